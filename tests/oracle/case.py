@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from expressions import BOOL, DOUBLE, INT, Column, Expr, Type
+from windows import Windows
 
 EPOCH = dt.datetime(1970, 1, 1)
 MILLIS = Type("timestamp", 3)
@@ -68,13 +69,13 @@ class Burst:
 class Upper:
     """An aggregation over what the one below gives.
 
-    `kind` is window (TUMBLE over `window_time`), again (GROUP BY the window below) or whole. Columns
-    are named as below; aggregates are a function and its column, `None` for COUNT(*).
+    `kind` is window (`windows` over `window_time`), again (GROUP BY the window below) or whole. Columns
+    are named as below; aggregates are a function and its column, `None` for COUNT(*). Sessions are those
+    of all keys.
     """
 
     kind: str
-    size_us: int
-    offset_us: int
+    windows: Windows
     where: str | None
     keys: list[str]
     aggregates: list[tuple[str, str | None]]
@@ -98,10 +99,14 @@ class Case:
     ts_digits: int
     delay_us: int
     lateness_us: int
-    size_us: int
-    offset_us: int
+    # Also of a case without windows, whose records come at their pace.
+    windows: Windows
     where: Expr | None = None
     view_where: Expr | None = None
+    # Of windows whose columns cannot stand beside those of records.
+    window_where: Expr | None = None
+    # What tells sessions apart: the first of the keys, which go by the names of columns that the view has for them.
+    partition: list[Expr] = field(default_factory=list)
     keys: list[Expr] = field(default_factory=list)
     shown: list[int] = field(default_factory=list)
     aggregates: list[Aggregate] = field(default_factory=list)
@@ -128,6 +133,9 @@ class Case:
 
     def records(self) -> int:
         return len(self.rows) + (self.burst.unique + self.burst.repeated if self.burst else 0)
+
+    def has_sessions(self) -> bool:
+        return self.kind == "window" and self.windows.is_session
 
     def filters(self) -> list[Expr]:
         return [f for f in (self.view_where, self.where) if f]
@@ -168,12 +176,21 @@ def result_type(a: Aggregate) -> Type:
 
 def output_columns(case: Case) -> dict[str, Type]:
     """The columns of the query's result, of a grouping."""
-    windowed = (case.uppers[-1].kind != "whole") if case.uppers else case.kind == "window"
-    window = {"window_start": MILLIS} if windowed else {}
+    window = dict.fromkeys(window_columns(case), MILLIS)
     if case.uppers:
         return window | result_columns(case)
     keys = {f"k{i}": case.keys[i].type for i in case.shown}
     return window | keys | {f"a{i}": result_type(a) for i, a in enumerate(case.aggregates)}
+
+
+def window_columns(case: Case) -> list[str]:
+    """Those of the window's columns that the result shows, first of all. Windows come in their order."""
+    windows = case.windows if case.kind == "window" else None
+    for upper in case.uppers:
+        windows = {"window": upper.windows, "again": windows, "whole": None}[upper.kind]
+    if windows is None:
+        return []
+    return ["window_start"] if windows.kind == "tumble" else ["window_end", "window_start"]
 
 
 def exact_columns(case: Case) -> dict[str, Type]:

@@ -3,10 +3,13 @@
 import dataclasses
 import random
 
+import windows
+
 from case import Burst, Case
 from expressions import BOOL, INT, Column, Expressions, same, template
-from queries import composed, query, uppers
-from records import EPOCH_2024, columns, data
+from queries import composed, partition, query, uppers
+from records import EPOCH_2024, columns, data, step_us
+from windows import Windows
 
 
 def make(seed: int) -> Case:
@@ -20,12 +23,15 @@ def make(seed: int) -> Case:
         ts_digits=rng.choice([0, 3, 3, 6, 9]),
         delay_us=delay_us,
         lateness_us=rng.choice([0, 0, 0, 2_000_000]),
-        size_us=size_us,
-        offset_us=rng.choice([0, 0, size_us // 4 // 1000 * 1000]),
+        windows=Windows("tumble", size_us, rng.choice([0, 0, size_us // 4 // 1000 * 1000])),
     )
     case.columns = columns(rng, case.ts_digits)
     count = rng.choices([0, 1, 2, 40, 400, 2_000, 6_000], [2, 2, 2, 10, 30, 30, 15])[0]
-    case.rows = list(data(rng, case, count))
+    step = step_us(case.windows, count)
+    if case.kind == "window":
+        # Chance of its own: the rest of a case does not depend on it.
+        case.windows = windows.draw(random.Random(f"windows {seed}"), case.windows, step, few=has_many_rows(seed))
+    case.rows = list(data(rng, case, count, step))
     query(rng, case)
     if case.kind != "stateless":
         # Chance of its own: the rest of a case does not depend on it.
@@ -39,8 +45,16 @@ def make(seed: int) -> Case:
         draw = Expressions(more, case.columns)
         # What a set of statements and a DISTINCT both drop, they may count together.
         drawn = range(more.choice([0, 1, 2]))
-        case.aggregates += [composed(more, draw, may_be_distinct=not case.side) for _ in drawn]
+        may_be_distinct = not case.side and not case.has_sessions()
+        case.aggregates += [composed(more, draw, may_be_distinct) for _ in drawn]
+    if case.has_sessions():
+        partition(random.Random(f"sessions {seed}"), case)
     return case
+
+
+def has_many_rows(seed: int) -> bool:
+    """Whether HAVING of the enlarged case lets all groups of the burst pass."""
+    return seed % 16 == 7
 
 
 def enlarged(case: Case) -> Case:
@@ -53,25 +67,28 @@ def enlarged(case: Case) -> Case:
     every 16th seed all of them.
     """
     rng = random.Random(f"enlarged {case.seed}")
-    own = case.rows or list(data(rng, case, 40))
+    own = case.rows or list(data(rng, case, 40, step_us(case.windows, 40)))
     u = Column("u_", INT, "BIGINT", "BIGINT")
     large = dataclasses.replace(case, columns=[*case.columns, u], rows=[[*row, None] for row in own])
     half, unit = len(own) // 2, 10 ** max(0, 6 - case.ts_digits)
     times = [row[0] for row in own[:half] if row[0] is not None] or [EPOCH_2024]
-    first, behind = max(times), case.delay_us + case.lateness_us
-    ahead = (first + 3 * case.size_us + behind) // unit * unit + unit
+    first, behind, size_us = max(times), case.delay_us + case.lateness_us, case.windows.size_us
+    ahead = (first + 3 * size_us + behind) // unit * unit + unit
     model = [rng.choice(own) for _ in range(7)]
     added = lambda ts, key: [[ts, *rng.choice(model)[1:], key]]  # noqa: E731
     late = [row for n in (1, 2, 3)
-            for row in added((ahead - n * case.size_us - behind) // unit * unit, -n)]
+            for row in added((ahead - n * size_us - behind) // unit * unit, -n)]
     large.rows[half:half] = added(first, -4) + added(ahead, -5) + late
     large.burst = Burst(half + 2, ahead, model)
     ours = [template("({0}) OR u_ IS NOT NULL", BOOL, f) if f else None
             for f in (case.where, case.view_where)]
     large.where, large.view_where = ours
+    large.window_where = None
     large.keys = [*case.keys, u.expr()]
     large.shown = [*case.shown, len(case.keys)]
-    if case.seed % 16 != 7:
+    if case.has_sessions():
+        large.partition = [*case.partition, u.expr()]
+    if not has_many_rows(case.seed):
         sample = same("COALESCE(u_, 0) % 64 = 0", BOOL)
         large.having = template("({0}) AND {1}", BOOL, case.having, sample) if case.having else sample
     return large

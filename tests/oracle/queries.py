@@ -1,10 +1,12 @@
 """The query of a case: conditions, keys, aggregates, and the aggregations above the first."""
 
+import dataclasses
 import random
 
 from case import BITS, LINES, SPREADS, Aggregate, Case, Upper, exact_columns
-from expressions import BOOL, INT, Expr, Expressions, template
-from records import STARTS
+from expressions import BOOL, INT, Expr, Expressions, same, template
+from records import STARTS, timestamp_text
+from windows import Windows
 
 
 def query(rng: random.Random, case: Case) -> None:
@@ -14,7 +16,10 @@ def query(rng: random.Random, case: Case) -> None:
     if case.kind == "window" and rng.random() < 0.1:
         # The window's own columns may be filtered on like any other.
         bound = f"window_start >= TIMESTAMP '{rng.choice(STARTS)}'"
-        case.where = template(f"({{0}}) AND {bound}", BOOL, case.where or draw.boolean(0))
+        if case.windows.kind == "tumble":
+            case.where = template(f"({{0}}) AND {bound}", BOOL, case.where or draw.boolean(0))
+    if case.kind == "window" and case.windows.kind != "tumble":
+        case.window_where = window_condition(random.Random(f"bounds {case.seed}"), case)
     if rng.random() < 0.25:
         case.view_where = draw.boolean(1)
     if case.kind == "stateless":
@@ -28,6 +33,29 @@ def query(rng: random.Random, case: Case) -> None:
     case.aggregates = [aggregate(rng, draw) for _ in range(rng.randint(1, 5))]
     if rng.random() < 0.4:
         case.having = having(rng, draw, case)
+
+
+def window_condition(rng: random.Random, case: Case) -> Expr | None:
+    """A condition on the window alone, for a few cases: some windows pass it."""
+    times = [row[0] for row in case.rows if row[0] is not None]
+    if not times or rng.random() > 0.2:
+        return None
+    bound = timestamp_text(rng.choice(times), 3)
+    return same(f"{rng.choice(['window_start >', 'window_end <=', 'window_end >'])} TIMESTAMP '{bound}'", BOOL)
+
+
+def partition(rng: random.Random, case: Case) -> None:
+    """Makes of the keys what tells sessions apart. What WHERE leaves out, the view leaves out."""
+    case.partition = case.keys
+    plain = {column.name for column in case.columns}
+    name = lambda i, key: key.ours if key.ours in plain else f"g{i}_"  # noqa: E731
+    case.keys = [dataclasses.replace(key, ours=name(i, key)) for i, key in enumerate(case.keys)]
+    if case.where:
+        both = (case.view_where, case.where)
+        case.view_where = template("({0}) AND ({1})", BOOL, *both) if case.view_where else case.where
+        case.where = None
+    if case.having:
+        case.having = having(rng, Expressions(rng, case.columns), case)
 
 
 def aggregate(rng: random.Random, draw: Expressions) -> Aggregate:
@@ -83,7 +111,7 @@ def having(rng: random.Random, draw: Expressions, case: Case) -> Expr:
 def uppers(rng: random.Random, case: Case) -> list[Upper]:
     """None for most cases; one or two for the others."""
     result: list[Upper] = []
-    columns, kind, size_us = exact_columns(case), case.kind, case.size_us
+    columns, kind, size_us = exact_columns(case), case.kind, case.windows.unit_us
     for level in range(rng.choice([0, 0, 1, 2])):
         kind = rng.choice(["window", "window", "again", "whole"]) if kind != "whole" else "whole"
         if kind == "window":
@@ -99,8 +127,19 @@ def uppers(rng: random.Random, case: Case) -> list[Upper]:
                 aggregates.append((function, rng.choice(usable)))
         keys = rng.sample(names, min(len(names), rng.choice([0, 1, 1, 2])))
         offset_us = rng.choice([0, 0, size_us // 4 // 1000 * 1000])
-        upper = Upper(kind, size_us, offset_us, where, keys, aggregates)
+        above = upper_windows(random.Random(f"windows {case.seed} {level}"), Windows("tumble", size_us, offset_us))
+        if above.is_session:
+            where = None
+        upper = Upper(kind, above, where, keys, aggregates)
         types = [columns[c] if c and f != "count" else INT for f, c in aggregates]
         columns = {k: columns[k] for k in keys} | dict(zip(upper.results(level), types, strict=True))
         result.append(upper)
     return result
+
+
+def upper_windows(rng: random.Random, tumble: Windows) -> Windows:
+    """Windows over those of `uppers`."""
+    kind = rng.choice(["tumble", "tumble", "hop", "cumulate", "session"])
+    if kind == "session":
+        return Windows(kind, max(1000, tumble.unit_us // rng.choice([1, 1, 4]) // 1000 * 1000))
+    return Windows(kind, tumble.unit_us, tumble.offset_us, 1 if kind == "tumble" else rng.choice([2, 3, 5]))

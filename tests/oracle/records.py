@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from case import EPOCH, Case
 from expressions import BOOL, BYTES, DATE, DOUBLE, FLOAT, INT, STRING, STRINGS, Column, Type
+from windows import Windows
 
 EPOCH_2024 = 1_704_067_200_000_000
 STARTS = ["2024-01-01 00:00:00", "1969-12-31 23:58:00", "1901-05-05 12:34:56", "2024-02-29 23:50:00"]
@@ -36,22 +37,25 @@ def columns(rng: random.Random, ts_digits: int) -> list[Column]:
 
 def times(rng: random.Random, case: Case, step: int, late_rate: float, edge_rate: float):
     """Event times in microseconds without end: bounded disorder, some beyond it, some at edges."""
+    windows = case.windows
     start = dt.datetime.fromisoformat(rng.choice(STARTS))
     now = top = (start - EPOCH) // dt.timedelta(microseconds=1)
     unit = 10 ** max(0, 6 - case.ts_digits)
     behind = case.delay_us + case.lateness_us
     while True:
         now += rng.choice([0, step, step, 2 * step])
+        if windows.is_session and rng.random() < 0.02:
+            now += rng.choice([windows.unit_us, 5 * windows.unit_us])
         ts = now - rng.randint(0, case.delay_us)
         if rng.random() < late_rate:
-            ts -= rng.randint(0, 2 * case.size_us + 2 * case.delay_us)
+            ts -= rng.randint(0, 2 * windows.size_us + 2 * case.delay_us)
         if rng.random() < 0.05:  # exactly at a window's edge, or just before it
-            ts = (ts - case.offset_us) // case.size_us * case.size_us + case.offset_us
+            ts = (ts - windows.offset_us) // windows.unit_us * windows.unit_us + windows.offset_us
             ts -= rng.choice([0, unit])
         elif rng.random() < edge_rate:
             # Brings the watermark exactly to the end of a window, or just short of it; then comes the
             # last record that could belong to that window.
-            edge = -((case.offset_us + behind - top) // case.size_us) * case.size_us + case.offset_us
+            edge = -((windows.offset_us + behind - top) // windows.unit_us) * windows.unit_us + windows.offset_us
             ts = edge + behind - rng.choice([0, unit])
             now = max(now, ts)
             top = max(top, ts // unit * unit)
@@ -62,9 +66,13 @@ def times(rng: random.Random, case: Case, step: int, late_rate: float, edge_rate
         yield ts
 
 
-def data(rng: random.Random, case: Case, count: int):
+def step_us(windows: Windows, count: int) -> int:
+    """How far apart so many records are."""
+    return 12 * windows.unit_us // max(count, 12)
+
+
+def data(rng: random.Random, case: Case, count: int, step: int):
     """Rows as Python values."""
-    step = 12 * case.size_us // max(count, 12)
     null_rate = rng.choice([0, 0.02, 0.2])
     few = rng.choice([2, 5, 40, 5_000])
     kinds = [(c, rng.choice([few, 3, 1_000])) for c in case.columns[1:]]
@@ -108,3 +116,9 @@ def value(rng: random.Random, column: Column, spread: int):
             return rng.choice(STRINGS) if spread < 100 else f"user-{n:05}"
         case _:
             return bytes([n % 256, n // 256 % 256]) if n % 5 else b"\x00"
+
+
+def timestamp_text(us: int, digits: int) -> str:
+    seconds, fraction = divmod(us, 1_000_000)
+    text = (EPOCH + dt.timedelta(seconds=seconds)).isoformat(" ")
+    return text + ("." + f"{fraction:06}000"[:digits] if digits else "")

@@ -118,6 +118,8 @@ MET = {f"key {kind}" for kind in KINDS} | {"computed key", "two keys"}
 MET |= {f"{function} {kind}" for function in ("sum", "avg") for kind in NUMBERS}
 MET |= {f"{function} {kind}" for function in ("count", "min", "max") for kind in KINDS}
 MET |= {"upper window", "upper again", "upper whole", "two uppers"}
+MET |= {f"{of}{kind}" for of in ("", "upper ") for kind in ("tumble", "hop", "cumulate", "session")}
+MET |= {"window condition", "late for some windows"}
 MET |= {"union", "side", "union of stages"}
 MET |= {"spread", "line", "bits", "bools", "distinct"}
 MET |= {"count *", "ratio double", "filter", "where", "having", "view", "lateness", "offset", "window", "whole"}
@@ -143,12 +145,16 @@ def kinds(case: Case) -> set[str]:
         "having": case.having,
         "view": case.view_where,
         "lateness": case.lateness_us,
-        "offset": case.offset_us,
+        "offset": case.windows.offset_us,
+        "window condition": case.window_where,
         "two uppers": len(case.uppers) == 2,
         "union": case.second_delay_us is not None,
         "side": case.side,
         "union of stages": case.second_delay_us is not None and len(case.uppers) == 2,
     }
+    windowed = [upper.windows for upper in case.uppers if upper.kind == "window"]
+    found |= {case.windows.kind} if case.kind == "window" else set()
+    found |= {f"upper {windows.kind}" for windows in windowed}
     return found | {name for name, there in present.items() if there}
 
 
@@ -159,6 +165,7 @@ def check_runs(case: Case, folder: Path, schedules: list[dict[str, object]], rep
     # Chance of its own, as above.
     drawing = random.Random(f"formats {case.seed} {case.burst is not None}")
     reference = Reference(case, folder)
+    report.kinds |= {"late for some windows"} if reference.assigned.partly else set()
     expected, exact = reference.rows(), reference.counters()
     fires_early = reference.fires_early()
     first: harness.Run | None = None

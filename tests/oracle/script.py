@@ -6,21 +6,10 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from case import EPOCH, Case, declared, output_columns
+from case import EPOCH, Case, declared, output_columns, window_columns
 from expressions import Column
-
-
-def interval(us: int) -> str:
-    """An exact interval literal; sizes are whole milliseconds."""
-    if us % 1_000_000 == 0:
-        return f"INTERVAL '{us // 1_000_000}' SECOND"
-    return f"INTERVAL '{us // 1_000_000}.{us % 1_000_000 // 1000:03}' SECOND"
-
-
-def timestamp_text(us: int, digits: int) -> str:
-    seconds, fraction = divmod(us, 1_000_000)
-    text = (EPOCH + dt.timedelta(seconds=seconds)).isoformat(" ")
-    return text + ("." + f"{fraction:06}000"[:digits] if digits else "")
+from records import timestamp_text
+from windows import interval
 
 
 # Stands for a burst's key in the text of its records: a number that occurs nowhere else.
@@ -99,28 +88,32 @@ def sql(case: Case, declare: Callable[[Case, str, str, int], str] = csv_table) -
     if case.lateness_us:
         text += f"SET 'allowed_lateness' = '{case.lateness_us} us';\n\n"
     source = "events"
-    if case.view_where:
+    computed = [f"{key.ours} AS {case.keys[i].ours}" for i, key in enumerate(case.partition)
+                if key.ours != case.keys[i].ours]
+    if case.view_where or computed:
         source = "some_events"
-        text += f"CREATE VIEW some_events AS SELECT * FROM events WHERE {case.view_where.ours};\n\n"
-    where = f"\nWHERE {case.where.ours}" if case.where else ""
+        kept = f" WHERE {case.view_where.ours}" if case.view_where else ""
+        text += f"CREATE VIEW some_events AS SELECT {', '.join(['*', *computed])} FROM events{kept};\n\n"
+    conditions = [f.ours for f in (case.where, case.window_where) if f]
+    where = f"\nWHERE ({') AND ('.join(conditions)})" if conditions else ""
     if case.kind == "stateless":
         names = ", ".join(f"{e.ours} AS c{i}" for i, e in enumerate(case.outputs))
         limit = f"\nLIMIT {case.limit} OFFSET {case.offset}" if case.limit is not None else ""
         return text + f"SELECT {names}\nFROM {source}{where}{limit};\n"
     outputs = [f"{case.keys[i].ours} AS k{i}" for i in case.shown]
     outputs += [f"{a.ours()} AS a{i}" for i, a in enumerate(case.aggregates)]
-    groups = [k.ours for k in case.keys]
+    groups, partition = [k.ours for k in case.keys], []
     if case.kind == "window":
-        outputs.insert(0, "window_start")
-        groups = ["window_start", "window_end", *groups]
-        shift = f", {interval(case.offset_us)}" if case.offset_us else ""
-        source = f"TABLE(TUMBLE(TABLE {source}, DESCRIPTOR(ts), {interval(case.size_us)}{shift}))"
-    side = f"SELECT {'window_start, ' if case.kind == 'window' else ''}COUNT(*)\nFROM {source}{where}"
-    side += "\nGROUP BY window_start, window_end" if case.kind == "window" else ""
-    if case.uppers:
         # What the rows above call it.
-        outputs[:1] = WINDOW if case.kind == "window" else outputs[:1]
-        groups += ["window_time"] if case.kind == "window" else []
+        outputs[:0] = WINDOW if case.uppers else window_columns(case)
+        groups = ["window_start", "window_end", *groups]
+        partition = [key.ours for key in case.keys[:len(case.partition)]]
+        source = case.windows.call(source, "ts", partition)
+    side = f"SELECT {'window_start, ' if case.kind == 'window' else ''}COUNT(*)\nFROM {source}{where}"
+    if case.kind == "window":
+        side += f"\nGROUP BY {', '.join(['window_start', 'window_end', *partition])}"
+    if case.uppers and case.kind == "window":
+        groups.append("window_time")
     query = f"SELECT {', '.join(outputs)}\nFROM {source}{where}"
     if groups:
         query += f"\nGROUP BY {', '.join(groups)}"
@@ -147,14 +140,16 @@ def upper_sql(case: Case, level: int) -> str:
     upper, is_last = case.uppers[level], level + 1 == len(case.uppers)
     source, window = f"level{level}", []
     if upper.kind == "window":
-        shift = f", {interval(upper.offset_us)}" if upper.offset_us else ""
-        source = f"TABLE(TUMBLE(TABLE {source}, DESCRIPTOR(wt_), {interval(upper.size_us)}{shift}))"
+        source = upper.windows.call(source, "wt_", upper.keys if upper.windows.is_session else [])
         window = ["window_start", "window_end", "window_time"]
     elif upper.kind == "again":
         window = ["ws_", "we_", "wt_"]
     named = [f"{name} AS {of}" for name, of in zip(window, ["ws_", "we_", "wt_"], strict=False)]
+    if is_last:
+        place = {"window_start": 0, "window_end": 1}
+        named = [named[place[name]] for name in window_columns(case)]
     results = [f"{call} AS {name}" for call, name in zip(upper.calls(), upper.results(level), strict=True)]
-    shown = (named[:1] if is_last else named) + upper.keys + results
+    shown = named + upper.keys + results
     text = f"SELECT {', '.join(shown)}\nFROM {source}"
     if upper.where:
         text += f"\nWHERE {upper.where}"
