@@ -92,3 +92,46 @@ def test_windows_are_what_duckdb_says(script, seed):
         assert sorted(rows) == expected, (settings, sql)
         texts.add(text)
     assert len(texts) == 1, "not the same bytes"
+
+
+#: How rows are ranked, in our SQL and in DuckDB's alike. ROW_NUMBER of equal keys goes by time, then by position.
+RANKINGS = [("ROW_NUMBER", "v DESC NULLS LAST", "v DESC NULLS LAST, ts, at_"),
+            ("ROW_NUMBER", "s, v", "s, v NULLS FIRST, ts, at_"), ("ROW_NUMBER", "ts DESC", "ts DESC, at_"), ("RANK", "v NULLS LAST, s DESC", "v NULLS LAST, s DESC"),
+            ("DENSE_RANK", "v", "v NULLS FIRST")]
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_the_first_rows_of_windows_are_what_duckdb_says(script, seed):
+    rng = random.Random(f"ranked {seed}")
+    header, *lines = records(rng).splitlines()
+    script.data("t.csv", "\n".join([f"at_,{header}"] + [f"{n},{line}" for n, line in enumerate(lines)]) + "\n")
+    function, assigned = windows(["hop", "cumulate", "session"][seed % 3], rng)
+    rank, ours, theirs = rng.choice(RANKINGS)
+    first = rng.choice([1, 2, 5])
+    sql = f"""CREATE TABLE t (at_ INT, ts TIMESTAMP(3), k STRING, s STRING, v INT,
+                              WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)
+              WITH ('connector' = 'file', 'format' = 'csv', 'path' = 't.csv');
+              SELECT EXTRACT(EPOCH FROM window_start) * 1000, EXTRACT(EPOCH FROM window_end) * 1000, k, r, at_, s, v
+              FROM (SELECT *, {rank}() OVER (PARTITION BY window_start, window_end, k ORDER BY {ours}) AS r
+                    FROM TABLE({function})) WHERE r <= {first};"""
+    duck = duckdb.connect()
+    duck.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{script.folder / 't.csv'}', header = true, columns = "
+                 "{'at_': 'INTEGER', 'ts': 'TIMESTAMP', 'k': 'VARCHAR', 's': 'VARCHAR', 'v': 'INTEGER'})")
+    query = f"""SELECT ws, we, k, {rank}() OVER (PARTITION BY ws, we, k ORDER BY {theirs}) AS r, at_, s, v
+                FROM ({assigned}) QUALIFY r <= {first}"""
+    expected = sorted([shown(value) for value in row] for row in duck.execute(query).fetchall())
+    assert len(expected) > 20
+    texts = set()
+    for settings in [
+        {"workers": 1},
+        {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1},
+        {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384])},
+    ]:
+        result = script.run(sql, **settings)
+        assert result.code == 0, result.stderr
+        text = result.stdout.decode()
+        rows = [[start.split(".")[0], end.split(".")[0], *rest]
+                for start, end, *rest in list(csv.reader(io.StringIO(text)))[1:]]
+        assert sorted(rows) == expected, (settings, sql)
+        texts.add(text)
+    assert len(texts) == 1, "not the same bytes"
