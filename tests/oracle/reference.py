@@ -35,8 +35,8 @@ class Assigned:
     windows: list[list[tuple[int, int]]] = field(default_factory=list)
     # Per record, whether it is late: no window is left that it could count for.
     late: list[bool] = field(default_factory=list)
-    # How many records are late for some of their windows, but not for all.
-    partly: int = 0
+    # Per record, whether it is late for some of its windows, but not for all.
+    partly: list[bool] = field(default_factory=list)
     # The watermark before the last quarter of the records, of one table.
     early: int | None = None
 
@@ -58,7 +58,7 @@ def assign(case: Case) -> Assigned:
         watermark = watermarks[table]
         if i == len(case.rows) * 3 // 4 and case.second_delay_us is None:
             result.early = watermark
-        windows = []
+        windows, partly = [], False
         if ts is None:
             late = False
         elif case.windows.is_session:
@@ -66,7 +66,8 @@ def assign(case: Case) -> Assigned:
         else:
             windows = case.windows.open_for(ts, watermark, case.lateness_us)
             late = not windows
-            result.partly += 0 < len(windows) < len(case.windows.open_for(ts, None, 0))
+            partly = 0 < len(windows) < len(case.windows.open_for(ts, None, 0))
+        result.partly.append(partly)
         result.windows.append(windows)
         result.late.append(late)
         if ts is not None:
@@ -89,15 +90,17 @@ class Reference:
             # A burst's templates come last, to be copied from.
             models = [[*t, None] for t in case.burst.templates] if case.burst else []
             for i, row in enumerate([*case.rows, *models]):
-                record = {"rid": str(i), "late": str(i < len(case.rows) and self.assigned.late[i])}
+                own = i < len(case.rows)
+                record = {"rid": str(i), "late": str(own and self.assigned.late[i]),
+                          "partly": str(own and self.assigned.partly[i])}
                 for column, value in zip(case.columns, row, strict=True):
                     if column.type.kind == "string":
                         record[column.name] = value
                     elif value is not None:
                         record[column.name] = field_text(value, column)
                 file.write(json.dumps(record) + "\n")
-        schema = {n: "VARCHAR" for n in ["rid", "late", *names]}
-        casts = ["rid::BIGINT AS rid", "late::BOOLEAN AS late"]
+        schema = {n: "VARCHAR" for n in ["rid", "late", "partly", *names]}
+        casts = ["rid::BIGINT AS rid", "late::BOOLEAN AS late", "partly::BOOLEAN AS partly"]
         for c in case.columns:
             text = f'from_base64("{c.name}")' if c.type.kind == "bytes" else f'"{c.name}"::{c.duck}'
             casts.append(f'{text} AS "{c.name}"')
@@ -119,8 +122,8 @@ class Reference:
         self.db.execute("CREATE TABLE keys AS SELECT unnest(?) AS key, unnest(?) AS model",
                         [*zip(*((k, n % len(burst.templates)) for n, k in enumerate(burst.keys())))])
         ts = timestamp_text(burst.ts, 6)
-        self.db.execute(f"INSERT INTO events (rid, late, ts, u_, {names}) "
-                        f"SELECT -1, FALSE, TIMESTAMP '{ts}', key, {names} "
+        self.db.execute(f"INSERT INTO events (rid, late, partly, ts, u_, {names}) "
+                        f"SELECT -1, FALSE, FALSE, TIMESTAMP '{ts}', key, {names} "
                         f"FROM keys, events WHERE rid = {rid} + model")
         self.db.execute(f"DELETE FROM events WHERE rid IN ({models})")
 
@@ -154,7 +157,8 @@ class Reference:
             passed = passed.replace("window_start", f"make_timestamp({start})")
         # Two stages drop them, unless they are one: both group by the window alone, or by what tells sessions apart.
         stages = 2 if self.case.side and self.case.keys and not self.case.has_sessions() else 1
-        exact = {"late_records": stages * self.count(f"{passed} AND late") if windowed else 0}
+        count = lambda which: stages * self.count(f"{passed} AND {which}") if windowed else 0  # noqa: E731
+        exact = {"late_records": count("late"), "partly_late_records": count("partly")}
         if self.case.limit is None:
             exact["records"] = self.case.records()
         if windowed:

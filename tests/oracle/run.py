@@ -165,7 +165,7 @@ def check_runs(case: Case, folder: Path, schedules: list[dict[str, object]], rep
     # Chance of its own, as above.
     drawing = random.Random(f"formats {case.seed} {case.burst is not None}")
     reference = Reference(case, folder)
-    report.kinds |= {"late for some windows"} if reference.assigned.partly else set()
+    report.kinds |= {"late for some windows"} if any(reference.assigned.partly) else set()
     expected, exact = reference.rows(), reference.counters()
     fires_early = reference.fires_early()
     first: harness.Run | None = None

@@ -3,9 +3,9 @@
 //! For [`RowOrder::Deterministic`] a window's rows are held, in sorted runs, until every leader has
 //! fired it, and written in order of event time, then of the output's inputs ([`windows`]); rows of
 //! records are put back into the order of their batches ([`batches`]). What is fired only at the
-//! end of the input comes last. A result with an order of its own that is not one of windows ([`Sort`]) is held, whatever it
-//! comes from, and written at the end of the input. For [`RowOrder::Any`] rows pass straight
-//! through.
+//! end of the input comes last. A result with an order of its own ([`Sort`]), unless that is one
+//! within windows, is held, whatever it comes from, and written at the end of the input. For
+//! [`RowOrder::Any`] rows pass straight through.
 //!
 //! For `Deterministic`, what has its turn waits in a queue; one worker at a time takes from it and
 //! writes ([`writer`]), and the others go on meanwhile. Rows that are held or queued count against

@@ -25,7 +25,6 @@ use crate::group_windows::window_among;
 use crate::indexed::Indexed;
 use crate::located::without_cast_names;
 use crate::nest::{Inner, Unnested};
-use crate::ordering::OrderKey;
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
@@ -55,6 +54,14 @@ pub(crate) struct Stage {
     pub(crate) order: Option<Vec<OrderKey>>,
     pub(crate) limit: Option<u64>,
     pub(crate) offset: u64,
+}
+
+/// What rows are ordered by: an expression over what the stage's columns are over.
+#[derive(Debug, Clone)]
+pub(crate) struct OrderKey {
+    pub(crate) expr: Expr,
+    pub(crate) descending: bool,
+    pub(crate) nulls_first: bool,
 }
 
 /// Where a stage's rows come from.

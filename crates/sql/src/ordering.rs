@@ -1,22 +1,14 @@
 //! ORDER BY and LIMIT. A result that ends is put in order when all of it is there; the rows of
 //! windows window by window, as they come, if the order begins with that of windows.
 
-use datafusion_expr::{Expr, ExprSchemable, FetchType, Limit, SkipType, Sort};
+use datafusion_expr::{ExprSchemable, FetchType, Limit, SkipType, Sort};
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, SortKey};
 
 use crate::error::{Result, SqlError};
-use crate::lower::{Places, Rows, Stage, indexed};
+use crate::lower::{OrderKey, Places, Rows, Stage, indexed};
 use crate::text::sql_text;
 use crate::types::sql_type_name;
-
-/// What rows are ordered by: an expression over what the stage's columns are over.
-#[derive(Debug, Clone)]
-pub(crate) struct OrderKey {
-    expr: Expr,
-    descending: bool,
-    nulls_first: bool,
-}
 
 impl Stage {
     /// Lowers a LIMIT.
