@@ -29,7 +29,7 @@ fn rows_of_windows_are_ordered_window_by_window() {
         (&cumulate, "window_end, window_start"),
         (&session, "window_end ASC NULLS FIRST, auction"),
     ] {
-        let plan = plan(&ordered(function, "window_end AS w", order));
+        let plan = graph(&ordered(function, "window_end AS w", order));
         let sort = plan.outputs[0].sort.as_ref().expect("an order");
         assert!(sort.each_window && sort.visible == 3, "{sort:?}");
     }
