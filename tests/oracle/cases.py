@@ -45,8 +45,7 @@ def make(seed: int) -> Case:
         draw = Expressions(more, case.columns)
         # What a set of statements and a DISTINCT both drop, they may count together.
         drawn = range(more.choice([0, 1, 2]))
-        may_be_distinct = not case.side and not case.has_sessions()
-        case.aggregates += [composed(more, draw, may_be_distinct) for _ in drawn]
+        case.aggregates += [composed(more, draw, may_be_distinct=not case.side) for _ in drawn]
     if case.has_sessions():
         partition(random.Random(f"sessions {seed}"), case)
     return case
@@ -86,7 +85,8 @@ def enlarged(case: Case) -> Case:
     large.window_where = None
     large.keys = [*case.keys, u.expr()]
     large.shown = [*case.shown, len(case.keys)]
-    if case.has_sessions():
+    if case.has_sessions() and len(case.partition) == len(case.keys):
+        # Otherwise, all records of the burst that have these keys are of one session.
         large.partition = [*case.partition, u.expr()]
     if not has_many_rows(case.seed):
         sample = same("COALESCE(u_, 0) % 64 = 0", BOOL)

@@ -45,12 +45,13 @@ def window_condition(rng: random.Random, case: Case) -> Expr | None:
 
 
 def partition(rng: random.Random, case: Case) -> None:
-    """Makes of the keys what tells sessions apart. What WHERE leaves out, the view leaves out."""
-    case.partition = case.keys
+    """Makes of some keys, or of all, what tells sessions apart. What WHERE leaves out, the view may leave out."""
+    case.partition = case.keys[:rng.randint(0, len(case.keys)) if rng.random() < 0.5 else len(case.keys)]
     plain = {column.name for column in case.columns}
     name = lambda i, key: key.ours if key.ours in plain else f"g{i}_"  # noqa: E731
-    case.keys = [dataclasses.replace(key, ours=name(i, key)) for i, key in enumerate(case.keys)]
-    if case.where:
+    for i, key in enumerate(case.partition):
+        case.keys[i] = dataclasses.replace(key, ours=name(i, key))
+    if case.where and rng.random() < 0.5:
         both = (case.view_where, case.where)
         case.view_where = template("({0}) AND ({1})", BOOL, *both) if case.view_where else case.where
         case.where = None

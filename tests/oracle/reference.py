@@ -134,9 +134,16 @@ class Reference:
             return "events"
         rows = "SELECT * FROM events JOIN assigned USING (rid)"
         if case.windows.is_session:
-            kept = f"SELECT * FROM events WHERE ({case.condition()}) AND NOT late AND ts IS NOT NULL"
+            kept = f"SELECT * FROM events WHERE {self.taken()} AND NOT late AND ts IS NOT NULL"
             rows = case.windows.duck(kept, "epoch_us(ts)", [key.duck for key in case.partition])
         return f"(SELECT *, make_timestamp(start_) AS window_start, make_timestamp(end_) AS window_end FROM ({rows}))"
+
+    def taken(self) -> str:
+        """The condition on what a windowing takes: what is above SESSION does not keep records from it."""
+        view_where = self.case.view_where
+        if self.case.has_sessions():
+            return f"({view_where.duck if view_where else 'TRUE'})"
+        return f"({self.case.condition()})"
 
     def condition(self) -> str:
         """On the rows of `source`."""
@@ -149,14 +156,15 @@ class Reference:
 
     def counters(self) -> dict[str, int]:
         """Counters that every run must report exactly."""
-        passed = f"({self.case.condition()})"
+        passed = self.taken()
         windowed = self.case.kind == "window"
         if windowed and "window_start" in passed:
             # Only tumbling windows have this among the conditions on records.
             start = self.case.windows.duck_start("epoch_us(ts)", self.case.windows.size_us)
             passed = passed.replace("window_start", f"make_timestamp({start})")
         # Two stages drop them, unless they are one: both group by the window alone, or by what tells sessions apart.
-        stages = 2 if self.case.side and self.case.keys and not self.case.has_sessions() else 1
+        alone = self.case.partition if self.case.has_sessions() else []
+        stages = 2 if self.case.side and len(self.case.keys) > len(alone) else 1
         count = lambda which: stages * self.count(f"{passed} AND {which}") if windowed else 0  # noqa: E731
         exact = {"late_records": count("late"), "partly_late_records": count("partly")}
         if self.case.limit is None:

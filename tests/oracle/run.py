@@ -119,6 +119,7 @@ MET |= {f"{function} {kind}" for function in ("sum", "avg") for kind in NUMBERS}
 MET |= {f"{function} {kind}" for function in ("count", "min", "max") for kind in KINDS}
 MET |= {"upper window", "upper again", "upper whole", "two uppers"}
 MET |= {f"{of}{kind}" for of in ("", "upper ") for kind in ("tumble", "hop", "cumulate", "session")}
+MET |= {"shared sessions", "distinct of sessions", "where above sessions"}
 MET |= {"window condition", "late for some windows"}
 MET |= {"union", "side", "union of stages"}
 MET |= {"spread", "line", "bits", "bools", "distinct"}
@@ -147,6 +148,9 @@ def kinds(case: Case) -> set[str]:
         "lateness": case.lateness_us,
         "offset": case.windows.offset_us,
         "window condition": case.window_where,
+        "shared sessions": case.has_sessions() and len(case.partition) < len(case.keys),
+        "distinct of sessions": case.has_sessions() and any(a.distinct for a in case.aggregates),
+        "where above sessions": case.has_sessions() and case.where,
         "two uppers": len(case.uppers) == 2,
         "union": case.second_delay_us is not None,
         "side": case.side,
