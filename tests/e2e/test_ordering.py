@@ -68,6 +68,22 @@ def test_a_file_keeps_the_order(script):
     assert found == [f"{k},{value}" for k in range(10) for value in range(19_990 + k, -1, -10)]
 
 
+def test_a_file_keeps_the_order_of_windows(script):
+    seconds = [value // 100 for value in range(20_000)]
+    script.data("rows.csv", "".join(f"2024-01-01 {s // 3600:02}:{s // 60 % 60:02}:{s % 60:02},{n % 100}\n"
+                                    for n, s in enumerate(seconds)))
+    sql = """CREATE TABLE t (ts TIMESTAMP(3), k BIGINT, WATERMARK FOR ts AS ts)
+             WITH ('connector' = 'file', 'path' = 'rows.csv', 'format' = 'csv', 'csv.header' = 'false');
+             CREATE TABLE o (k BIGINT, n BIGINT) WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv');
+             INSERT INTO o SELECT k, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '50' SECOND))
+             GROUP BY window_start, window_end, k ORDER BY window_end, k DESC;"""
+    done = script.run(sql, workers=4, batch_rows=64)
+    assert done.code == 0, done.stderr
+    [path] = script.folder.glob("out/part-*")
+    found = [line for line in path.read_text().splitlines() if line[0].isdigit()]
+    assert found == [f"{k},50" for _ in range(4) for k in range(99, -1, -1)]
+
+
 def test_a_sort_that_does_not_fit_the_memory_is_an_error(script):
     script.data("rows.csv", "".join(f"{value},1,0.5,a\n" for value in range(20_000)))
     done = script.run(TABLE + "SELECT id, REPEAT(s, 2000) AS r FROM t ORDER BY id DESC;", workers=1, memory="16MB")

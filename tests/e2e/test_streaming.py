@@ -159,6 +159,16 @@ def test_limit_ends_an_endless_input(script):
     assert len(result.stdout.splitlines()) == 6
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_limit_ends_endless_windows_that_have_an_order(script, processes):
+    query = """SELECT window_end, k FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '0.2' SECOND))
+               GROUP BY window_start, window_end, k ORDER BY window_end, COUNT(*) DESC, k LIMIT 12;"""
+    result = script.run(generated(per_second=1_000) + query, workers=2, processes=processes)
+    assert result.code == 0, result.stderr
+    ends = [line.split(b",")[0] for line in result.stdout.splitlines()[1:]]
+    assert len(ends) == 12 and ends == sorted(ends)
+
+
 @pytest.mark.parametrize("layout", ["1x2", "2x1 shm", "2x1 tcp"])
 def test_an_idle_job_hardly_uses_the_processor(running, capsys, layout):
     counts, _, fabric = layout.partition(" ")

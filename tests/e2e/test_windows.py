@@ -92,3 +92,78 @@ def test_windows_are_what_duckdb_says(script, seed):
         assert sorted(rows) == expected, (settings, sql)
         texts.add(text)
     assert len(texts) == 1, "not the same bytes"
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_rows_of_windows_come_in_the_order_that_is_asked_for(script, seed):
+    rng = random.Random(f"ordered {seed}")
+    script.data("t.csv", records(rng))
+    function, assigned = windows(["hop", "cumulate", "session"][seed % 3], rng)
+    keys = rng.sample(["n", "m", "k"], rng.randint(1, 3))
+    keys = [f"{key} {rng.choice(['ASC', 'DESC'])} NULLS {rng.choice(['FIRST', 'LAST'])}" for key in keys]
+    keys += ["start", "k NULLS LAST"]
+    limit = rng.choice(["", f"LIMIT {rng.randint(0, 40)}", f"LIMIT {rng.randint(1, 40)} OFFSET {rng.randint(0, 60)}"])
+    sql = f"""CREATE TABLE t (ts TIMESTAMP(3), k STRING, s STRING, v INT, WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)
+              WITH ('connector' = 'file', 'format' = 'csv', 'path' = 't.csv');
+              SELECT k, COUNT(v) AS n, MAX(s) AS m, EXTRACT(EPOCH FROM window_start) * 1000 AS start
+              FROM TABLE({function}) GROUP BY window_start, window_end, k
+              ORDER BY window_end, {', '.join(keys)} {limit};"""
+    duck = duckdb.connect()
+    duck.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{script.folder / 't.csv'}', header = true, columns = "
+                 "{'ts': 'TIMESTAMP', 'k': 'VARCHAR', 's': 'VARCHAR', 'v': 'INTEGER'})")
+    query = f"""SELECT k, COUNT(v) AS n, MAX(s) AS m, ws AS start FROM ({assigned}) GROUP BY ws, we, k
+                ORDER BY we, {', '.join(keys)} {limit}"""
+    expected = [[shown(value) for value in row] for row in duck.execute(query).fetchall()]
+    assert limit or len(expected) > 20
+    for settings in [
+        {"workers": 1},
+        {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1},
+        {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384])},
+    ]:
+        result = script.run(sql, **settings)
+        assert result.code == 0, result.stderr
+        rows = list(csv.reader(io.StringIO(result.stdout.decode())))[1:]
+        assert [[*rest, start.split(".")[0]] for *rest, start in rows] == expected, (settings, sql)
+
+
+#: How rows are ranked, in our SQL and in DuckDB's alike. ROW_NUMBER of equal keys goes by time, then by position.
+RANKINGS = [("ROW_NUMBER", "v DESC NULLS LAST", "v DESC NULLS LAST, ts, at_"),
+            ("ROW_NUMBER", "s, v", "s, v NULLS FIRST, ts, at_"), ("ROW_NUMBER", "ts DESC", "ts DESC, at_"), ("RANK", "v NULLS LAST, s DESC", "v NULLS LAST, s DESC"),
+            ("DENSE_RANK", "v", "v NULLS FIRST")]
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_the_first_rows_of_windows_are_what_duckdb_says(script, seed):
+    rng = random.Random(f"ranked {seed}")
+    header, *lines = records(rng).splitlines()
+    script.data("t.csv", "\n".join([f"at_,{header}"] + [f"{n},{line}" for n, line in enumerate(lines)]) + "\n")
+    function, assigned = windows(["hop", "cumulate", "session"][seed % 3], rng)
+    rank, ours, theirs = rng.choice(RANKINGS)
+    first = rng.choice([1, 2, 5])
+    sql = f"""CREATE TABLE t (at_ INT, ts TIMESTAMP(3), k STRING, s STRING, v INT,
+                              WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)
+              WITH ('connector' = 'file', 'format' = 'csv', 'path' = 't.csv');
+              SELECT EXTRACT(EPOCH FROM window_start) * 1000, EXTRACT(EPOCH FROM window_end) * 1000, k, r, at_, s, v
+              FROM (SELECT *, {rank}() OVER (PARTITION BY window_start, window_end, k ORDER BY {ours}) AS r
+                    FROM TABLE({function})) WHERE r <= {first};"""
+    duck = duckdb.connect()
+    duck.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{script.folder / 't.csv'}', header = true, columns = "
+                 "{'at_': 'INTEGER', 'ts': 'TIMESTAMP', 'k': 'VARCHAR', 's': 'VARCHAR', 'v': 'INTEGER'})")
+    query = f"""SELECT ws, we, k, {rank}() OVER (PARTITION BY ws, we, k ORDER BY {theirs}) AS r, at_, s, v
+                FROM ({assigned}) QUALIFY r <= {first}"""
+    expected = sorted([shown(value) for value in row] for row in duck.execute(query).fetchall())
+    assert len(expected) > 20
+    texts = set()
+    for settings in [
+        {"workers": 1},
+        {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1},
+        {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384])},
+    ]:
+        result = script.run(sql, **settings)
+        assert result.code == 0, result.stderr
+        text = result.stdout.decode()
+        rows = [[start.split(".")[0], end.split(".")[0], *rest]
+                for start, end, *rest in list(csv.reader(io.StringIO(text)))[1:]]
+        assert sorted(rows) == expected, (settings, sql)
+        texts.add(text)
+    assert len(texts) == 1, "not the same bytes"

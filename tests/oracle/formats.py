@@ -11,10 +11,11 @@ import json
 import random
 from pathlib import Path
 
-import cases
 import duckdb
-from cases import Case, field_text
+import script
+from case import Case
 from expressions import Column
+from script import field_text
 
 try:
     import pyarrow
@@ -39,22 +40,22 @@ def write(case: Case, folder: Path, form: str) -> Path:
 
     The CSV files are there, and their script.
     """
-    script = folder / f"query-{form}.sql"
+    path = folder / f"query-{form}.sql"
     if form == "csv":
         return folder / "query.sql"
-    if not script.exists():
+    if not path.exists():
         rng = random.Random(f"{form} {case.seed}")
         for stem in ("data", "second") if case.second_delay_us is not None else ("data",):
             WRITERS[form](case, folder, stem, rng)
-        script.write_text(cases.sql(case, lambda *a: table(*a, form)), encoding="utf-8")
-    return script
+        path.write_text(script.sql(case, lambda *a: table(*a, form)), encoding="utf-8")
+    return path
 
 
 def table(case: Case, name: str, stem: str, delay_us: int, form: str) -> str:
     """The statement that declares one of the files."""
     suffix, option = {"ndjson": ("ndjson", "ndjson"), "parquet": ("parquet", "parquet"),
                       "arrow": ("arrow", "arrow"), "gzip": ("csv.gz", "csv"), "bzip2": ("csv.bz2", "csv")}[form]
-    text = cases.table(case, name, f"{stem}.{suffix}", delay_us, option)
+    text = script.table(case, name, f"{stem}.{suffix}", delay_us, option)
     for column in case.columns if form in COLUMNAR else ():
         if is_seconds(column):
             text = text.replace(f"    {column.name} {column.declared},\n",
@@ -78,7 +79,7 @@ def write_ndjson(case: Case, folder: Path, stem: str, rng: random.Random) -> Non
         return "{%s}\n" % ", ".join(f'"{n}": {v}' for n, v in members if v != "null" or not absent)
 
     with open(folder / f"{stem}.ndjson", "w", encoding="utf-8", newline="") as file:
-        file.writelines(text for second, text in cases.lines(case, line) if second == (stem == "second"))
+        file.writelines(text for second, text in script.lines(case, line) if second == (stem == "second"))
 
 
 def json_text(value: object, column: Column, ascii_only: bool) -> str:

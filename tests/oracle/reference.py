@@ -9,35 +9,47 @@ import datetime as dt
 import json
 import math
 import struct
+from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 
-from cases import (EPOCH, MILLIS, SPREADS, Aggregate, Burst, Case, exact_columns, field_text, output_columns, result_columns,
-                   result_type, timestamp_text)
+from case import (EPOCH, MILLIS, SPREADS, Aggregate, Burst, Case, exact_columns, output_columns, result_columns,
+                  result_type, window_columns)
 from expressions import DOUBLE, FLOAT, Type
+from records import timestamp_text
+from script import field_text
 
 
 class Wrong(Exception):
     """The program's output cannot be read as an answer at all."""
 
 
-def window_of(case: Case, us: int) -> int:
-    return (us - case.offset_us) // case.size_us * case.size_us + case.offset_us
+@dataclass
+class Assigned:
+    """What the records of a case count for, judged one after the other."""
+
+    # Per record, the windows that it counts for; none of sessions, which DuckDB finds.
+    windows: list[list[tuple[int, int]]] = field(default_factory=list)
+    # Per record, whether it is late: no window is left that it could count for.
+    late: list[bool] = field(default_factory=list)
+    # Per record, whether it is late for some of its windows, but not for all.
+    partly: list[bool] = field(default_factory=list)
+    # The watermark before the last quarter of the records, of one table.
+    early: int | None = None
 
 
-def lateness(case: Case) -> tuple[list[bool], int | None]:
-    """Per record whether it is late; and the watermark before the last quarter of the records, of one table.
+def assign(case: Case) -> Assigned:
+    """Assigns windows record by record.
 
-    A record is late if its window's end, plus what is allowed, is not beyond the running maximum of the
-    watermark of its table just before it.
+    A record is late for a window if its end, plus what is allowed, is not beyond the running maximum of the
+    watermark of its table just before it. For a session it is late if its own time, plus what is allowed, is
+    before that.
     """
-    late: list[bool] = []
-    delays = [case.delay_us, case.second_delay_us or 0]
+    result, delays = Assigned(), [case.delay_us, case.second_delay_us or 0]
     watermarks: list[int | None] = [None, None]
-    early = None
     for i, (ts, *_) in enumerate(case.rows):
         table = int(case.is_in_second(i))
         if case.burst and i == case.burst.at:
@@ -45,15 +57,23 @@ def lateness(case: Case) -> tuple[list[bool], int | None]:
             watermarks[0] = own if watermarks[0] is None else max(watermarks[0], own)
         watermark = watermarks[table]
         if i == len(case.rows) * 3 // 4 and case.second_delay_us is None:
-            early = watermark
+            result.early = watermark
+        windows, partly = [], False
         if ts is None:
-            late.append(False)
-            continue
-        end = window_of(case, ts) + case.size_us
-        late.append(watermark is not None and end + case.lateness_us <= watermark)
-        own = ts - delays[table]
-        watermarks[table] = own if watermark is None else max(watermark, own)
-    return late, early
+            late = False
+        elif case.windows.is_session:
+            late = watermark is not None and ts + case.lateness_us < watermark
+        else:
+            windows = case.windows.open_for(ts, watermark, case.lateness_us)
+            late = not windows
+            partly = 0 < len(windows) < len(case.windows.open_for(ts, None, 0))
+        result.partly.append(partly)
+        result.windows.append(windows)
+        result.late.append(late)
+        if ts is not None:
+            own = ts - delays[table]
+            watermarks[table] = own if watermark is None else max(watermark, own)
+    return result
 
 
 class Reference:
@@ -61,7 +81,7 @@ class Reference:
 
     def __init__(self, case: Case, folder: Path):
         self.case = case
-        self.late, self.early_watermark = lateness(case)
+        self.assigned = assign(case)
         self.db = duckdb.connect()
         self.db.execute("SET threads = 1")
         path = folder / "reference.json"
@@ -70,18 +90,17 @@ class Reference:
             # A burst's templates come last, to be copied from.
             models = [[*t, None] for t in case.burst.templates] if case.burst else []
             for i, row in enumerate([*case.rows, *models]):
-                record = {"rid": str(i), "late": str(i < len(self.late) and self.late[i])}
-                if row[0] is not None:
-                    record["window_start"] = timestamp_text(window_of(case, row[0]), 6)
+                own = i < len(case.rows)
+                record = {"rid": str(i), "late": str(own and self.assigned.late[i]),
+                          "partly": str(own and self.assigned.partly[i])}
                 for column, value in zip(case.columns, row, strict=True):
                     if column.type.kind == "string":
                         record[column.name] = value
                     elif value is not None:
                         record[column.name] = field_text(value, column)
                 file.write(json.dumps(record) + "\n")
-        schema = {n: "VARCHAR" for n in ["rid", "late", "window_start", *names]}
-        casts = ["rid::BIGINT AS rid", "late::BOOLEAN AS late",
-                 "window_start::TIMESTAMP AS window_start"]
+        schema = {n: "VARCHAR" for n in ["rid", "late", "partly", *names]}
+        casts = ["rid::BIGINT AS rid", "late::BOOLEAN AS late", "partly::BOOLEAN AS partly"]
         for c in case.columns:
             text = f'from_base64("{c.name}")' if c.type.kind == "bytes" else f'"{c.name}"::{c.duck}'
             casts.append(f'{text} AS "{c.name}"')
@@ -89,6 +108,11 @@ class Reference:
                         "read_json(?, columns = ?, format = 'newline_delimited')", [str(path), schema])
         if case.burst:
             self.add_burst(case.burst, len(case.rows))
+        bounds = [(i, *each) for i, windows in enumerate(self.assigned.windows) for each in windows]
+        if case.burst and not case.windows.is_session:
+            bounds += [(-1, *each) for each in case.windows.open_for(case.burst.ts, None, 0)]
+        self.db.execute("CREATE TABLE assigned AS SELECT unnest(?::BIGINT[]) AS rid, unnest(?::BIGINT[]) AS start_, "
+                        "unnest(?::BIGINT[]) AS end_", [list(column) for column in zip(*bounds)] or [[], [], []])
 
     def add_burst(self, burst: Burst, rid: int) -> None:
         """Adds the burst's records: its templates, at its time and with its keys."""
@@ -97,23 +121,52 @@ class Reference:
         names = ", ".join(f'"{c.name}"' for c in columns)
         self.db.execute("CREATE TABLE keys AS SELECT unnest(?) AS key, unnest(?) AS model",
                         [*zip(*((k, n % len(burst.templates)) for n, k in enumerate(burst.keys())))])
-        start, ts = timestamp_text(window_of(self.case, burst.ts), 6), timestamp_text(burst.ts, 6)
-        self.db.execute(f"INSERT INTO events (rid, late, window_start, ts, u_, {names}) "
-                        f"SELECT -1, FALSE, TIMESTAMP '{start}', TIMESTAMP '{ts}', key, {names} "
+        ts = timestamp_text(burst.ts, 6)
+        self.db.execute(f"INSERT INTO events (rid, late, partly, ts, u_, {names}) "
+                        f"SELECT -1, FALSE, FALSE, TIMESTAMP '{ts}', key, {names} "
                         f"FROM keys, events WHERE rid = {rid} + model")
         self.db.execute(f"DELETE FROM events WHERE rid IN ({models})")
 
-    def count(self, condition: str) -> int:
-        found = self.db.execute(f"SELECT COUNT(*) FROM events WHERE {condition}").fetchone()
+    def source(self) -> str:
+        """The records in each of their windows, if there are any: with columns `start_` and `end_` in microseconds."""
+        case = self.case
+        if case.kind != "window":
+            return "events"
+        rows = "SELECT * FROM events JOIN assigned USING (rid)"
+        if case.windows.is_session:
+            kept = f"SELECT * FROM events WHERE {self.taken()} AND NOT late AND ts IS NOT NULL"
+            rows = case.windows.duck(kept, "epoch_us(ts)", [key.duck for key in case.partition])
+        return f"(SELECT *, make_timestamp(start_) AS window_start, make_timestamp(end_) AS window_end FROM ({rows}))"
+
+    def taken(self) -> str:
+        """The condition on what a windowing takes: what is above SESSION does not keep records from it."""
+        view_where = self.case.view_where
+        if self.case.has_sessions():
+            return f"({view_where.duck if view_where else 'TRUE'})"
+        return f"({self.case.condition()})"
+
+    def condition(self) -> str:
+        """On the rows of `source`."""
+        bounds = self.case.window_where
+        return self.case.condition() + (f" AND ({bounds.duck})" if bounds else "")
+
+    def count(self, condition: str, source: str = "events") -> int:
+        found = self.db.execute(f"SELECT COUNT(*) FROM {source} WHERE {condition}").fetchone()
         return found[0] if found else 0
 
     def counters(self) -> dict[str, int]:
         """Counters that every run must report exactly."""
-        passed = f"({self.case.condition()})"
+        passed = self.taken()
         windowed = self.case.kind == "window"
-        # Two stages drop them, unless they are one: both group by the window alone.
-        stages = 2 if self.case.side and self.case.keys else 1
-        exact = {"late_records": stages * self.count(f"{passed} AND late") if windowed else 0}
+        if windowed and "window_start" in passed:
+            # Only tumbling windows have this among the conditions on records.
+            start = self.case.windows.duck_start("epoch_us(ts)", self.case.windows.size_us)
+            passed = passed.replace("window_start", f"make_timestamp({start})")
+        # Two stages drop them, unless they are one: both group by the window alone, or by what tells sessions apart.
+        alone = self.case.partition if self.case.has_sessions() else []
+        stages = 2 if self.case.side and len(self.case.keys) > len(alone) else 1
+        count = lambda which: stages * self.count(f"{passed} AND {which}") if windowed else 0  # noqa: E731
+        exact = {"late_records": count("late"), "partly_late_records": count("partly")}
         if self.case.limit is None:
             exact["records"] = self.case.records()
         if windowed:
@@ -122,12 +175,14 @@ class Reference:
 
     def fires_early(self) -> bool:
         """Whether a window with rows has surely passed before the last quarter of the input."""
-        if self.case.kind != "window" or self.early_watermark is None:
+        if self.case.kind != "window" or self.assigned.early is None:
             return False
-        latest_start = self.early_watermark - self.case.lateness_us - self.case.size_us
-        stamp = timestamp_text(latest_start, 6)
-        inside = f"window_start <= TIMESTAMP '{stamp}' AND NOT late AND rid < {len(self.case.rows) // 2}"
-        return self.count(f"({self.case.condition()}) AND {inside}") > 0
+        latest_end = self.assigned.early - self.case.lateness_us
+        if self.case.windows.is_session:
+            # They fire with the end of a part of a gap.
+            latest_end -= self.case.windows.unit_us
+        inside = f"end_ <= {latest_end} AND rid < {len(self.case.rows) // 2}"
+        return self.count(f"({self.condition()}) AND {inside}", self.source()) > 0
 
     # The answer ----------------------------------------------------------------------------------
 
@@ -147,12 +202,12 @@ class Reference:
             return [tuple(canonical(v, t) for v, t in zip(r, types, strict=True)) for r in found]
         columns: list[str] = []
         readers = []
-        condition, groups = case.condition(), [k.duck for k in case.keys]
+        groups = [k.duck for k in case.keys]
         if case.kind == "window":
-            condition += " AND NOT late AND window_start IS NOT NULL"
-            groups.insert(0, "window_start")
-            columns.append("window_start")
-            readers.append((1, lambda v: canonical(v, MILLIS)))
+            groups += ["start_", "end_", "window_start", "window_end"]
+            shown = window_columns(case)
+            columns += shown
+            readers += [(1, lambda v: canonical(v, MILLIS))] * len(shown)
         for i in case.shown:
             columns.append(case.keys[i].duck)
             readers.append((1, lambda v, t=case.keys[i].type: canonical(v, t)))
@@ -162,7 +217,7 @@ class Reference:
             readers.append((len(parts), reader))
         group_by = f"GROUP BY {', '.join(groups)}" if groups else ""
         having = f"HAVING {case.having.duck}" if case.having else ""
-        found = self.db.execute(f"SELECT {', '.join(columns)} FROM events WHERE {condition} "
+        found = self.db.execute(f"SELECT {', '.join(columns)} FROM {self.source()} WHERE {self.condition()} "
                                 f"{group_by} {having}").fetchall()
         result = []
         for row in found:
@@ -174,46 +229,48 @@ class Reference:
         return result
 
     def stages(self) -> str:
-        """The query of a case with `uppers`. Windows go by their start and the time of their results,
+        """The query of a case with `uppers`. Windows go by their start, their end and the time of their results,
         in microseconds."""
         case = self.case
-        condition, groups = case.condition(), [k.duck for k in case.keys]
-        columns = []
+        groups, columns = [k.duck for k in case.keys], []
+        bounds = ["ws_", "we_", "wt_"]
         if case.kind == "window":
-            condition += " AND NOT late AND window_start IS NOT NULL"
-            groups.insert(0, "window_start")
-            columns = ["epoch_us(window_start) AS ws_", f"epoch_us(window_start) + {case.size_us - 1000} AS wt_"]
+            groups += ["start_", "end_"]
+            columns = ["start_ AS ws_", "end_ AS we_", "end_ - 1000 AS wt_"]
         used = exact_columns(case)
         columns += [f"{case.keys[i].duck} AS k{i}" for i in case.shown if f"k{i}" in used]
         columns += [f"{a.duck()} AS a{i}" for i, a in enumerate(case.aggregates) if f"a{i}" in used]
         group_by = f"GROUP BY {', '.join(groups)}" if groups else ""
         having = f"HAVING {case.having.duck}" if case.having else ""
         # Without a column that is exact, the rows themselves still count.
-        text = f"SELECT {', '.join(columns) or 'COUNT(*) AS rows_'} FROM events WHERE {condition} {group_by} {having}"
+        text = (f"SELECT {', '.join(columns) or 'COUNT(*) AS rows_'} FROM {self.source()} WHERE {self.condition()} "
+                f"{group_by} {having}")
         for level, upper in enumerate(case.uppers):
-            size, offset = upper.size_us, upper.offset_us
-            start = f"wt_ - ((wt_ - {offset}) % {size} + {size}) % {size}"
-            window = {"window": [f"{start} AS ws_", f"{start} + {size - 1000} AS wt_"],
-                      "again": ["ws_", "wt_"], "whole": []}[upper.kind]
             results = [f"{call} AS {name}" for call, name in zip(upper.calls(), upper.results(level), strict=True)]
-            groups = {"window": [start], "again": ["ws_", "wt_"], "whole": []}[upper.kind] + upper.keys
-            text = (f"SELECT {', '.join(window + upper.keys + results)} FROM ({text}) "
-                    f"WHERE {upper.where or 'TRUE'}" + (f" GROUP BY {', '.join(groups)}" if groups else ""))
-        names = (["make_timestamp(ws_)"] if self.is_windowed() else []) + list(result_columns(case))
+            rows, groups, named = f"({text})", {"again": bounds}.get(upper.kind, []), []
+            if upper.kind == "window":
+                rows = f"({upper.windows.duck(text, 'wt_', upper.keys)})"
+                groups = ["start_", "end_"]
+                named = ["start_ AS ws_", "end_ AS we_", "end_ - 1000 AS wt_"]
+            text = (f"SELECT {', '.join((named or groups) + upper.keys + results)} FROM {rows} "
+                    f"WHERE {upper.where or 'TRUE'}" + (f" GROUP BY {', '.join(groups + upper.keys)}"
+                                                        if groups + upper.keys else ""))
+        place = {"window_start": "ws_", "window_end": "we_"}
+        names = [f"make_timestamp({place[name]})" for name in window_columns(case)] + list(result_columns(case))
         return f"SELECT {', '.join(names)} FROM ({text})"
 
     def side(self) -> list[str]:
         """The lines that a case with a `side` writes there, sorted."""
-        condition = self.case.condition()
         if self.case.kind != "window":
-            return [str(self.count(condition))]
-        found = self.db.execute(f"SELECT window_start, COUNT(*) FROM events WHERE {condition} AND NOT late "
-                                "AND window_start IS NOT NULL GROUP BY window_start").fetchall()
+            return [str(self.count(self.case.condition()))]
+        groups = ", ".join(["start_", "end_", *(key.duck for key in self.case.partition)])
+        found = self.db.execute(f"SELECT make_timestamp(start_), COUNT(*) FROM {self.source()} "
+                                f"WHERE {self.condition()} GROUP BY {groups}").fetchall()
         return sorted(f"{canonical(start, MILLIS)},{n}" for start, n in found)
 
     def is_windowed(self) -> bool:
-        """Whether the result's first column is its window's start."""
-        return (self.case.uppers[-1].kind != "whole") if self.case.uppers else self.case.kind == "window"
+        """Whether the result's first column is its window's start or end, in whose order windows come."""
+        return bool(window_columns(self.case))
 
     def types(self) -> list[Type]:
         """The types of the output columns."""

@@ -25,6 +25,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 import cases  # noqa: E402
 import formats  # noqa: E402
 import harness  # noqa: E402
+import script  # noqa: E402
+from case import BITS, SPREADS, Case  # noqa: E402
 from reference import Reference, Wrong, parsed  # noqa: E402
 
 KEPT = harness.ROOT / "target" / "oracle"
@@ -116,12 +118,15 @@ MET = {f"key {kind}" for kind in KINDS} | {"computed key", "two keys"}
 MET |= {f"{function} {kind}" for function in ("sum", "avg") for kind in NUMBERS}
 MET |= {f"{function} {kind}" for function in ("count", "min", "max") for kind in KINDS}
 MET |= {"upper window", "upper again", "upper whole", "two uppers"}
+MET |= {f"{of}{kind}" for of in ("", "upper ") for kind in ("tumble", "hop", "cumulate", "session")}
+MET |= {"shared sessions", "distinct of sessions", "where above sessions"}
+MET |= {"window condition", "late for some windows"}
 MET |= {"union", "side", "union of stages"}
 MET |= {"spread", "line", "bits", "bools", "distinct"}
 MET |= {"count *", "ratio double", "filter", "where", "having", "view", "lateness", "offset", "window", "whole"}
 
 
-def kinds(case: cases.Case) -> set[str]:
+def kinds(case: Case) -> set[str]:
     """What of `MET` a case has."""
     found = {case.kind} | {f"key {key.type.kind}" for key in case.keys}
     for a in case.aggregates:
@@ -131,9 +136,9 @@ def kinds(case: cases.Case) -> set[str]:
     present = {
         "computed key": any(key.ours not in names for key in case.keys),
         "two keys": len(case.keys) >= 2,
-        "spread": any(a.function in cases.SPREADS for a in case.aggregates),
+        "spread": any(a.function in SPREADS for a in case.aggregates),
         "line": any(a.second for a in case.aggregates),
-        "bits": any(a.function in cases.BITS for a in case.aggregates),
+        "bits": any(a.function in BITS for a in case.aggregates),
         "bools": any(a.function in ("bool_and", "bool_or") for a in case.aggregates),
         "distinct": any(a.distinct for a in case.aggregates),
         "filter": any(a.filter for a in case.aggregates),
@@ -141,22 +146,30 @@ def kinds(case: cases.Case) -> set[str]:
         "having": case.having,
         "view": case.view_where,
         "lateness": case.lateness_us,
-        "offset": case.offset_us,
+        "offset": case.windows.offset_us,
+        "window condition": case.window_where,
+        "shared sessions": case.has_sessions() and len(case.partition) < len(case.keys),
+        "distinct of sessions": case.has_sessions() and any(a.distinct for a in case.aggregates),
+        "where above sessions": case.has_sessions() and case.where,
         "two uppers": len(case.uppers) == 2,
         "union": case.second_delay_us is not None,
         "side": case.side,
         "union of stages": case.second_delay_us is not None and len(case.uppers) == 2,
     }
+    windowed = [upper.windows for upper in case.uppers if upper.kind == "window"]
+    found |= {case.windows.kind} if case.kind == "window" else set()
+    found |= {f"upper {windows.kind}" for windows in windowed}
     return found | {name for name, there in present.items() if there}
 
 
-def check_runs(case: cases.Case, folder: Path, schedules: list[dict[str, object]], report: Report) -> None:
+def check_runs(case: Case, folder: Path, schedules: list[dict[str, object]], report: Report) -> None:
     """Runs a case under these schedules, of which the first is compared with DuckDB's rows and the
     others with the first."""
-    cases.write(case, folder)
+    script.write(case, folder)
     # Chance of its own, as above.
     drawing = random.Random(f"formats {case.seed} {case.burst is not None}")
     reference = Reference(case, folder)
+    report.kinds |= {"late for some windows"} if any(reference.assigned.partly) else set()
     expected, exact = reference.rows(), reference.counters()
     fires_early = reference.fires_early()
     first: harness.Run | None = None
@@ -193,7 +206,7 @@ def side_differs(folder: Path, expected: list[str]) -> list[str]:
     return [] if found == expected else [f"the second result is {found[:8]}, expected {expected[:8]}"]
 
 
-def differences(case: cases.Case, reference: Reference, expected: list[tuple], result: harness.Run
+def differences(case: Case, reference: Reference, expected: list[tuple], result: harness.Run
                 ) -> list[str]:
     """How the output differs from DuckDB's rows."""
     types = reference.types()
@@ -221,7 +234,7 @@ def differences(case: cases.Case, reference: Reference, expected: list[tuple], r
     return wrong
 
 
-def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, object], case: cases.Case,
+def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, object], case: Case,
              stats: harness.Stats) -> list[str]:
     """Counters that do not say what this run must have done."""
     wrong = [f"counter {name} is {stats.get(name)}, expected {value}"
@@ -239,7 +252,7 @@ def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, objec
     return wrong
 
 
-def counts_batches(settings: dict[str, object], case: cases.Case) -> bool:
+def counts_batches(settings: dict[str, object], case: Case) -> bool:
     """Whether a run must show what only small batches make happen, but for epochs of one batch."""
     return one_worker(settings) or (case.burst is not None and "simulate" in settings)
 
@@ -249,7 +262,7 @@ def one_worker(settings: dict[str, object]) -> bool:
     return settings["workers"] == 1 and "processes" not in settings
 
 
-def happened(settings: dict[str, object], case: cases.Case, stats: harness.Stats) -> list[str]:
+def happened(settings: dict[str, object], case: Case, stats: harness.Stats) -> list[str]:
     """What did not happen in this run of an enlarged case, and had to.
 
     One worker, or the simulation of two, does the same in every run with the same seed; what threads
@@ -295,10 +308,10 @@ def main() -> int:
         first = options.first if options.seed is None else options.seed
         for seed in range(first, first + (options.count if options.seed is None else 1)):
             case = cases.make(seed)
-            print(f"-- seed {seed}: {case.records()} records\n{cases.sql(case)}")
+            print(f"-- seed {seed}: {case.records()} records\n{script.sql(case)}")
             if case.kind != "stateless":
                 large = cases.enlarged(case)
-                print(f"-- seed {seed}, enlarged: {large.records()} records\n{cases.sql(large)}")
+                print(f"-- seed {seed}, enlarged: {large.records()} records\n{script.sql(large)}")
         return 0
     if options.seed is not None:
         report = check(options.seed, KEPT / str(options.seed))

@@ -28,6 +28,11 @@ SELECT window_start, COUNT(*) AS ends, SUM(n) AS n
 FROM TABLE(TUMBLE(TABLE both, DESCRIPTOR(t), INTERVAL '8' SECOND))
 GROUP BY window_start, window_end;
 
+-- How many there are, of which nothing else is taken: their ends are at 8; at 9 and 16; at 17; and at 25.
+SELECT window_start, COUNT(*) AS sessions
+FROM TABLE(TUMBLE(TABLE sittings, DESCRIPTOR(t), INTERVAL '8' SECOND))
+GROUP BY window_start, window_end;
+
 -- Sessions of their ends: 7.999 and 8.999; 15.999 and 16.999; 24.999.
 SELECT window_start, window_end, COUNT(*) AS ends, SUM(n) AS n
 FROM TABLE(SESSION(TABLE both, DESCRIPTOR(t), INTERVAL '5' SECOND))

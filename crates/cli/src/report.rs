@@ -49,6 +49,10 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
         0 => "no windows".to_string(),
         n => counted(n, "window"),
     };
+    let partly = match stats.partly_late_records {
+        0 => String::new(),
+        n => format!(" and {} late for some windows", grouped(n)),
+    };
     let speed = match simulated {
         true => " of virtual time".to_string(),
         false => format!(", {} records/s", grouped(rate as u64)),
@@ -61,7 +65,7 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
         };
     }
     text + &format!(
-        "{}, {windows}, {}, {}, {seconds:.3} s{speed}",
+        "{}, {windows}, {}, {}{partly}, {seconds:.3} s{speed}",
         counted(stats.records, "record"),
         counted(stats.rows, "row"),
         counted(stats.late_records, "late record"),
@@ -87,6 +91,11 @@ mod tests {
         assert_eq!(
             closing_line(&stats, true, false),
             "1,000 records, no windows, 1 row, 0 late records, 0.500 s of virtual time"
+        );
+        stats.partly_late_records = 1_234;
+        assert!(
+            closing_line(&stats, false, false)
+                .contains(", 0 late records and 1,234 late for some windows, 0.500 s, ")
         );
         (stats.windows, stats.malformed_records, stats.null_time_records) = (2, 1, 3);
         let text = closing_line(&stats, false, false);

@@ -148,7 +148,7 @@ pub enum Node {
 pub struct Output {
     /// Whose rows: one of [`Plan::stages`]. Others may take them, too.
     pub stage: usize,
-    /// Of rows that are all there before the first is written.
+    /// An order of its rows of its own.
     pub sort: Option<Sort>,
     /// Whether it has what is left out elsewhere: nothing is read for its sake alone.
     pub side: bool,
@@ -161,7 +161,7 @@ impl Output {
     }
 }
 
-/// ORDER BY, LIMIT and OFFSET of a result that ends.
+/// ORDER BY, LIMIT and OFFSET of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sort {
     /// What rows are ordered by, then by all that is visible, from left to right, NULLs last.
@@ -172,6 +172,10 @@ pub struct Sort {
     pub limit: Option<u64>,
     /// OFFSET.
     pub offset: u64,
+    /// Whether the first key is the end of windows, or goes up with it, so that the rows of each
+    /// window are written in order when it is complete. Otherwise the result ends, and all rows are
+    /// there before the first is written.
+    pub each_window: bool,
 }
 
 /// A column that rows are ordered by.

@@ -3,10 +3,10 @@
 //! For [`RowOrder::Deterministic`] a window's rows are held, in sorted runs, until every leader has
 //! fired it, and written in order of event time, then of the output's inputs ([`windows`]); rows of
 //! records are put back into the order of their batches ([`batches`]). What is fired only at the
-//! end of the input comes last. A result with an order of its own ([`Sort`]) is held, whatever it
-//! comes from, and written at the end of the input. For [`RowOrder::Any`] rows pass straight
-//! through. Where windows fire together, their rows carry their event times until they are written
-//! ([`packs`]).
+//! end of the input comes last. A result with an order of its own ([`Sort`]), unless that is one
+//! within windows, is held, whatever it comes from, and written at the end of the input. For
+//! [`RowOrder::Any`] rows pass straight through. Where windows fire together, their rows carry their
+//! event times until they are written ([`packs`]).
 //!
 //! For `Deterministic`, what has its turn waits in a queue; one worker at a time takes from it and
 //! writes ([`writer`]), and the others go on meanwhile. Rows that are held or queued count against
@@ -148,9 +148,9 @@ impl Gather {
         self.outlet.sort.is_none() && self.outlet.limit.is_some()
     }
 
-    /// Whether the result has an order of its own.
+    /// Whether the result has an order of its own, for which all of its rows must be there.
     pub(crate) fn sorts(&self) -> bool {
-        self.outlet.sort.is_some()
+        self.outlet.sort.as_ref().is_some_and(|sort| !sort.each_window)
     }
 
     /// The number of its output.

@@ -26,8 +26,10 @@ pub struct Stats {
     pub rows: u64,
     /// The same by output.
     pub outputs: Vec<OutputStats>,
-    /// Records that came too late for their window and were dropped.
+    /// Records that came too late for all of their windows and were dropped.
     pub late_records: u64,
+    /// Records that came too late for some of their windows, and count for the others.
+    pub partly_late_records: u64,
     /// Malformed records that were left out because the table's options say so; they are not among
     /// `records`.
     pub malformed_records: u64,
@@ -178,6 +180,7 @@ impl Stats {
         self.records += other.records;
         self.input_bytes += other.input_bytes;
         self.late_records += other.late_records;
+        self.partly_late_records += other.partly_late_records;
         self.inner_rows += other.inner_rows;
         self.malformed_records += other.malformed_records;
         self.null_time_records += other.null_time_records;

@@ -21,6 +21,7 @@ pub fn counters(stats: &Stats) -> Map<String, Value> {
         "rows": stats.rows,
         "inner_rows": stats.inner_rows,
         "late_records": stats.late_records,
+        "partly_late_records": stats.partly_late_records,
         "malformed_records": stats.malformed_records,
         "null_time_records": stats.null_time_records,
         "unusable_time_records": stats.unusable_time_records,

@@ -98,7 +98,8 @@ fn sort_text(text: &mut String, schema: &Schema, sort: &Sort) {
     });
     let keys = list(keys);
     let columns = if keys.is_empty() { "its columns" } else { &keys };
-    let _ = writeln!(text, "  order by {columns}");
+    let each = if sort.each_window { ", window by window" } else { "" };
+    let _ = writeln!(text, "  order by {columns}{each}");
     if let Some(limit) = sort.limit {
         let _ = writeln!(text, "  limit {limit}");
     }

@@ -182,7 +182,7 @@ impl Graph {
         }
         let Some(endless) = self.endless(&output.parts) else { return Ok(()) };
         let name = &self.scans[endless].entry.name;
-        if output.sort.is_some() {
+        if output.sort.as_ref().is_some_and(|sort| !sort.each_window) {
             return Err(endless_order(name, places));
         }
         if whole { Err(endless_part(name, places)) } else { Ok(()) }

@@ -73,6 +73,7 @@ mod like;
 mod located;
 mod lower;
 mod nest;
+mod ordering;
 mod passes;
 mod pattern;
 mod pieces;

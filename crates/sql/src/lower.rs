@@ -13,11 +13,8 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef, DataFusionError};
-use datafusion_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, FetchType, Limit, LogicalPlan, SkipType, Sort,
-};
-use millstream_contract::nested::is_nested;
-use millstream_contract::plan::{self, AggregateFunction, SortKey};
+use datafusion_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
+use millstream_contract::plan::AggregateFunction;
 
 use crate::aggregates::{Takes, aggregate_named, counts_repeats};
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
@@ -32,7 +29,7 @@ use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
-use crate::types::{plain_type, sql_type_name};
+use crate::types::plain_type;
 use crate::unnest::UnnestNode;
 use crate::window_node::{WINDOW_COLUMNS, WindowNode};
 use crate::windows::Windows;
@@ -62,9 +59,9 @@ pub(crate) struct Stage {
 /// What rows are ordered by: an expression over what the stage's columns are over.
 #[derive(Debug, Clone)]
 pub(crate) struct OrderKey {
-    expr: Expr,
-    descending: bool,
-    nulls_first: bool,
+    pub(crate) expr: Expr,
+    pub(crate) descending: bool,
+    pub(crate) nulls_first: bool,
 }
 
 /// Where a stage's rows come from.
@@ -239,92 +236,6 @@ impl Stage {
             calls.push(stage.call(expr, schema, places)?);
         }
         stage.group_values(keys, calls, places)
-    }
-
-    fn of_limit(limit: &Limit, places: &Places) -> Result<Stage> {
-        let mut stage = Stage::new(&limit.input, places)?;
-        let unknown = || {
-            SqlError::unsupported("LIMIT and OFFSET take whole numbers")
-                .at(places.limit)
-                .help("write for example LIMIT 10")
-        };
-        let FetchType::Literal(fetch) = limit.get_fetch_type()? else {
-            return Err(unknown());
-        };
-        let SkipType::Literal(skip) = limit.get_skip_type()? else { return Err(unknown()) };
-        if stage.has_windows() {
-            return Err(SqlError::unsupported(
-                "LIMIT and OFFSET do not go with GROUP BY: which rows come first is not \
-                 defined",
-            )
-            .at(places.limit)
-            .help("use HAVING to get fewer rows, or pipe the output through head"));
-        }
-        if stage.order.is_none() || stage.limit.is_some() || stage.offset > 0 {
-            stage.refuse_after_limit("a second LIMIT", places)?;
-        }
-        (stage.limit, stage.offset) = (fetch.map(|n| n as u64), skip as u64);
-        Ok(stage)
-    }
-
-    fn of_sort(sort: &Sort, places: &Places) -> Result<Stage> {
-        let schema = &indexed(sort.input.schema());
-        let mut stage = Stage::new(&sort.input, places)?;
-        stage.refuse_after_limit("an ORDER BY", places)?;
-        if stage.has_windows() {
-            let message = "ORDER BY over the rows of windows comes in a later version";
-            return Err(SqlError::unsupported(message).at(places.order_by).help(
-                "leave it out: rows come window by window; sort the output, for example with sort",
-            ));
-        }
-        let mut order = Vec::new();
-        for key in &sort.expr {
-            let data_type = key.expr.get_type(schema)?;
-            if is_nested(&data_type) {
-                let of = sql_type_name(&data_type);
-                let message = format!("rows cannot be ordered by values of type {of}");
-                return Err(SqlError::types(message)
-                    .at(places.order_by)
-                    .help("order by what it is made of: row.field, array[1], map['key']"));
-            }
-            let expr = stage.substitute(&key.expr, schema, places)?;
-            order.push(OrderKey { expr, descending: !key.asc, nulls_first: key.nulls_first });
-        }
-        stage.order = Some(order);
-        Ok(stage)
-    }
-
-    /// Whether its rows are of windows.
-    fn has_windows(&self) -> bool {
-        match (&self.grouped, &self.input) {
-            (Some(grouped), _) => grouped.windowed,
-            (None, Rows::Table(_) | Rows::Unnested(_)) => false,
-            (None, Rows::Stages(parts)) => parts.iter().any(|part| part.stage.has_windows()),
-        }
-    }
-
-    /// Takes the order and the LIMIT of a result that ends. Keys that are no columns become such,
-    /// behind those that leave the job.
-    pub(crate) fn take_sort(&mut self, names: &mut Vec<String>) -> Option<plan::Sort> {
-        let limits = self.limit.is_some() || self.offset > 0;
-        if self.order.is_none() && !(limits && self.grouped.is_some()) {
-            return None;
-        }
-        let visible = self.columns.len();
-        let mut keys: Vec<SortKey> = Vec::new();
-        for OrderKey { expr, descending, nulls_first } in self.order.take().unwrap_or_default() {
-            let known = self.columns.iter().position(|column| *column == expr);
-            let column = known.unwrap_or_else(|| {
-                names.push(sql_text(&expr));
-                self.columns.push(expr);
-                self.columns.len() - 1
-            });
-            if keys.iter().all(|key| key.column != column) {
-                keys.push(SortKey { column, descending, nulls_first });
-            }
-        }
-        let (limit, offset) = (self.limit.take(), std::mem::take(&mut self.offset));
-        Some(plan::Sort { keys, visible, limit, offset })
     }
 
     fn of_table(table: Arc<TableEntry>) -> Stage {

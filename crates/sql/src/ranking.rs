@@ -15,7 +15,7 @@ use datafusion_expr::expr::WindowFunction;
 use datafusion_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion_expr::{
     Between, BinaryExpr, Expr, ExprSchemable, Operator, PartitionEvaluator, Signature, Volatility,
-    Window, WindowFunctionDefinition, WindowUDF, WindowUDFImpl,
+    Window, WindowFunctionDefinition, WindowUDF, WindowUDFImpl, lit,
 };
 use datafusion_sql::sqlparser::ast;
 use millstream_contract::nested::is_nested;
@@ -136,7 +136,13 @@ impl Stage {
         let order = sort_keys(&stage, &function, schema, places)?;
         let best =
             Best { limit: UNBOUNDED, ranking, keys: order.len() as u8, ..directions(&function) };
-        let argument = row_of(order);
+        let shown: Vec<Shown> =
+            stage.columns.iter().map(|column| stage.shown(column, &keys)).collect::<Result<_>>()?;
+        let payload = shown.iter().filter_map(|shown| match shown {
+            Shown::Payload(value) => Some(value.clone()),
+            Shown::Key(_) | Shown::Window(_) => None,
+        });
+        let argument = row_of(order.into_iter().chain(payload).collect());
         let mut call = Call {
             name: String::new(),
             function: AggregateFunction::Best(best),
@@ -147,28 +153,21 @@ impl Stage {
             place: None,
         };
         call.name = call.text();
-        let before = stage.columns.clone();
-        let values: Vec<Expr> =
-            before.iter().map(|e| stage.without_window(e.clone())).collect::<Result<_>>()?;
-        let mut stage = stage.group(keys.clone(), vec![call], places)?;
+        let mut stage = stage.group(keys, vec![call], places)?;
         let Some(grouped) = &mut stage.grouped else {
             return Err(SqlError::internal("a ranking without a grouping"));
         };
         let mut taken: HashSet<String> = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
         taken.extend(grouped.key_names.iter().cloned());
-        let (mut columns, mut fields, mut payload) = (Vec::new(), Vec::new(), Vec::new());
-        for ((column, value), field) in
-            before.iter().zip(values).zip(window.input.schema().fields())
-        {
-            let key = keys.iter().position(|key| without_marks(key) == without_marks(column));
-            columns.push(match (key, over(column)) {
-                (Some(key), _) => stage.columns[key].clone(),
-                (None, of) if of.window && !of.input => to_fired(column.clone())?,
-                _ => {
+        let (mut columns, mut fields) = (Vec::new(), Vec::new());
+        for (shown, field) in shown.into_iter().zip(window.input.schema().fields()) {
+            columns.push(match shown {
+                Shown::Key(key) => stage.columns[key].clone(),
+                Shown::Window(column) => column,
+                Shown::Payload(_) => {
                     let name = unique(field.name().clone(), &mut taken);
                     let nullable = field.is_nullable();
                     fields.push(Field::new(&name, field.data_type().clone(), nullable));
-                    payload.push(value);
                     fired_column(name)
                 }
             });
@@ -179,11 +178,19 @@ impl Stage {
         let Some(call) = grouped.aggregates.first_mut() else {
             return Err(SqlError::internal("a ranking without its aggregate"));
         };
-        let keys = call.arguments.first().and_then(row_fields).unwrap_or_default().to_vec();
-        call.arguments = vec![row_of(keys.into_iter().chain(payload).collect())];
         call.result_type = DataType::Struct(fields.into());
         stage.columns = columns;
         Ok(stage)
+    }
+
+    /// What becomes of a column of the rows that are ranked, if `keys` stand behind PARTITION BY.
+    fn shown(&self, column: &Expr, keys: &[Expr]) -> Result<Shown> {
+        let key = keys.iter().position(|key| without_marks(key) == without_marks(column));
+        Ok(match (key, over(column)) {
+            (Some(key), _) => Shown::Key(key),
+            (None, of) if of.window && !of.input => Shown::Window(to_fired(column.clone())?),
+            _ => Shown::Payload(self.without_window(column.clone())?),
+        })
     }
 
     /// What is ranked by what stands behind PARTITION BY.
@@ -218,6 +225,17 @@ impl Stage {
     }
 }
 
+/// What a column of the rows that are ranked is of.
+enum Shown {
+    /// The key with this number.
+    Key(usize),
+    /// The window, over what fires.
+    Window(Expr),
+    /// The row: kept beside its sort keys.
+    Payload(Expr),
+}
+
+/// Rows that are ranked together are of one window: what is of the window alone sorts nothing.
 fn sort_keys(
     stage: &Stage,
     function: &WindowFunction,
@@ -235,7 +253,10 @@ fn sort_keys(
                 .help("order by what it is made of: row.field, array[1], map['key']"));
         }
         let expr = stage.substitute(&sort.expr, schema, places)?;
-        order.push(stage.without_window(expr)?);
+        order.push(match over(&expr) {
+            of if of.window && !of.input => lit(true),
+            _ => stage.without_window(expr)?,
+        });
     }
     if order.is_empty() || order.len() > KEYS_MAX {
         let message = format!("a ranking has 1 to {KEYS_MAX} sort keys, not {}", order.len());

@@ -46,7 +46,7 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         }
         "approx_distinct" => ("does not exist here", "write APPROX_COUNT_DISTINCT(x)"),
         "approx_top_k" => (
-            "does not exist here: no summary of fixed size finds the most frequent values exactly",
+            "does not exist here: which values its summaries drop depends on how they are merged",
             "GROUP BY the value, and take the first with ROW_NUMBER() OVER (… ORDER BY n DESC)",
         ),
         "row_number" | "rank" | "dense_rank" => ("needs OVER", crate::ranking::FORM),

@@ -149,10 +149,12 @@ impl Updated {
     }
 }
 
-/// Records of a batch that did not make it into a slice.
+/// Records of a batch that did not make it into a slice, or not into all of theirs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) late: u64,
+    /// Late for some of their windows.
+    pub(crate) partly_late: u64,
     pub(crate) null_time: u64,
     pub(crate) unusable_time: u64,
     /// The first rows of the last two kinds.
@@ -165,6 +167,7 @@ impl Dropped {
     #[cold]
     pub(super) fn forget(&mut self, record: &Dropped) {
         self.late -= record.late;
+        self.partly_late -= record.partly_late;
         self.null_time -= record.null_time;
         self.unusable_time -= record.unusable_time;
     }

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::Schema;
 use arrow::util::display::array_value_to_string;
 
+use crate::columns::rows_in;
 use crate::error::{Error, Result};
 use crate::operator::Records;
 use crate::operator::stateless::{Taken, Taking};
@@ -57,7 +57,7 @@ impl LateRecords {
             [Arc::new(StringArray::from_iter_values(places)), Arc::new(StringArray::from(reasons))];
         // A batch has far fewer than 2^32 rows.
         let rows: Vec<u32> = late.iter().map(|late| late.row as u32).collect();
-        let taken = take_record_batch(records.rows, &UInt32Array::from(rows.clone()))?;
+        let taken = rows_in(records.rows, rows.clone())?;
         let fields = taken.schema_ref().fields().iter().cloned();
         let fields: Vec<_> = fields.chain(late_fields().map(Arc::new)).collect();
         let columns = taken.columns().iter().cloned().chain(said).collect();

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use arrow::array::{RecordBatch, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::RecordBatch;
 use millstream_state::Load;
 
 use super::{State, Worker};
 use crate::budget::{Kind, batch_bytes};
+use crate::columns::rows_in;
 use crate::delivery::Seal;
 use crate::error::Result;
 use crate::event_time::END;
@@ -197,7 +197,7 @@ impl Worker {
         }
         for places in by_slice.into_values() {
             let times = times.of(Some(&places));
-            let rows = take_record_batch(rows, &UInt32Array::from(places))?;
+            let rows = rows_in(rows, places)?;
             self.take_rows(state, edge, &rows, &times)?;
         }
         Ok(())

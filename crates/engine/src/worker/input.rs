@@ -394,6 +394,7 @@ impl Worker {
     /// Counts records that a stage has dropped.
     fn note_dropped(&mut self, dropped: &Dropped, stamped: &Stamped) {
         self.context.stats.late_records += dropped.late;
+        self.context.stats.partly_late_records += dropped.partly_late;
         self.context.stats.null_time_records += dropped.null_time;
         self.context.stats.unusable_time_records += dropped.unusable_time;
         let name = self.context.shared.intake.name(stamped.split);

@@ -290,7 +290,8 @@ impl Graph {
         let visible = self.output(stage).fields().len();
         let (column, limit) = (visible - 1, [None, Some(10)][random.below(2) as usize]);
         let keys = vec![SortKey { column, descending: true, nulls_first: false }];
-        let sort = Sort { keys, visible, limit, offset: random.below(3) };
+        let offset = random.below(3);
+        let sort = Sort { keys, visible, limit, offset, each_window: false };
         self.outputs.push(Output { stage, sort: sorts.then_some(sort), side: false });
     }
 

@@ -14,5 +14,6 @@ mod rehearsal;
 mod suite;
 mod unnest;
 mod wide;
+mod window_order;
 mod windows;
 mod wrong;

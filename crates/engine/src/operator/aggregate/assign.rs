@@ -95,7 +95,10 @@ impl Assigner<'_> {
             self.enter(time);
             match self.windowing.fate(&self.slice, time, before) {
                 Fate::InTime => self.rows().push(row as u32),
-                Fate::Partly(slice) => self.rows_of(slice).push(row as u32),
+                Fate::Partly(slice) => {
+                    self.dropped.partly_late += 1;
+                    self.rows_of(slice).push(row as u32);
+                }
                 Fate::Late => self.dropped.late += 1,
             }
         }
