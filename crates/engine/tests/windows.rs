@@ -147,15 +147,18 @@ fn simulated_windows_agree_with_a_sequential_model() {
 }
 
 /// Sessions by the definition: records that are not late, in order of time, are of one session as
-/// long as they are a gap apart at the most.
+/// long as they are a gap apart at the most. Each session is that of the first `partition` keys, of
+/// which there are two, and its records are grouped by both.
 fn sessions_of(
     splits: &[Vec<Record>],
     gap_ms: i64,
+    partition: usize,
     delay_us: i64,
     lateness_ms: i64,
 ) -> (Vec<String>, u64) {
     type Key<'a> = (Option<i64>, &'a str);
-    let (mut of_key, mut late) = (BTreeMap::<Key<'_>, Vec<&Record>>::new(), 0);
+    type PartKey<'a> = (Option<Option<i64>>, Option<&'a str>);
+    let (mut of_key, mut late) = (BTreeMap::<PartKey<'_>, Vec<&Record>>::new(), 0);
     for split in splits {
         let mut watermark = i64::MIN;
         for record in split {
@@ -164,19 +167,29 @@ fn sessions_of(
             watermark = watermark.max(ts * 1000 - delay_us);
             match (ts + lateness_ms) * 1000 < before {
                 true => late += 1,
-                false => of_key.entry((record.key, &record.name)).or_default().push(record),
+                false => {
+                    let (key, name) = (record.key, record.name.as_str());
+                    let key = ((partition > 0).then_some(key), (partition > 1).then_some(name));
+                    of_key.entry(key).or_default().push(record);
+                }
             }
         }
     }
     let mut rows = Vec::new();
-    for ((key, name), mut records) in of_key {
+    for mut records in of_key.into_values() {
         records.sort_by_key(|record| record.ts_ms);
         let apart = |a: &&Record, b: &&Record| b.ts_ms.unwrap() - a.ts_ms.unwrap() <= gap_ms;
         for session in records.chunk_by(apart) {
             let start = session[0].ts_ms.unwrap();
             let end = session.last().unwrap().ts_ms.unwrap() + gap_ms;
-            let line = group_line(key, name, session);
-            rows.push(format!("{}|{}|{line}", time_text(start), time_text(end)));
+            let mut groups = BTreeMap::<Key<'_>, Vec<&Record>>::new();
+            for record in session {
+                groups.entry((record.key, record.name.as_str())).or_default().push(record);
+            }
+            rows.extend(groups.into_iter().map(|((key, name), group)| {
+                let line = group_line(key, name, &group);
+                format!("{}|{}|{line}", time_text(start), time_text(end))
+            }));
         }
     }
     rows.sort();
@@ -201,15 +214,17 @@ fn simulate_sessions(seed: u64) -> Stats {
         }
     }
     let gap_ms = random.pick(&[1, 10, 30, 300, 5_000]);
-    let window = Window::Session(Session { gap_us: gap_ms * 1000, partition: 2 });
+    // Sessions of both keys, of the first, which may be NULL, or of all records.
+    let partition = random.pick(&[2, 2, 1, 1, 0]) as usize;
+    let window = Window::Session(Session { gap_us: gap_ms * 1000, partition });
     let delay_us = random.pick(&[0, 1, 100_000, 2_999_999]);
     let lateness = random.pick(&[0, 0, 700]);
     let batch_rows = random.pick(&[1, 20, 300]);
     let source = table(&data, &mut random, batch_rows);
     let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 4, lateness) };
-    let (expected, late) = sessions_of(&data, gap_ms, delay_us, lateness);
+    let (expected, late) = sessions_of(&data, gap_ms, partition, delay_us, lateness);
     let (stats, rows) = run(&windowed(source, window, delay_us), &settings);
-    let what = format!("seed {seed}: gap {gap_ms} {settings:?}\n{}", repeat(seed, "windows"));
+    let what = format!("seed {seed}: {window:?} {settings:?}\n{}", repeat(seed, "windows"));
     let mut rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
     rows.sort();
     same_rows(&rows, &expected, &what);

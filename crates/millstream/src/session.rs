@@ -179,11 +179,6 @@ impl Session {
             self.planner.set(key, value).map_err(|e| self.planner.refuse_setting(e))?;
         }
         let outcome = self.planner.execute(statement)?;
-        if let Outcome::Query(planned) | Outcome::Insert(planned, _) | Outcome::Explain(planned) =
-            &outcome
-        {
-            refuse_shared_sessions(&planned.plan, statement)?;
-        }
         Ok(match outcome {
             Outcome::Done | Outcome::Set { .. } => Executed::Done,
             Outcome::Query(planned) => Executed::Query(Box::new(Planned::new(planned, vec![]))),
@@ -202,30 +197,9 @@ impl Session {
         match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } => Ok(None),
             Outcome::Query(planned) | Outcome::Insert(planned, _) | Outcome::Explain(planned) => {
-                refuse_shared_sessions(&planned.plan, statement)?;
                 Ok(Some(with_layout(planned.explain, &planned.plan)?))
             }
         }
-    }
-}
-
-/// The engine does not run sessions that several groups share.
-fn refuse_shared_sessions(plan: &Plan, statement: &Statement) -> Result<(), Failure> {
-    let are_shared = |stage: &Stage| match &stage.operator {
-        Operator::Aggregate(Aggregate { window: Some(Window::Session(session)), keys, .. }) => {
-            session.partition < keys.len()
-        }
-        _ => false,
-    };
-    match plan.stages.iter().any(are_shared) {
-        false => Ok(()),
-        true => Err(Failure::Sql(statement.refused(
-            "keys beside those of SESSION's PARTITION BY, DISTINCT in aggregates of sessions, and \
-             conditions above SESSION come in a later version",
-            "group by the window and the columns of PARTITION BY alone; write a WHERE into the \
-             view or the WITH query that SESSION takes, where records that it leaves out do not \
-             make sessions longer",
-        ))),
     }
 }
 
