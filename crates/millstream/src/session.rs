@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_connect::{Format, Registry, standard_input};
 use millstream_contract::Settings;
 use millstream_contract::declaration::Declaration;
-use millstream_contract::plan::{Aggregate, Operator, Plan, Stage, Window};
+use millstream_contract::plan::Plan;
 use millstream_contract::settings::SettingError;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Table, TableOptions};
@@ -178,8 +178,7 @@ impl Session {
         for (key, value) in &self.fixed {
             self.planner.set(key, value).map_err(|e| self.planner.refuse_setting(e))?;
         }
-        let outcome = self.planner.execute(statement)?;
-        Ok(match outcome {
+        Ok(match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } => Executed::Done,
             Outcome::Query(planned) => Executed::Query(Box::new(Planned::new(planned, vec![]))),
             Outcome::Insert(planned, sinks) => {

@@ -1,9 +1,7 @@
 //! The keys of a block of records, and how rows of state hold keys.
 
 use crate::arena::{Arena, packed_len};
-use crate::hash::{hash_word, hash_words};
 use crate::layout::RowLayout;
-use crate::partition::PARTITIONS;
 
 /// The variable-length parts of a block's keys.
 pub trait VarKeys {
@@ -21,48 +19,11 @@ impl VarKeys for NoVarKeys {
     }
 }
 
-/// The first part of keys, where it alone says who leads them: keys that differ in the rest only
-/// have one leader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prefix {
-    /// How many words of a key belong to it; the first are those.
-    pub words: usize,
-    /// Which bits of the first word belong to it, if that word says which parts of the key are
-    /// NULL.
-    pub nulls: Option<u64>,
-}
-
-impl Prefix {
-    /// Gives the hashes of some keys, `width` words each, the partitions of their prefixes.
-    ///
-    /// Like the hash itself, this is part of the state's contract: the partition is that of the
-    /// hash of the prefix's words, without that of NULL bits, XOR the hash of its NULL bits.
-    pub fn lead(&self, words: &[u64], width: usize, hashes: &mut [u64]) {
-        let low = PARTITIONS as u64 - 1;
-        for (key, hash) in words.chunks_exact(width).zip(hashes) {
-            let prefix = match self.nulls {
-                Some(nulls) => hash_words(&key[1..self.words]) ^ hash_word(key[0] & nulls),
-                None => hash_words(&key[..self.words]),
-            };
-            *hash = *hash & !low | prefix & low;
-        }
-    }
-
-    /// Makes the words of a key's prefix, of which the references `vars` lead into an arena, a key
-    /// of its own.
-    pub(crate) fn make_key(&self, key: &mut [u64], vars: &[usize]) {
-        if let Some(nulls) = self.nulls {
-            key[0] &= nulls;
-        }
-        vars.iter().for_each(|var| key[*var] &= !0xFFFF_FFFF);
-    }
-}
-
 /// A block of keys, row after row, with their hashes.
 ///
 /// A variable-length key column has two words: the hash of its content, and its length in the upper
 /// half of the second, whose lower half is 0; `hash_words` over the row's words is the key's hash,
-/// to which a [`Prefix`], if the layout has one, gives its partition.
+/// to which a [`Prefix`](crate::Prefix), if the layout has one, gives its partition.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a, V> {
     /// One hash per row. For [`Table::update`](crate::Table::update) there may be none where keys

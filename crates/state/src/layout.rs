@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use crate::key::Prefix;
 use crate::kind::ValueKind;
+use crate::prefix::Prefix;
 
 /// Seen bits in a word.
 const SEEN_BITS: u32 = u64::BITS;

@@ -5,9 +5,9 @@
 //! session at most: a row that is further away from it begins another one, and the session before
 //! is over.
 //!
-//! Keys may share sessions, which are those of the first part of a key then, its [`Prefix`](crate::Prefix): a row
-//! makes the session of all longer. Rows of the prefix's keys stay apart, and when their session is
-//! over, each is given, with its bounds ([`spans`]).
+//! Keys may share sessions. Then these are the sessions of the first part of a key, its
+//! [`Prefix`](crate::Prefix): each row makes the session of all keys of the prefix longer. Rows of
+//! these keys stay apart. When their session is over, each is given, with its bounds ([`spans`]).
 
 mod spans;
 #[cfg(test)]
@@ -66,8 +66,8 @@ impl Pass {
 
 impl Sessions {
     /// Of rows of this layout, of which the value `first` is the least time and `last` the
-    /// greatest; if keys of the layout have a [`Prefix`](crate::Prefix), keys that share it share sessions. It
-    /// keeps at most so many bytes of idle memory.
+    /// greatest. If keys of the layout have a [`Prefix`](crate::Prefix), those that share it share
+    /// sessions. It keeps at most so many bytes of idle memory.
     pub fn new(
         layout: Arc<RowLayout>,
         first: ValueSlot,
@@ -133,8 +133,8 @@ impl Sessions {
         }
     }
 
-    /// Does a pass over a block of rows, for a slice that ends at `end`; returns how many rows there
-    /// were. The sessions that are over because of that are given next.
+    /// Does a pass over a block of rows, for a slice that ends at `end`; returns how many rows
+    /// there were. The sessions that are over because of that are given next.
     pub fn take(&mut self, pass: Pass, block: usize, slice: Option<&Table>, end: i64) -> usize {
         match (pass, slice) {
             (Pass::Note, Some(table)) => self.note(table, block),

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use crate::arena::Arena;
 use crate::hash::hash_words;
-use crate::key::{Keys, Prefix};
+use crate::key::Keys;
 use crate::kind::ValueKind;
 use crate::layout::RowLayout;
 use crate::noted::{Noted, PlacedVars, Rebuild, enter};
+use crate::prefix::Prefix;
 use crate::table::Load;
 
 /// What the note of a span says: its session is open, or has ended; and besides, that there are

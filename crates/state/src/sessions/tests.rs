@@ -5,6 +5,7 @@ use crate::hash::hash_words;
 use crate::key::{Keys, NoVarKeys};
 use crate::kind::ValueKind;
 use crate::log::ChunkPool;
+use crate::prefix::Prefix;
 use crate::scratch::Scratch;
 
 /// Key and time.
