@@ -6,6 +6,7 @@ pub(crate) mod chain;
 pub(crate) mod graph;
 mod random;
 pub(crate) mod script;
+pub(crate) mod sessions;
 pub(crate) mod watch;
 
 use std::collections::BTreeMap;
