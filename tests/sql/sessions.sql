@@ -15,7 +15,24 @@ SELECT window_start, window_end, window_time, who, COUNT(*) AS n, SUM(ms) AS tot
 FROM TABLE(SESSION(TABLE visits PARTITION BY who, DESCRIPTOR(ts), INTERVAL '10' SECOND))
 GROUP BY window_start, window_end, window_time, who;
 
--- Of page a alone: ann's 0 and 12, without 4 between them, are two sessions.
+-- One more key: pages share the session.
+SELECT window_start, page, who, COUNT(*) AS n, SUM(ms) AS total
+FROM TABLE(SESSION(TABLE visits PARTITION BY who, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY page, window_start, window_end, who;
+
+-- A condition above the sessions: other pages still make them longer.
+SELECT window_start, window_end, who, COUNT(*) AS n, SUM(128 / (ms - 4)) AS odd
+FROM TABLE(SESSION(TABLE visits PARTITION BY who, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+WHERE page = 'a'
+GROUP BY window_start, window_end, who;
+
+-- The same below, for all together: 0, 1, 8, 12 and 30, 33.
+SELECT window_start, window_end, who, COUNT(*) AS n
+FROM TABLE(SESSION(
+    (SELECT * FROM visits WHERE page = 'a'), DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, who;
+
+-- And for each: ann's 0 and 12, without 4 between them, are two sessions.
 WITH a AS (SELECT * FROM visits WHERE page = 'a')
 SELECT window_start, window_end, who, COUNT(*) AS n
 FROM TABLE(SESSION(TABLE a PARTITION BY who, DESCRIPTOR(ts), INTERVAL '10' SECOND))

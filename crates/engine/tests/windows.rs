@@ -1,14 +1,13 @@
-//! Windows that hop and cumulate, and sessions, on the engine alone, against a model that decides
-//! record by record for which of its windows it is late. Simulated runs draw everything from a
-//! seed: `MILLSTREAM_SEEDS=100000` runs more seeds, `MILLSTREAM_SEED=7` only that one.
+//! Windows that hop and cumulate, on the engine alone, against a model that decides record by
+//! record for which of its windows it is late. Simulated runs draw everything from a seed:
+//! `MILLSTREAM_SEEDS=100000` runs more seeds, `MILLSTREAM_SEED=7` only that one.
 
 mod support;
 
 use std::collections::BTreeMap;
 
 use millstream_contract::Settings;
-use millstream_contract::expr::Expr;
-use millstream_contract::plan::{Cumulate, Hop, Plan, Session, Window};
+use millstream_contract::plan::{Cumulate, Hop, Window};
 use millstream_engine::Stats;
 use support::*;
 
@@ -72,18 +71,6 @@ fn model(
     (rows.collect(), late, partly, null_time)
 }
 
-/// The query with these windows: it shows their start and end.
-fn windowed(source: std::sync::Arc<Memory>, window: Window, delay_us: i64) -> Plan {
-    let mut plan = query(source, Some(1000), delay_us);
-    let aggregate = aggregate(&mut plan);
-    aggregate.window = Some(window);
-    let shown: Vec<usize> = [0, 1].into_iter().chain(3..aggregate.fired.fields().len()).collect();
-    let output = std::sync::Arc::new(aggregate.fired.project(&shown).unwrap());
-    aggregate.project = shown.into_iter().map(Expr::Column).collect();
-    plan.stages[0].output = output;
-    plan
-}
-
 fn any_window(random: &mut Random) -> Window {
     let unit_us = random.pick(&[1_000, 20_000, 100_000, 1_000_000]);
     let panes = random.pick(&[1, 2, 3, 7, 60]);
@@ -140,91 +127,6 @@ fn simulated_windows_agree_with_a_sequential_model() {
             ("epochs", sum.epochs),
             ("late records", sum.late_records),
             ("records late for some windows", sum.malformed_records),
-            ("windows fired while reading", sum.windows_fired_early),
-            ("merges", sum.merges),
-        ],
-    );
-}
-
-/// Sessions by the definition: records that are not late, in order of time, are of one session as
-/// long as they are a gap apart at the most.
-fn sessions_of(
-    splits: &[Vec<Record>],
-    gap_ms: i64,
-    delay_us: i64,
-    lateness_ms: i64,
-) -> (Vec<String>, u64) {
-    type Key<'a> = (Option<i64>, &'a str);
-    let (mut of_key, mut late) = (BTreeMap::<Key<'_>, Vec<&Record>>::new(), 0);
-    for split in splits {
-        let mut watermark = i64::MIN;
-        for record in split {
-            let Some(ts) = record.ts_ms else { continue };
-            let before = watermark;
-            watermark = watermark.max(ts * 1000 - delay_us);
-            match (ts + lateness_ms) * 1000 < before {
-                true => late += 1,
-                false => of_key.entry((record.key, &record.name)).or_default().push(record),
-            }
-        }
-    }
-    let mut rows = Vec::new();
-    for ((key, name), mut records) in of_key {
-        records.sort_by_key(|record| record.ts_ms);
-        let apart = |a: &&Record, b: &&Record| b.ts_ms.unwrap() - a.ts_ms.unwrap() <= gap_ms;
-        for session in records.chunk_by(apart) {
-            let start = session[0].ts_ms.unwrap();
-            let end = session.last().unwrap().ts_ms.unwrap() + gap_ms;
-            let line = group_line(key, name, session);
-            rows.push(format!("{}|{}|{line}", time_text(start), time_text(end)));
-        }
-    }
-    rows.sort();
-    (rows, late)
-}
-
-/// One seed's job with sessions.
-fn simulate_sessions(seed: u64) -> Stats {
-    let mut random = Random::new(seed);
-    let splits = 1 + random.below(3) as usize;
-    let per_split = random.pick(&[0, 1, 40, 300, 900]);
-    let keys = random.pick(&[1, 5, 60, 100_000]);
-    let mut data = records(&mut random, splits, per_split, keys);
-    for split in &mut data {
-        for record in split.iter_mut() {
-            // Some keys come often, others seldom; times stand on a grid of a third of the gap.
-            record.ts_ms = record.ts_ms.map(|ts| ts / 10 * 10);
-        }
-        let (from, hole) = (random.below(300), random.pick(&[0, 0, 2_000, 70_000]));
-        for record in split.iter_mut().skip(from as usize) {
-            record.ts_ms = record.ts_ms.map(|ts| ts + hole);
-        }
-    }
-    let gap_ms = random.pick(&[1, 10, 30, 300, 5_000]);
-    let window = Window::Session(Session { gap_us: gap_ms * 1000, partition: 2 });
-    let delay_us = random.pick(&[0, 1, 100_000, 2_999_999]);
-    let lateness = random.pick(&[0, 0, 700]);
-    let batch_rows = random.pick(&[1, 20, 300]);
-    let source = table(&data, &mut random, batch_rows);
-    let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 4, lateness) };
-    let (expected, late) = sessions_of(&data, gap_ms, delay_us, lateness);
-    let (stats, rows) = run(&windowed(source, window, delay_us), &settings);
-    let what = format!("seed {seed}: gap {gap_ms} {settings:?}\n{}", repeat(seed, "windows"));
-    let mut rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
-    rows.sort();
-    same_rows(&rows, &expected, &what);
-    assert_eq!(stats.late_records, late, "{what}");
-    stats
-}
-
-#[test]
-fn simulated_sessions_agree_with_a_sequential_model() {
-    let (seeds, sum) = run_seeds(1000, simulate_sessions);
-    happened(
-        seeds,
-        &[
-            ("epochs", sum.epochs),
-            ("late records", sum.late_records),
             ("windows fired while reading", sum.windows_fired_early),
             ("merges", sum.merges),
         ],

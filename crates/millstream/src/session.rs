@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_connect::{Format, Registry, standard_input};
 use millstream_contract::Settings;
 use millstream_contract::declaration::Declaration;
-use millstream_contract::plan::{Aggregate, Operator, Plan, Stage, Window};
+use millstream_contract::plan::Plan;
 use millstream_contract::settings::SettingError;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Table, TableOptions};
@@ -178,13 +178,7 @@ impl Session {
         for (key, value) in &self.fixed {
             self.planner.set(key, value).map_err(|e| self.planner.refuse_setting(e))?;
         }
-        let outcome = self.planner.execute(statement)?;
-        if let Outcome::Query(planned) | Outcome::Insert(planned, _) | Outcome::Explain(planned) =
-            &outcome
-        {
-            refuse_shared_sessions(&planned.plan, statement)?;
-        }
-        Ok(match outcome {
+        Ok(match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } => Executed::Done,
             Outcome::Query(planned) => Executed::Query(Box::new(Planned::new(planned, vec![]))),
             Outcome::Insert(planned, sinks) => {
@@ -202,30 +196,9 @@ impl Session {
         match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } => Ok(None),
             Outcome::Query(planned) | Outcome::Insert(planned, _) | Outcome::Explain(planned) => {
-                refuse_shared_sessions(&planned.plan, statement)?;
                 Ok(Some(with_layout(planned.explain, &planned.plan)?))
             }
         }
-    }
-}
-
-/// The engine does not run sessions that several groups share.
-fn refuse_shared_sessions(plan: &Plan, statement: &Statement) -> Result<(), Failure> {
-    let are_shared = |stage: &Stage| match &stage.operator {
-        Operator::Aggregate(Aggregate { window: Some(Window::Session(session)), keys, .. }) => {
-            session.partition < keys.len()
-        }
-        _ => false,
-    };
-    match plan.stages.iter().any(are_shared) {
-        false => Ok(()),
-        true => Err(Failure::Sql(statement.refused(
-            "keys beside those of SESSION's PARTITION BY, DISTINCT in aggregates of sessions, and \
-             conditions above SESSION come in a later version",
-            "group by the window and the columns of PARTITION BY alone; write a WHERE into the \
-             view or the WITH query that SESSION takes, where records that it leaves out do not \
-             make sessions longer",
-        ))),
     }
 }
 

@@ -90,12 +90,6 @@ impl Statement {
     pub fn text(&self) -> String {
         self.span.map_or(String::new(), |span| self.source.slice(span))
     }
-
-    /// That the statement cannot run, and what to write instead.
-    pub fn refused(&self, message: &str, help: &str) -> SqlError {
-        let source = Some(self.source.clone());
-        SqlError { source, ..SqlError::unsupported(message).at(self.span).help(help) }
-    }
 }
 
 impl fmt::Display for Statement {

@@ -22,7 +22,8 @@ impl VarKeys for NoVarKeys {
 /// A block of keys, row after row, with their hashes.
 ///
 /// A variable-length key column has two words: the hash of its content, and its length in the upper
-/// half of the second, whose lower half is 0; `hash_words` over the row's words is the key's hash.
+/// half of the second, whose lower half is 0; `hash_words` over the row's words is the key's hash,
+/// to which a [`Prefix`](crate::Prefix), if the layout has one, gives its partition.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a, V> {
     /// One hash per row. For [`Table::update`](crate::Table::update) there may be none where keys

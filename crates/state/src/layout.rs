@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::kind::ValueKind;
+use crate::prefix::Prefix;
 
 /// Seen bits in a word.
 const SEEN_BITS: u32 = u64::BITS;
@@ -17,6 +18,8 @@ pub struct RowLayout {
     key_words: usize,
     /// Key words that hold a packed arena reference; the word before holds the content's hash.
     var_words: Vec<usize>,
+    /// What of a key says who leads it; `None`: all of it.
+    prefix: Option<Prefix>,
     seen_words: Range<usize>,
     values: Vec<ValueSlot>,
     /// What a new row's words after the key start as: every value empty.
@@ -56,7 +59,17 @@ impl RowLayout {
             // Neither key nor value: a row is still something.
             template.push(0);
         }
-        RowLayout { key_words, var_words, seen_words, values: slots, template }
+        RowLayout { key_words, var_words, prefix: None, seen_words, values: slots, template }
+    }
+
+    /// The same rows, with keys whose leaders their prefixes alone say.
+    pub fn led_by(self, prefix: Option<Prefix>) -> RowLayout {
+        RowLayout { prefix, ..self }
+    }
+
+    /// What of a key says who leads it; `None`: all of it.
+    pub fn prefix(&self) -> Option<Prefix> {
+        self.prefix
     }
 
     /// The same rows with one more word, which is 0 in a new row, and no value.
@@ -86,9 +99,10 @@ impl RowLayout {
         &self.var_words
     }
 
-    /// Whether keys are a single word, of fixed width: what most records have.
+    /// Whether keys are a single word, of fixed width, whose hash alone says who leads them: what
+    /// most records have.
     pub(crate) fn has_word_keys(&self) -> bool {
-        self.key_words == 1 && self.var_words.is_empty()
+        self.key_words == 1 && self.var_words.is_empty() && self.prefix.is_none()
     }
 
     /// The words of seen bits; none, if no value needs one.

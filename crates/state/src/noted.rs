@@ -143,6 +143,9 @@ impl Noted {
             layout.var_words().iter().for_each(|var| key[*var] &= !0xFFFF_FFFF);
             hashes.push(hash_words(key));
         }
+        if let Some(prefix) = layout.prefix() {
+            prefix.lead(&words, width, &mut hashes);
+        }
         let vars = PlacedVars { rows, arena, layout: &layout };
         let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars };
         let mut places = std::mem::take(&mut self.scratch.places);
@@ -163,7 +166,7 @@ impl Noted {
 }
 
 /// Finds the rows of keys, or makes them.
-fn enter<V: VarKeys>(
+pub(crate) fn enter<V: VarKeys>(
     table: &mut Table,
     keys: &Keys<'_, V>,
     pool: &mut ChunkPool,
@@ -175,10 +178,10 @@ fn enter<V: VarKeys>(
 }
 
 /// The variable-length keys of rows at these places.
-struct PlacedVars<'a> {
-    rows: &'a [*const u64],
-    arena: &'a Arena,
-    layout: &'a RowLayout,
+pub(crate) struct PlacedVars<'a> {
+    pub(crate) rows: &'a [*const u64],
+    pub(crate) arena: &'a Arena,
+    pub(crate) layout: &'a RowLayout,
 }
 
 impl VarKeys for PlacedVars<'_> {

@@ -94,5 +94,8 @@ impl Sources {
             }
             *hash = hash_words(key);
         }
+        if let Some(prefix) = layout.prefix() {
+            prefix.lead(words, width, hashes);
+        }
     }
 }

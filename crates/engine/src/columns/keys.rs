@@ -15,7 +15,9 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::*;
 
-use millstream_state::{RowsRef, VarKeys, hash_bytes, hash_each_word, hash_words, read_i128};
+use millstream_state::{
+    Prefix, RowsRef, VarKeys, hash_bytes, hash_each_word, hash_words, read_i128,
+};
 
 use crate::error::{Error, Result};
 use crate::plan::Key;
@@ -54,6 +56,7 @@ pub(crate) struct KeyCodec {
     word: Vec<usize>,
     null_word: bool,
     words: usize,
+    prefix: Option<Prefix>,
 }
 
 impl KeyCodec {
@@ -74,7 +77,19 @@ impl KeyCodec {
             })?;
         }
         let types = keys.iter().map(|k| k.data_type.clone()).collect();
-        Ok(KeyCodec { types, word, null_word, words: next })
+        Ok(KeyCodec { types, word, null_word, words: next, prefix: None })
+    }
+
+    /// The same keys, of which the first so many say who leads them.
+    pub(crate) fn led_by(self, keys: usize) -> KeyCodec {
+        let words = self.word.get(keys).copied().unwrap_or(self.words);
+        let nulls = self.null_word.then_some((1u64 << keys.min(63)) - 1);
+        KeyCodec { prefix: (keys < self.types.len()).then_some(Prefix { words, nulls }), ..self }
+    }
+
+    /// What of a key says who leads it; `None`: all of it.
+    pub(crate) fn prefix(&self) -> Option<Prefix> {
+        self.prefix
     }
 
     /// The word of the first key, or its first.
@@ -188,6 +203,9 @@ impl KeyCodec {
                 hashes.clear();
                 hashes.extend(words.chunks_exact(width).map(hash_words));
             }
+        }
+        if let Some(prefix) = &self.prefix {
+            prefix.lead(words, self.words, hashes);
         }
     }
 

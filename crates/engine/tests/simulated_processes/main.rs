@@ -15,6 +15,7 @@ mod epochs;
 mod graphs;
 mod idle;
 mod memory;
+mod sessions;
 mod stages;
 mod stateless;
 #[path = "../support/mod.rs"]

@@ -6,6 +6,7 @@ pub(crate) mod chain;
 pub(crate) mod graph;
 mod random;
 pub(crate) mod script;
+pub(crate) mod sessions;
 pub(crate) mod watch;
 
 use std::collections::BTreeMap;
@@ -371,6 +372,18 @@ pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i6
         project: shown.into_iter().map(Expr::Column).collect(),
     };
     Plan::of_one_stage(source, None, Operator::Aggregate(aggregate), output)
+}
+
+/// The query with these windows: it shows their start and end.
+pub(crate) fn windowed(source: Arc<dyn Table>, window: Window, delay_us: i64) -> Plan {
+    let mut plan = query(source, Some(1000), delay_us);
+    let aggregate = aggregate(&mut plan);
+    aggregate.window = Some(window);
+    let shown: Vec<usize> = [0, 1].into_iter().chain(3..aggregate.fired.fields().len()).collect();
+    let output = Arc::new(aggregate.fired.project(&shown).unwrap());
+    aggregate.project = shown.into_iter().map(Expr::Column).collect();
+    plan.stages[0].output = output;
+    plan
 }
 
 /// The event time of a plan's source.

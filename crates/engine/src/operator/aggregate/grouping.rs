@@ -78,18 +78,20 @@ impl Grouping {
         if packs {
             codec_keys.insert(0, window_key());
         }
-        let codec = KeyCodec::new(&codec_keys)?;
+        let mut codec = KeyCodec::new(&codec_keys)?;
         let has_empty_group = aggregate.has_empty_group();
         let mut aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
         let session_times = match aggregate.window {
-            Some(Window::Session(session)) if session.partition < aggregate.keys.len() => {
-                return Err(Error::Internal("sessions that groups of several keys share".into()));
+            Some(Window::Session(session)) => {
+                // Whoever says how long a session is has all of its rows.
+                codec = codec.led_by(session.partition);
+                Some(aggregates.add_times())
             }
-            Some(Window::Session(_)) => Some(aggregates.add_times()),
             _ => None,
         };
-        let layout =
-            Arc::new(RowLayout::new(codec.words(), codec.var_words(), &aggregates.layout_values()));
+        let values = aggregates.layout_values();
+        let layout = RowLayout::new(codec.words(), codec.var_words(), &values);
+        let layout = Arc::new(layout.led_by(codec.prefix()));
         let keys = aggregate.keys.clone();
         let computed = aggregates.is_computed() || keys.iter().any(|k| !k.expr.is_column());
         let key_texts = keys.iter().filter(|key| is_variable(&key.data_type));

@@ -1,10 +1,12 @@
 //! Sessions: the rows of a key are joined over slices, as long as they are a gap apart at the most.
 //!
-//! Sessions fire with the slice with which it is certain that they are over.
+//! Sessions fire with the slice with which it is certain that they are over. Where groups share
+//! sessions, all keys of a session have the same leader, which tells from the slices of all of them
+//! how long it is ([`millstream_state::Prefix`]).
 
-use millstream_state::{CHUNK_ROWS, Load, RowsRef, Sessions, Table};
+use millstream_state::{CHUNK_ROWS, Load, Pass, RowsRef, Sessions, Table};
 
-use super::combine::{Combine, STEP_ROWS, Waiting};
+use super::combine::{Combine, STEP_ROWS};
 use super::fire::{Finisher, ResultRows};
 use super::grouping::Grouping;
 use super::slices::Slices;
@@ -30,8 +32,10 @@ struct Fire {
     window: WindowId,
     /// When the slice ends.
     end_us: i64,
-    waiting: Waiting,
-    /// The next block of open sessions to be looked at.
+    /// The slice, until it has been read; `None`: it is empty.
+    slice: Option<Table>,
+    /// The pass over rows that is being done ([`Sessions::passes`]), and its next block.
+    pass: usize,
     block: usize,
     rows: ResultRows,
 }
@@ -67,13 +71,16 @@ impl Combine for Sessioning {
     }
 
     fn begin(&mut self, window: WindowId, slices: Vec<(SliceId, Table)>, grouping: &Grouping) {
-        self.newest = slices.last().map(|(slice, _)| *slice).or(self.newest);
+        debug_assert!(slices.len() <= 1, "what fires with a slice needs no other");
+        let slice = slices.into_iter().next_back();
+        self.newest = slice.as_ref().map(|(slice, _)| *slice).or(self.newest);
         self.next = self.newest.and_then(|newest| grouping.windowing.window_after(window, newest));
         self.sessions.begin();
         self.fire = Some(Fire {
             window,
             end_us: grouping.windowing.fires_at(window) - grouping.windowing.lateness_us(),
-            waiting: Waiting::new(slices),
+            slice: slice.map(|(_, table)| table),
+            pass: 0,
             block: 0,
             rows: ResultRows::of(window, 0, grouping),
         });
@@ -83,9 +90,10 @@ impl Combine for Sessioning {
         let fire = self.fire.as_ref()?;
         let texts = || self.sessions.text_bytes_of_row();
         let over = fire.is_over(&self.sessions);
+        let slice_bytes = fire.slice.as_ref().map_or(0, Table::live_bytes);
         Some(Firing {
             window: fire.window,
-            live_bytes: self.sessions.live_bytes() as u64 + fire.waiting.live_bytes(),
+            live_bytes: (self.sessions.live_bytes() + slice_bytes) as u64,
             next: (!over).then(|| fire.rows.load(finisher, CHUNK_ROWS, texts)),
         })
     }
@@ -111,16 +119,8 @@ impl Combine for Sessioning {
             if fire.is_over(sessions) {
                 return Ok(Step::Over);
             }
-            if !fire.waiting.is_empty() {
-                // One block at a time: the sessions that it ends are given before the next.
-                spent += fire.waiting.take(1, slices, |_, table, block| {
-                    sessions.absorb(table, block);
-                });
-            } else {
-                spent += sessions.block_rows(fire.block);
-                sessions.close(fire.block, fire.end_us);
-                fire.block += 1;
-            }
+            // One block at a time: the sessions that it ends are given before the next.
+            spent += fire.take(sessions, slices);
             let over = sessions.over();
             if !over.is_empty() {
                 let bounds = bounds(&over, *times, *gap_us);
@@ -137,7 +137,7 @@ impl Combine for Sessioning {
 
     fn end(&mut self, slices: &mut Slices) {
         let Some(mut fire) = self.fire.take() else { return };
-        fire.waiting.drop_all(slices);
+        fire.slice.take().into_iter().for_each(|table| slices.recycle(table));
         if self.sessions.is_empty() {
             self.sessions.begin();
             (self.newest, self.next) = (None, None);
@@ -153,7 +153,11 @@ impl Combine for Sessioning {
         usage.live_bytes += self.sessions.live_bytes() as u64;
         usage.keys += self.sessions.rows() as u64;
         if let Some(fire) = &self.fire {
-            fire.waiting.add_usage(usage);
+            if let Some(table) = &fire.slice {
+                usage.bytes += table.bytes() as u64;
+                usage.live_bytes += table.live_bytes() as u64;
+                usage.keys += table.rows() as u64;
+            }
             let growth_bytes = self.sessions.growth_bytes(Load::rows(STEP_ROWS)) as u64;
             usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
         }
@@ -166,6 +170,32 @@ impl Combine for Sessioning {
 
 impl Fire {
     fn is_over(&self, sessions: &Sessions) -> bool {
-        self.waiting.is_empty() && !self.rows.are_left() && self.block >= sessions.blocks()
+        let blocks = |pass: &Pass| sessions.blocks(*pass, self.slice.as_ref());
+        let left = self.passes_left(sessions);
+        let is_done = left.split_first().is_none_or(|(pass, later)| {
+            self.block >= blocks(pass) && later.iter().all(|pass| blocks(pass) == 0)
+        });
+        is_done && !self.rows.are_left()
+    }
+
+    /// The passes over rows that have not been done, the one that is being done first.
+    fn passes_left(&self, sessions: &Sessions) -> &'static [Pass] {
+        sessions.passes().get(self.pass..).unwrap_or_default()
+    }
+
+    /// Looks at the next block of rows; returns how many there were. When the slice has been read,
+    /// it goes back to `slices`.
+    fn take(&mut self, sessions: &mut Sessions, slices: &mut Slices) -> usize {
+        let Some(pass) = self.passes_left(sessions).first() else { return 0 };
+        let slice = self.slice.as_ref();
+        if self.block < sessions.blocks(*pass, slice) {
+            self.block += 1;
+            return sessions.take(*pass, self.block - 1, slice, self.end_us);
+        }
+        (self.pass, self.block) = (self.pass + 1, 0);
+        if !self.passes_left(sessions).iter().any(|pass| pass.reads_slice()) {
+            self.slice.take().into_iter().for_each(|table| slices.recycle(table));
+        }
+        0
     }
 }
