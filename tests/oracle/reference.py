@@ -167,6 +167,9 @@ class Reference:
         stages = 2 if self.case.side and len(self.case.keys) > len(alone) else 1
         count = lambda which: stages * self.count(f"{passed} AND {which}") if windowed else 0  # noqa: E731
         exact = {"late_records": count("late"), "partly_late_records": count("partly")}
+        if self.case.has_sessions() and self.case.where:
+            # Conditions on what tells sessions apart are below them, those on anything else above.
+            return {"records": self.case.records()}
         if self.case.limit is None:
             exact["records"] = self.case.records()
         if windowed:
