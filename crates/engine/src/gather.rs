@@ -5,8 +5,8 @@
 //! records are put back into the order of their batches ([`batches`]). What is fired only at the
 //! end of the input comes last. A result with an order of its own ([`Sort`]), unless that is one
 //! within windows, is held, whatever it comes from, and written at the end of the input. For
-//! [`RowOrder::Any`] rows pass straight through. Where windows fire together, their rows carry their
-//! event times until they are written ([`packs`]).
+//! [`RowOrder::Any`] rows pass straight through. Where windows fire together, their rows carry
+//! their event times until they are written ([`packs`]).
 //!
 //! For `Deterministic`, what has its turn waits in a queue; one worker at a time takes from it and
 //! writes ([`writer`]), and the others go on meanwhile. Rows that are held or queued count against

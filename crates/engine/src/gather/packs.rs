@@ -1,6 +1,6 @@
 //! Packs: windows that fire together under one name, since they share a slice of state. Their rows
-//! have one more column on their way, the last: the event time, which comes first in their order, so
-//! that windows are written one after the other, and which tells them apart when they are counted.
+//! have one more column on their way, the last: the event time. It comes first in their order, so
+//! that windows are written one after the other, and it tells them apart when they are counted.
 
 use std::sync::Arc;
 

@@ -34,7 +34,8 @@ impl Gather {
         Ok(Window { fires_at: windowing.fires_at(id), input, id })
     }
 
-    /// Rows of a window of an input, with their event times; `last` on the leader's last batch of it.
+    /// Rows of a window of an input, with their event times; `last` on the leader's last batch of
+    /// it.
     pub(crate) fn window_rows(
         &self,
         worker: usize,

@@ -1,7 +1,7 @@
 //! Windows that hop or cumulate: a table for each pane, which is as wide as windows are apart, and
 //! what windows have in common.
 //!
-//! Windows that hop are combined by two stacks (Tangwongsan, Hirzel, Schneider: *General incremental
+//! Windows that hop are combined by two stacks (Tangwongsan and others: *General incremental
 //! sliding-window aggregation*, VLDB 2015). The panes before the last flip have become suffixes:
 //! each has all that came from its pane up to the flip. What came since is one running table. So a
 //! window is the oldest suffix and the running table. Windows that cumulate need the running table
