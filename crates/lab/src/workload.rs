@@ -136,7 +136,8 @@ impl Measurement {
         put("workload", json!(spec.workload.name()));
         put("processes", json!(runner.processes()));
         put("workers", json!(settings.workers));
-        put("window", json!(spec.windowed().then(|| spec.window().to_string())));
+        let own = spec.window() == Spec::new(spec.workload).window();
+        put("window", json!((!own).then(|| spec.window().to_string())));
         put("zipf", json!(spec.zipf.map(Zipf::exponent)));
         put("fabric", json!(runner.fabric()));
         put("exchange", json!(exchange_name(settings.exchange)));

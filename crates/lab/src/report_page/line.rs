@@ -175,7 +175,7 @@ impl Line {
         let machine = fields.machine()?;
         Ok(Line {
             data: Data {
-                workload: fields.text("workload")?,
+                workload: fields.workload()?,
                 records: fields.whole("records", u64::MAX)?,
                 zipf: fields.zipf()?,
             },
@@ -196,6 +196,15 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
+    /// The workload, with its windows if they are not its own.
+    fn workload(&self) -> Result<String, String> {
+        let name = self.text("workload")?;
+        match self.given("window") {
+            None => Ok(name),
+            Some(_) => Ok(format!("{name}, {}", self.text("window")?)),
+        }
+    }
+
     fn setup(&self) -> Result<Setup, String> {
         let engines = [("millstream", Engine::Millstream), ("handwritten", Engine::Handwritten)];
         let exchanges = [
@@ -426,6 +435,7 @@ mod tests {
             ("command", json!("x".repeat(5000))),
             ("machine", json!("fast")),
             ("workload", json!("")),
+            ("window", json!(7)),
         ] {
             let error = Line::parse(&with(name, value).to_string()).expect_err(name);
             assert!(error.contains(&format!("field '{name}'")) && error.len() < 300, "{error}");

@@ -13,7 +13,7 @@ use crate::verify::Verifier;
 /// Slots at the start, a power of two.
 const SLOTS_MIN: usize = 1024;
 
-/// The session of a key that is open; its value is empty if there is none.
+/// The session of a key that is open.
 #[derive(Clone, Copy)]
 struct Open<S> {
     value: S,
@@ -23,8 +23,7 @@ struct Open<S> {
 
 struct Sessions<'v, K: Kind> {
     gap_ms: i64,
-    /// Linear probing, at most half full. A key stays when its session is over, with the next one
-    /// to come: `None` is a slot without a key.
+    /// Linear probing, at most half full.
     slots: Vec<Option<Open<K::Slot>>>,
     live: usize,
     verifier: &'v mut Verifier,

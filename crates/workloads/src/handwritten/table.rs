@@ -183,6 +183,10 @@ impl<K: Kind> Table<K> {
         if other.live == 0 {
             return;
         }
+        // They come in the order of their hashes: a smaller table would have them all in one run.
+        while self.slots < other.slots {
+            self.grow();
+        }
         for part in other.memory.first(other.slots).chunks(BLOCK) {
             if self.live + BLOCK > full(self.slots) {
                 self.grow();
