@@ -160,6 +160,30 @@ def test_of_several_windows_each_has_its_own_late_records(script, way):
     assert sorted(row["k"] for row in rows_in(script.folder / "late")) == expected
 
 
+ELEMENTS = ("CREATE TABLE events (ts TIMESTAMP(3), k BIGINT, xs ARRAY<INT>, WATERMARK FOR ts AS ts) WITH "
+            "('connector' = 'file', 'path' = 'events.ndjson', 'format' = 'ndjson', 'late' = 'table:late_rows');\n"
+            "CREATE VIEW elements AS SELECT * FROM (SELECT * FROM events WHERE k < 5) CROSS JOIN UNNEST(xs) AS x "
+            "WHERE x > 0;\n")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_without_elements_are_counted_as_late_where_they_are_listed(script, way):
+    # Records 2 to 5 come after 12:10. Their elements: none, three, NULL, one; the query does not want record 5.
+    records = [("12:00:00", [1, 2]), ("12:10:00", [1]), ("12:00:10", []), ("12:00:20", [-5, 6, 7]),
+               ("12:00:30", None), ("12:00:40", [1]), ("12:20:00", [-1])]
+    lines = [json.dumps({"ts": f"2024-05-01 {ts}", "k": k, "xs": xs}) for k, (ts, xs) in enumerate(records)]
+    script.data("events.ndjson", "\n".join(lines) + "\n")
+    sql = LATE.format("late") + ELEMENTS + (
+        "SELECT window_start, COUNT(*) AS n, SUM(x) AS total FROM TABLE(TUMBLE(TABLE elements, DESCRIPTOR(ts), "
+        "INTERVAL '1' MINUTE)) GROUP BY window_start, window_end;")
+    result = run(script, sql, way)
+    assert result.code == 0, result.stderr
+    assert result.stdout == b"window_start,n,total\n2024-05-01 12:00:00.000,2,3\n2024-05-01 12:10:00.000,1,1\n"
+    assert sorted(row["k"] for row in rows_in(script.folder / "late")) == [2, 3, 4]
+    assert result.stats["late_records"] == 3
+
+
+
 def test_two_tables_may_share_one_and_a_limit_ends_the_job(script):
     script.data("a.csv", "v\nx\n1\n")
     script.data("b.csv", "v\ny\n2\n")
