@@ -88,6 +88,51 @@ def test_skip_leaves_them_out_and_fail_is_the_default(script):
     assert "events.csv:2:21: expected BIGINT" in result.stderr
 
 
+COMPUTED = ("CREATE TABLE events (a STRING, b BIGINT, n AS CAST(a AS INT), q AS 100 / b, ts AS to_timestamp_seconds(b), "
+            "WATERMARK FOR ts AS ts) WITH ('connector' = 'file', 'path' = 'events.{}', 'format' = '{}', "
+            "'on_error' = '{}');\n")
+
+
+def values(number: int) -> tuple[str, int]:
+    """What a record holds: sometimes a text that is no number, sometimes a divisor of 0."""
+    return ("x" if number % 97 == 5 else str(number), 0 if number % 101 == 7 else number + 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_records_whose_columns_cannot_be_computed_are_malformed(script, way, form):
+    records = [values(number) for number in range(3_000)]
+    lines = [f"{a},{b}" if form == "csv" else json.dumps({"a": a, "b": b}) for a, b in records]
+    lines[10] = "1,2,3" if form == "csv" else "{"
+    script.data(f"events.{form}", "a,b\n" * (form == "csv") + "\n".join(lines) + "\n")
+    bad = [i for i, (a, b) in enumerate(records) if i == 10 or a == "x" or b == 0]
+    counted = [i for i in range(3_000) if i not in bad]
+    query = "SELECT COUNT(*) AS c, SUM(n) AS n, SUM(q) AS q FROM events;"
+    result = run(script, BAD.format("bad") + COMPUTED.format(form, form, "table:bad_rows") + query, way)
+    assert result.code == 0, result.stderr
+    total = sum(100 // (i + 1) for i in counted)
+    assert result.stdout == f"c,n,q\n{len(counted)},{sum(counted)},{total}\n".encode()
+    rows = {row["raw"]: row for row in rows_in(script.folder / "bad")}
+    assert sorted(rows) == sorted({lines[i] for i in bad})
+    assert len(rows_in(script.folder / "bad")) == result.stats["malformed_records"] == len(bad)
+    first = lines.index(next(line for i, line in enumerate(lines) if records[i][0] == "x"))
+    row = rows[lines[first]]
+    assert row["place"].startswith(f"{script.folder / 'events.'}{form}:{first + 1 + (form == 'csv')}"), row
+    assert "CAST(a AS INT)" in row["reason"] and "'x'" in row["reason"], row
+    zero = rows[lines[7]]
+    assert "100 / b" in zero["reason"] and "zero" in zero["reason"], zero
+    # Records that no query computes anything of are no worse than others.
+    plain = script.run(COMPUTED.format(form, form, "skip") + "SELECT COUNT(*) AS c FROM events;")
+    assert plain.stdout == b"c\n2999\n", plain.stderr
+    # Windows, too.
+    windows = COUNT.replace("'10' SECOND", "'1' DAY").replace("COUNT(*) AS n", "COUNT(*) AS c, SUM(n) AS n")
+    skipped = run(script, COMPUTED.format(form, form, "skip") + windows.format(""), way)
+    kept = [i for i, (a, _) in enumerate(records) if a != "x" and i != 10]
+    assert skipped.stdout.decode().splitlines()[1].split(",", 1)[1] == f"{len(kept)},{sum(kept)}", skipped.stderr
+    failed = script.run(COMPUTED.format(form, form, "fail") + query)
+    assert failed.code == 1, failed.stderr
+
+
 def late_by_a_model(times: list[datetime], size: int, lateness: int = 0) -> list[int]:
     """The numbers of the records that are late: by the greatest time before each."""
     late, greatest = [], None
@@ -158,6 +203,30 @@ def test_of_several_windows_each_has_its_own_late_records(script, way):
     assert result.code == 0, result.stderr
     expected = sorted(late_by_a_model(times, 10) + late_by_a_model(times, 20))
     assert sorted(row["k"] for row in rows_in(script.folder / "late")) == expected
+
+
+ELEMENTS = ("CREATE TABLE events (ts TIMESTAMP(3), k BIGINT, xs ARRAY<INT>, WATERMARK FOR ts AS ts) WITH "
+            "('connector' = 'file', 'path' = 'events.ndjson', 'format' = 'ndjson', 'late' = 'table:late_rows');\n"
+            "CREATE VIEW elements AS SELECT * FROM (SELECT * FROM events WHERE k < 5) CROSS JOIN UNNEST(xs) AS x "
+            "WHERE x > 0;\n")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_without_elements_are_counted_as_late_where_they_are_listed(script, way):
+    # Records 2 to 5 come after 12:10. Their elements: none, three, NULL, one; the query does not want record 5.
+    records = [("12:00:00", [1, 2]), ("12:10:00", [1]), ("12:00:10", []), ("12:00:20", [-5, 6, 7]),
+               ("12:00:30", None), ("12:00:40", [1]), ("12:20:00", [-1])]
+    lines = [json.dumps({"ts": f"2024-05-01 {ts}", "k": k, "xs": xs}) for k, (ts, xs) in enumerate(records)]
+    script.data("events.ndjson", "\n".join(lines) + "\n")
+    sql = LATE.format("late") + ELEMENTS + (
+        "SELECT window_start, COUNT(*) AS n, SUM(x) AS total FROM TABLE(TUMBLE(TABLE elements, DESCRIPTOR(ts), "
+        "INTERVAL '1' MINUTE)) GROUP BY window_start, window_end;")
+    result = run(script, sql, way)
+    assert result.code == 0, result.stderr
+    assert result.stdout == b"window_start,n,total\n2024-05-01 12:00:00.000,2,3\n2024-05-01 12:10:00.000,1,1\n"
+    assert sorted(row["k"] for row in rows_in(script.folder / "late")) == [2, 3, 4]
+    assert result.stats["late_records"] == 3
+
 
 
 def test_two_tables_may_share_one_and_a_limit_ends_the_job(script):

@@ -22,7 +22,7 @@ mod ranked;
 
 pub use calls::{AggregateFunction, Argument, Bits, Moment};
 use left_out::MALFORMED;
-pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_schema};
+pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_rows, malformed_schema};
 pub use ranked::{Best, Directions, Ranking, Share};
 
 /// A continuous query in executable form.

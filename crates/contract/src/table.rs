@@ -242,12 +242,33 @@ pub struct Decoded {
     pub malformed: Option<RecordBatch>,
     /// Where the records of `batch` stand, if the source can say.
     pub places: Option<Box<dyn Places>>,
+    /// What becomes of those of which a computed column cannot be evaluated.
+    pub failing: Failing,
+}
+
+/// What becomes of records of which a column that the table computes, or its watermark, cannot be
+/// evaluated.
+#[derive(Debug)]
+pub enum Failing {
+    /// The first ends the job.
+    Fails,
+    /// They are malformed, and left out.
+    LeftOut,
+    /// As `LeftOut`, and kept in [`Decoded::malformed`], with their bytes.
+    Kept(Box<dyn Raw>),
+}
+
+/// The records of a batch as they stood in their chunk.
+pub trait Raw: Send + Debug {
+    /// The bytes of those at `rows`, ascending, each without its line end.
+    fn bytes_of(&self, rows: &[usize]) -> Result<Vec<Vec<u8>>>;
 }
 
 impl Decoded {
     /// Records of which none was left out.
     pub fn whole(batch: RecordBatch, places: Option<Box<dyn Places>>) -> Decoded {
-        Decoded { batch, left_out: 0, first_left_out: None, malformed: None, places }
+        let failing = Failing::Fails;
+        Decoded { batch, left_out: 0, first_left_out: None, malformed: None, places, failing }
     }
 }
 

@@ -79,6 +79,9 @@ pub(crate) struct Pass {
     /// What it makes of what it has taken, if it is an UNNEST.
     pub(crate) unnest: Option<Unnest>,
     pub(crate) takers: Takers,
+    /// Stages behind it of whose windows dropped records are counted here, each as often as it
+    /// takes them: behind an UNNEST are elements, of which a record may have none.
+    pub(crate) counted: Vec<usize>,
 }
 
 /// An output that takes rows, as those of one of its inputs.
@@ -106,6 +109,21 @@ impl Takers {
     pub(crate) fn all_ways(&self) -> Vec<&Way> {
         let behind = self.passes.iter().flat_map(|pass| pass.takers.all_ways());
         self.ways.iter().chain(behind).collect()
+    }
+
+    /// Stages that take rows whose dropped records are counted there, which they no longer are.
+    fn count_before(&mut self) -> Vec<usize> {
+        let own = self.edges.iter_mut().filter(|edge| !edge.again);
+        let own = own.map(|edge| {
+            edge.again = true;
+            edge.stage
+        });
+        let mut stages: Vec<usize> = own.collect();
+        for pass in &mut self.passes {
+            stages.append(&mut pass.counted);
+            stages.append(&mut pass.takers.count_before());
+        }
+        stages
     }
 
     fn all_ways_mut(&mut self) -> Vec<&mut Way> {
@@ -261,11 +279,15 @@ impl Nodes<'_> {
                     }
                     _ => None,
                 };
-                let takers_of = self.takers(Node::Stage(number), &path);
+                let mut takers_of = self.takers(Node::Stage(number), &path);
+                let counted = match &unnest {
+                    Some(_) => takers_of.count_before(),
+                    None => Vec::new(),
+                };
                 let late = late.map(|late| {
                     LateRecords::new(Windowing::new(Some(late.window), self.lateness_us))
                 });
-                takers.passes.push(Pass { late, taking, unnest, takers: takers_of });
+                takers.passes.push(Pass { late, taking, unnest, takers: takers_of, counted });
             }
         }
         for (output, of) in self.plan.outputs.iter().enumerate() {

@@ -30,6 +30,7 @@ mod explain;
 mod failing;
 mod flow;
 mod gather;
+mod incomplete;
 mod intake;
 mod job;
 mod meter;

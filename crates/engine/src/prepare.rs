@@ -20,8 +20,9 @@ use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times};
 use crate::expr::Expr;
 use crate::failing::first_failing;
+use crate::incomplete::without_failing;
 use crate::plan::{EventTime, Source, Watermark};
-use crate::table::{Chunk, Decoded, LeftOut, Places};
+use crate::table::{Chunk, Decoded, Failing, LeftOut, Places};
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
 
@@ -297,10 +298,16 @@ impl Preparer {
     /// Decodes and completes a chunk.
     pub(crate) fn prepare(&self, chunk: Box<dyn Chunk>, now_us: i64) -> Result<Prepared> {
         let input_bytes = chunk.bytes();
-        let decoded = chunk.decode_reporting()?;
-        let Decoded { batch, left_out, first_left_out, malformed, places } = decoded;
+        let mut decoded = chunk.decode_reporting()?;
         let limit = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
-        let (batch, times) = self.complete(&batch, limit).map_err(|error| {
+        let mut completed = self.complete(&decoded.batch, limit);
+        if let (Err(error), false) = (&completed, matches!(decoded.failing, Failing::Fails)) {
+            let evaluate = |batch: &RecordBatch| self.complete(batch, limit).map(|_| ());
+            decoded = without_failing(decoded, error.clone(), &evaluate)?;
+            completed = self.complete(&decoded.batch, limit);
+        }
+        let Decoded { batch, left_out, first_left_out, malformed, places, .. } = decoded;
+        let (batch, times) = completed.map_err(|error| {
             let alone = |rows: Range<usize>| {
                 self.complete(&batch.slice(rows.start, rows.len()), limit).map(|_| ())
             };

@@ -278,6 +278,19 @@ impl TableEntry {
         self.columns.iter().enumerate().filter(|(_, column)| column.metadata.is_none())
     }
 
+    /// Whether malformed records are left out: by `on_error`, or by the option of a format that does
+    /// the same.
+    pub(crate) fn leaves_out_malformed(&self) -> bool {
+        let Origin::Connector(declared) = &self.origin else { return false };
+        let is_set = |(key, value): (&String, &String)| match key.as_str() {
+            ON_ERROR => value.trim() != "fail",
+            key => {
+                key.ends_with(".ignore-parse-errors") && value.trim().eq_ignore_ascii_case("true")
+            }
+        };
+        declared.options.options.iter().any(is_set)
+    }
+
     /// A metadata column that is not VIRTUAL, so that INSERT INTO would have to write it.
     pub(crate) fn kept_metadata(&self) -> Option<&TableColumn> {
         self.columns.iter().find(|c| c.metadata.as_ref().is_some_and(|of| !of.is_virtual))

@@ -1,6 +1,7 @@
 //! Computed columns of a table are replaced by their expressions where a query uses them. So
 //! whatever protects an expression from rows on which it fails (WHERE, FILTER, CASE, AND, LIMIT)
-//! protects them, too.
+//! protects them, too. Where the table leaves out malformed records, a column that may fail is
+//! worked out once for each record instead: whether a record is malformed is no query's affair.
 
 use std::collections::HashMap;
 
@@ -11,6 +12,7 @@ use datafusion_expr::{Cast, Expr, ExprSchemable};
 use crate::catalog::{INPUT, TableEntry};
 use crate::error::Result;
 use crate::lower::count_nodes;
+use crate::safe::cannot_fail;
 use crate::schemas::table_schema;
 
 /// Nodes that a column's expression may have once those that it uses are written out. A larger one
@@ -54,6 +56,9 @@ fn definitions(table: &TableEntry, windowed: bool) -> Result<HashMap<String, Exp
             true => expr,
             false => Expr::Cast(Cast::new(Box::new(expr), column.data_type.clone())),
         };
+        if table.leaves_out_malformed() && !cannot_fail(&expr, &schema) {
+            continue;
+        }
         definitions.insert(column.name.clone(), expr);
     }
     Ok(definitions)

@@ -73,6 +73,7 @@ mod like;
 mod located;
 mod lower;
 mod nest;
+mod nested_casts;
 mod ordering;
 mod passes;
 mod pattern;

@@ -14,6 +14,7 @@ use crate::create_table::{CreateTable, parse_create_table};
 use crate::dialect::MillstreamDialect;
 use crate::error::{Result, Source, Span, SqlError};
 use crate::grammar::{hint, token_error};
+use crate::nested_casts::refuse_nested_casts;
 use crate::size::{check_lists, check_size};
 use crate::stack::on_large_stack;
 use crate::statement_set::{Insert, StatementSet};
@@ -240,6 +241,7 @@ fn parse_part(tokens: &[TokenWithSpan]) -> Result<StatementKind> {
     check_set_operations(tokens)?;
     let dialect = MillstreamDialect::of_statement(tokens.len());
     let read = local_time_zones(tokens);
+    refuse_nested_casts(&read)?;
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(MAX_NESTING)
         .with_tokens_with_locations(read.clone());

@@ -110,7 +110,7 @@ impl Plan {
         }
         let left_out = (rows - batch.num_rows() + misshapen) as u64;
         let places = Box::new(Lines::new(&self.path, block, &starts));
-        Ok(Decoded { batch, left_out, first_left_out, malformed: None, places: Some(places) })
+        Ok(Decoded { left_out, first_left_out, ..Decoded::whole(batch, Some(places)) })
     }
 
     fn error(&self, block: &Block, at: usize, message: String, help: String) -> Error {

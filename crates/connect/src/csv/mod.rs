@@ -53,7 +53,7 @@ use millstream_contract::Result;
 
 use self::chunk::{CLOSE_HELP, Plan};
 use self::decode::{Column, Decoder};
-use crate::options::Options;
+use crate::options::{OnError, Options};
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
 
 pub(crate) use self::decode::{BASE64, Why, stamp, time, time32};
@@ -107,8 +107,12 @@ impl RecordFormat for CsvFormat {
         "CSV"
     }
 
-    fn keeps_malformed(&self) -> bool {
-        self.dialect.keep_malformed
+    fn on_error(&self) -> OnError {
+        match (self.dialect.skip_errors, self.dialect.keep_malformed) {
+            (false, _) => OnError::Fail,
+            (true, false) => OnError::Skip,
+            (true, true) => OnError::Keep,
+        }
     }
 
     fn cut(&self, buffer: &[u8], last: bool, records_max: usize) -> Cut {

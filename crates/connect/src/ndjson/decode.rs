@@ -162,6 +162,6 @@ impl Decode for Plan {
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(internal)?;
         let places = Box::new(Lines::new(&self.path, block, &starts));
-        Ok(Decoded { batch, left_out, first_left_out, malformed: None, places: Some(places) })
+        Ok(Decoded { left_out, first_left_out, ..Decoded::whole(batch, Some(places)) })
     }
 }

@@ -88,8 +88,8 @@ impl RecordFormat for NdjsonFormat {
         "NDJSON"
     }
 
-    fn keeps_malformed(&self) -> bool {
-        self.on_error == OnError::Keep
+    fn on_error(&self) -> OnError {
+        self.on_error
     }
 
     fn cut(&self, buffer: &[u8], last: bool, records_max: usize) -> Cut {

@@ -198,7 +198,7 @@ fn every_truncation_is_an_error_and_damage_never_panics() {
         field("x", DataType::Float64),
     ]));
     let options = OpenOptions::alone(100, 0, 1);
-    for end in (0..whole.len()).step_by(7) {
+    for end in 0..whole.len() {
         let file = Scratch::new(&whole[..end]);
         let error = read(&file.table(&schema), &[0, 1, 2], &options).unwrap_err().to_string();
         assert!(error.contains(".parquet: expected a Parquet file"), "{end}: {error}");

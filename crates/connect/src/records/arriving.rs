@@ -108,9 +108,8 @@ impl Arriving {
         self.offset += end as u64;
         self.start += end;
         self.looked = 0;
-        let format = &self.wanted.format;
-        let keeps = format.keeps_malformed().then(|| format.clone());
-        Ok(Some(Box::new(RecordChunk { keeps, decode, block })))
+        let format = self.wanted.format.clone();
+        Ok(Some(Box::new(RecordChunk { format, decode, block })))
     }
 
     /// Whether it is known how blocks are decoded; finds out as soon as it can.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, RecordBatch, StringArray};
+use arrow::array::RecordBatch;
 use memchr::memchr_iter;
-use millstream_contract::plan::malformed_schema;
-use millstream_contract::table::{Decoded, LeftOut};
-use millstream_contract::{Error, Result};
+use millstream_contract::Result;
+use millstream_contract::plan::malformed_rows;
+use millstream_contract::table::{Decoded, Failing, LeftOut, Raw};
 
 use super::{Block, Cut, Decode, RecordFormat};
 
@@ -17,42 +17,73 @@ const LOOK_BYTES: usize = 4 << 10;
 /// out. Where there are any, the records are decoded a second time, one by one: what is wrong with
 /// one is said without a look at the next, so it does not depend on where blocks end.
 pub(super) fn decode_keeping(
-    format: &dyn RecordFormat,
-    decode: &dyn Decode,
-    block: &Block,
+    format: Arc<dyn RecordFormat>,
+    decode: Arc<dyn Decode>,
+    block: Block,
 ) -> Result<Decoded> {
-    let mut decoded = decode.decode(block)?;
+    let mut decoded = decode.decode(&block)?;
+    let one_by_one = OneByOne { format, decode, block };
     if decoded.left_out > 0 {
-        decoded.malformed = Some(malformed(format, decode, block)?);
+        decoded.malformed = Some(one_by_one.malformed()?);
     }
+    decoded.failing = Failing::Kept(Box::new(one_by_one));
     Ok(decoded)
 }
 
-/// The malformed records of a block.
-fn malformed(format: &dyn RecordFormat, decode: &dyn Decode, block: &Block) -> Result<RecordBatch> {
-    let mut raw: Vec<&[u8]> = Vec::new();
-    let mut wrong: Vec<LeftOut> = Vec::new();
-    let (mut at, mut line) = (0, block.line);
-    while at < block.data.len() {
-        let end = at + first_record(format, &block.data[at..]);
-        let record = &block.data[at..end];
-        let lines = memchr_iter(b'\n', record).count();
-        let offset = block.offset + at as u64;
-        let one = Block { data: record.to_vec(), line, lines, offset, offsets: false };
-        let decoded = decode.decode(&one)?;
-        if let Some(left_out) = decoded.first_left_out {
-            raw.push(without_line_end(record));
-            wrong.push(left_out);
+/// A block whose records are decoded one by one.
+#[derive(Debug)]
+struct OneByOne {
+    format: Arc<dyn RecordFormat>,
+    decode: Arc<dyn Decode>,
+    block: Block,
+}
+
+impl OneByOne {
+    /// Goes over the records: the bytes of each, and what comes of it.
+    fn each(&self, mut visit: impl FnMut(&[u8], Decoded)) -> Result<()> {
+        let Block { data, line, offset, .. } = &self.block;
+        let (mut at, mut line) = (0, *line);
+        while at < data.len() {
+            let end = at + first_record(&*self.format, &data[at..]);
+            let record = &data[at..end];
+            let lines = memchr_iter(b'\n', record).count();
+            let offset = offset + at as u64;
+            let one = Block { data: record.to_vec(), line, lines, offset, offsets: false };
+            visit(without_line_end(record), self.decode.decode(&one)?);
+            (at, line) = (end, line + lines as u64);
         }
-        (at, line) = (end, line + lines as u64);
+        Ok(())
     }
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(BinaryArray::from_iter_values(raw)),
-        Arc::new(StringArray::from_iter_values(wrong.iter().map(|wrong| &wrong.place))),
-        Arc::new(StringArray::from_iter_values(wrong.iter().map(|wrong| &wrong.message))),
-    ];
-    RecordBatch::try_new(malformed_schema(), columns)
-        .map_err(|error| Error::Internal(format!("malformed records as rows: {error}")))
+
+    /// Its malformed records.
+    fn malformed(&self) -> Result<RecordBatch> {
+        let mut raw: Vec<Vec<u8>> = Vec::new();
+        let mut wrong: Vec<LeftOut> = Vec::new();
+        self.each(|record, decoded| {
+            if let Some(left_out) = decoded.first_left_out {
+                raw.push(record.to_vec());
+                wrong.push(left_out);
+            }
+        })?;
+        malformed_rows(&raw, &wrong)
+    }
+}
+
+impl Raw for OneByOne {
+    fn bytes_of(&self, rows: &[usize]) -> Result<Vec<Vec<u8>>> {
+        let (mut row, mut rest, mut found) = (0, rows, Vec::with_capacity(rows.len()));
+        self.each(|record, decoded| {
+            if decoded.batch.num_rows() == 0 {
+                return;
+            }
+            if rest.first() == Some(&row) {
+                rest = &rest[1..];
+                found.push(record.to_vec());
+            }
+            row += 1;
+        })?;
+        Ok(found)
+    }
 }
 
 /// Bytes of the first record of what begins and ends with whole ones.

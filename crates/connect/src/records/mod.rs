@@ -22,6 +22,8 @@ use memchr::{memchr_iter, memrchr};
 use millstream_contract::Result;
 use millstream_contract::table::Decoded;
 
+use crate::options::OnError;
+
 pub(crate) use self::arriving::{Arriving, Wanted};
 pub(crate) use self::place::{Lines, line, place, shown};
 pub(crate) use self::reader::{RECORD_BYTES_MAX, Reader};
@@ -73,9 +75,9 @@ pub(crate) trait RecordFormat: Send + Sync + Debug {
     /// For messages, for example `CSV`.
     fn name(&self) -> &'static str;
 
-    /// Whether malformed records that are left out are kept, to go to a table of their own.
-    fn keeps_malformed(&self) -> bool {
-        false
+    /// What becomes of malformed records.
+    fn on_error(&self) -> OnError {
+        OnError::Fail
     }
 
     /// Finds the end of as many whole records as the (non-empty) buffer holds, at most

@@ -9,12 +9,13 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::Result;
 use millstream_contract::pruning::Pruning;
-use millstream_contract::table::{Chunk, Decoded, Position, Sharing, Split, SplitPoll};
+use millstream_contract::table::{Chunk, Decoded, Failing, Position, Sharing, Split, SplitPoll};
 
 use super::malformed::decode_keeping;
 use super::reader::{LOOK, Ready};
 use super::{Block, Decode, Reader, RecordFormat};
 use crate::input::{Input, Name};
+use crate::options::OnError;
 
 /// Bytes of a chunk of a large file.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -59,8 +60,7 @@ pub(crate) struct Reading<'a> {
 pub(crate) struct RecordSplit {
     path: Name,
     reader: Reader,
-    /// The format, if malformed records are kept.
-    keeps: Option<Arc<dyn RecordFormat>>,
+    format: Arc<dyn RecordFormat>,
     decode: Arc<dyn Decode>,
     /// Bytes that the first chunk and the later ones should have, as long as that is not too many
     /// rows.
@@ -102,7 +102,7 @@ impl RecordSplit {
         Ok(RecordSplit {
             path: reading.path.clone(),
             reader,
-            keeps: format.keeps_malformed().then_some(format),
+            format,
             decode: started.decode,
             first_bytes,
             chunk_bytes,
@@ -164,15 +164,14 @@ impl Split for RecordSplit {
         };
         self.first_bytes = self.chunk_bytes;
         self.line_bytes = block.data.len() as f64 / block.lines.max(1) as f64;
-        let (keeps, decode) = (self.keeps.clone(), self.decode.clone());
-        Ok(SplitPoll::Chunk(Box::new(RecordChunk { keeps, decode, block })))
+        let (format, decode) = (self.format.clone(), self.decode.clone());
+        Ok(SplitPoll::Chunk(Box::new(RecordChunk { format, decode, block })))
     }
 }
 
 /// A block and how to decode it.
 pub(super) struct RecordChunk {
-    /// See [`RecordSplit::keeps`].
-    pub(super) keeps: Option<Arc<dyn RecordFormat>>,
+    pub(super) format: Arc<dyn RecordFormat>,
     pub(super) decode: Arc<dyn Decode>,
     pub(super) block: Block,
 }
@@ -187,9 +186,13 @@ impl Chunk for RecordChunk {
     }
 
     fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
-        match self.keeps {
-            None => self.decode.decode(&self.block),
-            Some(format) => decode_keeping(&*format, &*self.decode, &self.block),
+        match self.format.on_error() {
+            OnError::Fail => self.decode.decode(&self.block),
+            OnError::Skip => {
+                let decoded = self.decode.decode(&self.block)?;
+                Ok(Decoded { failing: Failing::LeftOut, ..decoded })
+            }
+            OnError::Keep => decode_keeping(self.format, self.decode, self.block),
         }
     }
 }

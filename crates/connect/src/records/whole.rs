@@ -12,6 +12,7 @@ use millstream_contract::table::{LeftOut, Position, Sharing, Split, SplitPoll};
 
 use super::{Reading, RecordFormat, RecordSplit};
 use crate::input::Input;
+use crate::options::OnError;
 
 /// What came of a file.
 #[derive(Debug, PartialEq)]
@@ -44,7 +45,7 @@ pub(crate) fn read_whole(
         offsets: false,
         chunk_bytes: Some(chunk_bytes),
     };
-    let keeps = format.keeps_malformed();
+    let keeps = format.on_error() == OnError::Keep;
     let input = Input::Memory(Cursor::new(content.into()));
     let mut split = RecordSplit::open(format, input, &reading)?;
     let mut batches = Vec::new();

@@ -163,15 +163,6 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
-    /// Takes those of a record out, which have been counted before.
-    #[cold]
-    pub(super) fn forget(&mut self, record: &Dropped) {
-        self.late -= record.late;
-        self.partly_late -= record.partly_late;
-        self.null_time -= record.null_time;
-        self.unusable_time -= record.unusable_time;
-    }
-
     #[cold]
     pub(super) fn without_time(&mut self, row: usize, null: bool) {
         let (count, first) = match null {

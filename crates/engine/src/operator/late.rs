@@ -1,7 +1,7 @@
 //! Records that are late, for an output of their own: which they are, and why.
 //!
 //! A record is late for a window if the watermark of its split, just before the record, has closed
-//! that. Window assignment ([`super::aggregate`]) leaves such records out by the same rule.
+//! that. Window assignment ([`assign`](super::aggregate::assign)) finds them.
 
 use std::sync::Arc;
 
@@ -12,27 +12,16 @@ use arrow::util::display::array_value_to_string;
 use crate::columns::rows_in;
 use crate::error::{Error, Result};
 use crate::operator::Records;
+use crate::operator::aggregate::assign::{Late, dropped};
 use crate::operator::stateless::{Taken, Taking};
 use crate::plan::late_fields;
-use crate::prepare::BatchTimes;
 use crate::skipped::place_of;
-use crate::windowing::{Bounds, Fate, Windowing};
+use crate::windowing::Windowing;
 
 /// Takes the records that are late for windows.
 #[derive(Debug)]
 pub(crate) struct LateRecords {
     windowing: Windowing,
-}
-
-/// A record that is late.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Late {
-    /// Its position in the batch.
-    row: usize,
-    /// Where the last of its windows ends.
-    end: i64,
-    /// Its split's watermark just before it.
-    watermark: i64,
 }
 
 impl LateRecords {
@@ -44,19 +33,16 @@ impl LateRecords {
     /// taking makes it of their columns and of what is said of them.
     pub(crate) fn take(&self, taking: &Taking, records: &Records<'_>, name: &str) -> Result<Taken> {
         let stamped = records.stamped;
-        let Some(times) = &stamped.prepared.times else {
-            return Err(Error::Internal("late records of a source without event time".into()));
-        };
-        let late = match records.places {
-            None => late(&self.windowing, times, stamped.stamp),
-            Some(_) => return Err(Error::Internal("late records behind a pass".into())),
-        };
-        let places = late.iter().map(|late| place_of(stamped, late.row, name));
+        if records.places.is_some() {
+            return Err(Error::Internal("late records behind a pass".into()));
+        }
+        let mut late = Vec::new();
+        dropped(&self.windowing, stamped, None, &mut |record| late.push(record))?;
+        let places = late.iter().map(|late| place_of(stamped, late.row as usize, name));
         let reasons = late.iter().map(|late| self.reason(late)).collect::<Result<Vec<_>>>()?;
         let said: [ArrayRef; 2] =
             [Arc::new(StringArray::from_iter_values(places)), Arc::new(StringArray::from(reasons))];
-        // A batch has far fewer than 2^32 rows.
-        let rows: Vec<u32> = late.iter().map(|late| late.row as u32).collect();
+        let rows: Vec<u32> = late.iter().map(|late| late.row).collect();
         let taken = rows_in(records.rows, rows.clone())?;
         let fields = taken.schema_ref().fields().iter().cloned();
         let fields: Vec<_> = fields.chain(late_fields().map(Arc::new)).collect();
@@ -84,29 +70,4 @@ impl LateRecords {
 /// A time as people read it, in UTC.
 fn time_text(us: i64) -> Result<String> {
     Ok(array_value_to_string(&TimestampMicrosecondArray::from(vec![us]), 0)?.replace('T', " "))
-}
-
-/// The records of a batch that are late, where the watermark is at `stamp` before the first.
-fn late(windowing: &Windowing, times: &BatchTimes, stamp: i64) -> Vec<Late> {
-    let mut running = times.running(stamp);
-    if let Some((min, _)) = times.bounds
-        && windowing.all_in_time(&windowing.slice_of(min), min, stamp.max(times.greatest))
-    {
-        return Vec::new();
-    }
-    let (mut found, mut slice) = (Vec::new(), Bounds::NOTHING);
-    for row in 0..times.times.len() {
-        let watermark = running.watermark;
-        if let Some(carried) = times.watermark(row) {
-            running.advance(carried);
-        }
-        let Some(time) = times.times.us(row) else { continue };
-        if !slice.contains(time) {
-            slice = windowing.slice_of(time);
-        }
-        if windowing.fate(&slice, time, watermark) == Fate::Late {
-            found.push(Late { row, end: windowing.last_end_of(&slice), watermark });
-        }
-    }
-    found
 }

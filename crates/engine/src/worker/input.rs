@@ -14,6 +14,7 @@ use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
+use crate::operator::aggregate::assign::dropped;
 use crate::operator::unnest::{Piece, Pieces, elements_in};
 use crate::operator::{Batch, Dropped, Program, Records, RowTimes, Rows, Updated, stateless};
 use crate::plan::malformed_schema;
@@ -281,6 +282,7 @@ impl Worker {
             let taken = stateless::Taken { rows, places: behind(records, places) };
             match &pass.unnest {
                 Some(unnest) => {
+                    self.count_dropped(stages, pass, &taken, records.stamped)?;
                     let mut pieces = unnest.pieces(&taken)?;
                     self.push_elements(stages, &pass.takers, &mut pieces, records, passed)?;
                 }
@@ -389,6 +391,24 @@ impl Worker {
         let taken = edge.taking.take(records.rows).map_err(named)?;
         let stateless::Taken { rows, places } = taken;
         Ok(Some(stateless::Taken { rows, places: behind(records, places) }))
+    }
+
+    /// Counts the records of some rows that will be dropped by stages behind a pass.
+    fn count_dropped(
+        &mut self,
+        stages: &[State],
+        pass: &Pass,
+        taken: &stateless::Taken,
+        stamped: &Stamped,
+    ) -> Result<()> {
+        for stage in &pass.counted {
+            if self.context.shared.is_wanted(&self.context.shared.flow.stages[*stage]) {
+                let windowing = stages[*stage].stage.windowing();
+                let dropped = dropped(windowing, stamped, taken.places.as_deref(), &mut |_| {})?;
+                self.note_dropped(&dropped, stamped);
+            }
+        }
+        Ok(())
     }
 
     /// Counts records that a stage has dropped.

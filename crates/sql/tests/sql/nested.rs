@@ -400,3 +400,28 @@ fn values_made_of_others_are_not_grouped_by() {
     refused_of_n("SELECT l FROM n UNION SELECT l FROM n", &["cannot be grouped by", "UNION"]);
     refused_of_n("SELECT id FROM n WHERE r", &["BOOLEAN"]);
 }
+
+#[test]
+fn casts_to_types_made_of_others_are_refused_with_what_to_write() {
+    for (cast, marked) in [
+        ("CAST(l AS ARRAY<BIGINT>)", "ARRAY<BIGINT>"),
+        ("CAST(r AS ROW<a BIGINT, b STRING>)", "ROW<a BIGINT, b STRING>"),
+        ("CAST(r AS ROW(a BIGINT))", "ROW(a BIGINT)"),
+        ("TRY_CAST(m AS map<STRING, ARRAY<INT>>)", "map<STRING, ARRAY<INT>>"),
+        ("CAST(l AS BIGINT ARRAY)", "BIGINT ARRAY"),
+        ("CAST(l AS BIGINT[])", "BIGINT[]"),
+        ("CAST(CAST(l AS ARRAY<INT>) AS STRING)", "ARRAY<INT>"),
+        ("cast((SELECT id AS x FROM n) AS ROW)", "ROW"),
+    ] {
+        let marks = format!(" {}\n", "^".repeat(marked.len()));
+        refused_of_n(
+            &format!("SELECT {cast} FROM n"),
+            &["a CAST to ROW, ARRAY or MAP does not run", "cast what it is made of", &marks],
+        );
+    }
+    // What only looks like one.
+    graph(&format!(
+        "{TABLE}SELECT CAST(id AS STRING) AS `ROW`, CAST(r.a AS BIGINT), \
+         ARRAY[CAST(id AS BIGINT)] FROM n"
+    ));
+}

@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::error::{Error, Result};
 use crate::event_time::Running;
 use crate::operator::{BySlice, Dropped};
 use crate::prepare::BatchTimes;
+use crate::stamped::Stamped;
 use crate::windowing::{Bounds, Fate, SliceId, Windowing};
 
 /// Records that are looked at together: mostly they share a slice, and none can be late.
@@ -24,10 +26,22 @@ struct Assigner<'a> {
     /// Where each slice stands in `by_slice`.
     places: BTreeMap<SliceId, usize>,
     dropped: Dropped,
+    is_late: &'a mut dyn FnMut(Late),
     /// The slice of the record before, and its place in `by_slice`: neighbours mostly share
     /// theirs.
     slice: Bounds,
     place: usize,
+}
+
+/// A record that is late for all of its windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Late {
+    /// Its position in the batch.
+    pub(crate) row: u32,
+    /// Where the last of its windows ends.
+    pub(crate) end: i64,
+    /// Its split's watermark just before it.
+    pub(crate) watermark: i64,
 }
 
 /// Assigns those records of a batch that stand at `selected` (ascending) to their slices. All
@@ -39,12 +53,63 @@ pub(crate) fn assign(
     selected: &[u32],
     by_slice: &mut BySlice,
 ) -> Dropped {
+    assigned(windowing, (times, stamp), selected, by_slice, &mut |_| {})
+}
+
+/// The slice of a whole batch, if it has just one and no record can be late for it.
+pub(crate) fn single_slice(windowing: &Windowing, batch: &Stamped) -> Option<SliceId> {
+    if windowing.is_whole() {
+        return Some(SliceId::WHOLE);
+    }
+    let (min, max) = batch.prepared.times.as_ref()?.bounds?;
+    let slice = windowing.common_slice(min, max)?;
+    windowing.all_in_time(&slice, min, batch.after).then_some(slice.slice)
+}
+
+/// What windows drop of the records of a batch that stand at `places` (ascending); `None`: of all.
+/// Each that is late is given to `is_late`.
+pub(crate) fn dropped(
+    windowing: &Windowing,
+    batch: &Stamped,
+    places: Option<&[u32]>,
+    is_late: &mut dyn FnMut(Late),
+) -> Result<Dropped> {
+    if single_slice(windowing, batch).is_some() {
+        return Ok(Dropped::default());
+    }
+    let times = event_times(batch)?;
+    let all: Vec<u32>;
+    let selected = match places {
+        Some(places) => places,
+        None => {
+            // A batch has far fewer than 2^32 rows.
+            all = (0..times.times.len() as u32).collect();
+            &all
+        }
+    };
+    let times = (times, batch.stamp);
+    Ok(assigned(windowing, times, selected, &mut BySlice::new(), is_late))
+}
+
+/// The event times of a batch whose records go into windows.
+pub(crate) fn event_times(batch: &Stamped) -> Result<&BatchTimes> {
+    let times = batch.prepared.times.as_ref();
+    times.ok_or_else(|| Error::Internal("windows without event times".into()))
+}
+
+fn assigned<'a>(
+    windowing: &'a Windowing,
+    (times, stamp): (&'a BatchTimes, i64),
+    selected: &[u32],
+    by_slice: &'a mut BySlice,
+    is_late: &'a mut dyn FnMut(Late),
+) -> Dropped {
     by_slice.clear();
     let running = times.running(stamp);
     let (dropped, slice, place) = (Dropped::default(), Bounds::NOTHING, usize::MAX);
     let places = BTreeMap::new();
     let mut assigner =
-        Assigner { windowing, times, running, by_slice, places, dropped, slice, place };
+        Assigner { windowing, times, running, by_slice, places, dropped, is_late, slice, place };
     let (mut rest, records) = (selected, times.times.len());
     for first in (0..records).step_by(BLOCK_RECORDS) {
         let block = first..(first + BLOCK_RECORDS).min(records);
@@ -99,9 +164,17 @@ impl Assigner<'_> {
                     self.dropped.partly_late += 1;
                     self.rows_of(slice).push(row as u32);
                 }
-                Fate::Late => self.dropped.late += 1,
+                Fate::Late => self.late(row as u32, before),
             }
         }
+    }
+
+    /// A record of the present slice, just before which the watermark is here.
+    #[cold]
+    fn late(&mut self, row: u32, watermark: i64) {
+        self.dropped.late += 1;
+        let end = self.windowing.last_end_of(&self.slice);
+        (self.is_late)(Late { row, end, watermark });
     }
 
     /// Makes the slice of `time` the present one.

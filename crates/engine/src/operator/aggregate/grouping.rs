@@ -18,12 +18,11 @@ use crate::columns::select::select;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
-use crate::operator::aggregate::assign::assign;
+use crate::operator::aggregate::assign::{assign, event_times, single_slice};
 use crate::operator::aggregate::order::with_order;
 use crate::operator::aggregate::timed::{Timed, with_times};
 use crate::operator::{Batch, BySlice, Dropped, Rows, rows_of};
 use crate::plan::{Aggregate, Key, Window};
-use crate::stamped::Stamped;
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
 
@@ -172,40 +171,22 @@ impl Grouping {
             Rows::Records(records) => records,
         };
         let stamped = records.stamped;
-        if let Some(slice) = self.single_slice(stamped) {
+        if let Some(slice) = single_slice(&self.windowing, stamped) {
             return all_in(slice);
         }
-        let Some(times) = &stamped.prepared.times else {
-            return Err(Error::Internal("windows without event times".into()));
-        };
+        let times = event_times(stamped)?;
         let Some(places) = records.places else {
             return Ok(assign(&self.windowing, times, stamped.stamp, &buffers.rows, by_slice));
         };
-        // A record is late, or not, once, however many rows it has.
+        // A record is late, or not, with all of its rows.
         buffers.records.clear();
         buffers.records.extend(buffers.rows.iter().map(|row| places[*row as usize]));
         buffers.records.dedup();
-        let judge = |records: &[u32], by_slice: &mut BySlice| {
-            assign(&self.windowing, times, stamped.stamp, records, by_slice)
-        };
-        let mut dropped = judge(&buffers.records, by_slice);
-        if let Some(record) = records.continued.filter(|r| buffers.records.first() == Some(r)) {
-            dropped.forget(&judge(&[record], &mut BySlice::new()));
-        }
+        let dropped = assign(&self.windowing, times, stamped.stamp, &buffers.records, by_slice);
         for (_, rows) in by_slice {
             *rows = rows_of(rows, &buffers.rows, places);
         }
         Ok(dropped)
-    }
-
-    /// The slice of the whole batch, if it has just one and no record can be late for it.
-    fn single_slice(&self, batch: &Stamped) -> Option<SliceId> {
-        if self.windowing.is_whole() {
-            return Some(SliceId::WHOLE);
-        }
-        let (min, max) = batch.prepared.times.as_ref()?.bounds?;
-        let slice = self.windowing.common_slice(min, max)?;
-        self.windowing.all_in_time(&slice, min, batch.after).then_some(slice.slice)
     }
 
     /// Keys and arguments for the rows of a batch that count, which stand at the positions in

@@ -6,7 +6,7 @@
 //! fires in steps (`fire`). Windows of several slices share what they have in common (`combine`):
 //! those that hop (`hop`), that cumulate (`cumulate`), and sessions (`session`).
 
-mod assign;
+pub(crate) mod assign;
 mod combine;
 mod cumulate;
 mod explain;

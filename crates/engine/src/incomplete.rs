@@ -1,0 +1,109 @@
+//! Records of which a column that the table computes, or its watermark, cannot be evaluated: where
+//! the table's option `on_error` says so, they are malformed records like any others, and are left
+//! out.
+
+use std::ops::Range;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+
+use crate::error::{Error, Result};
+use crate::plan::{malformed_rows, malformed_schema};
+use crate::table::{Decoded, Failing, LeftOut, Places};
+
+/// What is left of a chunk without the records that `evaluate` fails with alone; an error if there
+/// are none, or if records are not to be left out.
+#[cold]
+pub(crate) fn without_failing(
+    decoded: Decoded,
+    error: Error,
+    evaluate: &dyn Fn(&RecordBatch) -> Result<()>,
+) -> Result<Decoded> {
+    if matches!(decoded.failing, Failing::Fails) || !error.is_of_records() {
+        return Err(error);
+    }
+    let rows = decoded.batch.num_rows();
+    let mut failing = Vec::new();
+    let alone = |rows: Range<usize>| evaluate(&decoded.batch.slice(rows.start, rows.len()));
+    find_failing(0..rows, &alone, &mut failing)?;
+    if failing.is_empty() {
+        return Err(error);
+    }
+    let place = |row| decoded.places.as_ref().map_or_else(String::new, |p| p.place(row));
+    let wrong: Vec<LeftOut> =
+        failing.iter().map(|(row, error)| left_out(place(*row), error)).collect();
+    let failing: Vec<usize> = failing.into_iter().map(|(row, _)| row).collect();
+    let malformed = match &decoded.failing {
+        Failing::Kept(raw) => {
+            let own = malformed_rows(&raw.bytes_of(&failing)?, &wrong)?;
+            let others = decoded.malformed.iter();
+            Some(concat_batches(&malformed_schema(), others.chain([&own]))?)
+        }
+        _ => decoded.malformed,
+    };
+    let mut kept = vec![true; rows];
+    failing.iter().for_each(|row| kept[*row] = false);
+    let rest = (0..rows).filter(|row| kept[*row]).map(|row| row as u32).collect();
+    let placed = |inner| -> Box<dyn Places> { Box::new(Rest { inner, rows: rest }) };
+    Ok(Decoded {
+        batch: filter_record_batch(&decoded.batch, &BooleanArray::from(kept))?,
+        left_out: decoded.left_out + failing.len() as u64,
+        first_left_out: decoded.first_left_out.or_else(|| wrong.into_iter().next()),
+        malformed,
+        places: decoded.places.map(placed),
+        failing: Failing::Fails,
+    })
+}
+
+/// Finds the rows that `evaluate` fails with alone.
+fn find_failing(
+    rows: Range<usize>,
+    evaluate: &dyn Fn(Range<usize>) -> Result<()>,
+    found: &mut Vec<(usize, Error)>,
+) -> Result<()> {
+    match evaluate(rows.clone()) {
+        Ok(()) => Ok(()),
+        Err(error) if !error.is_of_records() => Err(error),
+        Err(error) if rows.len() == 1 => {
+            found.push((rows.start, error));
+            Ok(())
+        }
+        Err(_) => {
+            let middle = rows.start + rows.len() / 2;
+            find_failing(rows.start..middle, evaluate, found)?;
+            find_failing(middle..rows.end, evaluate, found)
+        }
+    }
+}
+
+fn left_out(place: String, error: &Error) -> LeftOut {
+    let message = match error {
+        Error::Evaluation { expression, message, .. }
+        | Error::TooMuchText { expression, message, .. } => {
+            format!("cannot evaluate {expression}: {message}")
+        }
+        other => other.to_string(),
+    };
+    LeftOut { place, message }
+}
+
+/// Where those records stand that are not left out.
+#[derive(Debug)]
+struct Rest {
+    inner: Box<dyn Places>,
+    rows: Vec<u32>,
+}
+
+impl Places for Rest {
+    fn place(&self, row: usize) -> String {
+        self.inner.place(self.rows[row] as usize)
+    }
+
+    fn offset(&self, row: usize) -> Option<u64> {
+        self.inner.offset(self.rows[row] as usize)
+    }
+
+    fn bytes(&self) -> usize {
+        self.inner.bytes() + self.rows.len() * size_of::<u32>()
+    }
+}
