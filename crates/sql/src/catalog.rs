@@ -278,8 +278,8 @@ impl TableEntry {
         self.columns.iter().enumerate().filter(|(_, column)| column.metadata.is_none())
     }
 
-    /// Whether malformed records are left out: by `on_error`, or by the option of a format that does
-    /// the same.
+    /// Whether malformed records are left out: by `on_error`, or by the option of a format that
+    /// does the same.
     pub(crate) fn leaves_out_malformed(&self) -> bool {
         let Origin::Connector(declared) = &self.origin else { return false };
         let is_set = |(key, value): (&String, &String)| match key.as_str() {
