@@ -105,7 +105,7 @@ def test_windows_are_what_duckdb_says(script, seed):
 def test_rows_of_windows_come_in_the_order_that_is_asked_for(script, seed):
     rng = random.Random(f"ordered {seed}")
     script.data("t.csv", records(rng))
-    function, assigned = windows(["hop", "cumulate", "session"][seed % 3], rng)
+    function, assigned = windows(["hop", "cumulate", "session"][seed % 3], ["k"], rng)
     keys = rng.sample(["n", "m", "k"], rng.randint(1, 3))
     keys = [f"{key} {rng.choice(['ASC', 'DESC'])} NULLS {rng.choice(['FIRST', 'LAST'])}" for key in keys]
     keys += ["start", "k NULLS LAST"]
@@ -144,7 +144,7 @@ def test_the_first_rows_of_windows_are_what_duckdb_says(script, seed):
     rng = random.Random(f"ranked {seed}")
     header, *lines = records(rng).splitlines()
     script.data("t.csv", "\n".join([f"at_,{header}"] + [f"{n},{line}" for n, line in enumerate(lines)]) + "\n")
-    function, assigned = windows(["hop", "cumulate", "session"][seed % 3], rng)
+    function, assigned = windows(["hop", "cumulate", "session"][seed % 3], ["k"], rng)
     rank, ours, theirs = rng.choice(RANKINGS)
     first = rng.choice([1, 2, 5])
     sql = f"""CREATE TABLE t (at_ INT, ts TIMESTAMP(3), k STRING, s STRING, v INT,

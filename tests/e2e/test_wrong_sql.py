@@ -199,7 +199,7 @@ WRONG = [
      "goes with GROUP BY HOP(…)"),
     # What does not run.
     ("SELECT a.k FROM events a JOIN events b ON a.k = b.k", "events b ON a.k = b.k", "joins come"),
-    (f"SELECT k, COUNT(*) AS m {TUMBLE} {GROUP}, k ORDER BY m", "m", "rows of windows comes in a later version"),
+    (f"SELECT k, COUNT(*) AS m {TUMBLE} {GROUP}, k ORDER BY m", "m", "must begin with window_start or window_end"),
     (f"SELECT CORR(DISTINCT k, v) AS n {TUMBLE} {GROUP}", "CORR(DISTINCT k, v)", "SELECT DISTINCT"),
     (f"SELECT GROUPING(k) AS n {TUMBLE} {GROUP}, k", "GROUPING(k)", "without them, each row has all keys"),
     ("SELECT k FROM events INTERSECT SELECT v FROM events", "INTERSECT", "UNION ALL and GROUP BY do"),
