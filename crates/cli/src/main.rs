@@ -72,7 +72,7 @@ enum Command {
         files: Vec<String>,
     },
     /// Run a benchmark workload on data generated in memory, and check the answer
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     /// Write DIR/report.html: plots of the lines that `bench --json` wrote into the folder's
     /// *.jsonl files
     Report {
