@@ -12,6 +12,7 @@ import pytest
 CASES = 24
 RECORDS = 400
 SECONDS = 3600
+COLUMNS = "ts TIMESTAMP(3), k STRING, s STRING, v INT"
 #: Aggregates, in our SQL and in DuckDB's alike.
 AGGREGATES = ["COUNT(*)", "COUNT(v)", "SUM(v)", "MIN(v)", "MAX(s)", "COUNT(DISTINCT v)", "BIT_OR(v)",
               "SUM(v) FILTER (WHERE v > 3)", "MIN(s)", "COUNT(DISTINCT s) FILTER (WHERE v > 2)"]
@@ -64,6 +65,48 @@ def shown(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def table(columns: str) -> str:
+    """Declares the table whose records every test writes; none of them is late."""
+    return f"""CREATE TABLE t ({columns}, WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)
+               WITH ('connector' = 'file', 'format' = 'csv', 'path' = 't.csv');"""
+
+
+def duckdb_says(script, columns: str, query: str) -> list[list[str]]:
+    """DuckDB's rows of a query over the same records."""
+    duck = duckdb.connect()
+    types = columns.replace("TIMESTAMP(3)", "TIMESTAMP").split(", ")
+    types = "{" + ", ".join(f"'{name}': '{kind}'" for name, kind in (column.split() for column in types)) + "}"
+    path = script.folder / "t.csv"
+    duck.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{path}', header = true, columns = {types})")
+    return [[shown(value) for value in row] for row in duck.execute(query).fetchall()]
+
+
+def runs(script, sql: str, rng: random.Random):
+    """With one worker, with several and with several processes: what each prints."""
+    for settings in [
+        {"workers": 1},
+        {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1},
+        {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384])},
+    ]:
+        result = script.run(sql, **settings)
+        assert result.code == 0, result.stderr
+        yield settings, result.stdout.decode()
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text)))[1:]
+
+
+def are_the_rows(script, sql: str, rng: random.Random, expected: list[list[str]]) -> None:
+    """Each run has these rows, which begin with start and end of a window, in the same bytes."""
+    texts = set()
+    for settings, text in runs(script, sql, rng):
+        rows = [[start.split(".")[0], end.split(".")[0], *rest] for start, end, *rest in rows_of(text)]
+        assert sorted(rows) == expected, (settings, sql)
+        texts.add(text)
+    assert len(texts) == 1, "not the same bytes"
+
+
 @pytest.mark.parametrize("seed", range(CASES))
 def test_windows_are_what_duckdb_says(script, seed):
     rng = random.Random(seed)
@@ -74,31 +117,13 @@ def test_windows_are_what_duckdb_says(script, seed):
     function, assigned = windows(kind, part, rng)
     calls = ", ".join(rng.sample(AGGREGATES, 4))
     keys = ", ".join(part + more)
-    columns = "ts TIMESTAMP(3), k STRING, s STRING, v INT"
-    sql = f"""CREATE TABLE t ({columns}, WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)
-              WITH ('connector' = 'file', 'format' = 'csv', 'path' = 't.csv');
+    sql = f"""{table(COLUMNS)}
               SELECT EXTRACT(EPOCH FROM window_start) * 1000, EXTRACT(EPOCH FROM window_end) * 1000, {keys}, {calls}
               FROM TABLE({function}) {where} GROUP BY window_start, window_end, {keys};"""
-    duck = duckdb.connect()
-    duck.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{script.folder / 't.csv'}', header = true, columns = "
-                 "{'ts': 'TIMESTAMP', 'k': 'VARCHAR', 's': 'VARCHAR', 'v': 'INTEGER'})")
     query = f"SELECT ws, we, {keys}, {calls} FROM ({assigned}) {where} GROUP BY ws, we, {keys}"
-    expected = sorted([shown(value) for value in row] for row in duck.execute(query).fetchall())
+    expected = sorted(duckdb_says(script, COLUMNS, query))
     assert len(expected) > (20 if part else 5)
-    texts = set()
-    for settings in [
-        {"workers": 1},
-        {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1},
-        {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384])},
-    ]:
-        result = script.run(sql, **settings)
-        assert result.code == 0, result.stderr
-        text = result.stdout.decode()
-        rows = [[start.split(".")[0], end.split(".")[0], *rest]
-                for start, end, *rest in list(csv.reader(io.StringIO(text)))[1:]]
-        assert sorted(rows) == expected, (settings, sql)
-        texts.add(text)
-    assert len(texts) == 1, "not the same bytes"
+    are_the_rows(script, sql, rng, expected)
 
 
 @pytest.mark.parametrize("seed", range(CASES))
@@ -110,33 +135,23 @@ def test_rows_of_windows_come_in_the_order_that_is_asked_for(script, seed):
     keys = [f"{key} {rng.choice(['ASC', 'DESC'])} NULLS {rng.choice(['FIRST', 'LAST'])}" for key in keys]
     keys += ["start", "k NULLS LAST"]
     limit = rng.choice(["", f"LIMIT {rng.randint(0, 40)}", f"LIMIT {rng.randint(1, 40)} OFFSET {rng.randint(0, 60)}"])
-    sql = f"""CREATE TABLE t (ts TIMESTAMP(3), k STRING, s STRING, v INT, WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)
-              WITH ('connector' = 'file', 'format' = 'csv', 'path' = 't.csv');
+    sql = f"""{table(COLUMNS)}
               SELECT k, COUNT(v) AS n, MAX(s) AS m, EXTRACT(EPOCH FROM window_start) * 1000 AS start
               FROM TABLE({function}) GROUP BY window_start, window_end, k
               ORDER BY window_end, {', '.join(keys)} {limit};"""
-    duck = duckdb.connect()
-    duck.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{script.folder / 't.csv'}', header = true, columns = "
-                 "{'ts': 'TIMESTAMP', 'k': 'VARCHAR', 's': 'VARCHAR', 'v': 'INTEGER'})")
     query = f"""SELECT k, COUNT(v) AS n, MAX(s) AS m, ws AS start FROM ({assigned}) GROUP BY ws, we, k
                 ORDER BY we, {', '.join(keys)} {limit}"""
-    expected = [[shown(value) for value in row] for row in duck.execute(query).fetchall()]
+    expected = duckdb_says(script, COLUMNS, query)
     assert limit or len(expected) > 20
-    for settings in [
-        {"workers": 1},
-        {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1},
-        {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384])},
-    ]:
-        result = script.run(sql, **settings)
-        assert result.code == 0, result.stderr
-        rows = list(csv.reader(io.StringIO(result.stdout.decode())))[1:]
-        assert [[*rest, start.split(".")[0]] for *rest, start in rows] == expected, (settings, sql)
+    for settings, text in runs(script, sql, rng):
+        rows = [[*rest, start.split(".")[0]] for *rest, start in rows_of(text)]
+        assert rows == expected, (settings, sql)
 
 
 #: How rows are ranked, in our SQL and in DuckDB's alike. ROW_NUMBER of equal keys goes by time, then by position.
 RANKINGS = [("ROW_NUMBER", "v DESC NULLS LAST", "v DESC NULLS LAST, ts, at_"),
-            ("ROW_NUMBER", "s, v", "s, v NULLS FIRST, ts, at_"), ("ROW_NUMBER", "ts DESC", "ts DESC, at_"), ("RANK", "v NULLS LAST, s DESC", "v NULLS LAST, s DESC"),
-            ("DENSE_RANK", "v", "v NULLS FIRST")]
+            ("ROW_NUMBER", "s, v", "s, v NULLS FIRST, ts, at_"), ("ROW_NUMBER", "ts DESC", "ts DESC, at_"),
+            ("RANK", "v NULLS LAST, s DESC", "v NULLS LAST, s DESC"), ("DENSE_RANK", "v", "v NULLS FIRST")]
 
 
 @pytest.mark.parametrize("seed", range(CASES))
@@ -147,30 +162,12 @@ def test_the_first_rows_of_windows_are_what_duckdb_says(script, seed):
     function, assigned = windows(["hop", "cumulate", "session"][seed % 3], ["k"], rng)
     rank, ours, theirs = rng.choice(RANKINGS)
     first = rng.choice([1, 2, 5])
-    sql = f"""CREATE TABLE t (at_ INT, ts TIMESTAMP(3), k STRING, s STRING, v INT,
-                              WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)
-              WITH ('connector' = 'file', 'format' = 'csv', 'path' = 't.csv');
+    sql = f"""{table(f"at_ INT, {COLUMNS}")}
               SELECT EXTRACT(EPOCH FROM window_start) * 1000, EXTRACT(EPOCH FROM window_end) * 1000, k, r, at_, s, v
               FROM (SELECT *, {rank}() OVER (PARTITION BY window_start, window_end, k ORDER BY {ours}) AS r
                     FROM TABLE({function})) WHERE r <= {first};"""
-    duck = duckdb.connect()
-    duck.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{script.folder / 't.csv'}', header = true, columns = "
-                 "{'at_': 'INTEGER', 'ts': 'TIMESTAMP', 'k': 'VARCHAR', 's': 'VARCHAR', 'v': 'INTEGER'})")
     query = f"""SELECT ws, we, k, {rank}() OVER (PARTITION BY ws, we, k ORDER BY {theirs}) AS r, at_, s, v
                 FROM ({assigned}) QUALIFY r <= {first}"""
-    expected = sorted([shown(value) for value in row] for row in duck.execute(query).fetchall())
+    expected = sorted(duckdb_says(script, f"at_ INT, {COLUMNS}", query))
     assert len(expected) > 20
-    texts = set()
-    for settings in [
-        {"workers": 1},
-        {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1},
-        {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384])},
-    ]:
-        result = script.run(sql, **settings)
-        assert result.code == 0, result.stderr
-        text = result.stdout.decode()
-        rows = [[start.split(".")[0], end.split(".")[0], *rest]
-                for start, end, *rest in list(csv.reader(io.StringIO(text)))[1:]]
-        assert sorted(rows) == expected, (settings, sql)
-        texts.add(text)
-    assert len(texts) == 1, "not the same bytes"
+    are_the_rows(script, sql, rng, expected)

@@ -214,17 +214,13 @@ impl Settings {
                 self.max_ahead = match value.to_ascii_lowercase().as_str() {
                     "auto" => MaxAhead::Auto,
                     "none" => MaxAhead::Unlimited,
-                    _ => MaxAhead::Us(parse_duration_us(value).ok_or_else(|| wrong(key, value))?),
+                    _ => MaxAhead::Us(duration_us(key, value, i64::MAX)?),
                 }
             }
             "allowed_lateness" => {
-                let lateness_us = parse_duration_us(value).filter(|us| *us <= LATENESS_US_MAX);
-                self.allowed_lateness_us = lateness_us.ok_or_else(|| wrong(key, value))?
+                self.allowed_lateness_us = duration_us(key, value, LATENESS_US_MAX)?;
             }
-            "windows.pack" => {
-                let pack_us = parse_duration_us(value).filter(|us| *us <= PACK_US_MAX);
-                self.pack_us = pack_us.ok_or_else(|| wrong(key, value))?
-            }
+            "windows.pack" => self.pack_us = duration_us(key, value, PACK_US_MAX)?,
             "exchange" => {
                 self.exchange = Exchange::from_name(value).ok_or_else(|| wrong(key, value))?;
             }
@@ -256,6 +252,10 @@ fn unknown(key: &str) -> SettingError {
 
 fn number(key: &str, value: &str, min: u64, max: u64) -> Result<u64, SettingError> {
     value.parse().ok().filter(|n| (min..=max).contains(n)).ok_or_else(|| wrong(key, value))
+}
+
+fn duration_us(key: &str, value: &str, max: i64) -> Result<i64, SettingError> {
+    parse_duration_us(value).filter(|us| *us <= max).ok_or_else(|| wrong(key, value))
 }
 
 fn bytes(key: &str, value: &str, min: u64) -> Result<u64, SettingError> {

@@ -34,6 +34,12 @@ pub(crate) struct Input {
     mask: Option<BooleanBuffer>,
 }
 
+/// The column of a batch that says of each row what is known of its time ([`TIMES`]).
+pub(crate) fn times_in(batch: &RecordBatch) -> Result<ArrayRef> {
+    let times = batch.column_by_name(TIMES).cloned();
+    times.ok_or_else(|| Error::Internal("a batch without times".into()))
+}
+
 /// Columns computed from one batch. Several aggregates may be over the same.
 #[derive(Default)]
 pub(crate) struct Columns(Vec<(*const (), ArrayRef)>);
@@ -42,10 +48,7 @@ impl Columns {
     fn evaluate(&mut self, expr: &Expr, batch: &RecordBatch) -> Result<ArrayRef> {
         let computed = match expr {
             Expr::Computed(computed) => computed,
-            Expr::Column(TIMES_COLUMN) => {
-                let times = batch.column_by_name(TIMES).cloned();
-                return times.ok_or_else(|| Error::Internal("a batch without times".into()));
-            }
+            Expr::Column(TIMES_COLUMN) => return times_in(batch),
             Expr::Column(_) => return expr.evaluate(batch),
         };
         let key = Arc::as_ptr(computed).cast();

@@ -4,14 +4,18 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 
 use super::{Gather, Outlet};
+use crate::columns::with_column;
 use crate::error::Result;
 use crate::operator::RowTimes;
 use crate::order::Run;
 use crate::plan::SortKey;
+
+/// The column that says when rows on their way are of.
+const TIME: &str = "$time";
 
 /// After so many more times they are looked through for duplicates.
 const DISTINCT_MIN: usize = 1 << 10;
@@ -54,14 +58,19 @@ impl Windows {
 impl Outlet {
     /// Whether rows come of windows that fire together.
     fn packs(&self) -> bool {
-        self.stages.iter().any(|(_, windowing)| windowing.windows_in_slices().is_some())
+        self.stages.iter().any(|(_, windowing)| windowing.packs())
     }
 
     /// What rows of windows consist of until they are written.
     fn way_schema(&self) -> SchemaRef {
         let fields = self.schema.fields().iter().cloned();
-        let time = Arc::new(Field::new("$time", DataType::Int64, false));
+        let time = Arc::new(Field::new(TIME, DataType::Int64, false));
         Arc::new(Schema::new(fields.chain([time]).collect::<Vec<_>>()))
+    }
+
+    /// How many columns of the rows leave the job.
+    pub(super) fn visible(&self) -> usize {
+        self.sort.as_ref().map_or(self.schema.fields().len(), |sort| sort.visible)
     }
 
     /// What rows are ordered by: these columns, by some of them first.
@@ -85,18 +94,7 @@ impl Gather {
             return Ok(rows);
         }
         let each = (0..rows.num_rows()).map(|row| times.at(row).unwrap_or(i64::MAX));
-        let times: ArrayRef = Arc::new(Int64Array::from_iter_values(each));
-        let columns = rows.columns().iter().cloned().chain([times]).collect();
-        Ok(RecordBatch::try_new(self.outlet.way_schema(), columns)?)
-    }
-
-    /// Rows as they are written.
-    pub(super) fn off_way(&self, rows: &RecordBatch) -> Result<RecordBatch> {
-        let columns = self.outlet.schema.fields().len();
-        match rows.num_columns() > columns {
-            true => Ok(rows.project(&(0..columns).collect::<Vec<_>>())?),
-            false => Ok(rows.clone()),
-        }
+        with_column(&rows, TIME, Arc::new(Int64Array::from_iter_values(each)))
     }
 
     /// The windows of rows on their way.

@@ -7,6 +7,7 @@ use super::packs::Fired;
 use super::writer::Thing;
 use super::{Gather, State};
 use crate::cluster::{self, Head, LAST};
+use crate::columns::first_columns;
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::flow::Root;
@@ -72,7 +73,10 @@ impl Gather {
             };
         }
         let windows = self.windows_of(&rows);
-        let rows = if self.sorts() { self.off_way(&rows)? } else { rows };
+        let rows = match self.sorts() {
+            true => first_columns(&rows, self.outlet.schema.fields().len())?.into_owned(),
+            false => rows,
+        };
         let run = self.held(self.sorted(rows)?);
         let mut state = self.lock();
         if self.has_ended() {

@@ -20,6 +20,7 @@ use super::turns::ChunkAt;
 use super::windows::Window;
 use super::{Gather, State};
 use crate::cluster::{self, Head};
+use crate::columns::first_columns;
 use crate::error::{Error, Result};
 use crate::order::{Merge, Run};
 use crate::stamped::BatchPlace;
@@ -247,26 +248,22 @@ impl Gather {
 
     /// Writes what of rows in their order is wanted.
     fn emit(&self, part: &mut Part, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
-        if part.is_all() && self.outlet.sort.is_none() {
+        if part.is_all() {
             return self.write(worker, rows, flush);
         }
         let (skipped, len) = part.take(rows.num_rows());
         if len == 0 {
             return Ok(());
         }
-        let mut rows = rows.slice(skipped, len);
-        if let Some(sort) = &self.outlet.sort {
-            rows = rows.project(&(0..sort.visible).collect::<Vec<_>>())?;
-        }
-        self.write(worker, &rows, flush || part.is_over())
+        self.write(worker, &rows.slice(skipped, len), flush || part.is_over())
     }
 
     /// Gives rows to the sink.
     pub(super) fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
         self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
-        let rows = &self.off_way(rows)?;
+        let rows = first_columns(rows, self.outlet.visible())?;
         let worker = if self.outlet.one_writer { 0 } else { worker };
-        self.sink.write(worker, rows, flush)
+        self.sink.write(worker, &rows, flush)
     }
 
     /// All rows are in, and all workers have ended: writes what still waits.

@@ -178,12 +178,9 @@ impl Windowing {
         }
     }
 
-    /// The windows that a slice packs, if they are packed.
-    pub(crate) fn windows_in_slices(&self) -> Option<&Tumble> {
-        match &self.kind {
-            Kind::Packed(windows) => Some(windows),
-            _ => None,
-        }
+    /// Whether slices pack windows.
+    pub(crate) fn packs(&self) -> bool {
+        matches!(self.kind, Kind::Packed(_))
     }
 
     /// How long a window waits for late records once it has ended.
@@ -456,6 +453,17 @@ impl Windowing {
         Some([start, end, time_before(end)])
     }
 
+    /// What these columns are of packed windows that begin at these times.
+    pub(crate) fn columns_from(&self, starts: Vec<i64>) -> [Vec<i64>; 3] {
+        let size_us = match &self.kind {
+            Kind::Packed(windows) => windows.size_us,
+            _ => 0,
+        };
+        let ends: Vec<i64> = starts.iter().map(|start| start.saturating_add(size_us)).collect();
+        let times = ends.iter().map(|end| time_before(*end)).collect();
+        [starts, ends, times]
+    }
+
     /// The event time of a window's results, their `window_time`; `None` for the window of the
     /// whole input, whose have none, and for sessions and packed windows.
     pub(crate) fn row_time(&self, window: WindowId) -> Option<i64> {
@@ -520,7 +528,7 @@ pub(crate) fn time_before(end: i64) -> i64 {
 }
 
 #[inline(always)]
-pub(crate) fn start_of(slices: &Tumble, time: i64) -> i64 {
+fn start_of(slices: &Tumble, time: i64) -> i64 {
     time - (time - slices.offset_us).rem_euclid(slices.size_us)
 }
 

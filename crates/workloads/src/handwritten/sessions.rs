@@ -62,7 +62,7 @@ impl<K: Kind> Sessions<'_, K> {
     #[inline]
     fn update(&mut self, ts: i64, key: K::Key, input: K::Input) {
         let mask = self.slots.len() - 1;
-        let mut at = ((u64::from(K::hash(key)) * self.slots.len() as u64) >> 32) as usize;
+        let mut at = self.home(key);
         loop {
             match &mut self.slots[at] {
                 Some(open) if K::same(&open.value, key) => {
@@ -90,10 +90,15 @@ impl<K: Kind> Sessions<'_, K> {
         }
     }
 
+    /// The slot where the search for a key begins.
+    #[inline]
+    fn home(&self, key: K::Key) -> usize {
+        ((u64::from(K::hash(key)) * self.slots.len() as u64) >> 32) as usize
+    }
+
     fn insert(&mut self, open: Open<K::Slot>) {
         let mask = self.slots.len() - 1;
-        let hash = K::hash(K::key(&open.value));
-        let mut at = ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize;
+        let mut at = self.home(K::key(&open.value));
         while self.slots[at].is_some() {
             at = (at + 1) & mask;
         }

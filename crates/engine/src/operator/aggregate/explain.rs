@@ -33,7 +33,7 @@ pub(super) fn add_layout(
 ) {
     let layout = &grouping.layout;
     let _ = writeln!(text, "  row of {} bytes per key and window slice:", layout.row_bytes());
-    let window = grouping.packs.then(|| "window_start".to_string());
+    let window = grouping.windowing.packs().then(|| "window_start".to_string());
     let keys = grouping.keys.iter().map(|k| format!("{} {}", k.name, type_name(&k.data_type)));
     let names: Vec<String> = window.into_iter().chain(keys).collect();
     let names = if names.is_empty() { "none".to_string() } else { names.join(", ") };

@@ -15,13 +15,12 @@ use millstream_state::{
     CHUNK_ROWS, ChunkPool, Keys, Load, NoVarKeys, RowsRef, Scratch, Table, hash_words,
 };
 
-use crate::columns::keys::KeyCodec;
 use crate::error::{Error, Result};
 use crate::operator::Step;
 use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Project};
-use crate::windowing::{WindowId, time_before};
+use crate::windowing::WindowId;
 
 /// HAVING and the output columns.
 #[derive(Debug)]
@@ -105,7 +104,7 @@ impl Finisher {
         let (mut count, mut of) = (rows.len(), None);
         let mut columns: Vec<ArrayRef> = bounds.iter().map(|b| b.slice(0, rows.len())).collect();
         // The bounds say it already.
-        let first_key = usize::from(grouping.packs);
+        let first_key = usize::from(grouping.windowing.packs());
         columns.extend(grouping.codec.decode(rows, first_key)?);
         match grouping.aggregates.best(rows)? {
             None => columns.extend(grouping.aggregates.finish(rows)?),
@@ -121,14 +120,6 @@ impl Finisher {
         let fired = RecordBatch::try_new_with_options(self.fired.clone(), columns, &options)?;
         Ok((fired, of))
     }
-}
-
-/// Start, end and event time of the window of each row, where slices pack windows.
-fn bounds_of(codec: &KeyCodec, rows: &RowsRef<'_>, size_us: i64) -> [Vec<i64>; 3] {
-    let starts = rows.collect(codec.first_word(), |word| word as i64);
-    let ends: Vec<i64> = starts.iter().map(|start| start.saturating_add(size_us)).collect();
-    let times = ends.iter().map(|end| time_before(*end)).collect();
-    [starts, ends, times]
 }
 
 /// State of the group of no columns that has met no record.
@@ -245,23 +236,23 @@ impl Fire {
         if self.is_over() {
             return Ok(Step::Over);
         }
+        let packs = grouping.windowing.packs();
         if !self.rows.are_left() {
             let rows = self.table.scan(self.block);
             self.block += 1;
-            match grouping.windowing.windows_in_slices() {
-                Some(windows) => {
-                    let bounds = bounds_of(&grouping.codec, &rows, windows.size_us);
-                    self.rows.decode_bounded(grouping, finisher, &rows, bounds)?;
-                }
-                None => self.rows.decode(grouping, finisher, &rows)?,
+            if packs {
+                let starts = rows.collect(grouping.codec.first_word(), |word| word as i64);
+                let bounds = grouping.windowing.columns_from(starts);
+                self.rows.decode_bounded(grouping, finisher, &rows, bounds)?;
+            } else {
+                self.rows.decode(grouping, finisher, &rows)?;
             }
         }
-        let (rows, times) = match grouping.packs {
-            true => {
-                let (rows, times) = self.rows.project_bounded(finisher)?;
-                (rows, Some(times))
-            }
-            false => (self.rows.project(finisher)?, None),
+        let (rows, times) = if packs {
+            let (rows, times) = self.rows.project_bounded(finisher)?;
+            (rows, Some(times))
+        } else {
+            (self.rows.project(finisher)?, None)
         };
         Ok(Step::Rows { rows, times, last: self.is_over() })
     }

@@ -5,15 +5,15 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::take_arrays;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::DataType;
 
 use millstream_state::RowLayout;
 
-use crate::columns::aggregates::{Aggregates, TIMES, TIMES_COLUMN};
-use crate::columns::inputs::{Input, true_mask};
+use crate::columns::aggregates::{Aggregates, TIMES_COLUMN};
+use crate::columns::inputs::{Input, times_in, true_mask};
 use crate::columns::keys::{KeyCodec, is_variable};
+use crate::columns::rows_in;
 use crate::columns::select::select;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -44,8 +44,6 @@ pub(crate) struct Grouping {
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
     computed: bool,
-    /// Whether the first key is when a row's window begins.
-    pub(crate) packs: bool,
     /// Of sessions: which values are the times of the first and the last record.
     pub(super) session_times: Option<[usize; 2]>,
 }
@@ -72,9 +70,8 @@ impl Grouping {
     pub(crate) fn new(aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
         let windowing = Windowing::new(aggregate.window, lateness_us);
         let windowing = windowing.packed(aggregate.windows_in_slice);
-        let packs = windowing.windows_in_slices().is_some();
         let mut codec_keys = aggregate.keys.clone();
-        if packs {
+        if windowing.packs() {
             codec_keys.insert(0, window_key());
         }
         let mut codec = KeyCodec::new(&codec_keys)?;
@@ -109,7 +106,6 @@ impl Grouping {
             aggregates,
             layout,
             windowing,
-            packs,
             has_empty_group,
             keys,
             texts,
@@ -145,7 +141,7 @@ impl Grouping {
     pub(crate) fn columns<'b>(&self, batch: &'b Batch<'_>) -> Result<Cow<'b, RecordBatch>> {
         let wanted = match self.session_times {
             Some(_) => Timed::Time,
-            None if self.packs => Timed::WindowStart,
+            None if self.windowing.packs() => Timed::WindowStart,
             None => Timed::Nothing,
         };
         let rows = with_times(batch, &self.windowing, wanted)?;
@@ -210,9 +206,8 @@ impl Grouping {
         };
         // For all slices at once: there may be many, with few rows each.
         let mut keys = Vec::with_capacity(self.keys.len() + 1);
-        if self.packs {
-            let windows = records.column_by_name(TIMES).cloned();
-            keys.push(windows.ok_or_else(|| Error::Internal("a batch without windows".into()))?);
+        if self.windowing.packs() {
+            keys.push(times_in(records)?);
         }
         for key in &self.keys {
             keys.push(key.expr.evaluate(records)?);
@@ -258,8 +253,5 @@ fn take_out(
             taken.push(std::mem::replace(row, position));
         }
     }
-    let columns = take_arrays(records.columns(), &UInt32Array::from(taken), None)?;
-    // There may be no column, and rows all the same.
-    let options = RecordBatchOptions::new().with_row_count(Some(counted));
-    Ok(RecordBatch::try_new_with_options(records.schema(), columns, &options)?)
+    rows_in(records, taken)
 }

@@ -8,10 +8,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, RecordBatch};
 use arrow::row::{RowConverter, SortField};
 
+use crate::columns::with_column;
 use crate::error::Result;
 use crate::operator::{Batch, Records, RowTimes, Rows};
 
@@ -28,13 +28,7 @@ pub(super) fn with_order<'b>(
         Rows::Records(records) => of_records(batch.input, records),
         Rows::Fired { rows, times, .. } => of_fired(batch.input, rows, times)?,
     };
-    let mut fields = rows.schema().fields().to_vec();
-    fields.push(Arc::new(Field::new("$order", DataType::Binary, false)));
-    let mut columns = rows.columns().to_vec();
-    columns.push(Arc::new(order) as ArrayRef);
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
-    Ok(Cow::Owned(rows?))
+    Ok(Cow::Owned(with_column(&rows, "$order", Arc::new(order))?))
 }
 
 /// Times as bytes that compare like them; none comes first.

@@ -5,10 +5,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::{Int64Array, RecordBatch};
 
 use crate::columns::aggregates::TIMES;
+use crate::columns::with_column;
 use crate::error::Result;
 use crate::operator::{Batch, Rows};
 use crate::windowing::{Bounds, Windowing};
@@ -18,7 +18,7 @@ use crate::windowing::{Bounds, Windowing};
 pub(super) enum Timed {
     Nothing,
     Time,
-    /// When the window of a row begins, of windows in slices ([`Windowing::windows_in_slices`]).
+    /// When the window of a row begins, where slices pack windows ([`Windowing::packs`]).
     WindowStart,
 }
 
@@ -51,11 +51,5 @@ pub(super) fn with_times<'b>(
             *time = window.start;
         }
     }
-    let mut fields = rows.schema_ref().fields().to_vec();
-    fields.push(Arc::new(Field::new(TIMES, DataType::Int64, false)));
-    let mut columns = rows.columns().to_vec();
-    columns.push(Arc::new(Int64Array::from(times)) as ArrayRef);
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    let schema = Arc::new(Schema::new(fields));
-    Ok(Cow::Owned(RecordBatch::try_new_with_options(schema, columns, &options)?))
+    Ok(Cow::Owned(with_column(rows, TIMES, Arc::new(Int64Array::from(times)))?))
 }
