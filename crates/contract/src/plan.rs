@@ -16,11 +16,13 @@ use crate::pruning::Pruning;
 use crate::table::Table;
 
 mod calls;
+mod join;
 mod left_out;
 mod packed;
 mod ranked;
 
 pub use calls::{AggregateFunction, Argument, Bits, Moment};
+pub use join::{Join, JoinKind};
 use left_out::MALFORMED;
 pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_rows, malformed_schema};
 pub use ranked::{Best, Directions, Ranking, Share};
@@ -78,7 +80,7 @@ impl Source {
 /// What happens to the rows of some sources and stages.
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// Where its rows come from; several are a UNION ALL.
+    /// Where its rows come from; several are a UNION ALL, but for the two sides of a join.
     pub inputs: Vec<Input>,
     /// What becomes of them.
     pub operator: Operator,
@@ -97,7 +99,7 @@ pub struct Input {
     /// Those that it takes of them: a condition over their columns.
     pub filter: Option<Expr>,
     /// What the operator sees of them; `None`: their columns as they are. All inputs of a stage
-    /// show it the same types.
+    /// show it the same types; of a join, all inputs of one side.
     pub project: Option<Project>,
     /// Whether another input takes the same rows for the same windows: records that are dropped,
     /// as they are late or have no time, are counted there.
@@ -122,6 +124,19 @@ pub struct Project {
     pub columns: Vec<Expr>,
     /// Of the rows that come out.
     pub schema: SchemaRef,
+}
+
+impl Stage {
+    /// The inputs that show it the same types: all of them, or those of each side of a join.
+    pub fn sides(&self) -> Vec<&[Input]> {
+        match &self.operator {
+            Operator::Join(join) => {
+                let (left, right) = self.inputs.split_at(join.left_inputs.min(self.inputs.len()));
+                vec![left, right]
+            }
+            _ => vec![&self.inputs[..]],
+        }
+    }
 }
 
 impl Input {
@@ -241,7 +256,7 @@ impl Plan {
             Node::Malformed(_) => false,
             Node::Stage(stage) => {
                 self.stages.get(stage).is_some_and(|stage| match &stage.operator {
-                    Operator::Aggregate(aggregate) => aggregate.window.is_some(),
+                    Operator::Aggregate(_) | Operator::Join(_) => stage.operator.window().is_some(),
                     Operator::Stateless { .. } | Operator::Unnest(_) => {
                         stage.inputs.iter().all(|input| self.has_time(input.from))
                     }
@@ -265,7 +280,14 @@ impl Plan {
             if stage.inputs.is_empty() || !stage.inputs.iter().all(is_before) {
                 return wrong("a stage that does not follow its inputs");
             }
-            if stage.inputs.len() > 1 && stage.inputs.iter().any(|input| input.project.is_none()) {
+            let sides = stage.sides();
+            if sides.iter().any(|side| side.is_empty()) {
+                return wrong("a join of one side");
+            }
+            let differ = |side: &&[Input]| {
+                side.len() > 1 && side.iter().any(|input| input.project.is_none())
+            };
+            if sides.iter().any(|side| differ(&side)) {
                 return wrong("a stage of several inputs that are not brought to one schema");
             }
             let misplaced = |input: &Input| match (input.late, input.from) {
@@ -285,8 +307,8 @@ impl Plan {
                 Operator::Unnest(_) if stage.inputs.iter().any(|input| input.project.is_none()) => {
                     return wrong("an UNNEST of columns as they are");
                 }
-                Operator::Aggregate(aggregate)
-                    if aggregate.window.is_some()
+                operator
+                    if operator.window().is_some()
                         && !stage.inputs.iter().all(|input| self.has_time(input.from)) =>
                 {
                     return wrong("windows over rows without a time");
@@ -397,12 +419,23 @@ pub enum Operator {
     Unnest(Unnest),
     /// Grouped aggregation.
     Aggregate(Aggregate),
+    /// Rows of two sides that belong together.
+    Join(Box<Join>),
 }
 
 impl Operator {
     /// Whether rows rest in it, until windows fire.
     pub fn has_state(&self) -> bool {
-        matches!(self, Operator::Aggregate(_))
+        matches!(self, Operator::Aggregate(_) | Operator::Join(_))
+    }
+
+    /// The windows that its rows come from, if it fires by windows.
+    pub fn window(&self) -> Option<Window> {
+        match self {
+            Operator::Stateless { .. } | Operator::Unnest(_) => None,
+            Operator::Aggregate(aggregate) => aggregate.window,
+            Operator::Join(join) => join.window,
+        }
     }
 }
 

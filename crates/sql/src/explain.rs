@@ -151,7 +151,7 @@ impl Explained<'_> {
                     let columns = rows.fields().iter().map(|field| field.name().clone());
                     let _ = writeln!(text, "  rows of stage {}: {}", before + 1, list(columns));
                     let before = &self.plan.stages[before].operator;
-                    if matches!(before, Operator::Aggregate(a) if a.window.is_some()) {
+                    if before.window().is_some() {
                         let _ = writeln!(text, "  event time: the time of their window");
                     }
                 }
@@ -182,6 +182,7 @@ impl Explained<'_> {
             },
             Operator::Unnest(unnest) => unnest_text(text, stage, unnest),
             Operator::Aggregate(aggregate) => aggregate_text(text, &schema, aggregate),
+            Operator::Join(_) => text.push_str("  join\n"),
         }
     }
 

@@ -62,6 +62,7 @@ pub(crate) fn program(stage: &plan::Stage, lateness_us: i64) -> Result<Option<Ar
         plan::Operator::Aggregate(body) => {
             Some(Arc::new(aggregate::Program::new(body, lateness_us, &stage.output)?))
         }
+        plan::Operator::Join(_) => return Err(Error::Internal("a join".into())),
     })
 }
 

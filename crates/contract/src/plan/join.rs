@@ -1,0 +1,81 @@
+//! Joins: rows of two sides, next to each other where they belong together.
+
+use arrow::datatypes::SchemaRef;
+
+use super::{Key, Window};
+use crate::expr::Expr;
+
+/// Rows of two sides that belong to the same window and have the same keys, next to each other.
+///
+/// The stage's inputs show it the columns of their side: the first [`left_inputs`](Join::left_inputs)
+/// those of the left side, the others those of the right side. Rows of a side either come from a
+/// table with a time, then they belong to the windows that `window` says, or from windows that have
+/// fired: then their time, `window_time`, tells which.
+///
+/// What comes of a pair of rows is a batch with the columns `window_start`, `window_end`,
+/// `window_time` (each `Timestamp(Millisecond)`, only where `window` is set and is not of sessions),
+/// then those of the left side, then those of the right side. `condition` is over that batch.
+/// `having` and `project` are over [`fired`](Join::fired).
+#[derive(Debug, Clone)]
+pub struct Join {
+    /// Which rows are given.
+    pub kind: JoinKind,
+    /// The windows that rows meet in; `None`: there is one, for the whole input, which must end.
+    /// Of sessions, rows of both sides have fired, and the bounds of their windows are among the
+    /// keys.
+    pub window: Option<Window>,
+    /// How many of the stage's inputs, from the first on, are of the left side: one at least, and
+    /// one at least is left for the right side.
+    pub left_inputs: usize,
+    /// What must be equal, over the columns of the left side and of the right side, of one type.
+    /// There may be none: then all rows of a window are pairs.
+    pub keys: Vec<[Key; 2]>,
+    /// Whether NULL equals NULL (`IS NOT DISTINCT FROM`, `INTERSECT`); otherwise a row with NULL
+    /// for a key has no partner.
+    pub nulls_are_equal: bool,
+    /// What else must be true of a pair.
+    pub condition: Option<Expr>,
+    /// The columns of a pair.
+    pub pair: SchemaRef,
+    /// The columns of what is given: those of a pair, which are NULL for a partner that is not
+    /// there; of [`JoinKind::LeftSemi`] and [`JoinKind::LeftAnti`] without the right side's.
+    pub fired: SchemaRef,
+    /// A condition on what is given, over `fired`.
+    pub having: Option<Expr>,
+    /// Output columns, over `fired`.
+    pub project: Vec<Expr>,
+}
+
+/// Which rows a join gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JoinKind {
+    /// Pairs.
+    Inner,
+    /// Pairs, and rows of the left side without a partner, with NULLs in its place.
+    Left,
+    /// Pairs, and rows of the right side without a partner.
+    Right,
+    /// Pairs, and rows of both sides without a partner.
+    Full,
+    /// Rows of the left side that have a partner, each once.
+    LeftSemi,
+    /// Rows of the left side that have no partner.
+    LeftAnti,
+}
+
+impl JoinKind {
+    /// Whether rows of the left side are given that have no partner.
+    pub fn keeps_left(self) -> bool {
+        matches!(self, JoinKind::Left | JoinKind::Full | JoinKind::LeftAnti)
+    }
+
+    /// The same of the right side.
+    pub fn keeps_right(self) -> bool {
+        matches!(self, JoinKind::Right | JoinKind::Full)
+    }
+
+    /// Whether pairs are given, and not rows of the left side alone.
+    pub fn gives_pairs(self) -> bool {
+        !matches!(self, JoinKind::LeftSemi | JoinKind::LeftAnti)
+    }
+}
