@@ -1,7 +1,7 @@
 //! Records that are late, for an output of their own: which they are, and why.
 //!
 //! A record is late for a window if the watermark of its split, just before the record, has closed
-//! that. Window assignment ([`assign`](super::aggregate::assign)) finds them.
+//! that. Window assignment ([`assign`](super::assign)) finds them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use arrow::util::display::array_value_to_string;
 use crate::columns::rows_in;
 use crate::error::{Error, Result};
 use crate::operator::Records;
-use crate::operator::aggregate::assign::{Late, dropped};
+use crate::operator::assign::{Late, dropped};
 use crate::operator::stateless::{Taken, Taking};
 use crate::plan::late_fields;
 use crate::skipped::place_of;
