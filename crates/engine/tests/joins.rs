@@ -4,8 +4,8 @@
 
 mod support;
 
-use millstream_contract::Settings;
 use millstream_contract::plan::JoinKind;
+use millstream_contract::{Error, Settings};
 use millstream_engine::Stats;
 use support::joins::Case;
 use support::{Random, drawn_settings, happened, repeat, run, run_seeds, same_rows};
@@ -66,4 +66,35 @@ fn joins_on_threads_agree_with_looking_at_every_pair() {
         }
     }
     assert_eq!(kinds.len(), 6, "{kinds:?}");
+}
+
+/// A job that has enough memory for its largest window yields all its rows; any other ends with the
+/// budget's error, and never waits for ever.
+#[test]
+fn scarce_memory_ends_a_join_or_changes_nothing() {
+    let (mut through, mut refused) = (0, 0);
+    for seed in 0..150 {
+        let mut random = Random::new(seed ^ 0x3e6d_0000);
+        let case = Case::any(&mut random);
+        let settings = Settings {
+            workers: 1 + random.below(4) as usize,
+            simulate: Some(seed),
+            epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
+            allowed_lateness_us: case.lateness_ms * 1000,
+            memory_bytes: [10_000, 30_000, 100_000, 1_000_000][(seed % 4) as usize],
+            ..Settings::default()
+        };
+        let what = format!("seed {seed}: {case:?} {settings:?}");
+        let (_, rows) = run(&case.plan(), &settings);
+        match rows {
+            Ok(mut rows) => {
+                rows.sort();
+                same_rows(&rows, &case.expected().0, &what);
+                through += 1;
+            }
+            Err(Error::Memory { .. }) => refused += 1,
+            Err(error) => panic!("{what}: {error}"),
+        }
+    }
+    assert!(through > 40 && refused > 5, "{through} {refused}");
 }

@@ -149,7 +149,13 @@ impl Gathered {
 
     /// Appends values that are keys: `word` is where they stand among a row's `width` words, `bit`
     /// the one that is set in the first word where they are NULL.
-    pub(crate) fn append_keys(&mut self, keys: &[u64], width: usize, word: usize, bit: Option<u32>) {
+    pub(crate) fn append_keys(
+        &mut self,
+        keys: &[u64],
+        width: usize,
+        word: usize,
+        bit: Option<u32>,
+    ) {
         let rows = || keys.chunks_exact(width);
         match self.stored {
             Stored::Word => self.words.extend(rows().map(|row| row[word])),
@@ -200,9 +206,7 @@ impl Gathered {
                 let values = self.words.iter().map(|word| *word != 0).collect();
                 Arc::new(BooleanArray::new(values, nulls))
             }
-            Stored::Word => {
-                primitive_from_words(&self.data_type, self.words.into_iter(), nulls)?
-            }
+            Stored::Word => primitive_from_words(&self.data_type, self.words.into_iter(), nulls)?,
             Stored::Wide => {
                 let array = Decimal128Array::new(self.wide.into(), nulls);
                 Arc::new(array.with_data_type(self.data_type))

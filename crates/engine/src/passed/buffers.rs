@@ -135,7 +135,13 @@ impl Passed {
             let (_, words) = format.fit(&one, usize::MAX);
             let mut buffer = vec![0; words];
             format.write(&one, &mut buffer, scratch)?;
-            self.add(PassedRows { slice: rows.slice, side: format.side, buffer, used: words, rows: 1 });
+            self.add(PassedRows {
+                slice: rows.slice,
+                side: format.side,
+                buffer,
+                used: words,
+                rows: 1,
+            });
             rest = Outgoing { picked: &rest.picked[kept + 1..], ..rest };
         }
     }

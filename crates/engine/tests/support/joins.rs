@@ -85,13 +85,22 @@ impl Case {
         let mut side = || {
             let splits = 1 + random.below(3) as usize;
             let per_split = [0, 1, 30, 150][random.below(4) as usize];
-            let data = records(random, splits, per_split, key_count);
+            let mut data = records(random, splits, per_split, key_count);
+            if random.below(6) == 0 {
+                // Longer than a slot, and than a buffer.
+                let long = "x".repeat([2_000, 70_000][random.below(2) as usize]);
+                data.iter_mut()
+                    .flatten()
+                    .step_by(17)
+                    .for_each(|record| record.name.push_str(&long));
+            }
             let batch_rows = [1, 20, 100][random.below(3) as usize];
             let table = table(&data, random, batch_rows);
             (data, table, [0, 1, 100_000, 2_000_000][random.below(4) as usize])
         };
         let ((left, left_table, left_delay), (right, right_table, right_delay)) = (side(), side());
-        let ms = |random: &mut Random, of: &[i64]| of[random.below(of.len() as u64) as usize] * 1000;
+        let ms =
+            |random: &mut Random, of: &[i64]| of[random.below(of.len() as u64) as usize] * 1000;
         let size_us = ms(random, &[50, 333, 1000]);
         let slide_us = ms(random, &[50, 100]);
         let count = 1 + random.below(5) as i64;
@@ -131,7 +140,8 @@ impl Case {
     }
 
     fn schema(&self, left: bool, right: bool, both: bool) -> SchemaRef {
-        let bounds = ["window_start", "window_end", "window_time"].map(|n| Field::new(n, MS, false));
+        let bounds =
+            ["window_start", "window_end", "window_time"].map(|n| Field::new(n, MS, false));
         let mut fields: Vec<Field> = bounds.into_iter().take(self.bounds()).collect();
         let side = |may_be_null: bool| {
             columns().map(|field| {
@@ -294,7 +304,12 @@ impl Case {
         self.keys.iter().all(equal) && (!self.condition || less())
     }
 
-    fn line(&self, (start, end): (i64, i64), left: Option<&Record>, right: Option<&Record>) -> String {
+    fn line(
+        &self,
+        (start, end): (i64, i64),
+        left: Option<&Record>,
+        right: Option<&Record>,
+    ) -> String {
         let mut cells = Vec::new();
         if self.window.is_some() {
             cells.extend([start, end, end - 1].map(super::time_text));

@@ -9,13 +9,12 @@ use arrow::array::{
     ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, UInt32Array,
 };
 use arrow::compute::take_arrays;
-use arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef, TimestampMillisecondType};
 
 use millstream_state::{
     CHUNK_ROWS, ChunkPool, Keys, Load, NoVarKeys, RowsRef, Scratch, Table, hash_words,
 };
 
-use crate::columns::first_columns;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::Step;
@@ -150,7 +149,7 @@ impl ResultRows {
         ResultRows::bounded(grouping.windowing.columns_of(window), rows)
     }
 
-    /// Of a window with these bounds and this time, of which at most so many come at once.
+    /// Of a window with these bounds and this time, of which mostly so many come at once at the most.
     pub(crate) fn bounded(bounds: Option<[i64; 3]>, rows: usize) -> ResultRows {
         let column = |us: i64| -> ArrayRef {
             Arc::new(TimestampMillisecondArray::from_value(us.div_euclid(1000), rows))
@@ -161,19 +160,19 @@ impl ResultRows {
 
     /// The columns of the window's bounds, for so many rows.
     pub(crate) fn bounds(&self, rows: usize) -> Vec<ArrayRef> {
-        self.bounds.iter().map(|column| column.slice(0, rows)).collect()
+        let column = |column: &ArrayRef| -> ArrayRef {
+            if rows <= column.len() {
+                return column.slice(0, rows);
+            }
+            let value = column.as_primitive::<TimestampMillisecondType>().value(0);
+            Arc::new(TimestampMillisecondArray::from_value(value, rows))
+        };
+        self.bounds.iter().map(column).collect()
     }
 
-    /// Takes rows that are there already; none are left of those before. Where each has a time of
-    /// its own, that is their last column.
-    pub(crate) fn give(&mut self, rows: RecordBatch, timed: bool) -> Result<()> {
-        let columns = rows.num_columns() - usize::from(timed);
-        self.times.clear();
-        if let Some(times) = rows.columns().get(columns) {
-            self.times.extend(times.as_primitive::<Int64Type>().values());
-        }
-        self.left = Some(first_columns(&rows, columns)?.into_owned());
-        Ok(())
+    /// Takes rows that are there already; none are left of those before.
+    pub(crate) fn give(&mut self, rows: RecordBatch) {
+        self.left = Some(rows);
     }
 
     /// Whether there are some that have not been given.

@@ -16,7 +16,7 @@ use super::bags::Bags;
 use super::gathered::{Columns, Gathering};
 use super::pairs::{Built, PAIRS_MAX, Pairs, Probed};
 use crate::columns::inputs::true_mask;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::operator::aggregate::fire::ResultRows;
 use crate::operator::{Firing, Step};
 use crate::passed::{Passed, PassedRows, Reader};
@@ -113,18 +113,12 @@ impl Fire {
         }
         if !self.result.are_left() {
             match self.next(program, bags)? {
-                Some(rows) => self.result.give(rows, program.is_timed())?,
+                Some(rows) => self.result.give(rows),
                 None => return Ok(if self.is_over() { Step::Over } else { Step::Working }),
             }
         }
-        let (rows, times) = match program.is_timed() {
-            true => {
-                let (rows, times) = self.result.project_bounded(&program.finisher)?;
-                (rows, Some(times))
-            }
-            false => (self.result.project(&program.finisher)?, None),
-        };
-        Ok(Step::Rows { rows, times, last: self.is_over() })
+        let rows = self.result.project(&program.finisher)?;
+        Ok(Step::Rows { rows, times: None, last: self.is_over() })
     }
 
     /// The next rows that are given, over the columns of a pair; `None`: there are none yet.
@@ -170,7 +164,8 @@ impl Fire {
             }
             Phase::Unmatched(built, first) => {
                 let end = (first + PAIRS_MAX).min(built.columns.rows);
-                let rows = self.alone(program, small, &built.columns, &built.matched, first..end)?;
+                let rows =
+                    self.alone(program, small, &built.columns, &built.matched, first..end)?;
                 if end < built.columns.rows {
                     self.phase = Phase::Unmatched(built, end);
                 }
@@ -319,17 +314,6 @@ impl Fire {
                 });
             }
         }
-        if program.is_timed() {
-            let (side, (rows, places)) = match left.1 {
-                Some(_) => (0, left),
-                None => (1, right),
-            };
-            let time = program.sides[side].columns.len() - 1;
-            let (Some(places), Some(time)) = (places, rows.columns.get(time)) else {
-                return Err(Error::Internal("a row of a session without a time".into()));
-            };
-            columns.push(take(time, places, None)?);
-        }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
     }
@@ -360,10 +344,5 @@ impl Program {
             0 => self.kind.keeps_left() || self.kind == JoinKind::LeftSemi,
             _ => self.kind.keeps_right(),
         }
-    }
-
-    /// Whether each row has a time of its own.
-    fn is_timed(&self) -> bool {
-        self.sides[0].is_timed
     }
 }

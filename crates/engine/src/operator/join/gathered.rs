@@ -55,7 +55,8 @@ impl Gathering {
             match column.kept {
                 Kept::Value(value) => {
                     let feed = feeds.get(value);
-                    let feed = feed.ok_or_else(|| Error::Internal("a row without a value".into()))?;
+                    let feed =
+                        feed.ok_or_else(|| Error::Internal("a row without a value".into()))?;
                     gathered.append(feed, rows)?;
                 }
                 Kept::Key(key) => {

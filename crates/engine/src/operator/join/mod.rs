@@ -19,15 +19,14 @@ mod sides;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use millstream_state::{Load, RowLayout};
 
 use super::{
-    Batch, BySlice, Delta, Dropped, Firing, Keyed, Leadership, Operator, Room, Rows, SealSlice, Step,
-    Updated,
+    Batch, BySlice, Delta, Dropped, Firing, Keyed, Leadership, Operator, Room, Rows, SealSlice,
+    Step, Updated,
 };
 use crate::budget::Usage;
-use crate::columns::aggregates::TIMES;
 use crate::columns::inputs::true_mask;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -55,8 +54,7 @@ pub(super) struct Program {
     sides: [Side; 2],
     condition: Option<Expr>,
     nulls_are_equal: bool,
-    /// The columns of a pair, and those of what is given; where each row has a time of its own, that
-    /// is the last.
+    /// The columns of a pair, and those of what is given.
     pair: SchemaRef,
     fired: SchemaRef,
     finisher: Finisher,
@@ -76,22 +74,9 @@ fn slices_of(window: Window) -> Tumble {
     Tumble { size_us, offset_us: offset_us.rem_euclid(size_us) }
 }
 
-/// With the time of a row behind the other columns, if it is there.
-fn timed(schema: &SchemaRef, is_timed: bool) -> SchemaRef {
-    if !is_timed {
-        return schema.clone();
-    }
-    let time = Arc::new(Field::new(TIMES, DataType::Int64, false));
-    Arc::new(Schema::new(schema.fields().iter().cloned().chain([time]).collect::<Vec<_>>()))
-}
-
 impl Program {
     /// Of a join whose result rows have this schema.
-    pub(super) fn new(
-        join: &plan::Join,
-        lateness_us: i64,
-        output: &SchemaRef,
-    ) -> Result<Program> {
+    pub(super) fn new(join: &plan::Join, lateness_us: i64, output: &SchemaRef) -> Result<Program> {
         let sides = Side::both(join)?;
         let slices = join.window.map(|window| Window::Tumble(slices_of(window)));
         let layout = RowLayout::new(sides[0].codec.words().max(1), vec![], &[]);
@@ -104,8 +89,8 @@ impl Program {
             left_inputs: join.left_inputs,
             condition: join.condition.clone(),
             nulls_are_equal: join.nulls_are_equal,
-            pair: timed(&join.pair, sides[0].is_timed),
-            fired: timed(&join.fired, sides[0].is_timed),
+            pair: join.pair.clone(),
+            fired: join.fired.clone(),
             finisher: Finisher::of(&join.fired, &join.having, &join.project, output),
             layout: Arc::new(layout),
             sides,
@@ -181,7 +166,13 @@ impl super::Program for Program {
 
     fn start(self: Arc<Self>, leadership: Leadership, room: Room) -> Box<dyn Operator> {
         let bags = Bags::new(&self.sides, &leadership, &room);
-        Box::new(Join { bags, leadership, firing: None, buffers: Buffers::default(), program: self })
+        Box::new(Join {
+            bags,
+            leadership,
+            firing: None,
+            buffers: Buffers::default(),
+            program: self,
+        })
     }
 
     fn small_slice_bytes(&self, leaders: usize) -> usize {
@@ -200,7 +191,7 @@ impl super::Program for Program {
         let (mut buffers, mut by_slice) = Default::default();
         let dropped = self.assign(batch, &mut buffers, &mut by_slice)?;
         let side = self.side_of(batch.input);
-        let evaluated = self.sides[side].evaluate(batch, batch.columns(), &mut by_slice)?;
+        let evaluated = self.sides[side].evaluate(batch.columns(), &mut by_slice)?;
         let keyed = |(keys, arguments)| Keyed { side, keys, arguments, by_slice };
         Ok((dropped, evaluated.map(keyed)))
     }
@@ -227,7 +218,7 @@ impl super::Program for Program {
         self.assign(batch, &mut Buffers::default(), &mut by_slice).ok()?;
         let side = &self.sides[self.side_of(batch.input)];
         first_failing(rows.num_rows(), |range| {
-            side.evaluate(batch, rows, &mut within(&by_slice, &range)).map(|_| ())
+            side.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
         })
     }
 }
@@ -254,7 +245,7 @@ impl Operator for Join {
         };
         let update = &mut |by_slice: &mut BySlice| {
             let mut updated = Updated::default();
-            let evaluated = side.evaluate(batch, batch.columns(), by_slice)?;
+            let evaluated = side.evaluate(batch.columns(), by_slice)?;
             let Some((keys, arguments)) = evaluated else { return Ok(updated) };
             for (slice, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
                 let others = bags.add(*slice, (number, side), (&keys, &arguments), rows, onward)?;

@@ -5,22 +5,20 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use millstream_state::Leaders;
 
-use crate::columns::aggregates::TIMES;
 use crate::columns::inputs::Input;
 use crate::columns::keys::{KeyCodec, is_variable};
 use crate::columns::stored::{self, Stored};
-use crate::columns::with_column;
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::operator::counted::take_out;
-use crate::operator::{Batch, BySlice, Leadership, Rows};
+use crate::operator::{BySlice, Leadership};
 use crate::passed::{Format, ReadRows};
-use crate::plan::{self, Key, Window};
+use crate::plan::{self, Key};
 use crate::texts;
 
 /// One side, in executable form.
@@ -30,7 +28,7 @@ pub(super) struct Side {
     pub(super) format: Arc<Format>,
     keys: Vec<Key>,
     /// What a row is made of again: the columns of the side; then texts that are keys, if they are
-    /// none of these; then, where windows are sessions, the row's time.
+    /// none of these.
     pub(super) columns: Vec<Column>,
     /// How many of these are the side's.
     pub(super) shown: usize,
@@ -38,8 +36,6 @@ pub(super) struct Side {
     pub(super) text_keys: Vec<usize>,
     /// Columns of a batch whose values are kept beside the keys.
     values: Vec<(usize, Stored)>,
-    /// Whether the row's time is kept.
-    pub(super) is_timed: bool,
     /// Whether a row with NULL for a key is of no use: it has no partner, and rows without one are
     /// not given.
     drops_nulls: bool,
@@ -82,21 +78,21 @@ impl Side {
             join.keys.iter().map(key).collect()
         };
         let windows = join.pair.fields().len().min(match join.window {
-            None | Some(Window::Session(_)) => 0,
+            None => 0,
             Some(_) => 3,
         });
         let fields: Vec<_> = join.pair.fields().iter().skip(windows).collect();
         let (left, right) = fields.split_at(join.left_columns.min(fields.len()));
         let types = [left, right].map(|fields| {
-            let column = |f: &&Arc<arrow::datatypes::Field>| (f.data_type().clone(), f.is_nullable());
+            let column =
+                |f: &&Arc<arrow::datatypes::Field>| (f.data_type().clone(), f.is_nullable());
             fields.iter().map(column).collect::<Vec<_>>()
         });
         let keeps = [join.kind.keeps_left(), join.kind.keeps_right()];
-        let is_timed = matches!(join.window, Some(Window::Session(_)));
         let mut made = Vec::new();
         for (number, types) in types.into_iter().enumerate() {
             let drops_nulls = !join.nulls_are_equal && !keeps[number];
-            made.push(Made::new(keys_of(number), types, is_timed, drops_nulls)?);
+            made.push(Made::new(keys_of(number), types, drops_nulls)?);
         }
         let [left, right] = [0, 1].map(|number| &made[number]);
         let side = |made: &Made| made.forms.clone();
@@ -113,7 +109,6 @@ impl Side {
     /// `by_slice` then; `None` if there are none.
     pub(super) fn evaluate(
         &self,
-        batch: &Batch<'_>,
         rows: &RecordBatch,
         by_slice: &mut BySlice,
     ) -> Result<Option<(Vec<ArrayRef>, Vec<Input>)>> {
@@ -122,13 +117,7 @@ impl Side {
             return Ok(None);
         }
         texts::begin();
-        let (timed, taken);
-        let rows = if self.is_timed {
-            timed = with_column(rows, TIMES, times_of(batch, rows.num_rows()))?;
-            &timed
-        } else {
-            rows
-        };
+        let taken;
         // A row that is in several windows is taken out for each.
         let all = counted == rows.num_rows() && by_slice.len() == 1;
         let rows = if self.computed && !all {
@@ -147,11 +136,9 @@ impl Side {
                 by_slice.iter_mut().for_each(|(_, rows)| rows.retain(valid));
             }
         }
-        let value = |(column, stored): &(usize, Stored)| stored::input(*stored, rows.column(*column));
-        let mut values = self.values.iter().map(value).collect::<Result<Vec<_>>>()?;
-        if let Some(times) = rows.columns().last().filter(|_| self.is_timed) {
-            values.push(stored::input(Stored::Word, times)?);
-        }
+        let value =
+            |(column, stored): &(usize, Stored)| stored::input(*stored, rows.column(*column));
+        let values = self.values.iter().map(value).collect::<Result<Vec<_>>>()?;
         Ok(Some((keys, values)))
     }
 
@@ -171,15 +158,6 @@ impl Side {
     }
 }
 
-/// The event times of rows that have fired.
-fn times_of(batch: &Batch<'_>, rows: usize) -> ArrayRef {
-    let time = |row| match &batch.rows {
-        Rows::Fired { times, .. } => times.at(row).unwrap_or(0),
-        Rows::Records(_) => 0,
-    };
-    Arc::new(Int64Array::from_iter_values((0..rows).map(time)))
-}
-
 /// A side without its format.
 struct Made {
     side: (KeyCodec, Vec<Key>),
@@ -188,17 +166,11 @@ struct Made {
     text_keys: Vec<usize>,
     values: Vec<(usize, Stored)>,
     forms: Vec<(Stored, bool)>,
-    is_timed: bool,
     drops_nulls: bool,
 }
 
 impl Made {
-    fn new(
-        keys: Vec<Key>,
-        types: Vec<(DataType, bool)>,
-        is_timed: bool,
-        drops_nulls: bool,
-    ) -> Result<Made> {
+    fn new(keys: Vec<Key>, types: Vec<(DataType, bool)>, drops_nulls: bool) -> Result<Made> {
         let codec = KeyCodec::new(&keys)?;
         let (mut columns, mut values, mut forms) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (data_type, nullable)) in types.iter().enumerate() {
@@ -228,13 +200,8 @@ impl Made {
                 columns.push(Column { data_type: key.data_type.clone(), kept });
             }
         }
-        if is_timed {
-            forms.push((Stored::Word, false));
-            let kept = Kept::Value(forms.len() - 1);
-            columns.push(Column { data_type: DataType::Int64, kept });
-        }
         let side = (codec, keys);
-        Ok(Made { side, columns, shown, text_keys, values, forms, is_timed, drops_nulls })
+        Ok(Made { side, columns, shown, text_keys, values, forms, drops_nulls })
     }
 
     fn with(self, format: Arc<Format>) -> Side {
@@ -250,7 +217,7 @@ impl Made {
         let kept = values.iter().filter(|(_, stored)| *stored == Stored::Text);
         texts.extend(kept.map(|(column, _)| *column));
         let computed = keys.iter().any(|key| !key.expr.is_column());
-        let (is_timed, drops_nulls) = (self.is_timed, self.drops_nulls);
+        let drops_nulls = self.drops_nulls;
         Side {
             codec,
             format,
@@ -259,7 +226,6 @@ impl Made {
             shown,
             text_keys,
             values,
-            is_timed,
             drops_nulls,
             texts,
             computes_texts,
