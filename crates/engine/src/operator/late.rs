@@ -57,13 +57,20 @@ impl LateRecords {
     }
 
     fn reason(&self, late: &Late) -> Result<String> {
-        let end = time_text(late.end)?;
         let watermark = time_text(late.watermark)?;
         let waited = match self.windowing.lateness_us() {
             0 => String::new(),
-            us => format!(", later records were waited for until {}", time_text(late.end + us)?),
+            us => {
+                let until = late.end.unwrap_or(late.time) + us;
+                format!(", later records were waited for until {}", time_text(until)?)
+            }
         };
-        Ok(format!("late: its window ended at {end}{waited}; the watermark was at {watermark}"))
+        let what = match late.end {
+            Some(end) => format!("its window ended at {}", time_text(end)?),
+            // It would have made a session that others belong to longer, or begun one.
+            None => format!("its time is {}", time_text(late.time)?),
+        };
+        Ok(format!("late: {what}{waited}; the watermark was at {watermark}"))
     }
 }
 
