@@ -548,6 +548,21 @@ pub struct Session {
     /// How many of the aggregation's keys, from the first on, tell sessions apart. Groups that
     /// differ in the other keys share their session.
     pub partition: usize,
+    /// How many slices of state a gap has, which divide it. Sessions fire with the end of a slice,
+    /// so that they come so much of a gap later than they could at the most; the more slices there
+    /// are, the more rows of state. It changes neither rows nor their order
+    /// ([`Plan::pack_windows`]).
+    pub slices_of_gap: i64,
+}
+
+impl Session {
+    /// Slices of a gap where somebody may wait for sessions.
+    pub const SLICES_OF_GAP: i64 = 4;
+
+    /// Sessions with this gap, which so many of the aggregation's keys tell apart.
+    pub fn new(gap_us: i64, partition: usize) -> Session {
+        Session { gap_us, partition, slices_of_gap: Session::SLICES_OF_GAP }
+    }
 }
 
 /// `TUMBLE(TABLE t, DESCRIPTOR(ts), size [, offset])`: windows `[k·size + offset, (k+1)·size +

@@ -31,7 +31,8 @@ pub struct Settings {
     /// `allowed_lateness`: how much longer than its end a window waits for late records,
     /// microseconds. It delays firing by as much: a fired window never changes.
     pub allowed_lateness_us: i64,
-    /// `windows.pack`: tumbling windows over input that ends are packed, as many as this has room
+    /// `windows.pack`: sessions over input that ends are computed a gap at a time unless this is 0,
+    /// and tumbling windows over input that ends are packed, as many as this has room
     /// for, microseconds: they share state and fire together.
     pub pack_us: i64,
     /// `exchange`: how the workers' parts come together.

@@ -78,6 +78,26 @@ impl Times {
         }
     }
 
+    /// The times of all rows in microseconds, where every row has a usable one.
+    pub(crate) fn all_us(&self) -> ScalarBuffer<i64> {
+        // What is usable does not overflow.
+        let times = |us: i64| self.values.iter().map(|value| value.wrapping_mul(us)).collect();
+        match self.unit {
+            TimeUnit::Second => times(1_000_000),
+            TimeUnit::Millisecond => times(1_000),
+            TimeUnit::Microsecond => self.values.clone(),
+            TimeUnit::Nanosecond => self.values.iter().map(|v| v.div_euclid(1_000)).collect(),
+        }
+    }
+
+    /// Whether no row of these, all of which have a time, is earlier than the one before it.
+    pub(crate) fn are_in_order(&self, rows: Range<usize>) -> bool {
+        let values = &self.values[rows];
+        let pairs = values.iter().zip(values.iter().skip(1));
+        // Without a branch for each.
+        pairs.fold(true, |all, (before, value)| all & (before <= value))
+    }
+
     /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.values.len()

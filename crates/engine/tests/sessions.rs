@@ -47,6 +47,34 @@ fn simulated_sessions_agree_with_a_sequential_model() {
     );
 }
 
+/// Sessions that fire a gap at a time come in the order in which they do that fire in quarters of
+/// it, and count as many windows.
+#[test]
+fn simulated_order_of_sessions_does_not_tell_how_wide_slices_are() {
+    let (seeds, sum) = run_seeds(300, |seed| {
+        let mut random = Random::new(seed);
+        let case = SessionCase::any(&mut random);
+        let drawn = drawn_settings(&mut random, 4, case.lateness_ms);
+        let settings = Settings { simulate: Some(seed), ..drawn };
+        let [quarters, halves, whole] = [4, 2, 1].map(|slices| {
+            let mut plan = case.plan(&mut Random::new(seed));
+            let Some(Window::Session(session)) = &mut aggregate(&mut plan).window else {
+                panic!("a session")
+            };
+            session.slices_of_gap = slices;
+            let (stats, rows) = run(&plan, &settings);
+            (rows.unwrap_or_else(|e| panic!("seed {seed}: {e}")), stats)
+        });
+        for (rows, stats) in [&halves, &whole] {
+            let what = format!("seed {seed}: {case}\n{}", repeat(seed, "sessions"));
+            assert_eq!(rows, &quarters.0, "{what}");
+            assert_eq!(stats.windows, quarters.1.windows, "{what}");
+        }
+        whole.1
+    });
+    happened(seeds, &[("rows", sum.rows), ("fired while reading", sum.windows_fired_early)]);
+}
+
 /// A record of this time, key and name.
 fn record(ts_ms: i64, key: i64, name: &str) -> Record {
     Record { ts_ms: Some(ts_ms), key: Some(key), name: name.into(), amount: Some(1), price: 1.0 }
@@ -82,7 +110,7 @@ fn simulated_groups_are_joined_by_a_record_that_another_worker_has() {
     here.sort_by_key(|record| record.ts_ms);
     there.sort_by_key(|record| record.ts_ms);
     expected.sort();
-    let window = Window::Session(Session { gap_us: GAP_MS * 1000, partition: 1 });
+    let window = Window::Session(Session::new(GAP_MS * 1000, 1));
     let (seeds, sum) = run_seeds(200, |seed| {
         let mut random = Random::new(seed);
         let script = |records: &[Record], at_us: i64, random: &mut Random| {
@@ -128,7 +156,7 @@ fn a_million_session_ends() {
     const RECORDS: i64 = 1_000_000;
     let source = steady(RECORDS, RECORDS);
     for partition in [2, 1] {
-        let window = Window::Session(Session { gap_us: 1_000_000, partition });
+        let window = Window::Session(Session::new(1_000_000, partition));
         let plan = windowed(source.clone(), window, 0);
         let settings = Settings { workers: 2, memory_bytes: 256 << 20, ..Settings::default() };
         let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches: Mutex::default() });
@@ -158,7 +186,7 @@ fn a_million_session_ends() {
 fn epochs_do_not_grow_with_the_number_of_session_ends() {
     const RECORDS: i64 = 40_000;
     let epochs = |keys: i64, partition: usize| {
-        let window = Window::Session(Session { gap_us: 1_000_000, partition });
+        let window = Window::Session(Session::new(1_000_000, partition));
         let plan = windowed(steady(RECORDS, keys), window, 0);
         let settings = Settings { workers: 2, simulate: Some(7), ..Settings::default() };
         let (stats, rows) = run(&plan, &settings);

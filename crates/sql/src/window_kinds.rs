@@ -101,9 +101,7 @@ impl WindowKind {
                 let (step_us, size_us) = (step.us, size.us);
                 Window::Cumulate(Cumulate { step_us, size_us, offset_us: offset(size_us) })
             }
-            (WindowKind::Session, [gap]) => {
-                Window::Session(Session { gap_us: gap.us, partition: 0 })
-            }
+            (WindowKind::Session, [gap]) => Window::Session(Session::new(gap.us, 0)),
             _ => return Err(SqlError::internal(format!("{self:?} of {}", lengths.len()))),
         })
     }

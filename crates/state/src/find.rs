@@ -40,6 +40,11 @@ pub(crate) fn find_or_append<V: VarKeys>(
             [a, b] => find_words([*a, *b], &keys, index, logs, places),
             [a, b, c] => find_words([*a, *b, *c], &keys, index, logs, places),
             [a, b, c, d] => find_words([*a, *b, *c, *d], &keys, index, logs, places),
+            [a, b, c, d, e] => find_words([*a, *b, *c, *d, *e], &keys, index, logs, places),
+            [a, b, c, d, e, f] => find_words([*a, *b, *c, *d, *e, *f], &keys, index, logs, places),
+            [a, b, c, d, e, f, g] => {
+                find_words([*a, *b, *c, *d, *e, *f, *g], &keys, index, logs, places)
+            }
             _ => find_any(&keys, layout, index, logs, arena, places),
         }
     } else {

@@ -49,6 +49,6 @@ pub use golden::expected;
 pub use oracle::{oracle, oracle_by_split};
 pub use query::sql;
 pub use spec::{Spec, Workload};
-pub use verify::{Answer, Verifier};
+pub use verify::{Answer, Bounds, Verifier};
 pub use window::Window;
 pub use zipf::{ZIPF_KEYS_MAX, Zipf};

@@ -2,6 +2,8 @@
 //! records, puts them into a hash map and sums up. It shares no code with the generator, the
 //! verifier or the loops, except for the power in the weights of a Zipf distribution.
 
+mod windows;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -27,6 +29,17 @@ impl Group {
         self.price_max = self.price_max.max(other.price_max);
         self.cpu_sum += other.cpu_sum;
     }
+}
+
+/// A row of the answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Row {
+    /// When the window begins, ms; 0 where there are no windows. It may lie before time 0.
+    start: i64,
+    /// When it ends, where the start does not say so (windows that cumulate, and sessions).
+    end: Option<i64>,
+    key: u64,
+    group: Group,
 }
 
 /// Hashes (window, key) faster than the standard library's default does.
@@ -120,47 +133,6 @@ fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group
     groups
 }
 
-/// A row for each group where windows overlap, or each key has its own. A window may begin before
-/// time 0.
-fn rows_of_windows(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Vec<((u64, u64), Group)> {
-    let length = spec.window_ms;
-    let mut groups: HashMap<(i64, i64, u64), Group> = HashMap::new();
-    let mut by_key: HashMap<u64, Vec<(u64, Group)>> = HashMap::new();
-    records(spec, dealt, |(ts, key, add)| {
-        let mut count_in = |start: i64, end: i64| {
-            groups.entry((start, end, key)).or_default().add(&add);
-        };
-        match spec.windows {
-            Kind::Tumble => count_in((ts - ts % length) as i64, (ts - ts % length + length) as i64),
-            Kind::Hop { slide_ms } => {
-                let last = (ts - ts % slide_ms) as i64;
-                for n in 0..(length / slide_ms) as i64 {
-                    let start = last - n * slide_ms as i64;
-                    count_in(start, start + length as i64);
-                }
-            }
-            Kind::Cumulate { step_ms } => {
-                let start = ts - ts % length;
-                for end in (1..=length / step_ms).map(|n| start + n * step_ms).filter(|e| ts < *e) {
-                    count_in(start as i64, end as i64);
-                }
-            }
-            Kind::Session => by_key.entry(key).or_default().push((ts, add)),
-        }
-    });
-    let mut rows: Vec<((u64, u64), Group)> =
-        groups.into_iter().map(|((start, _, key), group)| ((start as u64, key), group)).collect();
-    for (key, mut of_key) in by_key {
-        of_key.sort_by_key(|(ts, _)| *ts);
-        for session in of_key.chunk_by(|a, b| b.0 - a.0 <= length) {
-            let mut group = Group::default();
-            session.iter().for_each(|(_, add)| group.add(add));
-            rows.push(((session[0].0, key), group));
-        }
-    }
-    rows
-}
-
 /// The answer to `spec`.
 pub fn oracle(spec: &Spec) -> Answer {
     answer(spec, |_| true)
@@ -173,14 +145,23 @@ pub fn oracle_by_split(spec: &Spec, splits: usize) -> Vec<Answer> {
     (0..splits).map(|split| answer(spec, |i| i % splits == split)).collect()
 }
 
+/// Hands over the rows of the answer, in any order.
+fn rows(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
+    match spec.windows {
+        Kind::Tumble => {
+            for ((start, key), group) in groups(spec, dealt) {
+                take(Row { start: start as i64, end: None, key, group });
+            }
+        }
+        _ => windows::rows(spec, dealt, take),
+    }
+}
+
 fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
     let mut answer = Answer::default();
     let mut averages = Vec::new();
-    let rows: Box<dyn Iterator<Item = _>> = match spec.windows {
-        Kind::Tumble => Box::new(groups(spec, dealt).into_iter()),
-        _ => Box::new(rows_of_windows(spec, dealt).into_iter()),
-    };
-    for ((window, key), group) in rows {
+    rows(spec, dealt, |Row { start, end, key, group }| {
+        let window = start as u64;
         let value = match spec.workload {
             Workload::Nb7 => group.price_max,
             _ => group.count,
@@ -188,12 +169,16 @@ fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
         answer.result_rows += 1;
         let weak = key.wrapping_mul(31).wrapping_add(window.wrapping_mul(17)).wrapping_add(value);
         answer.checksum = answer.checksum.wrapping_add(weak);
-        let row = finish(key.wrapping_add(finish(window.wrapping_add(finish(value)))));
+        let bounds = match end {
+            Some(end) => finish(window.wrapping_add(finish(end as u64))),
+            None => window,
+        };
+        let row = finish(key.wrapping_add(finish(bounds.wrapping_add(finish(value)))));
         answer.mix = answer.mix.wrapping_add(row);
         if spec.workload == Workload::Cm {
             averages.push(group.cpu_sum / group.count as f64);
         }
-    }
+    });
     if spec.workload == Workload::Cm {
         // In order of size, so that the hash map's order does not show in the last digits.
         averages.sort_by(f64::total_cmp);

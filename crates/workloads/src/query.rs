@@ -22,23 +22,24 @@ pub fn sql(spec: &Spec) -> String {
         // What does not count does not make sessions longer.
         return format!(
             "WITH seen AS (SELECT * FROM {table} WHERE event_type = 0) \
-             SELECT window_start, key, COUNT(*) AS value FROM {} \
+             SELECT window_start, window_end, key, COUNT(*) AS value FROM {} \
              GROUP BY window_start, window_end, key",
             windows("seen")
         );
     }
     let windows = windows(table);
+    let bounds = if spec.windows.has_ends() { "window_start, window_end" } else { "window_start" };
     let by = "GROUP BY window_start, window_end, key";
     match spec.workload {
         Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => format!(
-            "SELECT window_start, key, COUNT(*) AS value FROM {windows} WHERE event_type = 0 {by}"
+            "SELECT {bounds}, key, COUNT(*) AS value FROM {windows} WHERE event_type = 0 {by}"
         ),
         Workload::Nb7 => {
-            format!("SELECT window_start, key, MAX(price) AS value FROM {windows} {by}")
+            format!("SELECT {bounds}, key, MAX(price) AS value FROM {windows} {by}")
         }
-        Workload::Cm => format!(
-            "SELECT window_start, key, COUNT(*) AS value, AVG(cpu) AS avg FROM {windows} {by}"
-        ),
+        Workload::Cm => {
+            format!("SELECT {bounds}, key, COUNT(*) AS value, AVG(cpu) AS avg FROM {windows} {by}")
+        }
         Workload::Ro => format!("SELECT key, COUNT(*) AS value FROM {table} GROUP BY key"),
     }
 }
@@ -82,9 +83,15 @@ mod tests {
         );
         assert_eq!(
             text(Workload::Ysb, "session:1s"),
-            "WITH seen AS (SELECT * FROM ysb WHERE event_type = 0) SELECT window_start, key, \
-             COUNT(*) AS value FROM TABLE(SESSION(TABLE seen PARTITION BY key, DESCRIPTOR(ts), \
-             INTERVAL '1' SECOND)) GROUP BY window_start, window_end, key"
+            "WITH seen AS (SELECT * FROM ysb WHERE event_type = 0) SELECT window_start, \
+             window_end, key, COUNT(*) AS value FROM TABLE(SESSION(TABLE seen PARTITION BY key, \
+             DESCRIPTOR(ts), INTERVAL '1' SECOND)) GROUP BY window_start, window_end, key"
+        );
+        assert_eq!(
+            text(Workload::Nb7, "cumulate:60s:1s"),
+            "SELECT window_start, window_end, key, MAX(price) AS value FROM TABLE(CUMULATE(TABLE \
+             nb7, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '60' SECOND)) \
+             GROUP BY window_start, window_end, key"
         );
     }
 

@@ -17,7 +17,7 @@ use arrow_schema::{DataType, TimeUnit};
 
 use crate::error::{Error, Result};
 use crate::spec::{Spec, Workload};
-use mix::{Memo, Sums};
+use mix::{Memo, Sums, m};
 
 /// An answer in four numbers. All integer sums are modulo 2^64 and `m` is splitmix64's finaliser.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,7 +27,8 @@ pub struct Answer {
     /// `Σ (key*31 + window*17 + value)`: weak, but every engine prints it.
     pub checksum: u64,
     /// `Σ m(key + m(window + m(value)))`: decides, since it sees a count that moved to another key
-    /// or window.
+    /// or window. Where the start of a window does not say where it ends (windows that cumulate,
+    /// and sessions), `m(window + m(end))` stands for `window`.
     pub mix: u64,
     /// `Σ avg`, for `cm` only.
     pub avg_sum: Option<f64>,
@@ -47,11 +48,21 @@ impl PartialEq for Answer {
     }
 }
 
+/// When a window begins and ends, ms; twice 0 where there are no windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// The time of its first possible record.
+    pub start: i64,
+    /// The time after that of its last possible record.
+    pub end: i64,
+}
+
 /// Takes result rows and yields their [`Answer`]. Each worker has its own; they are merged at the
 /// end.
 #[derive(Debug, Clone)]
 pub struct Verifier {
     windowed: bool,
+    ends: bool,
     averages: bool,
     sums: Sums,
     avg_sum: f64,
@@ -63,6 +74,7 @@ impl Verifier {
     pub fn new(spec: &Spec) -> Verifier {
         Verifier {
             windowed: spec.windowed(),
+            ends: spec.windowed() && spec.windows.has_ends(),
             averages: spec.workload == Workload::Cm,
             sums: Sums::default(),
             avg_sum: 0.0,
@@ -100,15 +112,20 @@ impl Verifier {
         self.avg_sum += avg_sum.unwrap_or(0.0);
     }
 
-    /// Adds rows of the window that starts at `window` ms (0 where there are no windows).
+    /// Adds rows of a window. Its end counts only where its start does not say where it is.
     ///
     /// # Panics
     ///
     /// If `keys` and `values` differ in length.
     #[inline]
-    pub fn add_rows(&mut self, window: i64, keys: &[i64], values: &[i64]) {
+    pub fn add_rows(&mut self, window: Bounds, keys: &[i64], values: &[i64]) {
         assert_eq!(keys.len(), values.len(), "a value for each key");
-        self.sums.add(self.memo.sums(window, keys, values));
+        let start = window.start as u64;
+        let name = match self.ends {
+            true => m(start.wrapping_add(m(window.end as u64))),
+            false => start,
+        };
+        self.sums.add(self.memo.sums(start, name, keys, values));
     }
 
     /// Adds averages; which rows they belong to does not matter, since only their sum is checked.
@@ -126,9 +143,9 @@ impl Verifier {
     }
 
     /// Adds the rows of `batch`, whose columns are found by name: `window_start` (a timestamp of
-    /// any unit; not for `ro`), `key` (BIGINT, or strings `user-…`), `value` (BIGINT) and for `cm`
-    /// also `avg` (DOUBLE). Other columns are ignored. On an error nothing of the batch has been
-    /// added.
+    /// any unit; not for `ro`), `window_end` (the same; for windows that cumulate and sessions),
+    /// `key` (BIGINT, or strings `user-…`), `value` (BIGINT) and for `cm` also `avg` (DOUBLE).
+    /// Other columns are ignored. On an error nothing of the batch has been added.
     pub fn add_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let values = column(batch, "value")?;
         let values = values
@@ -141,7 +158,8 @@ impl Verifier {
         } else {
             None
         };
-        let windows = if self.windowed { Some(Windows::of(batch)?) } else { None };
+        let windows = if self.windowed { Some(Windows::of(batch, "window_start")?) } else { None };
+        let ends = if self.ends { Some(Windows::of(batch, "window_end")?) } else { None };
         let key = column(batch, "key")?;
         let parsed;
         let keys: &[i64] = match key.as_primitive_opt::<Int64Type>() {
@@ -153,14 +171,21 @@ impl Verifier {
         };
         if let Some(windows) = windows {
             windows.check()?;
+            ends.as_ref().map_or(Ok(()), Windows::check)?;
             let mut at = 0;
             while at < keys.len() {
-                let (window, end) = windows.run(at);
-                self.add_rows(window, &keys[at..end], &values.values()[at..end]);
-                at = end;
+                let (start, mut to) = windows.run(at);
+                let mut end = start;
+                if let Some(ends) = &ends {
+                    let (of_run, same) = ends.run(at);
+                    (end, to) = (of_run, to.min(same));
+                }
+                let window = Bounds { start, end };
+                self.add_rows(window, &keys[at..to], &values.values()[at..to]);
+                at = to;
             }
         } else {
-            self.add_rows(0, keys, values.values());
+            self.add_rows(Bounds { start: 0, end: 0 }, keys, values.values());
         }
         if let Some(averages) = averages {
             self.add_averages(averages.values());
@@ -200,8 +225,9 @@ fn type_error(batch: &RecordBatch, name: &str, expected: &str) -> Error {
     }
 }
 
-/// The window column: raw timestamps and what makes milliseconds of them.
+/// A column of window bounds: raw timestamps and what makes milliseconds of them.
 struct Windows<'a> {
+    name: &'static str,
     raw: &'a [i64],
     /// Milliseconds per unit, and units per millisecond: one of the two is 1.
     multiply: i64,
@@ -209,8 +235,7 @@ struct Windows<'a> {
 }
 
 impl<'a> Windows<'a> {
-    fn of(batch: &'a RecordBatch) -> Result<Windows<'a>> {
-        let name = "window_start";
+    fn of(batch: &'a RecordBatch, name: &'static str) -> Result<Windows<'a>> {
         let column = column(batch, name)?;
         let DataType::Timestamp(unit, _) = column.data_type() else {
             return Err(type_error(batch, name, "TIMESTAMP"));
@@ -227,11 +252,11 @@ impl<'a> Windows<'a> {
                 (column.as_primitive::<TimestampNanosecondType>().values(), 1, 1_000_000)
             }
         };
-        Ok(Windows { raw, multiply, divide })
+        Ok(Windows { name, raw, multiply, divide })
     }
 
-    /// Windows start at whole milliseconds: a fraction would be lost, so it is refused. Looks at
-    /// the first row of each run only.
+    /// Windows begin and end at whole milliseconds: a fraction would be lost, so it is refused.
+    /// Looks at the first row of each run only.
     fn check(&self) -> Result<()> {
         let mut at = 0;
         while self.divide > 1 && at < self.raw.len() {
@@ -240,7 +265,7 @@ impl<'a> Windows<'a> {
                     "expected a whole number of milliseconds, found {} with {} to the millisecond",
                     self.raw[at], self.divide
                 );
-                return Err(value_error("window_start", at, message));
+                return Err(value_error(self.name, at, message));
             }
             at = self.run(at).1;
         }

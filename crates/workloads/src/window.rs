@@ -23,6 +23,13 @@ pub enum Kind {
     Session,
 }
 
+impl Kind {
+    /// Whether a window's end does not follow from its start.
+    pub fn has_ends(self) -> bool {
+        matches!(self, Kind::Cumulate { .. } | Kind::Session)
+    }
+}
+
 /// Windows of a kind and a length, as `--window` names them: `tumble:2s`, `hop:60s:1s` (size,
 /// slide), `cumulate:60s:1s` (size, step), `session:500ms` (gap).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

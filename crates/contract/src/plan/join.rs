@@ -28,6 +28,8 @@ pub struct Join {
     /// How many of the stage's inputs, from the first on, are of the left side: one at least, and
     /// one at least is left for the right side.
     pub left_inputs: usize,
+    /// How many columns the left side has.
+    pub left_columns: usize,
     /// What must be equal, over the columns of the left side and of the right side, of one type.
     /// There may be none: then all rows of a window are pairs.
     pub keys: Vec<[Key; 2]>,

@@ -1,5 +1,6 @@
 //! Packing: short windows over input that ends share slices of state, since one of a few records
-//! would cost more than its records.
+//! would cost more than its records. Sessions over input that ends have a slice for each gap, since
+//! each row of a slice is joined with those before it.
 
 use super::{Node, Operator, Plan, Stage, Window};
 
@@ -7,9 +8,10 @@ use super::{Node, Operator, Plan, Stage, Window};
 const KEYS_MAX: usize = 63;
 
 impl Plan {
-    /// Lets tumbling windows over bounded input share slices, as many as `pack_us` has room for.
-    /// Those that share one fire together, when the last of them is complete. Windows stay apart
-    /// whose rows go to an output beside rows of other inputs, which come in the order of windows.
+    /// Lets tumbling windows over bounded input share slices, as many as `pack_us` has room for,
+    /// and lets sessions have slices of a gap, unless `pack_us` is 0. Those that share one fire
+    /// together, when the last of them is complete. Windows stay apart whose rows go to an output
+    /// beside rows of other inputs, which come in the order of windows.
     pub fn pack_windows(&mut self, pack_us: i64) {
         let mut mixed = vec![false; self.stages.len()];
         for output in &self.outputs {
@@ -51,10 +53,12 @@ impl Plan {
 impl Stage {
     fn pack_windows(&mut self, pack_us: i64) {
         let Operator::Aggregate(aggregate) = &mut self.operator else { return };
-        if let Some(Window::Tumble(tumble)) = aggregate.window
-            && aggregate.keys.len() <= KEYS_MAX
-        {
-            aggregate.windows_in_slice = (pack_us / tumble.size_us).max(1);
+        match &mut aggregate.window {
+            Some(Window::Tumble(tumble)) if aggregate.keys.len() <= KEYS_MAX => {
+                aggregate.windows_in_slice = (pack_us / tumble.size_us).max(1);
+            }
+            Some(Window::Session(session)) if pack_us > 0 => session.slices_of_gap = 1,
+            _ => {}
         }
     }
 }

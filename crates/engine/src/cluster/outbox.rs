@@ -24,7 +24,7 @@ use super::wire::{self, CREDITED, GO_ON, Head, Kind, MERGED};
 use crate::budget::Held;
 use crate::error;
 use crate::event_time::BEGINNING;
-use crate::passed::{self, Format, Outgoing, Parcel, PassedRows, Pool, fill};
+use crate::passed::{self, Format, HEAD_WORDS, Outgoing, Parcel, PassedRows, Pool, fill, part};
 use crate::roles::Place;
 use crate::windowing::SliceId;
 
@@ -172,6 +172,8 @@ struct Sending {
     done: usize,
     arena_words: usize,
     runs: usize,
+    /// Of rows that are longer than a slot, the words that have been sent.
+    part_words: usize,
 }
 
 impl Sending {
@@ -288,6 +290,10 @@ impl Outbox {
                 return Ok(());
             };
             let words = rows.words();
+            if words.len() > slot.len() {
+                // Longer than a slot: it goes with a delta, in parts.
+                return Ok(());
+            }
             let Some(place) = slot[self.open.words..].get_mut(..words.len()) else {
                 passed::Outlet::send(&mut open, std::mem::take(&mut self.open.words))?;
                 continue;
@@ -424,6 +430,7 @@ impl Outbox {
                     done: 0,
                     arena_words: 0,
                     runs: 0,
+                    part_words: 0,
                 });
             }
             if !self.send_kept()? || !self.send_rows()? || !self.send_end()? {
@@ -451,18 +458,46 @@ impl Outbox {
             };
             let words = rows.words();
             let Some(slot) = self.outlet.slot()? else { return Ok(false) };
-            let Some(place) = slot[self.open.words..].get_mut(..words.len()) else {
+            let place = &mut slot[self.open.words..];
+            if words.len() > place.len() && self.open.words > 0 {
                 if !self.send_open()? {
                     return Ok(false);
                 }
                 continue;
+            }
+            if let Some(place) = place.get_mut(..words.len()) {
+                place.copy_from_slice(words);
+                self.open.words += words.len();
+            } else if !self.send_parts()? {
+                return Ok(false);
+            }
+            let Some(rows) = self.sending.as_mut().and_then(|delta| delta.kept.pop()) else {
+                return Ok(true);
             };
-            place.copy_from_slice(words);
-            self.open.words += words.len();
             self.counters.rows += rows.rows() as u64;
             self.counters.passed += rows.rows() as u64;
-            self.sending.as_mut().and_then(|delta| delta.kept.pop());
         }
+    }
+
+    /// Sends the next rows of the present delta that have been kept, which are longer than a slot,
+    /// in parts. Returns whether all of them have been sent.
+    fn send_parts(&mut self) -> Result<bool> {
+        let Some(delta) = &mut self.sending else { return Ok(true) };
+        let Some(rows) = delta.kept.last() else { return Ok(true) };
+        let words = rows.words();
+        while delta.part_words < words.len() {
+            let Some(slot) = self.outlet.slot()? else { return Ok(false) };
+            let rest = &words[delta.part_words..];
+            let count = rest.len().min(slot.len() - HEAD_WORDS);
+            slot[..HEAD_WORDS].copy_from_slice(&part(words.len(), count as u32));
+            slot[HEAD_WORDS..HEAD_WORDS + count].copy_from_slice(&rest[..count]);
+            if !send_open(&mut *self.outlet, &mut self.counters, HEAD_WORDS + count)? {
+                return Ok(false);
+            }
+            delta.part_words += count;
+        }
+        delta.part_words = 0;
+        Ok(true)
     }
 
     /// Sends segments of the present delta. Returns whether all have been sent.

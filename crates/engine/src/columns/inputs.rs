@@ -62,6 +62,11 @@ impl Columns {
 }
 
 impl Input {
+    /// Values of which those take part that are valid; `None`: all.
+    pub(crate) fn of(values: Values, valid: Option<BooleanBuffer>) -> Input {
+        Input { values, mask: valid }
+    }
+
     pub(crate) fn new(value: &Value, batch: &RecordBatch, columns: &mut Columns) -> Result<Input> {
         let mut mask = None;
         if let Some(filter) = &value.filter {

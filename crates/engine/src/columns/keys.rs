@@ -97,6 +97,22 @@ impl KeyCodec {
         usize::from(self.null_word)
     }
 
+    /// The word of a key, or its first.
+    pub(crate) fn word_of(&self, key: usize) -> usize {
+        self.word[key]
+    }
+
+    /// The number of a key among those of variable length; `None`: it is none.
+    pub(crate) fn var_of(&self, key: usize) -> Option<usize> {
+        let before = self.types[..key].iter().filter(|t| is_variable(t)).count();
+        is_variable(&self.types[key]).then_some(before)
+    }
+
+    /// The bit of the first word that is set where a key is NULL.
+    pub(crate) fn null_bit(&self, key: usize) -> Option<u32> {
+        self.null_word.then_some(key as u32)
+    }
+
     /// Words of a key.
     pub(crate) fn words(&self) -> usize {
         self.words

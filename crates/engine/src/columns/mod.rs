@@ -9,6 +9,7 @@ mod lists;
 mod moments;
 mod payload;
 pub(crate) mod select;
+pub(crate) mod stored;
 pub(crate) mod value;
 
 use std::borrow::Cow;

@@ -168,6 +168,9 @@ impl Incoming {
         if head.number != expected {
             return Err(Error::Internal(format!("epoch {}, not {expected}", head.number)));
         }
+        if self.reader.as_ref().is_some_and(Reader::is_within_row) {
+            return Err(Error::Internal("a delta that ends within a row".into()));
+        }
         // The last one is this end.
         let messages = std::mem::take(&mut self.messages) - 1;
         let credited = head.has(CREDITED);

@@ -205,6 +205,8 @@ fn take_in(
     let mut span = meter::span(meter::Kind::Update);
     span.add(rows.rows());
     let (announced, State { operator, stage, .. }) = (state.clock.of(from), state);
+    stage.check_slice(rows.slice, announced)?;
+    let Some(rows) = operator.adopt(rows) else { return Ok(()) };
     reader.read_rows(rows.words(), &mut |read| {
         stage.check_slice(read.slice(), announced)?;
         operator.take_in(read)

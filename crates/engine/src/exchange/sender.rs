@@ -80,7 +80,8 @@ impl Sender {
 
     /// Begins a batch, when the one before is done.
     pub(crate) fn begin(&mut self, rows: Keyed) -> Result<()> {
-        if self.batch.is_some() || !self.format.is_for(&rows.arguments) {
+        let format = self.format.of_side(rows.side);
+        if self.batch.is_some() || !format.is_some_and(|format| format.is_for(&rows.arguments)) {
             return Err(Error::Internal("a batch that cannot be exchanged".into()));
         }
         self.batch = Some(Batch { rows, slice: 0, done: 0, group: 0 });
@@ -94,6 +95,8 @@ impl Sender {
     pub(crate) fn advance<O: Outlet>(&mut self, outlets: &mut [O]) -> Result<bool> {
         let Some(mut batch) = self.batch.take() else { return Ok(true) };
         let group_rows = (GROUP_ROWS * self.lanes.len()).min(GROUP_ROWS_MAX);
+        let format = self.format.clone();
+        let format = format.of_side(batch.rows.side).unwrap_or(&format);
         while let Some((slice, rows)) = batch.rows.by_slice.get(batch.slice) {
             let rest = &rows[batch.done..];
             if rest.is_empty() {
@@ -105,9 +108,9 @@ impl Sender {
                 batch.group = rest.len().div_ceil(rest.len().div_ceil(group_rows));
                 self.partition(&batch.rows.keys, &rest[..batch.group]);
             }
-            let vars = self.format.vars_of(&batch.rows.keys, &batch.rows.arguments);
+            let vars = format.vars_of(&batch.rows.keys, &batch.rows.arguments);
             let rows = &rest[..batch.group];
-            let words = self.format.codec.words_in_place(&batch.rows.keys, rows);
+            let words = format.codec.words_in_place(&batch.rows.keys, rows);
             let group = Outgoing {
                 slice: *slice,
                 picked: &[],
@@ -120,7 +123,7 @@ impl Sender {
             for (receiver, (lane, outlet)) in self.lanes.iter_mut().zip(&mut *outlets).enumerate() {
                 let picked = self.routes.of(receiver);
                 let before = lane.written;
-                all &= lane.write(&self.format, &group, picked, outlet, &mut self.scratch)?;
+                all &= lane.write(format, &group, picked, outlet, &mut self.scratch)?;
                 lane.rows += (lane.written - before) as u64;
             }
             if !all {

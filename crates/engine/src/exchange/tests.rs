@@ -262,7 +262,7 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
             let input = Selected { keys: &keys, arguments: &arguments, rows };
             alone.update(*slice, grouping, &input, None).expect("nothing is sent");
         }
-        sender.begin(Keyed { keys, arguments, by_slice }).expect("a good batch");
+        sender.begin(Keyed { side: 0, keys, arguments, by_slice }).expect("a good batch");
         while !sender.advance(&mut channels).expect("no error") {
             starved = true;
             deliver(random, &mut channels, false);

@@ -1,6 +1,7 @@
 //! Packs: windows that fire together under one name, since they share a slice of state. Their rows
-//! have one more column on their way, the last: the event time. It comes first in their order, so
-//! that windows are written one after the other, and it tells them apart when they are counted.
+//! have one more column on their way, the last, which follows from the event time. It comes first
+//! in their order, so that windows are written one after the other, and it tells them apart when
+//! they are counted. So it is with sessions that fire a whole gap at a time.
 
 use std::sync::Arc;
 
@@ -13,8 +14,9 @@ use crate::error::Result;
 use crate::operator::RowTimes;
 use crate::order::Run;
 use crate::plan::SortKey;
+use crate::windowing::OrderWithin;
 
-/// The column that says when rows on their way are of.
+/// The column that says of which of them rows on their way are.
 const TIME: &str = "$time";
 
 /// After so many more times they are looked through for duplicates.
@@ -30,7 +32,7 @@ pub(super) struct Fired {
 /// The windows that have rows.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Windows {
-    /// Of a pack, the event times of their rows; a time may be there several times.
+    /// Of a pack, what tells their rows apart; it may be there several times.
     times: Vec<i64>,
     /// How many there were when duplicates were looked for last.
     distinct: usize,
@@ -56,9 +58,9 @@ impl Windows {
 }
 
 impl Outlet {
-    /// Whether rows come of windows that fire together.
-    fn packs(&self) -> bool {
-        self.stages.iter().any(|(_, windowing)| windowing.packs())
+    /// What tells rows of windows apart that fire together, if they do.
+    fn order_within(&self) -> Option<OrderWithin> {
+        self.stages.iter().find_map(|(_, windowing)| windowing.order_within())
     }
 
     /// What rows of windows consist of until they are written.
@@ -77,7 +79,7 @@ impl Outlet {
     pub(super) fn ordered_by(&self) -> (SchemaRef, Vec<SortKey>) {
         match &self.sort {
             Some(sort) => (self.schema.clone(), sort.keys.clone()),
-            None if self.packs() => {
+            None if self.order_within().is_some() => {
                 let column = self.schema.fields().len();
                 let time = SortKey { column, descending: false, nulls_first: false };
                 (self.way_schema(), vec![time])
@@ -90,10 +92,12 @@ impl Outlet {
 impl Gather {
     /// Rows of a window as they are on their way; they may have come from another process so.
     pub(super) fn on_way(&self, rows: RecordBatch, times: &RowTimes) -> Result<RecordBatch> {
-        if !self.outlet.packs() || rows.num_columns() > self.outlet.schema.fields().len() {
+        let Some(within) = self.outlet.order_within() else { return Ok(rows) };
+        if rows.num_columns() > self.outlet.schema.fields().len() {
             return Ok(rows);
         }
-        let each = (0..rows.num_rows()).map(|row| times.at(row).unwrap_or(i64::MAX));
+        let time = |row| times.at(row).map_or(i64::MAX, |time| within.of(time));
+        let each = (0..rows.num_rows()).map(time);
         with_column(&rows, TIME, Arc::new(Int64Array::from_iter_values(each)))
     }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::flow::{Flow, Root, Takers};
 use crate::operator::{self, Program, stateless::Taking};
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::prepare::Spread;
 use crate::settings::{Exchange, Settings};
 use crate::stage::{Limits, Operation, Stage};
@@ -161,22 +161,28 @@ fn before(taking: &Taking, column: usize) -> Option<usize> {
     }
 }
 
-/// An exchange is what late merge is measured against: records of one source to one aggregation,
-/// whose rows leave the job at one output.
+/// An exchange is what late merge is measured against: records of one source to one aggregation, or
+/// of two to one join, whose rows leave the job at one output.
 fn check_exchange(plan: &Plan, operations: &[Operation], settings: &Settings) -> Result<()> {
     if settings.exchange == Exchange::LateMerge {
         return Ok(());
     }
     let for_one = |has: String| format!("{has} records can be exchanged for one alone");
+    let joins = |stage: &plan::Stage| matches!(stage.operator, plan::Operator::Join(_));
+    let sides = if plan.stages.first().is_some_and(joins) { 2 } else { 1 };
     let inputs = plan.stages.first().map_or(0, |stage| stage.inputs.len());
     let message = match (plan.sources.len(), plan.stages.len(), plan.outputs.len()) {
-        (1, 1, 1) if inputs > 1 => for_one(format!("the query has {inputs} inputs, and")),
-        (1, 1, 1) => match operations.iter().find(|o| o.program.format().is_none()) {
+        (sources, 1, 1) if sources > sides => {
+            for_one(format!("the query reads {sources} tables, and"))
+        }
+        (_, 1, 1) if inputs > sides => for_one(format!("the query has {inputs} inputs, and")),
+        (_, 1, 1) => match operations.iter().find(|o| o.program.format().is_none()) {
             None => return Ok(()),
             Some(other) => format!("records cannot be exchanged for '{}'", other.program.name()),
         },
-        (1, stages, 1) => for_one(format!("the query aggregates in {stages} stages, of which")),
-        (sources, 1, 1) => for_one(format!("the query reads {sources} tables, and")),
+        (_, stages, 1) => {
+            for_one(format!("the query has {stages} stages that aggregate or join, of which"))
+        }
         (_, _, outputs) => for_one(format!("there are {outputs} results, and")),
     };
     Err(Error::Io {

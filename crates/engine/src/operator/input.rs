@@ -125,6 +125,8 @@ pub(crate) type BySlice = Vec<(SliceId, Vec<u32>)>;
 /// Rows of a batch as keys and arguments.
 #[derive(Debug)]
 pub(crate) struct Keyed {
+    /// The side of a join that they are of; 0 where there is one.
+    pub(crate) side: usize,
     pub(crate) keys: Vec<ArrayRef>,
     pub(crate) arguments: Vec<Input>,
     /// Those that count, by their positions in both.

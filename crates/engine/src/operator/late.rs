@@ -1,7 +1,7 @@
 //! Records that are late, for an output of their own: which they are, and why.
 //!
 //! A record is late for a window if the watermark of its split, just before the record, has closed
-//! that. Window assignment ([`assign`](super::aggregate::assign)) finds them.
+//! that. Window assignment ([`assign`](super::assign)) finds them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use arrow::util::display::array_value_to_string;
 use crate::columns::rows_in;
 use crate::error::{Error, Result};
 use crate::operator::Records;
-use crate::operator::aggregate::assign::{Late, dropped};
+use crate::operator::assign::{Late, dropped};
 use crate::operator::stateless::{Taken, Taking};
 use crate::plan::late_fields;
 use crate::skipped::place_of;
@@ -57,13 +57,20 @@ impl LateRecords {
     }
 
     fn reason(&self, late: &Late) -> Result<String> {
-        let end = time_text(late.end)?;
         let watermark = time_text(late.watermark)?;
         let waited = match self.windowing.lateness_us() {
             0 => String::new(),
-            us => format!(", later records were waited for until {}", time_text(late.end + us)?),
+            us => {
+                let until = late.end.unwrap_or(late.time) + us;
+                format!(", later records were waited for until {}", time_text(until)?)
+            }
         };
-        Ok(format!("late: its window ended at {end}{waited}; the watermark was at {watermark}"))
+        let what = match late.end {
+            Some(end) => format!("its window ended at {}", time_text(end)?),
+            // It would have made a session that others belong to longer, or begun one.
+            None => format!("its time is {}", time_text(late.time)?),
+        };
+        Ok(format!("late: {what}{waited}; the watermark was at {watermark}"))
     }
 }
 

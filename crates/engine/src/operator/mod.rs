@@ -32,8 +32,12 @@
 //! nothing to seal, merge or fire, and a worker applies them to a batch where it pushes it on.
 
 pub(crate) mod aggregate;
+pub(crate) mod assign;
+mod counted;
 mod input;
+mod join;
 pub(crate) mod late;
+mod routed;
 pub(crate) mod stateless;
 #[cfg(test)]
 mod tally;
@@ -62,7 +66,9 @@ pub(crate) fn program(stage: &plan::Stage, lateness_us: i64) -> Result<Option<Ar
         plan::Operator::Aggregate(body) => {
             Some(Arc::new(aggregate::Program::new(body, lateness_us, &stage.output)?))
         }
-        plan::Operator::Join(_) => return Err(Error::Internal("a join".into())),
+        plan::Operator::Join(body) => {
+            Some(Arc::new(join::Program::new(body, lateness_us, &stage.output)?))
+        }
     })
 }
 
@@ -274,6 +280,12 @@ pub(crate) trait Operator: Send {
     /// where they stand. Their form has been checked, and that their slice may be added to.
     fn take_in(&mut self, _: &ReadRows<'_>) -> Result<()> {
         Err(Error::Internal("rows passed through to an operator that takes none".into()))
+    }
+
+    /// The same of a buffer of such rows from a worker of this process. An operator that can keep it
+    /// as it is takes it; otherwise the rows in it are given to [`Operator::take_in`].
+    fn adopt(&mut self, rows: PassedRows) -> Option<PassedRows> {
+        Some(rows)
     }
 
     /// Takes the memory of a segment back that its leader, in another process, has merged.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Format, Outgoing};
+use super::{Format, Outgoing, ReadRows};
 use crate::error::Result;
 use crate::windowing::SliceId;
 
@@ -24,6 +24,8 @@ const SLIVER_ROWS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct PassedRows {
     pub(crate) slice: SliceId,
+    /// The side of a join that they are of; 0 where there is one.
+    pub(crate) side: usize,
     buffer: Vec<u64>,
     /// Words that have been written, and rows.
     used: usize,
@@ -112,13 +114,76 @@ impl Passed {
                     return Ok(kept);
                 }
             }
-            self.open(rows.slice, pool);
+            self.open(rows.slice, format.side, pool);
         }
         Ok(kept)
     }
 
+    /// Keeps all of them: a row that is longer than a buffer has one of its own.
+    pub(crate) fn keep_all(
+        &mut self,
+        format: &Format,
+        rows: &Outgoing<'_>,
+        pool: &mut Pool,
+        scratch: &mut Vec<u32>,
+    ) -> Result<()> {
+        let mut rest = *rows;
+        loop {
+            let kept = self.keep(format, &rest, pool, scratch)?;
+            let Some(long) = rest.picked.get(kept..=kept) else { return Ok(()) };
+            let one = Outgoing { picked: long, ..*rows };
+            let (_, words) = format.fit(&one, usize::MAX);
+            let mut buffer = vec![0; words];
+            format.write(&one, &mut buffer, scratch)?;
+            self.add(PassedRows {
+                slice: rows.slice,
+                side: format.side,
+                buffer,
+                used: words,
+                rows: 1,
+            });
+            rest = Outgoing { picked: &rest.picked[kept + 1..], ..rest };
+        }
+    }
+
+    /// Keeps rows that have been read.
+    pub(crate) fn keep_read(&mut self, read: &ReadRows<'_>, pool: &mut Pool) {
+        let words = read.words();
+        let has_room = |open: &PassedRows| open.buffer.len() - open.used >= words.len();
+        if !self.buffers.last().is_some_and(has_room) {
+            self.open(read.slice(), read.side(), pool);
+        }
+        match self.buffers.last_mut().filter(|open| has_room(open)) {
+            Some(open) => {
+                open.buffer[open.used..open.used + words.len()].copy_from_slice(words);
+                (open.used, open.rows) = (open.used + words.len(), open.rows + read.rows());
+                self.rows += read.rows();
+                self.live_bytes += 8 * words.len();
+            }
+            None => self.add(PassedRows {
+                slice: read.slice(),
+                side: read.side(),
+                buffer: words.to_vec(),
+                used: words.len(),
+                rows: read.rows(),
+            }),
+        }
+    }
+
+    /// Adds a buffer of rows, before the one that is being filled.
+    pub(crate) fn add(&mut self, rows: PassedRows) {
+        self.rows += rows.rows;
+        self.bytes += rows.bytes();
+        self.live_bytes += 8 * rows.used;
+        self.buffers.push(rows);
+        let count = self.buffers.len();
+        if count > 1 {
+            self.buffers.swap(count - 2, count - 1);
+        }
+    }
+
     /// Opens the next buffer, in place of one in which nothing stands.
-    fn open(&mut self, slice: SliceId, pool: &mut Pool) {
+    fn open(&mut self, slice: SliceId, side: usize, pool: &mut Pool) {
         let words = self.buffers.last().map_or(FIRST_WORDS, |last| 4 * last.buffer.len());
         if let Some(empty) = self.buffers.pop_if(|open| open.used == 0) {
             self.bytes -= empty.bytes();
@@ -126,7 +191,7 @@ impl Passed {
         }
         let buffer = pool.take(words);
         self.bytes += 8 * buffer.len();
-        self.buffers.push(PassedRows { slice, buffer, used: 0, rows: 0 });
+        self.buffers.push(PassedRows { slice, side, buffer, used: 0, rows: 0 });
     }
 
     /// Hands out what there is.

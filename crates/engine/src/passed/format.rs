@@ -13,13 +13,18 @@
 //!    as many for arguments of 128 bits;
 //! 4. the bytes of variable-length keys, then of arguments, column by column.
 //!
+//! Rows of a join are of one of two sides, each of which has keys and arguments of its own: the kind
+//! says which ([`SIDE_SHIFT`]).
+//!
 //! The second is a mark: it promises that no row of an earlier time follows. Its subject is a
 //! watermark, and its count is the number of rows so far (its lower 32 bits). The third is one part
 //! of a section that is longer than a slot. Its subject is the length of the whole section in
 //! words, and its count is the number of words that follow.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
@@ -27,6 +32,7 @@ use millstream_state::ValueKind;
 
 use crate::columns::aggregates::Aggregates;
 use crate::columns::keys::KeyCodec;
+use crate::columns::stored::Stored;
 use crate::columns::value::Value;
 
 /// Words before a section's content.
@@ -34,6 +40,9 @@ pub(crate) const HEAD_WORDS: usize = 2;
 
 /// Rows of a section at the most.
 pub(crate) const SECTION_ROWS_MAX: usize = 1 << 16;
+
+/// Where the number of the side stands in the kind of a section of rows.
+pub(super) const SIDE_SHIFT: u32 = 8;
 
 pub(super) const ROWS: u64 = 1;
 pub(super) const MASKED_ROWS: u64 = 2;
@@ -71,6 +80,15 @@ impl Form {
         })
     }
 
+    /// Of a column that is kept as it is.
+    fn of_stored(stored: Stored) -> Form {
+        match stored {
+            Stored::Word => Form::Signed,
+            Stored::Wide => Form::Wide,
+            Stored::Text | Stored::Encoded => Form::Bytes,
+        }
+    }
+
     pub(super) fn words(self) -> usize {
         if self == Form::Wide { 2 } else { 1 }
     }
@@ -104,17 +122,46 @@ pub(crate) struct Format {
     pub(super) bit_words: usize,
     /// Columns of variable length.
     pub(super) vars: usize,
+    /// Which side of a join it is of; 0 where there is one.
+    pub(super) side: usize,
+    /// That of the second side, where this one is of the first.
+    second: Option<Arc<Format>>,
 }
 
 impl Format {
     pub(crate) fn new(codec: &KeyCodec, aggregates: &Aggregates) -> Format {
+        let values = aggregates.values().iter();
+        let value = |v: &Value| (Form::of(v).map(|f| (f, v.argument_likeness())), v.masked);
+        Format::of(codec, values.map(value))
+    }
+
+    /// Of the two sides of a join, whose keys have the same form: each with the columns that are
+    /// kept, and whether these can be NULL.
+    pub(crate) fn of_sides(sides: [(&KeyCodec, &[(Stored, bool)]); 2]) -> [Arc<Format>; 2] {
+        let [first, second] = sides.map(|(codec, columns)| {
+            let columns = columns.iter().enumerate();
+            let column = |(number, (stored, nullable)): (usize, &(Stored, bool))| {
+                (Some((Form::of_stored(*stored), number)), *nullable)
+            };
+            Format::of(codec, columns.map(column))
+        });
+        let second = Arc::new(Format { side: 1, ..second });
+        [Arc::new(Format { second: Some(second.clone()), ..first }), second]
+    }
+
+    /// Of rows with such values: each has an argument, if it takes one, that is equal for all values
+    /// that take the same; and a bit, if not every row feeds it.
+    fn of<L: Eq + Hash>(
+        codec: &KeyCodec,
+        values: impl Iterator<Item = (Option<(Form, L)>, bool)>,
+    ) -> Format {
         let var_keys = codec.var_words();
         let (mut words, mut vars, mut bits) = (codec.words(), var_keys.len(), 0);
         let mut arguments: Vec<Argument> = Vec::new();
         let (mut feeds, mut known) = (Vec::new(), HashMap::new());
-        for (number, value) in aggregates.values().iter().enumerate() {
-            let argument = Form::of(value).map(|form| {
-                *known.entry((form, value.argument_likeness())).or_insert_with(|| {
+        for (number, (argument, masked)) in values.enumerate() {
+            let argument = argument.map(|(form, likeness)| {
+                *known.entry((form, likeness)).or_insert_with(|| {
                     let var = (form == Form::Bytes).then_some(vars);
                     arguments.push(Argument { form, value: number, before: words, var });
                     words += form.words();
@@ -122,13 +169,34 @@ impl Format {
                     arguments.len() - 1
                 })
             });
-            let bit = value.masked.then_some(bits);
-            bits += u32::from(value.masked);
+            let bit = masked.then_some(bits);
+            bits += u32::from(masked);
             feeds.push((argument, bit));
         }
         let bit_words = bits.div_ceil(u64::BITS) as usize;
         let (key_words, codec) = (codec.words(), codec.clone());
-        Format { codec, key_words, var_keys, arguments, feeds, words, bit_words, vars }
+        let (side, second) = (0, None);
+        Format {
+            codec,
+            key_words,
+            var_keys,
+            arguments,
+            feeds,
+            words,
+            bit_words,
+            vars,
+            side,
+            second,
+        }
+    }
+
+    /// That of a side, if there is one of this number; this one is of the first.
+    pub(crate) fn of_side(&self, side: usize) -> Option<&Format> {
+        match side {
+            0 => Some(self),
+            1 => self.second.as_deref(),
+            _ => None,
+        }
     }
 
     /// Bytes of a row, at the most, without those of variable length.

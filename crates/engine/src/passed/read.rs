@@ -5,7 +5,7 @@ use millstream_state::VarKeys;
 
 use super::format::{
     Argument, Bits64, Form, Format, HEAD_WORDS, MARK, MASKED_ROWS, PART, ROWS, SECTION_ROWS_MAX,
-    place_of,
+    SIDE_SHIFT, place_of,
 };
 use crate::columns::inputs::{Feed, Packed, View};
 use crate::error::{Error, Result};
@@ -31,6 +31,10 @@ pub(crate) enum Section<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Incoming<'a> {
     pub(super) slice: SliceId,
+    /// The side of a join that they are of.
+    pub(super) side: usize,
+    /// The whole section.
+    pub(super) words: &'a [u64],
     pub(crate) rows: usize,
     pub(super) keys: &'a [u64],
     bits: Option<&'a [u64]>,
@@ -51,13 +55,18 @@ impl Format {
             return Err(damaged("a section without a head"));
         };
         let (kind, count) = (counted >> 32, (counted & 0xffff_ffff) as usize);
+        let (side, kind) = (kind >> SIDE_SHIFT, kind & ((1 << SIDE_SHIFT) - 1));
         match kind {
             ROWS | MASKED_ROWS => {
-                let (rows, rest) =
-                    self.rows(SliceId::from_word(*subject), count, kind == MASKED_ROWS, rest)?;
+                let format = self.of_side(side as usize);
+                let format = format.ok_or_else(|| damaged("rows of a side that is not there"))?;
+                let (slice, masked) = (SliceId::from_word(*subject), kind == MASKED_ROWS);
+                let (mut rows, rest) = format.rows(slice, count, masked, rest)?;
+                rows.words = &words[..words.len() - rest.len()];
                 *words = rest;
                 Ok(Section::Rows(rows))
             }
+            _ if side != 0 => Err(damaged("a section of an unknown kind")),
             MARK => {
                 *words = rest;
                 Ok(Section::Mark { watermark: *subject as i64, rows: count as u32 })
@@ -91,7 +100,8 @@ impl Format {
         let (arguments, rest) =
             rest.split_at_checked(rows * argument_words).ok_or_else(too_short)?;
         let bits = masked.then_some(bits);
-        let mut incoming = Incoming { slice, rows, keys, bits, arguments, vars: &[] };
+        let (side, words, vars) = (self.side, &[][..], &[][..]);
+        let mut incoming = Incoming { slice, side, words, rows, keys, bits, arguments, vars };
         if !self.has_vars() {
             return Ok((incoming, rest));
         }

@@ -36,6 +36,16 @@ impl ReadRows<'_> {
         self.incoming.rows
     }
 
+    /// The side of a join that they are of.
+    pub(crate) fn side(&self) -> usize {
+        self.incoming.side
+    }
+
+    /// What they are written in, from the head on.
+    pub(crate) fn words(&self) -> &[u64] {
+        self.incoming.words
+    }
+
     /// Their encoded keys, row after row.
     pub(crate) fn keys(&self) -> &[u64] {
         self.incoming.keys
@@ -94,12 +104,16 @@ impl Reader {
         Ok(marked)
     }
 
-    /// Reads rows alone; whatever else there is, is an error.
+    /// Reads rows alone, perhaps in parts; a mark is an error.
     pub(crate) fn read_rows(&mut self, mut words: &[u64], take_in: &mut TakeIn<'_>) -> Result<()> {
         while !words.is_empty() {
             match self.format.next(&mut words)? {
+                Section::Rows(_) if self.is_within_row() => {
+                    return Err(Error::Internal("rows within a row".into()));
+                }
                 Section::Rows(rows) => self.give(&rows, take_in)?,
-                Section::Mark { .. } | Section::Part { .. } => {
+                Section::Part { total, words } => self.add_part(total, words, take_in)?,
+                Section::Mark { .. } => {
                     return Err(Error::Internal("something else among passed rows".into()));
                 }
             }
@@ -107,9 +121,15 @@ impl Reader {
         Ok(())
     }
 
+    /// Whether a part of a section has come whose other parts have not.
+    pub(crate) fn is_within_row(&self) -> bool {
+        !self.long.is_empty()
+    }
+
     fn give(&mut self, incoming: &Incoming<'_>, take_in: &mut TakeIn<'_>) -> Result<()> {
-        self.format.list_offsets(incoming, &mut self.offsets);
-        take_in(&ReadRows { format: &self.format, incoming, offsets: &self.offsets })?;
+        let format = self.format.of_side(incoming.side).unwrap_or(&self.format);
+        format.list_offsets(incoming, &mut self.offsets);
+        take_in(&ReadRows { format, incoming, offsets: &self.offsets })?;
         self.rows += incoming.rows as u64;
         self.last_slice = Some(incoming.slice);
         Ok(())

@@ -3,7 +3,7 @@
 use arrow::array::ArrayRef;
 
 use super::format::{
-    Argument, Bits64, Format, HEAD_WORDS, MARK, MASKED_ROWS, PART, ROWS, place_of,
+    Argument, Bits64, Format, HEAD_WORDS, MARK, MASKED_ROWS, PART, ROWS, SIDE_SHIFT, place_of,
 };
 use super::gather::{gather, gather_positions};
 use crate::columns::inputs::{Feed, Input, View};
@@ -108,7 +108,7 @@ impl Format {
     ) -> Result<()> {
         let count = rows.picked.len();
         let masked = self.is_masked(rows.arguments);
-        let kind = if masked { MASKED_ROWS } else { ROWS };
+        let kind = if masked { MASKED_ROWS } else { ROWS } | (self.side as u64) << SIDE_SHIFT;
         let (head, out) = out.split_at_mut(HEAD_WORDS);
         head.copy_from_slice(&[rows.slice.word(), kind << 32 | count as u64]);
         let (keys, mut out) = out.split_at_mut(count * self.key_words);

@@ -30,15 +30,11 @@ use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::event_time::{BEGINNING, END, USABLE};
-use crate::plan::{Tumble, Window};
+use crate::plan::{Session, Tumble, Window};
 use panes::Panes;
 
 /// How long before its window's end a result's event time (`window_time`) is.
 pub(crate) const ROW_TIME_BEFORE_END_US: i64 = 1000;
-
-/// A session's gap has so many slices. Sessions fire with the end of a slice, so that they come so
-/// much of a gap later than they could at the most; the more slices there are, the more rows.
-const SLICES_OF_GAP: i64 = 4;
 
 /// The name of a slice among those of a [`Windowing`]. A slice that closes earlier has a lesser
 /// name.
@@ -96,9 +92,9 @@ enum Kind {
     Panes(Panes),
     /// The windows that a slice packs.
     Packed(Tumble),
-    /// The gap. What is named by the time at which a slice begins are the sessions that are over
-    /// when it is complete.
-    Sessions(i64),
+    /// What is named by the time at which a slice begins are the sessions that are over when it is
+    /// complete.
+    Sessions(Session),
 }
 
 /// A slice, and times of records that update it, the end excluded: all of them, or, if it packs
@@ -117,6 +113,21 @@ impl Bounds {
     #[inline(always)]
     pub(crate) fn contains(&self, time: i64) -> bool {
         (self.start..self.end).contains(&time)
+    }
+}
+
+/// What rows that fire under one name are first ordered by ([`Windowing::order_within`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OrderWithin {
+    /// Rows of so long a time are not told apart by it.
+    size_us: i64,
+    before_end_us: i64,
+}
+
+impl OrderWithin {
+    /// Of a row with this event time.
+    pub(crate) fn of(&self, time: i64) -> i64 {
+        time.saturating_add(self.before_end_us).div_euclid(self.size_us)
     }
 }
 
@@ -159,8 +170,8 @@ impl Windowing {
                 (Some(slices), Kind::panes(window.size_us / window.step_us, false))
             }
             Some(Window::Session(session)) => {
-                let size_us = (session.gap_us / SLICES_OF_GAP).max(1);
-                (Some(Tumble { size_us, offset_us: 0 }), Kind::Sessions(session.gap_us))
+                let size_us = (session.gap_us / session.slices_of_gap.max(1)).max(1);
+                (Some(Tumble { size_us, offset_us: 0 }), Kind::Sessions(session))
             }
         };
         Windowing { slices, kind, lateness_us }
@@ -183,6 +194,21 @@ impl Windowing {
         matches!(self.kind, Kind::Packed(_))
     }
 
+    /// How rows that fire under one name are put in order before their own columns are looked at:
+    /// by this, of the event time of each. `None`: there is no need for that.
+    pub(crate) fn order_within(&self) -> Option<OrderWithin> {
+        match self.kind {
+            Kind::Packed(_) => Some(OrderWithin { size_us: 1, before_end_us: 0 }),
+            // As if they had fired in shorter slices, so that their order does not tell how long
+            // slices are.
+            Kind::Sessions(session) if session.slices_of_gap < Session::SLICES_OF_GAP => {
+                let size_us = (session.gap_us / Session::SLICES_OF_GAP).max(1);
+                Some(OrderWithin { size_us, before_end_us: ROW_TIME_BEFORE_END_US })
+            }
+            _ => None,
+        }
+    }
+
     /// How long a window waits for late records once it has ended.
     pub(crate) fn lateness_us(&self) -> i64 {
         self.lateness_us
@@ -199,7 +225,7 @@ impl Windowing {
             Kind::Slices | Kind::Packed(_) => Combining::OneSlice,
             Kind::Panes(panes) if panes.hop => Combining::Hop,
             Kind::Panes(_) => Combining::Cumulate,
-            Kind::Sessions(gap_us) => Combining::Sessions { gap_us },
+            Kind::Sessions(session) => Combining::Sessions { gap_us: session.gap_us },
         }
     }
 
@@ -210,7 +236,7 @@ impl Windowing {
         Some(match self.kind {
             Kind::Slices | Kind::Packed(_) => slices.size_us,
             Kind::Panes(panes) => slices.size_us.saturating_mul(panes.count),
-            Kind::Sessions(gap_us) => gap_us,
+            Kind::Sessions(session) => session.gap_us,
         })
     }
 
@@ -278,14 +304,16 @@ impl Windowing {
         panes.slice_from(pane, panes.window_ending_with(ended)).map_or(Fate::Late, Fate::Partly)
     }
 
-    /// For a record that is late: when the last of its windows ended.
-    pub(crate) fn last_end_of(&self, slice: &Bounds) -> i64 {
+    /// For a record that is late: when the last of its windows ended. `None`: it is late by its own
+    /// time.
+    pub(crate) fn last_end_of(&self, slice: &Bounds) -> Option<i64> {
         match (&self.kind, &self.slices) {
             (Kind::Panes(panes), Some(slices)) => {
                 let window = panes.last_window_of(index_of(slices, slice.start));
-                start_of_index(slices, panes.end_of(window))
+                Some(start_of_index(slices, panes.end_of(window)))
             }
-            _ => slice.end,
+            (Kind::Sessions(_), _) => None,
+            _ => Some(slice.end),
         }
     }
 

@@ -143,7 +143,7 @@ fn panes_serve_the_windows_that_contain_them() {
                     let next = windows.get(n + 1).copied();
                     assert_eq!(windowing.window_after(*window, slice.slice), next);
                 }
-                assert_eq!(windowing.last_end_of(&slice), times.last().unwrap()[1]);
+                assert_eq!(windowing.last_end_of(&slice), Some(times.last().unwrap()[1]));
             }
         }
     }
@@ -151,7 +151,7 @@ fn panes_serve_the_windows_that_contain_them() {
 
 #[test]
 fn a_record_is_late_for_its_session_by_its_own_time() {
-    let session = Session { gap_us: 40_000, partition: 1 };
+    let session = Session::new(40_000, 1);
     let windowing = Windowing::new(Some(Window::Session(session)), 500);
     let slice = windowing.slice_of(15_000);
     assert_eq!((slice.start, slice.end), (10_000, 20_000));

@@ -14,7 +14,7 @@ use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
-use crate::operator::aggregate::assign::dropped;
+use crate::operator::assign::dropped;
 use crate::operator::unnest::{Piece, Pieces, elements_in};
 use crate::operator::{Batch, Dropped, Program, Records, RowTimes, Rows, Updated, stateless};
 use crate::plan::malformed_schema;

@@ -14,6 +14,7 @@ mod deltas;
 mod epochs;
 mod graphs;
 mod idle;
+mod joins;
 mod memory;
 mod sessions;
 mod stages;

@@ -4,6 +4,7 @@
 
 pub(crate) mod chain;
 pub(crate) mod graph;
+pub(crate) mod joins;
 mod random;
 pub(crate) mod script;
 pub(crate) mod sessions;

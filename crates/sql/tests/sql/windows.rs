@@ -96,7 +96,7 @@ fn cumulating_windows() {
 }
 
 fn with_gap(gap_s: i64, partition: usize) -> Option<Window> {
-    Some(Window::Session(Session { gap_us: gap_s * SECOND, partition }))
+    Some(Window::Session(Session::new(gap_s * SECOND, partition)))
 }
 
 #[test]

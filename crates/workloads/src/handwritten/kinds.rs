@@ -3,7 +3,7 @@
 use super::memory::Zeroed;
 use super::table::{Table, clear};
 use super::vectors;
-use crate::verify::{Verifier, parse_key};
+use crate::verify::{Bounds, Verifier, parse_key};
 
 /// The hash of a number: multiplications of 32 bits, of which vector units do many at once. The
 /// first factor is 2^32 divided by the golden ratio, which spreads dense keys evenly.
@@ -42,15 +42,15 @@ pub(super) trait Kind: Sized {
     fn update(slot: &mut Self::Slot, input: Self::Input);
     /// Adds what another slot of the same key has.
     fn combine(slot: &mut Self::Slot, other: &Self::Slot);
-    /// Gives the row of one key to the verifier, of the window that starts at `window`.
-    fn emit_one(slot: &Self::Slot, window: i64, verifier: &mut Verifier);
+    /// Gives the row of one key, of this window, to the verifier.
+    fn emit_one(slot: &Self::Slot, window: Bounds, verifier: &mut Verifier);
     /// Which of 64 slots are not empty, the first in the lowest bit.
     #[inline(always)]
     fn taken(slots: &[Self::Slot; 64]) -> u64 {
         slots.iter().rev().fold(0, |bits, slot| bits << 1 | u64::from(!Self::is_empty(slot)))
     }
-    /// Empties the table of the window that starts at `window` into the verifier.
-    fn emit(table: &mut Table<Self>, window: i64, verifier: &mut Verifier);
+    /// Empties the table of this window into the verifier.
+    fn emit(table: &mut Table<Self>, window: Bounds, verifier: &mut Verifier);
 }
 
 /// A number and a value that is never 0 once there is a record.
@@ -122,11 +122,11 @@ impl<const GROWTH: usize> Kind for Count<GROWTH> {
         slot.value += other.value;
     }
 
-    fn emit_one(slot: &Pair, window: i64, verifier: &mut Verifier) {
+    fn emit_one(slot: &Pair, window: Bounds, verifier: &mut Verifier) {
         verifier.add_rows(window, &[slot.key], &[slot.value as i64]);
     }
 
-    fn emit(table: &mut Table<Self>, window: i64, verifier: &mut Verifier) {
+    fn emit(table: &mut Table<Self>, window: Bounds, verifier: &mut Verifier) {
         emit_pairs::<_, 0>(table, window, verifier);
     }
 }
@@ -155,11 +155,11 @@ impl Kind for Max {
         slot.value = slot.value.max(other.value);
     }
 
-    fn emit_one(slot: &Pair, window: i64, verifier: &mut Verifier) {
+    fn emit_one(slot: &Pair, window: Bounds, verifier: &mut Verifier) {
         verifier.add_rows(window, &[slot.key], &[slot.value as i64 - 1]);
     }
 
-    fn emit(table: &mut Table<Self>, window: i64, verifier: &mut Verifier) {
+    fn emit(table: &mut Table<Self>, window: Bounds, verifier: &mut Verifier) {
         emit_pairs::<_, 1>(table, window, verifier);
     }
 }
@@ -168,7 +168,7 @@ impl Kind for Max {
 #[inline(always)]
 fn emit_pairs<K: Kind<Slot = Pair>, const MORE: i64>(
     table: &mut Table<K>,
-    window: i64,
+    window: Bounds,
     verifier: &mut Verifier,
 ) {
     let mut rows = vectors::Rows::new();
@@ -241,12 +241,12 @@ impl Kind for CountAndMean {
         slot.sum += other.sum;
     }
 
-    fn emit_one(slot: &MeanSlot, window: i64, verifier: &mut Verifier) {
+    fn emit_one(slot: &MeanSlot, window: Bounds, verifier: &mut Verifier) {
         verifier.add_rows(window, &[slot.key], &[slot.count as i64]);
         verifier.add_averages(&[slot.sum / slot.count as f64]);
     }
 
-    fn emit(table: &mut Table<Self>, window: i64, verifier: &mut Verifier) {
+    fn emit(table: &mut Table<Self>, window: Bounds, verifier: &mut Verifier) {
         let (mut keys, mut counts, mut averages) = (Vec::new(), Vec::new(), Vec::new());
         table.drain(|slots| {
             for slot in slots.iter().filter(|slot| slot.count > 0) {
@@ -330,11 +330,11 @@ impl Kind for TextCount {
         slot.count += other.count;
     }
 
-    fn emit_one(slot: &TextSlot, window: i64, verifier: &mut Verifier) {
+    fn emit_one(slot: &TextSlot, window: Bounds, verifier: &mut Verifier) {
         verifier.add_rows(window, &[number_of(slot.key)], &[slot.count as i64]);
     }
 
-    fn emit(table: &mut Table<Self>, window: i64, verifier: &mut Verifier) {
+    fn emit(table: &mut Table<Self>, window: Bounds, verifier: &mut Verifier) {
         let (mut keys, mut counts) = (Vec::new(), Vec::new());
         table.drain(|slots| {
             for slot in slots.iter().filter(|slot| slot.count > 0) {

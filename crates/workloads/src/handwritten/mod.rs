@@ -39,7 +39,7 @@ use crate::error::{Error, Result};
 use crate::golden::expected;
 use crate::oracle::{oracle, oracle_by_split};
 use crate::spec::{Spec, Workload};
-use crate::verify::Verifier;
+use crate::verify::{Bounds, Verifier};
 use crate::window;
 use columns::{Filtered, FilteredText, Mean, Plain, Priced, Source};
 use kinds::Kind;
@@ -217,7 +217,8 @@ impl<'a, S: Source> Loop<'a, S> {
         }
         while self.open.first().is_some_and(|w| w.start.saturating_add(length) <= watermark) {
             let mut window = self.open.remove(0);
-            S::Kind::emit(&mut window.table, window.start, &mut self.verifier);
+            let bounds = Bounds { start: window.start, end: window.start.saturating_add(length) };
+            S::Kind::emit(&mut window.table, bounds, &mut self.verifier);
             self.spare.push(window.table);
         }
         Ok(())

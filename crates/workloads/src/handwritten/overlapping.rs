@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use super::kinds::Kind;
 use super::table::Table;
 use crate::error::Result;
-use crate::verify::Verifier;
+use crate::verify::{Bounds, Verifier};
 use crate::window;
 
 /// What the windows that are open have in common.
@@ -116,7 +116,8 @@ impl<K: Kind> Overlapping<K> {
             return Ok(());
         }
         let start = (number + 1 - self.panes) * self.pane_ms;
-        K::emit(&mut self.window, start, verifier);
+        let end = (number + 1) * self.pane_ms;
+        K::emit(&mut self.window, Bounds { start, end }, verifier);
         Ok(())
     }
 
@@ -147,11 +148,12 @@ impl<K: Kind> Overlapping<K> {
         }
         let last = number.rem_euclid(self.panes) == self.panes - 1;
         let start = number.div_euclid(self.panes) * self.panes * self.pane_ms;
+        let window = Bounds { start, end: (number + 1) * self.pane_ms };
         if last {
-            K::emit(&mut self.running, start, verifier);
+            K::emit(&mut self.running, window, verifier);
         } else {
             self.window.merge(&mut self.running);
-            K::emit(&mut self.window, start, verifier);
+            K::emit(&mut self.window, window, verifier);
         }
         if self.running.is_empty() {
             self.next = None;

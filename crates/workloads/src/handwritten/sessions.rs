@@ -8,7 +8,7 @@ use super::columns::Source;
 use super::kinds::Kind;
 use crate::error::{Error, Result};
 use crate::spec::Spec;
-use crate::verify::Verifier;
+use crate::verify::{Bounds, Verifier};
 
 /// Slots at the start, a power of two.
 const SLOTS_MIN: usize = 1024;
@@ -19,6 +19,12 @@ struct Open<S> {
     value: S,
     first: i64,
     last: i64,
+}
+
+impl<S> Open<S> {
+    fn bounds(&self, gap_ms: i64) -> Bounds {
+        Bounds { start: self.first, end: self.last + gap_ms }
+    }
 }
 
 struct Sessions<'v, K: Kind> {
@@ -67,7 +73,7 @@ impl<K: Kind> Sessions<'_, K> {
             match &mut self.slots[at] {
                 Some(open) if K::same(&open.value, key) => {
                     if ts - open.last > self.gap_ms {
-                        K::emit_one(&open.value, open.first, self.verifier);
+                        K::emit_one(&open.value, open.bounds(self.gap_ms), self.verifier);
                         *open = Open { value: K::first(key, input), first: ts, last: ts };
                     } else {
                         K::update(&mut open.value, input);
@@ -112,7 +118,7 @@ impl<K: Kind> Sessions<'_, K> {
         self.live = 0;
         for open in slots.into_iter().flatten() {
             if ts.saturating_sub(open.last) > self.gap_ms {
-                K::emit_one(&open.value, open.first, self.verifier);
+                K::emit_one(&open.value, open.bounds(self.gap_ms), self.verifier);
             } else {
                 self.live += 1;
                 self.insert(open);

@@ -4,7 +4,7 @@
 //! front, all four are stored, and the next store begins after those that passed.
 
 use super::kinds::Pair;
-use crate::verify::Verifier;
+use crate::verify::{Bounds, Verifier};
 
 /// Runs `work` compiled for AVX2 where the processor has it. What `work` calls must be inlined.
 #[inline(always)]
@@ -121,7 +121,7 @@ impl Rows {
     }
 
     /// Hands the rows over.
-    pub(super) fn flush(&mut self, window: i64, verifier: &mut Verifier) {
+    pub(super) fn flush(&mut self, window: Bounds, verifier: &mut Verifier) {
         verifier.add_rows(window, &self.keys[..self.rows], &self.values[..self.rows]);
         self.rows = 0;
     }
@@ -299,8 +299,9 @@ mod tests {
                 let mut copy = slots;
                 plain.take_plain::<1>(&mut copy[..len]);
                 let mut verifiers = [(); 2].map(|()| Verifier::new(&Spec::new(Workload::Nb7)));
-                rows.flush(60_000, &mut verifiers[0]);
-                plain.flush(60_000, &mut verifiers[1]);
+                let window = Bounds { start: 60_000, end: 120_000 };
+                rows.flush(window, &mut verifiers[0]);
+                plain.flush(window, &mut verifiers[1]);
                 assert_eq!(verifiers[0].answer(), verifiers[1].answer());
                 let mask = if len == 64 { u64::MAX } else { (1 << len) - 1 };
                 let rows = u64::from((pattern & mask).count_ones());

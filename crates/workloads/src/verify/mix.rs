@@ -23,7 +23,8 @@ impl Sums {
     }
 }
 
-/// `m(window + m(value))` for the small values of one window.
+/// `m(window + m(value))` for the small values of one window, where `window` is what names it: its
+/// start, or a hash of its bounds.
 #[derive(Debug, Clone)]
 pub(super) struct Memo {
     window: u64,
@@ -38,9 +39,16 @@ impl Memo {
         Memo { window: 0, filled: false, small: true, hashes: Box::new([0; SMALL]) }
     }
 
-    /// The sums over rows of one window. The slices have the same length.
-    pub(super) fn sums(&mut self, window: i64, keys: &[i64], values: &[i64]) -> Sums {
-        let window = window as u64;
+    /// The sums over rows of the window that begins at `start` and is named `window`. The slices
+    /// have the same length.
+    pub(super) fn sums(&mut self, start: u64, window: u64, keys: &[i64], values: &[i64]) -> Sums {
+        let sums = self.sums_without_start(window, keys, values);
+        let starts = start.wrapping_mul(17).wrapping_mul(sums.rows);
+        Sums { checksum: sums.checksum.wrapping_add(starts), ..sums }
+    }
+
+    /// The sums but for the starts of windows in the checksum.
+    fn sums_without_start(&mut self, window: u64, keys: &[i64], values: &[i64]) -> Sums {
         let memo = self.filled && self.window == window;
         if memo || keys.len() >= MEMO_ROWS_MIN {
             if !memo {
@@ -65,13 +73,13 @@ impl Memo {
 
 /// splitmix64's finaliser.
 #[inline(always)]
-fn m(mut x: u64) -> u64 {
+pub(super) fn m(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
 }
 
-/// The sums row by row.
+/// The sums row by row, but for the starts of windows.
 fn sums_plain(window: u64, keys: &[i64], values: &[i64]) -> Sums {
     let (mut linear, mut mix) = (0u64, 0u64);
     for (key, value) in keys.iter().zip(values) {
@@ -79,19 +87,14 @@ fn sums_plain(window: u64, keys: &[i64], values: &[i64]) -> Sums {
         linear = linear.wrapping_add(key.wrapping_mul(31)).wrapping_add(value);
         mix = mix.wrapping_add(m(key.wrapping_add(m(window.wrapping_add(m(value))))));
     }
-    Sums { rows: keys.len() as u64, checksum: checksum(linear, window, keys.len()), mix }
-}
-
-/// `Σ (key*31 + window*17 + value)` from `Σ (key*31 + value)`.
-fn checksum(linear: u64, window: u64, rows: usize) -> u64 {
-    linear.wrapping_add(window.wrapping_mul(17).wrapping_mul(rows as u64))
+    Sums { rows: keys.len() as u64, checksum: linear, mix }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::*;
 
-    use super::{Memo, SMALL, Sums, checksum, sums_plain};
+    use super::{Memo, SMALL, Sums, sums_plain};
 
     /// Rows between two looks at whether values are still small.
     const BLOCK: usize = 1024;
@@ -167,7 +170,7 @@ mod avx2 {
                 value_sum = _mm256_add_epi64(value_sum, value);
             }
             (_mm256_testc_si256(bits, seen) == 1)
-                .then(|| self.finish(keys.len() * 4, key_sum, value_sum, mix))
+                .then(|| finish(keys.len() * 4, key_sum, value_sum, mix))
         }
 
         /// The sums whatever the values.
@@ -183,16 +186,15 @@ mod avx2 {
                 key_sum = _mm256_add_epi64(key_sum, key);
                 value_sum = _mm256_add_epi64(value_sum, value);
             }
-            self.finish(keys.len() * 4, key_sum, value_sum, mix)
+            finish(keys.len() * 4, key_sum, value_sum, mix)
         }
+    }
 
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        fn finish(&self, rows: usize, keys: __m256i, values: __m256i, mix: __m256i) -> Sums {
-            let linear = sum_of_lanes(keys).wrapping_mul(31).wrapping_add(sum_of_lanes(values));
-            let checksum = checksum(linear, self.window, rows);
-            Sums { rows: rows as u64, checksum, mix: sum_of_lanes(mix) }
-        }
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn finish(rows: usize, keys: __m256i, values: __m256i, mix: __m256i) -> Sums {
+        let checksum = sum_of_lanes(keys).wrapping_mul(31).wrapping_add(sum_of_lanes(values));
+        Sums { rows: rows as u64, checksum, mix: sum_of_lanes(mix) }
     }
 }
 
@@ -220,9 +222,12 @@ mod tests {
                 if let Some(value) = large.and_then(|at| values.get_mut(at)) {
                     *value = if rows % 2 == 0 { -1 } else { SMALL as i64 };
                 }
-                for window in [0, 600_000, -2_000] {
-                    let expected = sums_plain(window as u64, &keys, &values);
-                    assert_eq!(Memo::new().sums(window, &keys, &values), expected);
+                for window in [0, 600_000, -2_000i64 as u64] {
+                    let mut expected = sums_plain(window, &keys, &values);
+                    assert_eq!(Memo::new().sums(0, window, &keys, &values), expected);
+                    let starts = 17u64.wrapping_mul(4_000).wrapping_mul(rows as u64);
+                    expected.checksum = expected.checksum.wrapping_add(starts);
+                    assert_eq!(Memo::new().sums(4_000, window, &keys, &values), expected);
                 }
             }
         }

@@ -28,6 +28,11 @@ fn answer(workload: Workload, batch: &RecordBatch) -> Result<Answer> {
     Ok(verifier.answer())
 }
 
+/// A window by its start, of a kind whose ends do not count.
+fn at(start: i64) -> Bounds {
+    Bounds { start, end: start + 1 }
+}
+
 #[test]
 fn every_time_unit_and_key_type_gives_the_same_answer() {
     let key_texts = ["user-00000000007", "user-00000000008", "user-99999999999"];
@@ -43,14 +48,14 @@ fn every_time_unit_and_key_type_gives_the_same_answer() {
         times::<TimestampNanosecondType>(&[0, 600_000_000_000, 600_000_000_000]),
     ];
     let mut direct = Verifier::new(&Spec::new(Workload::YsbStr));
-    direct.add_rows(600_000, &[8, 99_999_999_999], &[2, 300]);
+    direct.add_rows(at(600_000), &[8, 99_999_999_999], &[2, 300]);
     let mut other = direct.clone();
     other = {
         let mut fresh = Verifier::new(&Spec::new(Workload::YsbStr));
         fresh.merge(&other);
         fresh
     };
-    other.add_rows(0, &[7], &[1]);
+    other.add_rows(at(0), &[7], &[1]);
     for key in &keys {
         for window in &windows {
             let rows = batch(vec![
@@ -72,7 +77,7 @@ fn a_value_moved_to_another_key_or_window_shows() {
     let spec = Spec::new(Workload::Ysb);
     let of = |rows: &[(i64, i64, i64)]| {
         let mut verifier = Verifier::new(&spec);
-        rows.iter().for_each(|(w, k, v)| verifier.add_rows(*w, &[*k], &[*v]));
+        rows.iter().for_each(|(w, k, v)| verifier.add_rows(at(*w), &[*k], &[*v]));
         verifier.answer()
     };
     let right = of(&[(0, 1, 10), (600_000, 2, 20)]);
@@ -88,13 +93,52 @@ fn a_value_moved_to_another_key_or_window_shows() {
 }
 
 #[test]
+fn a_row_of_a_window_with_another_end_shows() {
+    let of = |window: &str, rows: &[(i64, i64)]| {
+        let window = window.parse().expect("a window");
+        let mut verifier = Verifier::new(&Spec::new(Workload::Ysb).with_window(window));
+        let starts: Vec<i64> = rows.iter().map(|_| 5_000).collect();
+        let ends: Vec<i64> = rows.iter().map(|row| row.0).collect();
+        let keys: Vec<i64> = rows.iter().map(|row| row.1).collect();
+        let rows = batch(vec![
+            ("window_start", times::<TimestampMillisecondType>(&starts)),
+            ("window_end", times::<TimestampMillisecondType>(&ends)),
+            ("key", numbers(&keys)),
+            ("value", numbers(&vec![1; keys.len()])),
+        ]);
+        verifier.add_batch(&rows).expect("rows of the workload");
+        verifier.answer()
+    };
+    // As many rows as the memo is filled for, and fewer.
+    for keys in [1, 70] {
+        let rows = |first: i64, second: i64| -> Vec<(i64, i64)> {
+            (0..2 * keys).map(|i| (if i < keys { first } else { second }, i)).collect()
+        };
+        for window in ["cumulate:10s:1s", "session:1s"] {
+            let right = of(window, &rows(6_000, 7_000));
+            let mut reversed = rows(6_000, 7_000);
+            reversed.reverse();
+            assert_eq!(right, of(window, &reversed));
+            for wrong in [rows(7_000, 6_000), rows(6_000, 7_001), rows(6_000, 6_000)] {
+                let wrong = of(window, &wrong);
+                assert_eq!(right.checksum, wrong.checksum);
+                assert_ne!(right, wrong, "{window}");
+            }
+        }
+        for window in ["tumble:1s", "hop:10s:1s"] {
+            assert_eq!(of(window, &rows(6_000, 7_000)), of(window, &rows(7_000, 6_000)));
+        }
+    }
+}
+
+#[test]
 fn windows_change_within_a_batch_at_any_row() {
     for change in [0, 1, 31, 32, 33, 64, 99] {
         let windows: Vec<i64> = (0..100).map(|row| if row < change { 0 } else { 2_000 }).collect();
         let keys: Vec<i64> = (0..100).collect();
         let mut direct = Verifier::new(&Spec::new(Workload::Cm));
         for row in 0..100 {
-            direct.add_rows(windows[row], &keys[row..=row], &[1]);
+            direct.add_rows(at(windows[row]), &keys[row..=row], &[1]);
         }
         direct.add_averages(&[0.25; 100]);
         let rows = batch(vec![

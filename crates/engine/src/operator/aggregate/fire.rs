@@ -6,16 +6,17 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, UInt32Array,
+    ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, UInt32Array,
 };
 use arrow::compute::take_arrays;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef, TimestampMillisecondType};
 
 use millstream_state::{
     CHUNK_ROWS, ChunkPool, Keys, Load, NoVarKeys, RowsRef, Scratch, Table, hash_words,
 };
 
 use crate::error::{Error, Result};
+use crate::expr::Expr;
 use crate::operator::Step;
 use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::stateless::Taking;
@@ -50,10 +51,20 @@ pub(crate) struct ResultRows {
 
 impl Finisher {
     pub(crate) fn new(aggregate: &Aggregate, output: &SchemaRef) -> Finisher {
-        let project = Project { columns: aggregate.project.clone(), schema: output.clone() };
+        Finisher::of(&aggregate.fired, &aggregate.having, &aggregate.project, output)
+    }
+
+    /// Of rows with columns of their own.
+    pub(crate) fn of(
+        fired: &SchemaRef,
+        having: &Option<Expr>,
+        project: &[Expr],
+        output: &SchemaRef,
+    ) -> Finisher {
+        let project = Project { columns: project.to_vec(), schema: output.clone() };
         Finisher {
-            fired: aggregate.fired.clone(),
-            taking: Taking { filter: aggregate.having.clone(), project: Some(project) },
+            fired: fired.clone(),
+            taking: Taking { filter: having.clone(), project: Some(project) },
             output: output.clone(),
         }
     }
@@ -135,14 +146,33 @@ pub(crate) fn empty_table(grouping: &Grouping) -> Table {
 impl ResultRows {
     /// Of a window whose blocks have at most so many rows.
     pub(crate) fn of(window: WindowId, rows: usize, grouping: &Grouping) -> ResultRows {
+        ResultRows::bounded(grouping.windowing.columns_of(window), rows)
+    }
+
+    /// Of a window with these bounds and this time, of which mostly so many come at once at the most.
+    pub(crate) fn bounded(bounds: Option<[i64; 3]>, rows: usize) -> ResultRows {
         let column = |us: i64| -> ArrayRef {
             Arc::new(TimestampMillisecondArray::from_value(us.div_euclid(1000), rows))
         };
-        let bounds = match grouping.windowing.columns_of(window) {
-            Some(columns) => columns.map(column).to_vec(),
-            None => vec![],
-        };
+        let bounds = bounds.map_or(vec![], |bounds| bounds.map(column).to_vec());
         ResultRows { left: None, bounds, times: Vec::new() }
+    }
+
+    /// The columns of the window's bounds, for so many rows.
+    pub(crate) fn bounds(&self, rows: usize) -> Vec<ArrayRef> {
+        let column = |column: &ArrayRef| -> ArrayRef {
+            if rows <= column.len() {
+                return column.slice(0, rows);
+            }
+            let value = column.as_primitive::<TimestampMillisecondType>().value(0);
+            Arc::new(TimestampMillisecondArray::from_value(value, rows))
+        };
+        self.bounds.iter().map(column).collect()
+    }
+
+    /// Takes rows that are there already; none are left of those before.
+    pub(crate) fn give(&mut self, rows: RecordBatch) {
+        self.left = Some(rows);
     }
 
     /// Whether there are some that have not been given.

@@ -13,18 +13,16 @@ use millstream_state::RowLayout;
 use crate::columns::aggregates::{Aggregates, TIMES_COLUMN};
 use crate::columns::inputs::{Input, times_in, true_mask};
 use crate::columns::keys::{KeyCodec, is_variable};
-use crate::columns::rows_in;
-use crate::columns::select::select;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
-use crate::operator::aggregate::assign::{assign, event_times, single_slice};
 use crate::operator::aggregate::order::with_order;
 use crate::operator::aggregate::timed::{Timed, with_times};
-use crate::operator::{Batch, BySlice, Dropped, Rows, rows_of};
+use crate::operator::counted::{Buffers, assign_rows, take_out, within};
+use crate::operator::{Batch, BySlice, Dropped};
 use crate::plan::{Aggregate, Key, Window};
 use crate::texts;
-use crate::windowing::{SliceId, Windowing};
+use crate::windowing::Windowing;
 
 /// Grouping and aggregation in executable form.
 #[derive(Debug)]
@@ -55,15 +53,6 @@ pub(crate) struct Selected<'a> {
     pub(crate) arguments: &'a [Input],
     /// Positions in `keys` and `arguments`.
     pub(crate) rows: &'a [u32],
-}
-
-/// Buffers that are used again from batch to batch.
-#[derive(Debug, Default)]
-pub(crate) struct Buffers {
-    pub(super) rows: Vec<u32>,
-    /// Where the records of these rows stand.
-    records: Vec<u32>,
-    pub(super) by_slice: BySlice,
 }
 
 impl Grouping {
@@ -156,33 +145,7 @@ impl Grouping {
         buffers: &mut Buffers,
         by_slice: &mut BySlice,
     ) -> Result<Dropped> {
-        select_rows(batch.columns(), batch.filter, buffers)?;
-        let mut all_in = |slice| {
-            by_slice.clear();
-            by_slice.push((slice, std::mem::take(&mut buffers.rows)));
-            Ok(Dropped::default())
-        };
-        let records = match &batch.rows {
-            Rows::Fired { slice, .. } => return all_in(*slice),
-            Rows::Records(records) => records,
-        };
-        let stamped = records.stamped;
-        if let Some(slice) = single_slice(&self.windowing, stamped) {
-            return all_in(slice);
-        }
-        let times = event_times(stamped)?;
-        let Some(places) = records.places else {
-            return Ok(assign(&self.windowing, times, stamped.stamp, &buffers.rows, by_slice));
-        };
-        // A record is late, or not, with all of its rows.
-        buffers.records.clear();
-        buffers.records.extend(buffers.rows.iter().map(|row| places[*row as usize]));
-        buffers.records.dedup();
-        let dropped = assign(&self.windowing, times, stamped.stamp, &buffers.records, by_slice);
-        for (_, rows) in by_slice {
-            *rows = rows_of(rows, &buffers.rows, places);
-        }
-        Ok(dropped)
+        assign_rows(&self.windowing, batch, buffers, by_slice)
     }
 
     /// Keys and arguments for the rows of a batch that count, which stand at the positions in
@@ -220,38 +183,4 @@ impl Grouping {
 fn window_key() -> Key {
     let expr = Expr::Column(TIMES_COLUMN);
     Key { name: "window_start".into(), expr, data_type: DataType::Int64, nullable: false }
-}
-
-/// Finds the rows of a batch that pass a filter.
-fn select_rows(rows: &RecordBatch, filter: Option<&Expr>, buffers: &mut Buffers) -> Result<()> {
-    texts::begin();
-    let mask = match filter {
-        Some(filter) => Some(true_mask(filter, rows)?),
-        None => None,
-    };
-    select(mask.as_ref(), rows.num_rows(), &mut buffers.rows);
-    Ok(())
-}
-
-/// Those of some rows that lie in a range.
-pub(super) fn within(by_slice: &BySlice, range: &Range<usize>) -> BySlice {
-    let within = |row: &u32| range.contains(&(*row as usize));
-    let of_range = |rows: &[u32]| rows.iter().copied().filter(within).collect();
-    by_slice.iter().map(|(slice, rows)| (*slice, of_range(rows))).collect()
-}
-
-/// The rows of a batch that count, slice by slice; their positions become those in the result.
-fn take_out(
-    records: &RecordBatch,
-    by_slice: &mut [(SliceId, Vec<u32>)],
-    counted: usize,
-) -> Result<RecordBatch> {
-    let mut taken = Vec::with_capacity(counted);
-    for (_, rows) in by_slice {
-        for row in rows {
-            let position = taken.len() as u32;
-            taken.push(std::mem::replace(row, position));
-        }
-    }
-    rows_in(records, taken)
 }

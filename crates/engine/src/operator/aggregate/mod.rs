@@ -6,17 +6,15 @@
 //! fires in steps (`fire`). Windows of several slices share what they have in common (`combine`):
 //! those that hop (`hop`), that cumulate (`cumulate`), and sessions (`session`).
 
-pub(crate) mod assign;
 mod combine;
 mod cumulate;
 mod explain;
-mod fire;
+pub(crate) mod fire;
 pub(crate) mod grouping;
 mod hop;
 mod joint;
 mod order;
 mod pipeline;
-mod routed;
 mod session;
 pub(crate) mod slices;
 mod timed;
@@ -32,12 +30,13 @@ use super::{
 };
 use crate::budget::Usage;
 use crate::error::{Error, Result};
+use crate::operator::counted::Buffers;
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
 use combine::Combine;
 use fire::{Finisher, Fire, empty_table};
-use grouping::{Buffers, Grouping};
+use grouping::Grouping;
 use pipeline::Pipeline;
 use slices::Slices;
 
@@ -96,7 +95,8 @@ impl super::Program for Program {
         let dropped = self.grouping.assign(batch, &mut buffers, &mut by_slice)?;
         let rows = self.grouping.columns(batch)?;
         let evaluated = self.grouping.evaluate(&rows, &mut by_slice)?;
-        Ok((dropped, evaluated.map(|(keys, arguments)| Keyed { keys, arguments, by_slice })))
+        let keyed = |(keys, arguments)| Keyed { side: 0, keys, arguments, by_slice };
+        Ok((dropped, evaluated.map(keyed)))
     }
 
     /// All inputs show it the same columns.

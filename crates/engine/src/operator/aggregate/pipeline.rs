@@ -1,13 +1,12 @@
 //! The first pipeline, from a stamped batch to its soft breaker, the update of state: filter, drop
 //! late records, assign windows, group, and aggregate into the worker's state (paper, section 5.2).
 
-use std::ops::Range;
-
 use arrow::array::RecordBatch;
 
-use super::grouping::{Buffers, Grouping, Selected, within};
+use super::grouping::{Grouping, Selected};
 use super::slices::Slices;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::operator::counted::{Buffers, in_parts};
 use crate::operator::{Batch, BySlice, Updated};
 use crate::passed::Onward;
 
@@ -26,14 +25,11 @@ impl Pipeline<'_> {
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
         let dropped = grouping.assign(batch, buffers, &mut by_slice)?;
         let rows = &*grouping.columns(batch)?;
-        let updated = match self.update(rows, &mut by_slice) {
-            Err(Error::TooMuchText { .. }) if rows.num_rows() > 1 => {
-                // Nothing has been changed yet. Positions may have been, which are found again.
-                grouping.assign(batch, buffers, &mut by_slice)?;
-                self.update_in_parts(rows, &by_slice, 0..rows.num_rows())
-            }
-            updated => updated,
-        }?;
+        let again = |by_slice: &mut BySlice| {
+            grouping.assign(batch, &mut Buffers::default(), by_slice).map(|_| ())
+        };
+        let update = &mut |by_slice: &mut BySlice| self.update(rows, by_slice);
+        let updated = in_parts(rows.num_rows(), &mut by_slice, again, update)?;
         if let ([(_, rows)], 0) = (&mut by_slice[..], buffers.rows.capacity()) {
             buffers.rows = std::mem::take(rows);
         }
@@ -54,25 +50,5 @@ impl Pipeline<'_> {
             updated.latest = updated.latest.max(Some(*start));
         }
         Ok(updated)
-    }
-
-    /// As [`Pipeline::update`], for the rows of a range, half of them at a time where texts that
-    /// are computed of them are too much.
-    #[cold]
-    fn update_in_parts(
-        &mut self,
-        rows: &RecordBatch,
-        by_slice: &BySlice,
-        range: Range<usize>,
-    ) -> Result<Updated> {
-        match self.update(rows, &mut within(by_slice, &range)) {
-            Err(Error::TooMuchText { .. }) if range.len() > 1 => {
-                let middle = range.start + range.len() / 2;
-                let mut updated = self.update_in_parts(rows, by_slice, range.start..middle)?;
-                updated.add(&self.update_in_parts(rows, by_slice, middle..range.end)?);
-                Ok(updated)
-            }
-            updated => updated,
-        }
     }
 }

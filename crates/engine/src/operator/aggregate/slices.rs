@@ -20,7 +20,7 @@ use crate::columns::keys::{KeyBlock, VarColumn};
 use crate::error::{Error, Result};
 use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::operator::aggregate::joint::Joining;
-use crate::operator::aggregate::routed::Routed;
+use crate::operator::routed::Routed;
 use crate::operator::{Counters, Room, SealSlice};
 use crate::passed::{Format, Onward, Parcel, PassedRows, Passing, Pool, ReadRows};
 use crate::windowing::{SliceId, WindowId, Windowing};

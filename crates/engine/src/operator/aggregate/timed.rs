@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
+use arrow::buffer::ScalarBuffer;
 
 use crate::columns::aggregates::TIMES;
 use crate::columns::with_column;
@@ -33,23 +34,35 @@ pub(super) fn with_times<'b>(
     if matches!(wanted, Timed::Nothing) {
         return Ok(Cow::Borrowed(rows));
     }
-    let time = |row: usize| match &batch.rows {
-        Rows::Records(records) => {
-            let times = records.stamped.prepared.times.as_ref()?;
-            times.times.us(records.place(row))
-        }
-        Rows::Fired { times, .. } => times.at(row),
-    };
-    let mut times: Vec<i64> = (0..rows.num_rows()).map(|row| time(row).unwrap_or(0)).collect();
+    let mut times = times_of(batch);
     if matches!(wanted, Timed::WindowStart) {
         // Neighbours mostly share theirs.
         let mut window = Bounds::NOTHING;
-        for time in &mut times {
+        let starts = times.iter().map(|time| {
             if !window.contains(*time) {
                 window = windowing.slice_of(*time);
             }
-            *time = window.start;
+            window.start
+        });
+        times = starts.collect();
+    }
+    Ok(Cow::Owned(with_column(rows, TIMES, Arc::new(Int64Array::new(times, None)))?))
+}
+
+/// The times of a batch's rows.
+fn times_of(batch: &Batch<'_>) -> ScalarBuffer<i64> {
+    let rows = 0..batch.columns().num_rows();
+    match &batch.rows {
+        Rows::Fired { times, .. } => rows.map(|row| times.at(row).unwrap_or(0)).collect(),
+        Rows::Records(records) => {
+            let Some(times) = &records.stamped.prepared.times else {
+                return rows.map(|_| 0).collect();
+            };
+            if records.places.is_none() && times.bounds.is_some() {
+                return times.times.all_us();
+            }
+            let time = |row| times.times.us(records.place(row));
+            rows.map(|row| time(row).unwrap_or(0)).collect()
         }
     }
-    Ok(Cow::Owned(with_column(rows, TIMES, Arc::new(Int64Array::from(times)))?))
 }

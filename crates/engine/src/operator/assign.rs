@@ -38,8 +38,10 @@ struct Assigner<'a> {
 pub(crate) struct Late {
     /// Its position in the batch.
     pub(crate) row: u32,
-    /// Where the last of its windows ends.
-    pub(crate) end: i64,
+    /// Where the last of its windows ends; where its own time decides, `None`.
+    pub(crate) end: Option<i64>,
+    /// Its event time.
+    pub(crate) time: i64,
     /// Its split's watermark just before it.
     pub(crate) watermark: i64,
 }
@@ -127,14 +129,24 @@ impl Assigner<'_> {
     /// Assigns a block of records that share a slice for which none can be late; false if they do
     /// not.
     fn together(&mut self, block: Range<usize>, selected: &[u32]) -> bool {
-        let Some((min, max)) = self.times.bounds_of(block) else { return false };
+        let Some((min, max)) = self.times.bounds_of(block.clone()) else { return false };
         let Some(watermark) = self.times.watermark_at(max) else { return false };
-        let after = self.running.watermark.max(watermark);
+        let before = self.running.watermark;
         self.enter(min);
-        if max >= self.slice.end || !self.windowing.all_in_time(&self.slice, min, after) {
+        if max >= self.slice.end {
             return false;
         }
-        self.running.watermark = after;
+        let in_time = |time, watermark| self.windowing.all_in_time(&self.slice, time, watermark);
+        // Where records are in order, each moves the watermark on by its own time, so the one after
+        // it is no later than it was itself.
+        let all_in_time = in_time(min, before.max(watermark))
+            || in_time(min, before)
+                && in_time(max, watermark)
+                && self.times.times.are_in_order(block);
+        if !all_in_time {
+            return false;
+        }
+        self.running.watermark = before.max(watermark);
         if !selected.is_empty() {
             self.rows().extend_from_slice(selected);
         }
@@ -164,17 +176,17 @@ impl Assigner<'_> {
                     self.dropped.partly_late += 1;
                     self.rows_of(slice).push(row as u32);
                 }
-                Fate::Late => self.late(row as u32, before),
+                Fate::Late => self.late(row as u32, time, before),
             }
         }
     }
 
     /// A record of the present slice, just before which the watermark is here.
     #[cold]
-    fn late(&mut self, row: u32, watermark: i64) {
+    fn late(&mut self, row: u32, time: i64, watermark: i64) {
         self.dropped.late += 1;
         let end = self.windowing.last_end_of(&self.slice);
-        (self.is_late)(Late { row, end, watermark });
+        (self.is_late)(Late { row, end, time, watermark });
     }
 
     /// Makes the slice of `time` the present one.

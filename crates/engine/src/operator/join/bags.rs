@@ -1,0 +1,298 @@
+//! Bags: rows of each window and side, as they came. Those of a leader's own keys stay until their
+//! window is complete; those of other leaders' keys leave with the next delta.
+
+use std::collections::BTreeMap;
+
+use arrow::array::ArrayRef;
+use millstream_state::{Leaders, Load};
+
+use super::sides::Side;
+use crate::budget::Usage;
+use crate::columns::inputs::Input;
+use crate::columns::keys::{Encoded, KeyBlock};
+use crate::error::Result;
+use crate::operator::routed::Routed;
+use crate::operator::{Leadership, Room, SealSlice};
+use crate::passed::{Onward, Outgoing, Parcel, Passed, PassedRows, Passing, Pool, ReadRows};
+use crate::windowing::SliceId;
+
+/// Rows encoded at a time: their keys lie in a near cache until they are written.
+const GROUP_ROWS: usize = 1 << 12;
+
+/// A worker's bags.
+pub(super) struct Bags {
+    slices: BTreeMap<SliceId, Slice>,
+    leaders: Leaders,
+    me: usize,
+    /// By side.
+    passing: [Passing; 2],
+    /// All slices together.
+    bytes: usize,
+    live_bytes: usize,
+    rows: usize,
+    others_rows: usize,
+    /// Slices opened since the last batch began.
+    opened: usize,
+    block: KeyBlock,
+    routed: Routed,
+    scratch: Vec<u32>,
+    /// 0, 1, 2 and so on.
+    positions: Vec<u32>,
+}
+
+/// The bags of a window, by side.
+#[derive(Default)]
+struct Slice {
+    own: [Passed; 2],
+    /// For other leaders, by leader; none from the beginning.
+    others: [Vec<Passed>; 2],
+}
+
+/// About what a window takes that has one row, for so many leaders.
+pub(super) fn small_slice_bytes(leaders: usize) -> usize {
+    const FIRST_BUFFER_BYTES: usize = 2048;
+    size_of::<Slice>() + 2 * FIRST_BUFFER_BYTES + leaders * 2 * size_of::<Passed>()
+}
+
+impl Slice {
+    fn bags(&self) -> impl Iterator<Item = &Passed> {
+        self.own.iter().chain(self.others.iter().flatten())
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Passed> {
+        self.others.iter().flatten()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bags().all(|bag| bag.rows() == 0)
+    }
+}
+
+impl Bags {
+    pub(super) fn new(sides: &[Side; 2], leadership: &Leadership, room: &Room) -> Bags {
+        let passing = |side: &Side| Passing {
+            format: side.format.clone(),
+            pool: Pool::new(room.buffer_bytes, room.pool_bytes / 4),
+        };
+        let (block, routed, scratch) = Default::default();
+        Bags {
+            slices: BTreeMap::new(),
+            leaders: Leaders::even(leadership.leaders),
+            me: leadership.me,
+            passing: [passing(&sides[0]), passing(&sides[1])],
+            bytes: 0,
+            live_bytes: 0,
+            rows: 0,
+            others_rows: 0,
+            opened: 0,
+            block,
+            routed,
+            scratch,
+            positions: Vec::new(),
+        }
+    }
+
+    /// Begins the next batch.
+    pub(super) fn begin_batch(&mut self) {
+        self.opened = 0;
+    }
+
+    /// Takes in rows of a side, which stand at `rows` in the batch. Those of other leaders' keys go
+    /// `onward` to other processes, where there is room. Returns how many are of others.
+    pub(super) fn add(
+        &mut self,
+        slice: SliceId,
+        (number, side): (usize, &Side),
+        (keys, arguments): (&[ArrayRef], &[Input]),
+        rows: &[u32],
+        onward: Option<&dyn Onward>,
+    ) -> Result<u64> {
+        let mut place = self.take(slice);
+        let leaders = self.leaders.count();
+        let Bags { passing, block, routed, scratch, positions, .. } = self;
+        let passing = &mut passing[number];
+        let vars = passing.format.vars_of(keys, arguments);
+        let mut others_rows = 0;
+        let mut added = Ok(());
+        for rows in rows.chunks(GROUP_ROWS) {
+            let keys = side.codec.encode(keys, rows, leaders > 1, block);
+            positions.extend(positions.len() as u32..rows.len() as u32);
+            let mut give = |leader: usize, rows: &[u32], keys: Encoded<'_>| {
+                let outgoing = Outgoing {
+                    slice,
+                    picked: &positions[..rows.len()],
+                    words: keys.words,
+                    rows,
+                    vars: &vars,
+                    arguments,
+                };
+                if leader == self.me {
+                    let Passing { format, pool } = &mut *passing;
+                    return place.own[number].keep_all(format, &outgoing, pool, scratch);
+                }
+                others_rows += rows.len() as u64;
+                let others = &mut place.others[number];
+                if others.is_empty() {
+                    others.resize_with(leaders, Passed::default);
+                }
+                pass(leader, &outgoing, onward, &mut others[leader], passing, scratch)
+            };
+            if leaders == 1 {
+                added = give(0, rows, keys);
+            } else {
+                routed.sort(&self.leaders, rows, keys, false);
+                for leader in 0..leaders {
+                    let (rows, keys) = routed.of(leader);
+                    if !rows.is_empty() {
+                        added = added.and_then(|()| give(leader, rows, keys));
+                    }
+                }
+            }
+            if added.is_err() {
+                break;
+            }
+        }
+        self.put(slice, place);
+        added.map(|()| others_rows)
+    }
+
+    /// Takes in rows of own keys, where another process has put them.
+    pub(super) fn take_in(&mut self, rows: &ReadRows<'_>) {
+        let mut place = self.take(rows.slice());
+        place.own[rows.side()].keep_read(rows, &mut self.passing[rows.side()].pool);
+        self.put(rows.slice(), place);
+    }
+
+    /// Takes a buffer of rows of own keys over from another worker.
+    pub(super) fn adopt(&mut self, rows: PassedRows) {
+        let slice = rows.slice;
+        let mut place = self.take(slice);
+        place.own[rows.side.min(1)].add(rows);
+        self.put(slice, place);
+    }
+
+    /// Takes a slice out to change it, and what it amounts to off the sums.
+    fn take(&mut self, slice: SliceId) -> Slice {
+        match self.slices.remove(&slice) {
+            Some(place) => {
+                self.count(&place, |sum, part| sum - part);
+                place
+            }
+            None => {
+                self.opened += 1;
+                Slice::default()
+            }
+        }
+    }
+
+    fn put(&mut self, slice: SliceId, place: Slice) {
+        self.count(&place, |sum, part| sum + part);
+        self.slices.insert(slice, place);
+    }
+
+    fn count(&mut self, place: &Slice, with: fn(usize, usize) -> usize) {
+        let sum = |part: fn(&Passed) -> usize| place.bags().map(part).sum::<usize>();
+        self.bytes = with(self.bytes, sum(Passed::bytes));
+        self.live_bytes = with(self.live_bytes, sum(Passed::live_bytes));
+        self.rows = with(self.rows, sum(Passed::rows));
+        self.others_rows = with(self.others_rows, place.others().map(Passed::rows).sum());
+    }
+
+    /// Takes out what other leaders are to have; `how` tells for each slice.
+    pub(super) fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice) -> Vec<Parcel> {
+        let mut parcels: Vec<_> = (0..self.leaders.count()).map(|_| Parcel::default()).collect();
+        if self.others_rows == 0 {
+            return parcels;
+        }
+        let slices = self.slices.keys().copied().take_while(|id| how(*id) != SealSlice::Nothing);
+        for id in slices.collect::<Vec<_>>() {
+            let mut place = self.take(id);
+            // Where there is little it may yet find a slot, or company.
+            let largest = place.others().map(Passed::bytes).max().unwrap_or(0);
+            let least = if how(id) == SealSlice::EndEpoch { 0 } else { largest / 2 };
+            for bags in &mut place.others {
+                let bags = bags.iter_mut().enumerate().filter(|(_, bag)| bag.bytes() >= least);
+                for (leader, bag) in bags {
+                    let rows = bag.take().into_iter().filter(|rows| rows.rows() > 0);
+                    parcels[leader].passed.extend(rows);
+                }
+            }
+            self.put(id, place);
+        }
+        parcels
+    }
+
+    pub(super) fn hold_for_others(&self) -> bool {
+        self.others_rows > 0
+    }
+
+    /// All slices, in order.
+    pub(super) fn slices(&self) -> impl Iterator<Item = SliceId> {
+        self.slices.keys().copied()
+    }
+
+    /// The slices that hold rows.
+    pub(super) fn open(&self) -> impl Iterator<Item = SliceId> {
+        self.slices.iter().filter(|(_, slice)| !slice.is_empty()).map(|(id, _)| *id)
+    }
+
+    /// Takes out the rows of own keys of a complete window, by side; what others are to have has
+    /// been sealed.
+    pub(super) fn remove(&mut self, slice: SliceId) -> Option<[Passed; 2]> {
+        self.slices.contains_key(&slice).then(|| self.take(slice).own)
+    }
+
+    /// Takes a buffer back.
+    pub(super) fn reuse(&mut self, rows: PassedRows) {
+        self.passing[rows.side.min(1)].pool.give(rows);
+    }
+
+    /// Gives back all memory that no window needs now.
+    pub(super) fn give_back(&mut self) {
+        self.passing.iter_mut().for_each(|passing| passing.pool.release());
+    }
+
+    pub(super) fn usage(&self, next: Load, room: Load) -> Usage {
+        let leaders = self.leaders.count();
+        let spare_bytes = self.passing.iter().map(|passing| passing.pool.bytes()).sum::<usize>();
+        let opened = self.opened.max(1) * small_slice_bytes(leaders);
+        let growth = |load: Load| {
+            let growth = self.passing.iter().map(|passing| passing.growth_bytes(load, leaders));
+            (growth.max().unwrap_or(0) + opened) as u64
+        };
+        let one = Load { rows: 1, text_bytes: next.text_bytes / next.rows.max(1) };
+        let others = self.slices.values().flat_map(Slice::others).map(Passed::bytes);
+        let largest = if self.others_rows > 0 { others.max().unwrap_or(0) as u64 } else { 0 };
+        Usage {
+            bytes: (self.bytes + spare_bytes + self.slices.len() * size_of::<Slice>()) as u64,
+            spare_bytes: spare_bytes as u64,
+            live_bytes: self.live_bytes as u64,
+            growth_bytes: growth(next),
+            room_bytes: growth(next.max(room)),
+            batch_growth_bytes: growth(next).saturating_sub(growth(one)),
+            keys: self.rows as u64,
+            largest_kept_bytes: largest,
+            ..Usage::default()
+        }
+    }
+}
+
+/// Passes rows on to a leader: at once, as far as there is room; the others are kept for it.
+fn pass(
+    leader: usize,
+    rows: &Outgoing<'_>,
+    onward: Option<&dyn Onward>,
+    kept: &mut Passed,
+    passing: &mut Passing,
+    scratch: &mut Vec<u32>,
+) -> Result<()> {
+    let mut passed = 0;
+    if let Some(onward) = onward {
+        let mut before = kept.take();
+        passed = onward.pass(leader, rows, passing, &mut before, scratch)?;
+        kept.put_back(before);
+    }
+    let rest = Outgoing { picked: &rows.picked[passed..], ..*rows };
+    let Passing { format, pool } = passing;
+    kept.keep_all(format, &rest, pool, scratch)
+}

@@ -1,0 +1,348 @@
+//! Firing: a complete window's sides are matched (paper, section 5.2).
+//!
+//! The side with fewer rows is read into columns and indexed by key. Then the buffers of the other
+//! side are read one after the other, and their rows looked up. Last come rows without a partner,
+//! where these are given. Each step does a bounded part of that; buffers that have been read are
+//! free again.
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
+};
+use arrow::compute::{cast, filter, filter_record_batch, take};
+use arrow::datatypes::{SchemaRef, UInt32Type};
+
+use super::Program;
+use super::bags::Bags;
+use super::gathered::{Columns, Gathering};
+use super::pairs::{Built, PAIRS_MAX, Pairs, Probed};
+use crate::columns::inputs::true_mask;
+use crate::error::Result;
+use crate::operator::aggregate::fire::ResultRows;
+use crate::operator::{Firing, Step};
+use crate::passed::{Passed, PassedRows, Reader};
+use crate::plan::JoinKind;
+use crate::windowing::WindowId;
+
+/// Rows that are read in a step, at least, if there are so many.
+const READ_ROWS: usize = 8192;
+
+/// A window that is firing.
+pub(super) struct Fire {
+    window: WindowId,
+    /// Buffers that have not been read; the next is the last.
+    rest: [Vec<PassedRows>; 2],
+    rows: [usize; 2],
+    live_bytes: usize,
+    /// The number of the side with fewer rows.
+    small: usize,
+    reader: Reader,
+    phase: Phase,
+    pairs: Pairs,
+    result: ResultRows,
+}
+
+enum Phase {
+    /// The small side is being read.
+    Building(Gathering),
+    /// The other one's rows are looked up.
+    Probing(Built, Option<Probed>),
+    /// Rows of the small side that have no partner, or, of some kinds, that have one, are given:
+    /// the number of the next.
+    Unmatched(Built, usize),
+    Over,
+}
+
+impl Fire {
+    /// Of a window with these rows; `None` if nothing comes of them.
+    pub(super) fn new(program: &Program, window: WindowId, own: [Passed; 2]) -> Option<Fire> {
+        let rows = [own[0].rows(), own[1].rows()];
+        let kind = program.kind;
+        let lacks = match rows {
+            [0, 0] => true,
+            [0, _] => !kind.keeps_right(),
+            [_, 0] => !kind.keeps_left(),
+            _ => false,
+        };
+        if lacks {
+            return None;
+        }
+        let small = usize::from(rows[1] < rows[0]);
+        let live_bytes = own.iter().map(Passed::live_bytes).sum();
+        let rest = own.map(|mut bag| bag.take());
+        let reader = Reader::new(program.sides[0].format.clone());
+        let phase = Phase::Building(Gathering::new(&program.sides[small], rows[small]));
+        let result = ResultRows::bounded(program.bounds_of(window), PAIRS_MAX.max(READ_ROWS));
+        let pairs = Pairs::default();
+        Some(Fire { window, rest, rows, live_bytes, small, reader, phase, pairs, result })
+    }
+
+    pub(super) fn firing(&self, program: &Program) -> Firing {
+        let rows = self.rows[0] + self.rows[1];
+        let text_bytes = || 2 * self.live_bytes / rows.max(1);
+        let next = (!self.is_over())
+            .then(|| self.result.load(&program.finisher, PAIRS_MAX.min(rows), text_bytes));
+        Firing { window: self.window, live_bytes: self.live_bytes as u64, next }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over) && !self.result.are_left()
+    }
+
+    /// Bytes that it holds.
+    pub(super) fn bytes(&self) -> usize {
+        let rest = self.rest.iter().flatten().map(PassedRows::bytes).sum::<usize>();
+        rest + match &self.phase {
+            Phase::Building(gathering) => gathering.bytes(),
+            Phase::Probing(built, probed) => {
+                built.bytes() + probed.as_ref().map_or(0, Probed::bytes)
+            }
+            Phase::Unmatched(built, _) => built.bytes(),
+            Phase::Over => 0,
+        }
+    }
+
+    /// Buffers that have not been read.
+    pub(super) fn rest(self) -> impl Iterator<Item = PassedRows> {
+        self.rest.into_iter().flatten()
+    }
+
+    /// Goes on, for a bounded time.
+    pub(super) fn step(&mut self, program: &Program, bags: &mut Bags) -> Result<Step> {
+        if self.is_over() {
+            return Ok(Step::Over);
+        }
+        if !self.result.are_left() {
+            match self.next(program, bags)? {
+                Some(rows) => self.result.give(rows),
+                None => return Ok(if self.is_over() { Step::Over } else { Step::Working }),
+            }
+        }
+        let rows = self.result.project(&program.finisher)?;
+        Ok(Step::Rows { rows, times: None, last: self.is_over() })
+    }
+
+    /// The next rows that are given, over the columns of a pair; `None`: there are none yet.
+    fn next(&mut self, program: &Program, bags: &mut Bags) -> Result<Option<RecordBatch>> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Over);
+        let (small, large) = (self.small, 1 - self.small);
+        match phase {
+            Phase::Building(mut gathering) => {
+                self.read(program, small, &mut gathering, bags)?;
+                self.phase = match self.rest[small].is_empty() {
+                    false => Phase::Building(gathering),
+                    true => {
+                        let side = &program.sides[small];
+                        let columns = gathering.finish(side)?;
+                        let marks = program.marks(small);
+                        let equal = program.nulls_are_equal;
+                        Phase::Probing(Built::new(side, columns, equal, marks), None)
+                    }
+                };
+                Ok(None)
+            }
+            Phase::Probing(mut built, None) => {
+                if self.rest[large].is_empty() {
+                    self.phase = match program.gives_late(small) {
+                        true => Phase::Unmatched(built, 0),
+                        false => Phase::Over,
+                    };
+                    return Ok(None);
+                }
+                let side = &program.sides[large];
+                let mut gathering = Gathering::new(side, READ_ROWS);
+                self.read(program, large, &mut gathering, bags)?;
+                let probed =
+                    Probed::new(gathering.finish(side)?, &built.chains, program.marks(large));
+                let (rows, probed) = self.probe(program, &mut built, probed)?;
+                self.phase = Phase::Probing(built, probed);
+                Ok(rows)
+            }
+            Phase::Probing(mut built, Some(probed)) => {
+                let (rows, probed) = self.probe(program, &mut built, probed)?;
+                self.phase = Phase::Probing(built, probed);
+                Ok(rows)
+            }
+            Phase::Unmatched(built, first) => {
+                let end = (first + PAIRS_MAX).min(built.columns.rows);
+                let rows =
+                    self.alone(program, small, &built.columns, &built.matched, first..end)?;
+                if end < built.columns.rows {
+                    self.phase = Phase::Unmatched(built, end);
+                }
+                Ok(rows)
+            }
+            Phase::Over => Ok(None),
+        }
+    }
+
+    /// Reads the next buffers of a side.
+    fn read(
+        &mut self,
+        program: &Program,
+        side: usize,
+        gathering: &mut Gathering,
+        bags: &mut Bags,
+    ) -> Result<()> {
+        let mut read = 0;
+        while read < READ_ROWS
+            && let Some(rows) = self.rest[side].pop()
+        {
+            gathering.read(&program.sides[side], &mut self.reader, &rows)?;
+            read += rows.rows();
+            bags.reuse(rows);
+        }
+        Ok(())
+    }
+
+    /// Looks the next rows up. When all have been, those without a partner are given, if they are to
+    /// be, and nothing is left of them.
+    fn probe(
+        &mut self,
+        program: &Program,
+        built: &mut Built,
+        mut probed: Probed,
+    ) -> Result<(Option<RecordBatch>, Option<Probed>)> {
+        let (small, large) = (self.small, 1 - self.small);
+        if !probed.is_over() {
+            let sides = [&program.sides[large], &program.sides[small]];
+            probed.find(sides, built, &mut self.pairs);
+            let rows = self.paired(program, built, &mut probed)?;
+            let is_over = probed.is_over() && !program.gives_late(large);
+            return Ok((rows, (!is_over).then_some(probed)));
+        }
+        let all = 0..probed.columns.rows;
+        let rows = self.alone(program, large, &probed.columns, &probed.matched, all)?;
+        Ok((rows, None))
+    }
+
+    /// What comes of the pairs that have been found: themselves, or marks on rows that have a
+    /// partner.
+    fn paired(
+        &mut self,
+        program: &Program,
+        built: &mut Built,
+        probed: &mut Probed,
+    ) -> Result<Option<RecordBatch>> {
+        if self.pairs.built.is_empty() {
+            return Ok(None);
+        }
+        let Pairs { probed: probed_rows, built: built_rows } = std::mem::take(&mut self.pairs);
+        let (mut probed_rows, mut built_rows) =
+            (UInt32Array::from(probed_rows), UInt32Array::from(built_rows));
+        let mut pairs = None;
+        if let Some(condition) = &program.condition {
+            let probed = (&probed.columns, Some(&probed_rows));
+            let built = (&built.columns, Some(&built_rows));
+            let rows = self.batch(program, (&program.pair, true), probed, built)?;
+            let mask = true_mask(condition, &rows)?.into();
+            let kept = |rows: &UInt32Array| -> Result<UInt32Array> {
+                Ok(filter(rows, &mask)?.as_primitive::<UInt32Type>().clone())
+            };
+            (probed_rows, built_rows) = (kept(&probed_rows)?, kept(&built_rows)?);
+            pairs = Some(filter_record_batch(&rows, &mask)?);
+        }
+        let mark = |matched: &mut Vec<bool>, rows: &UInt32Array| {
+            if !matched.is_empty() {
+                rows.values().iter().for_each(|row| matched[*row as usize] = true);
+            }
+        };
+        mark(&mut probed.matched, &probed_rows);
+        mark(&mut built.matched, &built_rows);
+        if !program.kind.gives_pairs() || built_rows.is_empty() {
+            return Ok(None);
+        }
+        if let Some(pairs) = pairs {
+            return Ok(Some(with_schema(&pairs, &program.fired)?));
+        }
+        let probed = (&probed.columns, Some(&probed_rows));
+        let built = (&built.columns, Some(&built_rows));
+        let rows = self.batch(program, (&program.fired, true), probed, built)?;
+        self.pairs = Pairs { probed: into_vec(probed_rows), built: into_vec(built_rows) };
+        Ok(Some(rows))
+    }
+
+    /// Rows of a side, of those in a range, that are given without a partner: those that have none,
+    /// or, of a semi-join, those that have one.
+    fn alone(
+        &self,
+        program: &Program,
+        side: usize,
+        columns: &Columns,
+        matched: &[bool],
+        range: std::ops::Range<usize>,
+    ) -> Result<Option<RecordBatch>> {
+        let wanted = program.kind == JoinKind::LeftSemi;
+        let given = range.filter(|row| matched[*row] == wanted).map(|row| row as u32);
+        let rows = UInt32Array::from_iter_values(given);
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let nothing = Columns { rows: 0, keys: vec![], hashes: vec![], columns: vec![] };
+        let (own, other) = ((columns, Some(&rows)), (&nothing, None));
+        // The first is of the large side.
+        let (large, small) = if side == self.small { (other, own) } else { (own, other) };
+        let both = program.kind.gives_pairs();
+        self.batch(program, (&program.fired, both), large, small).map(Some)
+    }
+
+    /// Rows of the large side next to rows of the small one, `None` for NULLs: the columns of
+    /// `both`, or of the left side alone.
+    fn batch(
+        &self,
+        program: &Program,
+        (schema, both): (&SchemaRef, bool),
+        large: (&Columns, Option<&UInt32Array>),
+        small: (&Columns, Option<&UInt32Array>),
+    ) -> Result<RecordBatch> {
+        let [left, right] = if self.small == 0 { [small, large] } else { [large, small] };
+        let count = left.1.or(right.1).map_or(0, |places| places.len());
+        let mut columns: Vec<ArrayRef> = self.result.bounds(count);
+        let sides = [left, right].into_iter().zip(&program.sides);
+        for ((rows, places), side) in sides.take(if both { 2 } else { 1 }) {
+            for column in 0..side.shown {
+                let field = schema.field(columns.len());
+                columns.push(match places {
+                    None => new_null_array(field.data_type(), count),
+                    Some(places) => {
+                        let taken = take(&rows.columns[column], places, None)?;
+                        // A text may have been of the large type.
+                        match taken.data_type() == field.data_type() {
+                            true => taken,
+                            false => cast(&taken, field.data_type())?,
+                        }
+                    }
+                });
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+    }
+}
+
+/// The first columns of rows, as a schema of them says.
+fn with_schema(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = rows.columns()[..schema.fields().len()].to_vec();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+}
+
+/// The memory of a column, to be used again.
+fn into_vec(column: UInt32Array) -> Vec<u32> {
+    let (_, values, _) = column.into_parts();
+    values.into_inner().into_vec().unwrap_or_default()
+}
+
+impl Program {
+    /// Whether it matters which rows of a side have a partner.
+    fn marks(&self, side: usize) -> bool {
+        self.gives_late(side)
+    }
+
+    /// Whether rows of a side are given when it is known which of them have a partner.
+    fn gives_late(&self, side: usize) -> bool {
+        match side {
+            0 => self.kind.keeps_left() || self.kind == JoinKind::LeftSemi,
+            _ => self.kind.keeps_right(),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The join: rows of two sides that belong to the same window and have the same keys (paper,
+//! sections 5.2 and 8).
+//!
+//! Rows are appended to bags as they come ([`bags`]), in the form in which rows are passed through
+//! ([`crate::passed`]): those of other leaders' keys are sent to them, and nothing is looked up. A
+//! leader adopts the buffers of workers of its process as they are. When a window is complete,
+//! [`fire`] matches its sides. `sides` says what a row of each side consists of.
+//!
+//! A slice is a window here. A record that belongs to several windows, since they overlap, is
+//! appended to each: as a part of a pair it comes out once for each, too.
+
+mod bags;
+mod explain;
+mod fire;
+mod gathered;
+mod pairs;
+mod sides;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use millstream_state::{Load, RowLayout};
+
+use super::{
+    Batch, BySlice, Delta, Dropped, Firing, Keyed, Leadership, Operator, Room, Rows, SealSlice,
+    Step, Updated,
+};
+use crate::budget::Usage;
+use crate::columns::inputs::true_mask;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::failing::first_failing;
+use crate::operator::aggregate::fire::Finisher;
+use crate::operator::counted::{Buffers, assign_rows, in_parts, within};
+use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
+use crate::plan::{self, Cumulate, JoinKind, Tumble, Window};
+use crate::windowing::{SliceId, WindowId, Windowing};
+use bags::Bags;
+use fire::Fire;
+use sides::Side;
+
+/// What a join does, in executable form.
+#[derive(Debug)]
+pub(super) struct Program {
+    name: String,
+    kind: JoinKind,
+    window: Option<Window>,
+    /// In which a slice is a window.
+    windowing: Windowing,
+    /// How records are assigned to windows.
+    assigning: Windowing,
+    left_inputs: usize,
+    sides: [Side; 2],
+    condition: Option<Expr>,
+    nulls_are_equal: bool,
+    /// The columns of a pair, and those of what is given.
+    pair: SchemaRef,
+    fired: SchemaRef,
+    finisher: Finisher,
+    /// Of the keys alone, for estimates: nothing is kept as rows of state.
+    layout: Arc<RowLayout>,
+}
+
+/// Windows that do not overlap, of which each has the rows of one window of this kind: the last
+/// millisecond of a window is the time of its rows.
+fn slices_of(window: Window) -> Tumble {
+    let (size_us, offset_us) = match window {
+        Window::Tumble(tumble) => return tumble,
+        Window::Hop(hop) => (hop.slide_us, hop.offset_us),
+        Window::Cumulate(cumulate) => (cumulate.step_us, cumulate.offset_us),
+        Window::Session(session) => (session.gap_us, 0),
+    };
+    Tumble { size_us, offset_us: offset_us.rem_euclid(size_us) }
+}
+
+impl Program {
+    /// Of a join whose result rows have this schema.
+    pub(super) fn new(join: &plan::Join, lateness_us: i64, output: &SchemaRef) -> Result<Program> {
+        let sides = Side::both(join)?;
+        let slices = join.window.map(|window| Window::Tumble(slices_of(window)));
+        let layout = RowLayout::new(sides[0].codec.words().max(1), vec![], &[]);
+        Ok(Program {
+            name: explain::name_of(join),
+            kind: join.kind,
+            window: join.window,
+            windowing: Windowing::new(slices, lateness_us),
+            assigning: Windowing::new(join.window, lateness_us),
+            left_inputs: join.left_inputs,
+            condition: join.condition.clone(),
+            nulls_are_equal: join.nulls_are_equal,
+            pair: join.pair.clone(),
+            fired: join.fired.clone(),
+            finisher: Finisher::of(&join.fired, &join.having, &join.project, output),
+            layout: Arc::new(layout),
+            sides,
+        })
+    }
+
+    /// The number of the side that an input is of.
+    fn side_of(&self, input: usize) -> usize {
+        usize::from(input >= self.left_inputs)
+    }
+
+    /// Finds the rows of a batch that pass its filter and count, window by window; returns what was
+    /// dropped.
+    fn assign(
+        &self,
+        batch: &Batch<'_>,
+        buffers: &mut Buffers,
+        by_slice: &mut BySlice,
+    ) -> Result<Dropped> {
+        let dropped = assign_rows(&self.assigning, batch, buffers, by_slice)?;
+        let overlap = matches!(self.window, Some(Window::Hop(_) | Window::Cumulate(_)));
+        if overlap && matches!(batch.rows, Rows::Records(_)) {
+            self.spread(by_slice);
+        }
+        Ok(dropped)
+    }
+
+    /// From the slices of windows that overlap to these windows.
+    fn spread(&self, by_slice: &mut BySlice) {
+        let mut windows = BTreeMap::<SliceId, Vec<u32>>::new();
+        for (slice, rows) in by_slice.drain(..).filter(|(_, rows)| !rows.is_empty()) {
+            for window in self.assigning.windows_of(slice) {
+                let begin = self.assigning.begin_of_last_slice(window);
+                let place = windows.entry(self.windowing.slice_of(begin).slice).or_default();
+                place.extend_from_slice(&rows);
+            }
+        }
+        for (slice, mut rows) in windows {
+            // Those of several slices, each of which is in order.
+            rows.sort_unstable();
+            by_slice.push((slice, rows));
+        }
+    }
+
+    /// `window_start`, `window_end` and `window_time` of a window, in microseconds, if its rows
+    /// have them.
+    fn bounds_of(&self, window: WindowId) -> Option<[i64; 3]> {
+        let [start, end, time] = self.windowing.columns_of(window)?;
+        let start = match self.window? {
+            Window::Tumble(_) => start,
+            Window::Hop(hop) => end.saturating_sub(hop.size_us),
+            Window::Cumulate(Cumulate { size_us, offset_us, .. }) => {
+                (time - offset_us).div_euclid(size_us) * size_us + offset_us
+            }
+            Window::Session(_) => return None,
+        };
+        Some([start, end, time])
+    }
+}
+
+impl super::Program for Program {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn windowing(&self) -> Windowing {
+        self.windowing
+    }
+
+    fn layout(&self) -> &Arc<RowLayout> {
+        &self.layout
+    }
+
+    fn start(self: Arc<Self>, leadership: Leadership, room: Room) -> Box<dyn Operator> {
+        let bags = Bags::new(&self.sides, &leadership, &room);
+        Box::new(Join {
+            bags,
+            leadership,
+            firing: None,
+            buffers: Buffers::default(),
+            program: self,
+        })
+    }
+
+    fn small_slice_bytes(&self, leaders: usize) -> usize {
+        bags::small_slice_bytes(leaders)
+    }
+
+    fn explain(&self, text: &mut String, type_name: &dyn Fn(&DataType) -> String) {
+        self.sides.iter().for_each(|side| explain::add_side(text, side, type_name));
+    }
+
+    fn format(&self) -> Option<&Arc<Format>> {
+        Some(&self.sides[0].format)
+    }
+
+    fn keyed(&self, batch: &Batch<'_>) -> Result<(Dropped, Option<Keyed>)> {
+        let (mut buffers, mut by_slice) = Default::default();
+        let dropped = self.assign(batch, &mut buffers, &mut by_slice)?;
+        let side = self.side_of(batch.input);
+        let evaluated = self.sides[side].evaluate(batch.columns(), &mut by_slice)?;
+        let keyed = |(keys, arguments)| Keyed { side, keys, arguments, by_slice };
+        Ok((dropped, evaluated.map(keyed)))
+    }
+
+    fn kept_texts(&self, input: usize) -> &[usize] {
+        &self.sides[self.side_of(input)].texts
+    }
+
+    fn computes_texts(&self) -> bool {
+        self.sides.iter().any(|side| side.computes_texts)
+    }
+
+    fn first_failing(&self, batch: &Batch<'_>) -> Option<(usize, Error)> {
+        let rows = batch.columns();
+        if let Some(filter) = batch.filter
+            && let failing @ Some(_) = first_failing(rows.num_rows(), |range| {
+                let rows = rows.slice(range.start, range.len());
+                true_mask(filter, &rows).map(|_| ())
+            })
+        {
+            return failing;
+        }
+        let mut by_slice = BySlice::new();
+        self.assign(batch, &mut Buffers::default(), &mut by_slice).ok()?;
+        let side = &self.sides[self.side_of(batch.input)];
+        first_failing(rows.num_rows(), |range| {
+            side.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
+        })
+    }
+}
+
+/// What one worker keeps of a join.
+struct Join {
+    program: Arc<Program>,
+    leadership: Leadership,
+    bags: Bags,
+    firing: Option<Fire>,
+    buffers: Buffers,
+}
+
+impl Operator for Join {
+    fn update(&mut self, batch: &Batch<'_>, onward: Option<&dyn Onward>) -> Result<Updated> {
+        let Join { program, bags, buffers, .. } = self;
+        bags.begin_batch();
+        let number = program.side_of(batch.input);
+        let side = &program.sides[number];
+        let mut by_slice = std::mem::take(&mut buffers.by_slice);
+        let dropped = program.assign(batch, buffers, &mut by_slice)?;
+        let again = |by_slice: &mut BySlice| {
+            program.assign(batch, &mut Buffers::default(), by_slice).map(|_| ())
+        };
+        let update = &mut |by_slice: &mut BySlice| {
+            let mut updated = Updated::default();
+            let evaluated = side.evaluate(batch.columns(), by_slice)?;
+            let Some((keys, arguments)) = evaluated else { return Ok(updated) };
+            for (slice, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
+                let others = bags.add(*slice, (number, side), (&keys, &arguments), rows, onward)?;
+                updated.others_rows += others;
+                updated.latest = updated.latest.max(Some(*slice));
+            }
+            Ok(updated)
+        };
+        let updated = in_parts(batch.columns().num_rows(), &mut by_slice, again, update)?;
+        buffers.by_slice = by_slice;
+        Ok(Updated { dropped, ..updated })
+    }
+
+    fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice, _: bool) -> Vec<Parcel> {
+        self.bags.seal(how)
+    }
+
+    fn holds_for_others(&self) -> bool {
+        self.bags.hold_for_others()
+    }
+
+    fn merge(&mut self, _: SliceId, _: Delta<'_>) -> Result<()> {
+        Err(Error::Internal("rows of state for a join, which has none".into()))
+    }
+
+    fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId> {
+        let windowing = &self.program.windowing;
+        let mut slices = self.bags.slices();
+        let window = slices.find_map(|slice| windowing.next_window(slice, frontier));
+        window.filter(|window| windowing.fires_at(*window) <= clock)
+    }
+
+    fn fire(&mut self, window: WindowId) -> bool {
+        let slice = *self.program.windowing.slices_of(window).start();
+        let Some(own) = self.bags.remove(slice) else { return false };
+        self.firing = Fire::new(&self.program, window, own);
+        self.firing.is_some()
+    }
+
+    fn firing(&self) -> Option<Firing> {
+        self.firing.as_ref().map(|fire| fire.firing(&self.program))
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        match &mut self.firing {
+            Some(fire) => fire.step(&self.program, &mut self.bags),
+            None => Ok(Step::Over),
+        }
+    }
+
+    fn end_firing(&mut self) {
+        if let Some(fire) = self.firing.take() {
+            fire.rest().for_each(|rows| self.bags.reuse(rows));
+        }
+    }
+
+    fn usage(&mut self, next: Load, room: Load) -> Usage {
+        let mut usage = self.bags.usage(next, room);
+        if let Some(fire) = &self.firing {
+            usage.bytes += fire.bytes() as u64;
+            usage.live_bytes += fire.bytes() as u64;
+        }
+        usage
+    }
+
+    fn open(&self) -> Vec<SliceId> {
+        self.bags.open().collect()
+    }
+
+    fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {
+        let Join { program, bags, leadership, .. } = self;
+        let side = program.sides.get(rows.side());
+        let side = side.ok_or_else(|| Error::Internal("rows of no side of a join".into()))?;
+        if !side.are_led(rows, leadership) {
+            return Err(Error::Internal("rows of another leader's keys".into()));
+        }
+        bags.take_in(rows);
+        Ok(())
+    }
+
+    fn adopt(&mut self, rows: PassedRows) -> Option<PassedRows> {
+        self.bags.adopt(rows);
+        None
+    }
+
+    fn reuse_passed(&mut self, rows: PassedRows) {
+        self.bags.reuse(rows);
+    }
+
+    fn begin_batch(&mut self) {
+        self.bags.begin_batch();
+    }
+
+    fn give_back(&mut self) {
+        self.bags.give_back();
+    }
+}

@@ -1,0 +1,235 @@
+//! The sides of a join: what is kept of a row of each.
+//!
+//! A row is kept as its key and the columns that nothing but their own values can tell: a column
+//! that is a key, and whose values a key says exactly, is not kept twice.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
+use millstream_state::Leaders;
+
+use crate::columns::inputs::Input;
+use crate::columns::keys::{KeyCodec, is_variable};
+use crate::columns::stored::{self, Stored};
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::operator::counted::take_out;
+use crate::operator::{BySlice, Leadership};
+use crate::passed::{Format, ReadRows};
+use crate::plan::{self, Key};
+use crate::texts;
+
+/// One side, in executable form.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) codec: KeyCodec,
+    pub(super) format: Arc<Format>,
+    keys: Vec<Key>,
+    /// What a row is made of again: the columns of the side; then texts that are keys, if they are
+    /// none of these.
+    pub(super) columns: Vec<Column>,
+    /// How many of these are the side's.
+    pub(super) shown: usize,
+    /// For each key that is a text, the column of `columns` that it is.
+    pub(super) text_keys: Vec<usize>,
+    /// Columns of a batch whose values are kept beside the keys.
+    values: Vec<(usize, Stored)>,
+    /// Whether a row with NULL for a key is of no use: it has no partner, and rows without one are
+    /// not given.
+    drops_nulls: bool,
+    /// Columns of a batch whose texts are kept, and whether others are computed.
+    pub(super) texts: Vec<usize>,
+    pub(super) computes_texts: bool,
+    /// Whether a key must be computed, which may fail on rows that do not count.
+    computed: bool,
+}
+
+/// A column that is made of what is kept.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    pub(super) data_type: DataType,
+    pub(super) kept: Kept,
+}
+
+/// Where a column's values are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    Key(usize),
+    /// One of what is kept beside the keys.
+    Value(usize),
+}
+
+/// Whether a key of this type says exactly what it was.
+fn is_exact(data_type: &DataType) -> bool {
+    use DataType::*;
+    let normalised = matches!(data_type, Float16 | Float32 | Float64 | Null);
+    !normalised && !matches!(data_type, LargeUtf8 | LargeBinary)
+}
+
+impl Side {
+    /// Those of a join.
+    pub(super) fn both(join: &plan::Join) -> Result<[Side; 2]> {
+        // Keys are compared as they are encoded, so both sides have room for NULL if one has it.
+        let nullable = |keys: &[Key; 2]| keys.iter().any(|key| key.nullable);
+        let keys_of = |side: usize| -> Vec<Key> {
+            let key = |keys: &[Key; 2]| Key { nullable: nullable(keys), ..keys[side].clone() };
+            join.keys.iter().map(key).collect()
+        };
+        let windows = join.pair.fields().len().min(match join.window {
+            None => 0,
+            Some(_) => 3,
+        });
+        let fields: Vec<_> = join.pair.fields().iter().skip(windows).collect();
+        let (left, right) = fields.split_at(join.left_columns.min(fields.len()));
+        let types = [left, right].map(|fields| {
+            let column =
+                |f: &&Arc<arrow::datatypes::Field>| (f.data_type().clone(), f.is_nullable());
+            fields.iter().map(column).collect::<Vec<_>>()
+        });
+        let keeps = [join.kind.keeps_left(), join.kind.keeps_right()];
+        let mut made = Vec::new();
+        for (number, types) in types.into_iter().enumerate() {
+            let drops_nulls = !join.nulls_are_equal && !keeps[number];
+            made.push(Made::new(keys_of(number), types, drops_nulls)?);
+        }
+        let [left, right] = [0, 1].map(|number| &made[number]);
+        let side = |made: &Made| made.forms.clone();
+        let forms = [side(left), side(right)];
+        let formats = Format::of_sides([(&left.side.0, &forms[0]), (&right.side.0, &forms[1])]);
+        let mut sides = made.into_iter().zip(formats).map(|(made, format)| made.with(format));
+        match (sides.next(), sides.next()) {
+            (Some(left), Some(right)) => Ok([left, right]),
+            _ => Err(crate::error::Error::Internal("a join of one side".into())),
+        }
+    }
+
+    /// Keys and kept values for the rows of a batch that count, which stand at the positions in
+    /// `by_slice` then; `None` if there are none.
+    pub(super) fn evaluate(
+        &self,
+        rows: &RecordBatch,
+        by_slice: &mut BySlice,
+    ) -> Result<Option<(Vec<ArrayRef>, Vec<Input>)>> {
+        let counted: usize = by_slice.iter().map(|(_, rows)| rows.len()).sum();
+        if counted == 0 {
+            return Ok(None);
+        }
+        texts::begin();
+        let taken;
+        // A row that is in several windows is taken out for each.
+        let all = counted == rows.num_rows() && by_slice.len() == 1;
+        let rows = if self.computed && !all {
+            taken = take_out(rows, by_slice, counted)?;
+            &taken
+        } else {
+            rows
+        };
+        let keys = self.keys.iter().map(|key| key.expr.evaluate(rows));
+        let keys = keys.collect::<Result<Vec<ArrayRef>>>()?;
+        if self.drops_nulls {
+            let nulls = keys.iter().map(|key| key.logical_nulls().filter(|n| n.null_count() > 0));
+            let nulls = nulls.fold(None, |all, own| NullBuffer::union(all.as_ref(), own.as_ref()));
+            if let Some(nulls) = nulls {
+                let valid = |row: &u32| nulls.is_valid(*row as usize);
+                by_slice.iter_mut().for_each(|(_, rows)| rows.retain(valid));
+            }
+        }
+        let value =
+            |(column, stored): &(usize, Stored)| stored::input(*stored, rows.column(*column));
+        let values = self.values.iter().map(value).collect::<Result<Vec<_>>>()?;
+        Ok(Some((keys, values)))
+    }
+
+    /// Whether the first of some rows is of a key that a worker leads.
+    pub(super) fn are_led(&self, rows: &ReadRows<'_>, leadership: &Leadership) -> bool {
+        if leadership.leaders == 1 {
+            return true;
+        }
+        let mut hashes = Vec::new();
+        self.codec.hash(&rows.keys()[..self.codec.words()], 1, &mut hashes);
+        Leaders::even(leadership.leaders).of(hashes[0]) == leadership.me
+    }
+
+    /// The first word of a key where some key is NULL has a bit; whether rows with one can be told.
+    pub(super) fn has_null_word(&self) -> bool {
+        !self.keys.is_empty() && self.codec.null_bit(0).is_some()
+    }
+}
+
+/// A side without its format.
+struct Made {
+    side: (KeyCodec, Vec<Key>),
+    columns: Vec<Column>,
+    shown: usize,
+    text_keys: Vec<usize>,
+    values: Vec<(usize, Stored)>,
+    forms: Vec<(Stored, bool)>,
+    drops_nulls: bool,
+}
+
+impl Made {
+    fn new(keys: Vec<Key>, types: Vec<(DataType, bool)>, drops_nulls: bool) -> Result<Made> {
+        let codec = KeyCodec::new(&keys)?;
+        let (mut columns, mut values, mut forms) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, (data_type, nullable)) in types.iter().enumerate() {
+            let is_key = |key: &Key| {
+                matches!(key.expr, Expr::Column(column) if column == number)
+                    && key.data_type == *data_type
+                    && is_exact(data_type)
+            };
+            let kept = match keys.iter().position(is_key) {
+                Some(key) => Kept::Key(key),
+                None => {
+                    let stored = Stored::of(data_type);
+                    values.push((number, stored));
+                    forms.push((stored, *nullable && stored.has_bit()));
+                    Kept::Value(forms.len() - 1)
+                }
+            };
+            columns.push(Column { data_type: data_type.clone(), kept });
+        }
+        let shown = columns.len();
+        let mut text_keys = Vec::new();
+        for (number, key) in keys.iter().enumerate().filter(|(_, k)| is_variable(&k.data_type)) {
+            let kept = Kept::Key(number);
+            let known = columns.iter().position(|column| column.kept == kept);
+            text_keys.push(known.unwrap_or(columns.len()));
+            if known.is_none() {
+                columns.push(Column { data_type: key.data_type.clone(), kept });
+            }
+        }
+        let side = (codec, keys);
+        Ok(Made { side, columns, shown, text_keys, values, forms, drops_nulls })
+    }
+
+    fn with(self, format: Arc<Format>) -> Side {
+        let Made { side: (codec, keys), columns, shown, text_keys, values, .. } = self;
+        let mut texts: Vec<usize> = Vec::new();
+        let mut computes_texts = false;
+        for key in keys.iter().filter(|key| is_variable(&key.data_type)) {
+            match key.expr {
+                Expr::Column(column) => texts.push(column),
+                Expr::Computed(_) => computes_texts = true,
+            }
+        }
+        let kept = values.iter().filter(|(_, stored)| *stored == Stored::Text);
+        texts.extend(kept.map(|(column, _)| *column));
+        let computed = keys.iter().any(|key| !key.expr.is_column());
+        let drops_nulls = self.drops_nulls;
+        Side {
+            codec,
+            format,
+            keys,
+            columns,
+            shown,
+            text_keys,
+            values,
+            drops_nulls,
+            texts,
+            computes_texts,
+            computed,
+        }
+    }
+}
