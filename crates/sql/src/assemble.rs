@@ -1,5 +1,7 @@
 //! From a graph of lowered queries to the engine's plan, every expression compiled.
 
+mod joined;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -15,11 +17,11 @@ use millstream_contract::plan::{
 use crate::catalog::{INPUT, input_column};
 use crate::compiler::{Compiler, each_input};
 use crate::error::{Place, Result, SqlError};
-use crate::graph::{Elements, Graph, Grouping, Part, Pass};
+use crate::graph::{self, Body, Elements, Graph, Part, Pass};
 use crate::left_out::Aside;
 use crate::lower::{Call, Counted, FIRED, Grouped, Places, unique};
 use crate::nest::written;
-use crate::scan::{Needs, finish_grouping, finish_output, finish_pass};
+use crate::scan::{Needs, finish_operator, finish_output, finish_pass};
 use crate::schemas::{
     elements_schema, fired_schema, is_groupable, nullable, output_schema, qualified,
 };
@@ -54,6 +56,13 @@ struct Taking {
     columns: Option<Vec<Expr>>,
 }
 
+/// What an operator gives of the rows that fire.
+struct Given {
+    having: Option<EngineExpr>,
+    project: Vec<EngineExpr>,
+    output: SchemaRef,
+}
+
 impl Assembler<'_> {
     /// Puts the plan together.
     pub(crate) fn assemble(
@@ -63,9 +72,9 @@ impl Assembler<'_> {
     ) -> std::result::Result<Plan, Refused> {
         graph.prune();
         let mut needs: Vec<Needs> = graph.scans.iter().map(|_| Needs::default()).collect();
-        for number in 0..graph.groupings.len() {
-            let query = graph.groupings[number].query;
-            of(query, finish_grouping(&self.compiler, &mut graph, number, &mut needs))?;
+        for number in 0..graph.operators.len() {
+            let query = graph.operators[number].query;
+            of(query, finish_operator(&self.compiler, &mut graph, number, &mut needs))?;
         }
         for number in 0..graph.outputs.len() {
             let query = graph.outputs[number].query;
@@ -90,9 +99,12 @@ impl Assembler<'_> {
             let stage = of(pass.query, self.pass(pass, &plan))?;
             plan.stages.push(stage);
         }
-        for grouping in &graph.groupings {
-            let stage = of(grouping.query, self.grouping(&graph, grouping, &plan))?;
-            plan.stages.push(stage);
+        for operator in &graph.operators {
+            let stage = match &operator.body {
+                Body::Grouped(grouped) => self.grouping(&graph, operator, grouped, &plan),
+                Body::Joined(joined) => self.join(&graph, operator, joined, &plan),
+            };
+            plan.stages.push(of(operator.query, stage)?);
         }
         let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
         for (number, output) in graph.outputs.iter().enumerate() {
@@ -142,14 +154,23 @@ impl Assembler<'_> {
     }
 
     /// A grouping's stage.
-    fn grouping(&self, graph: &Graph, grouping: &Grouping, plan: &Plan) -> Result<Stage> {
+    fn grouping(
+        &self,
+        graph: &Graph,
+        operator: &graph::Operator,
+        grouped: &Grouped,
+        plan: &Plan,
+    ) -> Result<Stage> {
+        let [side] = &operator.sides[..] else {
+            return Err(SqlError::internal("a grouping of several sides"));
+        };
         let over_names = |names: &[String]| names.iter().map(|name| input_column(name)).collect();
-        let several = grouping.parts.len() > 1;
+        let several = side.parts.len() > 1;
         let names: Vec<String> =
-            grouping.names.iter().filter(|name| grouping.used.contains(*name)).cloned().collect();
+            side.names.iter().filter(|name| side.used.contains(*name)).cloned().collect();
         let mut takings = Vec::new();
-        for part in &grouping.parts {
-            let mut taking = self.taking(graph, part, plan, &grouping.used, &grouping.filters)?;
+        for part in &side.parts {
+            let mut taking = self.taking(graph, part, plan, &side.used, &side.filters)?;
             if several && taking.columns.is_none() {
                 taking.columns = Some(over_names(&names));
             }
@@ -157,18 +178,18 @@ impl Assembler<'_> {
         }
         let (mut inputs, schema) = self.inputs(takings, &names)?;
         for (number, input) in inputs.iter_mut().enumerate() {
-            input.again = match grouping.counted {
+            input.again = match operator.counted {
                 Counted::All => false,
                 Counted::First(parts) => number >= parts,
                 Counted::Nowhere => true,
             };
         }
-        let mut grouped = grouping.grouped.clone();
-        if !matches!(grouping.parts[..], [Part::Scan { columns: None, .. }]) {
+        let mut grouped = grouped.clone();
+        if !matches!(side.parts[..], [Part::Scan { columns: None, .. }]) {
             self.simplify_grouped(&mut grouped, &Arc::new(schema.clone()))?;
         }
-        let (operator, output) = self.aggregate(grouping, &grouped, &schema)?;
-        Ok(Stage { inputs, operator, output })
+        let (body, output) = self.aggregate(operator, &grouped, &schema)?;
+        Ok(Stage { inputs, operator: body, output })
     }
 
     /// An output's stage: that of the grouping whose result it is, or one that has been or is added
@@ -181,10 +202,10 @@ impl Assembler<'_> {
         plan: &mut Plan,
     ) -> Result<usize> {
         let output = &graph.outputs[number];
-        if let [Part::View { grouping, .. }] = output.parts[..]
-            && !graph.groupings[grouping].is_shared()
+        if let [Part::View { operator, .. }] = output.parts[..]
+            && !graph.operators[operator].is_shared()
         {
-            return Ok(graph.passes.len() + grouping);
+            return Ok(graph.passes.len() + operator);
         }
         let same = like.iter().find(|before| output.is_like(&graph.outputs[**before]));
         if let Some(same) = same.copied() {
@@ -194,8 +215,8 @@ impl Assembler<'_> {
         let mut takings = Vec::new();
         for part in &output.parts {
             let mut taking = self.taking(graph, part, plan, &all, &[])?;
-            if let (None, Part::View { grouping, view }) = (&taking.columns, part) {
-                let columns = graph.groupings[*grouping].views[*view].needed();
+            if let (None, Part::View { operator, view }) = (&taking.columns, part) {
+                let columns = graph.operators[*operator].views[*view].needed();
                 taking.columns = Some(columns.map(|column| input_column(&column.name)).collect());
             }
             takings.push(taking);
@@ -217,29 +238,29 @@ impl Assembler<'_> {
         used: &BTreeSet<String>,
         filters: &[Expr],
     ) -> Result<Taking> {
-        let (grouping, view) = match part {
+        let (number, view) = match part {
             Part::Scan { scan, pass, filters, columns } => {
                 let from = taken_from(*scan, *pass);
                 let schema = qualified(INPUT, schema_of(plan, from)?)?;
                 let (filters, columns) = (filters.clone(), columns.clone());
                 return Ok(Taking { from, schema, filters, columns });
             }
-            Part::View { grouping, view } => (*grouping, *view),
+            Part::View { operator, view } => (*operator, *view),
         };
-        let from = Node::Stage(graph.passes.len() + grouping);
+        let from = Node::Stage(graph.passes.len() + number);
         let rows = schema_of(plan, from)?;
-        let grouping = &graph.groupings[grouping];
-        if !grouping.is_shared() {
+        let operator = &graph.operators[number];
+        if !operator.is_shared() {
             let schema = Arc::new(qualified(INPUT, rows)?);
             let filters = filters.iter().map(|f| self.compiler.simple_filter(f, &schema));
             let filters = filters.collect::<Result<Vec<_>>>()?;
             return Ok(Taking { from, filters, columns: None, schema: schema.as_ref().clone() });
         }
         let schema = Arc::new(qualified(FIRED, rows)?);
-        let view = &grouping.views[view];
+        let view = &operator.views[view];
         let names: Vec<String> = view.columns.iter().map(|column| column.name.clone()).collect();
         let columns: Vec<Expr> = view.columns.iter().map(|column| column.expr.clone()).collect();
-        let mut conditions = view.having[grouping.common_having().len()..].to_vec();
+        let mut conditions = view.having[operator.common_having().len()..].to_vec();
         for filter in filters {
             conditions.push(written(filter, &names, &columns)?);
         }
@@ -290,42 +311,52 @@ impl Assembler<'_> {
     /// The operator of a grouping, whose expressions are over `input`, and what it gives.
     fn aggregate(
         &self,
-        grouping: &Grouping,
+        operator: &graph::Operator,
         grouped: &Grouped,
         input: &DFSchema,
     ) -> Result<(Operator, SchemaRef)> {
-        let keys = self.keys(grouped, input, self.places[grouping.query])?;
+        let keys = self.keys(grouped, input, self.places[operator.query])?;
         let mut compiled = HashMap::new();
         let calls = grouped.aggregates.iter();
         let aggregates =
             calls.map(|call| self.call(call, input, &mut compiled)).collect::<Result<Vec<_>>>()?;
         let types = keys.iter().map(|k: &Key| (k.data_type.clone(), k.nullable)).collect();
         let fired = Arc::new(fired_schema(grouped, types)?);
-        let (names, columns): (Vec<String>, Vec<Expr>) = match &grouping.views[..] {
+        let Given { having, project, output } = self.given(operator, &fired)?;
+        let body = Aggregate {
+            window: operator.window,
+            windows_in_slice: 1,
+            having,
+            project,
+            keys,
+            aggregates,
+            fired: Arc::new(fired.as_arrow().clone()),
+        };
+        Ok((Operator::Aggregate(body), output))
+    }
+
+    /// What an operator gives of the rows that fire, whose schema is `fired`.
+    fn given(&self, operator: &graph::Operator, fired: &Arc<DFSchema>) -> Result<Given> {
+        let (names, columns): (Vec<String>, Vec<Expr>) = match &operator.views[..] {
             [view] => view.needed().map(|c| (c.name.clone(), c.expr.clone())).unzip(),
             _ => {
-                let used = grouping.fired_used();
+                let used = operator.fired_used();
                 let fields = fired.iter().filter(|(_, field)| used.contains(field.name()));
                 fields
                     .map(|(table, field)| (field.name().clone(), Expr::from((table, field))))
                     .unzip()
             }
         };
-        let simple = |e: &Expr| self.compiler.simple(e, &fired);
+        let simple = |e: &Expr| self.compiler.simple(e, fired);
         let columns = columns.iter().map(simple).collect::<Result<Vec<_>>>()?;
-        let having = grouping.common_having().iter();
-        let having = having.map(|e| self.compiler.simple_filter(e, &fired));
+        let having = operator.common_having().iter();
+        let having = having.map(|e| self.compiler.simple_filter(e, fired));
         let having = having.collect::<Result<Vec<_>>>()?;
-        let body = Aggregate {
-            window: grouping.window,
-            windows_in_slice: 1,
-            having: self.compiler.compile_filter(&having, &fired)?,
-            project: self.compiler.compile_all(&columns, &fired)?,
-            keys,
-            aggregates,
-            fired: Arc::new(fired.as_arrow().clone()),
-        };
-        Ok((Operator::Aggregate(body), output_schema(&columns, &fired, &names)?))
+        Ok(Given {
+            having: self.compiler.compile_filter(&having, fired)?,
+            project: self.compiler.compile_all(&columns, fired)?,
+            output: output_schema(&columns, fired, &names)?,
+        })
     }
 
     fn keys(&self, grouped: &Grouped, input: &DFSchema, places: &Places) -> Result<Vec<Key>> {

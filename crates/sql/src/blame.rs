@@ -9,7 +9,7 @@ use chrono::Utc;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::simplify::SimplifyContext;
-use datafusion_expr::utils::find_aggregate_exprs;
+use datafusion_expr::utils::{find_aggregate_exprs, merge_schema};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
@@ -37,8 +37,17 @@ const PARTS_MAX: usize = 2_000;
 pub(crate) fn check_conditions(plan: &LogicalPlan, texts: &Texts) -> Result<()> {
     let refuse = |e: SqlError| DataFusionError::External(Box::new(e));
     plan.apply(|node| {
-        let Some(input) = node.inputs().first().map(|input| input.schema().clone()) else {
-            return Ok(TreeNodeRecursion::Continue);
+        let input = match (node, node.inputs().first()) {
+            (_, None) => return Ok(TreeNodeRecursion::Continue),
+            (LogicalPlan::Join(join), _) => {
+                let both = Arc::new(merge_schema(&node.inputs()));
+                let on = join.filter.iter();
+                on.map(|on| check_condition(on, &both, texts))
+                    .collect::<Result<()>>()
+                    .map_err(refuse)?;
+                both
+            }
+            (_, Some(input)) => input.schema().clone(),
         };
         node.apply_expressions(|expr| {
             expr.apply(|e| {

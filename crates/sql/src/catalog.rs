@@ -1,7 +1,7 @@
 //! The catalog: tables with their columns and event time, and views, by name.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -334,6 +334,11 @@ fn wrong_type(column: &TableColumn, key: &str, wanted: &DataType) -> SqlError {
         sql_type_name(&column.data_type)
     ))
     .help(format!("declare it {wanted}, and convert it in a computed column or a query"))
+}
+
+/// The columns of an expression, by name.
+pub(crate) fn add_columns(expr: &Expr, names: &mut BTreeSet<String>) {
+    names.extend(expr.column_refs().into_iter().map(|c| c.name.clone()));
 }
 
 /// A column of the table in a lowered expression.

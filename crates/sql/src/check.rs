@@ -1,6 +1,7 @@
 //! Refusals before planning: syntax that sqlparser accepts but Millstream does not run, and
 //! functions that do not exist. DataFusion would silently ignore some of this.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
@@ -16,6 +17,7 @@ use crate::calls::{MAP, PARTITIONED};
 use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
+use crate::joins::{LATERAL, WITHIN_WINDOWS, check_kind, misplaced, subqueries};
 use crate::lower::Places;
 use crate::ranking;
 use crate::texts::Texts;
@@ -24,7 +26,7 @@ use crate::unnest::{check_join, is_unnest};
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
-    match query.visit(&mut Checker { functions, table_functions: 0 }) {
+    match query.visit(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -32,7 +34,7 @@ pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
 
 /// Refuses what cannot run in a table's expression.
 pub(crate) fn check_expr(expr: &Expr, functions: &Functions) -> Result<()> {
-    match expr.visit(&mut Checker { functions, table_functions: 0 }) {
+    match expr.visit(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -63,6 +65,17 @@ pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Pl
             }
             if let GroupByExpr::Expressions(exprs, _) = &select.group_by {
                 self.0.group_by = self.0.group_by.or(union(exprs));
+            }
+            let others = select.from.iter().skip(1).map(|other| &other.relation);
+            let joins = select.from.iter().flat_map(|table| &table.joins);
+            let mut relations = joins.map(|join| &join.relation).chain(others);
+            let join = relations.find(|relation| !is_unnest(relation));
+            self.0.join = self.0.join.or(join.and_then(|relation| Span::new(relation.span())));
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let (Expr::Exists { .. } | Expr::InSubquery { .. }, None) = (expr, self.0.subquery) {
+                self.0.subquery = Span::new(expr.span());
             }
             ControlFlow::Continue(())
         }
@@ -192,17 +205,20 @@ struct Checker<'a> {
     functions: &'a Functions,
     /// Window functions in FROM that we are inside of.
     table_functions: usize,
+    /// EXISTS and IN with subqueries that may stand where they do.
+    conditions: HashSet<*const Expr>,
 }
 
 type Flow = ControlFlow<SqlError>;
 
-/// Refuses all joins but those with UNNEST.
+/// Refuses joins that do not run.
 fn check_joins(table: &TableWithJoins) -> Flow {
     for join in &table.joins {
-        if !is_unnest(&join.relation) {
-            return refuse("joins come", ONE_TABLE, join.span());
-        }
-        if let Err(error) = check_join(join) {
+        let checked = match is_unnest(&join.relation) {
+            true => check_join(join),
+            false => check_kind(join),
+        };
+        if let Err(error) = checked {
             return ControlFlow::Break(error);
         }
     }
@@ -237,7 +253,6 @@ fn refuse(what: &str, help: &str, place: tokenizer::Span) -> Flow {
     ControlFlow::Break(if help.is_empty() { error } else { error.help(help) })
 }
 
-const ONE_TABLE: &str = "a query reads one table; join before the data gets here";
 const LEAVE_OUT: &str = "leave it out";
 
 impl Visitor for Checker<'_> {
@@ -292,6 +307,8 @@ impl Visitor for Checker<'_> {
 
     fn pre_visit_select(&mut self, select: &Select) -> Flow {
         let place = select.span();
+        let conditions = select.selection.iter().chain(&select.having);
+        self.conditions.extend(conditions.flat_map(subqueries));
         match &select.from[..] {
             [] => {
                 if let Some(from) = from_as_name(select) {
@@ -307,9 +324,6 @@ impl Visitor for Checker<'_> {
                 }
             }
             [table, others @ ..] => {
-                if let Some(second) = others.iter().find(|other| !is_unnest(&other.relation)) {
-                    return refuse("joins come", ONE_TABLE, second.span());
-                }
                 check_joins(table)?;
                 others.iter().try_for_each(check_joins)?;
                 if is_unnest(&table.relation) {
@@ -365,8 +379,8 @@ impl Visitor for Checker<'_> {
                 let unnest = is_unnest(factor);
                 self.table_functions += usize::from(args.is_some() && !unnest);
                 if version.is_some() {
-                    let help = "a table has its records as they come, not as of some time";
-                    return refuse("FOR SYSTEM_TIME", help, place);
+                    let help = format!("a table has its records as they come; {WITHIN_WINDOWS}");
+                    return refuse("FOR SYSTEM_TIME AS OF, a temporal join,", &help, place);
                 }
                 if sample.is_some() {
                     return refuse(
@@ -383,7 +397,7 @@ impl Visitor for Checker<'_> {
             TableFactor::Derived { lateral, sample, subquery, .. } => {
                 refuse_inner_order(subquery)?;
                 if *lateral {
-                    return refuse("LATERAL", LEAVE_OUT, place);
+                    return refuse("LATERAL", LATERAL, place);
                 }
                 if sample.is_some() {
                     return refuse("TABLESAMPLE", LEAVE_OUT, place);
@@ -419,7 +433,12 @@ impl Visitor for Checker<'_> {
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Function(call) => self.check_call(call),
-            Expr::Exists { .. } | Expr::InSubquery { .. } => subquery(expr),
+            Expr::Exists { subquery, .. } | Expr::InSubquery { subquery, .. } => {
+                match self.conditions.contains(&std::ptr::from_ref(expr)) {
+                    true => refuse_inner_order(subquery),
+                    false => ControlFlow::Break(misplaced(expr)),
+                }
+            }
             Expr::Subquery(_) if self.table_functions == 0 => subquery(expr),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => subquery(expr),
             Expr::Interval(interval) => check_unit(interval),
@@ -513,7 +532,7 @@ fn check_unit(interval: &Interval) -> Flow {
 }
 
 fn subquery(expr: &Expr) -> Flow {
-    let help = "a subquery may stand in FROM; a list of values in IN (…)";
+    let help = "a subquery may stand in FROM, and in EXISTS (…) and IN (…) of a WHERE";
     refuse("a subquery inside an expression", help, expr.span())
 }
 

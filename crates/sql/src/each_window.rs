@@ -30,8 +30,8 @@ impl Stage {
             None => return Ok(self),
         };
         let is_grouped = |rows: &Rows| match rows {
-            Rows::Stages(parts) => parts.iter().any(|part| part.stage.grouped.is_some()),
-            Rows::Table(_) | Rows::Unnested(_) => false,
+            Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
+            Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_) => false,
         };
         let name = WindowKind::of(&kind).name();
         let refused = |message: String, help: &str| {

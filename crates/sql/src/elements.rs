@@ -22,13 +22,14 @@ impl Stage {
     pub(crate) fn unnested(mut self, node: &UnnestNode, places: &Places) -> Result<Stage> {
         self.refuse_after_limit("UNNEST", places)?;
         let of_groups = match &self.input {
-            Rows::Stages(parts) => parts.iter().any(|part| part.stage.grouped.is_some()),
-            Rows::Table(_) | Rows::Unnested(_) => false,
+            Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
+            Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_) => false,
         };
-        if of_groups || self.grouped.is_some() {
-            return Err(SqlError::unsupported("UNNEST of the rows of a GROUP BY does not run yet")
-                .at(node.place)
-                .help("put the UNNEST before the GROUP BY: it takes the records of a table"));
+        if of_groups || self.fires.is_some() {
+            let message = "UNNEST of the rows of a GROUP BY or a join does not run yet";
+            let help = "put the UNNEST before the GROUP BY or the join, in a query in FROM: it \
+                        takes the records of a table";
+            return Err(SqlError::unsupported(message).at(node.place).help(help));
         }
         if let Some(Windows { kind: Window::Session(_), of_row: OfRow::Assigned(_) }) = self.window
         {

@@ -3,14 +3,15 @@
 
 use crate::catalog::TableEntry;
 use crate::error::SqlError;
-use crate::lower::{Places, Rows, Stage};
+use crate::joined::Unwindowed;
+use crate::lower::{Fires, Places, Rows, Stage};
 
 /// A grouping without a window over a table that never ends.
 pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) -> SqlError {
     let over_windows = match &stage.input {
-        Rows::Table(_) | Rows::Unnested(_) => false,
+        Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_) => false,
         Rows::Stages(parts) => {
-            parts.iter().any(|p| p.stage.grouped.as_ref().is_some_and(|grouped| grouped.windowed))
+            parts.iter().any(|p| p.stage.fires.as_ref().is_some_and(Fires::is_windowed))
         }
     };
     let name = &table.name;
@@ -83,3 +84,37 @@ pub(crate) fn windows_beside_records(places: &Places) -> SqlError {
 
 const TWO_OUTPUTS: &str = "write two queries; in a statement set they share the reading of a table:\n\
      EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";
+
+/// A join without a window over a table that never ends.
+pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed) -> SqlError {
+    let Unwindowed { name, windows, by_time, place } = join;
+    let why = match (windows, by_time) {
+        ([true, true], _) => "does not say that both rows are of the same window",
+        (_, true) => "is an interval join, which does not run yet",
+        ([true, false], _) => "has windows on its left side only",
+        ([false, true], _) => "has windows on its right side only",
+        ([false, false], _) => "has no windows",
+    };
+    let help = match windows {
+        [true, true] => {
+            "join within windows: L.window_start = R.window_start AND L.window_end = R.window_end \
+             AND …"
+        }
+        _ => {
+            "assign the same windows to both sides, and join within them:\n\
+             FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS L\n\
+             JOIN TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS R\n\
+             ON L.window_start = R.window_start AND L.window_end = R.window_end AND …"
+        }
+    };
+    let error = SqlError::unsupported(format!(
+        "{name} {why}, and table '{}' never ends: its rows would have to be kept for ever, as a \
+         partner may come at any time",
+        table.name
+    ));
+    let error = match place {
+        Some(place) => error.at(Some(place.span)).in_source(&place.source),
+        None => error,
+    };
+    error.help(help)
+}

@@ -7,7 +7,7 @@ use datafusion_expr::Expr;
 
 use crate::catalog::{TableEntry, input_column};
 use crate::error::{Result, SqlError};
-use crate::lower::{Rows, Stage, window_column};
+use crate::lower::{Fires, Rows, Stage, window_column};
 use crate::nest::Unnested;
 use crate::types::sql_type_name;
 
@@ -19,6 +19,7 @@ impl Stage {
             Rows::Table(table) => of_table(table, time, field.name(), field.data_type()),
             Rows::Unnested(rows) => of_elements(rows, time, field.name(), field.data_type()),
             Rows::Stages(_) if *time == window_column("window_time") => Ok(()),
+            Rows::Sides(_) => Err(SqlError::internal("a window over the sides of a join")),
             Rows::Stages(parts) => match &parts[..] {
                 [part] => part.stage.of_groups(field.name()),
                 parts => (1..).zip(parts).try_for_each(|(number, part)| {
@@ -41,7 +42,7 @@ impl Stage {
         data_type: &DataType,
     ) -> Result<()> {
         let time = &self.columns[column];
-        let checked = match (&self.grouped, &self.input) {
+        let checked = match (&self.fires, &self.input) {
             (Some(_), _) => {
                 let [_, _, own] = self.fired_bounds();
                 let is_time = own.as_ref() == Some(as_it_is(time, TimeUnit::Millisecond));
@@ -52,11 +53,13 @@ impl Stage {
                 of_table(table, time, name, data_type)
             }
             (None, Rows::Unnested(rows)) => of_elements(rows, time, name, data_type),
-            (None, Rows::Stages(_)) => Err(SqlError::internal("a UNION ALL within another")),
+            (None, Rows::Stages(_) | Rows::Sides(_)) => {
+                Err(SqlError::internal("a UNION ALL within another"))
+            }
         };
         checked.map_err(|error| {
             let message = format!("query {number} of the UNION ALL: {}", error.message);
-            let help = match (&self.grouped, &self.input) {
+            let help = match (&self.fires, &self.input) {
                 (None, Rows::Table(table)) => table.time_name().map(|time| {
                     format!(
                         "select '{time}' there, in the place of '{name}': its watermark is for that"
@@ -70,12 +73,17 @@ impl Stage {
 
     /// Why a column of a grouping's result is not its event time.
     fn of_groups(&self, name: &str) -> Result<()> {
-        if self.grouped.as_ref().is_some_and(|grouped| grouped.windowed) {
+        if self.fires.as_ref().is_some_and(Fires::is_windowed) {
             let message = format!("'{name}' is not the event time of a window's result");
             return Err(SqlError::unsupported(message).help(
                 "that is window_time: select it (and GROUP BY it, too) in the query before, and \
                  name it in DESCRIPTOR(…)",
             ));
+        }
+        if let Some(Fires::Joined(_)) = self.fires {
+            let message = "what a join without a window gives has no event time";
+            return Err(SqlError::unsupported(message)
+                .help("join within windows: L.window_start = R.window_start AND …"));
         }
         let message = "what a GROUP BY without a window gives has no event time";
         Err(SqlError::unsupported(message).help(
@@ -116,7 +124,9 @@ fn of_elements(rows: &Unnested, time: &Expr, name: &str, data_type: &DataType) -
             of_table(table, time, name, data_type)
         }
         Rows::Unnested(below) => of_elements(below, time, name, data_type),
-        Rows::Stages(_) => Err(SqlError::internal("an UNNEST of a UNION ALL as a whole")),
+        Rows::Stages(_) | Rows::Sides(_) => {
+            Err(SqlError::internal("an UNNEST of a UNION ALL as a whole"))
+        }
     }
 }
 
@@ -125,7 +135,7 @@ fn time_unit(rows: &Unnested) -> Option<TimeUnit> {
     match &rows.inner.input {
         Rows::Table(table) => table.time_unit(),
         Rows::Unnested(below) => time_unit(below),
-        Rows::Stages(_) => None,
+        Rows::Stages(_) | Rows::Sides(_) => None,
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::fmt::Write;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_expr::LogicalPlan;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    Aggregate, Node, Operator, Plan, Sort, Source, Stage, Unnest, Watermark, Window,
+    Aggregate, Input, Join, JoinKind, Node, Operator, Plan, Sort, Source, Stage, Unnest, Watermark,
+    Window,
 };
 
 use crate::durations::duration;
@@ -133,57 +134,67 @@ impl Explained<'_> {
 
     fn stage(&self, text: &mut String, stage: &Stage) {
         let _ = writeln!(text, "first pipeline (for each batch of records)");
-        let mut schema = stage.output.clone();
-        for input in &stage.inputs {
-            let Ok(rows) = self.plan.schema_for(input) else { continue };
-            schema = rows.clone();
-            match input.from {
-                Node::Source(source) if self.chain => self.source(text, source),
-                Node::Source(source) => {
-                    let name = self.names.get(source).map_or("", String::as_str);
-                    let _ = writeln!(text, "  records of source {}: {name}", source + 1);
-                }
-                Node::Malformed(source) => {
-                    let name = self.names.get(source).map_or("", String::as_str);
-                    let _ = writeln!(text, "  malformed records of source {}: {name}", source + 1);
-                }
-                Node::Stage(before) => {
-                    let columns = rows.fields().iter().map(|field| field.name().clone());
-                    let _ = writeln!(text, "  rows of stage {}: {}", before + 1, list(columns));
-                    let before = &self.plan.stages[before].operator;
-                    if before.window().is_some() {
-                        let _ = writeln!(text, "  event time: the time of their window");
-                    }
-                }
+        let mut schemas = Vec::new();
+        for (number, side) in stage.sides().into_iter().enumerate() {
+            if let Operator::Join(_) = stage.operator {
+                let _ = writeln!(text, "  {} side", ["left", "right"][number.min(1)]);
             }
-            if let Some(late) = &input.late {
-                let what = window_text(&late.window);
-                let _ = writeln!(text, "  only those that are late for their {what}");
-            }
-            if let Some(filter) = &input.filter {
-                let _ = writeln!(text, "  filter {}", shown(filter, &schema));
-            }
-            if let Some(project) = &input.project {
-                let columns = project.columns.iter().zip(project.schema.fields());
-                let columns = columns.map(|(expr, field)| match shown(expr, &schema) {
-                    text if self.chain || text == *field.name() => text,
-                    text => format!("{text} AS {}", field.name()),
-                });
-                let _ = writeln!(text, "  project {}", list(columns));
-                schema = project.schema.clone();
-            }
+            let inputs = side.iter().filter_map(|input| self.input(text, input));
+            schemas.push(inputs.last().unwrap_or_else(|| stage.output.clone()));
         }
-        match &stage.operator {
-            Operator::Stateless { limit, offset } => match (limit, offset) {
+        match (&stage.operator, &schemas[..]) {
+            (Operator::Stateless { limit, offset }, _) => match (limit, offset) {
                 (None, 0) => {}
                 (Some(limit), 0) => text.push_str(&format!("  limit {limit}\n")),
                 (Some(limit), skip) => text.push_str(&format!("  limit {limit} after {skip}\n")),
                 (None, skip) => text.push_str(&format!("  skip {skip}\n")),
             },
-            Operator::Unnest(unnest) => unnest_text(text, stage, unnest),
-            Operator::Aggregate(aggregate) => aggregate_text(text, &schema, aggregate),
-            Operator::Join(_) => text.push_str("  join\n"),
+            (Operator::Unnest(unnest), _) => unnest_text(text, stage, unnest),
+            (Operator::Aggregate(aggregate), [schema, ..]) => {
+                aggregate_text(text, schema, aggregate);
+            }
+            (Operator::Join(join), [left, right]) => join_text(text, [left, right], join),
+            (Operator::Aggregate(_) | Operator::Join(_), _) => {}
         }
+    }
+
+    /// What is taken of a node; the schema of that.
+    fn input(&self, text: &mut String, input: &Input) -> Option<SchemaRef> {
+        let rows = self.plan.schema_for(input).ok()?;
+        match input.from {
+            Node::Source(source) if self.chain => self.source(text, source),
+            Node::Source(source) => {
+                let name = self.names.get(source).map_or("", String::as_str);
+                let _ = writeln!(text, "  records of source {}: {name}", source + 1);
+            }
+            Node::Malformed(source) => {
+                let name = self.names.get(source).map_or("", String::as_str);
+                let _ = writeln!(text, "  malformed records of source {}: {name}", source + 1);
+            }
+            Node::Stage(before) => {
+                let columns = rows.fields().iter().map(|field| field.name().clone());
+                let _ = writeln!(text, "  rows of stage {}: {}", before + 1, list(columns));
+                let before = &self.plan.stages[before].operator;
+                if before.window().is_some() {
+                    let _ = writeln!(text, "  event time: the time of their window");
+                }
+            }
+        }
+        if let Some(late) = &input.late {
+            let what = window_text(&late.window);
+            let _ = writeln!(text, "  only those that are late for their {what}");
+        }
+        if let Some(filter) = &input.filter {
+            let _ = writeln!(text, "  filter {}", shown(filter, &rows));
+        }
+        let Some(project) = &input.project else { return Some(rows) };
+        let columns = project.columns.iter().zip(project.schema.fields());
+        let columns = columns.map(|(expr, field)| match shown(expr, &rows) {
+            text if self.chain || text == *field.name() => text,
+            text => format!("{text} AS {}", field.name()),
+        });
+        let _ = writeln!(text, "  project {}", list(columns));
+        Some(project.schema.clone())
     }
 
     fn source(&self, text: &mut String, source: usize) {
@@ -259,6 +270,44 @@ fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
         let _ = writeln!(text, "  filter {}", fired(having));
     }
     let _ = writeln!(text, "  project {}", list(aggregate.project.iter().map(fired)));
+}
+
+fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
+    if let Some(window) = &join.window {
+        let _ = writeln!(text, "  {}", window_text(window));
+    }
+    let _ =
+        writeln!(text, "soft breaker (keeps rows of both sides, which meet at the key's leader)");
+    let kind = match join.kind {
+        JoinKind::Inner => "pairs",
+        JoinKind::Left => "pairs, and rows of the left side without a partner",
+        JoinKind::Right => "pairs, and rows of the right side without a partner",
+        JoinKind::Full => "pairs, and rows of both sides without a partner",
+        JoinKind::LeftSemi => "rows of the left side that have a partner",
+        JoinKind::LeftAnti => "rows of the left side that have no partner",
+    };
+    let _ = writeln!(text, "  join: {kind}");
+    let equal = if join.nulls_are_equal { "IS NOT DISTINCT FROM" } else { "=" };
+    let keys = join.keys.iter().map(|[l, r]| {
+        let not_null = if l.nullable || r.nullable { "" } else { " NOT NULL" };
+        let (one, other) = (shown(&l.expr, left), shown(&r.expr, right));
+        format!("{one} {equal} {other} {}{not_null}", sql_type_name(&l.data_type))
+    });
+    let keys = list(keys);
+    let _ = writeln!(text, "  keys {}", if keys.is_empty() { "none" } else { &keys });
+    if let Some(condition) = &join.condition {
+        let _ = writeln!(text, "  condition {}", shown(condition, &join.pair));
+    }
+    let when = match join.window {
+        Some(_) => "when the watermark passes a window's end",
+        None => "once, at the end of the input",
+    };
+    let _ = writeln!(text, "second pipeline ({when})");
+    let fired = |e: &Expr| shown(e, &join.fired);
+    if let Some(having) = &join.having {
+        let _ = writeln!(text, "  filter {}", fired(having));
+    }
+    let _ = writeln!(text, "  project {}", list(join.project.iter().map(fired)));
 }
 
 fn shown(expr: &Expr, schema: &Schema) -> String {

@@ -1,30 +1,34 @@
 //! The graph of queries that are planned together. Equal parts are one node of it: a table that
-//! several queries read; and a grouping, which computes the aggregates that any of the queries
-//! needs.
+//! several queries read; a grouping, which computes the aggregates that any of the queries needs;
+//! and a join.
 //!
-//! What a query makes of a grouping's result (HAVING, columns) is a [`View`] of it. A single view
-//! is part of the grouping's stage. If there are several, each is a stage above it. What several
-//! readers of a table compute alike is a [`Pass`].
+//! What a query makes of the result of a grouping or a join (HAVING, WHERE, columns) is a [`View`]
+//! of it. A single view is part of the stage. If there are several, each is a stage above it. What
+//! several readers of a table compute alike is a [`Pass`].
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+mod operators;
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
-use millstream_contract::plan::{Element, Sort, Window};
+use millstream_contract::plan::{Element, Sort};
 use millstream_contract::table::Table;
 
+use crate::alike::{all_alike, hash_all, hash_of};
 use crate::catalog::TableEntry;
-use crate::endless::{endless_group, endless_order, endless_part, windows_beside_records};
+use crate::endless::{
+    endless_group, endless_join, endless_order, endless_part, windows_beside_records,
+};
 use crate::error::{Result, SqlError};
-use crate::located::without_marks;
-use crate::lower::{Call, Counted, FIRED, Grouped, Places, Rows, Stage, fired_column, unique};
-use crate::nest::Unnested;
+use crate::joined::Joined;
+use crate::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
+use crate::nest::{Inner, Unnested};
 use crate::schemas::{elements_schema, table_schema};
-use crate::window_node::WINDOW_COLUMNS;
-use crate::windows::Windows;
+pub(crate) use operators::{Body, Column, Operator, Side, View, used_by};
 
 /// Queries with all that they read.
 #[derive(Default)]
@@ -33,7 +37,7 @@ pub(crate) struct Graph {
     /// Each takes rows of those before it.
     pub(crate) passes: Vec<Pass>,
     /// Each takes rows of those before it.
-    pub(crate) groupings: Vec<Grouping>,
+    pub(crate) operators: Vec<Operator>,
     pub(crate) outputs: Vec<Output>,
 }
 
@@ -72,7 +76,7 @@ pub(crate) struct Elements {
     pub(crate) used: BTreeSet<String>,
 }
 
-/// Rows that a grouping or an output takes.
+/// Rows that an operator or an output takes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Part {
     /// Records of a table.
@@ -85,49 +89,8 @@ pub(crate) enum Part {
         /// Over its columns; `None`: as they are.
         columns: Option<Vec<Expr>>,
     },
-    /// What a grouping gives.
-    View { grouping: usize, view: usize },
-}
-
-/// A grouping.
-pub(crate) struct Grouping {
-    pub(crate) parts: Vec<Part>,
-    /// The columns of all parts; none if the part is a table as it is.
-    pub(crate) names: Vec<String>,
-    /// Those of them that it needs, once the graph is pruned.
-    pub(crate) used: BTreeSet<String>,
-    /// Over columns of these names.
-    pub(crate) filters: Vec<Expr>,
-    pub(crate) window: Option<Window>,
-    /// Without HAVING, which is the views'.
-    pub(crate) grouped: Grouped,
-    pub(crate) counted: Counted,
-    pub(crate) views: Vec<View>,
-    /// The first query that needs it.
-    pub(crate) query: usize,
-    /// The first table below it that never ends.
-    endless: Option<usize>,
-    /// The same for those like it.
-    fingerprint: u64,
-}
-
-/// What others take of a grouping's result.
-#[derive(Debug)]
-pub(crate) struct View {
-    /// Over what fires, as its columns.
-    pub(crate) having: Vec<Expr>,
-    pub(crate) columns: Vec<Column>,
-    /// The same for those like it.
-    fingerprint: u64,
-}
-
-/// A column of a view.
-#[derive(Debug, Clone)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    pub(crate) expr: Expr,
-    /// Whether somebody takes it.
-    needed: bool,
+    /// What an operator gives.
+    View { operator: usize, view: usize },
 }
 
 /// What leaves the job at one place.
@@ -171,12 +134,12 @@ impl Graph {
     /// That the order of an output's rows does not depend on who is first, and that all come.
     fn check_order(&self, output: &Output, places: &Places) -> Result<()> {
         let is_record = |part: &&Part| matches!(part, Part::Scan { .. });
-        let grouping = |part: &Part| match part {
-            Part::View { grouping, .. } => Some(&self.groupings[*grouping]),
+        let operator = |part: &Part| match part {
+            Part::View { operator, .. } => Some(&self.operators[*operator]),
             Part::Scan { .. } => None,
         };
-        let windowed = output.parts.iter().filter_map(grouping).any(|g| g.window.is_some());
-        let whole = output.parts.iter().filter_map(grouping).any(|g| g.window.is_none());
+        let windowed = output.parts.iter().filter_map(operator).any(|o| o.window.is_some());
+        let whole = output.parts.iter().filter_map(operator).any(|o| o.window.is_none());
         if windowed && output.parts.iter().any(|part| is_record(&part)) {
             return Err(windows_beside_records(places));
         }
@@ -192,24 +155,24 @@ impl Graph {
     fn endless(&self, parts: &[Part]) -> Option<usize> {
         parts.iter().find_map(|part| match part {
             Part::Scan { scan, .. } => (!self.scans[*scan].table.bounded()).then_some(*scan),
-            Part::View { grouping, .. } => self.groupings[*grouping].endless,
+            Part::View { operator, .. } => self.operators[*operator].endless,
         })
     }
 
-    /// A stage that is a grouping, or over a table; `names` are those of its columns.
+    /// A stage that has an operator, or is over a table; `names` are those of its columns.
     fn part(&mut self, stage: &Stage, names: &[String], reader: &Reader<'_>) -> Result<Part> {
-        let Some(grouped) = &stage.grouped else {
+        let Some(fires) = &stage.fires else {
             let (scan, pass) = self.records(&stage.input, reader)?;
             let (filters, columns) = (stage.filters.clone(), Some(stage.columns.clone()));
             return Ok(Part::Scan { scan, pass, filters, columns });
         };
-        let (grouping, renamed) = self.grouping(stage, grouped, reader)?;
-        let having = grouped.having.iter().map(|e| rename(e, &renamed)).collect::<Result<_>>()?;
+        let (operator, renamed) = self.operator(stage, fires, reader)?;
+        let having = fires.having().iter().map(|e| rename(e, &renamed)).collect::<Result<_>>()?;
         let column = |(expr, name): (&Expr, &String)| {
             Ok(Column { name: name.clone(), expr: rename(expr, &renamed)?, needed: false })
         };
         let columns = stage.columns.iter().zip(names).map(column).collect::<Result<_>>()?;
-        let (view, views) = (View::new(having, columns), &mut self.groupings[grouping].views);
+        let (view, views) = (View::new(having, columns), &mut self.operators[operator].views);
         let known = views
             .iter()
             .position(|known| known.fingerprint == view.fingerprint && known.is_like(&view));
@@ -217,7 +180,7 @@ impl Graph {
             views.push(view);
             views.len() - 1
         });
-        Ok(Part::View { grouping, view })
+        Ok(Part::View { operator, view })
     }
 
     /// Where rows come from that are records of a table, or elements of these.
@@ -225,7 +188,9 @@ impl Graph {
         match rows {
             Rows::Table(entry) => Ok((self.scan(entry, reader)?, None)),
             Rows::Unnested(rows) => self.unnest(rows, reader),
-            Rows::Stages(_) => Err(SqlError::internal("a query without state over another")),
+            Rows::Stages(_) | Rows::Sides(_) => {
+                Err(SqlError::internal("a query without state over another"))
+            }
         }
     }
 
@@ -267,63 +232,80 @@ impl Graph {
         Ok(self.scans.len() - 1)
     }
 
-    /// The grouping of a stage, and what the columns that fire are called that have other names
+    /// The operator of a stage, and what the columns that fire are called that have other names
     /// there.
-    fn grouping(
+    fn operator(
         &mut self,
         stage: &Stage,
-        grouped: &Grouped,
+        fires: &Fires,
         reader: &Reader<'_>,
     ) -> Result<(usize, HashMap<String, String>)> {
-        let (parts, names, filters) = match &stage.input {
-            records @ (Rows::Table(_) | Rows::Unnested(_)) => {
-                let (scan, pass) = self.records(records, reader)?;
-                let filters = stage.filters.clone();
-                (vec![Part::Scan { scan, pass, filters, columns: None }], vec![], vec![])
+        let sides = self.sides(stage, reader)?;
+        let endless = sides.iter().find_map(|side| self.endless(&side.parts));
+        let body = match fires {
+            Fires::Grouped(grouped) => {
+                let statement = reader.places.statement;
+                grouped.check_ranking().map_err(|error| error.at(statement))?;
+                if let (false, Some(scan)) = (grouped.windowed, endless) {
+                    return Err(endless_group(&self.scans[scan].entry, stage, reader.places));
+                }
+                Body::Grouped(Grouped { having: vec![], ..grouped.clone() })
             }
-            Rows::Stages(parts) => {
-                let names = parts.first().map_or(vec![], |part| part.names.clone());
-                let parts = parts.iter().map(|part| self.part(&part.stage, &part.names, reader));
-                (parts.collect::<Result<Vec<_>>>()?, names, stage.filters.clone())
+            Fires::Joined(joined) => {
+                if let (Some(unwindowed), Some(scan)) = (&joined.unwindowed, endless) {
+                    return Err(endless_join(&self.scans[scan].entry, unwindowed));
+                }
+                Body::Joined(Joined { having: vec![], ..joined.clone() })
             }
         };
-        let statement = reader.places.statement;
-        grouped.check_ranking().map_err(|error| error.at(statement))?;
-        let endless = self.endless(&parts);
-        if let (false, Some(scan)) = (grouped.windowed, endless) {
-            return Err(endless_group(&self.scans[scan].entry, stage, reader.places));
-        }
-        let window = stage.fired_windows().map(Windows::grouped);
-        let (used, query) = (BTreeSet::new(), reader.query);
-        let grouped = Grouped { having: vec![], ..grouped.clone() };
-        let views = Vec::new();
         let fingerprint = hash_of(|state| {
-            names.hash(state);
-            parts.iter().for_each(|part| part.hash_into(state));
-            hash_all(&filters, state);
-            hash_all(&grouped.keys, state);
+            sides.iter().for_each(|side| side.hash_into(state));
+            body.hash_into(state);
         });
-        let new = Grouping {
-            parts,
-            names,
-            used,
-            filters,
-            window,
-            grouped,
+        let new = Operator {
+            sides,
+            window: stage.operator_window(),
+            body,
             counted: stage.counted,
-            views,
-            query,
+            views: vec![],
+            query: reader.query,
             endless,
             fingerprint,
         };
-        let alike = |known: &Grouping| known.fingerprint == fingerprint && known.is_like(&new);
-        match self.groupings.iter().position(alike) {
-            Some(known) => Ok((known, self.groupings[known].take_in(new))),
+        let alike = |known: &Operator| known.fingerprint == fingerprint && known.is_like(&new);
+        match self.operators.iter().position(alike) {
+            Some(known) => Ok((known, self.operators[known].take_in(new))),
             None => {
-                self.groupings.push(new);
-                Ok((self.groupings.len() - 1, HashMap::new()))
+                self.operators.push(new);
+                Ok((self.operators.len() - 1, HashMap::new()))
             }
         }
+    }
+
+    /// What the operator of a stage takes.
+    fn sides(&mut self, stage: &Stage, reader: &Reader<'_>) -> Result<Vec<Side>> {
+        let filters = stage.filters.clone();
+        let mut sides = Vec::new();
+        match &stage.input {
+            records @ (Rows::Table(_) | Rows::Unnested(_)) => {
+                let (scan, pass) = self.records(records, reader)?;
+                let parts = vec![Part::Scan { scan, pass, filters, columns: None }];
+                sides.push(Side::new(parts, vec![], vec![]));
+            }
+            Rows::Stages(parts) => sides.push(self.side(parts, filters, reader)?),
+            Rows::Sides(both) => {
+                for parts in both.iter() {
+                    sides.push(self.side(parts, vec![], reader)?);
+                }
+            }
+        }
+        Ok(sides)
+    }
+
+    fn side(&mut self, of: &[Inner], filters: Vec<Expr>, reader: &Reader<'_>) -> Result<Side> {
+        let names = of.first().map_or(vec![], |part| part.names.clone());
+        let parts = of.iter().map(|part| self.part(&part.stage, &part.names, reader));
+        Ok(Side::new(parts.collect::<Result<_>>()?, names, filters))
     }
 
     /// Leaves out what nobody needs.
@@ -333,100 +315,27 @@ impl Graph {
             parts.iter().for_each(|part| self.need(part, &|_| true));
             self.outputs[output].parts = parts;
         }
-        for number in (0..self.groupings.len()).rev() {
-            let grouping = &mut self.groupings[number];
-            let fired = grouping.fired_used();
-            grouping
-                .grouped
-                .aggregates
-                .retain(|call| call.is_ranking() || fired.contains(&call.name));
-            grouping.grouped.aggregates.iter_mut().for_each(|call| call.keep(&fired));
-            let used = used_by(&grouping.grouped, &grouping.filters);
-            let parts = std::mem::take(&mut grouping.parts);
-            parts.iter().for_each(|part| self.need(part, &|name| used.contains(name)));
-            (self.groupings[number].used, self.groupings[number].parts) = (used, parts);
+        for number in (0..self.operators.len()).rev() {
+            let operator = &mut self.operators[number];
+            let fired = operator.fired_used();
+            operator.body.keep(&fired);
+            for side in 0..operator.sides.len() {
+                let operator = &mut self.operators[number];
+                let used = operator.used_of(side, &fired);
+                let parts = std::mem::take(&mut operator.sides[side].parts);
+                parts.iter().for_each(|part| self.need(part, &|name| used.contains(name)));
+                let side = &mut self.operators[number].sides[side];
+                (side.used, side.parts) = (used, parts);
+            }
         }
     }
 
     /// Somebody takes these columns of a part.
     fn need(&mut self, part: &Part, columns: &dyn Fn(&str) -> bool) {
-        let Part::View { grouping, view } = part else { return };
-        for column in &mut self.groupings[*grouping].views[*view].columns {
+        let Part::View { operator, view } = part else { return };
+        for column in &mut self.operators[*operator].views[*view].columns {
             column.needed |= columns(&column.name);
         }
-    }
-}
-
-impl Grouping {
-    /// Whether another one groups the same rows in the same way.
-    fn is_like(&self, other: &Grouping) -> bool {
-        let parts = |parts: &[Part], others: &[Part]| {
-            parts.len() == others.len() && parts.iter().zip(others).all(|(a, b)| a.is_like(b))
-        };
-        (&self.names, self.window, self.grouped.windowed)
-            == (&other.names, other.window, other.grouped.windowed)
-            && parts(&self.parts, &other.parts)
-            && all_alike(&self.filters, &other.filters)
-            && all_alike(&self.grouped.keys, &other.grouped.keys)
-            && self.grouped.ranks_like(&other.grouped)
-    }
-
-    /// Takes in the aggregates of another one like it. Returns what its columns are called here.
-    fn take_in(&mut self, other: Grouping) -> HashMap<String, String> {
-        if self.counted == Counted::Nowhere {
-            self.counted = other.counted;
-        }
-        let (own, other) = (&mut self.grouped, other.grouped);
-        let mut renamed: HashMap<_, _> =
-            other.key_names.into_iter().zip(own.key_names.iter().cloned()).collect();
-        let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
-        taken.extend(own.key_names.iter().cloned());
-        taken.extend(own.aggregates.iter().map(|call| call.name.clone()));
-        for mut call in other.aggregates {
-            let known = own.aggregates.iter().find(|known| known.is_like(&call));
-            let name = match known {
-                Some(known) => known.name.clone(),
-                None => {
-                    let name = unique(call.text(), &mut taken);
-                    let before = std::mem::replace(&mut call.name, name.clone());
-                    own.aggregates.push(call);
-                    renamed.insert(before, name);
-                    continue;
-                }
-            };
-            let of = |call: &Call| call.ranked_names();
-            let known = own.aggregates.iter().find(|known| known.name == name);
-            renamed.extend(of(&call).into_iter().zip(known.map(of).unwrap_or_default()));
-            renamed.insert(call.name, name);
-        }
-        renamed
-    }
-
-    /// Whether what its stage gives is seen in several ways.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.views.len() > 1
-    }
-
-    /// Conditions on what fires that hold for all views, the first of each.
-    pub(crate) fn common_having(&self) -> &[Expr] {
-        let Some((first, others)) = self.views.split_first() else { return &[] };
-        let common = |at: &usize| {
-            let condition = first.having.get(*at);
-            let same = |view: &View| alike(view.having.get(*at), condition);
-            condition.is_some() && others.iter().all(same)
-        };
-        let common = (0..).take_while(common).count();
-        &first.having[..common]
-    }
-
-    /// The columns that fire and that some view is computed of, by name.
-    pub(crate) fn fired_used(&self) -> BTreeSet<String> {
-        let mut used = BTreeSet::new();
-        for view in &self.views {
-            view.having.iter().for_each(|expr| add_columns(expr, &mut used));
-            view.needed().for_each(|column| add_columns(&column.expr, &mut used));
-        }
-        used
     }
 }
 
@@ -446,31 +355,6 @@ impl Output {
             self.parts.len() == other.parts.len()
                 && self.parts.iter().zip(&other.parts).all(|(a, b)| a.is_like(b))
         }
-    }
-}
-
-impl View {
-    fn new(having: Vec<Expr>, columns: Vec<Column>) -> View {
-        let fingerprint = hash_of(|state| {
-            hash_all(&having, state);
-            for Column { name, expr, .. } in &columns {
-                (name, without_marks(expr)).hash(state);
-            }
-        });
-        View { having, columns, fingerprint }
-    }
-
-    fn is_like(&self, other: &View) -> bool {
-        let alike =
-            |a: &Column, b: &Column| a.name == b.name && alike(Some(&a.expr), Some(&b.expr));
-        all_alike(&self.having, &other.having)
-            && self.columns.len() == other.columns.len()
-            && self.columns.iter().zip(&other.columns).all(|(a, b)| alike(a, b))
-    }
-
-    /// The columns that somebody takes.
-    pub(crate) fn needed(&self) -> impl Iterator<Item = &Column> {
-        self.columns.iter().filter(|column| column.needed)
     }
 }
 
@@ -495,7 +379,7 @@ impl Part {
                 hash_all(filters, state);
                 hash_all(columns.as_deref().unwrap_or_default(), state);
             }
-            Part::View { grouping, view } => (grouping, view).hash(state),
+            Part::View { operator, view } => (operator, view).hash(state),
         }
     }
 
@@ -522,37 +406,6 @@ impl Part {
     }
 }
 
-impl Call {
-    pub(crate) fn is_like(&self, other: &Call) -> bool {
-        (self.function, &self.result_type) == (other.function, &other.result_type)
-            && all_alike(&self.arguments, &other.arguments)
-            && alike(self.filter.as_ref(), other.filter.as_ref())
-    }
-}
-
-fn hash_of(add: impl FnOnce(&mut DefaultHasher)) -> u64 {
-    let mut state = DefaultHasher::new();
-    add(&mut state);
-    state.finish()
-}
-
-/// Hashes expressions, wherever they stand in the text.
-fn hash_all(exprs: &[Expr], state: &mut DefaultHasher) {
-    exprs.iter().for_each(|expr| without_marks(expr).hash(state));
-}
-
-/// Whether expressions are the same, wherever they stand in the text.
-pub(crate) fn alike(one: Option<&Expr>, other: Option<&Expr>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => one == other || without_marks(one) == without_marks(other),
-        (one, other) => one.is_none() && other.is_none(),
-    }
-}
-
-fn all_alike(some: &[Expr], others: &[Expr]) -> bool {
-    some.len() == others.len() && some.iter().zip(others).all(|(a, b)| alike(Some(a), Some(b)))
-}
-
 /// An expression over what fires, with other names of columns.
 fn rename(expr: &Expr, names: &HashMap<String, String>) -> Result<Expr> {
     if names.iter().all(|(before, now)| before == now) {
@@ -566,19 +419,4 @@ fn rename(expr: &Expr, names: &HashMap<String, String>) -> Result<Expr> {
         _ => Ok(Transformed::no(e)),
     })?;
     Ok(renamed.data)
-}
-
-/// The columns of its input that a grouping uses, by name.
-pub(crate) fn used_by(grouped: &Grouped, filters: &[Expr]) -> BTreeSet<String> {
-    let mut used = BTreeSet::new();
-    let calls = &grouped.aggregates;
-    let calls = calls.iter().flat_map(|call| call.arguments.iter().chain(&call.filter));
-    let exprs = filters.iter().chain(&grouped.keys).chain(calls);
-    exprs.for_each(|expr| add_columns(expr, &mut used));
-    used
-}
-
-/// The columns of an expression, by name.
-pub(crate) fn add_columns(expr: &Expr, names: &mut BTreeSet<String>) {
-    names.extend(expr.column_refs().into_iter().map(|c| c.name.clone()));
 }

@@ -199,7 +199,7 @@ impl Graph {
     /// Whether a window is over records of a table.
     fn has_windows_over(&self, number: usize) -> bool {
         let over = |part: &Part| matches!(part, Part::Scan { scan, .. } if *scan == number);
-        self.groupings.iter().any(|g| g.window.is_some() && g.parts.iter().any(over))
+        self.operators.iter().any(|of| of.window.is_some() && of.parts().any(over))
     }
 
     /// The conditions on records below a pass, an UNNEST: those above it are on elements.
@@ -215,9 +215,9 @@ impl Graph {
     /// work is shared.
     pub(crate) fn windows_over_scans(&self) -> Windows {
         let mut windows = Windows::new();
-        for grouping in &self.groupings {
-            let Some(window) = grouping.window.map(of_record) else { continue };
-            for part in &grouping.parts {
+        for operator in &self.operators {
+            let Some(window) = operator.window.map(of_record) else { continue };
+            for part in operator.parts() {
                 let Part::Scan { scan, pass, filters, .. } = part else { continue };
                 let filters = self.filters_of_records(*pass).unwrap_or(filters);
                 let of_scan = windows.entry(*scan).or_default();

@@ -10,7 +10,7 @@
 //!    (`check`, `rewrite`, `group_windows`).
 //! 3. DataFusion's SQL planner resolves names and types (`functions`, `window_functions`).
 //! 4. The logical plans become a graph of stages, without projections and views; equal parts are
-//!    shared (`lower`, `stage_windows`, `sessions`, `nest`, `union`, `graph`, `scan`).
+//!    shared (`lower`, `stage_windows`, `sessions`, `nest`, `union`, `joins`, `graph`, `scan`).
 //! 5. The graph becomes the engine's plan, with only the columns that it needs (`assemble`,
 //!    `compiler`, `evaluate`).
 //!
@@ -26,6 +26,7 @@
 //! settings.
 
 mod aggregates;
+mod alike;
 mod arguments;
 mod assemble;
 mod blame;
@@ -67,6 +68,8 @@ mod hints;
 mod implied;
 mod indexed;
 mod insert;
+mod joined;
+mod joins;
 mod lazy;
 mod left_out;
 mod like;

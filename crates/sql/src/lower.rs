@@ -1,11 +1,11 @@
 //! From DataFusion's logical plan to stages. A stage has a table, a filter and, if the query
-//! groups, a grouping and perhaps a window. Further stages may take the rows that a grouping yields
-//! ([`crate::nest`]).
+//! groups, a grouping and perhaps a window. A join is a stage of two sides ([`crate::joins`]).
+//! Further stages may take the rows that a grouping or a join yields ([`crate::nest`]).
 //!
 //! Projections, views and subqueries dissolve. Every column of a plan is an expression over the
 //! columns of a stage's input ([`INPUT`]) and the window's columns ([`WINDOW`]) or, above the
-//! grouping, over the rows that a window yields when it fires ([`FIRED`]). No optimiser moves
-//! filters around: they are collected in the order in which they apply.
+//! grouping or the join, over the rows that a window yields when it fires ([`FIRED`]). No optimiser
+//! moves filters around: they are collected in the order in which they apply.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
 use crate::group_windows::window_among;
 use crate::indexed::Indexed;
+use crate::joined::Joined;
 use crate::located::without_cast_names;
 use crate::nest::{Inner, Unnested};
 use crate::refusals::{refuse_expr, refused};
@@ -44,12 +45,13 @@ pub(crate) const FIRED: &str = "$fired";
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
     pub(crate) input: Rows,
-    /// The output columns: over the input and the window, or, if grouped, over what fires.
+    /// The output columns: over the input and the window, or over what fires, if anything does.
     pub(crate) columns: Vec<Expr>,
     /// Conditions on input rows, all of which must hold; the first is to be evaluated first.
     pub(crate) filters: Vec<Expr>,
     pub(crate) window: Option<Windows>,
-    pub(crate) grouped: Option<Grouped>,
+    /// Its operator, if it has state.
+    pub(crate) fires: Option<Fires>,
     pub(crate) counted: Counted,
     pub(crate) order: Option<Vec<OrderKey>>,
     pub(crate) limit: Option<u64>,
@@ -68,9 +70,11 @@ pub(crate) struct OrderKey {
 #[derive(Debug, Clone)]
 pub(crate) enum Rows {
     Table(Arc<TableEntry>),
-    /// A grouping's result, or a UNION ALL of several stages that have the same columns: each a
-    /// grouping, or over a table.
+    /// The result of a grouping or a join, or a UNION ALL of several stages that have the same
+    /// columns: each one of these, or over a table.
     Stages(Vec<Inner>),
+    /// What a join takes: of each side the same.
+    Sides(Box<[Vec<Inner>; 2]>),
     /// The elements of a table's arrays.
     Unnested(Arc<Unnested>),
 }
@@ -83,6 +87,39 @@ pub(crate) enum Counted {
     First(usize),
     /// Another grouping takes the same records.
     Nowhere,
+}
+
+/// What a stage yields when its windows fire, or its input has ended.
+#[derive(Debug, Clone)]
+pub(crate) enum Fires {
+    Grouped(Grouped),
+    Joined(Joined),
+}
+
+impl Fires {
+    /// Whether rows of windows fire.
+    pub(crate) fn is_windowed(&self) -> bool {
+        match self {
+            Fires::Grouped(grouped) => grouped.windowed,
+            Fires::Joined(joined) => joined.unwindowed.is_none(),
+        }
+    }
+
+    /// Conditions on what fires.
+    pub(crate) fn having(&self) -> &Vec<Expr> {
+        match self {
+            Fires::Grouped(grouped) => &grouped.having,
+            Fires::Joined(joined) => &joined.having,
+        }
+    }
+
+    /// The same.
+    pub(crate) fn having_mut(&mut self) -> &mut Vec<Expr> {
+        match self {
+            Fires::Grouped(grouped) => &mut grouped.having,
+            Fires::Joined(joined) => &mut joined.having,
+        }
+    }
 }
 
 /// A grouping. Its expressions are over the input alone.
@@ -124,6 +161,10 @@ pub(crate) struct Places {
     pub(crate) distinct: Option<Span>,
     /// The first UNION.
     pub(crate) union: Option<Span>,
+    /// The first relation that is joined with another.
+    pub(crate) join: Option<Span>,
+    /// The first EXISTS or IN with a subquery.
+    pub(crate) subquery: Option<Span>,
     /// The last LIMIT and the last ORDER BY, which may be a part's.
     pub(crate) last_limit: Option<Span>,
     pub(crate) last_order_by: Option<Span>,
@@ -159,20 +200,8 @@ impl Stage {
                 stage.columns = stage.substitute_all(&projection.expr, &schema, places)?;
                 Ok(stage)
             }
-            LogicalPlan::Filter(filter) => {
-                let mut stage = Stage::new(&filter.input, places)?;
-                stage.refuse_after_limit("WHERE", places)?;
-                let predicate =
-                    stage.substitute(&filter.predicate, &indexed(filter.input.schema()), places)?;
-                match &mut stage.grouped {
-                    Some(grouped) => {
-                        grouped.bound_ranking(&predicate);
-                        grouped.having.push(predicate);
-                    }
-                    None => stage.filters.push(predicate),
-                }
-                Ok(stage)
-            }
+            LogicalPlan::Filter(filter) => Stage::of_filter(filter, places),
+            LogicalPlan::Join(join) => Stage::of_join(join, &[], places),
             LogicalPlan::Extension(extension) => {
                 let node = extension.node.as_any();
                 if let Some(window) = node.downcast_ref::<WindowNode>() {
@@ -201,6 +230,27 @@ impl Stage {
             LogicalPlan::Window(window) => Stage::of_ranking(window, places),
             other => Err(refused(other).at(places.statement)),
         }
+    }
+
+    /// Keeps the rows for which a condition over a plan of `schema` holds.
+    pub(crate) fn filtered(
+        mut self,
+        condition: &Expr,
+        schema: &Indexed,
+        places: &Places,
+    ) -> Result<Stage> {
+        self.refuse_after_limit("WHERE", places)?;
+        let condition = self.substitute(condition, schema, places)?;
+        match &mut self.fires {
+            Some(fires) => {
+                if let Fires::Grouped(grouped) = fires {
+                    grouped.bound_ranking(&condition);
+                }
+                fires.having_mut().push(condition);
+            }
+            None => self.filters.push(condition),
+        }
+        Ok(self)
     }
 
     fn of_aggregate(aggregate: &Aggregate, places: &Places) -> Result<Stage> {
@@ -250,7 +300,7 @@ impl Stage {
             columns,
             filters: vec![],
             window: None,
-            grouped: None,
+            fires: None,
             counted: Counted::All,
             order: None,
             limit: None,
@@ -305,7 +355,7 @@ impl Stage {
             Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
             other => Ok(Transformed::no(other)),
         })?;
-        Ok(substituted.data)
+        self.with_bounds(substituted.data)
     }
 
     pub(crate) fn call(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Call> {
@@ -417,7 +467,7 @@ impl Stage {
             self.group_sessions(&mut grouped, places)?;
         }
         self.columns = columns;
-        self.grouped = Some(grouped);
+        self.fires = Some(Fires::Grouped(grouped));
         Ok(self)
     }
 
@@ -425,7 +475,7 @@ impl Stage {
     /// in no window. What comes out is a UNION ALL, if there are several: each is a grouping, or
     /// over a table.
     pub(crate) fn finish(mut self) -> Result<Vec<Stage>> {
-        if let (Some(window), None) = (&self.window, &self.grouped) {
+        if let (Some(window), None) = (&self.window, &self.fires) {
             match window.assignment() {
                 Some(_) if !window.are_told() => return self.in_each_window()?.folded(),
                 Some(assigned) => self.filters.insert(0, assigned.time.clone().is_not_null()),

@@ -61,9 +61,9 @@ impl Inner {
 }
 
 impl Stage {
-    /// A stage over the rows of this one, if this one groups; `schema` names its columns.
+    /// A stage over the rows of this one, if it has state; `schema` names its columns.
     pub(crate) fn over_groups(self, schema: &DFSchema) -> Stage {
-        if self.grouped.is_none() {
+        if self.fires.is_none() {
             return self;
         }
         let bounds = self.fired_bounds();
@@ -126,7 +126,7 @@ impl Stage {
     /// more of theirs, or of HAVING, and its columns are computed where theirs are.
     pub(crate) fn folded(self) -> Result<Vec<Stage>> {
         let parts = match self.input {
-            Rows::Stages(parts) if self.grouped.is_none() => parts,
+            Rows::Stages(parts) if self.fires.is_none() => parts,
             input => return Ok(vec![Stage { input, ..self }]),
         };
         let within = |part: Inner| {
@@ -135,8 +135,8 @@ impl Stage {
             let filters = self.filters.iter().map(|expr| part.written(expr));
             let filters = filters.collect::<Result<Vec<_>>>()?;
             let mut stage = Stage { columns, ..part.stage };
-            match &mut stage.grouped {
-                Some(grouped) => grouped.having.extend(filters),
+            match &mut stage.fires {
+                Some(fires) => fires.having_mut().extend(filters),
                 None => stage.filters.extend(filters),
             }
             Ok(stage)

@@ -96,9 +96,9 @@ impl Stage {
 
     /// Whether its rows are of windows.
     fn has_windows(&self) -> bool {
-        match (&self.grouped, &self.input) {
-            (Some(grouped), _) => grouped.windowed,
-            (None, Rows::Table(_) | Rows::Unnested(_)) => false,
+        match (&self.fires, &self.input) {
+            (Some(fires), _) => fires.is_windowed(),
+            (None, Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_)) => false,
             (None, Rows::Stages(parts)) => parts.iter().any(|part| part.stage.has_windows()),
         }
     }
@@ -107,7 +107,7 @@ impl Stage {
     /// behind those that leave the job.
     pub(crate) fn take_sort(&mut self, names: &mut Vec<String>) -> Option<plan::Sort> {
         let limits = self.limit.is_some() || self.offset > 0;
-        if self.order.is_none() && !(limits && self.grouped.is_some()) {
+        if self.order.is_none() && !(limits && self.fires.is_some()) {
             return None;
         }
         let (visible, each_window) = (self.columns.len(), self.has_windows());

@@ -14,17 +14,18 @@ use datafusion_common::cse::HashNode;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::Expr;
 
-use crate::catalog::{INPUT, input_column};
+use crate::alike::alike;
+use crate::catalog::{INPUT, add_columns, input_column};
 use crate::compiler::each_input;
 use crate::error::{Result, SqlError};
-use crate::graph::{Graph, Part, Pass, add_columns, alike};
+use crate::graph::{Body, Graph, Part, Pass};
 use crate::located::within_mark;
 use crate::lower::{count_nodes, unique};
 use crate::safe::{arguments, cannot_fail};
 use crate::schemas::{output_schema, qualified, table_schema};
 use crate::text::nested;
 
-/// A reader: a part of a grouping or of an output.
+/// A reader: a part of an operator's side or of an output.
 #[derive(Debug, Clone, Copy)]
 struct Reader {
     of: Of,
@@ -35,7 +36,8 @@ struct Reader {
 
 #[derive(Debug, Clone, Copy)]
 enum Of {
-    Grouping(usize),
+    /// With the side.
+    Operator(usize, usize),
     Output(usize),
 }
 
@@ -71,9 +73,12 @@ impl Graph {
             (0..parts.len()).filter(|part| own(&parts[*part])).collect()
         };
         let mut readers = Vec::new();
-        for (number, grouping) in self.groupings.iter().enumerate() {
-            for part in of_table(&grouping.parts) {
-                readers.push(Reader { of: Of::Grouping(number), part, id: readers.len() });
+        for (number, operator) in self.operators.iter().enumerate() {
+            for (side, of) in operator.sides.iter().enumerate() {
+                for part in of_table(&of.parts) {
+                    let of = Of::Operator(number, side);
+                    readers.push(Reader { of, part, id: readers.len() });
+                }
             }
         }
         let mut known: HashMap<u64, Vec<(usize, usize)>> = HashMap::new();
@@ -163,14 +168,16 @@ impl Graph {
 
     fn taken(&self, reader: Reader) -> &Part {
         match reader.of {
-            Of::Grouping(number) => &self.groupings[number].parts[reader.part],
+            Of::Operator(number, side) => &self.operators[number].sides[side].parts[reader.part],
             Of::Output(number) => &self.outputs[number].parts[reader.part],
         }
     }
 
     fn taken_mut(&mut self, reader: Reader) -> &mut Part {
         match reader.of {
-            Of::Grouping(number) => &mut self.groupings[number].parts[reader.part],
+            Of::Operator(number, side) => {
+                &mut self.operators[number].sides[side].parts[reader.part]
+            }
             Of::Output(number) => &mut self.outputs[number].parts[reader.part],
         }
     }
@@ -191,7 +198,7 @@ impl Graph {
 
     fn first_query(&self, readers: &[Reader]) -> usize {
         let query = |reader: &Reader| match reader.of {
-            Of::Grouping(number) => self.groupings[number].query,
+            Of::Operator(number, _) => self.operators[number].query,
             Of::Output(number) => self.outputs[number].query,
         };
         readers.iter().map(query).min().unwrap_or_default()
@@ -202,7 +209,7 @@ impl Graph {
     fn computed(&self, reader: Reader) -> Vec<(&Expr, bool)> {
         let Part::Scan { filters, columns, .. } = self.taken(reader) else { return vec![] };
         let ends_late = match reader.of {
-            Of::Grouping(_) => true,
+            Of::Operator(..) => true,
             Of::Output(number) => self.outputs[number].limit.is_none(),
         };
         let first = |(at, filter)| (filter, ends_late && at == 0);
@@ -210,12 +217,13 @@ impl Graph {
         let of_all = ends_late && filters.is_empty();
         match (columns, reader.of) {
             (Some(columns), _) => all.extend(columns.iter().map(|column| (column, of_all))),
-            (None, Of::Grouping(number)) => {
-                let grouping = &self.groupings[number];
+            (None, Of::Operator(number, _)) => {
+                let operator = &self.operators[number];
+                let Body::Grouped(grouped) = &operator.body else { return all };
                 // Of late records nothing is computed.
-                let of_all = of_all && grouping.window.is_none();
-                all.extend(grouping.grouped.keys.iter().map(|key| (key, of_all)));
-                for call in &grouping.grouped.aggregates {
+                let of_all = of_all && operator.window.is_none();
+                all.extend(grouped.keys.iter().map(|key| (key, of_all)));
+                for call in &grouped.aggregates {
                     all.extend(call.filter.iter().map(|filter| (filter, of_all)));
                     let of_all = of_all && call.filter.is_none();
                     all.extend(call.arguments.iter().map(|argument| (argument, of_all)));
@@ -234,9 +242,10 @@ impl Graph {
             *expr = change(std::mem::take(expr))?;
         }
         match reader.of {
-            Of::Grouping(number) if whole => {
-                each_input(&mut self.groupings[number].grouped, change, change)
-            }
+            Of::Operator(number, _) if whole => match &mut self.operators[number].body {
+                Body::Grouped(grouped) => each_input(grouped, change, change),
+                Body::Joined(_) => Ok(()),
+            },
             _ => Ok(()),
         }
     }

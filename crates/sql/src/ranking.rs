@@ -25,7 +25,8 @@ use crate::collected::{UNBOUNDED, name_of};
 use crate::error::{Result, SqlError};
 use crate::located::without_marks;
 use crate::lower::{
-    Call, Grouped, Places, Stage, fired_column, indexed, is_window_column, over, to_fired, unique,
+    Call, Fires, Grouped, Places, Stage, fired_column, indexed, is_window_column, over, to_fired,
+    unique,
 };
 use crate::scalars::{row_fields, row_of};
 use crate::types::sql_type_name;
@@ -154,7 +155,7 @@ impl Stage {
         };
         call.name = call.text();
         let mut stage = stage.group(keys, vec![call], places)?;
-        let Some(grouped) = &mut stage.grouped else {
+        let Some(Fires::Grouped(grouped)) = &mut stage.fires else {
             return Err(SqlError::internal("a ranking without a grouping"));
         };
         let mut taken: HashSet<String> = HashSet::from(WINDOW_COLUMNS.map(str::to_string));

@@ -14,7 +14,7 @@ pub(crate) fn refuse_expr(expr: &Expr) -> Result<()> {
         | Expr::ScalarSubquery(_)
         | Expr::SetComparison(_) => {
             SqlError::unsupported("subqueries inside expressions do not run as a stream yet")
-                .help("a subquery may stand in FROM; a list of values in IN (…)")
+                .help("a subquery may stand in FROM, and in EXISTS (…) and IN (…) of a WHERE")
         }
         Expr::WindowFunction(_) => SqlError::unsupported("OVER does not run yet")
             .help("aggregate over a window instead: TABLE(TUMBLE(…)) with GROUP BY"),
@@ -29,9 +29,12 @@ pub(crate) fn refuse_expr(expr: &Expr) -> Result<()> {
             SqlError::unsupported("parameters do not exist here").help("write the value itself")
         }
         Expr::Unnest(_) => SqlError::unsupported("UNNEST stands in FROM, not among expressions"),
-        Expr::OuterReferenceColumn(..) => {
-            SqlError::unsupported("a subquery cannot refer to the query around it")
-        }
+        Expr::OuterReferenceColumn(_, column) => SqlError::unsupported(format!(
+            "{} is of the query around this one, which may be named in the outermost WHERE of a \
+             subquery alone",
+            column.name
+        ))
+        .help("move the condition there, above GROUP BY and queries in FROM"),
         Expr::HigherOrderFunction(_) | Expr::Lambda(_) | Expr::LambdaVariable(_) => {
             SqlError::unsupported("functions of functions do not exist here")
         }
@@ -43,8 +46,6 @@ pub(crate) fn refuse_expr(expr: &Expr) -> Result<()> {
 /// Why a plan's operator cannot run as a stream, and what can.
 pub(crate) fn refused(plan: &LogicalPlan) -> SqlError {
     match plan {
-        LogicalPlan::Join(_) => SqlError::unsupported("joins come in a later version")
-            .help("a query reads one table; join before the data gets here"),
         LogicalPlan::Window(_) => SqlError::unsupported("OVER does not run yet")
             .help("aggregate over a window instead: TABLE(TUMBLE(…)) with GROUP BY"),
         LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {

@@ -16,10 +16,10 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::AggregateFunction;
 
+use crate::alike::alike;
 use crate::catalog::input_column;
 use crate::collecting::is_ordered;
 use crate::error::{Result, SqlError};
-use crate::graph::alike;
 use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique, window_column};
 use crate::text::sql_text;
 use crate::types::sql_type_name;

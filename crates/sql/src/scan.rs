@@ -10,11 +10,11 @@ use datafusion_expr::{BinaryExpr, Expr, Operator};
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::plan::{EventTime, Source, Watermark};
 
-use crate::catalog::{INPUT, TableEntry, WatermarkDecl, input_column};
+use crate::catalog::{INPUT, TableEntry, WatermarkDecl, add_columns, input_column};
 use crate::compiler::{Compiler, each_input};
 use crate::computed::Definitions;
 use crate::error::{Result, SqlError};
-use crate::graph::{Graph, Grouping, Part, Pass, Scan, add_columns, used_by};
+use crate::graph::{Body, Graph, Operator as GraphOperator, Part, Pass, Scan, Side, used_by};
 use crate::lower::Grouped;
 use crate::nest::written;
 use crate::schemas::{qualified, table_schema};
@@ -107,43 +107,50 @@ fn over(compiler: &Compiler<'_>, expr: &Expr, table: &TableEntry) -> Result<Expr
     compiler.simple(expr, &Arc::new(table_schema(table)?))
 }
 
-/// Brings what a grouping takes of tables to its final form, and notes what it needs of them.
-pub(crate) fn finish_grouping(
+/// Brings what an operator takes of tables to its final form, and notes what it needs of them.
+pub(crate) fn finish_operator(
     compiler: &Compiler<'_>,
     graph: &mut Graph,
     number: usize,
     needs: &mut [Needs],
 ) -> Result<()> {
-    let Graph { scans, passes, groupings, .. } = graph;
-    let Grouping { parts, names, used, filters, grouped, .. } = &mut groupings[number];
-    for part in parts {
-        let Part::Scan { scan, pass, filters: own, columns } = part else { continue };
-        let entry = &scans[*scan].entry;
-        let over = OverRecords::new(compiler, entry, *pass, passes, grouped.windowed)?;
-        needs[*scan].event_time |= grouped.windowed || grouped.is_ordered();
-        let needs = needed_of(needs, *scan, *pass, passes);
-        match columns {
-            None => {
-                *own = over.finish_filters(std::mem::take(own))?;
-                over.finish_grouped(grouped)?;
-                needs.extend(used_by(grouped, own));
-            }
-            Some(columns) => {
-                for filter in &*filters {
-                    own.push(written(filter, names, columns)?);
+    let Graph { scans, passes, operators, .. } = graph;
+    let GraphOperator { sides, body, .. } = &mut operators[number];
+    let windowed = body.is_windowed();
+    let ordered = matches!(body, Body::Grouped(grouped) if grouped.is_ordered());
+    for Side { parts, names, used, filters } in sides {
+        for part in parts {
+            let Part::Scan { scan, pass, filters: own, columns } = part else { continue };
+            let entry = &scans[*scan].entry;
+            let over = OverRecords::new(compiler, entry, *pass, passes, windowed)?;
+            needs[*scan].event_time |= windowed || ordered;
+            let needs = needed_of(needs, *scan, *pass, passes);
+            match (columns, &mut *body) {
+                (None, Body::Joined(_)) => {
+                    return Err(SqlError::internal("a join of a table as it is"));
                 }
-                let taken = names.iter().zip(std::mem::take(columns));
-                let taken = taken.filter(|(name, _)| used.contains(*name));
-                *columns = over.finish_all(taken.map(|(_, column)| column).collect())?;
-                *own = over.finish_filters(std::mem::take(own))?;
-                own.iter().chain(&*columns).for_each(|expr| add_columns(expr, needs));
+                (None, Body::Grouped(grouped)) => {
+                    *own = over.finish_filters(std::mem::take(own))?;
+                    over.finish_grouped(grouped)?;
+                    needs.extend(used_by(grouped, own));
+                }
+                (Some(columns), _) => {
+                    for filter in &*filters {
+                        own.push(written(filter, names, columns)?);
+                    }
+                    let taken = names.iter().zip(std::mem::take(columns));
+                    let taken = taken.filter(|(name, _)| used.contains(*name));
+                    *columns = over.finish_all(taken.map(|(_, column)| column).collect())?;
+                    *own = over.finish_filters(std::mem::take(own))?;
+                    own.iter().chain(&*columns).for_each(|expr| add_columns(expr, needs));
+                }
             }
         }
     }
     Ok(())
 }
 
-/// As [`finish_grouping`], of an output.
+/// As [`finish_operator`], of an output.
 pub(crate) fn finish_output(
     compiler: &Compiler<'_>,
     graph: &mut Graph,
@@ -162,7 +169,7 @@ pub(crate) fn finish_output(
     Ok(())
 }
 
-/// As [`finish_grouping`], of an UNNEST, of which all that take its rows are finished: what nobody
+/// As [`finish_operator`], of an UNNEST, of which all that take its rows are finished: what nobody
 /// needs is left out.
 pub(crate) fn finish_pass(
     compiler: &Compiler<'_>,

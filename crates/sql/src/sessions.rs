@@ -12,8 +12,8 @@ use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::Window;
 
+use crate::alike::alike;
 use crate::error::{Result, SqlError};
-use crate::graph::alike;
 use crate::located::without_marks;
 use crate::lower::{
     Call, Grouped, Over, Places, Stage, fired_column, is_window_column, over, to_fired, unique,

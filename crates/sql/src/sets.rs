@@ -12,9 +12,9 @@ use datafusion_expr::{Aggregate, Expr, GroupingSet, lit};
 use millstream_contract::plan::Window;
 
 use crate::aggregates::is_grouping;
+use crate::alike::alike;
 use crate::catalog::input_column;
 use crate::error::{Result, SqlError};
-use crate::graph::alike;
 use crate::indexed::Indexed;
 use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique};
 use crate::repeats::{greatest, null, once_passed};

@@ -8,7 +8,10 @@ use millstream_contract::plan::{self, Tumble};
 use crate::catalog::input_column;
 use crate::error::Result;
 use crate::group_windows::Grouping;
-use crate::lower::{Places, Rows, Stage, WINDOW, fired_column, indexed, over, window_column};
+use crate::lower::{
+    Fires, Places, Rows, Stage, WINDOW, fired_column, indexed, over, window_column,
+};
+use crate::nest::Inner;
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::{OfRow, Windows, common_slice, slice_of};
 
@@ -25,10 +28,14 @@ impl Stage {
     }
 
     fn slice_sessions_by(&mut self, slice: Tumble) {
-        let Rows::Stages(parts) = &mut self.input else { return };
-        for stage in parts.iter_mut().map(|part| &mut part.stage) {
+        let parts: Vec<&mut Inner> = match &mut self.input {
+            Rows::Stages(parts) => parts.iter_mut().collect(),
+            Rows::Sides(sides) => sides.iter_mut().flatten().collect(),
+            Rows::Table(_) | Rows::Unnested(_) => return,
+        };
+        for stage in parts.into_iter().map(|part| &mut part.stage) {
             if let (Some(Windows { kind: plan::Window::Session(_), of_row }), Some(_)) =
-                (&mut stage.window, &stage.grouped)
+                (&mut stage.window, &stage.fires)
                 && let OfRow::Inherited(inherited) = of_row
             {
                 inherited.slice = common_slice(inherited.slice, slice);
@@ -37,16 +44,28 @@ impl Stage {
         }
     }
 
-    /// The windows of what this stage fires, if it groups by windows.
+    /// The windows of what this stage fires, if it fires by windows.
     pub(crate) fn fired_windows(&self) -> Option<&Windows> {
-        let windowed = self.grouped.as_ref().is_some_and(|grouped| grouped.windowed);
+        let windowed = self.fires.as_ref().is_some_and(Fires::is_windowed);
         self.window.as_ref().filter(|_| windowed)
+    }
+
+    /// The windows that its operator has.
+    pub(crate) fn operator_window(&self) -> Option<plan::Window> {
+        let windows = self.fired_windows()?;
+        Some(match (&self.fires, windows.kind) {
+            // Sessions are told apart by keys.
+            (Some(Fires::Grouped(_)), _) | (_, plan::Window::Session(_)) => windows.grouped(),
+            (_, kind) => kind,
+        })
     }
 
     /// The columns of what this stage fires that hold [`WINDOW_COLUMNS`], if there are such.
     pub(crate) fn fired_bounds(&self) -> [Option<Expr>; 3] {
-        let (Some(windows), Some(grouped)) = (self.fired_windows(), &self.grouped) else {
-            return [None, None, None];
+        let (windows, grouped) = match (self.fired_windows(), &self.fires) {
+            (Some(windows), Some(Fires::Grouped(grouped))) => (windows, grouped),
+            (Some(_), Some(Fires::Joined(joined))) => return joined.bounds.clone(),
+            _ => return [None, None, None],
         };
         let inherited = match &windows.of_row {
             OfRow::Inherited(inherited) if !windows.fire_themselves() => inherited,

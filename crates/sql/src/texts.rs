@@ -49,6 +49,11 @@ impl Texts {
         self.find(expr).map(|found| found.place)
     }
 
+    /// A place in the statement.
+    pub(crate) fn at(&self, span: Option<Span>) -> Option<Place> {
+        Some(Place { span: span?, source: self.syntax.first()?.source().clone() })
+    }
+
     /// The first such keyword in a range of the statement.
     pub(crate) fn keyword(&self, word: &str, within: Span) -> Option<Span> {
         self.syntax.first()?.keyword(word, within)

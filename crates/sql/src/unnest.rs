@@ -226,15 +226,25 @@ pub(crate) fn fold(select: &mut Select) {
             _ => from.push(item),
         }
     }
-    for item in &mut from {
-        if item.joins.iter().any(|join| is_unnest(&join.relation)) {
-            let joins = std::mem::take(&mut item.joins);
-            let joined = TableWithJoins { relation: item.relation.clone(), joins };
-            item.relation =
-                TableFactor::NestedJoin { table_with_joins: Box::new(joined), alias: None };
+    select.from = from.into_iter().map(folded).collect();
+}
+
+/// What stands before an UNNEST in one relation, with it and those that follow it.
+fn folded(item: TableWithJoins) -> TableWithJoins {
+    let mut folded = TableWithJoins { relation: item.relation, joins: vec![] };
+    let within = |joined: TableWithJoins| TableWithJoins {
+        relation: TableFactor::NestedJoin { table_with_joins: Box::new(joined), alias: None },
+        joins: vec![],
+    };
+    let mut unnests = false;
+    for join in item.joins {
+        if is_unnest(&join.relation) != unnests && (unnests || !folded.joins.is_empty()) {
+            folded = within(folded);
         }
+        unnests = is_unnest(&join.relation);
+        folded.joins.push(join);
     }
-    select.from = from;
+    if unnests { within(folded) } else { folded }
 }
 
 /// Refuses what cannot be done with the joins of a FROM, other than with an UNNEST.

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use datafusion_common::Result as DfResult;
 use datafusion_expr::{Expr as PlannedExpr, Limit, LogicalPlan, Projection};
 use datafusion_sql::sqlparser::ast::{
-    Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, Value, WildcardAdditionalOptions,
+    Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
+    WildcardAdditionalOptions,
 };
+
+use crate::unnest::is_unnest;
 
 /// The query with a constant in place of `*`, if that is all it selects.
 pub(crate) fn without_columns(query: &Query) -> Option<Query> {
@@ -19,12 +22,23 @@ pub(crate) fn without_columns(query: &Query) -> Option<Query> {
     let ungrouped =
         matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
     let plain = ungrouped && select.having.is_none() && select.distinct.is_none();
-    if !all || !plain || select.from.len() != 1 || query.order_by.is_some() {
+    let one = matches!(&select.from[..], [from] if is_one(from));
+    if !all || !plain || !one || query.order_by.is_some() {
         return None;
     }
     let one = Expr::value(Value::Number("1".into(), false));
     let select = Select { projection: vec![SelectItem::UnnamedExpr(one)], ..Select::clone(select) };
     Some(Query { body: Box::new(SetExpr::Select(Box::new(select))), ..query.clone() })
+}
+
+/// Whether all columns of a relation are shown by `*`: of those that a join has twice, one may not
+/// be.
+fn is_one(from: &TableWithJoins) -> bool {
+    from.joins.iter().all(|join| is_unnest(&join.relation))
+        && match &from.relation {
+            TableFactor::NestedJoin { table_with_joins, .. } => is_one(table_with_joins),
+            _ => true,
+        }
 }
 
 fn is_plain(options: &WildcardAdditionalOptions) -> bool {

@@ -10,19 +10,20 @@ use crate::expr::Expr;
 /// The stage's inputs show it the columns of their side: the first [`left_inputs`](Join::left_inputs)
 /// those of the left side, the others those of the right side. Rows of a side either come from a
 /// table with a time, then they belong to the windows that `window` says, or from windows that have
-/// fired: then their time, `window_time`, tells which.
+/// fired: then their time, `window_time`, tells which one: that which the time lies in or, of
+/// windows that overlap, that which ends a millisecond later.
 ///
 /// What comes of a pair of rows is a batch with the columns `window_start`, `window_end`,
-/// `window_time` (each `Timestamp(Millisecond)`, only where `window` is set and is not of sessions),
-/// then those of the left side, then those of the right side. `condition` is over that batch.
-/// `having` and `project` are over [`fired`](Join::fired).
+/// `window_time` (each `Timestamp(Millisecond)`, only where `window` is set), then those of the
+/// left side, then those of the right side. `condition` is over that batch. `having` and `project`
+/// are over [`fired`](Join::fired).
 #[derive(Debug, Clone)]
 pub struct Join {
     /// Which rows are given.
     pub kind: JoinKind,
     /// The windows that rows meet in; `None`: there is one, for the whole input, which must end.
-    /// Of sessions, rows of both sides have fired, and the bounds of their windows are among the
-    /// keys.
+    /// They are never sessions: rows of sessions that have fired meet in windows that tumble, of
+    /// which each holds the ends of several, and the bounds of sessions are among the keys.
     pub window: Option<Window>,
     /// How many of the stage's inputs, from the first on, are of the left side: one at least, and
     /// one at least is left for the right side.

@@ -59,8 +59,11 @@ fn what_cannot_run_as_a_stream_says_what_does() {
         &["'bids' never ends", "TUMBLE(TABLE bids, DESCRIPTOR(ts)", "^^^^^^^"],
     );
     refused("SELECT * FROM bids ORDER BY price", &["ORDER BY", "never ends", "leave it out"]);
-    refused("SELECT * FROM bids JOIN typed ON TRUE", &["joins come in a later version"]);
-    refused("SELECT * FROM bids, typed", &["joins come in a later version"]);
+    refused(
+        "SELECT * FROM bids JOIN typed ON TRUE",
+        &["the JOIN of bids and typed has no windows", "'bids' never ends", "assign the same"],
+    );
+    refused("SELECT * FROM bids, typed", &["the JOIN of bids and typed has no windows"]);
     refused("SELECT price FROM bids INTERSECT SELECT i64 FROM typed", &["INTERSECT", "UNION ALL"]);
     refused("SELECT i64 FROM typed EXCEPT SELECT i32 FROM typed", &["EXCEPT", "MAX(a) = 1"]);
     refused("SELECT SUM(price) OVER (PARTITION BY auction) FROM bids", &["OVER", "TUMBLE"]);

@@ -6,6 +6,7 @@ mod evaluate;
 mod fuzz;
 mod graph;
 mod growth;
+mod joins;
 mod metadata;
 mod names;
 mod nested;

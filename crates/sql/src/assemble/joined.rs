@@ -1,0 +1,139 @@
+//! A join's stage.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
+use datafusion_common::DFSchema;
+use datafusion_expr::{Expr, ExprSchemable};
+use millstream_contract::plan::{Input, Join, JoinKind, Key, Operator, Plan, Stage};
+
+use super::{Assembler, Given, KEYS_MAX};
+use crate::catalog::input_column;
+use crate::error::{Result, SqlError};
+use crate::graph::{self, Graph, Part, Side};
+use crate::joined::Joined;
+use crate::lower::FIRED;
+use crate::schemas::{nullable, qualified};
+use crate::text::sql_text;
+use crate::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
+
+impl Assembler<'_> {
+    pub(super) fn join(
+        &self,
+        graph: &Graph,
+        operator: &graph::Operator,
+        joined: &Joined,
+        plan: &Plan,
+    ) -> Result<Stage> {
+        let [left, right] = &operator.sides[..] else {
+            return Err(SqlError::internal("a join without two sides"));
+        };
+        let (mut inputs, left_schema) = self.side(graph, left, plan)?;
+        let left_inputs = inputs.len();
+        let (others, right_schema) = self.side(graph, right, plan)?;
+        inputs.extend(others);
+        if operator.window.is_some() {
+            count_once(operator, &mut inputs);
+        }
+        let schemas = [Arc::new(left_schema), Arc::new(right_schema)];
+        let (pair, fired) = rows_of(operator, joined.kind, &schemas)?;
+        let (pair, fired) = (Arc::new(pair), Arc::new(fired));
+        let condition = joined.condition.iter().map(|e| self.compiler.simple_filter(e, &pair));
+        let condition = condition.collect::<Result<Vec<_>>>()?;
+        let Given { having, project, output } = self.given(operator, &fired)?;
+        let body = Join {
+            kind: joined.kind,
+            window: operator.window,
+            left_inputs,
+            keys: self.keys_of_join(joined, &schemas)?,
+            nulls_are_equal: joined.nulls_are_equal,
+            condition: self.compiler.compile_filter(&condition, &pair)?,
+            pair: Arc::new(pair.as_arrow().clone()),
+            fired: Arc::new(fired.as_arrow().clone()),
+            having,
+            project,
+        };
+        Ok(Stage { inputs, operator: Operator::Join(Box::new(body)), output })
+    }
+
+    /// The inputs of a side, and the columns that they show.
+    fn side(&self, graph: &Graph, side: &Side, plan: &Plan) -> Result<(Vec<Input>, DFSchema)> {
+        let used = |name: &&String| side.used.contains(*name);
+        let names: Vec<String> = side.names.iter().filter(used).cloned().collect();
+        let mut takings = Vec::new();
+        for part in &side.parts {
+            let mut taking = self.taking(graph, part, plan, &side.used, &side.filters)?;
+            let shown = taking.schema.fields().iter().map(|field| field.name());
+            if taking.columns.is_none() && (side.parts.len() > 1 || !shown.eq(&names)) {
+                taking.columns = Some(names.iter().map(|name| input_column(name)).collect());
+            }
+            takings.push(taking);
+        }
+        self.inputs(takings, &names)
+    }
+
+    fn keys_of_join(&self, joined: &Joined, schemas: &[Arc<DFSchema>; 2]) -> Result<Vec<[Key; 2]>> {
+        if joined.keys.len() > KEYS_MAX {
+            return Err(SqlError::unsupported(format!(
+                "a join compares {} values; at most {KEYS_MAX} are possible",
+                joined.keys.len()
+            ))
+            .help("join some of them into one, for example CONCAT_WS('|', a, b)"));
+        }
+        let key = |expr: &Expr, schema: &Arc<DFSchema>| -> Result<Key> {
+            let expr = self.compiler.simple(expr, schema)?;
+            let data_type = expr.get_type(schema.as_ref())?;
+            let nullable = nullable(&expr, schema.as_ref());
+            let name = sql_text(&expr);
+            Ok(Key { name, expr: self.compiler.compile(&expr, schema)?, data_type, nullable })
+        };
+        let both = |[left, right]: &[Expr; 2]| {
+            let keys = [key(left, &schemas[0])?, key(right, &schemas[1])?];
+            match keys[0].data_type == keys[1].data_type {
+                true => Ok(keys),
+                false => {
+                    let [left, right] = keys.map(|key| format!("{} {}", key.name, key.data_type));
+                    Err(SqlError::internal(format!("a join of {left} and {right}")))
+                }
+            }
+        };
+        joined.keys.iter().map(both).collect()
+    }
+}
+
+/// The columns of pairs, and of what is given.
+fn rows_of(
+    operator: &graph::Operator,
+    kind: JoinKind,
+    schemas: &[Arc<DFSchema>; 2],
+) -> Result<(DFSchema, DFSchema)> {
+    let mut pair: Vec<Field> = Vec::new();
+    if operator.window.is_some() {
+        pair.extend(WINDOW_COLUMNS.map(|name| Field::new(name, WINDOW_TYPE, false)));
+    }
+    let mut fired = pair.clone();
+    let padded = [kind.keeps_right(), matches!(kind, JoinKind::Left | JoinKind::Full)];
+    for (side, (schema, padded)) in schemas.iter().zip(padded).enumerate() {
+        for field in schema.fields() {
+            let field = field.as_ref().clone();
+            if side == 0 || kind.gives_pairs() {
+                let nullable = field.is_nullable() || padded;
+                fired.push(field.clone().with_nullable(nullable));
+            }
+            pair.push(field);
+        }
+    }
+    Ok((qualified(FIRED, Schema::new(pair))?, qualified(FIRED, Schema::new(fired))?))
+}
+
+/// Where two inputs take the same records of a table, those that are dropped are counted once.
+fn count_once(operator: &graph::Operator, inputs: &mut [Input]) {
+    let mut known = HashSet::new();
+    for (part, input) in operator.parts().zip(inputs) {
+        if let Part::Scan { scan, pass, filters, .. } = part {
+            let filters: Vec<Expr> = filters.iter().map(crate::located::without_marks).collect();
+            input.again = !known.insert((*scan, *pass, filters));
+        }
+    }
+}

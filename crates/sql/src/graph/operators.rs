@@ -1,0 +1,267 @@
+//! Operators of a graph, which have state: groupings and joins, and what others take of their
+//! results.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash};
+
+use datafusion_expr::Expr;
+use millstream_contract::plan::Window;
+
+use super::Part;
+use crate::alike::{alike, all_alike, hash_all, hash_of};
+use crate::catalog::add_columns;
+use crate::joined::Joined;
+use crate::located::without_marks;
+use crate::lower::{Call, Counted, Grouped, unique};
+use crate::window_node::WINDOW_COLUMNS;
+
+/// An operator with state: a grouping or a join.
+pub(crate) struct Operator {
+    /// Whose rows it takes: a grouping has one side, a join two.
+    pub(crate) sides: Vec<Side>,
+    pub(crate) window: Option<Window>,
+    pub(crate) body: Body,
+    pub(crate) counted: Counted,
+    pub(crate) views: Vec<View>,
+    /// The first query that needs it.
+    pub(crate) query: usize,
+    /// The first table below it that never ends.
+    pub(super) endless: Option<usize>,
+    /// The same for those like it.
+    pub(super) fingerprint: u64,
+}
+
+/// Rows that an operator takes as if they were of one table.
+pub(crate) struct Side {
+    pub(crate) parts: Vec<Part>,
+    /// The columns of all parts; none if the part is a table as it is.
+    pub(crate) names: Vec<String>,
+    /// Those of them that it needs, once the graph is pruned.
+    pub(crate) used: BTreeSet<String>,
+    /// Over columns of these names.
+    pub(crate) filters: Vec<Expr>,
+}
+
+/// What an operator makes of its rows.
+pub(crate) enum Body {
+    /// Without HAVING, which is the views'.
+    Grouped(Grouped),
+    /// As well.
+    Joined(Joined),
+}
+
+/// What others take of an operator's result.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Over what fires, as its columns.
+    pub(crate) having: Vec<Expr>,
+    pub(crate) columns: Vec<Column>,
+    /// The same for those like it.
+    pub(super) fingerprint: u64,
+}
+
+/// A column of a view.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) expr: Expr,
+    /// Whether somebody takes it.
+    pub(super) needed: bool,
+}
+
+impl Side {
+    pub(super) fn new(parts: Vec<Part>, names: Vec<String>, filters: Vec<Expr>) -> Side {
+        Side { parts, names, used: BTreeSet::new(), filters }
+    }
+
+    pub(super) fn hash_into(&self, state: &mut DefaultHasher) {
+        self.names.hash(state);
+        self.parts.iter().for_each(|part| part.hash_into(state));
+        hash_all(&self.filters, state);
+    }
+
+    fn is_like(&self, other: &Side) -> bool {
+        self.names == other.names
+            && self.parts.len() == other.parts.len()
+            && self.parts.iter().zip(&other.parts).all(|(a, b)| a.is_like(b))
+            && all_alike(&self.filters, &other.filters)
+    }
+}
+
+impl Body {
+    pub(super) fn hash_into(&self, state: &mut DefaultHasher) {
+        match self {
+            Body::Grouped(grouped) => hash_all(&grouped.keys, state),
+            Body::Joined(joined) => {
+                joined.keys.iter().for_each(|key| hash_all(key, state));
+                hash_all(&joined.condition, state);
+            }
+        }
+    }
+
+    fn is_like(&self, other: &Body) -> bool {
+        match (self, other) {
+            (Body::Grouped(own), Body::Grouped(other)) => {
+                own.windowed == other.windowed
+                    && all_alike(&own.keys, &other.keys)
+                    && own.ranks_like(other)
+            }
+            (Body::Joined(own), Body::Joined(other)) => own.is_like(other),
+            _ => false,
+        }
+    }
+
+    /// Whether rows of windows fire.
+    pub(crate) fn is_windowed(&self) -> bool {
+        match self {
+            Body::Grouped(grouped) => grouped.windowed,
+            Body::Joined(joined) => joined.unwindowed.is_none(),
+        }
+    }
+
+    /// Leaves out what is not among the columns that somebody needs of what fires.
+    pub(super) fn keep(&mut self, fired: &BTreeSet<String>) {
+        let Body::Grouped(grouped) = self else { return };
+        grouped.aggregates.retain(|call| call.is_ranking() || fired.contains(&call.name));
+        grouped.aggregates.iter_mut().for_each(|call| call.keep(fired));
+    }
+}
+
+impl Operator {
+    /// Whether another one makes the same of the same rows, but for the aggregates.
+    pub(super) fn is_like(&self, other: &Operator) -> bool {
+        self.window == other.window
+            && self.sides.len() == other.sides.len()
+            && self.sides.iter().zip(&other.sides).all(|(a, b)| a.is_like(b))
+            && self.body.is_like(&other.body)
+    }
+
+    /// The parts of all sides.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.sides.iter().flat_map(|side| &side.parts)
+    }
+
+    /// The same.
+    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.sides.iter_mut().flat_map(|side| &mut side.parts)
+    }
+
+    /// The columns of a side that it needs, if these are needed of what fires.
+    pub(super) fn used_of(&self, side: usize, fired: &BTreeSet<String>) -> BTreeSet<String> {
+        match &self.body {
+            Body::Grouped(grouped) => used_by(grouped, &self.sides[side].filters),
+            Body::Joined(joined) => {
+                let used = joined.used_of(side, fired);
+                used.into_iter().filter(|name| self.sides[side].names.contains(name)).collect()
+            }
+        }
+    }
+
+    /// Takes in the aggregates of another one like it. Returns what its columns are called here.
+    pub(super) fn take_in(&mut self, other: Operator) -> HashMap<String, String> {
+        if self.counted == Counted::Nowhere {
+            self.counted = other.counted;
+        }
+        match (&mut self.body, other.body) {
+            (Body::Grouped(own), Body::Grouped(other)) => take_in(own, other),
+            _ => HashMap::new(),
+        }
+    }
+
+    /// Whether what its stage gives is seen in several ways.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.views.len() > 1
+    }
+
+    /// Conditions on what fires that hold for all views, the first of each.
+    pub(crate) fn common_having(&self) -> &[Expr] {
+        let Some((first, others)) = self.views.split_first() else { return &[] };
+        let common = |at: &usize| {
+            let condition = first.having.get(*at);
+            let same = |view: &View| alike(view.having.get(*at), condition);
+            condition.is_some() && others.iter().all(same)
+        };
+        let common = (0..).take_while(common).count();
+        &first.having[..common]
+    }
+
+    /// The columns that fire and that some view is computed of, by name.
+    pub(crate) fn fired_used(&self) -> BTreeSet<String> {
+        let mut used = BTreeSet::new();
+        for view in &self.views {
+            view.having.iter().for_each(|expr| add_columns(expr, &mut used));
+            view.needed().for_each(|column| add_columns(&column.expr, &mut used));
+        }
+        used
+    }
+}
+
+/// Takes in the aggregates of another grouping like one. Returns what its columns are called here.
+fn take_in(own: &mut Grouped, other: Grouped) -> HashMap<String, String> {
+    let mut renamed: HashMap<_, _> =
+        other.key_names.into_iter().zip(own.key_names.iter().cloned()).collect();
+    let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
+    taken.extend(own.key_names.iter().cloned());
+    taken.extend(own.aggregates.iter().map(|call| call.name.clone()));
+    for mut call in other.aggregates {
+        let known = own.aggregates.iter().find(|known| known.is_like(&call));
+        let name = match known {
+            Some(known) => known.name.clone(),
+            None => {
+                let name = unique(call.text(), &mut taken);
+                let before = std::mem::replace(&mut call.name, name.clone());
+                own.aggregates.push(call);
+                renamed.insert(before, name);
+                continue;
+            }
+        };
+        let of = |call: &Call| call.ranked_names();
+        let known = own.aggregates.iter().find(|known| known.name == name);
+        renamed.extend(of(&call).into_iter().zip(known.map(of).unwrap_or_default()));
+        renamed.insert(call.name, name);
+    }
+    renamed
+}
+
+impl View {
+    pub(super) fn new(having: Vec<Expr>, columns: Vec<Column>) -> View {
+        let fingerprint = hash_of(|state| {
+            hash_all(&having, state);
+            for Column { name, expr, .. } in &columns {
+                (name, without_marks(expr)).hash(state);
+            }
+        });
+        View { having, columns, fingerprint }
+    }
+
+    pub(super) fn is_like(&self, other: &View) -> bool {
+        let alike =
+            |a: &Column, b: &Column| a.name == b.name && alike(Some(&a.expr), Some(&b.expr));
+        all_alike(&self.having, &other.having)
+            && self.columns.len() == other.columns.len()
+            && self.columns.iter().zip(&other.columns).all(|(a, b)| alike(a, b))
+    }
+
+    /// The columns that somebody takes.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| column.needed)
+    }
+}
+
+impl Call {
+    pub(crate) fn is_like(&self, other: &Call) -> bool {
+        (self.function, &self.result_type) == (other.function, &other.result_type)
+            && all_alike(&self.arguments, &other.arguments)
+            && alike(self.filter.as_ref(), other.filter.as_ref())
+    }
+}
+
+/// The columns of its input that a grouping uses, by name.
+pub(crate) fn used_by(grouped: &Grouped, filters: &[Expr]) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    let calls = &grouped.aggregates;
+    let calls = calls.iter().flat_map(|call| call.arguments.iter().chain(&call.filter));
+    let exprs = filters.iter().chain(&grouped.keys).chain(calls);
+    exprs.for_each(|expr| add_columns(expr, &mut used));
+    used
+}

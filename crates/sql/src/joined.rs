@@ -1,0 +1,59 @@
+//! A join as a stage has it: what must be true of two rows, and what is given for them.
+
+use std::collections::BTreeSet;
+
+use datafusion_expr::Expr;
+use millstream_contract::plan::JoinKind;
+
+use crate::alike::{alike, all_alike};
+use crate::catalog::add_columns;
+use crate::error::Place;
+
+/// A join. The rows of its sides have columns with names, no two of which are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Joined {
+    pub(crate) kind: JoinKind,
+    /// What must be equal, each over the columns of its side.
+    pub(crate) keys: Vec<[Expr; 2]>,
+    pub(crate) nulls_are_equal: bool,
+    /// What else must be true of a pair, over what fires; the first is to be evaluated first.
+    pub(crate) condition: Vec<Expr>,
+    /// Conditions on what fires.
+    pub(crate) having: Vec<Expr>,
+    /// The columns of what fires that hold those of the window, if there are such.
+    pub(crate) bounds: [Option<Expr>; 3],
+    /// Why there is no window; `None`: rows meet in windows.
+    pub(crate) unwindowed: Option<Unwindowed>,
+}
+
+/// What is to be said of a join without a window, if its input never ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Unwindowed {
+    /// What the join is called in messages.
+    pub(crate) name: String,
+    /// Whether each side has windows.
+    pub(crate) windows: [bool; 2],
+    /// Whether it compares times of both sides: an interval join.
+    pub(crate) by_time: bool,
+    pub(crate) place: Option<Place>,
+}
+
+impl Joined {
+    /// Whether another one makes the same of the same rows.
+    pub(crate) fn is_like(&self, other: &Joined) -> bool {
+        (self.kind, self.nulls_are_equal, self.unwindowed.is_some())
+            == (other.kind, other.nulls_are_equal, other.unwindowed.is_some())
+            && self.keys.len() == other.keys.len()
+            && self.keys.iter().zip(&other.keys).all(|(a, b)| all_alike(a, b))
+            && all_alike(&self.condition, &other.condition)
+            && self.bounds.iter().zip(&other.bounds).all(|(a, b)| alike(a.as_ref(), b.as_ref()))
+    }
+
+    /// The columns that it needs of a side, among others, if these are needed of what fires.
+    pub(crate) fn used_of(&self, side: usize, fired: &BTreeSet<String>) -> BTreeSet<String> {
+        let mut used = fired.clone();
+        let keys = self.keys.iter().map(|key| &key[side]);
+        keys.chain(&self.condition).for_each(|expr| add_columns(expr, &mut used));
+        used
+    }
+}

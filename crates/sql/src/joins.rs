@@ -1,0 +1,286 @@
+//! Joins. A join is a stage of two sides, each of which is a table with windows or the result of
+//! another stage, or a UNION ALL of such. What stands above it is over the rows that it gives, as
+//! above a grouping.
+//!
+//! Rows meet within windows if a condition says that both are of the same one. That condition needs
+//! no evaluation then. Of the others, an equality of the two sides becomes a key; one that is on
+//! rows of one side alone, which need not be given, is asked of these before they are joined
+//! ([`conditions`]). EXISTS and IN are joins that give rows of their left side alone
+//! ([`kept`]).
+
+mod conditions;
+mod kept;
+mod sides;
+mod windows;
+mod written;
+
+use std::collections::HashSet;
+
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{JoinType, NullEquality};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::utils::split_conjunction_owned;
+use datafusion_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator};
+use millstream_contract::plan::{JoinKind, Window};
+
+use crate::alike::all_alike;
+use crate::error::{Place, Result, SqlError};
+use crate::indexed::Indexed;
+use crate::joined::{Joined, Unwindowed};
+use crate::located::within_mark;
+use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed};
+use crate::window_node::WINDOW_COLUMNS;
+use crate::windows::Windows;
+use conditions::{Bounds, Condition, Numbered, Parts};
+use sides::Taken;
+pub(crate) use written::{LATERAL, WITHIN_WINDOWS, check_kind, misplaced, subqueries};
+
+/// A side, before it is known what the join needs of it.
+struct Side {
+    /// Over rows that are not its own.
+    stage: Stage,
+    /// Of its columns.
+    names: Vec<String>,
+}
+
+/// What a join is called in messages, and where it stands.
+struct Named {
+    name: String,
+    place: Option<Place>,
+}
+
+impl Side {
+    /// A stage of a plan of `schema`.
+    fn new(stage: Stage, schema: &Indexed, places: &Places) -> Result<Side> {
+        stage.refuse_after_limit("a join", places)?;
+        let names = schema.fields().iter().map(|field| field.name().clone()).collect();
+        Ok(Side { stage: stage.over_groups(schema), names })
+    }
+}
+
+impl Named {
+    /// An error about the join.
+    fn error(&self, message: impl Into<String>, help: impl Into<String>) -> SqlError {
+        at(SqlError::unsupported(message), self.place.as_ref()).help(help)
+    }
+}
+
+/// An error at a place, unless it has one.
+fn at(error: SqlError, place: Option<&Place>) -> SqlError {
+    match place {
+        Some(place) if error.span.is_none() => error.at(Some(place.span)).in_source(&place.source),
+        _ => error,
+    }
+}
+
+/// What a join of that type gives, and what it is called.
+fn kind_of(join_type: JoinType) -> Result<(JoinKind, &'static str)> {
+    Ok(match join_type {
+        JoinType::Inner => (JoinKind::Inner, "JOIN"),
+        JoinType::Left => (JoinKind::Left, "LEFT JOIN"),
+        JoinType::Right => (JoinKind::Right, "RIGHT JOIN"),
+        JoinType::Full => (JoinKind::Full, "FULL JOIN"),
+        JoinType::LeftSemi => (JoinKind::LeftSemi, "LEFT SEMI JOIN"),
+        JoinType::LeftAnti => (JoinKind::LeftAnti, "LEFT ANTI JOIN"),
+        other => return Err(SqlError::internal(format!("a join of the type {other}"))),
+    })
+}
+
+/// The conditions of a join.
+fn conditions_of(join: &Join) -> Vec<Expr> {
+    let op = match join.null_equality {
+        NullEquality::NullEqualsNothing => Operator::Eq,
+        NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
+    };
+    let equal = |(left, right): &(Expr, Expr)| {
+        let (left, right) = (Box::new(left.clone()), Box::new(right.clone()));
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+    };
+    let equal = join.on.iter().map(equal);
+    equal.chain(join.filter.clone().into_iter().flat_map(split_conjunction_owned)).collect()
+}
+
+impl Stage {
+    /// Lowers a join, and conditions on its rows.
+    pub(crate) fn of_join(join: &Join, above: &[Expr], places: &Places) -> Result<Stage> {
+        let (kind, name) = kind_of(join.join_type)?;
+        let mut on = conditions_of(join);
+        let mut above = above.to_vec();
+        if kind == JoinKind::Inner {
+            on.append(&mut above);
+        }
+        let lower = |plan: &LogicalPlan, on: &mut Vec<Expr>| match plan {
+            LogicalPlan::Join(inner)
+                if kind == JoinKind::Inner && inner.join_type == JoinType::Inner =>
+            {
+                let schema = indexed(&inner.schema);
+                let own: Vec<Expr> =
+                    on.extract_if(.., |e| conditions::belongs_below(e, &schema)).collect();
+                Stage::of_join(inner, &own, places)
+            }
+            other => Stage::new(other, places),
+        };
+        let place = on.iter().find_map(|e| places.texts.place(e));
+        let left = lower(&join.left, &mut on)?;
+        let right = lower(&join.right, &mut on)?;
+        let schemas = [indexed(join.left.schema()), indexed(join.right.schema())];
+        let named = Named::of_join(name, &schemas, place, places);
+        let numbered = Numbered::new(&schemas)?;
+        let condition = |exprs: &[Expr]| {
+            exprs.iter().map(|e| numbered.condition(e, places)).collect::<Result<Vec<_>>>()
+        };
+        let (on, above) = (condition(&on)?, condition(&above)?);
+        let sides = [Side::new(left, &schemas[0], places)?, Side::new(right, &schemas[1], places)?];
+        Stage::joined(kind, sides, on, above, &numbered, named)
+    }
+
+    /// A join of two sides, whose conditions are `on`, and conditions on what it gives.
+    fn joined(
+        kind: JoinKind,
+        mut sides: [Side; 2],
+        mut on: Vec<Condition>,
+        above: Vec<Condition>,
+        numbered: &Numbered,
+        named: Named,
+    ) -> Result<Stage> {
+        let window = windows::common(&sides, &on, &named)?;
+        let unwindowed = match window {
+            Some(_) => None,
+            None => Some(Unwindowed {
+                name: named.name.clone(),
+                windows: [0, 1].map(|side| sides[side].stage.window.is_some()),
+                by_time: on.iter().any(|condition| numbered.compares_times(&condition.expr)),
+                place: named.place.clone(),
+            }),
+        };
+        // Those of the windows go without saying, where keys do not tell windows apart.
+        let sessions = matches!(window, Some(Window::Session(_)));
+        if window.is_some() && !sessions {
+            on.retain(|condition| windows::equality(&sides, &condition.expr).is_none());
+        }
+        let bounds_of = sides.each_ref().map(|side| match &side.stage.window {
+            Some(own) if window.is_some() && !own.are_told() => Bounds::OfPairs,
+            Some(_) if window.is_some() && !sessions => Bounds::Both,
+            _ => Bounds::Told,
+        });
+        let mut parts = Parts::new(kind, on, above, &sides, numbered, bounds_of);
+        for (side, filters) in sides.iter_mut().zip(std::mem::take(&mut parts.pushed)) {
+            for filter in filters {
+                let own = side.stage.columns.clone();
+                side.stage.filters.push(conditions::over(&filter, [&own, &own])?);
+            }
+        }
+        let padded = [kind.keeps_right(), matches!(kind, JoinKind::Left | JoinKind::Full)];
+        let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
+        let mut take = |side: Side, padded: bool| match window {
+            Some(_) => Taken::of_windows(side, sessions, padded, &mut taken),
+            None => Taken::whole(side, &mut taken),
+        };
+        let [left, right] = sides;
+        let (left, right) = (take(left, padded[0])?, take(right, padded[1])?);
+        let bounds = match (window, sessions) {
+            (None, _) => [None, None, None],
+            (_, false) => WINDOW_COLUMNS.map(|name| Some(fired_column(name))),
+            (_, true) if !padded[0] => left.bounds.clone(),
+            (_, true) if !padded[1] => right.bounds.clone(),
+            _ => [None, None, None],
+        };
+        let columns = match kind.gives_pairs() {
+            true => [&left.fired[..], &right.fired].concat(),
+            false => left.fired.clone(),
+        };
+        let joined =
+            Joined { bounds, unwindowed, ..over_sides(kind, parts, [&left, &right], &named)? };
+        let rows = Rows::Sides(Box::new([left.parts, right.parts]));
+        Ok(Stage {
+            window: window.map(|kind| Windows::inherited(kind, [None, None, None])),
+            fires: Some(Fires::Joined(joined)),
+            ..Stage::over(rows, columns)
+        })
+    }
+
+    /// The window of a FULL JOIN's row is that of one side or the other: `COALESCE(L.window_end,
+    /// R.window_end)` is a column of the window.
+    pub(crate) fn with_bounds(&self, expr: Expr) -> Result<Expr> {
+        let full = matches!(&self.fires, Some(Fires::Joined(joined))
+            if joined.kind == JoinKind::Full && joined.bounds[0].is_some());
+        if !full {
+            return Ok(expr);
+        }
+        let either = |args: &[Expr]| {
+            let guarded = args.iter().map(sides::bound_of_side).collect::<Option<Vec<_>>>()?;
+            match &guarded[..] {
+                [(name, one), (same, other)] if name == same && one != other => {
+                    Some(fired_column(*name))
+                }
+                _ => None,
+            }
+        };
+        let with_bounds = expr.transform_up(|e| {
+            let bound = match &e {
+                Expr::ScalarFunction(ScalarFunction { func, args })
+                    if func.name() == "coalesce" =>
+                {
+                    either(args)
+                }
+                marked => {
+                    within_mark(marked).filter(|inner| matches!(inner, Expr::Column(_))).cloned()
+                }
+            };
+            Ok(bound.map_or(Transformed::no(e), Transformed::yes))
+        })?;
+        Ok(with_bounds.data)
+    }
+}
+
+/// What is asked of rows, over the columns of the sides that are taken.
+fn over_sides(
+    kind: JoinKind,
+    parts: Parts,
+    [left, right]: [&Taken; 2],
+    named: &Named,
+) -> Result<Joined> {
+    let over = |exprs: &[Expr], columns| {
+        exprs.iter().map(|e| conditions::over(e, columns)).collect::<Result<Vec<_>>>()
+    };
+    let own = [&left.own[..], &right.own[..]];
+    let keys = parts.keys.iter().map(|key| {
+        let [left, right] = key.each_ref().map(|e| conditions::over(e, own));
+        Ok([left?, right?])
+    });
+    let mut joined = Joined {
+        kind,
+        keys: keys.collect::<Result<_>>()?,
+        nulls_are_equal: parts.nulls_are_equal,
+        condition: over(&parts.condition, [&left.pair, &right.pair])?,
+        having: over(&parts.having, [&left.fired, &right.fired])?,
+        bounds: [None, None, None],
+        unwindowed: None,
+    };
+    let mut known: Vec<[Expr; 2]> = Vec::new();
+    joined.keys.retain(|key| {
+        let is_new = known.iter().all(|known| !all_alike(known, key));
+        known.extend(is_new.then(|| key.clone()));
+        is_new
+    });
+    match sides::place_windows(&mut joined, [&left.of_windows, &right.of_windows]) {
+        true => Ok(joined),
+        false => Err(sides::untold_in_full(named)),
+    }
+}
+
+impl Named {
+    fn of_join(name: &str, schemas: &[Indexed; 2], place: Option<Place>, places: &Places) -> Named {
+        let sides = schemas.each_ref().map(|schema| {
+            let mut tables = schema.iter().map(|(table, _)| table.map(|t| t.table().to_string()));
+            let first = tables.next().flatten();
+            first.filter(|first| tables.all(|table| table.as_ref().is_none_or(|t| t == first)))
+        });
+        let name = match sides {
+            [Some(left), Some(right)] => format!("the {name} of {left} and {right}"),
+            [None, Some(right)] => format!("the {name} with {right}"),
+            _ => format!("the {name}"),
+        };
+        Named { name, place: place.or_else(|| places.texts.at(places.join)) }
+    }
+}

@@ -1,0 +1,369 @@
+//! The conditions of a join: which of them are keys, which are asked of the rows of one side before
+//! they are joined, and which of pairs.
+//!
+//! A condition that may fail is asked of pairs only, in the order in which it is written, so that a
+//! row without a partner cannot end a job. A key is computed of every row; where a condition before
+//! it protects it, it is computed of those rows alone for which that holds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, DFSchema, DataFusionError, TableReference};
+use datafusion_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, Operator};
+use millstream_contract::plan::JoinKind;
+
+use super::Side;
+use crate::error::{Place, Result};
+use crate::indexed::Indexed;
+use crate::located::{within_mark, without_cast_names};
+use crate::lower::{Over, Places, count_nodes, over as over_what};
+use crate::refusals::refuse_expr;
+use crate::safe::cannot_fail;
+use crate::schemas::{is_groupable, nullable};
+use crate::size::{MAX_NODES, too_large};
+use crate::types::plain_type;
+
+/// The qualifiers of the columns of both sides, whose names are their numbers.
+const SIDES: [&str; 2] = ["$left", "$right"];
+
+/// A condition on rows of two sides.
+pub(super) struct Condition {
+    /// Over numbered columns.
+    pub(super) expr: Expr,
+    /// Whether it has a value, always the same one, whatever the rows.
+    safe: bool,
+    pub(super) place: Option<Place>,
+}
+
+/// The columns of both sides, by numbers.
+pub(super) struct Numbered {
+    by_name: HashMap<(Option<TableReference>, String), (usize, usize)>,
+    /// As they are called in the plan.
+    named: Indexed,
+    numbered: Indexed,
+}
+
+impl Numbered {
+    /// Where both sides have a column of one name, it is the right side's.
+    pub(super) fn new(schemas: &[Indexed; 2]) -> Result<Numbered> {
+        let mut by_name = HashMap::new();
+        let mut fields = Vec::new();
+        let mut named = DFSchema::clone(&schemas[1]);
+        named.merge(&schemas[0]);
+        for (side, schema) in schemas.iter().enumerate() {
+            for (at, (table, field)) in schema.iter().enumerate() {
+                by_name.insert((table.cloned(), field.name().clone()), (side, at));
+                let field = field.as_ref().clone().with_name(at.to_string());
+                fields.push((Some(TableReference::bare(SIDES[side])), Arc::new(field)));
+            }
+        }
+        let numbered = DFSchema::new_with_metadata(fields, Default::default())?;
+        Ok(Numbered { by_name, named: Indexed::new(named), numbered: Indexed::new(numbered) })
+    }
+
+    /// A condition over the plan's columns.
+    pub(super) fn condition(&self, expr: &Expr, places: &Places) -> Result<Condition> {
+        let place = places.texts.place(expr);
+        let expr = self.number(expr, places, &|column| {
+            let exact = (column.relation.clone(), column.name.clone());
+            self.by_name.get(&exact).copied().or_else(|| {
+                let mut same = self.by_name.iter().filter(|((_, name), _)| *name == column.name);
+                same.next().map(|(_, at)| *at).filter(|_| same.next().is_none())
+            })
+        })?;
+        Ok(self.of_numbered(expr, place))
+    }
+
+    /// A condition over numbered columns.
+    pub(super) fn of_numbered(&self, expr: Expr, place: Option<Place>) -> Condition {
+        let safe = !expr.is_volatile() && cannot_fail(&expr, &self.numbered);
+        Condition { expr, safe, place }
+    }
+
+    /// An expression over the columns of one side's plan.
+    pub(super) fn of_side(
+        &self,
+        side: usize,
+        expr: &Expr,
+        schema: &Indexed,
+        places: &Places,
+    ) -> Result<Expr> {
+        self.number(expr, places, &|column| Some((side, schema.index_of(column).ok()?)))
+    }
+
+    /// An expression over numbered columns, its parts that may fail marked with their place.
+    fn number(
+        &self,
+        expr: &Expr,
+        places: &Places,
+        find: &dyn Fn(&Column) -> Option<(usize, usize)>,
+    ) -> Result<Expr> {
+        expr.apply(|e| {
+            refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let marked = places.texts.mark(without_cast_names(expr.clone())?, &self.named)?;
+        let numbered = marked.transform_up(|e| match e {
+            Expr::Column(column) => match find(&column) {
+                Some((side, at)) => Ok(Transformed::yes(numbered(side, at))),
+                None => Err(DataFusionError::Internal(format!("a join without {column}"))),
+            },
+            Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(numbered.data)
+    }
+
+    /// Whether NULL can come out of an expression over numbered columns.
+    pub(super) fn nullable(&self, expr: &Expr) -> bool {
+        nullable(expr, &self.numbered)
+    }
+
+    /// Whether it compares a time of one side with one of the other, other than for equality.
+    pub(super) fn compares_times(&self, expr: &Expr) -> bool {
+        let is_time = |e: &Expr| {
+            matches!(e.get_type(&self.numbered), Ok(DataType::Timestamp(..) | DataType::Date32))
+        };
+        let compares = match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, .. }) => {
+                use Operator::{Gt, GtEq, Lt, LtEq};
+                matches!(op, Lt | LtEq | Gt | GtEq) && is_time(left)
+            }
+            Expr::Between(Between { expr, .. }) => is_time(expr),
+            _ => false,
+        };
+        compares && sides_of(expr) == [true, true]
+    }
+
+    /// The two sides of an equality, if they can be compared as keys are.
+    fn key(&self, expr: &Expr) -> Option<(Operator, [Expr; 2])> {
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = unmarked(expr) else { return None };
+        if !matches!(op, Operator::Eq | Operator::IsNotDistinctFrom) || expr.is_volatile() {
+            return None;
+        }
+        let of_type = |e: &Expr| e.get_type(&self.numbered).ok().map(|of| plain_type(&of));
+        let key_type = of_type(left)?;
+        if !is_groupable(&key_type) || of_type(right)? != key_type {
+            return None;
+        }
+        match (sides_of(left), sides_of(right)) {
+            ([true, false], [false, true]) => Some((*op, [*left.clone(), *right.clone()])),
+            ([false, true], [true, false]) => Some((*op, [*right.clone(), *left.clone()])),
+            _ => None,
+        }
+    }
+}
+
+fn unmarked(expr: &Expr) -> &Expr {
+    within_mark(expr).unwrap_or(expr)
+}
+
+fn numbered(side: usize, at: usize) -> Expr {
+    Expr::Column(Column::new(Some(SIDES[side]), at.to_string()))
+}
+
+/// The side and the number of a numbered column.
+fn number_of(column: &Column) -> Option<(usize, usize)> {
+    let table = column.relation.as_ref()?.table();
+    let side = SIDES.iter().position(|side| *side == table)?;
+    Some((side, column.name.parse().ok()?))
+}
+
+/// As [`number_of`], of an expression that is a column.
+pub(super) fn column_of(expr: &Expr) -> Option<(usize, usize)> {
+    match expr {
+        Expr::Column(column) => number_of(column),
+        _ => None,
+    }
+}
+
+/// Which sides an expression has columns of.
+pub(super) fn sides_of(expr: &Expr) -> [bool; 2] {
+    let mut sides = [false; 2];
+    for (side, _) in expr.column_refs().into_iter().filter_map(number_of) {
+        sides[side] = true;
+    }
+    sides
+}
+
+/// An expression over numbered columns with what these are in their place.
+pub(super) fn over(expr: &Expr, columns: [&[Expr]; 2]) -> Result<Expr> {
+    let find = |e: &Expr| column_of(e).and_then(|(side, at)| columns[side].get(at));
+    let mut nodes = 0;
+    expr.apply(|e| {
+        nodes += find(e).map_or(1, count_nodes);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if nodes > MAX_NODES {
+        let parts = format!("{nodes} parts once its views are written out");
+        return Err(too_large(&parts, MAX_NODES));
+    }
+    let over = expr.clone().transform_up(|e| {
+        let found = find(&e).cloned();
+        Ok(found.map_or(Transformed::no(e), Transformed::yes))
+    })?;
+    Ok(over.data)
+}
+
+/// Whether a condition is one of a join below, whose columns are `schema`: it has no others, and it
+/// may be asked of more rows, or is an equality, as which it saves pairs.
+pub(super) fn belongs_below(expr: &Expr, schema: &Indexed) -> bool {
+    let own = |column: &&Column| {
+        schema
+            .iter()
+            .any(|(table, field)| table == column.relation.as_ref() && *field.name() == column.name)
+    };
+    let mut columns = expr.column_refs().into_iter().peekable();
+    let equality = matches!(expr, Expr::BinaryExpr(BinaryExpr { op: Operator::Eq, .. }));
+    columns.peek().is_some()
+        && columns.all(|column| own(&column))
+        && !expr.is_volatile()
+        && (equality || cannot_fail(expr, schema))
+}
+
+/// Conditions of a join, sorted. All are over numbered columns.
+#[derive(Default)]
+pub(super) struct Parts {
+    /// On rows of each side, before they are joined.
+    pub(super) pushed: [Vec<Expr>; 2],
+    pub(super) keys: Vec<[Expr; 2]>,
+    pub(super) nulls_are_equal: bool,
+    /// On pairs.
+    pub(super) condition: Vec<Expr>,
+    /// On what is given.
+    pub(super) having: Vec<Expr>,
+}
+
+/// How the columns of a side's window are known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Bounds {
+    /// They are like others.
+    Told,
+    /// From the window, once rows have met.
+    OfPairs,
+    /// From the window, too.
+    Both,
+}
+
+/// What it takes to sort conditions.
+struct Sorting<'a> {
+    kind: JoinKind,
+    sides: &'a [Side; 2],
+    numbered: &'a Numbered,
+    bounds: [Bounds; 2],
+    parts: Parts,
+    /// Of each side, conditions that are asked of pairs.
+    guards: [Vec<Expr>; 2],
+    /// Keys of which NULLs are alike, and what they come from.
+    alike: Vec<([Expr; 2], Expr)>,
+}
+
+impl Parts {
+    /// Sorts the conditions of a join, and those on what it gives.
+    pub(super) fn new(
+        kind: JoinKind,
+        on: Vec<Condition>,
+        above: Vec<Condition>,
+        sides: &[Side; 2],
+        numbered: &Numbered,
+        bounds: [Bounds; 2],
+    ) -> Parts {
+        let (parts, guards, alike) = (Parts::default(), [vec![], vec![]], vec![]);
+        let mut sorting = Sorting { kind, sides, numbered, bounds, parts, guards, alike };
+        on.into_iter().for_each(|condition| sorting.add(condition));
+        above.into_iter().for_each(|condition| sorting.add_above(condition));
+        let Sorting { mut parts, alike, .. } = sorting;
+        let never_null = |key: &[Expr; 2]| key.iter().any(|expr| !numbered.nullable(expr));
+        if !alike.is_empty() && parts.keys.iter().all(never_null) {
+            parts.nulls_are_equal = true;
+            parts.keys.extend(alike.into_iter().map(|(key, _)| key));
+        } else {
+            parts.condition.extend(alike.into_iter().map(|(_, expr)| expr));
+        }
+        parts
+    }
+}
+
+impl Sorting<'_> {
+    fn add(&mut self, condition: Condition) {
+        let side = match sides_of(&condition.expr) {
+            [true, false] => 0,
+            [false, true] => 1,
+            _ => return self.add_of_pairs(condition.expr),
+        };
+        let is_dropped = [!self.kind.keeps_left(), !self.kind.keeps_right()][side];
+        if is_dropped && self.may_push(&condition, side) {
+            return self.parts.pushed[side].push(condition.expr);
+        }
+        if self.is_early(&condition.expr, side) {
+            self.guards[side].push(condition.expr.clone());
+        }
+        self.parts.condition.push(condition.expr);
+    }
+
+    fn add_of_pairs(&mut self, expr: Expr) {
+        let key = self.numbered.key(&expr);
+        let key = key.filter(|(_, key)| self.is_early(&key[0], 0) && self.is_early(&key[1], 1));
+        match key {
+            Some((Operator::Eq, key)) => {
+                self.parts.keys.push(guarded(key, &self.guards, self.numbered));
+            }
+            Some((_, key)) => self.alike.push((key, expr)),
+            None => self.parts.condition.push(expr),
+        }
+    }
+
+    fn add_above(&mut self, condition: Condition) {
+        let given_alone = match self.kind {
+            JoinKind::Left | JoinKind::LeftSemi | JoinKind::LeftAnti => Some(0),
+            JoinKind::Right => Some(1),
+            JoinKind::Inner | JoinKind::Full => None,
+        };
+        let side = match sides_of(&condition.expr) {
+            [true, false] => Some(0),
+            [false, true] => Some(1),
+            _ => None,
+        };
+        match side.filter(|side| Some(*side) == given_alone && self.may_push(&condition, *side)) {
+            Some(side) => self.parts.pushed[side].push(condition.expr),
+            None => self.parts.having.push(condition.expr),
+        }
+    }
+
+    /// Whether some column of a side is such.
+    fn any_column(&self, expr: &Expr, side: usize, is: impl Fn(Over) -> bool) -> bool {
+        let columns = expr.column_refs().into_iter().filter_map(number_of);
+        let mut own = columns.filter(|(of, _)| *of == side);
+        own.any(|(_, at)| is(over_what(&self.sides[side].stage.columns[at])))
+    }
+
+    /// Whether it can be computed of the rows that the join takes.
+    fn is_early(&self, expr: &Expr, side: usize) -> bool {
+        self.bounds[side] == Bounds::Told
+            || !self.any_column(expr, side, |of| of.window && !of.input)
+    }
+
+    /// Whether it can be asked of the rows of a side.
+    fn may_push(&self, condition: &Condition, side: usize) -> bool {
+        let untold = self.bounds[side] == Bounds::OfPairs;
+        condition.safe && !(untold && self.any_column(&condition.expr, side, |of| of.window))
+    }
+}
+
+/// A key that may fail, computed of those rows alone for which the conditions before it hold.
+fn guarded(key: [Expr; 2], guards: &[Vec<Expr>; 2], numbered: &Numbered) -> [Expr; 2] {
+    let mut sides = [0, 1].into_iter();
+    key.map(|expr| {
+        let guards = sides.next().map_or(&[][..], |side| &guards[side]);
+        let guard = guards.iter().cloned().reduce(Expr::and);
+        match guard.filter(|_| !cannot_fail(&expr, &numbered.numbered)) {
+            None => expr,
+            Some(guard) => {
+                let passed = vec![(Box::new(guard), Box::new(expr))];
+                Expr::Case(Case::new(None, passed, None))
+            }
+        }
+    })
+}

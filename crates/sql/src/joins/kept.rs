@@ -1,0 +1,224 @@
+//! `EXISTS`, `IN` and their opposites in WHERE and HAVING: joins that give rows of the query around
+//! them, each once. Conditions of the subquery on columns of the query around it are the join's.
+
+use datafusion_common::DFSchema;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_expr::expr::{Exists, InSubquery};
+use datafusion_expr::utils::{conjunction, split_conjunction};
+use datafusion_expr::{
+    BinaryExpr, Distinct, Expr, FetchType, Filter, LogicalPlan, Operator, Projection, SkipType,
+};
+use millstream_contract::plan::JoinKind;
+
+use super::conditions::Numbered;
+use super::{Named, Side};
+use crate::error::{Result, SqlError};
+use crate::indexed::Indexed;
+use crate::lower::{Places, Stage, indexed};
+use crate::text::sql_text;
+
+impl Stage {
+    /// Lowers a condition on rows, which may have subqueries.
+    pub(crate) fn of_filter(filter: &Filter, places: &Places) -> Result<Stage> {
+        let parts = split_conjunction(&filter.predicate);
+        match parts.iter().any(|part| Subquery::of(part).is_some()) {
+            true => Stage::of_conditions(&filter.input, parts, places),
+            false => Stage::of_conditions(&filter.input, vec![&filter.predicate], places),
+        }
+    }
+
+    /// The rows of a plan for which all of these hold.
+    fn of_conditions(input: &LogicalPlan, all: Vec<&Expr>, places: &Places) -> Result<Stage> {
+        let (subqueries, plain): (Vec<&Expr>, Vec<&Expr>) =
+            all.into_iter().partition(|part| Subquery::of(part).is_some());
+        let schema = indexed(input.schema());
+        let mut stage = match input {
+            LogicalPlan::Join(join) => {
+                let parts = plain.iter().flat_map(|part| split_conjunction(part)).cloned();
+                Stage::of_join(join, &parts.collect::<Vec<_>>(), places)?
+            }
+            other => {
+                let stage = Stage::new(other, places)?;
+                match conjunction(plain.iter().map(|part| (*part).clone())) {
+                    Some(condition) => stage.filtered(&condition, &schema, places)?,
+                    None => stage,
+                }
+            }
+        };
+        for subquery in subqueries.into_iter().filter_map(Subquery::of) {
+            stage = stage.kept_by(&subquery, &plain, &schema, places)?;
+        }
+        Ok(stage)
+    }
+
+    /// Those of its rows, which are of a plan of `schema`, that a subquery keeps; `known` holds for
+    /// all of them.
+    fn kept_by(
+        self,
+        subquery: &Subquery<'_>,
+        known: &[&Expr],
+        schema: &Indexed,
+        places: &Places,
+    ) -> Result<Stage> {
+        let name = subquery.name();
+        let named = Named { name: name.to_string(), place: places.texts.at(places.subquery) };
+        let opened = Opened::new(subquery)?;
+        let right = Stage::of_conditions(opened.input, opened.own.clone(), places)?;
+        let schemas = [Indexed::new(DFSchema::clone(schema)), indexed(opened.input.schema())];
+        let numbered = Numbered::new(&schemas)?;
+        let mut on = Vec::new();
+        if let (Some(value), Some(wanted)) = (&opened.value, subquery.value) {
+            let left = numbered.of_side(0, wanted, &schemas[0], places)?;
+            let right = numbered.of_side(1, value, &schemas[1], places)?;
+            let given = |expr: &Expr, conditions: &[&Expr]| is_given(expr, conditions);
+            let nullable = [
+                (numbered.nullable(&left) && !given(wanted, known)).then_some(wanted),
+                (numbered.nullable(&right) && !given(value, &opened.own)).then_some(value),
+            ];
+            if let (true, Some(expr)) = (subquery.negated, nullable.into_iter().flatten().next()) {
+                return Err(not_in_nullable(&named, wanted, value, expr));
+            }
+            let equal = BinaryExpr::new(Box::new(left), Operator::Eq, Box::new(right));
+            on.push(numbered.of_numbered(Expr::BinaryExpr(equal), named.place.clone()));
+        }
+        for condition in &opened.outer {
+            on.push(numbered.condition(condition, places)?);
+        }
+        let kind = if subquery.negated { JoinKind::LeftAnti } else { JoinKind::LeftSemi };
+        let [left, inner] = &schemas;
+        let sides = [Side::new(self, left, places)?, Side::new(right, inner, places)?];
+        Stage::joined(kind, sides, on, vec![], &numbered, named)
+    }
+}
+
+/// A subquery that keeps rows.
+struct Subquery<'a> {
+    plan: &'a LogicalPlan,
+    /// What must be among its values; `None`: EXISTS.
+    value: Option<&'a Expr>,
+    negated: bool,
+}
+
+impl Subquery<'_> {
+    fn of(expr: &Expr) -> Option<Subquery<'_>> {
+        match expr {
+            Expr::Not(inner) => {
+                let inner = Subquery::of(inner)?;
+                Some(Subquery { negated: !inner.negated, ..inner })
+            }
+            Expr::Exists(Exists { subquery, negated }) => {
+                Some(Subquery { plan: &subquery.subquery, value: None, negated: *negated })
+            }
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                Some(Subquery { plan: &subquery.subquery, value: Some(expr), negated: *negated })
+            }
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match (self.value, self.negated) {
+            (None, false) => "EXISTS",
+            (None, true) => "NOT EXISTS",
+            (Some(_), false) => "IN",
+            (Some(_), true) => "NOT IN",
+        }
+    }
+}
+
+/// A subquery without what says nothing of which rows it keeps.
+struct Opened<'a> {
+    input: &'a LogicalPlan,
+    /// Conditions on rows of `input`.
+    own: Vec<&'a Expr>,
+    /// Conditions that have columns of the query around it, as if they were of one plan.
+    outer: Vec<Expr>,
+    /// What it gives, over `input`.
+    value: Option<Expr>,
+}
+
+impl<'a> Opened<'a> {
+    fn new(subquery: &Subquery<'a>) -> Result<Opened<'a>> {
+        let mut plan = subquery.plan;
+        let mut value = subquery.value.map(|_| Expr::from(plan.schema().qualified_field(0)));
+        loop {
+            plan = match plan {
+                LogicalPlan::Projection(projection) => {
+                    value = value.map(|value| through(value, projection)).transpose()?;
+                    &projection.input
+                }
+                LogicalPlan::Distinct(Distinct::All(input)) => input,
+                // Some row, whichever.
+                LogicalPlan::Limit(limit) if value.is_none() => {
+                    match (limit.get_skip_type()?, limit.get_fetch_type()?) {
+                        (SkipType::Literal(0), FetchType::Literal(Some(1..))) => &limit.input,
+                        _ => break,
+                    }
+                }
+                _ => break,
+            };
+        }
+        let LogicalPlan::Filter(filter) = plan else {
+            return Ok(Opened { input: plan, own: vec![], outer: vec![], value });
+        };
+        let parts = split_conjunction(&filter.predicate).into_iter();
+        let (outer, own): (Vec<&Expr>, Vec<&Expr>) = parts.partition(|part| part.contains_outer());
+        let outer = outer.into_iter().map(of_one_plan).collect::<Result<_>>()?;
+        Ok(Opened { input: &filter.input, own, outer, value })
+    }
+}
+
+/// A column of a projection, or what is computed of it, over what the projection takes.
+fn through(expr: Expr, projection: &Projection) -> Result<Expr> {
+    let schema = indexed(&projection.schema);
+    let through = expr.transform_up(|e| match &e {
+        Expr::Column(column) => {
+            let expr = projection.expr[schema.index_of(column)?].clone();
+            Ok(Transformed::yes(expr.unalias_nested().data))
+        }
+        _ => Ok(Transformed::no(e)),
+    })?;
+    Ok(through.data)
+}
+
+/// A condition whose columns of the query around it are like others.
+fn of_one_plan(expr: &Expr) -> Result<Expr> {
+    let plain = expr.clone().transform_up(|e| match e {
+        Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(plain.data)
+}
+
+/// Whether conditions say of an expression that it is not NULL.
+fn is_given(expr: &Expr, conditions: &[&Expr]) -> bool {
+    fn uncast(expr: &Expr) -> &Expr {
+        match expr {
+            Expr::Cast(cast) => uncast(&cast.expr),
+            Expr::Alias(alias) => uncast(&alias.expr),
+            other => other,
+        }
+    }
+    let parts = conditions.iter().flat_map(|condition| split_conjunction(condition));
+    let mut given = parts.filter_map(|part| match part {
+        Expr::IsNotNull(given) => Some(&**given),
+        _ => None,
+    });
+    given.any(|given| uncast(given) == uncast(expr))
+}
+
+/// NOT IN where a value may be NULL: one NULL decides about all rows.
+fn not_in_nullable(named: &Named, wanted: &Expr, value: &Expr, nullable: &Expr) -> SqlError {
+    let (wanted, value, nullable) = (sql_text(wanted), sql_text(value), sql_text(nullable));
+    named.error(
+        format!(
+            "NOT IN keeps no row at all once there is a NULL, and {nullable} can be NULL: each row \
+             would have to be compared with all others"
+        ),
+        format!(
+            "leave NULLs out in both queries (… AND {nullable} IS NOT NULL); or, where a NULL is \
+             to be like no other value, write\n\
+             NOT EXISTS (SELECT 1 FROM … WHERE {value} = {wanted} AND …)"
+        ),
+    )
+}

@@ -1,0 +1,93 @@
+//! Joins and subqueries as they are written: those that do not run, whatever they are over.
+
+use datafusion_sql::sqlparser::ast::{
+    BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, Spanned, UnaryOperator,
+};
+
+use crate::error::{Result, Span, SqlError};
+
+/// What to write in the place of a lateral join.
+pub(crate) const LATERAL: &str = "what stands in FROM cannot refer to what stands before it, but for UNNEST; a \
+                       subquery of WHERE can, in EXISTS (…) and IN (…)";
+/// What to write in the place of a join by time.
+pub(crate) const WITHIN_WINDOWS: &str = "rows of one window can be joined: ON L.window_start = R.window_start AND \
+                       L.window_end = R.window_end AND …";
+/// Refuses a kind of join that does not run, and a join without a condition.
+pub(crate) fn check_kind(join: &Join) -> Result<()> {
+    let place = join.relation.span();
+    let refused = |what: &str, help: &str| {
+        let error = SqlError::unsupported(format!("{what} does not run here"));
+        Err(error.at(Span::new(place)).help(help))
+    };
+    use JoinOperator::{
+        Anti, ArrayJoin, AsOf, CrossApply, CrossJoin, FullOuter, Inner, InnerArrayJoin,
+        Join as Plain, Left, LeftAnti, LeftArrayJoin, LeftOuter, LeftSemi, OuterApply, Right,
+        RightAnti, RightOuter, RightSemi, Semi, StraightJoin,
+    };
+    let constraint = match &join.join_operator {
+        Plain(constraint) | Inner(constraint) | Left(constraint) | LeftOuter(constraint) => {
+            constraint
+        }
+        Right(constraint) | RightOuter(constraint) | FullOuter(constraint) => constraint,
+        LeftSemi(constraint) | LeftAnti(constraint) => constraint,
+        CrossJoin(JoinConstraint::None) => return Ok(()),
+        CrossJoin(_) => return refused("CROSS JOIN with a condition", "write JOIN … ON …"),
+        Semi(_) | RightSemi(_) => {
+            return refused("this kind of SEMI JOIN", "write LEFT SEMI JOIN, or WHERE EXISTS (…)");
+        }
+        Anti(_) | RightAnti(_) => {
+            return refused(
+                "this kind of ANTI JOIN",
+                "write LEFT ANTI JOIN, or WHERE NOT EXISTS (…)",
+            );
+        }
+        CrossApply | OuterApply => return refused("APPLY", LATERAL),
+        AsOf { .. } => return refused("ASOF JOIN", WITHIN_WINDOWS),
+        StraightJoin(_) => return refused("STRAIGHT_JOIN", "write JOIN"),
+        ArrayJoin | LeftArrayJoin | InnerArrayJoin => {
+            return refused("ARRAY JOIN", "write CROSS JOIN UNNEST(t.items) AS u (item)");
+        }
+    };
+    match constraint {
+        JoinConstraint::None => {
+            let error = SqlError::syntax("a join needs a condition").at(Span::new(place));
+            Err(error.help("write JOIN … ON …; or CROSS JOIN for all pairs"))
+        }
+        _ if join.global => refused("GLOBAL", "leave it out"),
+        _ => Ok(()),
+    }
+}
+
+/// EXISTS or IN elsewhere than as a condition.
+pub(crate) fn misplaced(expr: &Expr) -> SqlError {
+    let what = if let Expr::Exists { .. } = expr { "EXISTS" } else { "IN with a subquery" };
+    let help = "it stands in WHERE or HAVING, alone or beside other conditions with AND";
+    SqlError::unsupported(format!("{what} within an expression does not run here"))
+        .at(Span::new(expr.span()))
+        .help(help)
+}
+
+/// The EXISTS and IN among the conditions of a WHERE that must all hold.
+pub(crate) fn subqueries(condition: &Expr) -> Vec<*const Expr> {
+    let (mut found, mut open) = (Vec::new(), vec![condition]);
+    while let Some(expr) = open.pop() {
+        match expr {
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                open.extend([&**left, &**right]);
+            }
+            Expr::Nested(inner) => open.push(inner),
+            Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } => {
+                let mut inner = &**inner;
+                while let Expr::Nested(nested) = inner {
+                    inner = nested;
+                }
+                if let Expr::Exists { .. } | Expr::InSubquery { .. } = inner {
+                    open.push(inner);
+                }
+            }
+            Expr::Exists { .. } | Expr::InSubquery { .. } => found.push(std::ptr::from_ref(expr)),
+            _ => {}
+        }
+    }
+    found
+}
