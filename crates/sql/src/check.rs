@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArguments, GroupByExpr, Interval,
+    BinaryOperator, CastFormat, Expr, Function, FunctionArguments, GroupByExpr, Interval,
     LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
     Spanned, TableFactor, TableWithJoins, UnaryOperator, Value, Visit, Visitor,
 };
@@ -17,10 +17,8 @@ use crate::calls::{MAP, PARTITIONED};
 use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
-use crate::joins::{LATERAL, WITHIN_WINDOWS, check_kind, misplaced, subqueries};
-use crate::lower::Places;
+use crate::joins::{LATERAL, WITHIN_WINDOWS, check_kind, check_star, misplaced, subqueries};
 use crate::ranking;
-use crate::texts::Texts;
 use crate::unavailable::reason;
 use crate::unnest::{check_join, is_unnest};
 
@@ -38,55 +36,6 @@ pub(crate) fn check_expr(expr: &Expr, functions: &Functions) -> Result<()> {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
-}
-
-/// Where a query's clauses stand.
-pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Places {
-    struct Finder(Places);
-    impl Visitor for Finder {
-        type Break = ();
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-            let limit = query.limit_clause.as_ref().and_then(|l| Span::new(l.span()));
-            self.0.limit = self.0.limit.or(limit);
-            self.0.last_limit = limit.or(self.0.last_limit);
-            let order_by = query.order_by.as_ref().and_then(|o| Span::new(o.span()));
-            self.0.order_by = self.0.order_by.or(order_by);
-            self.0.last_order_by = order_by.or(self.0.last_order_by);
-            if let (SetExpr::SetOperation { .. }, None) = (&*query.body, self.0.union) {
-                let whole = Span::new(query.body.span());
-                self.0.union = whole.and_then(|s| self.0.texts.keyword("UNION", s)).or(whole);
-            }
-            ControlFlow::Continue(())
-        }
-        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-            if let (Some(Distinct::Distinct), None) = (&select.distinct, self.0.distinct) {
-                let whole = Span::new(select.span());
-                self.0.distinct = whole.and_then(|s| self.0.texts.keyword("DISTINCT", s)).or(whole);
-            }
-            if let GroupByExpr::Expressions(exprs, _) = &select.group_by {
-                self.0.group_by = self.0.group_by.or(union(exprs));
-            }
-            let others = select.from.iter().skip(1).map(|other| &other.relation);
-            let joins = select.from.iter().flat_map(|table| &table.joins);
-            let mut relations = joins.map(|join| &join.relation).chain(others);
-            let join = relations.find(|relation| !is_unnest(relation));
-            self.0.join = self.0.join.or(join.and_then(|relation| Span::new(relation.span())));
-            ControlFlow::Continue(())
-        }
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if let (Expr::Exists { .. } | Expr::InSubquery { .. }, None) = (expr, self.0.subquery) {
-                self.0.subquery = Span::new(expr.span());
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut finder = Finder(Places { statement, texts, ..Places::default() });
-    let _ = query.visit(&mut finder);
-    finder.0
-}
-
-fn union(exprs: &[Expr]) -> Option<Span> {
-    exprs.iter().map(Spanned::span).reduce(|a, b| a.union(&b)).and_then(Span::new)
 }
 
 /// FROM where a value belongs, as in `SELECT 1 + FROM t`: the parser takes it for a column.
@@ -326,6 +275,9 @@ impl Visitor for Checker<'_> {
             [table, others @ ..] => {
                 check_joins(table)?;
                 others.iter().try_for_each(check_joins)?;
+                if let Err(error) = check_star(select) {
+                    return ControlFlow::Break(error);
+                }
                 if is_unnest(&table.relation) {
                     let help = "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)";
                     return refuse("UNNEST without a table before it", help, table.span());

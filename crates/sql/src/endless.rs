@@ -85,15 +85,31 @@ pub(crate) fn windows_beside_records(places: &Places) -> SqlError {
 const TWO_OUTPUTS: &str = "write two queries; in a statement set they share the reading of a table:\n\
      EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";
 
-/// A join without a window over a table that never ends.
-pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed) -> SqlError {
+/// A join without a window over a table that never ends; `one_ends` if a side of it does.
+pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool) -> SqlError {
     let Unwindowed { name, windows, by_time, place } = join;
-    let why = match (windows, by_time) {
-        ([true, true], _) => "does not say that both rows are of the same window",
-        (_, true) => "is an interval join, which does not run yet",
-        ([true, false], _) => "has windows on its left side only",
-        ([false, true], _) => "has windows on its right side only",
-        ([false, false], _) => "has no windows",
+    let table = &table.name;
+    let message = match (windows, by_time) {
+        ([true, true], _) => format!(
+            "{name} does not say that both rows are of the same window, and table '{table}' never \
+             ends: {KEPT}"
+        ),
+        (_, true) => format!(
+            "{name} is by an interval of time, and such joins do not run yet over tables that \
+             never end, like '{table}'"
+        ),
+        _ if one_ends => format!(
+            "{name} looks rows up in what ends, which does not run yet for those of a table that \
+             never ends, like '{table}'"
+        ),
+        _ => {
+            let without = match windows {
+                [true, false] => "has windows on its left side only",
+                [false, true] => "has windows on its right side only",
+                _ => "has no windows",
+            };
+            format!("{name} {without}, and table '{table}' never ends: {KEPT}")
+        }
     };
     let help = match windows {
         [true, true] => {
@@ -107,14 +123,12 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed) -> SqlError {
              ON L.window_start = R.window_start AND L.window_end = R.window_end AND …"
         }
     };
-    let error = SqlError::unsupported(format!(
-        "{name} {why}, and table '{}' never ends: its rows would have to be kept for ever, as a \
-         partner may come at any time",
-        table.name
-    ));
+    let error = SqlError::unsupported(message);
     let error = match place {
         Some(place) => error.at(Some(place.span)).in_source(&place.source),
         None => error,
     };
     error.help(help)
 }
+
+const KEPT: &str = "its rows would have to be kept for ever, as a partner may come at any time";

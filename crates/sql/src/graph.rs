@@ -241,7 +241,9 @@ impl Graph {
         reader: &Reader<'_>,
     ) -> Result<(usize, HashMap<String, String>)> {
         let sides = self.sides(stage, reader)?;
-        let endless = sides.iter().find_map(|side| self.endless(&side.parts));
+        let endless_sides = sides.iter().map(|side| self.endless(&side.parts));
+        let endless_sides: Vec<Option<usize>> = endless_sides.collect();
+        let endless = endless_sides.iter().copied().flatten().next();
         let body = match fires {
             Fires::Grouped(grouped) => {
                 let statement = reader.places.statement;
@@ -253,7 +255,8 @@ impl Graph {
             }
             Fires::Joined(joined) => {
                 if let (Some(unwindowed), Some(scan)) = (&joined.unwindowed, endless) {
-                    return Err(endless_join(&self.scans[scan].entry, unwindowed));
+                    let one_ends = endless_sides.contains(&None);
+                    return Err(endless_join(&self.scans[scan].entry, unwindowed, one_ends));
                 }
                 Body::Joined(Joined { having: vec![], ..joined.clone() })
             }

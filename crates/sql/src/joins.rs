@@ -33,7 +33,7 @@ use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::Windows;
 use conditions::{Bounds, Condition, Numbered, Parts};
 use sides::Taken;
-pub(crate) use written::{LATERAL, WITHIN_WINDOWS, check_kind, misplaced, subqueries};
+pub(crate) use written::{LATERAL, WITHIN_WINDOWS, check_kind, check_star, misplaced, subqueries};
 
 /// A side, before it is known what the join needs of it.
 struct Side {

@@ -81,6 +81,7 @@ mod ordering;
 mod passes;
 mod pattern;
 mod pieces;
+mod places;
 mod planner;
 #[cfg(test)]
 mod precedence_tests;

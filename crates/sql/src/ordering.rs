@@ -131,7 +131,7 @@ impl Stage {
 /// A LIMIT over windows, which says nothing of which rows come first.
 fn limit_without_order(places: &Places) -> SqlError {
     SqlError::unsupported(
-        "LIMIT and OFFSET do not go with GROUP BY: which rows come first is not defined",
+        "LIMIT and OFFSET do not go with GROUP BY and joins: which rows come first is not defined",
     )
     .at(places.limit)
     .help(

@@ -7,7 +7,7 @@ mod outcome;
 mod rehearsed;
 mod wide;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::catalog::{
     Catalog, Entry, EventTimeDecl, FileTables, LeftOut, Origin, TableColumn, TableEntry,
     WatermarkDecl,
 };
-use crate::check::{check_query, places};
+use crate::check::check_query;
 use crate::coercion::Coercion;
 use crate::compiler::Compiler;
 use crate::ends::Ends;
@@ -39,6 +39,7 @@ use crate::graph::{Graph, Reader};
 use crate::insert::{Target, fit_to_sink};
 use crate::left_out::asides;
 use crate::lower::{Places, Stage};
+use crate::places::places;
 use crate::readings::Readings;
 use crate::references::tables_of;
 use crate::rewrite::rewrite_query;
@@ -552,7 +553,21 @@ fn time_column(table: &str, columns: &[TableColumn], name: &str) -> Result<usize
     }
 }
 
-/// The names of the result's columns, as people write them: `SUM(v)` rather than `sum(t.v)`.
+/// The names of the result's columns, as people write them: `SUM(v)` rather than `sum(t.v)`. Of
+/// several with the same name, as `*` gives them over a join, the others get a number, as in Flink.
 fn output_names(plan: &LogicalPlan) -> Vec<String> {
-    plan.schema().fields().iter().map(|f| f.name().clone()).collect()
+    let fields = plan.schema().fields();
+    let mut taken: HashSet<String> = fields.iter().map(|field| field.name().clone()).collect();
+    let mut seen = HashSet::new();
+    let name = |field: &Arc<Field>| {
+        let name = field.name();
+        if seen.insert(name.clone()) {
+            return name.clone();
+        }
+        let fresh = (0..).map(|n: usize| format!("{name}{n}")).find(|n| !taken.contains(n));
+        let fresh = fresh.unwrap_or_default();
+        taken.insert(fresh.clone());
+        fresh
+    };
+    fields.iter().map(name).collect()
 }

@@ -46,6 +46,7 @@ impl Assembler<'_> {
             kind: joined.kind,
             window: operator.window,
             left_inputs,
+            left_columns: schemas[0].fields().len(),
             keys: self.keys_of_join(joined, &schemas)?,
             nulls_are_equal: joined.nulls_are_equal,
             condition: self.compiler.compile_filter(&condition, &pair)?,

@@ -141,11 +141,6 @@ impl Operator {
         self.sides.iter().flat_map(|side| &side.parts)
     }
 
-    /// The same.
-    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
-        self.sides.iter_mut().flat_map(|side| &mut side.parts)
-    }
-
     /// The columns of a side that it needs, if these are needed of what fires.
     pub(super) fn used_of(&self, side: usize, fired: &BTreeSet<String>) -> BTreeSet<String> {
         match &self.body {

@@ -6,12 +6,13 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::expr::{Exists, InSubquery};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{
-    BinaryExpr, Distinct, Expr, FetchType, Filter, LogicalPlan, Operator, Projection, SkipType,
+    Aggregate, BinaryExpr, Distinct, Expr, FetchType, Filter, LogicalPlan, Operator, Projection,
+    SkipType,
 };
 use millstream_contract::plan::JoinKind;
 
 use super::conditions::Numbered;
-use super::{Named, Side};
+use super::{Named, Side, at};
 use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
 use crate::lower::{Places, Stage, indexed};
@@ -63,7 +64,8 @@ impl Stage {
         let name = subquery.name();
         let named = Named { name: name.to_string(), place: places.texts.at(places.subquery) };
         let opened = Opened::new(subquery)?;
-        let right = Stage::of_conditions(opened.input, opened.own.clone(), places)?;
+        let right = Stage::of_conditions(opened.input, opened.own.clone(), places);
+        let right = right.map_err(|error| at(error, named.place.as_ref()))?;
         let schemas = [Indexed::new(DFSchema::clone(schema)), indexed(opened.input.schema())];
         let numbered = Numbered::new(&schemas)?;
         let mut on = Vec::new();
@@ -148,6 +150,10 @@ impl<'a> Opened<'a> {
                     &projection.input
                 }
                 LogicalPlan::Distinct(Distinct::All(input)) => input,
+                // There is a group if there is a row.
+                LogicalPlan::Aggregate(aggregate) if value.is_none() && has_keys(aggregate) => {
+                    &aggregate.input
+                }
                 // Some row, whichever.
                 LogicalPlan::Limit(limit) if value.is_none() => {
                     match (limit.get_skip_type()?, limit.get_fetch_type()?) {
@@ -166,6 +172,12 @@ impl<'a> Opened<'a> {
         let outer = outer.into_iter().map(of_one_plan).collect::<Result<_>>()?;
         Ok(Opened { input: &filter.input, own, outer, value })
     }
+}
+
+/// Whether a grouping has keys, so that nothing is grouped to nothing.
+fn has_keys(aggregate: &Aggregate) -> bool {
+    let sets = |key: &Expr| matches!(key, Expr::GroupingSet(_));
+    !aggregate.group_expr.is_empty() && !aggregate.group_expr.iter().any(sets)
 }
 
 /// A column of a projection, or what is computed of it, over what the projection takes.
@@ -190,15 +202,17 @@ fn of_one_plan(expr: &Expr) -> Result<Expr> {
     Ok(plain.data)
 }
 
+/// What is cast.
+fn uncast(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(cast) => uncast(&cast.expr),
+        Expr::Alias(alias) => uncast(&alias.expr),
+        other => other,
+    }
+}
+
 /// Whether conditions say of an expression that it is not NULL.
 fn is_given(expr: &Expr, conditions: &[&Expr]) -> bool {
-    fn uncast(expr: &Expr) -> &Expr {
-        match expr {
-            Expr::Cast(cast) => uncast(&cast.expr),
-            Expr::Alias(alias) => uncast(&alias.expr),
-            other => other,
-        }
-    }
     let parts = conditions.iter().flat_map(|condition| split_conjunction(condition));
     let mut given = parts.filter_map(|part| match part {
         Expr::IsNotNull(given) => Some(&**given),
@@ -209,7 +223,7 @@ fn is_given(expr: &Expr, conditions: &[&Expr]) -> bool {
 
 /// NOT IN where a value may be NULL: one NULL decides about all rows.
 fn not_in_nullable(named: &Named, wanted: &Expr, value: &Expr, nullable: &Expr) -> SqlError {
-    let (wanted, value, nullable) = (sql_text(wanted), sql_text(value), sql_text(nullable));
+    let [wanted, value, nullable] = [wanted, value, nullable].map(|expr| sql_text(uncast(expr)));
     named.error(
         format!(
             "NOT IN keeps no row at all once there is a NULL, and {nullable} can be NULL: each row \

@@ -1,7 +1,8 @@
 //! Joins and subqueries as they are written: those that do not run, whatever they are over.
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, Spanned, UnaryOperator,
+    BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, Select, SelectItem, Spanned,
+    TableFactor, TableWithJoins, UnaryOperator,
 };
 
 use crate::error::{Result, Span, SqlError};
@@ -54,8 +55,44 @@ pub(crate) fn check_kind(join: &Join) -> Result<()> {
             Err(error.help("write JOIN … ON …; or CROSS JOIN for all pairs"))
         }
         _ if join.global => refused("GLOBAL", "leave it out"),
+        JoinConstraint::Using(_) | JoinConstraint::Natural
+            if matches!(join.join_operator, Right(_) | RightOuter(_) | FullOuter(_)) =>
+        {
+            refused(
+                "USING or NATURAL with RIGHT JOIN and FULL JOIN",
+                "write ON L.id = R.id, and COALESCE(L.id, R.id) for the column of both",
+            )
+        }
         _ => Ok(()),
     }
+}
+
+/// Refuses `*` over columns that two sides have in common.
+pub(crate) fn check_star(select: &Select) -> Result<()> {
+    let star = select.projection.iter().find(|item| matches!(item, SelectItem::Wildcard(_)));
+    let (Some(star), true) = (star, select.from.iter().any(has_common)) else { return Ok(()) };
+    Err(SqlError::unsupported("* over a join with USING or NATURAL does not run here")
+        .at(Span::new(star.span()))
+        .help("name the columns that you want, or write ON L.id = R.id"))
+}
+
+/// Whether there is a join by columns that both sides have.
+fn has_common(from: &TableWithJoins) -> bool {
+    let by_columns = |join: &Join| {
+        use JoinOperator::{Inner, Join as Plain, Left, LeftOuter};
+        let (Plain(constraint) | Inner(constraint) | Left(constraint) | LeftOuter(constraint)) =
+            &join.join_operator
+        else {
+            return false;
+        };
+        matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
+    };
+    let nested = |relation: &TableFactor| match relation {
+        TableFactor::NestedJoin { table_with_joins, .. } => has_common(table_with_joins),
+        _ => false,
+    };
+    nested(&from.relation)
+        || from.joins.iter().any(|join| by_columns(join) || nested(&join.relation))
 }
 
 /// EXISTS or IN elsewhere than as a condition.

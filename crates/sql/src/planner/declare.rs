@@ -8,7 +8,7 @@ use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
 use millstream_contract::wording::counted;
 
 use super::rehearsed::Found;
-use super::{Logical, Outcome, Planner};
+use super::{Logical, Outcome, Planner, output_names};
 use crate::catalog::{Entry, Origin, ViewEntry};
 use crate::check::refuse_inner_order;
 use crate::completed::completed;
@@ -139,11 +139,20 @@ impl Planner {
             self.logical(query, &statement.source, statement.span)?;
         // What cannot run is refused here, not where the view is used.
         Stage::new(&analyzed, &places)?;
+        let fields: Vec<_> = plan.schema().columns();
         if columns.is_empty() {
             let (texts, levels) = (places.texts.all(), levels + 1);
+            let names = output_names(&plan);
+            let plan = match fields.iter().zip(&names).all(|(column, name)| column.name == *name) {
+                true => plan,
+                false => {
+                    let named = fields.into_iter().zip(&names);
+                    let named = named.map(|(column, name)| Expr::Column(column).alias(name));
+                    LogicalPlanBuilder::from(plan).project(named)?.build()?
+                }
+            };
             return Ok(ViewEntry { plan, texts, levels, tables });
         }
-        let fields: Vec<_> = plan.schema().columns();
         if fields.len() != columns.len() {
             return Err(SqlError::types(format!(
                 "the view names {}, its query has {}",
