@@ -262,6 +262,8 @@ pub enum Failing {
 pub trait Raw: Send + Debug {
     /// The bytes of those at `rows`, ascending, each without its line end.
     fn bytes_of(&self, rows: &[usize]) -> Result<Vec<Vec<u8>>>;
+    /// By record of [`Decoded::malformed`], how many records of the batch stand before it.
+    fn malformed_before(&self) -> &[usize];
 }
 
 impl Decoded {
@@ -279,6 +281,8 @@ pub struct LeftOut {
     pub place: String,
     /// What is wrong with it.
     pub message: String,
+    /// How many records of its batch stand before it.
+    pub before: usize,
 }
 
 impl fmt::Display for LeftOut {

@@ -437,7 +437,7 @@ mod tests {
             input_bytes: 1_001,
             held: None,
             malformed_records: 3,
-            first_malformed: Some(LeftOut { place: "here".into(), message: "odd".into() }),
+            first_malformed: Some(LeftOut { place: "here".into(), message: "odd".into(), before: 0 }),
             malformed: None,
             places: None,
             cuts,

@@ -11,7 +11,6 @@
 mod columnar;
 mod csv;
 mod fuzz;
-mod json;
 mod mixed;
 mod ndjson;
 mod order;

@@ -94,7 +94,7 @@ fn what_is_no_table_is_refused() {
     for (name, text, message) in [
         ("x.csv", "", "empty"),
         ("x.csv", "\u{0}\u{1}\u{2}", "no text"),
-        ("x.ndjson", "[1]", "JSON object"),
+        ("x.ndjson", "[1]", "expected an object, found an array"),
         ("x.ndjson", "{}\n", "which columns"),
     ] {
         let error = of_text(name, text).unwrap_err().to_string();
