@@ -16,6 +16,7 @@ use crate::pruning::Pruning;
 use crate::table::Table;
 
 mod calls;
+mod dictionaries;
 mod join;
 mod left_out;
 mod packed;
@@ -567,7 +568,7 @@ pub struct Key {
     pub name: String,
     /// Over the input's columns.
     pub expr: Expr,
-    /// Its type. Dictionaries are unpacked before they get here.
+    /// Its type. Texts may come as dictionaries of them all the same ([`Plan::dictionaries`]).
     pub data_type: DataType,
     /// Whether NULL can occur; NULLs are one group.
     pub nullable: bool,

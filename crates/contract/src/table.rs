@@ -92,6 +92,10 @@ pub struct OpenOptions {
     pub from: Vec<Position>,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
+    /// Columns of texts, as places in the projection, of which batches may hold dictionaries
+    /// (`Dictionary(Int32, Utf8)`, no value of which is NULL), where the source has them so. A hint
+    /// that changes no result.
+    pub dictionaries: Vec<usize>,
     /// The job's setting `memory`, in bytes. Chunks are counted against it once they are handed
     /// out; what waits in the source before that is not, and should be a small part of it.
     pub memory_bytes: u64,
@@ -108,6 +112,7 @@ impl OpenOptions {
             processes: 1,
             from: Vec::new(),
             pruning: Pruning::default(),
+            dictionaries: Vec::new(),
             memory_bytes: u64::MAX,
         }
     }

@@ -99,6 +99,7 @@ fn of_root(root: Node) -> Columns {
             ));
         }
         let mut values = node.values;
+        values.count += node.arrays + node.objects;
         values.nulls = root.objects.saturating_sub(values.count);
         found.columns.push(Column::new(name, data_type, values));
     }

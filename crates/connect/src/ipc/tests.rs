@@ -248,6 +248,7 @@ fn through_a_pipe(bytes: &[u8], at_once: usize) -> Result<Vec<RecordBatch>> {
         sharing: Sharing::Coordinator,
         one_of_many: false,
         pruning: &Default::default(),
+        dictionaries: &[],
         offsets: false,
         chunk_bytes: None,
     };

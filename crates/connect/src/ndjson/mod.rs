@@ -48,6 +48,7 @@ mod value;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use millstream_contract::inferred::NEVER_LEFT_OUT;
 use millstream_contract::{Error, Result};
 
 use self::decode::Plan;
@@ -99,9 +100,9 @@ impl RecordFormat for NdjsonFormat {
         cut_lines(buffer, last, records_max)
     }
 
-    fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, &'static str) {
+    fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, String) {
         let message = format!("the line is longer than {} MiB", RECORD_BYTES_MAX >> 20);
-        (0, message, LINES_HELP)
+        (0, message, format!("{LINES_HELP}; {NEVER_LEFT_OUT}"))
     }
 
     fn start(

@@ -5,14 +5,15 @@
 //! | `on_error` | `fail` | `skip` leaves malformed records out; `table:NAME` inserts them there |
 //!
 //! The column is a STRING or BYTES, and has the line without its end (`\n`, or `\r\n`). An empty
-//! line is a record, too. Lines may have up to 64 MiB. A line is malformed if it is no UTF-8 and the
-//! column is a STRING; as BYTES no line is.
+//! line is a record, too. Lines may have up to 64 MiB. A line is malformed if it is no UTF-8 and
+//! the column is a STRING; as BYTES no line is.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions, StringBuilder};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use memchr::memchr;
+use millstream_contract::inferred::NEVER_LEFT_OUT;
 use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 
@@ -67,9 +68,9 @@ impl RecordFormat for RawFormat {
         cut_lines(buffer, last, records_max)
     }
 
-    fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, &'static str) {
+    fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, String) {
         let message = format!("the line is longer than {} MiB", RECORD_BYTES_MAX >> 20);
-        (0, message, "this may be no file of lines")
+        (0, message, format!("this may be no file of lines; {NEVER_LEFT_OUT}"))
     }
 
     fn is_blank(&self, _head: &[u8]) -> bool {

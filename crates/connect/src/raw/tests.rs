@@ -23,10 +23,12 @@ fn read(text: &[u8], data_type: DataType) -> Result<Vec<Vec<u8>>> {
         sharing: Sharing::ByChunk,
         one_of_many: false,
         pruning: &Default::default(),
+        dictionaries: &[],
         offsets: false,
         chunk_bytes: None,
     };
-    let mut split = RecordSplit::open(Arc::new(RawFormat::default()), Input::memory(text), &reading)?;
+    let mut split =
+        RecordSplit::open(Arc::new(RawFormat::default()), Input::memory(text), &reading)?;
     let mut lines = Vec::new();
     while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop())? {
         let batch = chunk.decode()?;

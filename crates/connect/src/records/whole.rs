@@ -42,6 +42,7 @@ pub(crate) fn read_whole(
         sharing: Sharing::ByChunk,
         one_of_many: false,
         pruning: &Default::default(),
+        dictionaries: &[],
         offsets: false,
         chunk_bytes: Some(chunk_bytes),
     };
@@ -56,8 +57,7 @@ pub(crate) fn read_whole(
                 let decoded = chunk.decode_reporting()?;
                 let first = decoded.first_left_out;
                 // In the file, not in the chunk: that must not depend on how it is cut.
-                let first =
-                    first.map(|first| LeftOut { before: rows + first.before, ..first });
+                let first = first.map(|first| LeftOut { before: rows + first.before, ..first });
                 first_left_out = first_left_out.or(first);
                 rows += decoded.batch.num_rows();
                 batches.push(decoded.batch);

@@ -44,8 +44,7 @@ impl Files {
         match files {
             Files::Directory(_) | Files::Partitions(..) => {
                 let message = format!("the directory '{}' has no files", path.display());
-                let help = "files whose names begin with '.' or '_' do not count";
-                Err(options.error("path", message, help))
+                Err(options.error("path", message, no_files_help(&path, given)))
             }
             _ => {
                 let message = format!("no file matches '{}'", path.display());
@@ -214,4 +213,24 @@ pub(super) fn read_once(path: &Path) -> Option<ReadOnce> {
         false => format!("'{}'", path.display()),
     };
     Some(ReadOnce { id: format!("{}:{}", metadata.dev(), metadata.ino()), name })
+}
+
+/// What to do about a directory without files that count.
+fn no_files_help(path: &Path, given: &str) -> String {
+    let directory = std::fs::read_dir(path).into_iter().flatten().flatten().find(|entry| {
+        let is_hidden = entry.file_name().to_string_lossy().starts_with(['.', '_']);
+        !is_hidden && entry.file_type().is_ok_and(|kind| kind.is_dir())
+    });
+    let Some(directory) = directory else {
+        return "files whose names begin with '.' or '_' do not count".to_string();
+    };
+    let name = directory.file_name().to_string_lossy().escape_debug().to_string();
+    let given = given.trim_end_matches('/');
+    let mut help = format!("it has directories: '{given}/**/*' names the files in all of them");
+    if let Some((column, _)) = name.split_once('=') {
+        help += &format!(
+            "; with PARTITIONED BY ({column}, …) in CREATE TABLE, names such as {name} are columns"
+        );
+    }
+    help
 }

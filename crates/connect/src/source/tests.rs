@@ -122,7 +122,9 @@ fn a_pattern_or_a_directory_is_its_files_in_the_order_of_their_names() {
 fn a_path_without_files_is_explained() {
     let dir = Scratch::new();
     dir.write("empty/_x", b"");
+    dir.write("parts/day=1/x.csv", b"1\n");
     for (path, expected) in [
+        ("parts/", "'parts/**/*' names the files in all of them; with PARTITIONED BY (day, …)"),
         ("no/*.csv", "no file matches"),
         ("empty", "has no files"),
         ("empty/***", "no pattern of paths"),
