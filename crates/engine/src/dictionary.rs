@@ -98,3 +98,77 @@ fn with(
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use arrow::array::{BooleanArray, Int64Array, StringArray};
+
+    use super::*;
+    use crate::error::Error;
+    use crate::expr::Evaluate;
+
+    /// `text = 'b' OR text IS NULL`, which fails with the text `x`.
+    #[derive(Debug, Default)]
+    struct IsB {
+        rows: AtomicUsize,
+    }
+
+    impl fmt::Display for IsB {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("is b")
+        }
+    }
+
+    impl Evaluate for IsB {
+        fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+            self.rows.fetch_add(batch.num_rows(), Ordering::Relaxed);
+            let texts = batch.column(1).as_string::<i32>();
+            if texts.iter().any(|text| text == Some("x")) {
+                return Err(Error::Internal("x".into()));
+            }
+            let is = |text: Option<&str>| Some(text.is_none_or(|text| text == "b"));
+            Ok(Arc::new(texts.iter().map(is).collect::<BooleanArray>()))
+        }
+
+        fn data_type(&self) -> &DataType {
+            &DataType::Boolean
+        }
+
+        fn columns(&self) -> Option<Vec<usize>> {
+            Some(vec![1])
+        }
+    }
+
+    /// Eight records with these texts, of which the dictionary has more.
+    fn records(values: &[&str], keys: [Option<i32>; 8]) -> RecordBatch {
+        let values = Arc::new(StringArray::from(values.to_vec()));
+        let texts = DictionaryArray::<Int32Type>::new(keys.into_iter().collect(), values);
+        let numbers = Int64Array::from_iter_values(0..8);
+        let columns: [(&str, ArrayRef); 2] = [("n", Arc::new(numbers)), ("text", Arc::new(texts))];
+        RecordBatch::try_from_iter(columns).expect("columns of one length")
+    }
+
+    #[test]
+    fn a_condition_looks_at_each_value_once() {
+        let keys = [Some(0), Some(1), None, Some(1), Some(2), None, Some(0), Some(1)];
+        let expected = [false, true, true, true, false, true, false, true].map(Some).to_vec();
+        for (values, rows) in [
+            (&["a", "b", "c"][..], 4),
+            // A value that no record has fails: then they are asked one by one.
+            (&["a", "b", "c", "x"], 5 + 8),
+            // More values than records.
+            (&["a", "b", "c", "d", "e", "f", "g", "h"], 8),
+        ] {
+            let is_b = Arc::new(IsB::default());
+            let condition = Expr::Computed(is_b.clone());
+            let found = evaluate(&condition, &records(values, keys)).expect("an answer");
+            assert_eq!(found.as_boolean(), &BooleanArray::from(expected.clone()), "{values:?}");
+            assert_eq!(is_b.rows.load(Ordering::Relaxed), rows, "{values:?}");
+        }
+        let failing = records(&["a", "b", "x"], keys);
+        assert!(evaluate(&Expr::Computed(Arc::new(IsB::default())), &failing).is_err());
+    }
+}

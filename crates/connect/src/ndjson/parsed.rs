@@ -221,7 +221,7 @@ mod tests {
                 (Ok(_), Ok(rows)) => prop_assert_eq!(rows, 1),
                 (Err(_), Ok(rows)) => prop_assert_eq!(rows, 0),
                 (Err(here), Err(there)) if !line.trim_start().starts_with("[{") => {
-                    prop_assert_eq!(message(&Err::<(), _>(here)), message(&Err::<(), _>(there)));
+                    prop_assert_eq!(here.split('\n').next(), there.split('\n').next());
                 }
                 (here, there) => prop_assert!(here.is_err() && there.is_err()),
             }
