@@ -84,7 +84,7 @@ impl Files {
             ErrorKind::NotFound | ErrorKind::NotADirectory => options.error(
                 "path",
                 format!("there is no file '{}'", path.display()),
-                missing_help(&path, options.start(given)),
+                elsewhere(given).unwrap_or_else(|| missing_help(&path, options.start(given))),
             ),
             _ => io_error(&path, &error),
         })?;
@@ -233,4 +233,19 @@ fn no_files_help(path: &Path, given: &str) -> String {
         );
     }
     help
+}
+
+/// What to do about a path that leads nowhere because of how it begins.
+fn elsewhere(given: &str) -> Option<String> {
+    if given.starts_with('~') {
+        return Some("in SQL '~' is no directory: write the whole path".into());
+    }
+    let (scheme, _) = given.split_once("://")?;
+    let is_scheme = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_scheme.then(|| {
+        format!(
+            "files of this machine are read, and {scheme}:// is elsewhere: save it here first, or \
+             send it through a pipe to the connector 'stdin'"
+        )
+    })
 }

@@ -129,6 +129,8 @@ fn a_path_without_files_is_explained() {
         ("empty", "has no files"),
         ("empty/***", "no pattern of paths"),
         ("empyt", "did you mean"),
+        ("~/x.csv", "write the whole path"),
+        ("s3://bucket/x.csv", "s3:// is elsewhere"),
     ] {
         let error = dir.table(path).unwrap_err().to_string();
         assert!(error.contains(expected), "{path}: {error}");
