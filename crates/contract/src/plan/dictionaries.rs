@@ -7,10 +7,10 @@ use arrow::datatypes::DataType;
 use super::{Aggregate, Expr, Node, Operator, Plan};
 
 impl Plan {
-    /// The columns that a source reads of which it may hand out dictionaries of texts in place of
-    /// texts, as places in [`Source::projection`](super::Source::projection): STRINGs that an aggregation, which alone takes
-    /// the source's rows, groups by as they are, or that stand alone in its filter. Nobody else
-    /// looks at them.
+    /// The columns of a source that may come as dictionaries of texts, as places in
+    /// [`Source::projection`](super::Source::projection): STRINGs that an aggregation, which alone
+    /// takes the source's rows, groups by as they are, or that stand alone in its filter. Nobody
+    /// else looks at them.
     pub fn dictionaries(&self, source: usize) -> Vec<usize> {
         self.in_dictionaries(source).unwrap_or_default()
     }
