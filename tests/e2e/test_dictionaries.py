@@ -69,3 +69,19 @@ def test_dictionaries_of_parquet_change_no_result(script, way, writer, more):
         header, *lines = result.stdout.decode().splitlines()
         found = sorted(tuple(value.strip('"').removesuffix(".000") for value in line.split(",")) for line in lines)
         assert found == expected(other or query, header), query
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT window_start, country, COUNT(*) AS c FROM TABLE(SESSION(TABLE visits PARTITION BY country, DESCRIPTOR(ts), "
+    "INTERVAL '3' SECOND)) GROUP BY window_start, window_end, country",
+    "SELECT window_start, page, COUNT(*) AS c FROM TABLE(CUMULATE(TABLE visits, DESCRIPTOR(ts), INTERVAL '10' MINUTE, "
+    "INTERVAL '1' HOUR)) WHERE country LIKE 'F%' GROUP BY window_start, window_end, page",
+])
+def test_windows_of_dictionaries_are_those_of_csv(script, query):
+    path = write_visits(script, "millstream")
+    duckdb.connect().execute(f"COPY ({DATA}) TO '{script.folder / 'visits.csv'}'")
+    of_csv = script.run(TABLE.format("", "csv', 'csv.header' = 'true", "visits.csv") + query + ";", workers=2)
+    assert of_csv.code == 0 and of_csv.stats["rows"] > 10, of_csv.stderr
+    for settings in ({"workers": 1}, {"workers": 3, "batch_rows": 500}):
+        of_parquet = script.run(TABLE.format("", "parquet", path) + query + ";", **settings)
+        assert of_parquet.stdout == of_csv.stdout, of_parquet.stderr
