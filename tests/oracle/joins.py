@@ -122,11 +122,11 @@ class Case:
 
 
 def side(rng: random.Random, name: str, unit_us: int) -> Side:
-    count = rng.choice([0, 1, 20, 120])
+    count = rng.choice([0, 1, 20, 120, 120, 120])
     delay_us = rng.choice([0, unit_us // 3, 3 * unit_us]) // 1000 * 1000
     digits = rng.choice([3, 6])
     named = columns(rng, digits)
-    null_rate, spread = rng.choice([0, 0.05, 0.3]), rng.choice([2, 5, 40])
+    null_rate, spread = rng.choice([0, 0.05, 0.3]), rng.choice([2, 2, 5, 40])
     step_us = 6 * unit_us // max(count, 6) // 1000 * 1000
     rows, now = [], START_US
     for _ in range(count):
@@ -136,7 +136,7 @@ def side(rng: random.Random, name: str, unit_us: int) -> Side:
         row += [None if rng.random() < null_rate else value(rng, column, spread) for column in named[1:]]
         rows.append(row)
     grouped = rng.choice(named[1:]) if rng.random() < 0.3 else None
-    where = rng.choice([None, None, "b > 1", "b IS NOT NULL"])
+    where = rng.choice([None, None, "b >= 0", "b IS NOT NULL"])
     return Side(name, named, rows, delay_us, grouped, where)
 
 
@@ -151,17 +151,20 @@ def make(seed: int) -> Case:
     left, right = side(rng, "lefts", unit_us), side(rng, "rights", unit_us)
     comparable = [(a, b) for a, x in left.shown() for b, y in right.shown()
                   if x.type.kind == y.type.kind and x.type.kind != "bytes" and "ts" not in (a, b)]
-    keys = rng.sample(comparable, min(len(comparable), rng.choice([0, 1, 1, 1, 2])))
+    # Columns of one name have the same values, so that there are pairs.
+    alike = [(a, b) for a, b in comparable if a == b]
+    usual = alike if alike and rng.random() < 0.8 else comparable
+    keys = rng.sample(usual, min(len(usual), rng.choice([0, 1, 1, 1, 2])))
     numbers = [[name for name, column in s.shown() if column.type.kind == "int"] for s in (left, right)]
     condition = None
     if all(numbers) and rng.random() < 0.35:
         a, b = rng.choice(numbers[0]), rng.choice(numbers[1])
-        condition = rng.choice([f'l."{a}" < r."{b}"', f'l."{a}" + r."{b}" > 2', f'l."{a}" <> r."{b}"'])
+        condition = rng.choice([f'l."{a}" < r."{b}"', f'CAST(l."{a}" AS BIGINT) + CAST(r."{b}" AS BIGINT) > 2', f'l."{a}" <> r."{b}"'])
     join = rng.choice(KINDS)
     if join == "FULL JOIN" and not keys and not windows:
         keys = comparable[:1] or keys
     after = None
-    if numbers[0] and rng.random() < 0.3:
+    if numbers[0] and rng.random() < 0.2:
         after = f'l."{rng.choice(numbers[0])}" ' + rng.choice(["> 0", "IS NULL", "IS NOT NULL"])
     return Case(seed, join, windows, left, right, keys, condition, after)
 
