@@ -55,7 +55,7 @@ mod support;
 mod windowing;
 mod worker;
 
-use millstream_contract::{error, expr, plan, pruning, settings, sink, table, texts};
+use millstream_contract::{error, expr, plan, pruning, settings, sink, table, texts, zone};
 
 pub use explain::state_layout;
 pub use job::{Job, Stopper};
@@ -63,4 +63,4 @@ pub use millstream_state::on_refused_memory;
 pub use run::Remains;
 pub use skipped::Skipped;
 pub use standing::{STUCK_AFTER, Standing};
-pub use stats::Stats;
+pub use stats::{StageStats, Stats};

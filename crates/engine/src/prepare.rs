@@ -1,7 +1,8 @@
 //! Preparing a chunk: decoding it, computing the table's derived columns, finding its event times.
 //!
-//! This is a pure function of the chunk. Any worker runs it, several at a time. What depends on the
-//! order of chunks is left to stamping ([`crate::intake`]).
+//! This is a pure function of the chunk, and of when it was read. Any worker runs it, several at a
+//! time. What depends on the order of chunks is left to stamping ([`crate::intake`]); so is a
+//! column of watermarks, which is empty until its batch is taken.
 //!
 //! A batch whose records are spread over very many windows is cut into several. State is counted
 //! after each batch, so the windows that one batch opens must be small compared with the budget. So
@@ -12,19 +13,21 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{
+    ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, new_null_array,
+};
+use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::budget::{Held, batch_bytes};
 use crate::error::Result;
-use crate::event_time::{BEGINNING, END, Running, Times};
-use crate::expr::Expr;
+use crate::event_time::{BEGINNING, END, Running, Times, USABLE};
 use crate::failing::first_failing;
 use crate::incomplete::without_failing;
-use crate::plan::{EventTime, Source, Watermark};
+use crate::plan::{Derived, EventTime, Source, Watermark};
 use crate::table::{Chunk, Decoded, Failing, LeftOut, Places};
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
+use crate::zone::Zone;
 
 /// Elements of the arrays of a batch that become rows, at most: with more it is cut, where it has
 /// more records than one.
@@ -234,6 +237,20 @@ impl BatchTimes {
         }
     }
 
+    /// The watermark just before each record, if it is `stamp` before the first; in milliseconds,
+    /// NULL where there has been none.
+    pub(crate) fn watermarks_before(&self, stamp: i64) -> TimestampMillisecondArray {
+        let mut running = self.running(stamp);
+        let before = (0..self.times.len()).map(|row| {
+            let before = running.watermark;
+            if let Some(watermark) = self.watermark(row) {
+                running.advance(watermark);
+            }
+            (before != BEGINNING).then(|| before.div_euclid(1_000))
+        });
+        before.collect()
+    }
+
     /// Least and greatest time of some rows, if all rows of the batch have a usable one.
     pub(crate) fn bounds_of(&self, rows: Range<usize>) -> Option<(i64, i64)> {
         self.bounds.map(|_| self.times.bounds_of(rows))
@@ -253,7 +270,7 @@ impl BatchTimes {
 /// What preparing needs to know of a source.
 #[derive(Debug)]
 pub(crate) struct Preparer {
-    derived: Vec<Expr>,
+    derived: Vec<Derived>,
     schema: SchemaRef,
     /// Columns that come from the source.
     physical: usize,
@@ -295,21 +312,50 @@ impl Preparer {
         Preparer { arrays, ..self }
     }
 
-    /// Decodes and completes a chunk.
+    /// The column of watermarks, if there is one.
+    pub(crate) fn watermark_column(&self) -> Option<usize> {
+        let place = self.derived.iter().position(|d| matches!(d, Derived::Watermark))?;
+        Some(self.physical + place)
+    }
+
+    /// Whether the clock moves the watermark on.
+    pub(crate) fn has_clock(&self) -> bool {
+        self.event_time.as_ref().is_some_and(|time| matches!(time.watermark, Watermark::Clock))
+    }
+
+    /// The watermark at a time of the clock, if it is the clock that moves it on. Records have whole
+    /// milliseconds.
+    pub(crate) fn watermark_of_clock(&self, now_us: i64) -> i64 {
+        let now_us = now_us.div_euclid(1_000) * 1_000;
+        self.zone().map_or(now_us, |zone| zone.clock().least_from(now_us))
+    }
+
+    /// When the clock gets to a watermark, at the earliest.
+    pub(crate) fn clock_at(&self, watermark: i64) -> i64 {
+        let us = self.zone().map_or(watermark, |zone| zone.clock().instant(watermark));
+        us.saturating_sub(1).div_euclid(1_000).saturating_add(1).saturating_mul(1_000)
+    }
+
+    fn zone(&self) -> Option<&Zone> {
+        self.event_time.as_ref()?.zone.as_ref()
+    }
+
+    /// Decodes and completes a chunk that was read at this time.
     pub(crate) fn prepare(&self, chunk: Box<dyn Chunk>, now_us: i64) -> Result<Prepared> {
         let input_bytes = chunk.bytes();
         let mut decoded = chunk.decode_reporting()?;
         let limit = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
-        let mut completed = self.complete(&decoded.batch, limit);
+        let limits = Limits { now_us, watermark_us: limit };
+        let mut completed = self.complete(&decoded.batch, limits);
         if let (Err(error), false) = (&completed, matches!(decoded.failing, Failing::Fails)) {
-            let evaluate = |batch: &RecordBatch| self.complete(batch, limit).map(|_| ());
+            let evaluate = |batch: &RecordBatch| self.complete(batch, limits).map(|_| ());
             decoded = without_failing(decoded, error.clone(), &evaluate)?;
-            completed = self.complete(&decoded.batch, limit);
+            completed = self.complete(&decoded.batch, limits);
         }
         let Decoded { batch, left_out, first_left_out, malformed, places, .. } = decoded;
         let (batch, times) = completed.map_err(|error| {
             let alone = |rows: Range<usize>| {
-                self.complete(&batch.slice(rows.start, rows.len()), limit).map(|_| ())
+                self.complete(&batch.slice(rows.start, rows.len()), limits).map(|_| ())
             };
             match (first_failing(batch.num_rows(), alone), &places) {
                 (Some((row, error)), Some(places)) => error.for_record(&places.place(row)),
@@ -348,30 +394,58 @@ impl Preparer {
     fn complete(
         &self,
         batch: &RecordBatch,
-        limit: i64,
+        limits: Limits,
     ) -> Result<(RecordBatch, Option<BatchTimes>)> {
         texts::begin();
-        let batch = self.derive(batch)?;
+        let batch = self.derive(batch, limits.now_us)?;
         let times = match &self.event_time {
-            Some(event_time) => Some(batch_times(event_time, &batch, limit)?),
+            Some(event_time) => Some(batch_times(event_time, &batch, limits.watermark_us)?),
             None => None,
         };
         Ok((batch, times))
     }
 
-    fn derive(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    fn derive(&self, batch: &RecordBatch, now_us: i64) -> Result<RecordBatch> {
         let rows = batch.num_rows();
         let mut columns = batch.columns().to_vec();
         debug_assert_eq!(columns.len(), self.physical);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        for (i, expr) in self.derived.iter().enumerate() {
+        for (i, derived) in self.derived.iter().enumerate() {
+            let data_type = self.schema.field(self.physical + i).data_type();
             let fields = &self.schema.fields()[..self.physical + i];
-            let schema = Arc::new(arrow::datatypes::Schema::new(fields.to_vec()));
-            let so_far = RecordBatch::try_new_with_options(schema, columns.clone(), &options)?;
-            columns.push(expr.evaluate(&so_far)?);
+            columns.push(match derived {
+                Derived::Computed(expr) => {
+                    let schema = Arc::new(arrow::datatypes::Schema::new(fields.to_vec()));
+                    let columns = columns.clone();
+                    expr.evaluate(&RecordBatch::try_new_with_options(schema, columns, &options)?)?
+                }
+                Derived::ReadTime => {
+                    let ms = now_us.div_euclid(1_000);
+                    in_milliseconds(TimestampMillisecondArray::from_value(ms, rows), data_type)
+                }
+                Derived::Watermark => new_null_array(data_type, rows),
+            });
         }
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
     }
+}
+
+/// Times as a column of this type, which is of milliseconds.
+pub(crate) fn in_milliseconds(times: TimestampMillisecondArray, data_type: &DataType) -> ArrayRef {
+    let zone = match data_type {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    };
+    Arc::new(times.with_timezone_opt(zone))
+}
+
+/// What depends on when a chunk was read.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// When that was.
+    now_us: i64,
+    /// Watermarks above this are not believed.
+    watermark_us: i64,
 }
 
 /// Where the elements of each row begin and end, in a column of arrays or maps.
@@ -403,9 +477,20 @@ pub(crate) fn batch_times(
     let times = Times::new(batch.column(event_time.column))?;
     let watermark = match &event_time.watermark {
         Watermark::Delay(delay) => RecordWatermark::Delay(*delay),
+        Watermark::Clock => RecordWatermark::Delay(0),
         Watermark::Expr(expr) => RecordWatermark::Values(Times::new(&expr.evaluate(batch)?)?),
     };
-    Ok(BatchTimes::new(times, watermark, limit))
+    let Some(zone) = &event_time.zone else {
+        return Ok(BatchTimes::new(times, watermark, limit));
+    };
+    // From here on, all times are local ones.
+    let mut clock = zone.clock();
+    let watermark = RecordWatermark::Values(match watermark {
+        RecordWatermark::Delay(delay) => times.map(|us| clock.least_from(us.saturating_sub(delay))),
+        RecordWatermark::Values(values) => values.map(|us| clock.least_from(us)),
+    });
+    let limit = if limit < USABLE { clock.least_from(limit) } else { limit };
+    Ok(BatchTimes::new(times.map(|us| clock.local(us)), watermark, limit))
 }
 
 #[cfg(test)]
@@ -416,6 +501,7 @@ mod tests {
     use arrow::datatypes::TimestampMicrosecondType;
 
     use super::*;
+    use crate::expr::Expr;
     use crate::plan::Tumble;
 
     const LIMIT: i64 = 5_000;
@@ -428,7 +514,7 @@ mod tests {
             true => Watermark::Delay(7),
             false => Watermark::Expr(Expr::Column(0)),
         };
-        let event_time = EventTime { column: 0, watermark, idle_timeout_us: None };
+        let event_time = EventTime { column: 0, watermark, zone: None, idle_timeout_us: None };
         let times = batch_times(&event_time, &batch, LIMIT).expect("a timestamp column");
         let cuts = spread.cuts(&times);
         Prepared {
