@@ -9,6 +9,8 @@
 //! is a batch whose arrays have very many elements, of each of which a row is made, and one that
 //! has more records than the setting `batch.rows` says.
 
+mod times;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,11 +18,11 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, new_null_array,
 };
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 
 use crate::budget::{Held, batch_bytes};
 use crate::error::Result;
-use crate::event_time::{BEGINNING, END, Running, Times, USABLE};
+use crate::event_time::{BEGINNING, END};
 use crate::failing::first_failing;
 use crate::incomplete::without_failing;
 use crate::plan::{Derived, EventTime, Source, Watermark};
@@ -28,6 +30,7 @@ use crate::table::{Chunk, Decoded, Failing, LeftOut, Places};
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
 use crate::zone::Zone;
+pub(crate) use times::{BatchTimes, batch_times, in_milliseconds};
 
 /// Elements of the arrays of a batch that become rows, at most: with more it is cut, where it has
 /// more records than one.
@@ -63,28 +66,6 @@ pub(crate) struct Spread {
     pub(crate) windowing: Windowing,
     pub(crate) leaders: usize,
     pub(crate) tables_max: usize,
-}
-
-/// The event times of a batch.
-#[derive(Debug)]
-pub(crate) struct BatchTimes {
-    pub(crate) times: Times,
-    /// Least and greatest time, if every record has a usable one.
-    pub(crate) bounds: Option<(i64, i64)>,
-    watermark: RecordWatermark,
-    /// Watermarks above this are not believed.
-    limit: i64,
-    /// The greatest watermark of the batch's records that is believed.
-    pub(crate) greatest: i64,
-    /// Records whose watermark is not believed, and the first of them.
-    pub(crate) ahead_records: u64,
-    pub(crate) first_ahead: Option<usize>,
-}
-
-#[derive(Debug)]
-enum RecordWatermark {
-    Delay(i64),
-    Values(Times),
 }
 
 impl Prepared {
@@ -166,107 +147,6 @@ impl Spread {
     }
 }
 
-impl BatchTimes {
-    fn new(times: Times, watermark: RecordWatermark, limit: i64) -> BatchTimes {
-        let (rows, bounds) = (times.len(), times.bounds());
-        let mut result = BatchTimes {
-            times,
-            bounds,
-            watermark,
-            limit,
-            greatest: BEGINNING,
-            ahead_records: 0,
-            first_ahead: None,
-        };
-        match (&result.watermark, bounds) {
-            (RecordWatermark::Delay(delay), Some((_, max)))
-                if max.saturating_sub(*delay) <= limit =>
-            {
-                result.greatest = max.saturating_sub(*delay);
-            }
-            _ => {
-                let mut running = result.running(BEGINNING);
-                for row in 0..rows {
-                    let Some(watermark) = result.watermark(row) else { continue };
-                    if !running.advance(watermark) {
-                        result.ahead_records += 1;
-                        result.first_ahead.get_or_insert(row);
-                    }
-                }
-                result.greatest = running.watermark;
-            }
-        }
-        result
-    }
-
-    /// The times of some of the rows.
-    fn slice(&self, rows: Range<usize>) -> BatchTimes {
-        let watermark = match &self.watermark {
-            RecordWatermark::Delay(delay) => RecordWatermark::Delay(*delay),
-            RecordWatermark::Values(values) => RecordWatermark::Values(values.slice(rows.clone())),
-        };
-        BatchTimes::new(self.times.slice(rows), watermark, self.limit)
-    }
-
-    /// The least watermark that these records leave in a split that has had none before, or the
-    /// least time of those up to that one, if that is less: nothing that is not late comes before
-    /// it. `BEGINNING` if no watermark is believed.
-    pub(crate) fn first(&self) -> i64 {
-        let mut least = END;
-        for row in 0..self.times.len() {
-            least = least.min(self.times.us(row).unwrap_or(END));
-            let watermark = self.watermark(row).filter(|watermark| *watermark <= self.limit);
-            if let Some(watermark) = watermark {
-                return least.min(watermark);
-            }
-        }
-        BEGINNING
-    }
-
-    /// A running maximum that starts at `watermark`.
-    pub(crate) fn running(&self, watermark: i64) -> Running {
-        Running { watermark, limit: self.limit }
-    }
-
-    /// The watermark that a record carries, if any.
-    #[inline(always)]
-    pub(crate) fn watermark(&self, row: usize) -> Option<i64> {
-        match &self.watermark {
-            RecordWatermark::Delay(delay) => self.times.us(row).map(|t| t.saturating_sub(*delay)),
-            RecordWatermark::Values(values) => values.us(row),
-        }
-    }
-
-    /// The watermark just before each record, if it is `stamp` before the first; in milliseconds,
-    /// NULL where there has been none.
-    pub(crate) fn watermarks_before(&self, stamp: i64) -> TimestampMillisecondArray {
-        let mut running = self.running(stamp);
-        let before = (0..self.times.len()).map(|row| {
-            let before = running.watermark;
-            if let Some(watermark) = self.watermark(row) {
-                running.advance(watermark);
-            }
-            (before != BEGINNING).then(|| before.div_euclid(1_000))
-        });
-        before.collect()
-    }
-
-    /// Least and greatest time of some rows, if all rows of the batch have a usable one.
-    pub(crate) fn bounds_of(&self, rows: Range<usize>) -> Option<(i64, i64)> {
-        self.bounds.map(|_| self.times.bounds_of(rows))
-    }
-
-    /// The watermark that a record of this time carries, if times alone decide and it is believed.
-    pub(crate) fn watermark_at(&self, time: i64) -> Option<i64> {
-        match &self.watermark {
-            RecordWatermark::Delay(delay) => {
-                Some(time.saturating_sub(*delay)).filter(|w| *w <= self.limit)
-            }
-            RecordWatermark::Values(_) => None,
-        }
-    }
-}
-
 /// What preparing needs to know of a source.
 #[derive(Debug)]
 pub(crate) struct Preparer {
@@ -323,8 +203,8 @@ impl Preparer {
         self.event_time.as_ref().is_some_and(|time| matches!(time.watermark, Watermark::Clock))
     }
 
-    /// The watermark at a time of the clock, if it is the clock that moves it on. Records have whole
-    /// milliseconds.
+    /// The watermark at a time of the clock, if it is the clock that moves it on. Records have
+    /// whole milliseconds.
     pub(crate) fn watermark_of_clock(&self, now_us: i64) -> i64 {
         let now_us = now_us.div_euclid(1_000) * 1_000;
         self.zone().map_or(now_us, |zone| zone.clock().least_from(now_us))
@@ -430,15 +310,6 @@ impl Preparer {
     }
 }
 
-/// Times as a column of this type, which is of milliseconds.
-pub(crate) fn in_milliseconds(times: TimestampMillisecondArray, data_type: &DataType) -> ArrayRef {
-    let zone = match data_type {
-        DataType::Timestamp(_, zone) => zone.clone(),
-        _ => None,
-    };
-    Arc::new(times.with_timezone_opt(zone))
-}
-
 /// What depends on when a chunk was read.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
@@ -467,30 +338,6 @@ fn element_cuts(column: &ArrayRef, elements_max: usize) -> Vec<usize> {
         elements += own;
     }
     cuts
-}
-
-pub(crate) fn batch_times(
-    event_time: &EventTime,
-    batch: &RecordBatch,
-    limit: i64,
-) -> Result<BatchTimes> {
-    let times = Times::new(batch.column(event_time.column))?;
-    let watermark = match &event_time.watermark {
-        Watermark::Delay(delay) => RecordWatermark::Delay(*delay),
-        Watermark::Clock => RecordWatermark::Delay(0),
-        Watermark::Expr(expr) => RecordWatermark::Values(Times::new(&expr.evaluate(batch)?)?),
-    };
-    let Some(zone) = &event_time.zone else {
-        return Ok(BatchTimes::new(times, watermark, limit));
-    };
-    // From here on, all times are local ones.
-    let mut clock = zone.clock();
-    let watermark = RecordWatermark::Values(match watermark {
-        RecordWatermark::Delay(delay) => times.map(|us| clock.least_from(us.saturating_sub(delay))),
-        RecordWatermark::Values(values) => values.map(|us| clock.least_from(us)),
-    });
-    let limit = if limit < USABLE { clock.least_from(limit) } else { limit };
-    Ok(BatchTimes::new(times.map(|us| clock.local(us)), watermark, limit))
 }
 
 #[cfg(test)]
