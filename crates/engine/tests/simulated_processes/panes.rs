@@ -1,5 +1,6 @@
-//! Windows of many panes on two processes. What a process that is ahead passes on belongs to windows
-//! that the other has open, too. However many panes these have, the channel does not stand still.
+//! Windows of many panes on two processes. What a process that is ahead passes on belongs to
+//! windows that the other has open, too. However many panes these have, the channel does not stand
+//! still.
 
 use std::sync::Arc;
 use std::time::Duration;
