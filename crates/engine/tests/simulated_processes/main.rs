@@ -15,7 +15,6 @@ mod epochs;
 mod graphs;
 mod idle;
 mod memory;
-mod panes;
 mod sessions;
 mod stages;
 mod stateless;
