@@ -24,6 +24,7 @@ pub mod table;
 pub mod texts;
 pub mod wording;
 pub mod wrapped;
+pub mod zone;
 
 pub use error::{Error, Result};
 pub use settings::Settings;

@@ -13,7 +13,6 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pruning::Pruning;
-use crate::table::Table;
 
 mod calls;
 mod dictionaries;
@@ -21,12 +20,16 @@ mod join;
 mod left_out;
 mod packed;
 mod ranked;
+mod source;
+mod window;
 
 pub use calls::{AggregateFunction, Argument, Bits, Moment};
 pub use join::{Join, JoinKind};
 use left_out::MALFORMED;
 pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_rows, malformed_schema};
 pub use ranked::{Best, Directions, Ranking, Share};
+pub use source::{Derived, EventTime, Source, Watermark};
+pub use window::{Cumulate, Hop, Session, Tumble, Window};
 
 /// A continuous query in executable form.
 #[derive(Debug, Clone)]
@@ -37,45 +40,6 @@ pub struct Plan {
     pub stages: Vec<Stage>,
     /// What leaves the job.
     pub outputs: Vec<Output>,
-}
-
-/// A table and how it is read.
-#[derive(Debug, Clone)]
-pub struct Source {
-    /// Where records come from.
-    pub table: Arc<dyn Table>,
-    /// Physical columns read, as indices into the table's schema. Column `i` of a batch is
-    /// `projection[i]`; derived columns follow.
-    pub projection: Vec<usize>,
-    /// Computed columns of the table that are needed, appended to each batch in this order; each
-    /// may use the physical columns and the derived ones before it.
-    pub derived: Vec<Expr>,
-    /// Schema of a batch once derived columns are appended.
-    pub schema: SchemaRef,
-    /// Event time, if the table declares a watermark and somebody asks for it.
-    pub event_time: Option<EventTime>,
-}
-
-impl Source {
-    /// The physical columns that are looked at in every row, of those that are read; `None` if some
-    /// expression does not say.
-    fn always(&self) -> Option<Vec<usize>> {
-        let mut always = Vec::new();
-        for expr in &self.derived {
-            always.extend(expr.columns()?);
-        }
-        if let Some(event_time) = &self.event_time {
-            always.push(event_time.column);
-            if let Watermark::Expr(expr) = &event_time.watermark {
-                always.extend(expr.columns()?);
-            }
-        }
-        // What derived columns are computed of is among them.
-        always.retain(|column| *column < self.projection.len());
-        always.sort_unstable();
-        always.dedup();
-        Some(always)
-    }
 }
 
 /// What happens to the rows of some sources and stages.
@@ -384,27 +348,6 @@ impl Plan {
     }
 }
 
-/// A table's event time and watermark.
-#[derive(Debug, Clone)]
-pub struct EventTime {
-    /// Index into [`Source::schema`]; a `Timestamp` of any unit.
-    pub column: usize,
-    /// How watermarks follow from records.
-    pub watermark: Watermark,
-    /// After this long without a record a split no longer holds back the others. `None`: never.
-    pub idle_timeout_us: Option<i64>,
-}
-
-/// The watermark strategy of `WATERMARK FOR ts AS …`.
-#[derive(Debug, Clone)]
-pub enum Watermark {
-    /// `ts - INTERVAL …`: the running maximum of event time, less a constant (microseconds).
-    Delay(i64),
-    /// Any other expression over [`Source::schema`]: the running maximum of its values (a
-    /// `Timestamp` of any unit).
-    Expr(Expr),
-}
-
 /// What a stage does with its rows.
 #[derive(Debug, Clone)]
 pub enum Operator {
@@ -495,85 +438,6 @@ impl Aggregate {
     pub fn has_empty_group(&self) -> bool {
         self.keys.is_empty() && self.window.is_none()
     }
-}
-
-/// How event time is divided into windows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Window {
-    /// Of one size, one after the other.
-    Tumble(Tumble),
-    /// Of one size, which overlap.
-    Hop(Hop),
-    /// That grow by a step until they have their size, and then begin anew.
-    Cumulate(Cumulate),
-    /// Each key has its own, as long as its records follow each other within a gap.
-    Session(Session),
-}
-
-impl From<Tumble> for Window {
-    fn from(tumble: Tumble) -> Window {
-        Window::Tumble(tumble)
-    }
-}
-
-/// `HOP(TABLE t, DESCRIPTOR(ts), slide, size [, offset])`: windows `[k·slide + offset, k·slide +
-/// offset + size)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Hop {
-    /// Microseconds, a positive multiple of 1000.
-    pub slide_us: i64,
-    /// Microseconds, a multiple of `slide_us`.
-    pub size_us: i64,
-    /// Microseconds, a multiple of 1000 with `0 <= offset < slide`.
-    pub offset_us: i64,
-}
-
-/// `CUMULATE(TABLE t, DESCRIPTOR(ts), step, size [, offset])`: windows `[k·size + offset, k·size +
-/// offset + n·step)`, for `n` from 1 to `size / step`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Cumulate {
-    /// Microseconds, a positive multiple of 1000.
-    pub step_us: i64,
-    /// Microseconds, a multiple of `step_us`.
-    pub size_us: i64,
-    /// Microseconds, a multiple of 1000 with `0 <= offset < size`.
-    pub offset_us: i64,
-}
-
-/// `SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap)`: a session has the records of a key that
-/// follow each other with distances of at most `gap`. It ends `gap` after its last record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Session {
-    /// Microseconds, a positive multiple of 1000.
-    pub gap_us: i64,
-    /// How many of the aggregation's keys, from the first on, tell sessions apart. Groups that
-    /// differ in the other keys share their session.
-    pub partition: usize,
-    /// How many slices of state a gap has, which divide it. Sessions fire with the end of a slice,
-    /// so that they come so much of a gap later than they could at the most; the more slices there
-    /// are, the more rows of state. It changes neither rows nor their order
-    /// ([`Plan::pack_windows`]).
-    pub slices_of_gap: i64,
-}
-
-impl Session {
-    /// Slices of a gap where somebody may wait for sessions.
-    pub const SLICES_OF_GAP: i64 = 4;
-
-    /// Sessions with this gap, which so many of the aggregation's keys tell apart.
-    pub fn new(gap_us: i64, partition: usize) -> Session {
-        Session { gap_us, partition, slices_of_gap: Session::SLICES_OF_GAP }
-    }
-}
-
-/// `TUMBLE(TABLE t, DESCRIPTOR(ts), size [, offset])`: windows `[k·size + offset, (k+1)·size +
-/// offset)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Tumble {
-    /// Microseconds, a positive multiple of 1000.
-    pub size_us: i64,
-    /// Microseconds, a multiple of 1000 with `0 <= offset < size`.
-    pub offset_us: i64,
 }
 
 /// One GROUP BY key.

@@ -4,6 +4,7 @@ use strsim::osa_distance;
 
 use crate::available::available_memory_bytes;
 use crate::wording::counted;
+use crate::zone::Zone;
 
 pub use crate::available::machine_memory_bytes;
 
@@ -35,6 +36,9 @@ pub struct Settings {
     /// and tumbling windows over input that ends are packed, as many as this has room
     /// for, microseconds: they share state and fire together.
     pub pack_us: i64,
+    /// `time_zone`: where windows over TIMESTAMP_LTZ begin at full hours and days, and in which
+    /// such times are written; `None`: UTC.
+    pub time_zone: Option<Zone>,
     /// `exchange`: how the workers' parts come together.
     pub exchange: Exchange,
     /// `simulate`: run all workers on one thread in virtual time, every choice drawn from this
@@ -151,6 +155,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "short windows over input that ends are computed together, as many as this has room for",
     ),
     (
+        "time_zone",
+        "'UTC', 'Europe/Zurich' or '+02:00'",
+        "where windows over TIMESTAMP_LTZ begin at full hours and days, and in which such times are written",
+    ),
+    (
         "exchange",
         "late-merge, repartition or interleaved",
         "how workers bring together what belongs to a key; all but the first are there to compare with",
@@ -181,6 +190,7 @@ impl Default for Settings {
             max_ahead: MaxAhead::Auto,
             allowed_lateness_us: 0,
             pack_us: 250_000,
+            time_zone: None,
             exchange: Exchange::LateMerge,
             simulate: None,
         }
@@ -222,6 +232,11 @@ impl Settings {
                 self.allowed_lateness_us = duration_us(key, value, LATENESS_US_MAX)?;
             }
             "windows.pack" => self.pack_us = duration_us(key, value, PACK_US_MAX)?,
+            // Flink's name for it.
+            "time_zone" | "table.local-time-zone" => {
+                let zone = value.parse().map_err(|()| wrong("time_zone", value))?;
+                self.time_zone = Some(zone).filter(|zone: &Zone| zone.to_string() != "UTC");
+            }
             "exchange" => {
                 self.exchange = Exchange::from_name(value).ok_or_else(|| wrong(key, value))?;
             }

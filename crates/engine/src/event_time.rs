@@ -68,6 +68,16 @@ impl Times {
         (-USABLE..=USABLE).contains(&us).then_some(us)
     }
 
+    /// Other times in the place of these, in microseconds. What is not usable stays so.
+    pub(crate) fn map(&self, mut other: impl FnMut(i64) -> i64) -> Times {
+        let time = |row| self.us(row).map_or(i64::MAX, &mut other);
+        Times {
+            values: (0..self.len()).map(time).collect(),
+            nulls: self.nulls.clone(),
+            unit: TimeUnit::Microsecond,
+        }
+    }
+
     /// The times of some of the rows.
     pub(crate) fn slice(&self, rows: Range<usize>) -> Times {
         let nulls = self.nulls.as_ref().map(|nulls| nulls.slice(rows.start, rows.len()));

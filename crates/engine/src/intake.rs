@@ -131,11 +131,16 @@ impl Intake {
             let source = sources.len();
             let Origin { splits: its, preparer, idle_timeout_us, windowings, group } = origin;
             for split in its {
-                states.push(SplitState::new(elsewhere(states.len(), split.sharing()), now));
+                let sharing = match split.sharing() {
+                    // There is one clock for each split.
+                    Sharing::ByChunk if preparer.has_clock() => Sharing::Whole,
+                    sharing => sharing,
+                };
+                states.push(SplitState::new(elsewhere(states.len(), sharing), now));
                 splits.push(SplitIn {
                     name: split.name().to_string(),
                     extent: split.extent(),
-                    by_chunk: split.sharing() == Sharing::ByChunk,
+                    by_chunk: sharing == Sharing::ByChunk,
                     source,
                     reader: Mutex::new(split),
                 });
@@ -194,6 +199,17 @@ impl Intake {
 
     /// Finds the next thing to do for `worker`, of the splits that may go on; `only` is by source.
     pub(crate) fn take(&self, worker: usize, only: &[Only]) -> Result<Taken> {
+        let mut taken = self.take_next(worker, only)?;
+        if let Taken::Batch(batch) = &mut taken
+            && let source = &self.sources[self.splits[batch.split].source]
+            && let Some(column) = source.preparer.watermark_column()
+        {
+            batch.fill_in_watermarks(column)?;
+        }
+        Ok(taken)
+    }
+
+    fn take_next(&self, worker: usize, only: &[Only]) -> Result<Taken> {
         // In simulation, sometimes read on although batches are ready, so that they can be
         // shuffled.
         let read_first = self.env.choose(2) == Some(1);
@@ -260,7 +276,7 @@ impl Intake {
             return Ok(Taken::Held);
         }
         Ok(Taken::Wait {
-            until_us: [until, self.idle_at(&state, only)].into_iter().flatten().min(),
+            until_us: [until, self.changes_at(&state, only)].into_iter().flatten().min(),
         })
     }
 

@@ -56,7 +56,7 @@ mod support;
 mod windowing;
 mod worker;
 
-use millstream_contract::{error, expr, plan, pruning, settings, sink, table, texts};
+use millstream_contract::{error, expr, plan, pruning, settings, sink, table, texts, zone};
 
 pub use explain::state_layout;
 pub use job::{Job, Stopper};
@@ -64,4 +64,4 @@ pub use millstream_state::on_refused_memory;
 pub use run::Remains;
 pub use skipped::Skipped;
 pub use standing::{STUCK_AFTER, Standing};
-pub use stats::Stats;
+pub use stats::{StageStats, Stats};

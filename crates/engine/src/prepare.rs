@@ -1,31 +1,37 @@
 //! Preparing a chunk: decoding it, computing the table's derived columns, finding its event times.
 //!
-//! This is a pure function of the chunk. Any worker runs it, several at a time. What depends on the
-//! order of chunks is left to stamping ([`crate::intake`]).
+//! This is a pure function of the chunk, and of when it was read. Any worker runs it, several at a
+//! time. What depends on the order of chunks is left to stamping ([`crate::intake`]); so is a
+//! column of watermarks, which is empty until its batch is taken.
 //!
 //! A batch whose records are spread over very many windows is cut into several. State is counted
 //! after each batch, so the windows that one batch opens must be small compared with the budget. So
 //! is a batch whose arrays have very many elements, of each of which a row is made, and one that
 //! has more records than the setting `batch.rows` says.
 
+mod times;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{
+    ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, new_null_array,
+};
 use arrow::datatypes::SchemaRef;
 
 use crate::budget::{Held, batch_bytes};
 use crate::dictionary;
 use crate::error::Result;
-use crate::event_time::{BEGINNING, END, Running, Times};
-use crate::expr::Expr;
+use crate::event_time::{BEGINNING, END};
 use crate::failing::first_failing;
 use crate::incomplete::without_failing;
-use crate::plan::{EventTime, Source, Watermark};
+use crate::plan::{Derived, EventTime, Source, Watermark};
 use crate::table::{Chunk, Decoded, Failing, LeftOut, Places};
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
+use crate::zone::Zone;
+pub(crate) use times::{BatchTimes, batch_times, in_milliseconds};
 
 /// Elements of the arrays of a batch that become rows, at most: with more it is cut, where it has
 /// more records than one.
@@ -61,28 +67,6 @@ pub(crate) struct Spread {
     pub(crate) windowing: Windowing,
     pub(crate) leaders: usize,
     pub(crate) tables_max: usize,
-}
-
-/// The event times of a batch.
-#[derive(Debug)]
-pub(crate) struct BatchTimes {
-    pub(crate) times: Times,
-    /// Least and greatest time, if every record has a usable one.
-    pub(crate) bounds: Option<(i64, i64)>,
-    watermark: RecordWatermark,
-    /// Watermarks above this are not believed.
-    limit: i64,
-    /// The greatest watermark of the batch's records that is believed.
-    pub(crate) greatest: i64,
-    /// Records whose watermark is not believed, and the first of them.
-    pub(crate) ahead_records: u64,
-    pub(crate) first_ahead: Option<usize>,
-}
-
-#[derive(Debug)]
-enum RecordWatermark {
-    Delay(i64),
-    Values(Times),
 }
 
 impl Prepared {
@@ -164,97 +148,10 @@ impl Spread {
     }
 }
 
-impl BatchTimes {
-    fn new(times: Times, watermark: RecordWatermark, limit: i64) -> BatchTimes {
-        let (rows, bounds) = (times.len(), times.bounds());
-        let mut result = BatchTimes {
-            times,
-            bounds,
-            watermark,
-            limit,
-            greatest: BEGINNING,
-            ahead_records: 0,
-            first_ahead: None,
-        };
-        match (&result.watermark, bounds) {
-            (RecordWatermark::Delay(delay), Some((_, max)))
-                if max.saturating_sub(*delay) <= limit =>
-            {
-                result.greatest = max.saturating_sub(*delay);
-            }
-            _ => {
-                let mut running = result.running(BEGINNING);
-                for row in 0..rows {
-                    let Some(watermark) = result.watermark(row) else { continue };
-                    if !running.advance(watermark) {
-                        result.ahead_records += 1;
-                        result.first_ahead.get_or_insert(row);
-                    }
-                }
-                result.greatest = running.watermark;
-            }
-        }
-        result
-    }
-
-    /// The times of some of the rows.
-    fn slice(&self, rows: Range<usize>) -> BatchTimes {
-        let watermark = match &self.watermark {
-            RecordWatermark::Delay(delay) => RecordWatermark::Delay(*delay),
-            RecordWatermark::Values(values) => RecordWatermark::Values(values.slice(rows.clone())),
-        };
-        BatchTimes::new(self.times.slice(rows), watermark, self.limit)
-    }
-
-    /// The least watermark that these records leave in a split that has had none before, or the
-    /// least time of those up to that one, if that is less: nothing that is not late comes before
-    /// it. `BEGINNING` if no watermark is believed.
-    pub(crate) fn first(&self) -> i64 {
-        let mut least = END;
-        for row in 0..self.times.len() {
-            least = least.min(self.times.us(row).unwrap_or(END));
-            let watermark = self.watermark(row).filter(|watermark| *watermark <= self.limit);
-            if let Some(watermark) = watermark {
-                return least.min(watermark);
-            }
-        }
-        BEGINNING
-    }
-
-    /// A running maximum that starts at `watermark`.
-    pub(crate) fn running(&self, watermark: i64) -> Running {
-        Running { watermark, limit: self.limit }
-    }
-
-    /// The watermark that a record carries, if any.
-    #[inline(always)]
-    pub(crate) fn watermark(&self, row: usize) -> Option<i64> {
-        match &self.watermark {
-            RecordWatermark::Delay(delay) => self.times.us(row).map(|t| t.saturating_sub(*delay)),
-            RecordWatermark::Values(values) => values.us(row),
-        }
-    }
-
-    /// Least and greatest time of some rows, if all rows of the batch have a usable one.
-    pub(crate) fn bounds_of(&self, rows: Range<usize>) -> Option<(i64, i64)> {
-        self.bounds.map(|_| self.times.bounds_of(rows))
-    }
-
-    /// The watermark that a record of this time carries, if times alone decide and it is believed.
-    pub(crate) fn watermark_at(&self, time: i64) -> Option<i64> {
-        match &self.watermark {
-            RecordWatermark::Delay(delay) => {
-                Some(time.saturating_sub(*delay)).filter(|w| *w <= self.limit)
-            }
-            RecordWatermark::Values(_) => None,
-        }
-    }
-}
-
 /// What preparing needs to know of a source.
 #[derive(Debug)]
 pub(crate) struct Preparer {
-    derived: Vec<Expr>,
+    derived: Vec<Derived>,
     schema: SchemaRef,
     /// Columns that come from the source.
     physical: usize,
@@ -296,21 +193,50 @@ impl Preparer {
         Preparer { arrays, ..self }
     }
 
-    /// Decodes and completes a chunk.
+    /// The column of watermarks, if there is one.
+    pub(crate) fn watermark_column(&self) -> Option<usize> {
+        let place = self.derived.iter().position(|d| matches!(d, Derived::Watermark))?;
+        Some(self.physical + place)
+    }
+
+    /// Whether the clock moves the watermark on.
+    pub(crate) fn has_clock(&self) -> bool {
+        self.event_time.as_ref().is_some_and(|time| matches!(time.watermark, Watermark::Clock))
+    }
+
+    /// The watermark at a time of the clock, if it is the clock that moves it on. Records have
+    /// whole milliseconds.
+    pub(crate) fn watermark_of_clock(&self, now_us: i64) -> i64 {
+        let now_us = now_us.div_euclid(1_000) * 1_000;
+        self.zone().map_or(now_us, |zone| zone.clock().least_from(now_us))
+    }
+
+    /// When the clock gets to a watermark, at the earliest.
+    pub(crate) fn clock_at(&self, watermark: i64) -> i64 {
+        let us = self.zone().map_or(watermark, |zone| zone.clock().instant(watermark));
+        us.saturating_sub(1).div_euclid(1_000).saturating_add(1).saturating_mul(1_000)
+    }
+
+    fn zone(&self) -> Option<&Zone> {
+        self.event_time.as_ref()?.zone.as_ref()
+    }
+
+    /// Decodes and completes a chunk that was read at this time.
     pub(crate) fn prepare(&self, chunk: Box<dyn Chunk>, now_us: i64) -> Result<Prepared> {
         let input_bytes = chunk.bytes();
         let mut decoded = chunk.decode_reporting()?;
         let limit = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
-        let mut completed = self.complete(&decoded.batch, limit);
+        let limits = Limits { now_us, watermark_us: limit };
+        let mut completed = self.complete(&decoded.batch, limits);
         if let (Err(error), false) = (&completed, matches!(decoded.failing, Failing::Fails)) {
-            let evaluate = |batch: &RecordBatch| self.complete(batch, limit).map(|_| ());
+            let evaluate = |batch: &RecordBatch| self.complete(batch, limits).map(|_| ());
             decoded = without_failing(decoded, error.clone(), &evaluate)?;
-            completed = self.complete(&decoded.batch, limit);
+            completed = self.complete(&decoded.batch, limits);
         }
         let Decoded { batch, left_out, first_left_out, malformed, places, .. } = decoded;
         let (batch, times) = completed.map_err(|error| {
             let alone = |rows: Range<usize>| {
-                self.complete(&batch.slice(rows.start, rows.len()), limit).map(|_| ())
+                self.complete(&batch.slice(rows.start, rows.len()), limits).map(|_| ())
             };
             match (first_failing(batch.num_rows(), alone), &places) {
                 (Some((row, error)), Some(places)) => error.for_record(&places.place(row)),
@@ -349,30 +275,49 @@ impl Preparer {
     fn complete(
         &self,
         batch: &RecordBatch,
-        limit: i64,
+        limits: Limits,
     ) -> Result<(RecordBatch, Option<BatchTimes>)> {
         texts::begin();
-        let batch = self.derive(batch)?;
+        let batch = self.derive(batch, limits.now_us)?;
         let times = match &self.event_time {
-            Some(event_time) => Some(batch_times(event_time, &batch, limit)?),
+            Some(event_time) => Some(batch_times(event_time, &batch, limits.watermark_us)?),
             None => None,
         };
         Ok((batch, times))
     }
 
-    fn derive(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    fn derive(&self, batch: &RecordBatch, now_us: i64) -> Result<RecordBatch> {
         let rows = batch.num_rows();
         let mut columns = batch.columns().to_vec();
         debug_assert_eq!(columns.len(), self.physical);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        for (i, expr) in self.derived.iter().enumerate() {
-            let schema = dictionary::schema_of(&self.schema, &columns[..self.physical + i]);
-            let so_far = RecordBatch::try_new_with_options(schema, columns.clone(), &options)?;
-            columns.push(expr.evaluate(&so_far)?);
+        for (i, derived) in self.derived.iter().enumerate() {
+            let data_type = self.schema.field(self.physical + i).data_type();
+            columns.push(match derived {
+                Derived::Computed(expr) => {
+                    let schema = dictionary::schema_of(&self.schema, &columns);
+                    let columns = columns.clone();
+                    expr.evaluate(&RecordBatch::try_new_with_options(schema, columns, &options)?)?
+                }
+                Derived::ReadTime => {
+                    let ms = now_us.div_euclid(1_000);
+                    in_milliseconds(TimestampMillisecondArray::from_value(ms, rows), data_type)
+                }
+                Derived::Watermark => new_null_array(data_type, rows),
+            });
         }
         let schema = dictionary::schema_of(&self.schema, &columns);
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }
+}
+
+/// What depends on when a chunk was read.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// When that was.
+    now_us: i64,
+    /// Watermarks above this are not believed.
+    watermark_us: i64,
 }
 
 /// Where the elements of each row begin and end, in a column of arrays or maps.
@@ -396,19 +341,6 @@ fn element_cuts(column: &ArrayRef, elements_max: usize) -> Vec<usize> {
     cuts
 }
 
-pub(crate) fn batch_times(
-    event_time: &EventTime,
-    batch: &RecordBatch,
-    limit: i64,
-) -> Result<BatchTimes> {
-    let times = Times::new(batch.column(event_time.column))?;
-    let watermark = match &event_time.watermark {
-        Watermark::Delay(delay) => RecordWatermark::Delay(*delay),
-        Watermark::Expr(expr) => RecordWatermark::Values(Times::new(&expr.evaluate(batch)?)?),
-    };
-    Ok(BatchTimes::new(times, watermark, limit))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -417,6 +349,7 @@ mod tests {
     use arrow::datatypes::TimestampMicrosecondType;
 
     use super::*;
+    use crate::expr::Expr;
     use crate::plan::Tumble;
 
     const LIMIT: i64 = 5_000;
@@ -429,7 +362,7 @@ mod tests {
             true => Watermark::Delay(7),
             false => Watermark::Expr(Expr::Column(0)),
         };
-        let event_time = EventTime { column: 0, watermark, idle_timeout_us: None };
+        let event_time = EventTime { column: 0, watermark, zone: None, idle_timeout_us: None };
         let times = batch_times(&event_time, &batch, LIMIT).expect("a timestamp column");
         let cuts = spread.cuts(&times);
         Prepared {

@@ -26,6 +26,8 @@ const KEPT_SHARE: u64 = 32;
 pub(crate) struct Stage {
     /// Its number, in topological order.
     pub(crate) number: usize,
+    /// Its number among all stages of the plan, which `EXPLAIN` counts from 1.
+    pub(crate) place: usize,
     /// Whose rows it takes.
     pub(crate) inputs: Vec<Root>,
     /// What its operator does.
@@ -47,6 +49,8 @@ pub(crate) struct Operation {
     pub(crate) program: Arc<dyn Program>,
     /// See [`Stage::computes_texts`].
     pub(crate) computes_texts: bool,
+    /// Its number among all stages of the plan.
+    pub(crate) place: usize,
 }
 
 /// How much of the budget parts of a stage may take.
@@ -100,13 +104,14 @@ impl Stage {
     pub(crate) fn new(
         number: usize,
         inputs: Vec<Root>,
-        Operation { program, computes_texts }: Operation,
+        Operation { program, computes_texts, place }: Operation,
         limits: Limits,
         workers: usize,
     ) -> Stage {
         let fired = (0..workers).map(|_| AtomicI64::new(BEGINNING)).collect();
         Stage {
             number,
+            place,
             inputs,
             windowing: program.windowing(),
             program,

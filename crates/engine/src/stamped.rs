@@ -1,6 +1,9 @@
 //! Stamped batches: batches of records with their place in their split, and the split's watermark.
 
-use crate::prepare::Prepared;
+use arrow::array::RecordBatch;
+
+use crate::error::Result;
+use crate::prepare::{Prepared, in_milliseconds};
 
 /// Where a batch stands in the order of a source's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,5 +41,16 @@ pub(crate) struct Stamped {
 impl Stamped {
     pub(crate) fn place(&self) -> BatchPlace {
         BatchPlace { sequence: self.sequence, split: self.split, part: self.part }
+    }
+
+    /// Fills in the column of watermarks, which is known only now.
+    pub(crate) fn fill_in_watermarks(&mut self, column: usize) -> Result<()> {
+        let Some(times) = &self.prepared.times else { return Ok(()) };
+        let batch = &self.prepared.batch;
+        let (schema, mut columns) = (batch.schema(), batch.columns().to_vec());
+        let watermarks = times.watermarks_before(self.stamp);
+        columns[column] = in_milliseconds(watermarks, schema.field(column).data_type());
+        self.prepared.batch = RecordBatch::try_new(schema, columns)?;
+        Ok(())
     }
 }

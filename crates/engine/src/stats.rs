@@ -30,6 +30,8 @@ pub struct Stats {
     pub late_records: u64,
     /// Records that came too late for some of their windows, and count for the others.
     pub partly_late_records: u64,
+    /// The same by stage, of those that keep state, in the plan's order.
+    pub stages: Vec<StageStats>,
     /// Malformed records that were left out because the table's options say so; they are not among
     /// `records`.
     pub malformed_records: u64,
@@ -111,6 +113,17 @@ pub struct Stats {
     pub elapsed_us: u64,
 }
 
+/// What a stage has dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageStats {
+    /// Its number among all stages of the plan, from 1, as `EXPLAIN` has it.
+    pub stage: usize,
+    /// Records that came too late for all of its windows.
+    pub late_records: u64,
+    /// Records that came too late for some of them.
+    pub partly_late_records: u64,
+}
+
 /// What has come out at one output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputStats {
@@ -181,6 +194,13 @@ impl Stats {
         self.input_bytes += other.input_bytes;
         self.late_records += other.late_records;
         self.partly_late_records += other.partly_late_records;
+        let stages = self.stages.len().max(other.stages.len());
+        self.stages.resize(stages, StageStats::default());
+        for (own, other) in self.stages.iter_mut().zip(&other.stages) {
+            own.stage = other.stage;
+            own.late_records += other.late_records;
+            own.partly_late_records += other.partly_late_records;
+        }
         self.inner_rows += other.inner_rows;
         self.malformed_records += other.malformed_records;
         self.null_time_records += other.null_time_records;

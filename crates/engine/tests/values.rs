@@ -111,6 +111,7 @@ fn query(source: Memory, keys: Vec<Key>, aggregates: Vec<AggregateCall>) -> Plan
         projection: (0..8).collect(),
         derived: vec![],
         event_time: Some(EventTime {
+            zone: None,
             column: 0,
             watermark: Watermark::Expr(Expr::Column(1)),
             idle_timeout_us: None,

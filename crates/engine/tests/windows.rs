@@ -4,10 +4,11 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use millstream_contract::Settings;
 use millstream_contract::plan::{Cumulate, Hop, Window};
+use millstream_contract::{Error, Settings};
 use millstream_engine::Stats;
 use support::*;
 
@@ -131,4 +132,66 @@ fn simulated_windows_agree_with_a_sequential_model() {
             ("merges", sum.merges),
         ],
     );
+}
+
+/// What each of two splits has: a record each millisecond with a key of its own, of which one split
+/// has the even and one the odd ones.
+fn unique(count: i64) -> [Vec<Record>; 2] {
+    [0, 1].map(|odd| {
+        let record = |i| Record {
+            ts_ms: Some(i),
+            key: Some(2 * i + odd),
+            name: "a name of some length, the same for all".into(),
+            amount: Some(i),
+            price: 0.25,
+        };
+        (0..count).map(record).collect()
+    })
+}
+
+/// Windows that hop hold all panes of a window. With less memory than they take when there is
+/// plenty, a job gets through with the right rows and within its budget, or it ends with the
+/// budget's error, which some rows in the right order have come before. It never waits for ever:
+/// simulated steps would find that nothing can go on.
+#[test]
+fn simulated_hopping_windows_with_scarce_memory() {
+    let data = unique(6_000);
+    let hop = Hop { slide_us: 200_000, size_us: 2_000_000, offset_us: 0 };
+    let window = Window::Hop(hop);
+    let (expected, ..) = model(&data, window, 0, 0);
+    let [through, refused, stalls] = [(); 3].map(|()| Cell::new(0));
+    let (seeds, _) = run_seeds(16, |seed| {
+        let mut random = Random::new(seed);
+        let source = table(&data, &mut random, 50);
+        let plan = windowed(source, window, 0);
+        let drawn = drawn_settings(&mut random, 3, 0);
+        let free = Settings { simulate: Some(seed), batch_rows: 50, ..drawn };
+        let (plenty, rows) = run(&plan, &free);
+        same_rows(&rows.unwrap(), &expected, &format!("seed {seed}, with plenty of memory"));
+        let eighths = random.pick(&[3, 5, 6, 7, 8, 12, 20]);
+        let memory_bytes = plenty.memory_bytes_peak * eighths / 8;
+        let tight = Settings { memory_bytes, ..free };
+        let (stats, rows) = run(&plan, &tight);
+        let what = format!("seed {seed}: {tight:?}\n{}", repeat(seed, "windows"));
+        let peak = stats.memory_bytes_peak;
+        // What is looked at ahead while rows are merged is a 32nd at the most, and a few rows.
+        assert!(peak <= memory_bytes / 32 * 33 + 9_216, "{what}: {peak} bytes");
+        match rows {
+            Ok(rows) => {
+                same_rows(&rows, &expected, &what);
+                through.set(through.get() + 1);
+                stalls.set(stalls.get() + stats.memory_stalls);
+            }
+            // A batch, or a step of firing, may take more at once than this job ever held.
+            Err(Error::Memory { budget, batch_rows, .. })
+                if budget == memory_bytes && (eighths < 20 || batch_rows.is_some()) =>
+            {
+                refused.set(refused.get() + 1);
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+        stats
+    });
+    let [through, refused, stalls] = [through, refused, stalls].map(|count| count.get());
+    happened(seeds, &[("through", through), ("refused", refused), ("stalls", stalls)]);
 }

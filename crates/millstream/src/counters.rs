@@ -22,6 +22,7 @@ pub fn counters(stats: &Stats) -> Map<String, Value> {
         "inner_rows": stats.inner_rows,
         "late_records": stats.late_records,
         "partly_late_records": stats.partly_late_records,
+        "stages": stats.stages,
         "malformed_records": stats.malformed_records,
         "null_time_records": stats.null_time_records,
         "unusable_time_records": stats.unusable_time_records,

@@ -94,6 +94,8 @@ pub(crate) enum WatermarkDecl {
     Delay(i64),
     /// Over columns of the table ([`INPUT`]).
     Expr(Box<Expr>),
+    /// The time of reading.
+    Clock,
 }
 
 /// Where a table's records come from or go to.

@@ -11,6 +11,7 @@ use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{Cast, Expr, ExprSchemable};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use millstream_contract::expr::Expr as EngineExpr;
+use millstream_contract::zone::Zone;
 
 use crate::by_parts::by_parts;
 use crate::condition;
@@ -18,7 +19,7 @@ use crate::error::Result;
 use crate::evaluate::compile;
 use crate::indexed::Indexed;
 use crate::lower::Grouped;
-use crate::scalars::{as_meant, bound_constants, bound_texts};
+use crate::scalars::{as_meant, bound_constants, bound_texts, refuse_stamps};
 use crate::size::check_growth;
 use crate::types::plain_type;
 
@@ -27,11 +28,14 @@ pub(crate) struct Compiler<'a> {
     /// What `NOW()` means.
     pub(crate) start_time: DateTime<Utc>,
     pub(crate) config: &'a Arc<ConfigOptions>,
+    /// The session's time zone, if it is not UTC; `config` has it, too.
+    pub(crate) zone: Option<&'a Zone>,
 }
 
 impl Compiler<'_> {
     /// For batches of `schema`.
     pub(crate) fn compile(&self, expr: &Expr, schema: &DFSchema) -> Result<EngineExpr> {
+        refuse_stamps(expr)?;
         compile(expr, schema, self.start_time, self.config)
     }
 

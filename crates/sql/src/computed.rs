@@ -13,6 +13,7 @@ use crate::catalog::{INPUT, TableEntry};
 use crate::error::Result;
 use crate::lower::count_nodes;
 use crate::safe::cannot_fail;
+use crate::scalars::is_read_time;
 use crate::schemas::table_schema;
 
 /// Nodes that a column's expression may have once those that it uses are written out. A larger one
@@ -43,10 +44,13 @@ impl Definitions {
 /// What computed columns stand for, over those that are read.
 fn definitions(table: &TableEntry, windowed: bool) -> Result<HashMap<String, Expr>> {
     let schema = table_schema(table)?;
+    // The time of reading is the same for all who ask: it stays a column.
     let time = table.time_name().filter(|_| windowed);
     let mut definitions = HashMap::new();
     for column in table.columns.iter().filter(|column| time != Some(&column.name)) {
-        let Some(expr) = column.computed.clone() else { continue };
+        let Some(expr) = column.computed.clone().filter(|expr| !is_read_time(expr)) else {
+            continue;
+        };
         let data_type = expr.get_type(&schema)?;
         let expr = written(expr, &definitions, COLUMN_NODES_MAX)?;
         if count_nodes(&expr) > COLUMN_NODES_MAX {

@@ -27,7 +27,7 @@ use crate::dialect::parser_options;
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
 use crate::rewrite::rewrite_expr;
-use crate::scalars::{as_meant, dates_as_times};
+use crate::scalars::{as_meant, dates_as_times, is_read_time, refuse_stamps};
 use crate::scan::watermark_delay;
 use crate::schemas::{nullable, table_schema};
 use crate::syntax::Syntax;
@@ -92,6 +92,9 @@ pub(crate) fn table_entry(
         let from = watermark.source.as_ref().unwrap_or(source);
         let found = event_time(watermark, &entry, context, idle_timeout_us, from);
         entry.event_time = Some(found.map_err(|e| e.in_source(from))?);
+    } else if let Some(column) = entry.columns.iter().position(is_clock) {
+        let watermark = WatermarkDecl::Clock;
+        entry.event_time = Some(EventTimeDecl { column, watermark, idle_timeout_us: None });
     }
     Ok(entry)
 }
@@ -142,6 +145,11 @@ fn columns(
             .help("write CREATE TABLE name (column TYPE, …) WITH (…)"));
     }
     Ok(planned.into_values().collect())
+}
+
+/// Whether it is the time of reading.
+fn is_clock(column: &TableColumn) -> bool {
+    column.computed.as_ref().is_some_and(is_read_time)
 }
 
 /// What makes a column a metadata column, if it is one.
@@ -226,10 +234,14 @@ fn computed(
     let source = column.source.as_ref().unwrap_or(source);
     let syntax = Arc::new(Syntax::of_expr(expr, source));
     let planned = plan_expr(expr, schema, context).map_err(|e| e.at(syntax.span(expr)))?;
+    let is_read_time = is_read_time(&planned);
+    if !is_read_time {
+        refuse_stamps(&planned).map_err(|e| e.at(syntax.span(expr)))?;
+    }
     let expr = Texts::new(vec![syntax]).mark(planned, schema)?;
     let data_type = plain_type(&expr.get_type(schema)?);
     let expr = cast_to(expr, schema, &data_type)?;
-    let nullable = nullable(&expr, schema);
+    let nullable = !is_read_time && nullable(&expr, schema);
     Ok(TableColumn {
         name: column.name.value.clone(),
         data_type,
@@ -274,6 +286,11 @@ fn event_time(
     let column = entry.columns.iter().position(|c| c.name == *name);
     let column = column.ok_or_else(|| unknown_time(&watermark.column, entry))?;
     let is_time = |t: &DataType| matches!(t, DataType::Timestamp(..));
+    if is_clock(&entry.columns[column]) {
+        return Err(SqlError::unsupported(format!("'{name}' is processing time"))
+            .at(watermark.span)
+            .help("leave the WATERMARK out: the clock moves its windows on"));
+    }
     let data_type = &entry.columns[column].data_type;
     if !is_time(data_type) {
         return Err(SqlError::types(format!(
@@ -290,6 +307,7 @@ fn event_time(
     let schema = table_schema(entry)?;
     let syntax = Arc::new(Syntax::of_expr(&watermark.expr, source));
     let expr = plan_expr(&watermark.expr, &schema, context)
+        .and_then(|expr| refuse_stamps(&expr).map(|()| expr))
         .map_err(|e| e.at(syntax.span(&watermark.expr)))?;
     let simplifier = ExprSimplifier::new(
         SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build(),

@@ -7,8 +7,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_expr::LogicalPlan;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    Aggregate, Input, Join, JoinKind, Node, Operator, Plan, Sort, Source, Stage, Unnest, Watermark,
-    Window,
+    Aggregate, Derived, Input, Join, JoinKind, Node, Operator, Plan, Sort, Source, Stage, Unnest,
+    Watermark, Window,
 };
 
 use crate::durations::duration;
@@ -216,15 +216,21 @@ fn unnest_text(text: &mut String, stage: &Stage, unnest: &Unnest) {
 fn source_text(text: &mut String, name: &str, source: &Source) {
     let _ = writeln!(text, "  read {name}: {}", source.table.describe(&source.projection));
     let input = |e: &Expr| shown(e, &source.schema);
-    for (i, expr) in source.derived.iter().enumerate() {
+    for (i, derived) in source.derived.iter().enumerate() {
         let name = source.schema.field(source.projection.len() + i).name();
-        let _ = writeln!(text, "  compute {name} = {}", input(expr));
+        let what = match derived {
+            Derived::Computed(expr) => input(expr),
+            Derived::ReadTime => "when the record was read".to_string(),
+            Derived::Watermark => "the watermark before the record".to_string(),
+        };
+        let _ = writeln!(text, "  compute {name} = {what}");
     }
     let Some(event_time) = &source.event_time else { return };
     let name = source.schema.field(event_time.column).name();
     let watermark = match &event_time.watermark {
         Watermark::Delay(0) => name.to_string(),
         Watermark::Delay(us) => format!("{name} - {}", duration(*us)),
+        Watermark::Clock => "of the clock".to_string(),
         Watermark::Expr(expr) => input(expr),
     };
     let _ = write!(text, "  event time {name}, watermark {watermark}");

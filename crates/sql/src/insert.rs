@@ -96,6 +96,17 @@ pub(crate) fn fit_to_sink(
     Ok(entry.inserted().map(|(_, c)| c.name.clone()).collect())
 }
 
+/// Of a query whose rows are shown, TIMESTAMP_LTZ are shown as the local times that they are in the
+/// session's zone.
+pub(crate) fn show_local_times(stage: &mut Stage, analyzed: &LogicalPlan) {
+    for (column, field) in stage.columns.iter_mut().zip(analyzed.schema().fields()) {
+        if let DataType::Timestamp(unit, Some(_)) = field.data_type() {
+            let instant = Box::new(std::mem::take(column));
+            *column = Expr::Cast(Cast::new(instant, DataType::Timestamp(*unit, None)));
+        }
+    }
+}
+
 /// No connector writes metadata: those columns have to be VIRTUAL.
 fn refuse_metadata(target: &Target<'_>) -> Result<()> {
     let entry = &target.entry;

@@ -36,14 +36,14 @@ use crate::explain::{explain, logical_text};
 use crate::files::{Declarer, files_of};
 use crate::functions::{Context, Functions};
 use crate::graph::{Graph, Reader};
-use crate::insert::{Target, fit_to_sink};
+use crate::insert::{Target, fit_to_sink, show_local_times};
 use crate::left_out::asides;
 use crate::lower::{Places, Stage};
 use crate::places::places;
 use crate::readings::Readings;
 use crate::references::tables_of;
 use crate::rewrite::rewrite_query;
-use crate::scalars::DatesAsTimes;
+use crate::scalars::{DatesAsTimes, with_zone};
 use crate::script::{Statement, StatementKind, inserts};
 use crate::stack::on_large_stack;
 use crate::statement_set::Insert;
@@ -460,8 +460,10 @@ impl Planner {
         let asides = asides(&graph, &self.catalog, targets, targets.is_empty())?;
         let names: Vec<_> = graph.scans.iter().map(|scan| scan.entry.name.clone()).collect();
         let start_time = self.start_time.unwrap_or_else(Utc::now);
+        let zone = self.settings.time_zone.as_ref();
+        let config = &with_zone(&self.functions.config, zone);
         let assembler = Assembler {
-            compiler: Compiler { start_time, config: &self.functions.config },
+            compiler: Compiler { start_time, config, zone },
             places: queries.iter().map(|query| &query.places).collect(),
         };
         let mut plan = assembler.assemble(graph, &asides).map_err(|e| blamed(e.query, e.error))?;
@@ -486,7 +488,12 @@ impl Planner {
         let mut stage = Stage::new(analyzed, places)?;
         let columns = match targets.get(number) {
             Some(target) => fit_to_sink(&mut stage, analyzed, target)?,
-            None => output_names(analyzed),
+            None => {
+                if self.settings.time_zone.is_some() {
+                    show_local_times(&mut stage, analyzed);
+                }
+                output_names(analyzed)
+            }
         };
         let open = |table: &TableEntry| {
             let written = targets.iter().map(|target| &*target.entry);

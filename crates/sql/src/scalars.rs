@@ -14,6 +14,7 @@ mod interval_order;
 mod interval_rules;
 mod lengths;
 mod like;
+mod local;
 mod maps;
 mod nested;
 mod nested_rules;
@@ -21,6 +22,7 @@ mod planner;
 mod regexps;
 mod rows;
 mod similar;
+mod stamps;
 mod strict;
 mod strings;
 mod time_text;
@@ -45,9 +47,11 @@ pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, within_decided};
 pub(crate) use interval_order::measured_interval;
 pub(crate) use lengths::text_bytes;
+pub(crate) use local::with_zone;
 pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access, row_fields, row_of};
 pub(crate) use planner::SpecialSyntax;
 pub(crate) use similar::similar_parts;
+pub(crate) use stamps::{is_read_time, refuse_stamps, watermark_of, watermark_type};
 pub(crate) use time_text::written_time;
 pub(crate) use time_units::{time_step, unit_names};
 pub(crate) use window::{Grid, WindowBound, on_grid, window_bound, window_times};
@@ -60,6 +64,7 @@ pub(crate) fn as_meant(
     config: &Arc<ConfigOptions>,
 ) -> DfResult<Expr> {
     interval_rules::refuse_lost_parts(&expr, schema)?;
+    let expr = local::in_local_time(expr, schema, config)?;
     nested_rules::refuse_whole_values(&expr, schema)?;
     regexps::check_patterns(&expr)?;
     let expr = interval_order::compare_intervals(time_text::write_times(expr, schema)?, schema)?;
@@ -92,5 +97,6 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(strings::functions());
     functions.extend(regexps::functions());
     functions.extend(nested::functions());
+    functions.extend(stamps::functions());
     functions.into_iter().map(Arc::new).collect()
 }

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::DFSchema;
 use datafusion_expr::{BinaryExpr, Expr, Operator};
-use millstream_contract::expr::Expr as EngineExpr;
-use millstream_contract::plan::{EventTime, Source, Watermark};
+use millstream_contract::plan::{Derived, EventTime, Source, Watermark};
+use millstream_contract::zone::Zone;
 
 use crate::catalog::{INPUT, TableEntry, WatermarkDecl, add_columns, input_column};
 use crate::compiler::{Compiler, each_input};
@@ -17,7 +17,9 @@ use crate::error::{Result, SqlError};
 use crate::graph::{Body, Graph, Operator as GraphOperator, Part, Pass, Scan, Side, used_by};
 use crate::lower::Grouped;
 use crate::nest::written;
+use crate::scalars::is_read_time;
 use crate::schemas::{qualified, table_schema};
+use crate::watermarks::{WATERMARK, record_schema, watermark_field, with_watermarks};
 
 /// What is asked of a table.
 #[derive(Default)]
@@ -29,7 +31,7 @@ pub(crate) struct Needs {
 /// The columns of the table that a query needs, and where they are in its batches.
 struct Columns {
     projection: Vec<usize>,
-    derived: Vec<EngineExpr>,
+    derived: Vec<Derived>,
     schema: DFSchema,
 }
 
@@ -42,17 +44,25 @@ impl Needs {
     /// How a table is read.
     pub(crate) fn read(self, compiler: &Compiler<'_>, scan: &Scan) -> Result<Source> {
         let table = &*scan.entry;
-        let event_time = table.event_time.as_ref().filter(|_| self.event_time);
+        let event_time = table.event_time.as_ref().filter(|_| self.has_event_time());
+        let zone = event_time
+            .and_then(|declared| zone_of(&table.columns[declared.column].data_type, compiler));
+        if zone.is_some() && self.columns.contains(WATERMARK) {
+            let message = "CURRENT_WATERMARK of a TIMESTAMP_LTZ does not go with a time zone";
+            return Err(SqlError::unsupported(message).help("SET 'time_zone' = 'UTC'"));
+        }
         let read = self.columns(compiler, table)?;
         let event_time = match event_time {
             Some(declared) => Some(EventTime {
                 column: index(&read.schema, &table.columns[declared.column].name)?,
                 watermark: match &declared.watermark {
                     WatermarkDecl::Delay(us) => Watermark::Delay(*us),
+                    WatermarkDecl::Clock => Watermark::Clock,
                     WatermarkDecl::Expr(expr) => Watermark::Expr(
                         compiler.compile(&over(compiler, expr, table)?, &read.schema)?,
                     ),
                 },
+                zone,
                 idle_timeout_us: declared.idle_timeout_us,
             }),
             None => None,
@@ -66,10 +76,15 @@ impl Needs {
         })
     }
 
+    fn has_event_time(&self) -> bool {
+        self.event_time || self.columns.contains(WATERMARK)
+    }
+
     /// Which columns of a table are read and computed.
     fn columns(self, compiler: &Compiler<'_>, table: &TableEntry) -> Result<Columns> {
+        let has_event_time = self.has_event_time();
         let mut needed = self.columns;
-        if let (true, Some(event_time)) = (self.event_time, &table.event_time) {
+        if let (true, Some(event_time)) = (has_event_time, &table.event_time) {
             needed.insert(table.columns[event_time.column].name.clone());
             if let WatermarkDecl::Expr(expr) = &event_time.watermark {
                 add_columns(expr, &mut needed);
@@ -95,8 +110,18 @@ impl Needs {
                 continue;
             };
             let so_far = qualified(INPUT, Schema::new(fields.clone()))?;
-            derived.push(compiler.compile(&over(compiler, expr, table)?, &so_far)?);
+            derived.push(match is_read_time(expr) {
+                true => Derived::ReadTime,
+                false => {
+                    let expr = over(compiler, expr, table)?;
+                    Derived::Computed(compiler.compile(&expr, &so_far)?)
+                }
+            });
             fields.push(Field::new(&column.name, column.data_type.clone(), column.nullable));
+        }
+        if let Some(field) = watermark_field(table).filter(|_| is_needed(WATERMARK)) {
+            derived.push(Derived::Watermark);
+            fields.push(field);
         }
         Ok(Columns { projection, derived, schema: qualified(INPUT, Schema::new(fields))? })
     }
@@ -215,30 +240,30 @@ fn needed_of<'n>(
 /// form.
 struct OverRecords<'a> {
     compiler: &'a Compiler<'a>,
-    /// Of the table's columns.
-    definitions: Option<Definitions>,
+    /// The table, and what its computed columns stand for.
+    records: Option<(&'a TableEntry, Definitions)>,
     schema: Arc<DFSchema>,
 }
 
 impl<'a> OverRecords<'a> {
     fn new(
         compiler: &'a Compiler<'_>,
-        table: &TableEntry,
+        table: &'a TableEntry,
         pass: Option<usize>,
         passes: &[Pass],
         windowed: bool,
     ) -> Result<OverRecords<'a>> {
         if let Some(elements) = pass.and_then(|pass| passes[pass].elements.as_ref()) {
             let schema = Arc::new(elements.schema.clone());
-            return Ok(OverRecords { compiler, definitions: None, schema });
+            return Ok(OverRecords { compiler, records: None, schema });
         }
-        let definitions = Some(Definitions::new(table, windowed)?);
-        Ok(OverRecords { compiler, definitions, schema: Arc::new(table_schema(table)?) })
+        let records = Some((table, Definitions::new(table, windowed)?));
+        Ok(OverRecords { compiler, records, schema: Arc::new(record_schema(table)?) })
     }
 
     fn write_out(&self, expr: Expr) -> Result<Expr> {
-        match &self.definitions {
-            Some(definitions) => definitions.write_out(expr),
+        match &self.records {
+            Some((table, definitions)) => definitions.write_out(with_watermarks(expr, table)?),
             None => Ok(expr),
         }
     }
@@ -263,6 +288,12 @@ impl<'a> OverRecords<'a> {
     fn finish_grouped(&self, grouped: &mut Grouped) -> Result<()> {
         each_input(grouped, &|expr| self.finish(expr), &|filter| self.finish_filter(filter))
     }
+}
+
+/// The zone whose local times windows divide, of event times of a type.
+fn zone_of(data_type: &DataType, compiler: &Compiler<'_>) -> Option<Zone> {
+    let is_instant = matches!(data_type, DataType::Timestamp(_, Some(_)));
+    compiler.zone.filter(|_| is_instant).cloned()
 }
 
 fn index(schema: &DFSchema, name: &str) -> Result<usize> {

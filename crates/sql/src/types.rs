@@ -13,6 +13,9 @@ use millstream_contract::settings::closest;
 
 use crate::error::{Result, SqlError};
 
+/// The time zone of TIMESTAMP_LTZ as Arrow has it: values are instants.
+pub(crate) const UTC: &str = "UTC";
+
 /// Timestamps are declared without a precision: microseconds, so that the year 9999 fits.
 const DEFAULT_PRECISION: u64 = 6;
 
@@ -61,7 +64,7 @@ pub(crate) fn arrow_type(sql: &SqlType) -> Result<DataType> {
                 [p] => Some(p.parse().map_err(|_| unknown(sql))?),
                 _ => return Err(unknown(sql)),
             };
-            Timestamp(timestamp_unit(precision)?, Some("UTC".into()))
+            Timestamp(timestamp_unit(precision)?, Some(UTC.into()))
         }
         _ => return Err(unknown(sql)),
     })

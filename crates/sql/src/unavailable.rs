@@ -25,10 +25,6 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
              window_end and window_time",
         ),
         "descriptor" => ("stands inside a window function only", ""),
-        "proctime" | "current_watermark" => (
-            "does not exist here: results depend on the records alone",
-            "use event time: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
-        ),
         "rand" | "random" | "rand_integer" | "uuid" | "gen_random_uuid" => (
             "does not run here: the same records must give the same results",
             "derive the value from a column, for example MOD(id, 10)",

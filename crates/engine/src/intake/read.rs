@@ -95,6 +95,7 @@ impl Intake {
 
     pub(super) fn read(&self, split: usize, now: i64) -> Result<Read> {
         let SplitIn { reader, by_chunk, source, .. } = &self.splits[split];
+        let preparer = &self.sources[*source].preparer;
         if let Some(nothing) = self.begin_to_read(split, now) {
             return Ok(nothing);
         }
@@ -117,6 +118,10 @@ impl Intake {
             SplitPoll::Chunk(chunk) => {
                 let sequence = s.read;
                 s.read += 1;
+                // Only now, as the watermark of a source of which the clock decides goes on until
+                // there is something.
+                let now = if preparer.has_clock() { self.env.now_us() } else { now };
+                let now = s.clock(now);
                 (s.retry_at_us, s.last_data_us, s.pending) = (i64::MIN, now, false);
                 if std::mem::take(&mut s.idle) {
                     // It resumes where the others have got to meanwhile.

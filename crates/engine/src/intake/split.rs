@@ -15,6 +15,8 @@ pub(super) struct SplitState {
     pub(super) records: u64,
     /// The watermark after the last stamped batch.
     pub(super) watermark: i64,
+    /// The clock when it was looked at last: time does not go back.
+    clock_us: i64,
     /// Chunks that wait for earlier ones to be stamped.
     pub(super) prepared: BTreeMap<u64, Chunk>,
     pub(super) ready: VecDeque<Stamped>,
@@ -58,6 +60,7 @@ impl SplitState {
             stamped: 0,
             records: 0,
             watermark: BEGINNING,
+            clock_us: i64::MIN,
             prepared: BTreeMap::new(),
             ready: VecDeque::new(),
             ended: false,
@@ -70,6 +73,21 @@ impl SplitState {
             nothing_until_us: i64::MIN,
             idle: false,
             closed: false,
+        }
+    }
+
+    /// The clock, which says `now_us`, or, if it has been put back, said more before.
+    pub(super) fn clock(&mut self, now_us: i64) -> i64 {
+        self.clock_us = self.clock_us.max(now_us);
+        self.clock_us
+    }
+
+    /// Time has passed without records, of which event time is the clock. None that has been read
+    /// waits to be stamped; what is read next is later than this. `watermark` makes one of a time.
+    pub(super) fn tick(&mut self, now_us: i64, watermark: impl Fn(i64) -> i64) {
+        if self.outstanding() == 0 && !self.exhausted() {
+            let now_us = self.clock(now_us);
+            self.watermark = self.watermark.max(watermark(now_us));
         }
     }
 

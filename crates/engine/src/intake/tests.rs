@@ -124,7 +124,7 @@ fn intake_of(splits: Vec<Box<dyn Split>>, table: Timed, clock: &Arc<Clock>) -> I
         projection: vec![0],
         derived: vec![],
         schema,
-        event_time: Some(EventTime { column: 0, watermark, idle_timeout_us }),
+        event_time: Some(EventTime { column: 0, watermark, zone: None, idle_timeout_us }),
     };
     let preparer = Preparer::new(&source, None, Vec::new());
     let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }.into()), 0);

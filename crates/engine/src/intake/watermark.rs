@@ -7,6 +7,9 @@ use crate::cluster::{self, Head, IDLE};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 
+/// The clock is not looked at more often.
+const AGAIN_US: i64 = 1_000;
+
 impl Intake {
     /// Notes that `worker` has finished the batch it had taken, and tells the low watermark of
     /// each source. If one has passed the end of a window, all workers are woken to announce it.
@@ -14,6 +17,7 @@ impl Intake {
         let mut state = self.lock();
         state.current[worker] = None;
         self.note_idle(&mut state);
+        self.note_clock(&mut state);
         lows.clear();
         let mut wakes = false;
         for (source, of) in self.sources.iter().enumerate() {
@@ -49,8 +53,42 @@ impl Intake {
         }
     }
 
+    /// Of sources whose event time is the clock, the watermark goes on without records.
+    fn note_clock(&self, state: &mut State) {
+        if !self.sources.iter().any(|of| of.preparer.has_clock()) {
+            return;
+        }
+        let now = self.env.now_us();
+        for (split, s) in self.splits.iter().zip(&mut state.splits) {
+            let preparer = &self.sources[split.source].preparer;
+            if preparer.has_clock() {
+                s.tick(now, |us| preparer.watermark_of_clock(us));
+            }
+        }
+    }
+
+    /// When the watermark of a source may go on although nothing comes.
+    pub(super) fn changes_at(&self, state: &State, only: &[Only]) -> Option<i64> {
+        [self.idle_at(state, only), self.clock_at(state)].into_iter().flatten().min()
+    }
+
+    /// When the clock will next let a window fire, of sources whose event time it is.
+    fn clock_at(&self, state: &State) -> Option<i64> {
+        let now = self.env.now_us();
+        let clocks = self.sources.iter().enumerate().filter(|(_, of)| of.preparer.has_clock());
+        let next = clocks.filter_map(|(source, of)| {
+            let reads = self.splits_in(state, source).any(|s| !s.exhausted());
+            let low = state.sources[source].low;
+            let fires = of.windowings.iter().filter_map(|windowing| windowing.next_after(low));
+            let at = fires.map(|watermark| of.preparer.clock_at(watermark)).min();
+            // While an hour comes again, the clock is there before the watermark is.
+            at.map(|at| at.max(now.saturating_add(AGAIN_US))).filter(|_| reads)
+        });
+        next.min()
+    }
+
     /// When the next of the splits that may go on will count as idle if nothing comes.
-    pub(super) fn idle_at(&self, state: &State, only: &[Only]) -> Option<i64> {
+    fn idle_at(&self, state: &State, only: &[Only]) -> Option<i64> {
         let idle_at = |(number, split): (usize, &SplitIn)| {
             let timeout_us = self.sources[split.source].idle_timeout_us?;
             let at = state.splits[number].idle_at(timeout_us);

@@ -26,14 +26,15 @@ impl Compiled {
         plan.check()?;
         let mut flow = Flow::new(plan, settings.allowed_lateness_us)?;
         let mut operations = Vec::new();
-        let with_state = plan.stages.iter().filter(|stage| stage.operator.has_state());
-        for (stage, inputs) in with_state.zip(&flow.inputs) {
+        let stages = plan.stages.iter().enumerate();
+        let with_state = stages.filter(|(_, stage)| stage.operator.has_state());
+        for ((place, stage), inputs) in with_state.zip(&flow.inputs) {
             // Only records can be late: rows of a stage come in the order of their windows.
             let takes_records = inputs.iter().any(|input| matches!(input, Root::Source(_)));
             let lateness_us = if takes_records { settings.allowed_lateness_us } else { 0 };
             if let Some(program) = operator::program(stage, lateness_us)? {
                 let computes_texts = program.computes_texts();
-                operations.push(Operation { program, computes_texts });
+                operations.push(Operation { program, computes_texts, place });
             }
         }
         check_exchange(plan, &operations, settings)?;
@@ -134,7 +135,7 @@ fn find_texts(
     operations: &mut [Operation],
 ) {
     for edge in &mut takers.edges {
-        let Operation { program, computes_texts } = &mut operations[edge.stage];
+        let Operation { program, computes_texts, .. } = &mut operations[edge.stage];
         for column in program.kept_texts(edge.input) {
             match before(&edge.taking, *column).and_then(of) {
                 Some(column) => edge.texts.push(column),

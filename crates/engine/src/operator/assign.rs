@@ -239,7 +239,7 @@ mod tests {
         let column: TimestampMicrosecondArray = times.iter().copied().collect();
         let batch = RecordBatch::try_from_iter_with_nullable([("ts", Arc::new(column) as _, true)]);
         let watermark = Watermark::Delay(DELAY_US);
-        let event_time = EventTime { column: 0, watermark, idle_timeout_us: None };
+        let event_time = EventTime { column: 0, watermark, zone: None, idle_timeout_us: None };
         batch_times(&event_time, &batch.unwrap(), limit).unwrap()
     }
 

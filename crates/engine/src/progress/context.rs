@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::event_time::END;
 use crate::flow::Root;
 use crate::shared::Shared;
-use crate::stats::Stats;
+use crate::stage::Stage;
+use crate::stats::{StageStats, Stats};
 
 /// Who a worker is, and what it has in common with others.
 pub(crate) struct Context {
@@ -25,7 +26,11 @@ impl Context {
     /// Of worker `id` of this process.
     pub(crate) fn new(id: usize, shared: Arc<Shared>) -> Context {
         let leader = shared.first_leader() + id;
-        Context { id, leader, shared, stats: Stats::default(), lows: Vec::new() }
+        let of_stage =
+            |stage: &Arc<Stage>| StageStats { stage: stage.place + 1, ..StageStats::default() };
+        let stages = shared.stages.iter().map(of_stage).collect();
+        let stats = Stats { stages, ..Stats::default() };
+        Context { id, leader, shared, stats, lows: Vec::new() }
     }
 
     /// What the worker took last has been taken in by all stages: finds out what the low watermarks

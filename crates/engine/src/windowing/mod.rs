@@ -465,6 +465,13 @@ impl Windowing {
         }
     }
 
+    /// The first watermark beyond this one at which a window may fire; `None`: only the end is one.
+    pub(crate) fn next_after(&self, watermark: i64) -> Option<i64> {
+        let slices = self.slices.as_ref().filter(|_| watermark < END)?;
+        let passed = watermark.saturating_sub(self.lateness_us).max(-USABLE);
+        Some(start_of(slices, passed) + slices.size_us + self.lateness_us)
+    }
+
     /// What the columns `window_start`, `window_end` and `window_time` of a window's results are;
     /// `None` for the window of the whole input, and for sessions and packed windows, each of which
     /// has its own.

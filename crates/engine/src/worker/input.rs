@@ -405,16 +405,20 @@ impl Worker {
             if self.context.shared.is_wanted(&self.context.shared.flow.stages[*stage]) {
                 let windowing = stages[*stage].stage.windowing();
                 let dropped = dropped(windowing, stamped, taken.places.as_deref(), &mut |_| {})?;
-                self.note_dropped(&dropped, stamped);
+                self.note_dropped(*stage, &dropped, stamped);
             }
         }
         Ok(())
     }
 
     /// Counts records that a stage has dropped.
-    fn note_dropped(&mut self, dropped: &Dropped, stamped: &Stamped) {
+    fn note_dropped(&mut self, stage: usize, dropped: &Dropped, stamped: &Stamped) {
         self.context.stats.late_records += dropped.late;
         self.context.stats.partly_late_records += dropped.partly_late;
+        if let Some(of_stage) = self.context.stats.stages.get_mut(stage) {
+            of_stage.late_records += dropped.late;
+            of_stage.partly_late_records += dropped.partly_late;
+        }
         self.context.stats.null_time_records += dropped.null_time;
         self.context.stats.unusable_time_records += dropped.unusable_time;
         let name = self.context.shared.intake.name(stamped.split);
@@ -445,7 +449,7 @@ impl Worker {
         let Updated { dropped, others_rows, .. } = updated
             .map_err(|error| self.of_record(error, &*state.stage.program, &batch, &records))?;
         if !edge.again {
-            self.note_dropped(&dropped, stamped);
+            self.note_dropped(edge.stage, &dropped, stamped);
         }
         self.context.stats.fragment_rows_in += others_rows;
         Ok(())

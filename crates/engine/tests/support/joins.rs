@@ -174,6 +174,7 @@ impl Case {
                 column: 0,
                 watermark: Watermark::Delay(self.delay_us[side]),
                 idle_timeout_us: None,
+                zone: None,
             }),
             table: self.tables[side].clone(),
         };

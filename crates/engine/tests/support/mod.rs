@@ -356,6 +356,7 @@ pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i6
         projection: (0..5).collect(),
         derived: vec![],
         event_time: Some(EventTime {
+            zone: None,
             column: 0,
             watermark: Watermark::Delay(delay_us),
             idle_timeout_us: None,

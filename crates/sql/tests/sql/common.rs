@@ -9,7 +9,7 @@ use arrow::util::display::array_value_to_string;
 use millstream_contract::error::{Error, Result};
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    Aggregate, EventTime, Input, Node, Operator, Plan, Project, Source, Stage,
+    Aggregate, Derived, EventTime, Input, Node, Operator, Plan, Project, Source, Stage,
 };
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
@@ -141,7 +141,7 @@ pub(crate) fn execute(planner: &mut Planner, text: &str) -> std::result::Result<
 #[derive(Debug)]
 pub(crate) struct Query {
     pub(crate) projection: Vec<usize>,
-    pub(crate) derived: Vec<Expr>,
+    pub(crate) derived: Vec<Derived>,
     pub(crate) input: SchemaRef,
     pub(crate) event_time: Option<EventTime>,
     pub(crate) filter: Option<Expr>,

@@ -104,7 +104,17 @@ fn what_cannot_run_as_a_stream_says_what_does() {
     refused("SELECT /*+ OPTIONS('a' = 'b') */ * FROM bids", &["hints"]);
     refused("WITH RECURSIVE r AS (SELECT 1 FROM bids) SELECT * FROM r", &["RECURSIVE"]);
     refused("SELECT RANDOM() FROM bids", &["RANDOM", "same results"]);
-    refused("SELECT PROCTIME() FROM bids", &["PROCTIME", "event time"]);
+    refused("SELECT PROCTIME() FROM bids", &["PROCTIME()", "CREATE TABLE"]);
+    refused(
+        "SELECT CURRENT_WATERMARK(time_s) AS w FROM task_events",
+        &["CURRENT_WATERMARK takes the event time"],
+    );
+    refused(
+        "SELECT window_start, CURRENT_WATERMARK(window_start) AS w
+         FROM TABLE(TUMBLE(TABLE task_events, DESCRIPTOR(ts), INTERVAL '2' SECOND))
+         GROUP BY window_start, window_end",
+        &["CURRENT_WATERMARK(ts) is known of a table's records only"],
+    );
     refused("SELECT DISTINCT ON (price) price FROM bids", &["DISTINCT ON"]);
     refused("SHOW TABLES", &["SHOW"]);
 }

@@ -4,8 +4,8 @@ use crate::common::*;
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    AggregateCall, AggregateFunction, Argument, Node, Operator, Plan, Stage, Tumble, Watermark,
-    Window,
+    AggregateCall, AggregateFunction, Argument, Derived, Node, Operator, Plan, Stage, Tumble,
+    Watermark, Window,
 };
 use millstream_sql::Outcome;
 
@@ -19,7 +19,8 @@ fn the_papers_cluster_monitoring_query() {
     // time_s (for ts), job_id, cpu_request; then ts.
     assert_eq!(query.projection, [0, 1, 5]);
     assert_eq!(query.derived.len(), 1);
-    assert!(!query.derived[0].is_column());
+    let Derived::Computed(expr) = &query.derived[0] else { panic!("no expression") };
+    assert!(!expr.is_column());
     let seconds = DataType::Timestamp(TimeUnit::Second, None);
     assert_eq!(
         fields(&query.input),
