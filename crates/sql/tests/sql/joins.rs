@@ -8,7 +8,7 @@ use millstream_contract::plan::{
 };
 use millstream_sql::Outcome;
 
-const TABLES: &str = "
+pub(crate) const TABLES: &str = "
     CREATE TABLE orders (
         ts TIMESTAMP(3), id BIGINT NOT NULL, item INT, price DOUBLE, note STRING,
         WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
@@ -41,7 +41,7 @@ const TABLES: &str = "
         FROM TABLE(SESSION(TABLE ships PARTITION BY order_id, DESCRIPTOR(at), INTERVAL '5' SECOND))
         GROUP BY window_start, window_end, order_id;";
 
-fn query(text: &str) -> Plan {
+pub(crate) fn query(text: &str) -> Plan {
     let plan = graph(&format!("{TABLES} {text}"));
     plan.check().unwrap_or_else(|e| panic!("{e}: {plan:?}"));
     plan
@@ -64,7 +64,7 @@ fn join(plan: &Plan) -> (&Stage, &Join) {
 }
 
 /// Of each side of the last join, its inputs: their conditions and the columns that they show.
-fn sides(plan: &Plan) -> [Vec<String>; 2] {
+pub(crate) fn sides(plan: &Plan) -> [Vec<String>; 2] {
     let (stage, join) = join(plan);
     let input = |input: &Input| {
         let schema = plan.schema_of(input.from).unwrap();
@@ -80,7 +80,7 @@ fn sides(plan: &Plan) -> [Vec<String>; 2] {
 }
 
 /// The keys of the last join, and what else is asked of pairs and of what is given.
-fn asked(plan: &Plan) -> (Vec<String>, String, String) {
+pub(crate) fn asked(plan: &Plan) -> (Vec<String>, String, String) {
     let (stage, join) = join(plan);
     let shows = |input: usize| match &stage.inputs[input].project {
         Some(project) => project.schema.clone(),
@@ -97,12 +97,12 @@ fn asked(plan: &Plan) -> (Vec<String>, String, String) {
 }
 
 /// What the last join gives.
-fn given(plan: &Plan) -> Vec<String> {
+pub(crate) fn given(plan: &Plan) -> Vec<String> {
     let (_, join) = join(plan);
     join.project.iter().map(|e| shown(e, &join.fired)).collect()
 }
 
-fn strings(texts: &[&str]) -> Vec<String> {
+pub(crate) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| text.to_string()).collect()
 }
 
