@@ -141,7 +141,7 @@ impl Bench {
     /// Refuses windows that do not go with what else is asked for.
     pub(crate) fn check_window(&self, spec: &Spec, window: Window) -> Result<(), Failure> {
         let out_of_order = spec.watermark_delay_ms() > 0 && window.kind == Kind::Session;
-        let why = if !spec.windowed() {
+        let why = if !spec.workload.takes_windows() {
             format!("--window does not go with the workload '{}'\n  help: {WINDOWS}", self.workload)
         } else if self.question().is_some() && window.kind != Kind::Tumble {
             "--window goes with --project and --predict only if windows tumble".to_string()

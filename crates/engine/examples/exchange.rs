@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p millstream-engine --example exchange
-//! valgrind --tool=callgrind --toggle-collect='*exchange*Sender*advance*' \
+//! valgrind --tool=callgrind --toggle-collect='*exchange*Sender*advance_with*' \
 //!     target/release/examples/exchange max 100 2
 //! ```
 //!

@@ -18,6 +18,9 @@ use crate::zipf;
 /// Bytes of a string key: `user-` and 11 digits.
 pub const STRING_KEY_BYTES: usize = 16;
 
+/// Of the records of `nb8` one in so many is a seller (`event_type` 0), the others are auctions.
+const NB8_SELLER_EVERY: u64 = 5;
+
 /// Rows in a batch at most, whatever is asked for, so that string offsets fit 32 bits.
 const BATCH_ROWS_MAX: usize = 1 << 26;
 
@@ -38,6 +41,10 @@ pub fn schema(workload: Workload) -> SchemaRef {
         Workload::Nb7 => fields.push(Field::new("price", DataType::Int64, false)),
         Workload::Cm => fields.push(Field::new("cpu", DataType::Float64, false)),
         Workload::Ro => {}
+        Workload::Nb8 => {
+            fields.push(Field::new("event_type", DataType::Int32, false));
+            fields.push(Field::new("id", DataType::Int64, false));
+        }
     }
     Arc::new(Schema::new(fields))
 }
@@ -132,7 +139,8 @@ impl Iterator for BatchIter {
 struct Record {
     ts: u64,
     key: u64,
-    /// The third column: event type, price, or `cpu` in units of 2^-20.
+    /// The third column: event type, price, `cpu` in units of 2^-20, or, of `nb8`, the number of the
+    /// record.
     extra: u64,
 }
 
@@ -190,6 +198,7 @@ impl Iterator for Stream {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Record> {
+        let number = self.records.wrapping_sub(self.left);
         self.left = self.left.checked_sub(1)?;
         let mut ts = self.ts;
         self.ts += self.step;
@@ -216,6 +225,7 @@ impl Iterator for Stream {
             Workload::Nb7 => self.draw() >> 40,
             Workload::Cm => self.draw() >> 44,
             Workload::Ro => 0,
+            Workload::Nb8 => number,
         };
         Some(Record { ts, key, extra })
     }
@@ -261,6 +271,8 @@ enum Extra {
     EventType(Vec<i32>),
     Price(Vec<i64>),
     Cpu(Vec<f64>),
+    /// Event types, and numbers of records.
+    Numbered(Vec<i32>, Vec<i64>),
 }
 
 impl Columns {
@@ -281,6 +293,7 @@ impl Columns {
                 Workload::Nb7 => Extra::Price(Vec::new()),
                 Workload::Cm => Extra::Cpu(Vec::new()),
                 Workload::Ro => Extra::None,
+                Workload::Nb8 => Extra::Numbered(Vec::new(), Vec::new()),
             },
         };
         columns.reserve();
@@ -300,6 +313,10 @@ impl Columns {
             Extra::EventType(column) => column.reserve_exact(rows),
             Extra::Price(column) => column.reserve_exact(rows),
             Extra::Cpu(column) => column.reserve_exact(rows),
+            Extra::Numbered(types, numbers) => {
+                types.reserve_exact(rows);
+                numbers.reserve_exact(rows);
+            }
         }
     }
 
@@ -323,6 +340,10 @@ impl Columns {
             Extra::EventType(column) => column.push(record.extra as i32),
             Extra::Price(column) => column.push(record.extra as i64),
             Extra::Cpu(column) => column.push(record.extra as f64 / f64::from(1 << 20)),
+            Extra::Numbered(types, numbers) => {
+                types.push(i32::from(record.extra % NB8_SELLER_EVERY != 0));
+                numbers.push(record.extra as i64);
+            }
         }
     }
 
@@ -351,6 +372,10 @@ impl Columns {
             }
             Extra::Cpu(column) => {
                 columns.push(Arc::new(Float64Array::from(std::mem::take(column))));
+            }
+            Extra::Numbered(types, numbers) => {
+                columns.push(Arc::new(Int32Array::from(std::mem::take(types))));
+                columns.push(Arc::new(Int64Array::from(std::mem::take(numbers))));
             }
         }
         self.left = self.left.saturating_sub(rows as u64);

@@ -20,7 +20,7 @@
 //!
 //! # What it does not do
 //!
-//! There is no join workload yet. Nothing here knows an engine.
+//! Nothing here knows an engine.
 //!
 //! ```
 //! use millstream_workloads::{Spec, Workload, generate, handwritten, oracle};

@@ -21,6 +21,10 @@ pub struct Group {
     pub price_max: u64,
     /// Sum of `cpu` (`cm` only). Exact: the terms are multiples of 2^-20.
     pub cpu_sum: f64,
+    /// Of a record alone (`nb8` only): whether it is a seller, and its number.
+    pub seller: bool,
+    /// See [`Group::seller`].
+    pub id: u64,
 }
 
 impl Group {
@@ -110,6 +114,10 @@ fn records(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut((u64, 
             Workload::Nb7 => add.price_max = draw() >> 40,
             Workload::Cm => add.cpu_sum = (draw() >> 44) as f64 / f64::from(1 << 20),
             Workload::Ro => {}
+            Workload::Nb8 => {
+                add.seller = i.is_multiple_of(5);
+                add.id = i;
+            }
         }
         // Only now: what is drawn for a record decides what is drawn for the next.
         if !dealt(i) {
@@ -147,6 +155,9 @@ pub fn oracle_by_split(spec: &Spec, splits: usize) -> Vec<Answer> {
 
 /// Hands over the rows of the answer, in any order.
 fn rows(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
+    if spec.workload == Workload::Nb8 {
+        return pairs(spec, dealt, take);
+    }
     match spec.windows {
         Kind::Tumble => {
             for ((start, key), group) in groups(spec, dealt) {
@@ -157,6 +168,25 @@ fn rows(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
     }
 }
 
+/// The rows of `nb8`: each auction as often as there are sellers of its key in its window.
+fn pairs(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
+    let hasher = || BuildFold(RandomState::new().hash_one(1u64) | 1);
+    let mut sellers: HashMap<(u64, u64), u64, BuildFold> = HashMap::with_hasher(hasher());
+    let mut auctions = Vec::new();
+    records(spec, dealt, |(ts, key, add)| {
+        let start = ts - ts % spec.window_ms;
+        match add.seller {
+            true => *sellers.entry((start, key)).or_default() += 1,
+            false => auctions.push((start, key, add)),
+        }
+    });
+    for (start, key, group) in auctions {
+        for _ in 0..sellers.get(&(start, key)).copied().unwrap_or(0) {
+            take(Row { start: start as i64, end: None, key, group });
+        }
+    }
+}
+
 fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
     let mut answer = Answer::default();
     let mut averages = Vec::new();
@@ -164,6 +194,7 @@ fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
         let window = start as u64;
         let value = match spec.workload {
             Workload::Nb7 => group.price_max,
+            Workload::Nb8 => group.id,
             _ => group.count,
         };
         answer.result_rows += 1;

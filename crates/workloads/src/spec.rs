@@ -22,17 +22,20 @@ pub enum Workload {
     Cm,
     /// Read-only: count per key over all of the input, nearly all keys distinct.
     Ro,
+    /// NEXMark query 8: auctions joined with their sellers, by key and window of 12 hours.
+    Nb8,
 }
 
 impl Workload {
     /// Every workload, in the order of their documentation.
-    pub const ALL: [Workload; 6] = [
+    pub const ALL: [Workload; 7] = [
         Workload::Ysb,
         Workload::YsbSmall,
         Workload::YsbStr,
         Workload::Nb7,
         Workload::Cm,
         Workload::Ro,
+        Workload::Nb8,
     ];
 
     /// The name used on command lines, which is also the table's name in SQL.
@@ -44,11 +47,12 @@ impl Workload {
             Workload::Nb7 => "nb7",
             Workload::Cm => "cm",
             Workload::Ro => "ro",
+            Workload::Nb8 => "nb8",
         }
     }
 
     /// All names, for messages.
-    pub fn names() -> [&'static str; 6] {
+    pub fn names() -> [&'static str; 7] {
         Workload::ALL.map(Workload::name)
     }
 
@@ -59,7 +63,10 @@ impl Workload {
 
     /// Records of the published full-size run.
     pub fn default_records(self) -> u64 {
-        20_000_000
+        match self {
+            Workload::Nb8 => 5_000_000,
+            _ => 20_000_000,
+        }
     }
 
     /// Event time that the records span, milliseconds. `ro`'s timestamps are record numbers, so
@@ -69,6 +76,7 @@ impl Workload {
             Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 2_400_000,
             Workload::Nb7 => 600_000,
             Workload::Cm => 200_000,
+            Workload::Nb8 => 172_800_000,
             Workload::Ro => 0,
         }
     }
@@ -79,6 +87,7 @@ impl Workload {
             Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 600_000,
             Workload::Nb7 => 60_000,
             Workload::Cm => 2_000,
+            Workload::Nb8 => 43_200_000,
             Workload::Ro => 0,
         }
     }
@@ -92,6 +101,7 @@ impl Workload {
             Workload::Nb7 => None,
             Workload::Cm => Some(12_500),
             Workload::Ro => Some(100_000_000),
+            Workload::Nb8 => Some(250_000),
         }
     }
 
@@ -102,12 +112,18 @@ impl Workload {
             Workload::YsbSmall => 2,
             Workload::Nb7 => 3,
             Workload::Cm => 4,
+            Workload::Nb8 => 5,
             Workload::Ro => 6,
             Workload::YsbStr => 7,
         }
     }
 
-    /// Whether records carry an `event_type` of which the query keeps one.
+    /// Whether its query can have other windows than its own.
+    pub fn takes_windows(self) -> bool {
+        !matches!(self, Workload::Ro | Workload::Nb8)
+    }
+
+    /// Whether records carry an `event_type` that is drawn, of which the query keeps one.
     pub fn has_event_type(self) -> bool {
         matches!(self, Workload::Ysb | Workload::YsbSmall | Workload::YsbStr)
     }

@@ -16,10 +16,16 @@ fn by_hand(spec: &Spec, batch_rows: usize) -> millstream_workloads::Answer {
     handwritten::run(spec, &splits[0]).expect("generated batches fit the loop").answer()
 }
 
+/// The smaller of the two published sizes.
+fn smaller(workload: Workload) -> Spec {
+    let records = if workload == Workload::Nb8 { 500_000 } else { 1_000_000 };
+    Spec { records, ..Spec::new(workload) }
+}
+
 #[test]
 fn the_oracle_gives_the_published_answers() {
     for workload in Workload::ALL {
-        let spec = Spec { records: 1_000_000, ..Spec::new(workload) };
+        let spec = smaller(workload);
         assert_eq!(Some(oracle(&spec)), expected(&spec), "{spec:?}");
     }
 }
@@ -27,7 +33,7 @@ fn the_oracle_gives_the_published_answers() {
 #[test]
 fn the_loops_give_the_published_answers() {
     for workload in Workload::ALL {
-        let spec = Spec { records: 1_000_000, ..Spec::new(workload) };
+        let spec = smaller(workload);
         assert_eq!(Some(by_hand(&spec, 16 * 1024)), expected(&spec), "{spec:?}");
     }
 }
@@ -96,7 +102,8 @@ fn loops_and_oracle_agree_on_windows_of_all_kinds() {
     for workload in Workload::ALL {
         for (i, window) in windows.iter().enumerate() {
             let window: Window = window.parse().expect("a window");
-            if workload == Workload::Ro || workload == Workload::YsbStr && i >= 9 {
+            let tumbles = !workload.takes_windows();
+            if tumbles || workload == Workload::YsbStr && i >= 9 {
                 continue;
             }
             for span_ms in [3, 7_000, 60_000] {
@@ -215,9 +222,12 @@ fn parallel_loops_see_each_split_by_itself() {
         let alone = splits.iter().map(|s| handwritten::run(&spec, s).expect("they fit").answer());
         assert!(together.iter().map(Verifier::answer).eq(alone));
         assert!(handwritten::is_right(&spec, &together), "{spec:?}");
-        // Not the workload's answer: keys that appear in several splits have several rows.
+        // Not the workload's answer: keys that appear in several splits have several rows; pairs
+        // whose parts are in different splits have none.
         let rows = Verifier::sum(&spec, &together).answer().result_rows;
-        assert!(rows > oracle(&spec).result_rows, "{spec:?}");
+        let right = oracle(&spec).result_rows;
+        let differs = if workload == Workload::Nb8 { rows < right } else { rows > right };
+        assert!(differs, "{spec:?}: {rows} of {right}");
     }
 }
 

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array, GenericBinaryArray,
-    GenericStringArray, NullBufferBuilder, OffsetSizeTrait,
+    Array, ArrayData, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array,
+    GenericBinaryArray, GenericStringArray, NullBufferBuilder, OffsetSizeTrait, make_array,
 };
-use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Decimal128Type};
 use millstream_state::{VarKeys, read_i128};
 
@@ -158,6 +158,7 @@ impl Gathered {
     ) {
         let rows = || keys.chunks_exact(width);
         match self.stored {
+            Stored::Word if width == 1 => self.words.extend_from_slice(keys),
             Stored::Word => self.words.extend(rows().map(|row| row[word])),
             Stored::Wide => self.wide.extend(rows().map(|row| read_i128(row[word], row[word + 1]))),
             Stored::Text | Stored::Encoded => debug_assert!(false, "texts have bytes"),
@@ -205,6 +206,11 @@ impl Gathered {
             Stored::Word if self.data_type == DataType::Boolean => {
                 let values = self.words.iter().map(|word| *word != 0).collect();
                 Arc::new(BooleanArray::new(values, nulls))
+            }
+            Stored::Word if self.data_type.primitive_width() == Some(8) => {
+                let buffer = Buffer::from_vec(self.words);
+                let data = ArrayData::builder(self.data_type).len(buffer.len() / 8).nulls(nulls);
+                make_array(data.add_buffer(buffer).build()?)
             }
             Stored::Word => primitive_from_words(&self.data_type, self.words.into_iter(), nulls)?,
             Stored::Wide => {

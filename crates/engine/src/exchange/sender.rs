@@ -1,5 +1,6 @@
 //! The sending role: the records of a batch become rows in the slots of their receivers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -27,7 +28,7 @@ pub(crate) struct Sender {
     format: Arc<Format>,
     receivers: Leaders,
     lanes: Vec<Lane>,
-    batch: Option<Batch>,
+    batches: VecDeque<Batch>,
     block: KeyBlock,
     routes: Routes,
     scratch: Vec<u32>,
@@ -65,7 +66,7 @@ impl Sender {
         let lane = || Lane { marked: BEGINNING, ..Lane::default() };
         let lanes = (0..receivers.count()).map(|_| lane()).collect();
         let (block, routes, scratch) = Default::default();
-        Sender { format, receivers, lanes, batch: None, block, routes, scratch }
+        Sender { format, receivers, lanes, batches: VecDeque::new(), block, routes, scratch }
     }
 
     /// Rows written into slots so far.
@@ -78,22 +79,32 @@ impl Sender {
         self.lanes[receiver].rows
     }
 
-    /// Begins a batch, when the one before is done.
+    /// Begins a batch; it is written when those before are. (Both sides of a join may be of one.)
     pub(crate) fn begin(&mut self, rows: Keyed) -> Result<()> {
         let format = self.format.of_side(rows.side);
-        if self.batch.is_some() || !format.is_some_and(|format| format.is_for(&rows.arguments)) {
+        if !format.is_some_and(|format| format.is_for(&rows.arguments)) {
             return Err(Error::Internal("a batch that cannot be exchanged".into()));
         }
-        self.batch = Some(Batch { rows, slice: 0, done: 0, group: 0 });
+        self.batches.push_back(Batch { rows, slice: 0, done: 0, group: 0 });
         Ok(())
     }
 
-    /// Goes on with the batch as far as there is credit; true when all of it has been written. What
-    /// does not fill a slot stays there until [`Sender::mark`] or more rows come.
+    /// Goes on with what has begun as far as there is credit; true when all of it has been written.
+    /// What does not fill a slot stays there until [`Sender::mark`] or more rows come.
+    pub(crate) fn advance<O: Outlet>(&mut self, outlets: &mut [O]) -> Result<bool> {
+        while let Some(mut batch) = self.batches.pop_front() {
+            if !self.advance_with(&mut batch, outlets)? {
+                self.batches.push_front(batch);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same with a batch.
     // By name, what it costs is counted (`examples/exchange.rs`).
     #[inline(never)]
-    pub(crate) fn advance<O: Outlet>(&mut self, outlets: &mut [O]) -> Result<bool> {
-        let Some(mut batch) = self.batch.take() else { return Ok(true) };
+    fn advance_with<O: Outlet>(&mut self, batch: &mut Batch, outlets: &mut [O]) -> Result<bool> {
         let group_rows = (GROUP_ROWS * self.lanes.len()).min(GROUP_ROWS_MAX);
         let format = self.format.clone();
         let format = format.of_side(batch.rows.side).unwrap_or(&format);
@@ -127,7 +138,6 @@ impl Sender {
                 lane.rows += (lane.written - before) as u64;
             }
             if !all {
-                self.batch = Some(batch);
                 return Ok(false);
             }
             self.lanes.iter_mut().for_each(|lane| lane.written = 0);

@@ -183,7 +183,7 @@ fn packed_windows_share_a_slice_and_fire_with_the_last_of_them() {
         let late_at = start + 10_000 + 500;
         assert_eq!(windowing.fate(&bounds, time, late_at - 1), Fate::InTime);
         assert_eq!(windowing.fate(&bounds, time, late_at), Fate::Late);
-        assert_eq!(windowing.last_end_of(&bounds), start + 10_000);
+        assert_eq!(windowing.last_end_of(&bounds), Some(start + 10_000));
     }
     assert!(windowing.slice_of(2_999).slice < pack && pack < windowing.slice_of(43_000).slice);
     assert!(windowing.has_slice(pack) && !windowing.has_slice(SliceId(13_000)));

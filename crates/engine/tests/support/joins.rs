@@ -25,6 +25,8 @@ pub(crate) struct Case {
     keys: Vec<usize>,
     nulls_are_equal: bool,
     condition: bool,
+    /// Whether both sides are one table, which is read once.
+    is_self_join: bool,
 }
 
 impl fmt::Debug for Case {
@@ -35,8 +37,8 @@ impl fmt::Debug for Case {
         write!(
             f,
             "{kind:?} {window:?} keys {keys:?}, nulls equal {}, condition {}, records {lengths:?}, \
-             delays {delay_us:?}, lateness {lateness_ms} ms",
-            self.nulls_are_equal, self.condition
+             delays {delay_us:?}, lateness {lateness_ms} ms, of one table {}",
+            self.nulls_are_equal, self.condition, self.is_self_join
         )
     }
 }
@@ -98,7 +100,12 @@ impl Case {
             let table = table(&data, random, batch_rows);
             (data, table, [0, 1, 100_000, 2_000_000][random.below(4) as usize])
         };
-        let ((left, left_table, left_delay), (right, right_table, right_delay)) = (side(), side());
+        let ((left, left_table, left_delay), mut right) = (side(), side());
+        let is_self_join = random.below(4) == 0;
+        if is_self_join {
+            right = (left.clone(), left_table.clone(), left_delay);
+        }
+        let (right, right_table, right_delay) = right;
         let ms =
             |random: &mut Random, of: &[i64]| of[random.below(of.len() as u64) as usize] * 1000;
         let size_us = ms(random, &[50, 333, 1000]);
@@ -132,6 +139,7 @@ impl Case {
             keys,
             nulls_are_equal: random.below(4) == 0,
             condition: random.below(3) == 0,
+            is_self_join,
         }
     }
 
@@ -192,10 +200,14 @@ impl Case {
             having: None,
             project: (0..fired.fields().len()).map(Expr::Column).collect(),
         };
+        let (sources, right) = match self.is_self_join {
+            true => (vec![source(0)], Input { again: true, ..Input::all(Node::Source(0)) }),
+            false => (vec![source(0), source(1)], Input::all(Node::Source(1))),
+        };
         Plan {
-            sources: vec![source(0), source(1)],
+            sources,
             stages: vec![Stage {
-                inputs: vec![Input::all(Node::Source(0)), Input::all(Node::Source(1))],
+                inputs: vec![Input::all(Node::Source(0)), right],
                 operator: Operator::Join(Box::new(join)),
                 output: fired,
             }],
@@ -291,7 +303,10 @@ impl Case {
             lines.push(self.line(*window, None, Some(row)));
         }
         lines.sort();
-        (lines, late + right_late, null + right_null)
+        match self.is_self_join {
+            true => (lines, late, null),
+            false => (lines, late + right_late, null + right_null),
+        }
     }
 
     fn are_pair(&self, left: &Record, right: &Record) -> bool {

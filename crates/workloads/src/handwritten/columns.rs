@@ -216,10 +216,13 @@ impl Source for Plain {
 }
 
 /// A column's values, shared with its batch.
-type Numbers<T> = arrow_buffer::ScalarBuffer<<T as ArrowPrimitiveType>::Native>;
+pub(super) type Numbers<T> = arrow_buffer::ScalarBuffer<<T as ArrowPrimitiveType>::Native>;
 
 /// The values of the column called `name`, which must have type `T` and no NULLs.
-fn numbers<T: ArrowPrimitiveType>(batch: &RecordBatch, name: &str) -> Result<Numbers<T>> {
+pub(super) fn numbers<T: ArrowPrimitiveType>(
+    batch: &RecordBatch,
+    name: &str,
+) -> Result<Numbers<T>> {
     let column = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<T>());
     let column = column.filter(|column| column.null_count() == 0);
     let expected = || column_error(batch, name, &format!("{} without NULLs", T::DATA_TYPE));

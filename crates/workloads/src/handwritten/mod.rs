@@ -26,6 +26,7 @@
 //! These numbers are with AVX2. Without it everything works, but takes longer.
 
 mod columns;
+mod joined;
 mod kinds;
 mod memory;
 mod overlapping;
@@ -66,6 +67,7 @@ pub fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
         Workload::Nb7 => Loop::<Priced>::run(spec, batches),
         Workload::Cm => Loop::<Mean>::run(spec, batches),
         Workload::Ro => Loop::<Plain>::run(spec, batches),
+        Workload::Nb8 => joined::run(spec, batches),
     }
 }
 

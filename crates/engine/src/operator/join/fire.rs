@@ -151,8 +151,7 @@ impl Fire {
                 let side = &program.sides[large];
                 let mut gathering = Gathering::new(side, READ_ROWS);
                 self.read(program, large, &mut gathering, bags)?;
-                let probed =
-                    Probed::new(gathering.finish(side)?, &built.chains, program.marks(large));
+                let probed = Probed::new(gathering.finish(side)?, &built, program.marks(large));
                 let (rows, probed) = self.probe(program, &mut built, probed)?;
                 self.phase = Phase::Probing(built, probed);
                 Ok(rows)

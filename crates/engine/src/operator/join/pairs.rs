@@ -1,6 +1,6 @@
 //! Pairs: rows of one side are looked up among those of the other.
 
-use millstream_state::{Chains, Link};
+use millstream_state::{Buckets, Range};
 
 use super::gathered::Columns;
 use super::sides::Side;
@@ -12,7 +12,9 @@ pub(super) const PAIRS_MAX: usize = 8192;
 /// The side with fewer rows, among which those of the other are looked up.
 pub(super) struct Built {
     pub(super) columns: Columns,
-    pub(super) chains: Chains,
+    pub(super) buckets: Buckets,
+    /// Their keys, row after row, if a key is more than a word.
+    keys: Vec<u64>,
     /// Which rows have a partner, where it matters.
     pub(super) matched: Vec<bool>,
 }
@@ -22,8 +24,8 @@ pub(super) struct Probed {
     pub(super) columns: Columns,
     /// Which have a partner, where it matters.
     pub(super) matched: Vec<bool>,
-    links: Vec<Link>,
-    /// The row whose chain has not been followed to its end.
+    ranges: Vec<Range>,
+    /// The row that has not been looked up to its end.
     row: usize,
 }
 
@@ -37,26 +39,38 @@ pub(super) struct Pairs {
 impl Built {
     /// Of rows of a side. Those with NULL for a key are not found, unless NULLs are `equal`.
     pub(super) fn new(side: &Side, columns: Columns, equal: bool, marks: bool) -> Built {
-        let mut chains = Chains::new(columns.rows, side.codec.words());
-        let told = side.has_null_word() && !equal;
-        chains.add(&columns.keys, &columns.hashes, |key| !told || key[0] == 0);
+        let (width, told) = (side.codec.words(), side.has_null_word() && !equal);
+        let Columns { keys, hashes, .. } = &columns;
+        let counts = |row: usize| !told || keys[row * width] == 0;
+        let is_word = is_word(side);
+        let buckets = Buckets::new(hashes, if is_word { keys } else { hashes }, counts);
         let matched = vec![false; if marks { columns.rows } else { 0 }];
-        // Keys stand in the chains, too, and nobody asks for hashes any more.
-        let columns = Columns { keys: Vec::new(), hashes: Vec::new(), ..columns };
-        Built { columns, chains, matched }
+        // Nobody asks for hashes any more.
+        let Columns { rows, keys, columns, .. } = columns;
+        let keys = if is_word { Vec::new() } else { keys };
+        let columns = Columns { rows, keys: Vec::new(), hashes: Vec::new(), columns };
+        Built { columns, buckets, keys, matched }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.columns.bytes() + self.chains.bytes() + self.matched.capacity()
+        self.columns.bytes()
+            + self.buckets.bytes()
+            + 8 * self.keys.capacity()
+            + self.matched.capacity()
     }
 }
 
+/// Whether a key is a word that says all of it.
+fn is_word(side: &Side) -> bool {
+    side.codec.words() == 1 && side.text_keys.is_empty()
+}
+
 impl Probed {
-    pub(super) fn new(columns: Columns, chains: &Chains, marks: bool) -> Probed {
-        let mut links = Vec::with_capacity(columns.rows);
-        chains.find(&columns.hashes, &mut links);
+    pub(super) fn new(columns: Columns, built: &Built, marks: bool) -> Probed {
+        let mut ranges = Vec::with_capacity(columns.rows);
+        built.buckets.find(&columns.hashes, &mut ranges);
         let matched = vec![false; if marks { columns.rows } else { 0 }];
-        Probed { columns, matched, links, row: 0 }
+        Probed { columns, matched, ranges, row: 0 }
     }
 
     /// Whether all rows have been looked up.
@@ -68,56 +82,64 @@ impl Probed {
     pub(super) fn find(&mut self, sides: [&Side; 2], built: &Built, pairs: &mut Pairs) {
         pairs.probed.clear();
         pairs.built.clear();
-        let Probed { columns, links, row, .. } = self;
+        let Probed { columns, ranges, row, .. } = self;
+        let is_word = is_word(sides[0]);
         let texts = [columns.texts(sides[0]), built.columns.texts(sides[1])];
-        let mut looking = Looking { chains: &built.chains, columns, links, row, pairs };
-        match sides[0].codec.words() {
-            1 if texts[0].is_empty() => looking.for_words(),
-            width => looking.for_keys(&texts, width),
+        let mut looking = Looking { built, columns, ranges, row, pairs };
+        match is_word {
+            true => looking.for_words(),
+            false => looking.for_keys(&texts, sides[0].codec.words()),
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.columns.bytes() + self.matched.capacity() + self.links.capacity() * size_of::<Link>()
+        self.columns.bytes() + self.matched.capacity() + self.ranges.capacity() * size_of::<Range>()
     }
 }
 
 /// Looking rows up, from one on.
 struct Looking<'a> {
-    chains: &'a Chains,
+    built: &'a Built,
     columns: &'a Columns,
-    links: &'a mut [Link],
+    ranges: &'a mut [Range],
     row: &'a mut usize,
     pairs: &'a mut Pairs,
 }
 
 impl Looking<'_> {
     fn for_words(&mut self) {
-        while *self.row < self.columns.rows {
-            let (key, link) = (self.columns.keys[*self.row], &mut self.links[*self.row]);
-            while let Some(row) = self.chains.next_word(link, key) {
-                if self.pairs.add(*self.row, row) {
+        let buckets = &self.built.buckets;
+        for row in *self.row..self.columns.rows {
+            buckets.look_ahead(self.ranges, row);
+            let (key, mut range) = (self.columns.keys[row], self.ranges[row]);
+            while let Some(found) = buckets.next(&mut range, key) {
+                if self.pairs.add(row, found) {
+                    (*self.row, self.ranges[row]) = (row, range);
                     return;
                 }
             }
-            *self.row += 1;
         }
+        *self.row = self.columns.rows;
     }
 
     fn for_keys(&mut self, [probed, built]: &[Vec<VarColumn<'_>>; 2], width: usize) {
-        while *self.row < self.columns.rows {
-            let at = *self.row;
-            let key = &self.columns.keys[at * width..(at + 1) * width];
-            while let Some(row) = self.chains.next(&mut self.links[at], key) {
-                // Their hashes and lengths are equal.
+        let buckets = &self.built.buckets;
+        for row in *self.row..self.columns.rows {
+            buckets.look_ahead(self.ranges, row);
+            let (hash, mut range) = (self.columns.hashes[row], self.ranges[row]);
+            let key = &self.columns.keys[row * width..(row + 1) * width];
+            while let Some(found) = buckets.next(&mut range, hash) {
+                let first = found as usize * width;
                 let mut texts = probed.iter().zip(built);
-                let equal = texts.all(|(a, b)| a.bytes(at) == b.bytes(row as usize));
-                if equal && self.pairs.add(at, row) {
+                let equal = self.built.keys[first..first + width] == *key
+                    && texts.all(|(a, b)| a.bytes(row) == b.bytes(found as usize));
+                if equal && self.pairs.add(row, found) {
+                    (*self.row, self.ranges[row]) = (row, range);
                     return;
                 }
             }
-            *self.row += 1;
         }
+        *self.row = self.columns.rows;
     }
 }
 
