@@ -287,7 +287,7 @@ impl Plan {
             let differ = |side: &&[Input]| {
                 side.len() > 1 && side.iter().any(|input| input.project.is_none())
             };
-            if sides.iter().any(|side| differ(&side)) {
+            if sides.iter().any(|side| differ(side)) {
                 return wrong("a stage of several inputs that are not brought to one schema");
             }
             let misplaced = |input: &Input| match (input.late, input.from) {

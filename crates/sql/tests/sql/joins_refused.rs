@@ -225,7 +225,7 @@ fn explain_shows_a_join() {
         Ok(Outcome::Explain(planned)) => planned.explain,
         other => panic!("{other:?}"),
     };
-    let from = explained.find("stage 2").unwrap();
+    let from = explained.find("stage 2 (").unwrap();
     assert_eq!(
         &explained[from..],
         "stage 2 (taken by stage 3)
@@ -288,7 +288,7 @@ fn queries_of_nexmark_are_joins_within_windows() {
     // The bids are counted once.
     assert_eq!((plan.sources.len(), plan.stages.len()), (1, 3));
     assert_eq!(sides(&plan), [strings(&["auction, COUNT(*)"]), strings(&["maxn"])]);
-    assert_eq!(asked(&plan), (vec![], "maxn <= num".into(), String::new()));
+    assert_eq!(asked(&plan), (vec![], "num >= maxn".into(), String::new()));
     // Query 8.
     let of = |columns: &str, table: &str| {
         format!(
