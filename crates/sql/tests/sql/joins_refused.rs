@@ -202,8 +202,8 @@ fn subqueries_elsewhere_are_refused() {
     let (_, help) = told("SELECT id FROM o WHERE id NOT IN (SELECT order_id FROM s)");
     assert_eq!(
         help,
-        "leave NULLs out in both queries (… AND order_id IS NOT NULL); or, where a NULL is to be \
-         like no other value, write\n\
+        "leave NULLs out: order_id IS NOT NULL in the WHERE of the subquery; or, where a NULL is \
+         to be like no other value, write\n\
          NOT EXISTS (SELECT 1 FROM … WHERE order_id = id AND …)"
     );
     for text in [
