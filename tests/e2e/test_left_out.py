@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from datetime import datetime, timedelta
 
 import pytest
@@ -131,6 +132,59 @@ def test_records_whose_columns_cannot_be_computed_are_malformed(script, way, for
     assert skipped.stdout.decode().splitlines()[1].split(",", 1)[1] == f"{len(kept)},{sum(kept)}", skipped.stderr
     failed = script.run(COMPUTED.format(form, form, "fail") + query)
     assert failed.code == 1, failed.stderr
+
+
+@pytest.mark.parametrize("way", [{"workers": 1}, {"workers": 1, "batch_rows": 7}, {"workers": 1, "batch_rows": 1}])
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_malformed_records_come_in_the_order_of_the_file(script, way, form):
+    """Those that are no records, and those of which a column cannot be computed, whatever chunk they are in."""
+    records = [values(number) for number in range(2_000)]
+    lines = [f"{a},{b}" if form == "csv" else json.dumps({"a": a, "b": b}) for a, b in records]
+    for number in range(3, 2_000, 89):
+        lines[number] = f"{number},1,2" if form == "csv" else f'{{"a": "{number}'
+    bad = [line for number, line in enumerate(lines) if number % 89 == 3 or records[number][0] == "x" or not records[number][1]]
+    script.data(f"events.{form}", "a,b\n" * (form == "csv") + "\n".join(lines) + "\n")
+    query = "SELECT COUNT(*) AS c, SUM(n) AS n, SUM(q) AS q FROM events;"
+    result = run(script, BAD.format("bad") + COMPUTED.format(form, form, "table:bad_rows") + query, way)
+    assert result.code == 0, result.stderr
+    assert [row["raw"] for row in rows_in(script.folder / "bad")] == bad
+    # The first is one of which a column cannot be computed, before one that is no record, and is what is told.
+    first = "events." + form + (":5" if form == "csv" else ":4")
+    assert f"the first at {script.folder / first}:" in result.stderr, result.stderr
+    lines[1] = lines[5]
+    script.data(f"events.{form}", "a,b\n" * (form == "csv") + "\n".join(lines) + "\n")
+    for on_error in ("table:bad_rows", "skip"):
+        shutil.rmtree(script.folder / "bad")
+        sql = BAD.format("bad") + COMPUTED.format(form, form, on_error) + query
+        result = run(script, sql, way)
+        (script.folder / "bad").mkdir(exist_ok=True)
+        first = "events." + form + (":3: cannot" if form == "csv" else ":2: cannot")
+        assert f"the first at {script.folder / first}" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_lines_that_are_no_text_are_malformed(script, way):
+    lines = [f"line {i}".encode() for i in range(2_000)]
+    lines[7], lines[900], lines[1_999] = b"caf\xe9", b"\xff", b"\xc3"
+    script.data("x.log", b"\n".join(lines) + b"\n")
+    table = "CREATE TABLE lines (line {}) WITH ('connector' = 'file', 'path' = 'x.log', 'format' = 'raw', 'on_error' = '{}');\n"
+    query = "SELECT COUNT(line) AS n, MIN(line) AS least FROM lines;"
+    kept = run(script, BAD.format("bad").replace("raw STRING", "raw BYTES") + table.format("STRING", "table:bad_rows") + query, way)
+    assert (kept.code, kept.stdout) == (0, b"n,least\n1997,line 0\n"), kept.stderr
+    place = str(script.folder / "x.log")
+    found = sorted((row["place"], row["raw"], row["reason"]) for row in rows_in(script.folder / "bad"))
+    why = "the line is not valid UTF-8"
+    assert found == sorted([(f"{place}:8:4", "Y2Fm6Q==", why), (f"{place}:901:1", "/w==", why), (f"{place}:2000:1", "ww==", why)])
+    skipped = run(script, table.format("STRING", "skip") + query, way)
+    assert skipped.stdout == kept.stdout
+    said = f"3 malformed records left out ('on_error')\n  the first at {place}:8:4: {why}\n"
+    assert said in skipped.stderr, skipped.stderr
+    bytes_ = run(script, table.format("BYTES", "skip") + "SELECT COUNT(line) AS n FROM lines;", way)
+    assert (bytes_.stdout, bytes_.stats["malformed_records"]) == (b"n\n2000\n", 0), bytes_.stderr
+    failed = run(script, table.format("STRING", "fail") + query, way)
+    assert failed.code == 1 and f"{place}:8:4: {why}" in failed.stderr, failed.stderr
+    wrong = script.run(table.format("STRING", "often") + query)
+    assert wrong.code != 0 and "'fail', 'skip' or 'table:NAME'" in wrong.stderr, wrong.stderr
 
 
 def late_by_a_model(times: list[datetime], size: int, lateness: int = 0) -> list[int]:

@@ -11,11 +11,11 @@ SKIP = events("k BIGINT").replace("'csv');", "'csv', 'csv.ignore-parse-errors' =
 CASES = [
     ("2024-01-01 00:00:01,1\n2024-01-01 00:00:02,2\n", 2, []),
     ("2024-01-01 00:00:01,1\n2024-01-01 00:00:02,x\nnever,2\n", 1,
-     ["2 malformed records left out", "the first is {}:3:21: expected BIGINT for column 'k', found 'x'"]),
-    ("2024-01-01 00:00:01\n", 0, ["1 malformed record left out", "it is {}:2:1: expected 2 fields"]),
+     ["2 malformed records left out", "the first at {}:3:21: expected BIGINT for column 'k', found 'x'"]),
+    ("2024-01-01 00:00:01\n", 0, ["1 malformed record left out", "  at {}:2:1: expected 2 fields"]),
     ("2024-01-01 00:00:01,1\n\n,2\n2024-01-01 00:00:03,3\n,4\n", 2,
-     ["2 records without an event time", "the first is {}:4\n"]),
-    (",x\n,2\n", 0, ["1 malformed record", "it is {}:2:2: expected BIGINT", "1 record without", "it is {}:3\n"]),
+     ["2 records without an event time", "the first at {}:4\n"]),
+    (",x\n,2\n", 0, ["1 malformed record", "  at {}:2:2: expected BIGINT", "1 record without", "  at {}:3\n"]),
 ]
 
 
@@ -28,7 +28,7 @@ def test_the_first_record_that_does_not_count_is_shown(script, lines, counted, p
     assert result.stdout == (f"n\n{counted}\n" if counted else "n\n").encode()
     for part in parts:
         assert part.format(script.folder / "events.csv") in result.stderr, result.stderr
-    assert ("it is" in result.stderr or "first is" in result.stderr) == bool(parts), result.stderr
+    assert ("\n  at " in result.stderr or "first at" in result.stderr) == bool(parts), result.stderr
 
 
 def test_the_first_is_the_same_with_any_number_of_workers_and_size_of_batches(script):

@@ -172,7 +172,7 @@ def test_who_is_late_in_a_file_does_not_depend_on_the_clock(script, kind, settin
     assert [row.split(",")[1] for row in rows] == [str(5 - 4 * late), "2"], output
     # The one that is not believed is shown.
     path = "/dev/stdin" if kind == "pipe" else script.folder / "events.csv"
-    said = f"1 record so far ahead of the clock that the watermark does not follow ('watermark.max_ahead')\n  it is {path}:2\n"
+    said = f"1 record so far ahead of the clock that the watermark does not follow ('watermark.max_ahead')\n  at {path}:2\n"
     assert (said in errors) == (not late), errors
 
 

@@ -39,8 +39,8 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
             text.push_str(&format!("{} {what}\n", counted(count, record)));
         }
         if let Some(first) = first {
-            let the_first = if count == 1 { "it is" } else { "the first is" };
-            text.push_str(&format!("  {the_first} {}\n", first.place));
+            let the_first = if count == 1 { "" } else { "the first " };
+            text.push_str(&format!("  {the_first}at {}\n", first.place));
         }
     }
     let seconds = stats.elapsed_us as f64 / 1e6;

@@ -168,6 +168,11 @@ impl Read {
         }
     }
 
+    /// Those of the columns that may come as dictionaries; of none where values are put beside.
+    pub(crate) fn dictionaries<'a>(&self, places: &'a [usize]) -> &'a [usize] {
+        if self.is_plain() { places } else { &[] }
+    }
+
     /// The values that are the same for all records of a file; `None` if none are wanted.
     ///
     /// # Errors

@@ -4,9 +4,9 @@
 use std::task::Waker;
 use std::thread;
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::{cast, concat_batches};
+use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::Result;
 use millstream_contract::pruning::Pruning;
 use millstream_contract::table::{Position, Sharing, Split, SplitPoll};
@@ -37,6 +37,18 @@ pub(crate) fn read(
     from: Position,
     pruning: &Pruning,
 ) -> Result<Read> {
+    read_as(open, schema, projection, from, pruning, &[])
+}
+
+/// As [`read`]; columns at some places of the projection may come as dictionaries.
+fn read_as(
+    open: &impl Open,
+    schema: &SchemaRef,
+    projection: &[usize],
+    from: Position,
+    pruning: &Pruning,
+    dictionaries: &[usize],
+) -> Result<Read> {
     let mut split = open(&Reading {
         path: "fuzz".into(),
         schema,
@@ -48,6 +60,7 @@ pub(crate) fn read(
         offsets: false,
         one_of_many: false,
         pruning,
+        dictionaries,
         chunk_bytes: None,
     })?;
     let mut read = Read { chunks: Vec::new(), positions: Vec::new(), ended: false };
@@ -90,6 +103,14 @@ pub(crate) fn check(
     let same: Vec<RecordBatch> =
         whole.chunks.iter().map(|chunk| chunk.project(&few).expect("columns")).collect();
     assert_same_start(&narrow, &same);
+    let texts = all.iter().filter(|column| *schema.field(**column).data_type() == DataType::Utf8);
+    let texts: Vec<usize> = texts.copied().collect();
+    let kept = read_as(open, schema, &all, Position::default(), &none, &texts);
+    // A dictionary may have a damaged value that no row has.
+    if let Ok(Read { chunks, .. }) = kept {
+        let chunks: Vec<_> = chunks.iter().map(|chunk| unpacked(chunk, schema)).collect();
+        assert_same_start(&chunks, &whole.chunks);
+    }
     let rows = |read: &Read| read.chunks.iter().map(RecordBatch::num_rows).sum::<usize>();
     // Statistics may be what is damaged, and without them nobody looks.
     if let Some(pruned) = pruned.ok().filter(|pruned| pruned.ended && whole.ended) {
@@ -101,6 +122,14 @@ pub(crate) fn check(
         assert_eq!(rest, whole.chunks[at + 1..], "rows depend on where reading begins");
     }
     Some(whole)
+}
+
+/// The same texts without dictionaries.
+fn unpacked(chunk: &RecordBatch, schema: &SchemaRef) -> RecordBatch {
+    let columns = chunk.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| cast(column, field.data_type()).expect("texts"));
+    let options = RecordBatchOptions::new().with_row_count(Some(chunk.num_rows()));
+    RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options).expect("columns")
 }
 
 /// What is read of other columns may be cut otherwise.

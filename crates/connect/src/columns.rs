@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use millstream_contract::settings::closest;
 use millstream_contract::table::Places;
@@ -29,6 +30,8 @@ pub(crate) struct Columns {
     slots: Vec<usize>,
     /// The columns of the file that are needed, ascending.
     read: Vec<usize>,
+    /// The projected columns that may be dictionaries.
+    dictionaries: Vec<usize>,
 }
 
 impl Columns {
@@ -53,7 +56,12 @@ impl Columns {
         read.sort_unstable();
         read.dedup();
         let slots = found.iter().map(|index| read.partition_point(|read| read < index)).collect();
-        Ok(Columns { path: path.clone(), schema, slots, read })
+        Ok(Columns { path: path.clone(), schema, slots, read, dictionaries: Vec::new() })
+    }
+
+    /// The same; these projected columns, which are texts, may be dictionaries.
+    pub(crate) fn with_dictionaries(self, dictionaries: &[usize]) -> Columns {
+        Columns { dictionaries: dictionaries.to_vec(), ..self }
     }
 
     /// The columns of the file that are needed, ascending.
@@ -76,13 +84,15 @@ impl Columns {
     /// stand in the file, and `first_row` the number of their first row there, from 0.
     pub(crate) fn batch(&self, arrays: &[ArrayRef], rows: usize, at: &Rows) -> Result<RecordBatch> {
         let fields = self.schema.fields();
-        let columns = fields.iter().zip(&self.slots).map(|(field, slot)| {
+        let columns = fields.iter().zip(&self.slots).enumerate().map(|(place, (field, slot))| {
             let Some(array) = arrays.get(*slot).filter(|array| array.len() == rows) else {
                 let expected = counted(rows as u64, "value");
                 let message = format!("expected {expected} of column '{}'", field.name());
                 return Err(damaged(&at.prefix, message));
             };
-            let column = conform(array, field.data_type()).map_err(|error| Error::Data {
+            let kept = self.dictionaries.contains(&place).then(|| dictionary(array)).flatten();
+            let conformed = kept.map_or_else(|| conform(array, field.data_type()), Ok);
+            let column = conformed.map_err(|error| Error::Data {
                 place: at.prefix.to_string(),
                 message: format!("column '{}': {error}", field.name()),
                 help: "declare the column with the type that it has in the file".into(),
@@ -101,14 +111,46 @@ impl Columns {
         });
         let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+        RecordBatch::try_new_with_options(self.schema_of(&columns), columns, &options)
             .map_err(|error| damaged(&at.prefix, error.to_string()))
+    }
+
+    /// The schema of these columns, of which some may be dictionaries.
+    fn schema_of(&self, columns: &[ArrayRef]) -> SchemaRef {
+        let mut fields = self.schema.fields().to_vec();
+        for place in &self.dictionaries {
+            if let (Some(field), Some(column)) = (fields.get_mut(*place), columns.get(*place)) {
+                let data_type = column.data_type().clone();
+                *field = Arc::new(field.as_ref().clone().with_data_type(data_type));
+            }
+        }
+        if self.dictionaries.is_empty() {
+            self.schema.clone()
+        } else {
+            Arc::new(Schema::new(fields))
+        }
     }
 
     /// For messages.
     pub(crate) fn path(&self) -> &Name {
         &self.path
     }
+}
+
+/// How texts are kept that come as dictionaries.
+pub(crate) fn text_dictionary() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+/// The dictionary of texts that a column is, if it is worth keeping: with fewer values than rows,
+/// none of which is NULL.
+fn dictionary(array: &ArrayRef) -> Option<ArrayRef> {
+    let values = array.as_any_dictionary_opt()?.values();
+    let is_text = conformed(values.data_type()) == Some(DataType::Utf8);
+    if !is_text || values.len() >= array.len() || values.null_count() > 0 {
+        return None;
+    }
+    cast(array, &text_dictionary()).ok()
 }
 
 /// A file that is not as its format has it.

@@ -94,9 +94,9 @@ impl<'a> Options<'a> {
         Ok(flag.unwrap_or(false))
     }
 
-    /// What becomes of malformed records. `own` is the option by which the format is told to leave
-    /// them out, as in Flink.
-    pub(crate) fn on_error(&self, own: &str) -> Result<OnError> {
+    /// What becomes of malformed records. `own` is the option, if there is one, by which the format
+    /// is told to leave them out, as in Flink.
+    pub(crate) fn on_error(&self, own: Option<&str>) -> Result<OnError> {
         let form = "'fail', 'skip' or 'table:NAME'";
         let on_error = self.parsed("on_error", form, |text| match text.trim() {
             "fail" => Some(OnError::Fail),
@@ -104,12 +104,13 @@ impl<'a> Options<'a> {
             // The planner looks for the table.
             text => text.strip_prefix("table:").map(|_| OnError::Keep),
         })?;
-        match (on_error, self.flag(own)?) {
-            (Some(OnError::Fail), true) => {
+        let leaves_out = own.map(|own| self.flag(own)).transpose()?.unwrap_or(false);
+        match (on_error, own.filter(|_| leaves_out)) {
+            (Some(OnError::Fail), Some(own)) => {
                 let message = format!("'fail' does not go with '{own}' = 'true'");
                 Err(self.error("on_error", message, "leave one of them out"))
             }
-            (None, true) => Ok(OnError::Skip),
+            (None, Some(_)) => Ok(OnError::Skip),
             (on_error, _) => Ok(on_error.unwrap_or_default()),
         }
     }

@@ -14,6 +14,11 @@ use crate::wrapped::Words;
 /// Characters of a statement that a message shows; longer ones are for a file.
 const SHOWN_CHARS_MAX: usize = 1200;
 
+/// How the help begins that tells of the option `on_error`.
+pub const ON_ERROR_HELP: &str = "'on_error' = 'skip' leaves";
+/// What the help says of a record that the option does not leave out.
+pub const NEVER_LEFT_OUT: &str = "'on_error' leaves out no record that is so long";
+
 /// What a table was inferred from, and as what.
 #[derive(Debug)]
 pub struct Inferred {
@@ -49,12 +54,19 @@ impl Inferred {
             .max_by_key(|column| column.name.len());
         let Some(column) = column else {
             let more = match is_of_record(&place) {
+                true if help.contains(NEVER_LEFT_OUT) => {
+                    return Error::Data { place, message, help };
+                }
                 true => leaving_out(&self.path, &self.declaration),
                 false => {
                     format!("options can be given in a CREATE TABLE, which this writes: {init}")
                 }
             };
-            let help = if help.is_empty() { more } else { format!("{help}; {more}") };
+            // There is no table yet that could have the option.
+            let help = match help.is_empty() || help.starts_with(ON_ERROR_HELP) {
+                true => more,
+                false => format!("{help}; {more}"),
+            };
             return Error::Data { place, message, help };
         };
         let json = self.option("format") == Some("ndjson");

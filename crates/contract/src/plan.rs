@@ -16,6 +16,7 @@ use crate::pruning::Pruning;
 use crate::table::Table;
 
 mod calls;
+mod dictionaries;
 mod join;
 mod left_out;
 mod packed;
@@ -287,7 +288,7 @@ impl Plan {
             let differ = |side: &&[Input]| {
                 side.len() > 1 && side.iter().any(|input| input.project.is_none())
             };
-            if sides.iter().any(|side| differ(side)) {
+            if sides.iter().any(differ) {
                 return wrong("a stage of several inputs that are not brought to one schema");
             }
             let misplaced = |input: &Input| match (input.late, input.from) {
@@ -582,7 +583,7 @@ pub struct Key {
     pub name: String,
     /// Over the input's columns.
     pub expr: Expr,
-    /// Its type. Dictionaries are unpacked before they get here.
+    /// Its type. Texts may come as dictionaries of them all the same ([`Plan::dictionaries`]).
     pub data_type: DataType,
     /// Whether NULL can occur; NULLs are one group.
     pub nullable: bool,

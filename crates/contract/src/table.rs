@@ -92,6 +92,10 @@ pub struct OpenOptions {
     pub from: Vec<Position>,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
+    /// Columns of texts, as places in the projection, of which batches may hold dictionaries
+    /// (`Dictionary(Int32, Utf8)`, no value of which is NULL), where the source has them so. A hint
+    /// that changes no result.
+    pub dictionaries: Vec<usize>,
     /// The job's setting `memory`, in bytes. Chunks are counted against it once they are handed
     /// out; what waits in the source before that is not, and should be a small part of it.
     pub memory_bytes: u64,
@@ -108,6 +112,7 @@ impl OpenOptions {
             processes: 1,
             from: Vec::new(),
             pruning: Pruning::default(),
+            dictionaries: Vec::new(),
             memory_bytes: u64::MAX,
         }
     }
@@ -262,6 +267,8 @@ pub enum Failing {
 pub trait Raw: Send + Debug {
     /// The bytes of those at `rows`, ascending, each without its line end.
     fn bytes_of(&self, rows: &[usize]) -> Result<Vec<Vec<u8>>>;
+    /// By record of [`Decoded::malformed`], how many records of the batch stand before it.
+    fn malformed_before(&self) -> &[usize];
 }
 
 impl Decoded {
@@ -279,6 +286,8 @@ pub struct LeftOut {
     pub place: String,
     /// What is wrong with it.
     pub message: String,
+    /// How many records of its batch stand before it.
+    pub before: usize,
 }
 
 impl fmt::Display for LeftOut {

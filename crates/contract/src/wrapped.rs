@@ -169,10 +169,9 @@ impl<W: Words + 'static> Chunk for WrappedChunk<W> {
     fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
         let words = self.words;
         let mut decoded = self.inner.decode_reporting().map_err(|error| words.error(error))?;
-        decoded.first_left_out = decoded.first_left_out.map(|LeftOut { place, message }| {
-            let place = words.place(place);
-            LeftOut { place, message }
-        });
+        decoded.first_left_out = decoded
+            .first_left_out
+            .map(|left_out| LeftOut { place: words.place(left_out.place), ..left_out });
         decoded.malformed = decoded.malformed.map(|rows| placed(&rows, &*words)).transpose()?;
         decoded.places = decoded
             .places

@@ -5,11 +5,11 @@
 use std::ops::Range;
 
 use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::compute::{filter_record_batch, interleave_record_batch};
 
 use crate::error::{Error, Result};
-use crate::plan::{malformed_rows, malformed_schema};
-use crate::table::{Decoded, Failing, LeftOut, Places};
+use crate::plan::malformed_rows;
+use crate::table::{Decoded, Failing, LeftOut, Places, Raw};
 
 /// What is left of a chunk without the records that `evaluate` fails with alone; an error if there
 /// are none, or if records are not to be left out.
@@ -31,14 +31,10 @@ pub(crate) fn without_failing(
     }
     let place = |row| decoded.places.as_ref().map_or_else(String::new, |p| p.place(row));
     let wrong: Vec<LeftOut> =
-        failing.iter().map(|(row, error)| left_out(place(*row), error)).collect();
+        failing.iter().map(|(row, error)| left_out(place(*row), *row, error)).collect();
     let failing: Vec<usize> = failing.into_iter().map(|(row, _)| row).collect();
     let malformed = match &decoded.failing {
-        Failing::Kept(raw) => {
-            let own = malformed_rows(&raw.bytes_of(&failing)?, &wrong)?;
-            let others = decoded.malformed.iter();
-            Some(concat_batches(&malformed_schema(), others.chain([&own]))?)
-        }
+        Failing::Kept(raw) => Some(malformed(&**raw, decoded.malformed, &failing, &wrong)?),
         _ => decoded.malformed,
     };
     let mut kept = vec![true; rows];
@@ -48,7 +44,7 @@ pub(crate) fn without_failing(
     Ok(Decoded {
         batch: filter_record_batch(&decoded.batch, &BooleanArray::from(kept))?,
         left_out: decoded.left_out + failing.len() as u64,
-        first_left_out: decoded.first_left_out.or_else(|| wrong.into_iter().next()),
+        first_left_out: first_of(decoded.first_left_out, wrong.into_iter().next()),
         malformed,
         places: decoded.places.map(placed),
         failing: Failing::Fails,
@@ -76,7 +72,41 @@ fn find_failing(
     }
 }
 
-fn left_out(place: String, error: &Error) -> LeftOut {
+/// The malformed records of a chunk in their order: those that could not be read, and those at the
+/// rows `failing`, with what is wrong with each.
+fn malformed(
+    raw: &dyn Raw,
+    unread: Option<RecordBatch>,
+    failing: &[usize],
+    wrong: &[LeftOut],
+) -> Result<RecordBatch> {
+    let own = malformed_rows(&raw.bytes_of(failing)?, wrong)?;
+    let Some(unread) = unread else { return Ok(own) };
+    let before = raw.malformed_before();
+    let (mut order, mut next) = (Vec::with_capacity(before.len() + failing.len()), 0);
+    for (at, row) in failing.iter().enumerate() {
+        while before.get(next).is_some_and(|before| before <= row) {
+            order.push((0, next));
+            next += 1;
+        }
+        order.push((1, at));
+    }
+    order.extend((next..unread.num_rows()).map(|at| (0, at)));
+    Ok(interleave_record_batch(&[&unread, &own], &order)?)
+}
+
+/// The first of two records in the order of their batch: one that could not be read, and one that
+/// stands there as a row.
+fn first_of(unread: Option<LeftOut>, row: Option<LeftOut>) -> Option<LeftOut> {
+    match (&unread, &row) {
+        (Some(unread), Some(row)) if row.before < unread.before => {}
+        (Some(_), _) => return unread,
+        _ => {}
+    }
+    row
+}
+
+fn left_out(place: String, row: usize, error: &Error) -> LeftOut {
     let message = match error {
         Error::Evaluation { expression, message, .. }
         | Error::TooMuchText { expression, message, .. } => {
@@ -84,7 +114,7 @@ fn left_out(place: String, error: &Error) -> LeftOut {
         }
         other => other.to_string(),
     };
-    LeftOut { place, message }
+    LeftOut { place, message, before: row }
 }
 
 /// Where those records stand that are not left out.

@@ -23,6 +23,7 @@ mod columns;
 #[cfg(test)]
 mod damaged;
 mod delivery;
+mod dictionary;
 mod env;
 mod event_time;
 pub mod exchange;

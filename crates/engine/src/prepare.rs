@@ -16,6 +16,7 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
 use crate::budget::{Held, batch_bytes};
+use crate::dictionary;
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times};
 use crate::expr::Expr;
@@ -365,12 +366,12 @@ impl Preparer {
         debug_assert_eq!(columns.len(), self.physical);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         for (i, expr) in self.derived.iter().enumerate() {
-            let fields = &self.schema.fields()[..self.physical + i];
-            let schema = Arc::new(arrow::datatypes::Schema::new(fields.to_vec()));
+            let schema = dictionary::schema_of(&self.schema, &columns[..self.physical + i]);
             let so_far = RecordBatch::try_new_with_options(schema, columns.clone(), &options)?;
             columns.push(expr.evaluate(&so_far)?);
         }
-        Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
+        let schema = dictionary::schema_of(&self.schema, &columns);
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }
 }
 
@@ -437,7 +438,11 @@ mod tests {
             input_bytes: 1_001,
             held: None,
             malformed_records: 3,
-            first_malformed: Some(LeftOut { place: "here".into(), message: "odd".into() }),
+            first_malformed: Some(LeftOut {
+                place: "here".into(),
+                message: "odd".into(),
+                before: 0,
+            }),
             malformed: None,
             places: None,
             cuts,

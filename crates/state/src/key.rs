@@ -108,7 +108,46 @@ impl<V: VarKeys> Keys<'_, V> {
         stored.iter().zip(key).enumerate().all(|(i, (s, k))| {
             if vars.contains(&i) { packed_len(*s) == packed_len(*k) } else { s == k }
         }) && vars.iter().enumerate().all(|(var, &word)| {
-            packed_len(stored[word]) == 0 || arena.bytes(stored[word]) == self.vars.bytes(row, var)
+            packed_len(stored[word]) == 0
+                || same(arena.bytes(stored[word]), self.vars.bytes(row, var))
         })
+    }
+}
+
+/// Whether two texts are the same. Most are short, and a call that compares any takes longer than
+/// their two ends, which may overlap.
+#[inline]
+fn same(left: &[u8], right: &[u8]) -> bool {
+    fn ends<const N: usize>(text: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
+        text.first_chunk::<N>().zip(text.last_chunk::<N>())
+    }
+    if left.len() != right.len() {
+        return false;
+    }
+    match left.len() {
+        8..=16 => ends::<8>(left) == ends::<8>(right),
+        4..8 => ends::<4>(left) == ends::<4>(right),
+        2..4 => ends::<2>(left) == ends::<2>(right),
+        _ => left == right,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_any_length_are_the_same_if_no_byte_differs() {
+        for length in 0..40 {
+            let text: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            assert!(same(&text, &text.clone()), "{length}");
+            for at in 0..length {
+                let mut other = text.clone();
+                other[at] ^= 1;
+                assert!(!same(&text, &other) && !same(&other, &text), "{length}, {at}");
+            }
+            let longer = [&text[..], b"x"].concat();
+            assert!(!same(&text, &longer) && !same(&longer, &text), "{length}");
+        }
     }
 }

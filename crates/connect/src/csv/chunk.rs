@@ -83,14 +83,14 @@ impl Plan {
         }
         let first_error = match (first, wrong) {
             (Some((at, column, why)), _) if wrong.is_none_or(|wrong| at < wrong.at) => {
-                Some(self.field_error(block, &index, at, column, why))
+                Some((at, self.field_error(block, &index, at, column, why)))
             }
-            (_, Some(wrong)) => Some(self.shape_error(block, wrong)),
+            (_, Some(wrong)) => Some((wrong.at, self.shape_error(block, wrong))),
             _ => None,
         };
         let first_left_out = match first_error {
-            Some(Error::Data { place, message, .. }) if skip => Some(LeftOut { place, message }),
-            Some(error) => return Err(error),
+            Some((at, Error::Data { place, message, .. })) if skip => Some((at, place, message)),
+            Some((_, error)) => return Err(error),
             None => None,
         };
         let (rows, misshapen) = (index.rows(), index.misshapen());
@@ -109,6 +109,10 @@ impl Plan {
             batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)?;
         }
         let left_out = (rows - batch.num_rows() + misshapen) as u64;
+        let first_left_out = first_left_out.map(|(at, place, message)| {
+            let before = starts.partition_point(|start| (*start as usize) < at);
+            LeftOut { place, message, before }
+        });
         let places = Box::new(Lines::new(&self.path, block, &starts));
         Ok(Decoded { left_out, first_left_out, ..Decoded::whole(batch, Some(places)) })
     }

@@ -71,7 +71,7 @@ impl Dialect {
     /// Reads the `csv.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<Dialect> {
         let header = options.parsed("csv.header", HEADER_FORM, Header::parse)?;
-        let on_error = options.on_error("csv.ignore-parse-errors")?;
+        let on_error = options.on_error(Some("csv.ignore-parse-errors"))?;
         let quote = options.ascii_char("csv.quote-character")?.unwrap_or(b'"');
         let dialect = Dialect {
             delimiter: options.ascii_char("csv.field-delimiter")?.unwrap_or(b','),

@@ -50,6 +50,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::Result;
+use millstream_contract::inferred::NEVER_LEFT_OUT;
 
 use self::chunk::{CLOSE_HELP, Plan};
 use self::decode::{Column, Decoder};
@@ -119,17 +120,23 @@ impl RecordFormat for CsvFormat {
         cut::cut(buffer, last, records_max, &self.dialect)
     }
 
-    fn endless(&self, buffer: &[u8], what: Endless) -> (usize, String, &'static str) {
+    fn endless(&self, buffer: &[u8], what: Endless) -> (usize, String, String) {
         let what = match what {
             Endless::Open(at) => {
-                return (at, "the quote that opens here is never closed".into(), CLOSE_HELP);
+                let message = "the quote that opens here is never closed";
+                return (at, message.into(), CLOSE_HELP.into());
             }
             Endless::TooLong => self.cut(buffer, true, 1),
         };
         let (at, what, help) = match what {
             // It is what takes so much.
-            Cut::Unterminated(at) => (at, "quote that opens here is not closed within", CLOSE_HELP),
-            _ => (0, "record that starts here is longer than", "this may be no CSV file"),
+            Cut::Unterminated(at) => {
+                (at, "quote that opens here is not closed within", CLOSE_HELP.to_string())
+            }
+            _ => {
+                let help = format!("this may be no CSV file; {NEVER_LEFT_OUT}");
+                (0, "record that starts here is longer than", help)
+            }
         };
         (at, format!("the {what} {} MiB", RECORD_BYTES_MAX >> 20), help)
     }

@@ -11,7 +11,6 @@
 mod columnar;
 mod csv;
 mod fuzz;
-mod json;
 mod mixed;
 mod ndjson;
 mod order;
@@ -145,16 +144,14 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
         return of_schema(given, format, &listed);
     }
     let (samples, whole) = samples(&listed)?;
-    let Some(first) = samples.first() else {
-        return Err(Error::Internal(format!("'{given}' is found and has no files")));
-    };
-    let format = named.unwrap_or_else(|| Format::of_bytes(&first.head));
-    if matches!(format, Format::Parquet | Format::Arrow) {
-        return of_schema(given, format, &listed);
-    }
     // A file that is still empty may lie beside others.
     let filled: Vec<Sample> =
         samples.into_iter().filter(|s| !s.head.trim_ascii().is_empty()).collect();
+    let head = filled.first().map_or(&[][..], |first| &first.head);
+    let format = named.unwrap_or_else(|| Format::of_bytes(head));
+    if matches!(format, Format::Parquet | Format::Arrow) {
+        return of_schema(given, format, &listed);
+    }
     let columns = columns(given, format, &filled)?;
     declared(given, format, columns, whole)
 }

@@ -12,12 +12,10 @@ use arrow::datatypes::{DataType, Field};
 use memchr::memchr_iter;
 use millstream_contract::{Error, Result};
 
-use super::json::{Json, parse};
 use super::sample::Sample;
 use super::value::{Shape, Values, shape};
 use super::{Column, Columns, RECORDS_MAX, declared_type};
-use crate::ndjson::NdjsonFormat;
-use crate::records::place;
+use crate::ndjson::{Json, Members, NdjsonFormat, record};
 
 /// The option by which a STRING takes what is no JSON string.
 const ANY_AS_STRING: &str = "json.any-as-string";
@@ -101,6 +99,7 @@ fn of_root(root: Node) -> Columns {
             ));
         }
         let mut values = node.values;
+        values.count += node.arrays + node.objects;
         values.nulls = root.objects.saturating_sub(values.count);
         found.columns.push(Column::new(name, data_type, values));
     }
@@ -117,14 +116,10 @@ impl Node {
         for end in ends {
             let line = &data[start..end];
             if !line.trim_ascii().is_empty() {
-                match (parse(line), &mut wrong) {
-                    (Ok(Json::Object(fields)), _) => self.object(fields),
-                    (_, Some(wrong)) => wrong.lines += 1,
-                    (other, None) => {
-                        let at = start + other.err().unwrap_or(0);
-                        let error = no_object(name, data, at, records);
-                        wrong = Some(Wrong { error, lines: 1 });
-                    }
+                match (record(name, data, start, end), &mut wrong) {
+                    (Ok(members), _) => self.object(members),
+                    (Err(_), Some(wrong)) => wrong.lines += 1,
+                    (Err(error), None) => wrong = Some(Wrong { error, lines: 1 }),
                 }
                 records += 1;
             }
@@ -146,7 +141,7 @@ impl Node {
             }),
             Json::Text(text) => {
                 self.texts += 1;
-                self.values.add(match shape(text.as_bytes()) {
+                self.values.add(match shape(&text) {
                     time @ (Shape::Date | Shape::Time(_) | Shape::Timestamp { .. }) => time,
                     _ => Shape::Text,
                 });
@@ -160,10 +155,10 @@ impl Node {
         }
     }
 
-    fn object(&mut self, fields: Vec<(std::borrow::Cow<'_, str>, Json<'_>)>) {
+    fn object(&mut self, members: Members<'_>) {
         self.objects += 1;
-        self.keys_max = self.keys_max.max(fields.len());
-        for (name, value) in fields {
+        self.keys_max = self.keys_max.max(members.len());
+        for (name, value) in members {
             let at = match self.by_name.get(&*name) {
                 Some(at) => *at,
                 None => {
@@ -246,25 +241,6 @@ fn common<'a>(mut types: impl Iterator<Item = &'a DataType>) -> DataType {
     }
 }
 
-#[cold]
-fn no_object(name: &str, data: &[u8], at: usize, records: usize) -> Error {
-    let first = data.trim_ascii_start().first();
-    let help = match first {
-        Some(b'[') if records == 0 => {
-            "a JSON array is no NDJSON; jq -c '.[]' writes its elements on lines of their own"
-        }
-        Some(b'{') if records == 0 => {
-            "a record must stand on one line; jq -c . writes each on a line of its own"
-        }
-        _ => "each line must be a JSON object",
-    };
-    Error::Data {
-        place: place(name, data, 1, at),
-        message: "expected a JSON object on each line".into(),
-        help: help.into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,11 +291,11 @@ mod tests {
     #[test]
     fn what_is_no_ndjson_is_refused_with_its_place() {
         for (text, expected_place, expected_help) in [
-            ("[{\"a\":1}]", "x:1:1", "jq -c '.[]'"),
-            ("{\n  \"a\": 1\n}", "x:1:2", "jq -c ."),
+            ("[{\"a\":1}]", "x:1:1", "jq -c .[]"),
+            ("{\n  \"a\": 1\n}", "x:1:1", "'jq -c .'"),
             ("{\"a\":1}\n{\"a\":}", "x:2:6", "JSON object"),
-            ("1\n", "x:1:1", "JSON object"),
-            ("{\"a\":1}\nx\n", "x:2:1", "JSON object"),
+            ("1\n", "x:1:1", "one object per line"),
+            ("{\"a\":1}\nx\n", "x:2:1", "one object per line"),
         ] {
             let error = columns(&[sample(text)]).unwrap_err();
             let Error::Data { place, help, .. } = &error else { panic!("{error}") };

@@ -44,10 +44,16 @@ pub(super) fn samples(files: &[OneFile]) -> Result<(Vec<Sample>, bool)> {
     Ok((samples, whole))
 }
 
-/// The files that are looked into.
+/// The files that are looked into: the first and the last, without those that have nothing in them,
+/// as the files of workers that wrote nothing. If all are so, the first.
 pub(super) fn ends(files: &[OneFile]) -> impl Iterator<Item = &OneFile> {
-    let last = files.len().checked_sub(1).filter(|last| *last > 0);
-    std::iter::once(0).chain(last).filter_map(|at| files.get(at)).take(FILES)
+    let is_filled = |file: &OneFile| {
+        let metadata = Path::new(&*file.name).metadata();
+        metadata.map_or(true, |metadata| !metadata.is_file() || metadata.len() > 0)
+    };
+    let first = files.iter().position(is_filled).unwrap_or(0);
+    let last = files.iter().rposition(is_filled).filter(|last| *last > first);
+    std::iter::once(first).chain(last).filter_map(|at| files.get(at)).take(FILES)
 }
 
 fn sample(file: &OneFile) -> Result<Sample> {

@@ -94,7 +94,7 @@ fn what_is_no_table_is_refused() {
     for (name, text, message) in [
         ("x.csv", "", "empty"),
         ("x.csv", "\u{0}\u{1}\u{2}", "no text"),
-        ("x.ndjson", "[1]", "JSON object"),
+        ("x.ndjson", "[1]", "expected an object, found an array"),
         ("x.ndjson", "{}\n", "which columns"),
     ] {
         let error = of_text(name, text).unwrap_err().to_string();
@@ -148,6 +148,19 @@ fn the_files_of_a_pattern_are_one_table() {
     assert!(error.contains("did you mean") && error.contains("a.csv"), "{error}");
 }
 
+/// A worker that gets no rows writes a file with nothing in it.
+#[test]
+fn files_with_nothing_in_them_declare_nothing() {
+    let dir = folder("nothing");
+    for (name, text) in [("a", ""), ("b", ""), ("c", "{\"n\": 1}\n"), ("d", "\n"), ("e", "")] {
+        std::fs::write(dir.join(name), text).unwrap();
+    }
+    let found = declaration("?", &dir).unwrap();
+    assert_eq!((shown(&found).as_str(), option(&found, "format")), ("n BIGINT", Some("ndjson")));
+    let error = declaration("[ab]", &dir).unwrap_err().to_string();
+    assert!(error.contains("it is empty"), "{error}");
+}
+
 #[test]
 fn a_parquet_file_has_its_types_and_the_disorder_of_its_times() {
     use arrow::array::{ArrayRef, Int32Array, ListArray, RecordBatch, TimestampMillisecondArray};
@@ -191,6 +204,15 @@ fn json_of_several_kinds_is_a_string_that_takes_all() {
         ("v STRING, w STRING", None)
     );
     assert_eq!(found.columns[1].note.as_deref(), Some("no value"));
+}
+
+/// Arrays and objects are values, too.
+#[test]
+fn a_column_has_no_value_if_it_is_always_null() {
+    let text = "{\"a\":[1],\"o\":{\"x\":1}}\n{\"a\":null,\"n\":null}\n";
+    let found = of_text("x.ndjson", text).unwrap();
+    let notes: Vec<_> = found.columns.iter().map(|c| (&*c.name, c.note.as_deref())).collect();
+    assert_eq!(notes, [("a", None), ("o", None), ("n", Some("no value"))]);
 }
 
 #[test]

@@ -118,7 +118,7 @@ pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
     let help = match error.kind() {
         io::ErrorKind::NotFound => missing_help(path, "check the path"),
         io::ErrorKind::PermissionDenied => {
-            "make the file readable for this user (chmod)".to_string()
+            "make it, and the directories around it, readable for this user (chmod)".to_string()
         }
         io::ErrorKind::ConnectionRefused => {
             "start the sender first, or wait for it with the option 'listen'".to_string()

@@ -62,6 +62,7 @@ struct Start {
 struct Opened {
     schema: SchemaRef,
     projection: Vec<usize>,
+    dictionaries: Vec<usize>,
     length: Option<u64>,
     sharing: Sharing,
 }
@@ -126,6 +127,7 @@ impl IpcSplit {
             reading: Opened {
                 schema: reading.schema.clone(),
                 projection: reading.projection.to_vec(),
+                dictionaries: reading.dictionaries.to_vec(),
                 length: reading.length,
                 sharing: reading.sharing,
             },
@@ -138,8 +140,9 @@ impl IpcSplit {
     }
 
     fn set_schema(&mut self, schema: SchemaRef) -> Result<Arc<What>> {
-        let Opened { schema: declared, projection, .. } = &self.reading;
-        let columns = Columns::find(&self.path, declared, projection, &schema.fields)?;
+        let Opened { schema: declared, projection, dictionaries, .. } = &self.reading;
+        let columns = Columns::find(&self.path, declared, projection, &schema.fields)?
+            .with_dictionaries(dictionaries);
         let what = Arc::new(What { schema, columns });
         self.what = Some(what.clone());
         Ok(what)

@@ -10,7 +10,7 @@ use arrow::array::{
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{
-    DataType, Field, Float64Type, Int8Type, Int64Type, Schema, SchemaRef, TimeUnit,
+    DataType, Field, Float64Type, Int8Type, Int32Type, Int64Type, Schema, SchemaRef, TimeUnit,
     TimestampNanosecondType, UInt32Type,
 };
 use arrow::ipc::CompressionType;
@@ -19,6 +19,7 @@ use millstream_contract::Result;
 use millstream_contract::table::{OpenOptions, Position, Sharing, Split, SplitPoll, Table};
 
 use super::{IpcFormat, IpcSplit};
+use crate::columns::text_dictionary;
 use crate::input::{Input, Pipe};
 use crate::records::Reading;
 use crate::source::FileTable;
@@ -225,6 +226,38 @@ fn dictionaries_of_a_stream_are_replaced_or_extended() {
     }
 }
 
+/// Whatever numbers a dictionary is looked up with and however its texts are laid out.
+#[test]
+fn texts_in_dictionaries_stay_there_where_they_may() {
+    let keys = || [Some(0), None, Some(1), Some(1), Some(0)].into_iter();
+    let texts = StringArray::from(vec!["a", "b"]);
+    let large = arrow::compute::cast(&texts, &DataType::LargeUtf8).unwrap();
+    let with_null: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None]));
+    let narrow = DictionaryArray::<Int8Type>::new(keys().collect(), Arc::new(texts.clone()));
+    let wide = DictionaryArray::<Int32Type>::new(keys().map(|k| k.map(i32::from)).collect(), large);
+    let odd = DictionaryArray::<Int8Type>::new(keys().collect(), with_null);
+    let few = narrow.slice(0, 2);
+    for (column, is_kept) in [
+        (Arc::new(narrow) as ArrayRef, true),
+        (Arc::new(wide), true),
+        // A value is NULL; there are as many values as rows.
+        (Arc::new(odd), false),
+        (Arc::new(few), false),
+        (Arc::new(texts), false),
+    ] {
+        let batch =
+            RecordBatch::try_from_iter_with_nullable([("Dictionary", column.clone(), true)]);
+        let bytes = written(&[batch.unwrap()], Form::File, None);
+        let options = OpenOptions { dictionaries: vec![0], ..OpenOptions::alone(100, 0, 1) };
+        let mut split = table(&bytes).open(&[3], &options).unwrap().remove(0);
+        let found = drain(&mut *split).unwrap().remove(0);
+        let expected = if is_kept { text_dictionary() } else { DataType::Utf8 };
+        assert_eq!(*found.column(0).data_type(), expected);
+        let unpacked = |column: &ArrayRef| arrow::compute::cast(column, &DataType::Utf8).unwrap();
+        assert_eq!(&unpacked(found.column(0)), &unpacked(&column));
+    }
+}
+
 /// Gives a few bytes at a time.
 struct Trickle(io::Cursor<Vec<u8>>, usize);
 
@@ -248,6 +281,7 @@ fn through_a_pipe(bytes: &[u8], at_once: usize) -> Result<Vec<RecordBatch>> {
         sharing: Sharing::Coordinator,
         one_of_many: false,
         pruning: &Default::default(),
+        dictionaries: &[],
         offsets: false,
         chunk_bytes: None,
     };

@@ -136,7 +136,8 @@ impl Decode for Plan {
                             left_out += 1;
                             first_left_out.get_or_insert_with(|| {
                                 let place = self.place(block, &wrong);
-                                LeftOut { place, message: wrong.message }
+                                let before = records.starts.len();
+                                LeftOut { place, message: wrong.message, before }
                             });
                             false
                         }

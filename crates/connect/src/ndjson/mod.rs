@@ -30,7 +30,8 @@
 //!
 //! **How it is read**: in one pass over the bytes, into the columns. [`scan`] reads JSON,
 //! [`column`] and [`nested`] take values, [`object`] finds the columns of members. Where a line
-//! may be wrong, it is read again by [`members`], which is slow and says what is wrong.
+//! may be wrong, it is read again by [`members`], which is slow and says what is wrong. [`parsed`]
+//! reads records whose columns are not known yet.
 
 mod column;
 mod decode;
@@ -40,12 +41,14 @@ mod members;
 mod names;
 mod nested;
 mod object;
+mod parsed;
 mod scan;
 mod value;
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use millstream_contract::inferred::NEVER_LEFT_OUT;
 use millstream_contract::{Error, Result};
 
 use self::decode::Plan;
@@ -54,6 +57,7 @@ use crate::options::{OnError, Options};
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started, cut_lines};
 
 pub use self::fuzz::fuzz_ndjson;
+pub(crate) use self::parsed::{Json, Members, record};
 
 #[cfg(test)]
 mod tests;
@@ -72,7 +76,7 @@ pub(crate) struct NdjsonFormat {
 impl NdjsonFormat {
     /// From the `json.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<NdjsonFormat> {
-        let on_error = options.on_error("json.ignore-parse-errors")?;
+        let on_error = options.on_error(Some("json.ignore-parse-errors"))?;
         let any_as_string = options.flag("json.any-as-string")?;
         Ok(NdjsonFormat { on_error, any_as_string, careful: false })
     }
@@ -96,9 +100,9 @@ impl RecordFormat for NdjsonFormat {
         cut_lines(buffer, last, records_max)
     }
 
-    fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, &'static str) {
+    fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, String) {
         let message = format!("the line is longer than {} MiB", RECORD_BYTES_MAX >> 20);
-        (0, message, LINES_HELP)
+        (0, message, format!("{LINES_HELP}; {NEVER_LEFT_OUT}"))
     }
 
     fn start(

@@ -309,7 +309,7 @@ fn skip_string(data: &[u8], start: usize) -> Option<usize> {
     Some(end)
 }
 
-fn escapes_are_valid(mut text: &[u8]) -> bool {
+pub(super) fn escapes_are_valid(mut text: &[u8]) -> bool {
     while let Some(at) = memchr::memchr(b'\\', text) {
         let length = match text.get(at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,

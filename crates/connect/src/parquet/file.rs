@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::Fields;
 use millstream_contract::{Error, Result};
 use parquet::arrow::parquet_to_arrow_schema;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding, EncodingMask};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader,
@@ -39,20 +39,21 @@ pub(super) struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// With statistics, if they are asked for.
-    pub(super) fn open(bytes: Anywhere, statistics: bool) -> Result<ParquetFile> {
+    /// With statistics and with what pages are encoded in, if they are asked for.
+    pub(super) fn open(bytes: Anywhere, statistics: bool, encodings: bool) -> Result<ParquetFile> {
         let name = bytes.name().clone();
         let footer = footer(&bytes)?;
         // The library has few checks of schemas and offsets, and panics where they contradict each
         // other.
         let read = || {
-            let of_columns = match statistics {
+            let policy = |wanted| match wanted {
                 true => ParquetStatisticsPolicy::KeepAll,
                 false => ParquetStatisticsPolicy::SkipAll,
             };
             let options = ParquetMetaDataOptions::new()
-                .with_column_stats_policy(of_columns)
-                .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
+                .with_column_stats_policy(policy(statistics))
+                .with_encoding_stats_policy(policy(encodings))
+                .with_encoding_stats_as_mask(true);
             let metadata =
                 ParquetMetaDataReader::decode_metadata_with_options(&footer, Some(&options))?;
             // Without what Arrow has noted of its types: so there are no dictionaries and views.
@@ -101,6 +102,18 @@ impl ParquetFile {
         let is_read =
             |leaf: &usize| roots.binary_search(&schema.get_column_root_idx(*leaf)).is_ok();
         (0..schema.num_columns()).filter(is_read).collect()
+    }
+
+    /// Whether a column, which is a leaf, is one dictionary in each row group.
+    pub(super) fn is_dictionary(&self, leaf: usize) -> bool {
+        let only = |mask: &EncodingMask| {
+            mask.is_only(Encoding::RLE_DICTIONARY) || mask.is_only(Encoding::PLAIN_DICTIONARY)
+        };
+        self.metadata.row_groups().iter().all(|group| {
+            let column = group.column(leaf);
+            column.dictionary_page_offset().is_some()
+                && column.page_encoding_stats_mask().is_some_and(only)
+        })
     }
 
     /// The file and a part of it, for messages.

@@ -48,6 +48,6 @@ pub(crate) fn is_start(bytes: &[u8]) -> bool {
 
 /// The columns of a file as a table would declare them, and those of which SQL has no type.
 pub(crate) fn schema_of(input: Input, path: Name) -> Result<(Schema, Vec<(String, DataType)>)> {
-    let file = ParquetFile::open(Anywhere::new(input, path, "Parquet")?, false)?;
+    let file = ParquetFile::open(Anywhere::new(input, path, "Parquet")?, false, false)?;
     Ok(columns::schema_of(&file.fields))
 }

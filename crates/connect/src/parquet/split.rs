@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::array::{RecordBatch, RecordBatchOptions, RecordBatchReader, new_null_array};
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Fields, SchemaRef};
 use millstream_contract::Result;
 use millstream_contract::table::{Chunk, Decoded, Position, Sharing, Split, SplitPoll};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
@@ -23,7 +23,7 @@ use super::file::ParquetFile;
 use super::pages::{Group, Kept};
 use super::prune::Pruner;
 use super::thrift;
-use crate::columns::{Columns, Rows, damaged};
+use crate::columns::{Columns, Rows, damaged, text_dictionary};
 use crate::guard::guarded;
 use crate::input::{Anywhere, Input, Name};
 use crate::records::Reading;
@@ -106,9 +106,11 @@ impl ParquetSplit {
     pub(crate) fn open(input: Input, reading: &Reading<'_>) -> Result<ParquetSplit> {
         let bytes = Anywhere::new(input, reading.path.clone(), "Parquet")?;
         let pruning = reading.pruning;
-        let file = ParquetFile::open(bytes, !pruning.conditions.is_empty())?;
+        let dictionaries = reading.dictionaries;
+        let (statistics, encodings) = (!pruning.conditions.is_empty(), !dictionaries.is_empty());
+        let file = ParquetFile::open(bytes, statistics, encodings)?;
         let path = reading.path.clone();
-        let all = Part::new(&file, &path, reading.schema, reading.projection)?;
+        let all = Part::new(&file, &path, reading.schema, reading.projection, dictionaries)?;
         let few = Few::new(&file, &path, reading)?;
         let pruner = Pruner::new(pruning, &all.columns, &file);
         let (row, first_rows) = match reading.from.0[..] {
@@ -152,18 +154,39 @@ impl Part {
         path: &Name,
         schema: &SchemaRef,
         projection: &[usize],
+        dictionaries: &[usize],
     ) -> Result<Part> {
         let columns = Columns::find(path, schema, projection, &file.fields)?;
+        let columns = columns.with_dictionaries(dictionaries);
         let leaves = file.leaves(columns.read());
         file.check_columns(&leaves)?;
         let descriptor = file.metadata.file_metadata().schema_descr();
+        let fields = fields_with(file, &columns, dictionaries);
         let levels = guarded(|| {
             let mask = ProjectionMask::roots(descriptor, columns.read().iter().copied());
-            parquet_to_arrow_field_levels(descriptor, mask, None)
+            parquet_to_arrow_field_levels(descriptor, mask, fields.as_ref())
         });
         let levels = levels.map_err(|message| damaged(path, message))?;
         Ok(Part { columns, levels, leaves })
     }
+}
+
+/// The columns of a file, of which some are to be read as dictionaries: those at these places of
+/// the projection that are stored so. `None` if there are none.
+fn fields_with(file: &ParquetFile, columns: &Columns, dictionaries: &[usize]) -> Option<Fields> {
+    let mut fields = file.fields.to_vec();
+    let mut any = false;
+    for place in dictionaries {
+        let Some((root, _)) = columns.source_of(*place) else { continue };
+        if let (Some(field), [leaf]) = (fields.get_mut(root), &file.leaves(&[root])[..])
+            && *field.data_type() == DataType::Utf8
+            && file.is_dictionary(*leaf)
+        {
+            *field = Arc::new(field.as_ref().clone().with_data_type(text_dictionary()));
+            any = true;
+        }
+    }
+    any.then(|| fields.into())
 }
 
 impl Few {
@@ -175,7 +198,7 @@ impl Few {
             slots.push(needed.then_some(projection.len()));
             projection.extend(needed.then_some(*column));
         }
-        Ok(Few { part: Part::new(file, path, schema, &projection)?, slots })
+        Ok(Few { part: Part::new(file, path, schema, &projection, &[])?, slots })
     }
 
     /// The batch of all columns, with NULL in place of those that were not read.

@@ -26,6 +26,7 @@ use arrow::datatypes::DataType;
 use millstream_contract::Result;
 use millstream_contract::table::{Position, SplitPoll};
 
+use crate::columns::text_dictionary;
 use crate::source::FileTable;
 
 /// A file of its own, which goes away with the test.
@@ -156,6 +157,39 @@ fn large_row_groups_are_cut_and_any_position_plus_the_rest_is_the_whole() {
         let rest = read(&table, &[0], &options).unwrap();
         let rest = concat_batches(&schema, &rest).unwrap();
         assert_eq!(rest.column(0), &batch.column(0).slice(before, 300_000 - before));
+    }
+}
+
+/// A column stays a dictionary if that is asked for, and if it is one in all of the file.
+#[test]
+fn texts_in_dictionaries_stay_there_where_they_may() {
+    let batch = rows(10_000);
+    // Too many texts for a dictionary: the last pages hold them as they are.
+    let all: StringArray = (0..10_000).map(|n| Some(format!("text number {n}"))).collect();
+    let fields = batch.schema_ref().fields().iter().cloned();
+    let fields = fields.chain([Arc::new(field("all", DataType::Utf8))]).collect::<Vec<_>>();
+    let columns = batch.columns().iter().cloned().chain([Arc::new(all) as ArrayRef]).collect();
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(3000))
+        .set_dictionary_page_size_limit(20_000)
+        .set_write_batch_size(100)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    let file = Scratch::new(&writer.into_inner().unwrap());
+    let schema = batch.schema();
+    let table = file.table(&schema);
+    let options = OpenOptions { dictionaries: vec![0, 2], ..OpenOptions::alone(100, 0, 1) };
+    let plain = read(&table, &[1, 0, 4], &OpenOptions::alone(100, 0, 1)).unwrap();
+    let kept = read(&table, &[1, 0, 4], &options).unwrap();
+    assert_eq!(kept.len(), plain.len());
+    for (kept, plain) in kept.iter().zip(&plain) {
+        assert_eq!(*kept.column(0).data_type(), text_dictionary());
+        let unpacked = arrow::compute::cast(kept.column(0), &DataType::Utf8).unwrap();
+        assert_eq!(&unpacked, plain.column(0));
+        assert_eq!(kept.columns()[1..], plain.columns()[1..]);
+        assert_eq!(*kept.schema().field(2).data_type(), DataType::Utf8);
     }
 }
 

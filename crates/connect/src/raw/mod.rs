@@ -1,17 +1,24 @@
 //! Raw lines: `'format' = 'raw'`, each line is one record of a single column.
 //!
+//! | option | default | |
+//! |---|---|---|
+//! | `on_error` | `fail` | `skip` leaves malformed records out; `table:NAME` inserts them there |
+//!
 //! The column is a STRING or BYTES, and has the line without its end (`\n`, or `\r\n`). An empty
-//! line is a record, too. Lines may have up to 64 MiB.
+//! line is a record, too. Lines may have up to 64 MiB. A line is malformed if it is no UTF-8 and
+//! the column is a STRING; as BYTES no line is.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions, StringBuilder};
-use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use memchr::memchr;
-use millstream_contract::table::Decoded;
+use millstream_contract::inferred::NEVER_LEFT_OUT;
+use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 
 use crate::input::Name;
+use crate::options::{OnError, Options};
 use crate::records::{
     Block, Cut, Decode, Endless, Lines, RECORD_BYTES_MAX, Reader, RecordFormat, Started, cut_lines,
     place,
@@ -22,9 +29,17 @@ mod tests;
 
 /// Lines as they are.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RawFormat;
+pub(crate) struct RawFormat {
+    /// What becomes of malformed records.
+    on_error: OnError,
+}
 
 impl RawFormat {
+    /// From the options of a table.
+    pub(crate) fn from_options(options: &Options<'_>) -> Result<RawFormat> {
+        Ok(RawFormat { on_error: options.on_error(None)? })
+    }
+
     /// Whether a column of this type can be read.
     pub(crate) fn supported(data_type: &DataType) -> bool {
         matches!(data_type, DataType::Utf8 | DataType::Binary)
@@ -45,13 +60,17 @@ impl RecordFormat for RawFormat {
         "lines"
     }
 
+    fn on_error(&self) -> OnError {
+        self.on_error
+    }
+
     fn cut(&self, buffer: &[u8], last: bool, records_max: usize) -> Cut {
         cut_lines(buffer, last, records_max)
     }
 
-    fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, &'static str) {
+    fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, String) {
         let message = format!("the line is longer than {} MiB", RECORD_BYTES_MAX >> 20);
-        (0, message, "this may be no file of lines")
+        (0, message, format!("this may be no file of lines; {NEVER_LEFT_OUT}"))
     }
 
     fn is_blank(&self, _head: &[u8]) -> bool {
@@ -65,7 +84,8 @@ impl RecordFormat for RawFormat {
         projection: &[usize],
     ) -> Result<Started> {
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
-        let plan = Plan { path: reader.path().clone(), schema: Arc::new(schema) };
+        let path = reader.path().clone();
+        let plan = Plan { path, schema: Arc::new(schema), on_error: self.on_error };
         Ok(Started { decode: Arc::new(plan), remark: None })
     }
 }
@@ -76,6 +96,7 @@ struct Plan {
     path: Name,
     /// Of the projected columns: one or none.
     schema: SchemaRef,
+    on_error: OnError,
 }
 
 /// Gives each line of `data` without its end, with its offset.
@@ -89,39 +110,88 @@ fn each_line(data: &[u8], mut line: impl FnMut(usize, &[u8])) {
     }
 }
 
+/// What lines were left out, and why the first of them.
+#[derive(Default)]
+struct Wrong {
+    lines: u64,
+    first: Option<LeftOut>,
+}
+
 impl Plan {
-    /// The lines as a column.
-    fn column(&self, block: &Block, data_type: &DataType) -> Result<ArrayRef> {
-        let lines = block.lines + 1;
-        if *data_type == DataType::Binary {
-            let mut bytes = BinaryBuilder::with_capacity(lines, block.data.len());
-            each_line(&block.data, |_, line| bytes.append_value(line));
-            return Ok(Arc::new(bytes.finish()));
-        }
-        let text = std::str::from_utf8(&block.data).map_err(|error| Error::Data {
-            place: place(&self.path, &block.data, block.line, error.valid_up_to()),
-            message: "the line is not valid UTF-8".into(),
-            help: "declare the column BYTES, or convert the file with iconv".into(),
-        })?;
-        let mut strings = StringBuilder::with_capacity(lines, text.len());
+    /// The lines as they are.
+    fn bytes(&self, block: &Block, starts: &mut Vec<u32>) -> ArrayRef {
+        let mut bytes = BinaryBuilder::with_capacity(block.lines + 1, block.data.len());
         each_line(&block.data, |start, line| {
-            strings.append_value(&text[start..start + line.len()]);
+            starts.push(start as u32);
+            bytes.append_value(line);
         });
-        Ok(Arc::new(strings.finish()))
+        Arc::new(bytes.finish())
+    }
+
+    /// The lines as text.
+    fn texts(&self, block: &Block, starts: &mut Vec<u32>) -> Result<(ArrayRef, Wrong)> {
+        let data = &block.data;
+        let (mut strings, mut wrong) =
+            (StringBuilder::with_capacity(block.lines + 1, data.len()), Wrong::default());
+        let error = match simdutf8::compat::from_utf8(data) {
+            Ok(text) => {
+                each_line(data, |start, line| {
+                    starts.push(start as u32);
+                    strings.append_value(&text[start..start + line.len()]);
+                });
+                return Ok((Arc::new(strings.finish()), wrong));
+            }
+            Err(error) => error,
+        };
+        let message = "the line is not valid UTF-8";
+        let place = |at| place(&self.path, data, block.line, at);
+        if self.on_error == OnError::Fail {
+            return Err(Error::Data {
+                place: place(error.valid_up_to()),
+                message: message.into(),
+                help: "declare the column BYTES, or convert the file with iconv; 'on_error' = \
+                       'skip' leaves such lines out, and 'table:NAME' keeps them"
+                    .into(),
+            });
+        }
+        each_line(data, |start, line| match simdutf8::compat::from_utf8(line) {
+            Ok(text) => {
+                starts.push(start as u32);
+                strings.append_value(text);
+            }
+            Err(error) => {
+                wrong.lines += 1;
+                wrong.first.get_or_insert_with(|| LeftOut {
+                    place: place(start + error.valid_up_to()),
+                    message: message.into(),
+                    before: starts.len(),
+                });
+            }
+        });
+        Ok((Arc::new(strings.finish()), wrong))
     }
 }
 
 impl Decode for Plan {
     fn decode(&self, block: &Block) -> Result<Decoded> {
-        let mut starts = Vec::with_capacity(block.lines + 1);
         // A block is far below 4 GiB.
-        each_line(&block.data, |start, _| starts.push(start as u32));
-        let column = |field: &FieldRef| self.column(block, field.data_type());
-        let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
+        let mut starts = Vec::with_capacity(block.lines + 1);
+        let (columns, wrong) = match self.schema.fields().first().map(|field| field.data_type()) {
+            None => {
+                each_line(&block.data, |start, _| starts.push(start as u32));
+                (Vec::new(), Wrong::default())
+            }
+            Some(DataType::Binary) => (vec![self.bytes(block, &mut starts)], Wrong::default()),
+            Some(_) => {
+                let (texts, wrong) = self.texts(block, &mut starts)?;
+                (vec![texts], wrong)
+            }
+        };
         let options = RecordBatchOptions::new().with_row_count(Some(starts.len()));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| Error::Internal(error.to_string()))?;
         let places = Box::new(Lines::new(&self.path, block, &starts));
-        Ok(Decoded::whole(batch, Some(places)))
+        let Wrong { lines: left_out, first: first_left_out } = wrong;
+        Ok(Decoded { left_out, first_left_out, ..Decoded::whole(batch, Some(places)) })
     }
 }

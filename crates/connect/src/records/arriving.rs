@@ -188,7 +188,7 @@ impl Arriving {
     fn endless(&self, what: Endless) -> Error {
         let (at, message, help) = self.wanted.format.endless(self.rest(), what);
         let place = place(&self.path, self.rest(), self.line, at);
-        Error::Data { place, message, help: help.into() }
+        Error::Data { place, message, help }
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn decode_keeping(
     block: Block,
 ) -> Result<Decoded> {
     let mut decoded = decode.decode(&block)?;
-    let one_by_one = OneByOne { format, decode, block };
+    let mut one_by_one = OneByOne { format, decode, block, malformed_before: Vec::new() };
     if decoded.left_out > 0 {
         decoded.malformed = Some(one_by_one.malformed()?);
     }
@@ -36,6 +36,8 @@ struct OneByOne {
     format: Arc<dyn RecordFormat>,
     decode: Arc<dyn Decode>,
     block: Block,
+    /// By malformed record, how many others stand before it.
+    malformed_before: Vec<usize>,
 }
 
 impl OneByOne {
@@ -56,15 +58,19 @@ impl OneByOne {
     }
 
     /// Its malformed records.
-    fn malformed(&self) -> Result<RecordBatch> {
+    fn malformed(&mut self) -> Result<RecordBatch> {
         let mut raw: Vec<Vec<u8>> = Vec::new();
         let mut wrong: Vec<LeftOut> = Vec::new();
+        let (mut rows, mut before) = (0, Vec::new());
         self.each(|record, decoded| {
             if let Some(left_out) = decoded.first_left_out {
                 raw.push(record.to_vec());
                 wrong.push(left_out);
+                before.push(rows);
             }
+            rows += decoded.batch.num_rows();
         })?;
+        self.malformed_before = before;
         malformed_rows(&raw, &wrong)
     }
 }
@@ -83,6 +89,10 @@ impl Raw for OneByOne {
             row += 1;
         })?;
         Ok(found)
+    }
+
+    fn malformed_before(&self) -> &[usize] {
+        &self.malformed_before
     }
 }
 

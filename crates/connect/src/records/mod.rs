@@ -87,7 +87,7 @@ pub(crate) trait RecordFormat: Send + Sync + Debug {
 
     /// What is wrong with the buffer's first record, which is longer than [`RECORD_BYTES_MAX`] or
     /// does not end with the input: offset, message, help.
-    fn endless(&self, buffer: &[u8], what: Endless) -> (usize, String, &'static str);
+    fn endless(&self, buffer: &[u8], what: Endless) -> (usize, String, String);
 
     /// Whether these whole records, the first of an input, are blank: what they are does not show
     /// yet.

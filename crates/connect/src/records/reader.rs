@@ -278,11 +278,7 @@ impl Reader {
     #[cold]
     fn endless(&self, what: Endless) -> Error {
         let (at, message, help) = self.format.endless(&self.buffer, what);
-        Error::Data {
-            place: place(&self.path, &self.buffer, self.line, at),
-            message,
-            help: help.into(),
-        }
+        Error::Data { place: place(&self.path, &self.buffer, self.line, at), message, help }
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) one_of_many: bool,
     /// Which rows count.
     pub(crate) pruning: &'a Pruning,
+    /// Columns, as places in the projection, that may come as dictionaries of texts.
+    pub(crate) dictionaries: &'a [usize],
     /// Whether the offsets of records are wanted.
     pub(crate) offsets: bool,
     /// For tests: bytes of each chunk.

@@ -42,6 +42,7 @@ pub(crate) fn read_whole(
         sharing: Sharing::ByChunk,
         one_of_many: false,
         pruning: &Default::default(),
+        dictionaries: &[],
         offsets: false,
         chunk_bytes: Some(chunk_bytes),
     };
@@ -49,18 +50,22 @@ pub(crate) fn read_whole(
     let input = Input::Memory(Cursor::new(content.into()));
     let mut split = RecordSplit::open(format, input, &reading)?;
     let mut batches = Vec::new();
-    let (mut left_out, mut first_left_out) = (0, None);
+    let (mut left_out, mut first_left_out, mut rows) = (0, None, 0);
     loop {
         match split.poll_next(0, Waker::noop())? {
             SplitPoll::Chunk(chunk) => {
                 let decoded = chunk.decode_reporting()?;
+                let first = decoded.first_left_out;
+                // In the file, not in the chunk: that must not depend on how it is cut.
+                let first = first.map(|first| LeftOut { before: rows + first.before, ..first });
+                first_left_out = first_left_out.or(first);
+                rows += decoded.batch.num_rows();
                 batches.push(decoded.batch);
                 let kept = decoded.malformed.map_or(0, |malformed| malformed.num_rows());
                 if keeps {
                     assert_eq!(kept as u64, decoded.left_out, "malformed records that are kept");
                 }
                 left_out += decoded.left_out;
-                first_left_out = first_left_out.or(decoded.first_left_out);
             }
             SplitPoll::Pending { .. } => {}
             SplitPoll::Ended => break,

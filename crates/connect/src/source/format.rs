@@ -143,7 +143,7 @@ pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
         Some("ndjson" | "jsonl" | "json") => Ok(Arc::new(NdjsonFormat::from_options(options)?)),
         Some("parquet") => Ok(Arc::new(ParquetFormat)),
         Some("arrow") => Ok(Arc::new(IpcFormat)),
-        Some("raw") => Ok(Arc::new(RawFormat)),
+        Some("raw") => Ok(Arc::new(RawFormat::from_options(options)?)),
         Some(later) if LATER.contains(&later) => {
             Err(options.error("format", format!("'{later}' comes in a later version"), list))
         }

@@ -150,6 +150,7 @@ impl FileTable {
             sharing: place.sharing.unwrap_or_else(|| file.sharing(length)),
             one_of_many: place.one_of_many,
             pruning: &read.pruning(&options.pruning),
+            dictionaries: read.dictionaries(&options.dictionaries),
             offsets: read.offsets(),
             chunk_bytes: None,
         };

@@ -44,8 +44,7 @@ impl Files {
         match files {
             Files::Directory(_) | Files::Partitions(..) => {
                 let message = format!("the directory '{}' has no files", path.display());
-                let help = "files whose names begin with '.' or '_' do not count";
-                Err(options.error("path", message, help))
+                Err(options.error("path", message, no_files_help(&path, given)))
             }
             _ => {
                 let message = format!("no file matches '{}'", path.display());
@@ -85,7 +84,7 @@ impl Files {
             ErrorKind::NotFound | ErrorKind::NotADirectory => options.error(
                 "path",
                 format!("there is no file '{}'", path.display()),
-                missing_help(&path, options.start(given)),
+                elsewhere(given).unwrap_or_else(|| missing_help(&path, options.start(given))),
             ),
             _ => io_error(&path, &error),
         })?;
@@ -214,4 +213,39 @@ pub(super) fn read_once(path: &Path) -> Option<ReadOnce> {
         false => format!("'{}'", path.display()),
     };
     Some(ReadOnce { id: format!("{}:{}", metadata.dev(), metadata.ino()), name })
+}
+
+/// What to do about a directory without files that count.
+fn no_files_help(path: &Path, given: &str) -> String {
+    let directory = std::fs::read_dir(path).into_iter().flatten().flatten().find(|entry| {
+        let is_hidden = entry.file_name().to_string_lossy().starts_with(['.', '_']);
+        !is_hidden && entry.file_type().is_ok_and(|kind| kind.is_dir())
+    });
+    let Some(directory) = directory else {
+        return "files whose names begin with '.' or '_' do not count".to_string();
+    };
+    let name = directory.file_name().to_string_lossy().escape_debug().to_string();
+    let given = given.trim_end_matches('/');
+    let mut help = format!("it has directories: '{given}/**/*' names the files in all of them");
+    if let Some((column, _)) = name.split_once('=') {
+        help += &format!(
+            "; with PARTITIONED BY ({column}, …) in CREATE TABLE, names such as {name} are columns"
+        );
+    }
+    help
+}
+
+/// What to do about a path that leads nowhere because of how it begins.
+fn elsewhere(given: &str) -> Option<String> {
+    if given.starts_with('~') {
+        return Some("in SQL '~' is no directory: write the whole path".into());
+    }
+    let (scheme, _) = given.split_once("://")?;
+    let is_scheme = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_scheme.then(|| {
+        format!(
+            "files of this machine are read, and {scheme}:// is elsewhere: save it here first, or \
+             send it through a pipe to the connector 'stdin'"
+        )
+    })
 }

@@ -122,11 +122,15 @@ fn a_pattern_or_a_directory_is_its_files_in_the_order_of_their_names() {
 fn a_path_without_files_is_explained() {
     let dir = Scratch::new();
     dir.write("empty/_x", b"");
+    dir.write("parts/day=1/x.csv", b"1\n");
     for (path, expected) in [
+        ("parts/", "'parts/**/*' names the files in all of them; with PARTITIONED BY (day, …)"),
         ("no/*.csv", "no file matches"),
         ("empty", "has no files"),
         ("empty/***", "no pattern of paths"),
         ("empyt", "did you mean"),
+        ("~/x.csv", "write the whole path"),
+        ("s3://bucket/x.csv", "s3:// is elsewhere"),
     ] {
         let error = dir.table(path).unwrap_err().to_string();
         assert!(error.contains(expected), "{path}: {error}");

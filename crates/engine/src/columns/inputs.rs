@@ -12,6 +12,7 @@ use millstream_state::{ValueKind, float_to_ordered};
 use crate::columns::aggregates::{TIMES, TIMES_COLUMN};
 use crate::columns::elements::{self, Made};
 use crate::columns::value::Value;
+use crate::dictionary;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 
@@ -174,7 +175,7 @@ pub(crate) fn true_mask(condition: &Expr, records: &RecordBatch) -> Result<Boole
         // Constants may fail, too, and nobody asks for them.
         return Ok(BooleanBuffer::new_unset(0));
     }
-    let array = condition.evaluate(records)?;
+    let array = dictionary::evaluate(condition, records)?;
     let Some(booleans) = array.as_boolean_opt() else {
         if *array.data_type() == DataType::Null {
             return Ok(BooleanBuffer::new_unset(array.len()));

@@ -5,22 +5,25 @@
 //! content; length and location). NULL, NaN and -0.0 are normalised here, before hashing and
 //! comparing.
 
+mod texts;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, GenericByteArray,
-    Int64Array, LargeBinaryBuilder, LargeStringBuilder, NullArray, PrimitiveArray, StringBuilder,
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, Int64Array,
+    LargeBinaryBuilder, LargeStringBuilder, NullArray, PrimitiveArray, StringBuilder,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::*;
 
-use millstream_state::{
-    Prefix, RowsRef, VarKeys, hash_bytes, hash_each_word, hash_words, read_i128,
-};
+use millstream_state::{Prefix, RowsRef, hash_each_word, hash_words, read_i128};
 
 use crate::error::{Error, Result};
 use crate::plan::Key;
+
+use self::texts::encode_texts;
+pub(crate) use self::texts::{ColumnVars, VarColumn, text_bytes};
 
 /// How many words a key of this type takes; `None` if it cannot be a key.
 fn words_of(data_type: &DataType) -> Option<usize> {
@@ -313,91 +316,6 @@ pub(crate) fn range_of(rows: &[u32]) -> Option<Range<usize>> {
     (last - first + 1 == rows.len()).then_some(first..last + 1)
 }
 
-/// A string or binary column, its type looked at once.
-#[derive(Debug)]
-pub(crate) struct VarColumn<'a> {
-    offsets: Offsets<'a>,
-    values: &'a [u8],
-    nulls: Option<&'a NullBuffer>,
-}
-
-#[derive(Debug)]
-enum Offsets<'a> {
-    Short(&'a [i32]),
-    Long(&'a [i64]),
-}
-
-impl<'a> VarColumn<'a> {
-    /// `None` if the column's values are of fixed length.
-    pub(crate) fn new(column: &'a ArrayRef) -> Option<VarColumn<'a>> {
-        fn short<T: ByteArrayType<Offset = i32>>(
-            array: &GenericByteArray<T>,
-        ) -> (Offsets<'_>, &[u8]) {
-            (Offsets::Short(array.value_offsets()), array.value_data())
-        }
-        fn long<T: ByteArrayType<Offset = i64>>(
-            array: &GenericByteArray<T>,
-        ) -> (Offsets<'_>, &[u8]) {
-            (Offsets::Long(array.value_offsets()), array.value_data())
-        }
-        let (offsets, values) = match column.data_type() {
-            DataType::Utf8 => short(column.as_string::<i32>()),
-            DataType::Binary => short(column.as_binary::<i32>()),
-            DataType::LargeUtf8 => long(column.as_string::<i64>()),
-            DataType::LargeBinary => long(column.as_binary::<i64>()),
-            _ => return None,
-        };
-        Some(VarColumn { offsets, values, nulls: column.nulls() })
-    }
-
-    /// Those of some columns that have values of variable length.
-    pub(crate) fn of(columns: &'a [ArrayRef]) -> Vec<VarColumn<'a>> {
-        columns.iter().filter_map(VarColumn::new).collect()
-    }
-
-    /// The bytes of a row; none for NULL.
-    #[inline]
-    pub(crate) fn bytes(&self, row: usize) -> &'a [u8] {
-        if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
-            return &[];
-        }
-        // Arrow's arrays check their offsets when they are made: none is negative.
-        let (start, end) = match self.offsets {
-            Offsets::Short(offsets) => (offsets[row] as usize, offsets[row + 1] as usize),
-            Offsets::Long(offsets) => (offsets[row] as usize, offsets[row + 1] as usize),
-        };
-        &self.values[start..end]
-    }
-}
-
-/// Bytes of all values of a column together, if they are of variable length; otherwise 0.
-pub(crate) fn text_bytes(column: &ArrayRef) -> usize {
-    VarColumn::new(column).map_or(0, |column| {
-        let ends =
-            |first: Option<i64>, last: Option<i64>| last.zip(first).map_or(0, |(l, f)| l - f);
-        let bytes = match column.offsets {
-            Offsets::Short(o) => {
-                ends(o.first().map(|f| (*f).into()), o.last().map(|l| (*l).into()))
-            }
-            Offsets::Long(o) => ends(o.first().copied(), o.last().copied()),
-        };
-        bytes as usize
-    })
-}
-
-/// The contents of variable-length key columns, for a block of rows.
-pub(crate) struct ColumnVars<'a> {
-    pub(crate) columns: &'a [VarColumn<'a>],
-    pub(crate) rows: &'a [u32],
-}
-
-impl VarKeys for ColumnVars<'_> {
-    #[inline]
-    fn bytes(&self, row: usize, var: usize) -> &[u8] {
-        self.columns.get(var).map_or(&[], |column| column.bytes(self.rows[row] as usize))
-    }
-}
-
 /// Writes a column's words for `rows` into `out`, whose rows are `width` words apart.
 fn encode_column(column: &ArrayRef, rows: &[u32], out: &mut [u64], width: usize) {
     let mut put = |i: usize, word: u64| out[i * width] = word;
@@ -426,12 +344,7 @@ fn encode_column(column: &ArrayRef, rows: &[u32], out: &mut [u64], width: usize)
             }
         }
         t => match VarColumn::new(column) {
-            Some(column) => {
-                for (r, out) in rows.iter().zip(out.chunks_mut(width)) {
-                    let bytes = column.bytes(*r as usize);
-                    (out[0], out[1]) = (hash_bytes(bytes), (bytes.len() as u64) << 32);
-                }
-            }
+            Some(column) => encode_texts(&column, rows, out, width),
             None => encode_integers(column, t, rows, put),
         },
     }

@@ -35,6 +35,7 @@ pub(super) fn origins(
         processes: place.processes,
         from: Vec::new(),
         pruning: Pruning::default(),
+        dictionaries: Vec::new(),
         memory_bytes: settings.memory_bytes,
     };
     // No table is waited for before all have been begun.
@@ -43,7 +44,11 @@ pub(super) fn origins(
     let origin = |(number, (source, table)): (usize, (&Source, Arc<dyn Table>))| {
         let max_ahead_us = settings.max_ahead.us(source.table.live());
         let spreads = compiled.spreads(number, settings, leaders);
-        let options = OpenOptions { pruning: plan.pruning(number), ..options.clone() };
+        let options = OpenOptions {
+            pruning: plan.pruning(number),
+            dictionaries: plan.dictionaries(number),
+            ..options.clone()
+        };
         Ok(Origin {
             splits: table.open(&source.projection, &options)?,
             preparer: Preparer::new(source, max_ahead_us, spreads)

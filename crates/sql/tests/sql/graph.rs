@@ -462,3 +462,48 @@ fn equal_queries_with_a_limit_are_one_stage() {
     assert_eq!((plan.stages.len(), plan.outputs.len()), (3, 2));
     assert_eq!(shared(&plan)[0].1, "price > 3");
 }
+
+/// Names of the columns of the first source that may come as dictionaries.
+fn dictionaries(text: &str) -> Vec<String> {
+    let sql = format!(
+        "CREATE TABLE texts (a STRING, b STRING, n BIGINT, at TIMESTAMP(3), kind AS UPPER(b),
+             WATERMARK FOR at AS at) WITH ('connector' = 'fake');
+         CREATE TABLE kept (a STRING, n BIGINT) WITH ('connector' = 'nowhere'); {text}"
+    );
+    let plan = match execute(&mut session(), &sql) {
+        Ok(Outcome::Query(planned)) => planned.plan,
+        other => panic!("no query: {other:?}"),
+    };
+    let fields = plan.sources[0].schema.fields();
+    plan.dictionaries(0).iter().map(|place| fields[*place].name().clone()).collect()
+}
+
+/// Only where nothing but keys as they are, and conditions on them alone, look at them.
+#[test]
+fn texts_may_be_dictionaries_where_they_are_keys() {
+    let none: [&str; 0] = [];
+    for (query, expected) in [
+        ("SELECT a, COUNT(*) AS c FROM texts GROUP BY a", &["a"][..]),
+        ("SELECT a, b, SUM(n) AS s FROM texts GROUP BY a, b", &["a", "b"]),
+        ("SELECT DISTINCT b FROM texts", &["b"]),
+        (
+            "SELECT window_start, a, COUNT(*) AS c
+             FROM TABLE(TUMBLE(TABLE texts, DESCRIPTOR(at), INTERVAL '1' HOUR)) WHERE b <> 'x'
+             GROUP BY window_start, window_end, a",
+            &["a", "b"],
+        ),
+        ("SELECT a, COUNT(*) AS c FROM texts WHERE a = 'x' OR a IS NULL GROUP BY a", &["a"]),
+        // Two columns in the condition.
+        ("SELECT a, COUNT(*) AS c FROM texts WHERE a = 'x' AND n > 1 GROUP BY a", &none),
+        ("SELECT a, b, COUNT(*) AS c FROM texts WHERE b = 'x' AND n > 1 GROUP BY a, b", &["a"]),
+        // Computed of, or counted.
+        ("SELECT UPPER(a) AS u, b, COUNT(*) AS c FROM texts GROUP BY UPPER(a), b", &["b"]),
+        ("SELECT a, MIN(b) AS least FROM texts GROUP BY a", &["a"]),
+        ("SELECT a, COUNT(*) FILTER (WHERE b = 'x') AS c FROM texts GROUP BY a", &["a"]),
+        ("SELECT kind, b, COUNT(*) AS c FROM texts GROUP BY kind, b", &none),
+        // Shown.
+        ("SELECT a FROM texts WHERE a = 'x'", &none),
+    ] {
+        assert_eq!(dictionaries(query), expected, "{query}");
+    }
+}

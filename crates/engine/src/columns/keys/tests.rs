@@ -1,9 +1,11 @@
 //! Tests that keys do not depend on the bytes that an Arrow array keeps below a NULL.
 
 use arrow::array::{
-    Float64Array, GenericByteArray, Int32Array, TimestampMicrosecondArray, UInt64Array,
+    DictionaryArray, Float64Array, GenericByteArray, Int32Array, StringArray,
+    TimestampMicrosecondArray, UInt32Array, UInt64Array,
 };
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
+use arrow::compute::take;
 
 use millstream_state::{ChunkPool, Keys, RowLayout, Scratch, Table};
 
@@ -95,4 +97,43 @@ fn nulls_with_leftovers_are_one_group() {
         let first = |row: usize| column.slice(row, 1).to_data() == original.slice(row, 1).to_data();
         assert!((0..4).all(first), "{}", original.data_type());
     }
+}
+
+/// A dictionary's keys are those of its texts: of each value once, or of each row, where there are
+/// more values than rows.
+#[test]
+fn keys_of_a_dictionary_are_those_of_its_texts() {
+    let some = [Some("b"), None, Some("a"), Some("a long text that no word holds"), Some("b")];
+    let plain: ArrayRef = Arc::new(some.iter().copied().collect::<StringArray>());
+    let values = ["unused", "a long text that no word holds", "b", "a", "", "unused, too"];
+    // What stands where NULL does is no value's place.
+    let places = Int32Array::new(
+        vec![2, -7, 3, 1, 2].into(),
+        Some(NullBuffer::from(some.map(|text| text.is_some()).to_vec())),
+    );
+    let texts = DictionaryArray::new(places, Arc::new(StringArray::from(values.to_vec())));
+    let texts: ArrayRef = Arc::new(texts);
+    let codec = codec(std::slice::from_ref(&plain));
+    let many: Vec<u32> = (0..some.len() as u32).collect();
+    assert_eq!(text_bytes(&texts), text_bytes(&plain));
+    for rows in [&many[..], &[1, 3], &[0, 2, 4]] {
+        let (mut block, mut other) = (KeyBlock::default(), KeyBlock::default());
+        let expected = codec.encode(std::slice::from_ref(&plain), rows, true, &mut block);
+        let found = codec.encode(std::slice::from_ref(&texts), rows, true, &mut other);
+        assert_eq!((found.words, found.hashes), (expected.words, expected.hashes), "{rows:?}");
+    }
+    // Of more rows than values.
+    let repeated = take(&texts, &UInt32Array::from_iter_values((0..20).map(|i| i % 5)), None);
+    let repeated = repeated.expect("rows that there are");
+    let rows: Vec<u32> = (0..20).collect();
+    let (mut block, mut other) = (KeyBlock::default(), KeyBlock::default());
+    let expected = codec.encode(std::slice::from_ref(&plain), &many, true, &mut block);
+    let found = codec.encode(std::slice::from_ref(&repeated), &rows, true, &mut other);
+    for (row, words) in found.words.chunks(codec.words()).enumerate() {
+        let same = row % 5 * codec.words();
+        assert_eq!(words, &expected.words[same..same + codec.words()], "row {row}");
+    }
+    let column = VarColumn::new(&repeated).expect("texts");
+    let bytes: Vec<&[u8]> = (0..5).map(|row| column.bytes(row)).collect();
+    assert_eq!(bytes, some.map(|text| text.unwrap_or_default().as_bytes()));
 }

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Random joins over random data, against DuckDB, under several schedules (promise P2).
+
+Every seed makes two files, whose records are out of order but never late, and a query that joins them: of any kind, in
+windows of any kind or in none, each side records or a grouping of them, with any number of keys and perhaps a
+condition. All runs must write the same bytes, and these must be DuckDB's rows.
+
+    tests/oracle/joins.py --count 100        seeds 0 to 99
+    tests/oracle/joins.py --seed 17          one case; its files stay in target/oracle-joins/17
+"""
+
+import argparse
+import datetime as dt
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+import harness  # noqa: E402
+from case import EPOCH, MILLIS  # noqa: E402
+from expressions import INT, Column  # noqa: E402
+from records import columns, value  # noqa: E402
+from reference import canonical, parsed  # noqa: E402
+from script import field_text  # noqa: E402
+from windows import Windows, interval  # noqa: E402
+
+KEPT = harness.ROOT / "target" / "oracle-joins"
+START_US = 1_704_067_200_000_000
+KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "EXISTS", "NOT EXISTS")
+
+
+@dataclass
+class Side:
+    """A table, and what the join takes of it."""
+
+    name: str
+    columns: list[Column]
+    rows: list[list]
+    delay_us: int
+    # The key of a grouping; `None`: the records themselves.
+    grouped: Column | None
+    where: str | None
+
+    def shown(self) -> list[tuple[str, Column]]:
+        """Names and columns of what the join sees, but for windows."""
+        if self.grouped:
+            return [(self.grouped.name, self.grouped), ("n", Column("n", INT, "BIGINT", "BIGINT"))]
+        return [(column.name, column) for column in self.columns]
+
+    def ours(self, windows: Windows | None) -> str:
+        source = windows.call(self.name, "ts") if windows else self.name
+        where = f" WHERE {self.where}" if self.where else ""
+        if not self.grouped:
+            return f"SELECT * FROM {source}{where}"
+        window = "window_start, window_end, " if windows else ""
+        by = f"{window}{self.grouped.name}"
+        return f"SELECT {by}, COUNT(*) AS n FROM {source}{where} GROUP BY {by}"
+
+    def duck(self, windows: Windows | None) -> str:
+        timed = f"SELECT * FROM {self.name}" + (" WHERE ts_ IS NOT NULL" if windows else "")
+        source = windows.duck(timed, "ts_") if windows else timed
+        where = f" WHERE {self.where}" if self.where else ""
+        if not self.grouped:
+            return f"SELECT * FROM ({source}){where}"
+        by = ("start_, end_, " if windows else "") + f'"{self.grouped.name}"'
+        return f"SELECT {by}, count(*) AS n FROM ({source}){where} GROUP BY {by}"
+
+
+@dataclass
+class Case:
+    seed: int
+    kind: str
+    windows: Windows | None
+    left: Side
+    right: Side
+    # Of both sides.
+    keys: list[tuple[str, str]]
+    condition: str | None
+    after: str | None
+
+    def sides(self) -> list[tuple[str, Side]]:
+        both = [("l", self.left), ("r", self.right)]
+        return both if "JOIN" in self.kind else both[:1]
+
+    def on(self, window: list[str]) -> str:
+        equal = [f"l.{name} = r.{name}" for name in window]
+        equal += [f'l."{left}" = r."{right}"' for left, right in self.keys]
+        return " AND ".join(equal + ([self.condition] if self.condition else [])) or "TRUE"
+
+    def query(self, left: str, right: str, window: list[str], shown: list[str]) -> str:
+        after = f" WHERE {self.after}" if self.after else ""
+        if "JOIN" in self.kind:
+            return f"SELECT {', '.join(shown)} FROM ({left}) AS l {self.kind} ({right}) AS r ON {self.on(window)}{after}"
+        exists = f"{self.kind} (SELECT 1 FROM ({right}) AS r WHERE {self.on(window)})"
+        return f"SELECT {', '.join(shown)} FROM ({left}) AS l WHERE {exists}" + (f" AND {self.after}" if self.after else "")
+
+    def names(self, window: str) -> list[str]:
+        """What is shown, and in the end the window of each side."""
+        names = [f'{alias}."{name}"' for alias, side in self.sides() for name, _ in side.shown()]
+        return names + ([window.format(alias) for alias, _ in self.sides()] if self.windows else [])
+
+    def types(self) -> list:
+        types = [column.type for _, side in self.sides() for _, column in side.shown()]
+        return types + ([MILLIS] * len(self.sides()) if self.windows else [])
+
+    def ours(self) -> str:
+        window = ["window_start", "window_end"] if self.windows else []
+        shown = [f"{name} AS c{i}" for i, name in enumerate(self.names("{}.window_start"))]
+        return self.query(self.left.ours(self.windows), self.right.ours(self.windows), window, shown)
+
+    def duck(self) -> str:
+        window = ["start_", "end_"] if self.windows else []
+        shown = self.names("make_timestamp({}.start_)")
+        return self.query(self.left.duck(self.windows), self.right.duck(self.windows), window, shown)
+
+
+def side(rng: random.Random, name: str, unit_us: int) -> Side:
+    count = rng.choice([0, 1, 20, 120])
+    delay_us = rng.choice([0, unit_us // 3, 3 * unit_us]) // 1000 * 1000
+    digits = rng.choice([3, 6])
+    named = columns(rng, digits)
+    null_rate, spread = rng.choice([0, 0.05, 0.3]), rng.choice([2, 5, 40])
+    step_us = 6 * unit_us // max(count, 6) // 1000 * 1000
+    rows, now = [], START_US
+    for _ in range(count):
+        now += rng.choice([0, step_us, step_us, 2 * step_us])
+        ts = now - (rng.randint(0, delay_us) // 1000 * 1000 if delay_us else 0)
+        row = [None if null_rate and rng.random() < 0.05 else ts]
+        row += [None if rng.random() < null_rate else value(rng, column, spread) for column in named[1:]]
+        rows.append(row)
+    grouped = rng.choice(named[1:]) if rng.random() < 0.3 else None
+    where = rng.choice([None, None, "b > 1", "b IS NOT NULL"])
+    return Side(name, named, rows, delay_us, grouped, where)
+
+
+def make(seed: int) -> Case:
+    rng = random.Random(f"join {seed}")
+    unit_us = rng.choice([1_000_000, 7_000_000, 250_000])
+    kind = rng.choice(["tumble", "tumble", "hop", "cumulate", "none"])
+    windows = None
+    if kind != "none":
+        offset_us = rng.choice([0, unit_us // 4 // 1000 * 1000])
+        windows = Windows(kind, unit_us, offset_us, 1 if kind == "tumble" else rng.choice([1, 2, 3]))
+    left, right = side(rng, "lefts", unit_us), side(rng, "rights", unit_us)
+    comparable = [(a, b) for a, x in left.shown() for b, y in right.shown()
+                  if x.type.kind == y.type.kind and x.type.kind != "bytes" and "ts" not in (a, b)]
+    keys = rng.sample(comparable, min(len(comparable), rng.choice([0, 1, 1, 1, 2])))
+    numbers = [[name for name, column in s.shown() if column.type.kind == "int"] for s in (left, right)]
+    condition = None
+    if all(numbers) and rng.random() < 0.35:
+        a, b = rng.choice(numbers[0]), rng.choice(numbers[1])
+        condition = rng.choice([f'l."{a}" < r."{b}"', f'l."{a}" + r."{b}" > 2', f'l."{a}" <> r."{b}"'])
+    join = rng.choice(KINDS)
+    if join == "FULL JOIN" and not keys and not windows:
+        keys = comparable[:1] or keys
+    after = None
+    if numbers[0] and rng.random() < 0.3:
+        after = f'l."{rng.choice(numbers[0])}" ' + rng.choice(["> 0", "IS NULL", "IS NOT NULL"])
+    return Case(seed, join, windows, left, right, keys, condition, after)
+
+
+def write(case: Case, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = ""
+    for each in (case.left, case.right):
+        lines = [",".join(column.name for column in each.columns)]
+        lines += [",".join(field_text(v, c) for v, c in zip(row, each.columns)) for row in each.rows]
+        (folder / f"{each.name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        declared = "".join(f"    {c.name} {c.declared},\n" for c in each.columns)
+        delay = f" - {interval(each.delay_us)}" if each.delay_us else ""
+        text += (f"CREATE TABLE {each.name} (\n{declared}    WATERMARK FOR ts AS ts{delay}\n) WITH ("
+                 f"'connector' = 'file', 'path' = '{each.name}.csv', 'format' = 'csv');\n\n")
+    path = folder / "query.sql"
+    path.write_text(f"{text}{case.ours()};\n", encoding="utf-8")
+    return path
+
+
+def expected(case: Case) -> Counter:
+    db = duckdb.connect()
+    for each in (case.left, case.right):
+        declared = ", ".join(f'"{c.name}" {c.duck}' for c in each.columns)
+        db.execute(f"CREATE TABLE {each.name} ({declared}, ts_ BIGINT)")
+        rows = [[None if row[0] is None else EPOCH + dt.timedelta(microseconds=row[0]), *row[1:], row[0]]
+                for row in each.rows]
+        if rows:
+            db.executemany(f"INSERT INTO {each.name} VALUES ({', '.join('?' * (len(each.columns) + 1))})", rows)
+    return Counter(tuple(canonical(v, t) for v, t in zip(row, case.types())) for row in db.execute(case.duck()).fetchall())
+
+
+def schedules(rng: random.Random, case: Case) -> list[dict[str, object]]:
+    rows = [1, 7, 64]
+    runs: list[dict[str, object]] = [
+        {"workers": 1},
+        {"workers": 4, "batch.rows": 1, "epoch.bytes": 1},
+        {"workers": 2, "batch.rows": rng.choice(rows), "epoch.bytes": rng.choice([1, "4KB"]),
+         "simulate": rng.randrange(1 << 32)},
+    ]
+    several = {"processes": 2, "fabric": rng.choice(["shm", "tcp"]), "workers": rng.choice([1, 2]),
+               "batch.rows": rng.choice(rows)}
+    if rng.random() < 0.4:
+        runs.append(several | {"epoch.bytes": rng.choice([1, "64MB"])})
+    if rng.random() < 0.3 and not (case.left.grouped or case.right.grouped):
+        runs.append(several | {"exchange": rng.choice(["interleaved", "repartition"])})
+    return runs
+
+
+def check(seed: int, folder: Path) -> list[str]:
+    case = make(seed)
+    path, right, first = write(case, folder), expected(case), None
+    for settings in schedules(random.Random(f"schedules {seed}"), case):
+        result = harness.run("run", path, "--format", "csv", settings=settings)
+        wrong = harness.sound(result)
+        if result.code != 0:
+            wrong.append(f"exit code {result.code}: {result.stderr.strip()}")
+        elif first is None:
+            first = result
+            _, *rows = harness.parse_csv(result.stdout.decode("utf-8"))
+            found = Counter(tuple(parsed(v, t) for v, t in zip(row, case.types(), strict=True)) for row in rows)
+            if found != right:
+                show = lambda rows: "\n".join(f"    {row}" for row in sorted(rows, key=repr)[:6])  # noqa: E731
+                wrong.append(f"{found.total()} rows, expected {right.total()}\n  missing:\n{show(right - found)}"
+                             f"\n  not expected:\n{show(found - right)}")
+        elif result.stdout != first.stdout:
+            wrong.append("other bytes than the plain run")
+        if wrong:
+            return [f"{result.shell()}\n{each}" for each in wrong]
+    return []
+
+
+def in_own_folder(seed: int) -> tuple[int, str, int, list[str]]:
+    with tempfile.TemporaryDirectory(prefix="millstream-joins-") as name:
+        try:
+            case, wrong = make(seed), check(seed, Path(name))
+            return seed, f"{case.kind} {case.windows.kind if case.windows else 'none'}", expected(case).total(), wrong
+        except Exception as error:  # a fault of the test itself: report it with its seed
+            return seed, "", 0, [f"the test failed: {type(error).__name__}: {error}"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seed", type=int, help="one case only, keeping its files")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=100, help="how many seeds")
+    options = parser.parse_args()
+    if options.seed is not None:
+        wrong = check(options.seed, KEPT / str(options.seed))
+        print(make(options.seed).ours(), *wrong, sep="\n")
+        return 1 if wrong else 0
+    start, met, rows, failed = time.monotonic(), set(), 0, 0
+    with ProcessPoolExecutor() as pool:
+        for seed, kind, count, wrong in pool.map(in_own_folder, range(options.first, options.first + options.count)):
+            met |= {kind} if count else set()
+            rows += count
+            if wrong:
+                failed += 1
+                print(f"FAIL seed {seed}; repeat with: tests/oracle/joins.py --seed {seed}")
+                print("  " + "\n".join(wrong).replace("\n", "\n  "), flush=True)
+    missing = {f"{kind} {windows}" for kind in KINDS for windows in ("tumble", "hop", "cumulate", "none")} - met
+    if options.count >= 400 and missing:
+        failed += 1
+        print(f"FAIL the suite as a whole: no case has rows of {', '.join(sorted(missing))}")
+    print(f"{options.count} joins, {rows} rows, {time.monotonic() - start:.0f} s")
+    print(f"{max(0, options.count - failed)} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
