@@ -554,20 +554,3 @@ fn null_is_like_null_where_it_is_said() {
         (strings(&["price = price_2"]), "via IS NOT DISTINCT FROM note".into())
     );
 }
-
-#[test]
-fn show() {
-    let Ok(file) = std::env::var("JOINS_FILE") else { return };
-    for text in std::fs::read_to_string(file).unwrap().split(";;") {
-        println!("{text}");
-        match execute(&mut session(), &format!("{TABLES} EXPLAIN {text}")) {
-            Ok(Outcome::Explain(planned)) => {
-                planned.plan.check().unwrap();
-                let text = &planned.explain;
-                println!("{}\n", &text[text.find("\nsource").unwrap_or(0)..])
-            }
-            Ok(other) => println!("{other:?}"),
-            Err(e) => println!("{}\n", e.render()),
-        }
-    }
-}
