@@ -1,5 +1,4 @@
 -- answer: by DuckDB
--- exchange: refused
 CREATE TABLE calls (
     ts TIMESTAMP(3), caller BIGINT, cost INT, tag STRING, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'file', 'path' = 'data/join_calls.csv', 'format' = 'csv', 'csv.null-literal' = '-');

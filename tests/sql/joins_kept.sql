@@ -1,5 +1,4 @@
 -- answer: by DuckDB
--- exchange: refused
 CREATE TABLE calls (
     ts TIMESTAMP(3), caller BIGINT, cost INT, tag STRING, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'file', 'path' = 'data/join_calls.csv', 'format' = 'csv', 'csv.null-literal' = '-');
@@ -26,16 +25,6 @@ WHERE id IN (SELECT caller FROM c WHERE u.window_start = c.window_start AND u.wi
 SELECT window_start, name FROM u
 WHERE id IS NOT NULL
     AND id NOT IN (SELECT caller FROM c WHERE u.window_start = c.window_start AND u.window_end = c.window_end AND caller IS NOT NULL);
-
--- Two of them, and a subquery that groups.
-SELECT window_start, tag FROM c
-WHERE EXISTS (SELECT 1 FROM u WHERE u.window_start = c.window_start AND u.window_end = c.window_end AND u.id = c.caller)
-    AND cost IN (
-        SELECT most FROM (
-            SELECT window_start, window_end, MAX(cost) AS most FROM c GROUP BY window_start, window_end
-        ) AS m
-        WHERE m.window_end = c.window_end
-    );
 
 -- As joins.
 SELECT c.window_start, tag FROM c LEFT SEMI JOIN u ON c.caller = u.id AND c.window_start = u.window_start AND c.window_end = u.window_end;

@@ -43,6 +43,23 @@ SELECT c.window_start, name, COUNT(*) AS n, SUM(cost) AS cost
 FROM c JOIN u ON c.caller = u.id AND c.window_start = u.window_start AND c.window_end = u.window_end
 GROUP BY c.window_start, c.window_end, name;
 
+-- Grouped by the window of either side.
+SELECT window_start, COUNT(*) AS n, COUNT(tag) AS tags, COUNT(name) AS names FROM (
+    SELECT COALESCE(c.window_start, u.window_start) AS window_start,
+           COALESCE(u.window_end, c.window_end) AS window_end, tag, name
+    FROM c FULL JOIN u ON c.caller = u.id AND c.window_start = u.window_start AND c.window_end = u.window_end
+) GROUP BY window_start, window_end;
+
+-- Two subqueries, of which one groups.
+SELECT window_start, tag FROM c
+WHERE EXISTS (SELECT 1 FROM u WHERE u.window_start = c.window_start AND u.window_end = c.window_end AND u.id = c.caller)
+    AND cost IN (
+        SELECT most FROM (
+            SELECT window_start, window_end, MAX(cost) AS most FROM c GROUP BY window_start, window_end
+        ) AS m
+        WHERE m.window_end = c.window_end
+    );
+
 -- By longer windows.
 SELECT window_start, COUNT(*) AS n
 FROM TABLE(TUMBLE(

@@ -1,5 +1,4 @@
 -- answer: by DuckDB
--- exchange: refused
 CREATE TABLE calls (
     ts TIMESTAMP(3), caller BIGINT, cost INT, tag STRING, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'file', 'path' = 'data/join_calls.csv', 'format' = 'csv', 'csv.null-literal' = '-');
@@ -30,13 +29,6 @@ FROM c RIGHT JOIN u ON c.caller = u.id AND c.window_start = u.window_start AND c
 -- Rows of both.
 SELECT COALESCE(c.window_start, u.window_start) AS window_start, tag, name
 FROM c FULL JOIN u ON c.caller = u.id AND c.window_start = u.window_start AND c.window_end = u.window_end;
-
--- Grouped by that window.
-SELECT window_start, COUNT(*) AS n, COUNT(tag) AS tags, COUNT(name) AS names FROM (
-    SELECT COALESCE(c.window_start, u.window_start) AS window_start,
-           COALESCE(u.window_end, c.window_end) AS window_end, tag, name
-    FROM c FULL JOIN u ON c.caller = u.id AND c.window_start = u.window_start AND c.window_end = u.window_end
-) GROUP BY window_start, window_end;
 
 -- Without a key.
 SELECT c.window_start, tag, name FROM c LEFT JOIN u ON c.window_start = u.window_start AND c.window_end = u.window_end AND cost * 2 < level;

@@ -109,20 +109,26 @@ impl Stage {
         if kind == JoinKind::Inner {
             on.append(&mut above);
         }
-        let lower = |plan: &LogicalPlan, on: &mut Vec<Expr>| match plan {
-            LogicalPlan::Join(inner)
-                if kind == JoinKind::Inner && inner.join_type == JoinType::Inner =>
-            {
-                let schema = indexed(&inner.schema);
-                let own: Vec<Expr> =
-                    on.extract_if(.., |e| conditions::belongs_below(e, &schema)).collect();
-                Stage::of_join(inner, &own, places)
+        let place = on.iter().find_map(|e| places.texts.place(e));
+        // Conditions of this join, or on its rows, that are asked of the rows of a join below.
+        let lower = |plan: &LogicalPlan, conditions: &mut Vec<Expr>| match plan {
+            LogicalPlan::Join(below) => {
+                let schema = indexed(&below.schema);
+                let own = |e: &mut Expr| conditions::belongs_below(e, &schema);
+                let own: Vec<Expr> = conditions.extract_if(.., own).collect();
+                Stage::of_join(below, &own, places)
             }
             other => Stage::new(other, places),
         };
-        let place = on.iter().find_map(|e| places.texts.place(e));
-        let left = lower(&join.left, &mut on)?;
-        let right = lower(&join.right, &mut on)?;
+        let none = &mut vec![];
+        let [left, right] = match kind {
+            JoinKind::Inner => [lower(&join.left, &mut on)?, lower(&join.right, &mut on)?],
+            JoinKind::Right => [lower(&join.left, none)?, lower(&join.right, &mut above)?],
+            JoinKind::Full => [lower(&join.left, none)?, lower(&join.right, none)?],
+            JoinKind::Left | JoinKind::LeftSemi | JoinKind::LeftAnti => {
+                [lower(&join.left, &mut above)?, lower(&join.right, none)?]
+            }
+        };
         let schemas = [indexed(join.left.schema()), indexed(join.right.schema())];
         let named = Named::of_join(name, &schemas, place, places);
         let numbered = Numbered::new(&schemas)?;

@@ -72,13 +72,12 @@ impl Stage {
         if let (Some(value), Some(wanted)) = (&opened.value, subquery.value) {
             let left = numbered.of_side(0, wanted, &schemas[0], places)?;
             let right = numbered.of_side(1, value, &schemas[1], places)?;
-            let given = |expr: &Expr, conditions: &[&Expr]| is_given(expr, conditions);
             let nullable = [
-                (numbered.nullable(&left) && !given(wanted, known)).then_some(wanted),
-                (numbered.nullable(&right) && !given(value, &opened.own)).then_some(value),
+                numbered.nullable(&left) && !is_given(wanted, known),
+                numbered.nullable(&right) && !is_given(value, &opened.own),
             ];
-            if let (true, Some(expr)) = (subquery.negated, nullable.into_iter().flatten().next()) {
-                return Err(not_in_nullable(&named, wanted, value, expr));
+            if subquery.negated && nullable != [false, false] {
+                return Err(not_in_nullable(&named, wanted, value, nullable));
             }
             let equal = BinaryExpr::new(Box::new(left), Operator::Eq, Box::new(right));
             on.push(numbered.of_numbered(Expr::BinaryExpr(equal), named.place.clone()));
@@ -221,17 +220,25 @@ fn is_given(expr: &Expr, conditions: &[&Expr]) -> bool {
     given.any(|given| uncast(given) == uncast(expr))
 }
 
-/// NOT IN where a value may be NULL: one NULL decides about all rows.
-fn not_in_nullable(named: &Named, wanted: &Expr, value: &Expr, nullable: &Expr) -> SqlError {
-    let [wanted, value, nullable] = [wanted, value, nullable].map(|expr| sql_text(uncast(expr)));
+/// NOT IN where a value of the query, of the subquery or of both may be NULL: one NULL decides for
+/// all rows.
+fn not_in_nullable(named: &Named, wanted: &Expr, value: &Expr, nullable: [bool; 2]) -> SqlError {
+    let [wanted, value] = [wanted, value].map(|expr| sql_text(uncast(expr)));
+    let one = if nullable[0] { &wanted } else { &value };
+    let own = format!("{wanted} IS NOT NULL in WHERE");
+    let other = format!("{value} IS NOT NULL in the WHERE of the subquery");
+    let given = match nullable {
+        [true, true] => format!("{own}, and {other}"),
+        [true, false] => own,
+        [false, _] => other,
+    };
     named.error(
         format!(
-            "NOT IN keeps no row at all once there is a NULL, and {nullable} can be NULL: each row \
+            "NOT IN keeps no row at all once there is a NULL, and {one} can be NULL: each row \
              would have to be compared with all others"
         ),
         format!(
-            "leave NULLs out in both queries (… AND {nullable} IS NOT NULL); or, where a NULL is \
-             to be like no other value, write\n\
+            "leave NULLs out: {given}; or, where a NULL is to be like no other value, write\n\
              NOT EXISTS (SELECT 1 FROM … WHERE {value} = {wanted} AND …)"
         ),
     )

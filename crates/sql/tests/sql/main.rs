@@ -7,6 +7,7 @@ mod fuzz;
 mod graph;
 mod growth;
 mod joins;
+mod joins_refused;
 mod metadata;
 mod names;
 mod nested;
