@@ -203,7 +203,7 @@ WRONG = [
     ("SELECT a.k FROM events a JOIN events b ON a.k", "a.k", "must be BOOLEAN"),
     ("SELECT k FROM events WHERE k > 1 OR EXISTS (SELECT 1 FROM events)", "SELECT 1 FROM events",
      "beside other conditions with AND"),
-    ("SELECT k FROM events WHERE k NOT IN (SELECT v FROM events)", "k NOT IN (SELECT v FROM events)",
+    ("SELECT k FROM events WHERE k NOT IN (SELECT v FROM events)", "k NOT IN (SELECT v FROM events",
      "v IS NOT NULL"),
     (f"SELECT k, COUNT(*) AS m {TUMBLE} {GROUP}, k ORDER BY m", "m", "must begin with window_start or window_end"),
     (f"SELECT CORR(DISTINCT k, v) AS n {TUMBLE} {GROUP}", "CORR(DISTINCT k, v)", "SELECT DISTINCT"),

@@ -41,10 +41,8 @@ pub(crate) fn check_conditions(plan: &LogicalPlan, texts: &Texts) -> Result<()> 
             (_, None) => return Ok(TreeNodeRecursion::Continue),
             (LogicalPlan::Join(join), _) => {
                 let both = Arc::new(merge_schema(&node.inputs()));
-                let on = join.filter.iter();
-                on.map(|on| check_condition(on, &both, texts))
-                    .collect::<Result<()>>()
-                    .map_err(refuse)?;
+                let mut on = join.filter.iter();
+                on.try_for_each(|on| check_condition(on, &both, texts)).map_err(refuse)?;
                 both
             }
             (_, Some(input)) => input.schema().clone(),

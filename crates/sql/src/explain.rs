@@ -139,8 +139,11 @@ impl Explained<'_> {
             if let Operator::Join(_) = stage.operator {
                 let _ = writeln!(text, "  {} side", ["left", "right"][number.min(1)]);
             }
-            let inputs = side.iter().filter_map(|input| self.input(text, input));
-            schemas.push(inputs.last().unwrap_or_else(|| stage.output.clone()));
+            let mut schema = stage.output.clone();
+            for input in side {
+                schema = self.input(text, input).unwrap_or(schema);
+            }
+            schemas.push(schema);
         }
         match (&stage.operator, &schemas[..]) {
             (Operator::Stateless { limit, offset }, _) => match (limit, offset) {

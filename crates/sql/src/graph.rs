@@ -258,7 +258,7 @@ impl Graph {
                     let one_ends = endless_sides.contains(&None);
                     return Err(endless_join(&self.scans[scan].entry, unwindowed, one_ends));
                 }
-                Body::Joined(Joined { having: vec![], ..joined.clone() })
+                Body::Joined(Box::new(Joined { having: vec![], ..Joined::clone(joined) }))
             }
         };
         let fingerprint = hash_of(|state| {

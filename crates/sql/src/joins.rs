@@ -200,7 +200,7 @@ impl Stage {
         let rows = Rows::Sides(Box::new([left.parts, right.parts]));
         Ok(Stage {
             window: window.map(|kind| Windows::inherited(kind, [None, None, None])),
-            fires: Some(Fires::Joined(joined)),
+            fires: Some(Fires::Joined(Box::new(joined))),
             ..Stage::over(rows, columns)
         })
     }

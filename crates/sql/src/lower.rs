@@ -93,7 +93,7 @@ pub(crate) enum Counted {
 #[derive(Debug, Clone)]
 pub(crate) enum Fires {
     Grouped(Grouped),
-    Joined(Joined),
+    Joined(Box<Joined>),
 }
 
 impl Fires {

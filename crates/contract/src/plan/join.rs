@@ -7,11 +7,11 @@ use crate::expr::Expr;
 
 /// Rows of two sides that belong to the same window and have the same keys, next to each other.
 ///
-/// The stage's inputs show it the columns of their side: the first [`left_inputs`](Join::left_inputs)
-/// those of the left side, the others those of the right side. Rows of a side either come from a
-/// table with a time, then they belong to the windows that `window` says, or from windows that have
-/// fired: then their time, `window_time`, tells which one: that which the time lies in or, of
-/// windows that overlap, that which ends a millisecond later.
+/// The stage's inputs show it the columns of their side: the first
+/// [`left_inputs`](Join::left_inputs) those of the left side, the others those of the right side.
+/// Rows of a side either come from a table with a time, then they belong to the windows that
+/// `window` says, or from windows that have fired: then their time, `window_time`, tells which one:
+/// that which the time lies in or, of windows that overlap, that which ends a millisecond later.
 ///
 /// What comes of a pair of rows is a batch with the columns `window_start`, `window_end`,
 /// `window_time` (each `Timestamp(Millisecond)`, only where `window` is set), then those of the

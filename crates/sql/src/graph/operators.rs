@@ -47,7 +47,7 @@ pub(crate) enum Body {
     /// Without HAVING, which is the views'.
     Grouped(Grouped),
     /// As well.
-    Joined(Joined),
+    Joined(Box<Joined>),
 }
 
 /// What others take of an operator's result.

@@ -56,11 +56,11 @@ fn shown(expr: &Expr, schema: &Schema) -> String {
 
 /// The last join of a plan.
 fn join(plan: &Plan) -> (&Stage, &Join) {
-    let joins = plan.stages.iter().filter_map(|stage| match &stage.operator {
+    let mut joins = plan.stages.iter().filter_map(|stage| match &stage.operator {
         Operator::Join(join) => Some((stage, &**join)),
         _ => None,
     });
-    joins.last().unwrap_or_else(|| panic!("no join: {plan:?}"))
+    joins.next_back().unwrap_or_else(|| panic!("no join: {plan:?}"))
 }
 
 /// Of each side of the last join, its inputs: their conditions and the columns that they show.
