@@ -15,6 +15,7 @@ mod epochs;
 mod graphs;
 mod idle;
 mod memory;
+mod panes;
 mod sessions;
 mod stages;
 mod stateless;
