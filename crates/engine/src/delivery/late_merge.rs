@@ -178,7 +178,9 @@ impl Delivery for LateMerge {
 /// Rows that processes ahead of this one pass through are left in their channels, with all that is
 /// behind them, while they are of windows that begin later than this: those that its own input has
 /// not reached, and all but the one that fires. Taken at once, they would fill a second large table
-/// beside the one that is full; left there, they keep who is ahead from getting farther.
+/// beside the one that is full; left there, they keep who is ahead from getting farther. Of windows
+/// that consist of many slices, some are taken: otherwise all would keep step with the slowest,
+/// slice by slice.
 fn takes_up_to(state: &State) -> i64 {
     let windowing = state.stage.windowing();
     match state.operator.firing() {
@@ -187,7 +189,8 @@ fn takes_up_to(state: &State) -> i64 {
         None if state.clock.min() > state.frontier => state.frontier,
         None => {
             let latest = state.latest.map(|slice| windowing.begin_of(slice));
-            state.low.max(latest.unwrap_or(BEGINNING))
+            let reached = state.low.max(latest.unwrap_or(BEGINNING));
+            reached.saturating_add(windowing.ahead_us())
         }
     }
 }

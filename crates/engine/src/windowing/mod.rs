@@ -240,6 +240,13 @@ impl Windowing {
         })
     }
 
+    /// How far beyond what others have reached slices may begin that they merge all the same: half
+    /// of what a window has besides one of its slices.
+    pub(crate) fn ahead_us(&self) -> i64 {
+        let slice_us = self.slices.as_ref().map_or(0, |slices| slices.size_us);
+        (self.reach_us().unwrap_or(0) - slice_us).max(0) / 2
+    }
+
     /// The slice that a record of this time updates, if it is not late for any window.
     #[inline(always)]
     pub(crate) fn slice_of(&self, time: i64) -> Bounds {

@@ -16,6 +16,7 @@ mod graphs;
 mod idle;
 mod joins;
 mod memory;
+mod panes;
 mod sessions;
 mod stages;
 mod stateless;
