@@ -139,8 +139,8 @@ impl Iterator for BatchIter {
 struct Record {
     ts: u64,
     key: u64,
-    /// The third column: event type, price, `cpu` in units of 2^-20, or, of `nb8`, the number of the
-    /// record.
+    /// The third column: event type, price, `cpu` in units of 2^-20, or of `nb8` the record's
+    /// number.
     extra: u64,
 }
 

@@ -13,8 +13,8 @@
 //!    as many for arguments of 128 bits;
 //! 4. the bytes of variable-length keys, then of arguments, column by column.
 //!
-//! Rows of a join are of one of two sides, each of which has keys and arguments of its own: the kind
-//! says which ([`SIDE_SHIFT`]).
+//! Rows of a join are of one of two sides, each of which has keys and arguments of its own. The
+//! kind says which ([`SIDE_SHIFT`]).
 //!
 //! The second is a mark: it promises that no row of an earlier time follows. Its subject is a
 //! watermark, and its count is the number of rows so far (its lower 32 bits). The third is one part
@@ -149,8 +149,8 @@ impl Format {
         [Arc::new(Format { second: Some(second.clone()), ..first }), second]
     }
 
-    /// Of rows with such values: each has an argument, if it takes one, that is equal for all values
-    /// that take the same; and a bit, if not every row feeds it.
+    /// Of rows with such values. Each has an argument, if it takes one; those that are equal are sent
+    /// once. It has a bit if not every row feeds it.
     fn of<L: Eq + Hash>(
         codec: &KeyCodec,
         values: impl Iterator<Item = (Option<(Form, L)>, bool)>,

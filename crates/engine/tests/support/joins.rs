@@ -241,7 +241,7 @@ impl Case {
         }
     }
 
-    /// The windows that a side's records are in, each with its window; how many records are late for
+    /// A side's records, once for each of their windows; how many records are late for
     /// all, and how many have no time.
     fn side(&self, number: usize) -> (Vec<((i64, i64), &Record)>, u64, u64) {
         let (mut rows, mut late, mut null_time) = (Vec::new(), 0, 0);

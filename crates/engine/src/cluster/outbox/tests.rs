@@ -8,6 +8,7 @@ use millstream_state::{Idle, ValueKind};
 
 use super::super::combine::tests::segment;
 use super::*;
+use crate::cluster::wire::CREDITED;
 use crate::columns::aggregates::Aggregates;
 use crate::columns::keys::KeyCodec;
 use crate::expr::Expr;

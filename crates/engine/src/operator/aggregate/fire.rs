@@ -149,7 +149,7 @@ impl ResultRows {
         ResultRows::bounded(grouping.windowing.columns_of(window), rows)
     }
 
-    /// Of a window with these bounds and this time, of which mostly so many come at once at the most.
+    /// Of a window with these bounds and this time. Mostly at most so many rows come at once.
     pub(crate) fn bounded(bounds: Option<[i64; 3]>, rows: usize) -> ResultRows {
         let column = |us: i64| -> ArrayRef {
             Arc::new(TimestampMillisecondArray::from_value(us.div_euclid(1000), rows))

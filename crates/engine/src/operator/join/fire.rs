@@ -193,8 +193,8 @@ impl Fire {
         Ok(())
     }
 
-    /// Looks the next rows up. When all have been, those without a partner are given, if they are to
-    /// be, and nothing is left of them.
+    /// Looks the next rows up. When all have been looked up, those without a partner are given, if
+    /// the join gives such rows, and nothing is left of them.
     fn probe(
         &mut self,
         program: &Program,

@@ -99,3 +99,112 @@ impl Columns {
         8 * (self.keys.capacity() + self.hashes.capacity()) + columns.sum::<usize>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::*;
+    use arrow::datatypes::{Field, Float64Type, Int32Type, Schema};
+
+    use super::*;
+    use crate::expr::Expr;
+    use crate::operator::join::bags::Bags;
+    use crate::operator::{BySlice, Leadership, Room};
+    use crate::plan::{Join, JoinKind, Key};
+    use crate::windowing::SliceId;
+
+    /// A quiet NaN whose other bits say something.
+    const ODD_NAN: u64 = 0x7ff8_0000_dead_beef;
+
+    fn columns() -> Vec<ArrayRef> {
+        let lists = [Some(vec![Some(1), None]), None, Some(vec![]), Some(vec![Some(7)])];
+        let decimals = Decimal128Array::from(vec![Some(1), None, Some(i128::MIN / 7), Some(-1)]);
+        let odd = f64::from_bits(ODD_NAN);
+        vec![
+            Arc::new(Int64Array::from(vec![Some(i64::MIN), None, Some(0), Some(i64::MAX)])),
+            Arc::new(StringArray::from(vec![Some("Größe"), None, Some(""), Some("x")])),
+            Arc::new(Float64Array::from(vec![Some(-0.0), Some(odd), None, Some(1.5)])),
+            Arc::new(Float32Array::from(vec![Some(-0.0), Some(f32::NAN), None, Some(0.1)])),
+            Arc::new(Int8Array::from(vec![Some(-128), None, Some(127), Some(0)])),
+            Arc::new(UInt32Array::from(vec![Some(u32::MAX), None, Some(0), Some(1)])),
+            Arc::new(BooleanArray::from(vec![Some(true), None, Some(false), Some(true)])),
+            Arc::new(decimals.with_precision_and_scale(38, 2).unwrap()),
+            Arc::new(BinaryArray::from(vec![Some(&[0xff_u8, 0][..]), None, Some(&[]), None])),
+            Arc::new(LargeStringArray::from(vec![Some("a"), None, Some("bb"), None])),
+            Arc::new(TimestampMillisecondArray::from(vec![1, 2, 3, 4]).with_timezone("UTC")),
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists)),
+            Arc::new(NullArray::new(4)),
+        ]
+    }
+
+    /// Of rows whose columns these are, on both sides, some of which are keys.
+    fn sides(columns: &[ArrayRef], keys: &[usize]) -> [Side; 2] {
+        let field =
+            |(i, c): (usize, &ArrayRef)| Field::new(format!("c{i}"), c.data_type().clone(), true);
+        let pair = columns.iter().chain(columns).enumerate().map(field).collect::<Vec<_>>();
+        let pair = Arc::new(Schema::new(pair));
+        let key = |column: &usize| Key {
+            name: format!("c{column}"),
+            expr: Expr::Column(*column),
+            data_type: columns[*column].data_type().clone(),
+            nullable: true,
+        };
+        let join = Join {
+            kind: JoinKind::Full,
+            window: None,
+            left_inputs: 1,
+            left_columns: columns.len(),
+            keys: keys.iter().map(|column| [key(column), key(column)]).collect(),
+            nulls_are_equal: false,
+            condition: None,
+            fired: pair.clone(),
+            pair,
+            having: None,
+            project: vec![],
+        };
+        Side::both(&join).unwrap()
+    }
+
+    /// Whatever type a column has, whether it is a key or not, its values come out of a bag bit for
+    /// bit as they went in.
+    #[test]
+    fn values_come_out_as_they_went_in() {
+        let columns = columns();
+        let fields = columns.iter().enumerate().map(|(i, c)| (format!("c{i}"), c.clone(), true));
+        let batch = RecordBatch::try_from_iter_with_nullable(fields).unwrap();
+        for keys in [&[][..], &[0], &[1], &[2], &[1, 0], &[7, 8, 6], &[3, 9, 10]] {
+            let sides = sides(&columns, keys);
+            for (number, side) in sides.iter().enumerate() {
+                let leadership = Leadership { me: 0, leaders: 1, of_empty_key: true };
+                let room = Room { buffer_bytes: 200, pool_bytes: 1 << 16, ..Room::default() };
+                let mut bags = Bags::new(&sides, &leadership, &room);
+                let places: Vec<u32> = (0..4).collect();
+                for rows in [&places[..1], &places[1..], &places[2..3]] {
+                    let mut by_slice: BySlice = vec![(SliceId::WHOLE, rows.to_vec())];
+                    let (keys, values) = side.evaluate(&batch, &mut by_slice).unwrap().unwrap();
+                    let add = (&keys[..], &values[..]);
+                    bags.add(SliceId::WHOLE, (number, side), add, &by_slice[0].1, None).unwrap();
+                }
+                let [left, right] = bags.remove(SliceId::WHOLE).unwrap();
+                let mut bag = if number == 0 { left } else { right };
+                let mut gathering = Gathering::new(side, bag.rows());
+                let mut reader = Reader::new(sides[0].format.clone());
+                for rows in bag.take() {
+                    gathering.read(side, &mut reader, &rows).unwrap();
+                }
+                let found = gathering.finish(side).unwrap();
+                assert_eq!(found.rows, 5);
+                // A buffer may be full before the last rows, which are the third once more.
+                let nth = |column: &ArrayRef| (column.slice(0, 4), column.slice(4, 1));
+                for (column, right) in found.columns.iter().zip(&columns) {
+                    let (all, again) = nth(column);
+                    assert_eq!((&all, &again), (right, &right.slice(2, 1)), "keys {keys:?}");
+                }
+                let doubles = found.columns[2].as_primitive::<Float64Type>();
+                let bits = [0, 1].map(|row| doubles.value(row).to_bits());
+                assert_eq!(bits, [(-0.0f64).to_bits(), ODD_NAN], "keys {keys:?}");
+            }
+        }
+    }
+}
