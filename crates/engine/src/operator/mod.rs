@@ -282,8 +282,8 @@ pub(crate) trait Operator: Send {
         Err(Error::Internal("rows passed through to an operator that takes none".into()))
     }
 
-    /// Takes in a buffer of such rows from a worker of this process, if it can keep the buffer as it
-    /// is. Otherwise it gives it back, and the rows in it are given to [`Operator::take_in`].
+    /// Takes in a buffer of such rows from a worker of this process, if it can keep it as it is.
+    /// Otherwise it gives it back, and the rows in it are given to [`Operator::take_in`].
     fn adopt(&mut self, rows: PassedRows) -> Option<PassedRows> {
         Some(rows)
     }

@@ -149,8 +149,8 @@ impl Format {
         [Arc::new(Format { second: Some(second.clone()), ..first }), second]
     }
 
-    /// Of rows with such values. Each has an argument, if it takes one; those that are equal are sent
-    /// once. It has a bit if not every row feeds it.
+    /// Of rows with such values. Each has an argument, if it takes one; equal ones are sent once.
+    /// It has a bit if not every row feeds it.
     fn of<L: Eq + Hash>(
         codec: &KeyCodec,
         values: impl Iterator<Item = (Option<(Form, L)>, bool)>,
