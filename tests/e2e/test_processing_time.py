@@ -55,8 +55,11 @@ def test_windows_fire_by_the_clock(piped, kind, words):
     assert ends == sorted(ends)
     job.write("3\n3\n")
     job.end()
-    rest = [job.lines.get_nowait().split(",") for _ in range(job.lines.qsize())]
-    assert sum(int(count) for *_, count in rest) == (4 if kind == "hop" else 2), rest
+    # The last lines may come after the end of the program.
+    left = 4 if kind == "hop" else 2
+    while left > 0:
+        left -= int(job.next().split(",")[-1])
+    assert left == 0
     assert {key for *_, key, _ in rest} == {"3"}
 
 
