@@ -341,7 +341,7 @@ impl Columns {
             Extra::Price(column) => column.push(record.extra as i64),
             Extra::Cpu(column) => column.push(record.extra as f64 / f64::from(1 << 20)),
             Extra::Numbered(types, numbers) => {
-                types.push(i32::from(record.extra % NB8_SELLER_EVERY != 0));
+                types.push(i32::from(!record.extra.is_multiple_of(NB8_SELLER_EVERY)));
                 numbers.push(record.extra as i64);
             }
         }

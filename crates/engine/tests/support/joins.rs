@@ -13,6 +13,9 @@ use millstream_contract::plan::*;
 use super::chain::MS;
 use super::{Memory, Random, Record, key, records, table};
 
+/// A record in one of its windows, which starts and ends then (milliseconds).
+type Windowed<'a> = ((i64, i64), &'a Record);
+
 /// What is joined, and how.
 pub(crate) struct Case {
     sides: [Vec<Vec<Record>>; 2],
@@ -243,7 +246,7 @@ impl Case {
 
     /// A side's records, once for each of their windows; how many records are late for
     /// all, and how many have no time.
-    fn side(&self, number: usize) -> (Vec<((i64, i64), &Record)>, u64, u64) {
+    fn side(&self, number: usize) -> (Vec<Windowed<'_>>, u64, u64) {
         let (mut rows, mut late, mut null_time) = (Vec::new(), 0, 0);
         for split in &self.sides[number] {
             let mut watermark = i64::MIN;
