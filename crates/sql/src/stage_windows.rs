@@ -13,7 +13,7 @@ use crate::lower::{
 };
 use crate::nest::Inner;
 use crate::window_node::WINDOW_COLUMNS;
-use crate::windows::{OfRow, Windows, common_slice, slice_of};
+use crate::windows::{OfRow, Windows, common_slice};
 
 impl Stage {
     /// Prepares rows of this stage for a window function over them. Sessions that are grouped again
@@ -22,7 +22,7 @@ impl Stage {
         let slice = match window {
             // What lies between two sessions counts to the millisecond.
             plan::Window::Session(_) => Tumble { size_us: 1000, offset_us: 0 },
-            other => slice_of(other),
+            other => other.slices(),
         };
         self.slice_sessions_by(slice);
     }

@@ -58,7 +58,7 @@ impl Windows {
     /// Those of rows which come from them; `columns` are the names of the columns that hold
     /// [`WINDOW_COLUMNS`].
     pub(crate) fn inherited(kind: plan::Window, columns: [Option<String>; 3]) -> Windows {
-        let slice = slice_of(&kind);
+        let slice = kind.slices();
         Windows { kind, of_row: OfRow::Inherited(Inherited { columns, slice }) }
     }
 
@@ -119,18 +119,6 @@ pub(crate) fn common_slice(a: Tumble, b: Tumble) -> Tumble {
 /// The greatest common divisor, of `a` alone if `b` is 0.
 fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a.abs() } else { gcd(b, a % b) }
-}
-
-/// Windows of time in which all windows lie that end in them, as far as rows that come from these
-/// are concerned: their time is the last millisecond of their window.
-pub(crate) fn slice_of(window: &plan::Window) -> Tumble {
-    let (size_us, offset_us) = match window {
-        plan::Window::Tumble(tumble) => return *tumble,
-        plan::Window::Hop(hop) => (hop.slide_us, hop.offset_us),
-        plan::Window::Cumulate(cumulate) => (cumulate.step_us, cumulate.offset_us),
-        plan::Window::Session(session) => (session.gap_us, 0),
-    };
-    Tumble { size_us, offset_us: offset_us.rem_euclid(size_us) }
 }
 
 #[cfg(test)]

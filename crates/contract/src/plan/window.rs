@@ -13,6 +13,20 @@ pub enum Window {
     Session(Session),
 }
 
+impl Window {
+    /// Windows that do not overlap, such that the rows of each of these windows are in one of them.
+    /// (The time of such rows is the last millisecond of their window.)
+    pub fn slices(&self) -> Tumble {
+        let (size_us, offset_us) = match self {
+            Window::Tumble(tumble) => return *tumble,
+            Window::Hop(hop) => (hop.slide_us, hop.offset_us),
+            Window::Cumulate(cumulate) => (cumulate.step_us, cumulate.offset_us),
+            Window::Session(session) => (session.gap_us, 0),
+        };
+        Tumble { size_us, offset_us: offset_us.rem_euclid(size_us) }
+    }
+}
+
 impl From<Tumble> for Window {
     fn from(tumble: Tumble) -> Window {
         Window::Tumble(tumble)

@@ -133,7 +133,7 @@ impl Fire {
                     true => {
                         let side = &program.sides[small];
                         let columns = gathering.finish(side)?;
-                        let marks = program.marks(small);
+                        let marks = program.gives_late(small);
                         let equal = program.nulls_are_equal;
                         Phase::Probing(Built::new(side, columns, equal, marks), None)
                     }
@@ -151,7 +151,8 @@ impl Fire {
                 let side = &program.sides[large];
                 let mut gathering = Gathering::new(side, READ_ROWS);
                 self.read(program, large, &mut gathering, bags)?;
-                let probed = Probed::new(gathering.finish(side)?, &built, program.marks(large));
+                let probed =
+                    Probed::new(gathering.finish(side)?, &built, program.gives_late(large));
                 let (rows, probed) = self.probe(program, &mut built, probed)?;
                 self.phase = Phase::Probing(built, probed);
                 Ok(rows)
@@ -332,12 +333,8 @@ fn into_vec(column: UInt32Array) -> Vec<u32> {
 }
 
 impl Program {
-    /// Whether it matters which rows of a side have a partner.
-    fn marks(&self, side: usize) -> bool {
-        self.gives_late(side)
-    }
-
-    /// Whether rows of a side are given when it is known which of them have a partner.
+    /// Whether rows of a side are given once it is known which of them have a partner. Then that is
+    /// marked.
     fn gives_late(&self, side: usize) -> bool {
         match side {
             0 => self.kind.keeps_left() || self.kind == JoinKind::LeftSemi,

@@ -34,7 +34,7 @@ use crate::failing::first_failing;
 use crate::operator::aggregate::fire::Finisher;
 use crate::operator::counted::{Buffers, assign_rows, in_parts, within};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
-use crate::plan::{self, Cumulate, JoinKind, Tumble, Window};
+use crate::plan::{self, Cumulate, JoinKind, Window};
 use crate::windowing::{SliceId, WindowId, Windowing};
 use bags::Bags;
 use fire::Fire;
@@ -62,23 +62,11 @@ pub(super) struct Program {
     layout: Arc<RowLayout>,
 }
 
-/// Windows that do not overlap, of which each has the rows of one window of this kind: the last
-/// millisecond of a window is the time of its rows.
-fn slices_of(window: Window) -> Tumble {
-    let (size_us, offset_us) = match window {
-        Window::Tumble(tumble) => return tumble,
-        Window::Hop(hop) => (hop.slide_us, hop.offset_us),
-        Window::Cumulate(cumulate) => (cumulate.step_us, cumulate.offset_us),
-        Window::Session(session) => (session.gap_us, 0),
-    };
-    Tumble { size_us, offset_us: offset_us.rem_euclid(size_us) }
-}
-
 impl Program {
     /// Of a join whose result rows have this schema.
     pub(super) fn new(join: &plan::Join, lateness_us: i64, output: &SchemaRef) -> Result<Program> {
         let sides = Side::both(join)?;
-        let slices = join.window.map(|window| Window::Tumble(slices_of(window)));
+        let slices = join.window.map(|window| Window::Tumble(window.slices()));
         let layout = RowLayout::new(sides[0].codec.words().max(1), vec![], &[]);
         Ok(Program {
             name: explain::name_of(join),
