@@ -39,6 +39,14 @@ class Listened:
         """What stderr has said so far."""
         return "".join(self.errors)
 
+    def says(self, words: str) -> None:
+        """Waits until stderr has said so: it comes by a way of its own, perhaps after the rows."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while words not in self.said() and time.monotonic() < end:
+            assert self.process.poll() is None, self.said()
+            time.sleep(0.02)
+        assert words in self.said(), self.said()
+
     def next(self) -> str:
         """The next line of its output; waits for it."""
         end = time.monotonic() + PATIENCE_SECONDS

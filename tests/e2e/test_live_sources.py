@@ -171,9 +171,10 @@ def test_a_file_is_followed_through_rotation_and_truncation(running, script, pro
     assert job.next() == SECOND
     path.write_text("ts,k\n" + record(30, 5), encoding="utf-8")
     assert job.next() == "2024-01-01 12:00:20.000,1,4"
-    said = job.said()
-    assert said.count("events.csv: truncated or written anew") == 1, said
-    assert "interrupted with 1 window open: 5 records" in job.interrupt()
+    job.says("events.csv: truncated or written anew")
+    said = job.interrupt()
+    assert said.count("truncated or written anew") == 1, said
+    assert "interrupted with 1 window open: 5 records" in said
 
 
 def test_new_files_of_a_directory_are_found(running, script):
