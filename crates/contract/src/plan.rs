@@ -29,7 +29,7 @@ use left_out::MALFORMED;
 pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_rows, malformed_schema};
 pub use ranked::{Best, Directions, Ranking, Share};
 pub use source::{Derived, EventTime, Source, Watermark};
-pub use window::{Cumulate, Hop, Session, Tumble, Window};
+pub use window::{Cumulate, Hop, Interval, Session, Tumble, Window};
 
 /// A continuous query in executable form.
 #[derive(Debug, Clone)]

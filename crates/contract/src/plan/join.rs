@@ -14,9 +14,9 @@ use crate::expr::Expr;
 /// that which the time lies in or, of windows that overlap, that which ends a millisecond later.
 ///
 /// What comes of a pair of rows is a batch with the columns `window_start`, `window_end`,
-/// `window_time` (each `Timestamp(Millisecond)`, only where `window` is set), then those of the
-/// left side, then those of the right side. `condition` is over that batch. `having` and `project`
-/// are over [`fired`](Join::fired).
+/// `window_time` (each `Timestamp(Millisecond)`, only where `window` is set and
+/// [has them](Window::has_columns)), then those of the left side, then those of the right side.
+/// `condition` is over that batch. `having` and `project` are over [`fired`](Join::fired).
 #[derive(Debug, Clone)]
 pub struct Join {
     /// Which rows are given.
@@ -24,6 +24,8 @@ pub struct Join {
     /// The windows that rows meet in; `None`: there is one, for the whole input, which must end.
     /// They are never sessions: rows of sessions that have fired meet in windows that tumble, of
     /// which each holds the ends of several, and the bounds of sessions are among the keys.
+    /// [`Window::Interval`]: rows meet that are so far apart; `condition` says exactly which.
+    /// Rows of the side that is not its anchor are not given without a partner.
     pub window: Option<Window>,
     /// How many of the stage's inputs, from the first on, are of the left side: one at least, and
     /// one at least is left for the right side.

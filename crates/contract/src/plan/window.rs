@@ -11,6 +11,8 @@ pub enum Window {
     Cumulate(Cumulate),
     /// Each key has its own, as long as its records follow each other within a gap.
     Session(Session),
+    /// No windows of rows: rows of a join's sides meet that are so far apart.
+    Interval(Interval),
 }
 
 impl Window {
@@ -22,8 +24,15 @@ impl Window {
             Window::Hop(hop) => (hop.slide_us, hop.offset_us),
             Window::Cumulate(cumulate) => (cumulate.step_us, cumulate.offset_us),
             Window::Session(session) => (session.gap_us, 0),
+            Window::Interval(interval) => (interval.slice_us(), 0),
         };
         Tumble { size_us, offset_us: offset_us.rem_euclid(size_us) }
+    }
+
+    /// Whether what fires by these windows has the columns `window_start`, `window_end` and
+    /// `window_time`.
+    pub fn has_columns(&self) -> bool {
+        !matches!(self, Window::Interval(_))
     }
 }
 
@@ -91,4 +100,43 @@ pub struct Tumble {
     pub size_us: i64,
     /// Microseconds, a multiple of 1000 with `0 <= offset < size`.
     pub offset_us: i64,
+}
+
+/// An interval join: a row of the `anchor` side with the time `t` meets rows of the other side with
+/// times from `t - before` to `t + after`, both included.
+///
+/// Rows of the anchor side are divided by their time into slices, and each row of the other side
+/// is in all slices where it may have a partner. So each pair is in one slice, and so is all that a
+/// row of the anchor side may meet. A slice is complete when the watermark has passed its end, and
+/// `after` besides. A record is late when its own time is behind the watermark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Interval {
+    /// The number of the side: 0 is the left one.
+    pub anchor: usize,
+    /// Microseconds, perhaps negative; `before + after` is not.
+    pub before_us: i64,
+    /// The same.
+    pub after_us: i64,
+}
+
+impl Interval {
+    /// The most that `before` and `after` may be, either way: about ten years.
+    pub const MAX_US: i64 = 3660 * 86_400_000_000;
+
+    /// The shortest slices: results come so much later than they could at the most, or half of the
+    /// interval.
+    const LEAST_SLICE_US: i64 = 100_000;
+
+    /// How much time a slice has: a multiple of a millisecond. The shorter, the sooner results
+    /// come, and the more slices a row of the other side is in: three, if it is half of the
+    /// interval.
+    pub fn slice_us(&self) -> i64 {
+        let half = self.before_us.saturating_add(self.after_us) / 2;
+        (half.clamp(Interval::LEAST_SLICE_US, Interval::MAX_US) + 999) / 1000 * 1000
+    }
+
+    /// How far the watermark must be beyond a slice, so that all is there that its rows may meet.
+    pub fn delay_us(&self) -> i64 {
+        self.after_us.max(0)
+    }
 }

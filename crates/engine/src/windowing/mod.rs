@@ -19,6 +19,10 @@
 //!   session. A *window* is the name under which sessions fire that ended in about the same time;
 //!   each of its rows says itself from when until when its session lasted.
 //!
+//! - Interval joins: a slice is as many rows of the anchor side as its time has, and fires as a
+//!   window when all is there that these rows may meet. Rows of the other side update several
+//!   slices ([`Windowing::slices_meeting`]).
+//!
 //! All times are in microseconds. The arithmetic does not overflow for usable times
 //! ([`USABLE`](crate::event_time::USABLE)).
 
@@ -30,7 +34,7 @@ use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::event_time::{BEGINNING, END, USABLE};
-use crate::plan::{Session, Tumble, Window};
+use crate::plan::{Interval, Session, Tumble, Window};
 use panes::Panes;
 
 /// How long before its window's end a result's event time (`window_time`) is.
@@ -95,6 +99,8 @@ enum Kind {
     /// What is named by the time at which a slice begins are the sessions that are over when it is
     /// complete.
     Sessions(Session),
+    /// Each is a slice, and is named by the time at which it begins, that of the anchor side.
+    Interval(Interval),
 }
 
 /// A slice, and times of records that update it, the end excluded: all of them, or, if it packs
@@ -173,6 +179,9 @@ impl Windowing {
                 let size_us = (session.gap_us / session.slices_of_gap.max(1)).max(1);
                 (Some(Tumble { size_us, offset_us: 0 }), Kind::Sessions(session))
             }
+            Some(window @ Window::Interval(interval)) => {
+                (Some(window.slices()), Kind::Interval(interval))
+            }
         };
         Windowing { slices, kind, lateness_us }
     }
@@ -214,6 +223,15 @@ impl Windowing {
         self.lateness_us
     }
 
+    /// How far the watermark must be beyond the end of a slice, so that nothing more is added.
+    #[inline(always)]
+    fn wait_us(&self) -> i64 {
+        match &self.kind {
+            Kind::Interval(interval) => self.lateness_us.saturating_add(interval.delay_us()),
+            _ => self.lateness_us,
+        }
+    }
+
     /// Whether there is one window for the whole input.
     pub(crate) fn is_whole(&self) -> bool {
         self.slices.is_none()
@@ -222,7 +240,7 @@ impl Windowing {
     /// How windows are made of slices.
     pub(crate) fn combining(&self) -> Combining {
         match self.kind {
-            Kind::Slices | Kind::Packed(_) => Combining::OneSlice,
+            Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => Combining::OneSlice,
             Kind::Panes(panes) if panes.hop => Combining::Hop,
             Kind::Panes(_) => Combining::Cumulate,
             Kind::Sessions(session) => Combining::Sessions { gap_us: session.gap_us },
@@ -237,6 +255,10 @@ impl Windowing {
             Kind::Slices | Kind::Packed(_) => slices.size_us,
             Kind::Panes(panes) => slices.size_us.saturating_mul(panes.count),
             Kind::Sessions(session) => session.gap_us,
+            Kind::Interval(interval) => {
+                let length_us = interval.before_us.saturating_add(interval.after_us);
+                slices.size_us.saturating_add(length_us)
+            }
         })
     }
 
@@ -244,6 +266,10 @@ impl Windowing {
     /// of what a window has besides one of its slices.
     pub(crate) fn ahead_us(&self) -> i64 {
         let slice_us = self.slices.as_ref().map_or(0, |slices| slices.size_us);
+        if let Kind::Interval(interval) = &self.kind {
+            // Who is no farther may be given slices so far ahead.
+            return slice_us.saturating_add(interval.before_us.max(0));
+        }
         (self.reach_us().unwrap_or(0) - slice_us).max(0) / 2
     }
 
@@ -269,6 +295,24 @@ impl Windowing {
         }
     }
 
+    /// The slices of an interval join whose rows may meet a row of the side that is not the anchor,
+    /// with a time between these.
+    pub(crate) fn slices_meeting(
+        &self,
+        earliest: i64,
+        latest: i64,
+    ) -> impl Iterator<Item = SliceId> {
+        let (before_us, after_us) = match self.kind {
+            Kind::Interval(interval) => (interval.before_us, interval.after_us),
+            _ => (0, 0),
+        };
+        let first = self.slice_of(earliest.saturating_sub(after_us).clamp(-USABLE, USABLE)).start;
+        let last = latest.saturating_add(before_us).clamp(-USABLE, USABLE);
+        let size_us = self.slices.as_ref().map_or(1, |slices| slices.size_us);
+        let starts = (first..=last).step_by(usize::try_from(size_us).unwrap_or(usize::MAX));
+        starts.map(|start| if self.is_whole() { SliceId::WHOLE } else { SliceId(start) })
+    }
+
     /// The slice that rows of this event time update; `None`: they have none, and need it.
     pub(crate) fn slice_of_rows(&self, time: Option<i64>) -> Option<SliceId> {
         match time {
@@ -288,7 +332,9 @@ impl Windowing {
     #[inline(always)]
     pub(crate) fn all_in_time(&self, slice: &Bounds, time: i64, watermark: i64) -> bool {
         match self.kind {
-            Kind::Sessions(_) => time.saturating_add(self.lateness_us) >= watermark,
+            Kind::Sessions(_) | Kind::Interval(_) => {
+                time.saturating_add(self.lateness_us) >= watermark
+            }
             Kind::Packed(_) => slice.end.saturating_add(self.lateness_us) > watermark,
             _ => self.closes_at(slice.slice) > watermark,
         }
@@ -319,7 +365,7 @@ impl Windowing {
                 let window = panes.last_window_of(index_of(slices, slice.start));
                 Some(start_of_index(slices, panes.end_of(window)))
             }
-            (Kind::Sessions(_), _) => None,
+            (Kind::Sessions(_) | Kind::Interval(_), _) => None,
             _ => Some(slice.end),
         }
     }
@@ -363,7 +409,7 @@ impl Windowing {
     #[inline(always)]
     fn ends_for_good(&self, start: i64) -> i64 {
         match &self.slices {
-            Some(slices) => start.saturating_add(slices.size_us).saturating_add(self.lateness_us),
+            Some(slices) => start.saturating_add(slices.size_us).saturating_add(self.wait_us()),
             None => END,
         }
     }
@@ -414,7 +460,7 @@ impl Windowing {
             _ => window.0 + 1,
         });
         match &self.kind {
-            Kind::Slices | Kind::Packed(_) => None,
+            Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => None,
             Kind::Panes(panes) => {
                 let last = panes.last_window_of(panes.pane_of(newest)?);
                 (next <= last).then_some(next)
@@ -466,7 +512,7 @@ impl Windowing {
             (_, BEGINNING | END) => watermark,
             (None, _) => BEGINNING,
             (Some(slices), watermark) => {
-                let end = watermark.saturating_sub(self.lateness_us).max(-USABLE);
+                let end = watermark.saturating_sub(self.wait_us()).max(-USABLE);
                 (end - slices.offset_us).div_euclid(slices.size_us)
             }
         }
@@ -475,8 +521,8 @@ impl Windowing {
     /// The first watermark beyond this one at which a window may fire; `None`: only the end is one.
     pub(crate) fn next_after(&self, watermark: i64) -> Option<i64> {
         let slices = self.slices.as_ref().filter(|_| watermark < END)?;
-        let passed = watermark.saturating_sub(self.lateness_us).max(-USABLE);
-        Some(start_of(slices, passed) + slices.size_us + self.lateness_us)
+        let passed = watermark.saturating_sub(self.wait_us()).max(-USABLE);
+        Some(start_of(slices, passed) + slices.size_us + self.wait_us())
     }
 
     /// What the columns `window_start`, `window_end` and `window_time` of a window's results are;
@@ -485,7 +531,7 @@ impl Windowing {
     pub(crate) fn columns_of(&self, window: WindowId) -> Option<[i64; 3]> {
         let slices = self.slices.as_ref()?;
         let (start, end) = match &self.kind {
-            Kind::Slices => (window.0, window.0.saturating_add(slices.size_us)),
+            Kind::Slices | Kind::Interval(_) => (window.0, window.0.saturating_add(slices.size_us)),
             Kind::Panes(panes) => (
                 start_of_index(slices, panes.first_pane_of(window)),
                 start_of_index(slices, panes.end_of(window)),
@@ -519,11 +565,13 @@ impl Windowing {
             (_, BEGINNING | END) => frontier,
             (None, _) => BEGINNING,
             (Some(slices), frontier) => {
-                let fired = frontier.saturating_sub(self.lateness_us).max(-USABLE);
+                let fired = frontier.saturating_sub(self.wait_us()).max(-USABLE);
                 let start = start_of(slices, fired);
                 time_before(match self.kind {
                     // The next window ends with the next slice.
-                    Kind::Slices | Kind::Panes(_) => start.saturating_add(slices.size_us),
+                    Kind::Slices | Kind::Panes(_) | Kind::Interval(_) => {
+                        start.saturating_add(slices.size_us)
+                    }
                     // The next window is the first of the next slice.
                     Kind::Packed(windows) => start.saturating_add(windows.size_us),
                     // Sessions are left whose last record is a gap before the end of the last slice
@@ -544,14 +592,14 @@ impl Windowing {
                 let before = watermark.max(-USABLE).saturating_add(ROW_TIME_BEFORE_END_US - 1);
                 let start = start_of(slices, before);
                 let fired = match self.kind {
-                    Kind::Slices | Kind::Panes(_) => start,
+                    Kind::Slices | Kind::Panes(_) | Kind::Interval(_) => start,
                     Kind::Packed(windows) => {
                         let behind = slices.size_us - windows.size_us;
                         start_of(slices, before.saturating_add(behind))
                     }
                     Kind::Sessions(_) => start.saturating_add(slices.size_us),
                 };
-                fired.saturating_add(self.lateness_us)
+                fired.saturating_add(self.wait_us())
             }
         }
     }
