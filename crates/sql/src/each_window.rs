@@ -89,7 +89,7 @@ fn windows_of_row(window: &Window) -> i64 {
     match window {
         Window::Hop(Hop { slide_us, size_us, .. }) => size_us / slide_us,
         Window::Cumulate(Cumulate { step_us, size_us, .. }) => size_us / step_us,
-        Window::Tumble(_) | Window::Session(_) => 1,
+        Window::Tumble(_) | Window::Session(_) | Window::Interval(_) => 1,
     }
 }
 
@@ -105,7 +105,7 @@ fn bounds_of(window: &Window, time: &Expr) -> Result<[Expr; 3]> {
         Window::Cumulate(Cumulate { step_us, size_us, offset_us }) => {
             (Grid { of: slice(size_us, offset_us), add_us: 0 }, slice(step_us, offset_us))
         }
-        Window::Tumble(_) | Window::Session(_) => {
+        Window::Tumble(_) | Window::Session(_) | Window::Interval(_) => {
             return Err(SqlError::internal(format!("an array of {window:?}")));
         }
     };

@@ -94,10 +94,7 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
             "{name} does not say that both rows are of the same window, and table '{table}' never \
              ends: {KEPT}"
         ),
-        (_, true) => format!(
-            "{name} is by an interval of time, and such joins do not run yet over tables that \
-             never end, like '{table}'"
-        ),
+        (_, Some((why, _))) => format!("{name} {why}, and table '{table}' never ends: {KEPT}"),
         _ if one_ends => format!(
             "{name} looks rows up in what ends, which does not run yet for those of a table that \
              never ends, like '{table}'"
@@ -111,11 +108,12 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
             format!("{name} {without}, and table '{table}' never ends: {KEPT}")
         }
     };
-    let help = match windows {
-        [true, true] => {
+    let help = match (windows, by_time) {
+        ([true, true], _) => {
             "join within windows: L.window_start = R.window_start AND L.window_end = R.window_end \
              AND …"
         }
+        (_, Some((_, help))) => help,
         _ => {
             "assign the same windows to both sides, and join within them:\n\
              FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS L\n\

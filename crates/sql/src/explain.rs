@@ -7,8 +7,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_expr::LogicalPlan;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    Aggregate, Derived, Input, Join, JoinKind, Node, Operator, Plan, Sort, Source, Stage, Unnest,
-    Watermark, Window,
+    Aggregate, Derived, Input, Interval, Join, JoinKind, Node, Operator, Plan, Sort, Source, Stage,
+    Unnest, Watermark, Window,
 };
 
 use crate::durations::duration;
@@ -270,6 +270,7 @@ fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
         let _ = writeln!(text, "  {} {}", call.name, sql_type_name(&call.result_type));
     }
     let when = match aggregate.window {
+        Some(Window::Interval(_)) => "when the watermark has passed all that rows may meet",
         Some(_) => "when the watermark passes a window's end",
         None => "once, at the end of the input",
     };
@@ -308,6 +309,7 @@ fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
         let _ = writeln!(text, "  condition {}", shown(condition, &join.pair));
     }
     let when = match join.window {
+        Some(Window::Interval(_)) => "when the watermark has passed all that rows may meet",
         Some(_) => "when the watermark passes a window's end",
         None => "once, at the end of the input",
     };
@@ -330,6 +332,18 @@ fn list(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join(", ")
 }
 
+/// Which rows an interval join brings together.
+fn interval_text(interval: &Interval) -> String {
+    let side = |number: usize| if number == 0 { "left" } else { "right" };
+    let (anchor, other) = (side(interval.anchor), side(1 - interval.anchor.min(1)));
+    let (before, after) = (duration(interval.before_us), duration(interval.after_us));
+    format!(
+        "interval: {other} rows from {before} before a {anchor} row to {after} after it, by slices \
+         of {}",
+        duration(interval.slice_us())
+    )
+}
+
 /// What windows are like.
 fn window_text(window: &Window) -> String {
     let (text, offset_us) = match window {
@@ -345,6 +359,7 @@ fn window_text(window: &Window) -> String {
         Window::Session(session) => {
             return format!("session with gaps of {}", duration(session.gap_us));
         }
+        Window::Interval(interval) => return interval_text(interval),
     };
     let offset = (offset_us != 0).then(|| format!(", offset {}", duration(offset_us)));
     format!("window of {text}{}", offset.unwrap_or_default())

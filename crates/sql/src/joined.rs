@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use datafusion_expr::Expr;
-use millstream_contract::plan::JoinKind;
+use millstream_contract::plan::{Interval, JoinKind};
 
 use crate::alike::{alike, all_alike};
 use crate::catalog::add_columns;
@@ -22,7 +22,9 @@ pub(crate) struct Joined {
     pub(crate) having: Vec<Expr>,
     /// The columns of what fires that hold those of the window, if there are such.
     pub(crate) bounds: [Option<Expr>; 3],
-    /// Why there is no window; `None`: rows meet in windows.
+    /// How far apart rows are that meet, if there is no window.
+    pub(crate) interval: Option<Interval>,
+    /// Why there is neither; `None`: rows meet in windows, or within an interval.
     pub(crate) unwindowed: Option<Unwindowed>,
 }
 
@@ -33,16 +35,21 @@ pub(crate) struct Unwindowed {
     pub(crate) name: String,
     /// Whether each side has windows.
     pub(crate) windows: [bool; 2],
-    /// Whether it compares times of both sides: an interval join.
-    pub(crate) by_time: bool,
+    /// If it compares times of both sides: why that is no interval join, and what helps.
+    pub(crate) by_time: Option<(&'static str, &'static str)>,
     pub(crate) place: Option<Place>,
 }
 
 impl Joined {
+    /// Whether rows meet in windows, which those that it gives are of.
+    pub(crate) fn is_windowed(&self) -> bool {
+        self.unwindowed.is_none() && self.interval.is_none()
+    }
+
     /// Whether another one makes the same of the same rows.
     pub(crate) fn is_like(&self, other: &Joined) -> bool {
-        (self.kind, self.nulls_are_equal, self.unwindowed.is_some())
-            == (other.kind, other.nulls_are_equal, other.unwindowed.is_some())
+        (self.kind, self.nulls_are_equal, self.interval, self.unwindowed.is_some())
+            == (other.kind, other.nulls_are_equal, other.interval, other.unwindowed.is_some())
             && self.keys.len() == other.keys.len()
             && self.keys.iter().zip(&other.keys).all(|(a, b)| all_alike(a, b))
             && all_alike(&self.condition, &other.condition)

@@ -5,10 +5,12 @@
 //! Rows meet within windows if a condition says that both are of the same one. That condition needs
 //! no evaluation then. Of the others, an equality of the two sides becomes a key; one that is on
 //! rows of one side alone, which need not be given, is asked of these before they are joined
-//! ([`conditions`]). EXISTS and IN are joins that give rows of their left side alone
+//! ([`conditions`]). Conditions that say how far apart the times of two rows may be make it an
+//! interval join ([`interval`]). EXISTS and IN are joins that give rows of their left side alone
 //! ([`kept`]).
 
 mod conditions;
+mod interval;
 mod kept;
 mod sides;
 mod windows;
@@ -32,6 +34,7 @@ use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed};
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::Windows;
 use conditions::{Bounds, Condition, Numbered, Parts};
+use interval::Told;
 use sides::Taken;
 pub(crate) use written::{LATERAL, WITHIN_WINDOWS, check_kind, check_star, misplaced, subqueries};
 
@@ -150,15 +153,21 @@ impl Stage {
         named: Named,
     ) -> Result<Stage> {
         let window = windows::common(&sides, &on, &named)?;
-        let unwindowed = match window {
-            Some(_) => None,
-            None => Some(Unwindowed {
-                name: named.name.clone(),
-                windows: [0, 1].map(|side| sides[side].stage.window.is_some()),
-                by_time: on.iter().any(|condition| numbered.compares_times(&condition.expr)),
-                place: named.place.clone(),
-            }),
+        let told = match window {
+            Some(_) => Told::Nothing,
+            None => interval::told(kind, &sides, &on, numbered),
         };
+        let (interval, by_time) = match told {
+            Told::Interval(interval) => (Some(interval), None),
+            Told::Otherwise(why, help) => (None, Some((why, help))),
+            Told::Nothing => (None, None),
+        };
+        let unwindowed = (window.is_none() && interval.is_none()).then(|| Unwindowed {
+            name: named.name.clone(),
+            windows: [0, 1].map(|side| sides[side].stage.window.is_some()),
+            by_time,
+            place: named.place.clone(),
+        });
         // Those of the windows go without saying, where keys do not tell windows apart.
         let sessions = matches!(window, Some(Window::Session(_)));
         if window.is_some() && !sessions {
@@ -195,8 +204,12 @@ impl Stage {
             true => [&left.fired[..], &right.fired].concat(),
             false => left.fired.clone(),
         };
-        let joined =
-            Joined { bounds, unwindowed, ..over_sides(kind, parts, [&left, &right], &named)? };
+        let joined = Joined {
+            bounds,
+            interval,
+            unwindowed,
+            ..over_sides(kind, parts, [&left, &right], &named)?
+        };
         let rows = Rows::Sides(Box::new([left.parts, right.parts]));
         Ok(Stage {
             window: window.map(|kind| Windows::inherited(kind, [None, None, None])),
@@ -261,6 +274,7 @@ fn over_sides(
         condition: over(&parts.condition, [&left.pair, &right.pair])?,
         having: over(&parts.having, [&left.fired, &right.fired])?,
         bounds: [None, None, None],
+        interval: None,
         unwindowed: None,
     };
     let mut known: Vec<[Expr; 2]> = Vec::new();

@@ -101,7 +101,7 @@ impl Fires {
     pub(crate) fn is_windowed(&self) -> bool {
         match self {
             Fires::Grouped(grouped) => grouped.windowed,
-            Fires::Joined(joined) => joined.unwindowed.is_none(),
+            Fires::Joined(joined) => joined.is_windowed(),
         }
     }
 

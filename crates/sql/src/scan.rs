@@ -140,8 +140,8 @@ pub(crate) fn finish_operator(
     needs: &mut [Needs],
 ) -> Result<()> {
     let Graph { scans, passes, operators, .. } = graph;
-    let GraphOperator { sides, body, .. } = &mut operators[number];
-    let windowed = body.is_windowed();
+    let GraphOperator { sides, body, window, .. } = &mut operators[number];
+    let windowed = window.is_some();
     let ordered = matches!(body, Body::Grouped(grouped) if grouped.is_ordered());
     for Side { parts, names, used, filters } in sides {
         for part in parts {

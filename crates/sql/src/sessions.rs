@@ -75,7 +75,7 @@ impl Stage {
         let ends = [WINDOW_COLUMNS[1], WINDOW_COLUMNS[2]].map(window_column);
         let has_end = keys.iter().any(|key| ends.contains(key));
         let one_start = match windows.kind {
-            Window::Tumble(_) | Window::Hop(_) => true,
+            Window::Tumble(_) | Window::Hop(_) | Window::Interval(_) => true,
             Window::Cumulate(_) => false,
             Window::Session(_) => windows.assignment().is_some(),
         };

@@ -52,6 +52,11 @@ impl Stage {
 
     /// The windows that its operator has.
     pub(crate) fn operator_window(&self) -> Option<plan::Window> {
+        if let Some(Fires::Joined(joined)) = &self.fires
+            && let Some(interval) = joined.interval
+        {
+            return Some(plan::Window::Interval(interval));
+        }
         let windows = self.fired_windows()?;
         Some(match (&self.fires, windows.kind) {
             // Sessions are told apart by keys.

@@ -33,7 +33,8 @@ impl WindowKind {
 
     pub(crate) fn of(window: &Window) -> WindowKind {
         match window {
-            Window::Tumble(_) => WindowKind::Tumble,
+            // That of a join is never asked for.
+            Window::Tumble(_) | Window::Interval(_) => WindowKind::Tumble,
             Window::Hop(_) => WindowKind::Hop,
             Window::Cumulate(_) => WindowKind::Cumulate,
             Window::Session(_) => WindowKind::Session,

@@ -65,6 +65,7 @@ impl UserDefinedLogicalNodeCore for WindowNode {
             Window::Hop(_) => "Hop",
             Window::Cumulate(_) => "Cumulate",
             Window::Session(_) => "Session",
+            Window::Interval(_) => "Interval",
         }
     }
 
@@ -105,6 +106,7 @@ impl UserDefinedLogicalNodeCore for WindowNode {
                 write!(f, " gap={}", duration(session.gap_us))?;
                 0
             }
+            Window::Interval(_) => 0,
         };
         if offset_us != 0 {
             write!(f, " offset={}", duration(offset_us))?;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimestampMillisecondType};
 use millstream_contract::Result;
 use millstream_contract::expr::{Evaluate, Expr};
 use millstream_contract::plan::*;
@@ -71,6 +71,59 @@ impl Evaluate for Less {
     }
 }
 
+/// Whether all of these are true.
+#[derive(Debug)]
+struct All(Vec<Expr>);
+
+impl fmt::Display for All {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "all of {}", self.0.len())
+    }
+}
+
+impl Evaluate for All {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let mut all = BooleanArray::from(vec![true; batch.num_rows()]);
+        for expr in &self.0 {
+            all = arrow::compute::and_kleene(&all, expr.evaluate(batch)?.as_boolean())?;
+        }
+        Ok(Arc::new(all))
+    }
+    fn data_type(&self) -> &DataType {
+        &DataType::Boolean
+    }
+}
+
+/// Whether the other side's time is so far from the anchor side's.
+#[derive(Debug)]
+struct Within(Interval);
+
+impl fmt::Display for Within {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "within {:?}", self.0)
+    }
+}
+
+impl Evaluate for Within {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let times = [0, 5]
+            .map(|column| batch.column(column).as_primitive::<TimestampMillisecondType>().clone());
+        let (anchor, other) = (&times[self.0.anchor], &times[1 - self.0.anchor]);
+        let pairs = anchor.iter().zip(other);
+        let within = pairs.map(|(anchor, other)| Some(are_near(&self.0, anchor?, other?)));
+        Ok(Arc::new(within.collect::<BooleanArray>()))
+    }
+    fn data_type(&self) -> &DataType {
+        &DataType::Boolean
+    }
+}
+
+/// Whether rows with these times, in milliseconds, may meet.
+fn are_near(interval: &Interval, anchor_ms: i64, other_ms: i64) -> bool {
+    let (first, last) = (-interval.before_us, interval.after_us);
+    (first..=last).contains(&((other_ms - anchor_ms) * 1000))
+}
+
 /// A side's columns.
 fn columns() -> [Field; 5] {
     [
@@ -115,7 +168,22 @@ impl Case {
         let slide_us = ms(random, &[50, 100]);
         let count = 1 + random.below(5) as i64;
         let offset_us = ms(random, &[0, 20]);
-        let window = match random.below(5) {
+        let kinds = [Inner, Left, Right, Full, LeftSemi, LeftAnti];
+        let mut kind = kinds[random.below(6) as usize];
+        let window = match random.below(7) {
+            5.. => {
+                let anchor = match kind {
+                    Right => 1,
+                    Inner => random.below(2) as usize,
+                    _ => 0,
+                };
+                if kind == Full {
+                    kind = Left;
+                }
+                let before_us = ms(random, &[-150, 0, 0, 40, 300, 1000]);
+                let after_us = ms(random, &[-40, 0, 0, 70, 500]).max(-before_us);
+                Some(Window::Interval(Interval { anchor, before_us, after_us }))
+            }
             0 => None,
             1 => Some(Window::Hop(Hop { slide_us, size_us: count * slide_us, offset_us })),
             2 => Some(Window::Cumulate(Cumulate {
@@ -131,13 +199,12 @@ impl Case {
             // Too many pairs.
             keys = vec![1];
         }
-        let kinds = [Inner, Left, Right, Full, LeftSemi, LeftAnti];
         Case {
             sides: [left, right],
             tables: [left_table, right_table],
             delay_us: [left_delay, right_delay],
             lateness_ms: [0, 0, 400][random.below(3) as usize],
-            kind: kinds[random.below(6) as usize],
+            kind,
             window,
             keys,
             nulls_are_equal: random.below(4) == 0,
@@ -147,7 +214,18 @@ impl Case {
     }
 
     fn bounds(&self) -> usize {
-        if self.window.is_some() { 3 } else { 0 }
+        if self.window.is_some_and(|window| window.has_columns()) { 3 } else { 0 }
+    }
+
+    /// What must be true of a pair besides its keys.
+    fn condition(&self) -> Option<Expr> {
+        let amount = self.bounds() + 3;
+        let less = || Expr::Computed(Arc::new(Less { left: amount, right: amount + 5 }));
+        let mut all: Vec<Expr> = self.condition.then(less).into_iter().collect();
+        if let Some(Window::Interval(interval)) = self.window {
+            all.push(Expr::Computed(Arc::new(Within(interval))));
+        }
+        (!all.is_empty()).then(|| Expr::Computed(Arc::new(All(all))))
     }
 
     fn schema(&self, left: bool, right: bool, both: bool) -> SchemaRef {
@@ -189,8 +267,6 @@ impl Case {
             let key = || key(field.name(), *column, field.data_type().clone(), field.is_nullable());
             [key(), key()]
         };
-        let amount = self.bounds() + 3;
-        let less = Less { left: amount, right: amount + 5 };
         let join = Join {
             kind: self.kind,
             window: self.window,
@@ -198,7 +274,7 @@ impl Case {
             left_columns: 5,
             keys: self.keys.iter().map(key).collect(),
             nulls_are_equal: self.nulls_are_equal,
-            condition: self.condition.then(|| Expr::Computed(Arc::new(less))),
+            condition: self.condition(),
             pair: self.schema(false, false, true),
             fired: fired.clone(),
             having: None,
@@ -240,6 +316,7 @@ impl Case {
                 let ends = (1..=size / step).map(|i| start + i * step);
                 ends.filter(|end| *end > ts_ms).map(|end| (start, end)).collect()
             }
+            Window::Interval(_) => vec![(0, 0)],
             Window::Session(_) => panic!("no sessions of records"),
         }
     }
@@ -264,7 +341,9 @@ impl Case {
                     }
                 };
                 let mut windows = self.windows_of(ts);
-                if self.window.is_some() {
+                if let Some(Window::Interval(_)) = self.window {
+                    windows.retain(|_| (ts + self.lateness_ms) * 1000 >= before);
+                } else if self.window.is_some() {
                     windows.retain(|(_, end)| (end + self.lateness_ms) * 1000 > before);
                 }
                 late += u64::from(windows.is_empty());
@@ -320,7 +399,14 @@ impl Case {
             _ => left.name == right.name,
         };
         let less = || left.amount.zip(right.amount).is_some_and(|(left, right)| left < right);
-        self.keys.iter().all(equal) && (!self.condition || less())
+        let near = || match (self.window, left.ts_ms.zip(right.ts_ms)) {
+            (Some(Window::Interval(interval)), Some((left, right))) => match interval.anchor {
+                0 => are_near(&interval, left, right),
+                _ => are_near(&interval, right, left),
+            },
+            _ => true,
+        };
+        self.keys.iter().all(equal) && (!self.condition || less()) && near()
     }
 
     fn line(
@@ -330,7 +416,7 @@ impl Case {
         right: Option<&Record>,
     ) -> String {
         let mut cells = Vec::new();
-        if self.window.is_some() {
+        if self.bounds() > 0 {
             cells.extend([start, end, end - 1].map(super::time_text));
         }
         let side = |row: Option<&Record>| -> Vec<String> {

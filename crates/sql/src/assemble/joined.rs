@@ -110,7 +110,7 @@ fn rows_of(
     schemas: &[Arc<DFSchema>; 2],
 ) -> Result<(DFSchema, DFSchema)> {
     let mut pair: Vec<Field> = Vec::new();
-    if operator.window.is_some() {
+    if operator.window.is_some_and(|window| window.has_columns()) {
         pair.extend(WINDOW_COLUMNS.map(|name| Field::new(name, WINDOW_TYPE, false)));
     }
     let mut fired = pair.clone();

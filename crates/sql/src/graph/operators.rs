@@ -111,14 +111,6 @@ impl Body {
         }
     }
 
-    /// Whether rows of windows fire.
-    pub(crate) fn is_windowed(&self) -> bool {
-        match self {
-            Body::Grouped(grouped) => grouped.windowed,
-            Body::Joined(joined) => joined.unwindowed.is_none(),
-        }
-    }
-
     /// Leaves out what is not among the columns that somebody needs of what fires.
     pub(super) fn keep(&mut self, fired: &BTreeSet<String>) {
         let Body::Grouped(grouped) = self else { return };

@@ -116,6 +116,16 @@ impl Numbered {
         Ok(numbered.data)
     }
 
+    /// The numbered columns.
+    pub(super) fn schema(&self) -> &DFSchema {
+        &self.numbered
+    }
+
+    /// Their types.
+    pub(super) fn types(&self) -> impl Iterator<Item = &DataType> {
+        self.numbered.fields().iter().map(|field| field.data_type())
+    }
+
     /// Whether NULL can come out of an expression over numbered columns.
     pub(super) fn nullable(&self, expr: &Expr) -> bool {
         nullable(expr, &self.numbered)

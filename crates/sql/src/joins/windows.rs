@@ -84,7 +84,9 @@ fn check_rows(side: &Side, named: &Named) -> Result<()> {
             format!("{name} of the rows of a GROUP BY or a join runs only with a GROUP BY"),
             "add GROUP BY window_start, window_end, … to that side, and join the result",
         ),
-        Window::Hop(_) | Window::Cumulate(_) | Window::Tumble(_) => return Ok(()),
+        Window::Hop(_) | Window::Cumulate(_) | Window::Tumble(_) | Window::Interval(_) => {
+            return Ok(());
+        }
     };
     let error = SqlError::unsupported(message).at(assigned.place);
     Err(at(error, named.place.as_ref()).help(help))
@@ -104,6 +106,7 @@ fn described(window: &Window) -> String {
             (format!("up to {size} by {step}"), of.offset_us)
         }
         Window::Session(of) => (format!("with gaps of {}", duration(of.gap_us)), 0),
+        Window::Interval(_) => (String::new(), 0),
     };
     let offset = (offset_us != 0).then(|| format!(", offset {}", duration(offset_us)));
     format!("{name} {text}{}", offset.unwrap_or_default())

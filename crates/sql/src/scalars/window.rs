@@ -143,7 +143,7 @@ pub(crate) fn window_times(window: Window, time: Expr) -> Result<Expr> {
         Window::Cumulate(cumulate) => {
             ("cumulate", cumulate.step_us, cumulate.size_us, cumulate.offset_us)
         }
-        Window::Tumble(_) | Window::Session(_) => {
+        Window::Tumble(_) | Window::Session(_) | Window::Interval(_) => {
             return Err(SqlError::internal(format!("an array of {window:?}")));
         }
     };
@@ -203,7 +203,7 @@ impl WindowTimes {
                 let first = start.checked_add((before + 1) * step_ms - 1);
                 (first, step_ms, size_ms / step_ms - before)
             }
-            Window::Tumble(_) | Window::Session(_) => return,
+            Window::Tumble(_) | Window::Session(_) | Window::Interval(_) => return,
         };
         let ends = std::iter::successors(first, |time| time.checked_add(part_ms));
         found.extend(ends.take(usize::try_from(count).unwrap_or_default()));

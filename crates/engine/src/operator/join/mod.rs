@@ -7,7 +7,9 @@
 //! [`fire`] matches its sides. `sides` says what a row of each side consists of.
 //!
 //! A slice is a window here. A record that belongs to several windows, since they overlap, is
-//! appended to each: as a part of a pair it comes out once for each, too.
+//! appended to each: as a part of a pair it comes out once for each, too. In an interval join, a row
+//! of the side that is not the anchor is appended to each slice where it may have a partner; a
+//! partner is in one of them.
 
 mod bags;
 mod explain;
@@ -32,6 +34,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::operator::aggregate::fire::Finisher;
+use crate::operator::assign::event_times;
 use crate::operator::counted::{Buffers, assign_rows, in_parts, within};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan::{self, Cumulate, JoinKind, Window};
@@ -66,7 +69,10 @@ impl Program {
     /// Of a join whose result rows have this schema.
     pub(super) fn new(join: &plan::Join, lateness_us: i64, output: &SchemaRef) -> Result<Program> {
         let sides = Side::both(join)?;
-        let slices = join.window.map(|window| Window::Tumble(window.slices()));
+        let slices = join.window.map(|window| match window {
+            Window::Interval(_) => window,
+            window => Window::Tumble(window.slices()),
+        });
         let layout = RowLayout::new(sides[0].codec.words().max(1), vec![], &[]);
         Ok(Program {
             name: explain::name_of(join),
@@ -99,11 +105,51 @@ impl Program {
         by_slice: &mut BySlice,
     ) -> Result<Dropped> {
         let dropped = assign_rows(&self.assigning, batch, buffers, by_slice)?;
-        let overlap = matches!(self.window, Some(Window::Hop(_) | Window::Cumulate(_)));
-        if overlap && matches!(batch.rows, Rows::Records(_)) {
-            self.spread(by_slice);
+        match self.window {
+            Some(Window::Hop(_) | Window::Cumulate(_)) => {
+                if matches!(batch.rows, Rows::Records(_)) {
+                    self.spread(by_slice);
+                }
+            }
+            Some(Window::Interval(interval)) if interval.anchor != self.side_of(batch.input) => {
+                self.spread_over(batch, by_slice)?;
+            }
+            _ => {}
         }
         Ok(dropped)
+    }
+
+    /// From the slices of their own times to those that have partners of the rows, in an interval
+    /// join.
+    fn spread_over(&self, batch: &Batch<'_>, by_slice: &mut BySlice) -> Result<()> {
+        let mut slices = BTreeMap::<SliceId, Vec<u32>>::new();
+        let records = match &batch.rows {
+            Rows::Records(records) => Some((records, event_times(records.stamped)?)),
+            Rows::Fired { .. } => None,
+        };
+        for (slice, rows) in by_slice.drain(..) {
+            // Of rows of windows it is known which slice their time lies in.
+            let begin = self.windowing.begin_of(slice);
+            let all = (begin, self.windowing.slice_of(begin).end - 1);
+            for row in rows {
+                let time = records.and_then(|(records, times)| {
+                    let record = match records.places {
+                        Some(places) => *places.get(row as usize)?,
+                        None => row,
+                    };
+                    times.times.us(record as usize)
+                });
+                let (earliest, latest) = time.map_or(all, |time| (time, time));
+                for slice in self.windowing.slices_meeting(earliest, latest) {
+                    slices.entry(slice).or_default().push(row);
+                }
+            }
+        }
+        for (slice, mut rows) in slices {
+            rows.sort_unstable();
+            by_slice.push((slice, rows));
+        }
+        Ok(())
     }
 
     /// From the slices of windows that overlap to these windows.
@@ -133,7 +179,7 @@ impl Program {
             Window::Cumulate(Cumulate { size_us, offset_us, .. }) => {
                 (time - offset_us).div_euclid(size_us) * size_us + offset_us
             }
-            Window::Session(_) => return None,
+            Window::Session(_) | Window::Interval(_) => return None,
         };
         Some([start, end, time])
     }

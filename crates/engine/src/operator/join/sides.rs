@@ -77,10 +77,8 @@ impl Side {
             let key = |keys: &[Key; 2]| Key { nullable: nullable(keys), ..keys[side].clone() };
             join.keys.iter().map(key).collect()
         };
-        let windows = join.pair.fields().len().min(match join.window {
-            None => 0,
-            Some(_) => 3,
-        });
+        let windowed = join.window.is_some_and(|window| window.has_columns());
+        let windows = join.pair.fields().len().min(if windowed { 3 } else { 0 });
         let fields: Vec<_> = join.pair.fields().iter().skip(windows).collect();
         let (left, right) = fields.split_at(join.left_columns.min(fields.len()));
         let types = [left, right].map(|fields| {
