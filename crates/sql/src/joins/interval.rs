@@ -1,0 +1,195 @@
+//! Interval joins: conditions that say how far apart the event times of two rows may be, both ways.
+//!
+//! They stay conditions on pairs, which decide to the tick. What is found here is how long rows
+//! must be kept.
+
+use arrow::datatypes::{DataType, Field, TimeUnit};
+use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator};
+use millstream_contract::plan::{Interval, JoinKind, Window};
+
+use super::Side;
+use super::conditions::{Condition, Numbered, column_of};
+use crate::durations::interval_us;
+use crate::located::within_mark;
+
+/// The time of the left row minus that of the right row, at least and at most, as far as conditions
+/// say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Distance {
+    least_us: Option<i64>,
+    most_us: Option<i64>,
+}
+
+/// A time of a row, and what is added to it.
+struct Time {
+    side: usize,
+    added_us: i64,
+}
+
+/// What conditions say of the times of two rows.
+pub(super) enum Told {
+    /// They meet within an interval.
+    Interval(Interval),
+    /// They do not, though times are compared; why, and what helps.
+    Otherwise(&'static str, &'static str),
+    Nothing,
+}
+
+/// What the conditions of a join say of the event times of its sides.
+pub(super) fn told(
+    kind: JoinKind,
+    sides: &[Side; 2],
+    on: &[Condition],
+    numbered: &Numbered,
+) -> Told {
+    let compare = |condition: &&Condition| numbered.compares_times(&condition.expr);
+    let mut distance = Distance::default();
+    let finding = Finding { sides, numbered };
+    on.iter().for_each(|condition| finding.add(&condition.expr, &mut distance));
+    let told = match (distance.least_us, distance.most_us) {
+        (Some(least_us), Some(most_us)) => Ok((least_us, most_us)),
+        (None, None) if on.iter().find(compare).is_none() => return Told::Nothing,
+        (None, None) => Err((
+            "compares times that are not the event times of its sides, or not by a constant \
+             interval",
+            "compare the columns that the watermarks are for: a.ts BETWEEN b.ts - INTERVAL '1' \
+             MINUTE AND b.ts + INTERVAL '1' MINUTE",
+        )),
+        _ => Err((
+            "says only one way how far apart the times of two rows may be",
+            "say both ways: a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts + INTERVAL '1' MINUTE",
+        )),
+    };
+    let (least_us, most_us) = match told {
+        Ok(told) => told,
+        Err((why, help)) => return Told::Otherwise(why, help),
+    };
+    if least_us > most_us || least_us.max(most_us).max(-least_us.min(most_us)) > Interval::MAX_US {
+        return Told::Otherwise(
+            "keeps rows for more than ten years, or never has a pair",
+            "shorten the interval",
+        );
+    }
+    // Of the row that is anchored: how much earlier and later the other one may be.
+    let of_anchor = |anchor: usize| match anchor {
+        0 => Interval { anchor, before_us: most_us, after_us: -least_us },
+        _ => Interval { anchor, before_us: -least_us, after_us: most_us },
+    };
+    Told::Interval(match kind {
+        // Results come the sooner, the less the anchored row waits.
+        JoinKind::Inner if of_anchor(1).delay_us() < of_anchor(0).delay_us() => of_anchor(1),
+        JoinKind::Right => of_anchor(1),
+        JoinKind::Inner | JoinKind::Left | JoinKind::LeftSemi | JoinKind::LeftAnti => of_anchor(0),
+        JoinKind::Full => {
+            return Told::Otherwise(
+                "keeps rows of both sides, which does not run yet by an interval of time",
+                "write a LEFT JOIN, UNION ALL, and the right rows for which NOT EXISTS a left one",
+            );
+        }
+    })
+}
+
+struct Finding<'a> {
+    sides: &'a [Side; 2],
+    numbered: &'a Numbered,
+}
+
+impl Finding<'_> {
+    /// Adds what a condition says.
+    fn add(&self, expr: &Expr, distance: &mut Distance) {
+        match unmarked(expr) {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+                self.add(left, distance);
+                self.add(right, distance);
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                self.compare(left, *op, right, distance);
+            }
+            Expr::Between(Between { expr, negated: false, low, high }) => {
+                self.compare(expr, Operator::GtEq, low, distance);
+                self.compare(expr, Operator::LtEq, high, distance);
+            }
+            _ => {}
+        }
+    }
+
+    fn compare(&self, left: &Expr, op: Operator, right: &Expr, distance: &mut Distance) {
+        let (Some(left), Some(right)) = (self.time(left), self.time(right)) else { return };
+        let (left, op, right) = match (left.side, right.side) {
+            (0, 1) => (left, op, right),
+            (1, 0) => match op.swap() {
+                Some(op) => (right, op, left),
+                None => return,
+            },
+            _ => return,
+        };
+        let Some(us) = right.added_us.checked_sub(left.added_us) else { return };
+        // Of times that are cut to microseconds, each may be nearly one more.
+        let (least, most) = (us.saturating_sub(1), us.saturating_add(1));
+        let (least, most) = if self.is_exact() { (us, us) } else { (least, most) };
+        if matches!(op, Operator::Gt | Operator::GtEq | Operator::Eq) {
+            distance.least_us = distance.least_us.max(Some(least));
+        }
+        if matches!(op, Operator::Lt | Operator::LtEq | Operator::Eq) {
+            let known = distance.most_us.unwrap_or(i64::MAX);
+            distance.most_us = Some(known.min(most));
+        }
+    }
+
+    /// Whether no event time is finer than microseconds.
+    fn is_exact(&self) -> bool {
+        self.numbered.types().all(|t| !matches!(t, DataType::Timestamp(TimeUnit::Nanosecond, _)))
+    }
+
+    /// An event time, and a constant interval added to it.
+    fn time(&self, expr: &Expr) -> Option<Time> {
+        let expr = unmarked(expr);
+        match expr {
+            Expr::Column(_) => {
+                let (side, at) = column_of(expr)?;
+                let data_type = expr.get_type(self.numbered.schema()).ok()?;
+                self.is_event_time(side, at, &data_type).then_some(Time { side, added_us: 0 })
+            }
+            Expr::Cast(cast) => {
+                let unit = |data_type: &DataType| match data_type {
+                    DataType::Timestamp(unit, _) => Some(*unit),
+                    _ => None,
+                };
+                let from = unit(&cast.expr.get_type(self.numbered.schema()).ok()?)?;
+                (unit(cast.field.data_type())? >= from).then(|| self.time(&cast.expr))?
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let constant = |e: &Expr| match unmarked(e) {
+                    Expr::Literal(value, _) => interval_us(value).flatten(),
+                    _ => None,
+                };
+                let (time, us) = match op {
+                    Operator::Plus => match (constant(left), constant(right)) {
+                        (None, Some(us)) => (left, us),
+                        (Some(us), None) => (right, us),
+                        _ => return None,
+                    },
+                    Operator::Minus => (left, constant(right)?.checked_neg()?),
+                    _ => return None,
+                };
+                let Time { side, added_us } = self.time(time)?;
+                Some(Time { side, added_us: added_us.checked_add(us)? })
+            }
+            _ => None,
+        }
+    }
+
+    fn is_event_time(&self, side: usize, at: usize, data_type: &DataType) -> bool {
+        let stage = &self.sides[side].stage;
+        let windows = stage.window.as_ref();
+        if windows.is_some_and(|windows| matches!(windows.kind, Window::Session(_))) {
+            return false;
+        }
+        let field = Field::new(at.to_string(), data_type.clone(), true);
+        stage.columns.get(at).is_some_and(|time| stage.check_time(time, &field).is_ok())
+    }
+}
+
+fn unmarked(expr: &Expr) -> &Expr {
+    within_mark(expr).unwrap_or(expr)
+}
