@@ -21,7 +21,14 @@ impl Stage {
             Rows::Stages(_) if *time == window_column("window_time") => Ok(()),
             Rows::Sides(_) => Err(SqlError::internal("a window over the sides of a join")),
             Rows::Stages(parts) => match &parts[..] {
-                [part] => part.stage.of_groups(field.name()),
+                [part] => {
+                    let column = part.names.iter().position(|n| *time == input_column(n));
+                    let own = column.and_then(|column| part.stage.columns.get(column));
+                    match own.is_some_and(|own| part.stage.is_time_of_interval(own)) {
+                        true => Ok(()),
+                        false => part.stage.of_groups(field.name()),
+                    }
+                }
                 parts => (1..).zip(parts).try_for_each(|(number, part)| {
                     let Some(column) = part.names.iter().position(|n| *time == input_column(n))
                     else {
@@ -46,7 +53,11 @@ impl Stage {
             (Some(_), _) => {
                 let [_, _, own] = self.fired_bounds();
                 let is_time = own.as_ref() == Some(as_it_is(time, TimeUnit::Millisecond));
-                if is_time { Ok(()) } else { self.of_groups(name) }
+                if is_time || self.is_time_of_interval(time) {
+                    Ok(())
+                } else {
+                    self.of_groups(name)
+                }
             }
             (None, Rows::Table(table)) => {
                 let time = table.time_unit().map_or(time, |unit| as_it_is(time, unit));
@@ -71,6 +82,17 @@ impl Stage {
         })
     }
 
+    /// Whether a column of an interval join's rows is their event time.
+    fn is_time_of_interval(&self, column: &Expr) -> bool {
+        match &self.fires {
+            Some(Fires::Joined(joined)) => {
+                // Windows have bounds in whole milliseconds.
+                joined.time.as_ref() == Some(as_it_is(column, TimeUnit::Millisecond))
+            }
+            _ => false,
+        }
+    }
+
     /// Why a column of a grouping's result is not its event time.
     fn of_groups(&self, name: &str) -> Result<()> {
         if self.fires.as_ref().is_some_and(Fires::is_windowed) {
@@ -79,6 +101,17 @@ impl Stage {
                 "that is window_time: select it (and GROUP BY it, too) in the query before, and \
                  name it in DESCRIPTOR(…)",
             ));
+        }
+        if let Some(Fires::Joined(joined)) = &self.fires
+            && let Some(Expr::Column(own)) = &joined.time
+        {
+            let side = joined.interval.map_or("left", |interval| interval.side());
+            let message =
+                format!("'{name}' is not the event time of what this interval join gives");
+            return Err(SqlError::unsupported(message).help(format!(
+                "that is '{}', of the {side} side: select it as it is, and name it in DESCRIPTOR(…)",
+                own.name
+            )));
         }
         if let Some(Fires::Joined(_)) = self.fires {
             let message = "what a join without a window gives has no event time";

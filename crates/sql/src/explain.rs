@@ -178,8 +178,14 @@ impl Explained<'_> {
                 let columns = rows.fields().iter().map(|field| field.name().clone());
                 let _ = writeln!(text, "  rows of stage {}: {}", before + 1, list(columns));
                 let before = &self.plan.stages[before].operator;
-                if before.window().is_some() {
-                    let _ = writeln!(text, "  event time: the time of their window");
+                match before.window() {
+                    Some(Window::Interval(interval)) => {
+                        let _ = writeln!(text, "  event time: that of the {} row", interval.side());
+                    }
+                    Some(_) => {
+                        let _ = writeln!(text, "  event time: the time of their window");
+                    }
+                    None => {}
                 }
             }
         }
@@ -334,8 +340,8 @@ fn list(items: impl Iterator<Item = String>) -> String {
 
 /// Which rows an interval join brings together.
 fn interval_text(interval: &Interval) -> String {
-    let side = |number: usize| if number == 0 { "left" } else { "right" };
-    let (anchor, other) = (side(interval.anchor), side(1 - interval.anchor.min(1)));
+    let anchor = interval.side();
+    let other = if anchor == "left" { "right" } else { "left" };
     let (before, after) = (duration(interval.before_us), duration(interval.after_us));
     format!(
         "interval: {other} rows from {before} before a {anchor} row to {after} after it, by slices \

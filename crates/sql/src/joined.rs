@@ -24,6 +24,8 @@ pub(crate) struct Joined {
     pub(crate) bounds: [Option<Expr>; 3],
     /// How far apart rows are that meet, if there is no window.
     pub(crate) interval: Option<Interval>,
+    /// The column of what fires that is its event time then.
+    pub(crate) time: Option<Expr>,
     /// Why there is neither; `None`: rows meet in windows, or within an interval.
     pub(crate) unwindowed: Option<Unwindowed>,
 }
@@ -60,7 +62,7 @@ impl Joined {
     pub(crate) fn used_of(&self, side: usize, fired: &BTreeSet<String>) -> BTreeSet<String> {
         let mut used = fired.clone();
         let keys = self.keys.iter().map(|key| &key[side]);
-        keys.chain(&self.condition).for_each(|expr| add_columns(expr, &mut used));
+        keys.chain(&self.condition).chain(&self.time).for_each(|expr| add_columns(expr, &mut used));
         used
     }
 }

@@ -18,11 +18,12 @@ mod written;
 
 use std::collections::HashSet;
 
+use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{JoinType, NullEquality};
+use datafusion_common::{JoinType, NullEquality, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::utils::split_conjunction_owned;
-use datafusion_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator};
+use datafusion_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator, lit};
 use millstream_contract::plan::{JoinKind, Window};
 
 use crate::alike::all_alike;
@@ -30,7 +31,7 @@ use crate::error::{Place, Result, SqlError};
 use crate::indexed::Indexed;
 use crate::joined::{Joined, Unwindowed};
 use crate::located::within_mark;
-use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed};
+use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::Windows;
 use conditions::{Bounds, Condition, Numbered, Parts};
@@ -39,6 +40,7 @@ use sides::Taken;
 pub(crate) use written::{LATERAL, WITHIN_WINDOWS, check_kind, check_star, misplaced, subqueries};
 
 /// A side, before it is known what the join needs of it.
+#[derive(Clone)]
 struct Side {
     /// Over rows that are not its own.
     stage: Stage,
@@ -47,6 +49,7 @@ struct Side {
 }
 
 /// What a join is called in messages, and where it stands.
+#[derive(Clone)]
 struct Named {
     name: String,
     place: Option<Place>,
@@ -135,12 +138,46 @@ impl Stage {
         let schemas = [indexed(join.left.schema()), indexed(join.right.schema())];
         let named = Named::of_join(name, &schemas, place, places);
         let numbered = Numbered::new(&schemas)?;
-        let condition = |exprs: &[Expr]| {
-            exprs.iter().map(|e| numbered.condition(e, places)).collect::<Result<Vec<_>>>()
-        };
-        let (on, above) = (condition(&on)?, condition(&above)?);
         let sides = [Side::new(left, &schemas[0], places)?, Side::new(right, &schemas[1], places)?];
-        Stage::joined(kind, sides, on, above, &numbered, named)
+        let on_pairs = numbered.conditions(&on, places)?;
+        if kind == JoinKind::Full
+            && windows::common(&sides, &on_pairs, &named)?.is_none()
+            && let Told::Interval(..) = interval::told(JoinKind::Left, &sides, &on_pairs, &numbered)
+        {
+            let stage = Stage::full_by_interval(sides, on_pairs, &on, (join, places), named)?;
+            let schema = indexed(&join.schema);
+            return above.iter().try_fold(stage, |stage, e| stage.filtered(e, &schema, places));
+        }
+        let above = numbered.conditions(&above, places)?;
+        Stage::joined(kind, sides, on_pairs, above, &numbered, named)
+    }
+
+    /// A FULL JOIN by an interval of time: what a LEFT JOIN gives, and the rows of the right side
+    /// that have no partner. `on` are the conditions as they stand in the plan.
+    fn full_by_interval(
+        [left, right]: [Side; 2],
+        on_pairs: Vec<Condition>,
+        on: &[Expr],
+        (join, places): (&Join, &Places),
+        named: Named,
+    ) -> Result<Stage> {
+        let schemas = [indexed(join.right.schema()), indexed(join.left.schema())];
+        let swapped = Numbered::new(&schemas)?;
+        let on_swapped = swapped.conditions(on, places)?;
+        let numbered = Numbered::new(&[indexed(join.left.schema()), indexed(join.right.schema())])?;
+        let both = [left.clone(), right.clone()];
+        let pairs =
+            Stage::joined(JoinKind::Left, both, on_pairs, vec![], &numbered, named.clone())?;
+        let other = [right, left];
+        let mut alone =
+            Stage::joined(JoinKind::LeftAnti, other, on_swapped, vec![], &swapped, named)?;
+        let null = |field: &FieldRef| Ok(lit(ScalarValue::try_from(field.data_type())?));
+        let nulls = join.left.schema().fields().iter().map(null).collect::<Result<Vec<_>>>()?;
+        alone.columns.splice(0..0, nulls);
+        let (mut taken, fields) = (HashSet::new(), join.schema.fields().iter());
+        let names = fields.map(|f| unique(f.name().clone(), &mut taken)).collect();
+        let parts = [pairs.finish()?, alone.finish()?].concat();
+        Stage::over_all(parts, names)
     }
 
     /// A join of two sides, whose conditions are `on`, and conditions on what it gives.
@@ -158,7 +195,7 @@ impl Stage {
             None => interval::told(kind, &sides, &on, numbered),
         };
         let (interval, by_time) = match told {
-            Told::Interval(interval) => (Some(interval), None),
+            Told::Interval(interval, at) => (Some((interval, at)), None),
             Told::Otherwise(why, help) => (None, Some((why, help))),
             Told::Nothing => (None, None),
         };
@@ -200,13 +237,17 @@ impl Stage {
             (_, true) if !padded[1] => right.bounds.clone(),
             _ => [None, None, None],
         };
+        let time = interval.and_then(|(interval, at)| {
+            [&left, &right][interval.anchor.min(1)].fired.get(at).cloned()
+        });
         let columns = match kind.gives_pairs() {
             true => [&left.fired[..], &right.fired].concat(),
             false => left.fired.clone(),
         };
         let joined = Joined {
             bounds,
-            interval,
+            interval: interval.map(|(interval, _)| interval),
+            time,
             unwindowed,
             ..over_sides(kind, parts, [&left, &right], &named)?
         };
@@ -275,6 +316,7 @@ fn over_sides(
         having: over(&parts.having, [&left.fired, &right.fired])?,
         bounds: [None, None, None],
         interval: None,
+        time: None,
         unwindowed: None,
     };
     let mut known: Vec<[Expr; 2]> = Vec::new();

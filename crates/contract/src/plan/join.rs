@@ -45,6 +45,9 @@ pub struct Join {
     /// The columns of what is given: those of a pair, which are NULL for a partner that is not
     /// there; of [`JoinKind::LeftSemi`] and [`JoinKind::LeftAnti`] without the right side's.
     pub fired: SchemaRef,
+    /// The column of `fired` that is the event time of what an interval join gives: that of the
+    /// anchor side. `None`: rows have the time of their slice's last millisecond.
+    pub time: Option<usize>,
     /// A condition on what is given, over `fired`.
     pub having: Option<Expr>,
     /// Output columns, over `fired`.

@@ -135,6 +135,11 @@ impl Interval {
         (half.clamp(Interval::LEAST_SLICE_US, Interval::MAX_US) + 999) / 1000 * 1000
     }
 
+    /// What the anchor side is called.
+    pub fn side(&self) -> &'static str {
+        if self.anchor == 0 { "left" } else { "right" }
+    }
+
     /// How far the watermark must be beyond a slice, so that all is there that its rows may meet.
     pub fn delay_us(&self) -> i64 {
         self.after_us.max(0)

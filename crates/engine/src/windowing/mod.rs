@@ -568,10 +568,10 @@ impl Windowing {
                 let fired = frontier.saturating_sub(self.wait_us()).max(-USABLE);
                 let start = start_of(slices, fired);
                 time_before(match self.kind {
+                    // Rows of the next slice have times of their own in it.
+                    Kind::Interval(_) => return start,
                     // The next window ends with the next slice.
-                    Kind::Slices | Kind::Panes(_) | Kind::Interval(_) => {
-                        start.saturating_add(slices.size_us)
-                    }
+                    Kind::Slices | Kind::Panes(_) => start.saturating_add(slices.size_us),
                     // The next window is the first of the next slice.
                     Kind::Packed(windows) => start.saturating_add(windows.size_us),
                     // Sessions are left whose last record is a gap before the end of the last slice
@@ -592,7 +592,10 @@ impl Windowing {
                 let before = watermark.max(-USABLE).saturating_add(ROW_TIME_BEFORE_END_US - 1);
                 let start = start_of(slices, before);
                 let fired = match self.kind {
-                    Kind::Slices | Kind::Panes(_) | Kind::Interval(_) => start,
+                    Kind::Slices | Kind::Panes(_) => start,
+                    Kind::Interval(_) => {
+                        start_of(slices, watermark.max(-USABLE).saturating_add(slices.size_us - 1))
+                    }
                     Kind::Packed(windows) => {
                         let behind = slices.size_us - windows.size_us;
                         start_of(slices, before.saturating_add(behind))

@@ -275,6 +275,10 @@ impl Case {
             keys: self.keys.iter().map(key).collect(),
             nulls_are_equal: self.nulls_are_equal,
             condition: self.condition(),
+            time: match self.window {
+                Some(Window::Interval(interval)) => Some(5 * interval.anchor),
+                _ => None,
+            },
             pair: self.schema(false, false, true),
             fired: fired.clone(),
             having: None,

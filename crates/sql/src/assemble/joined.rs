@@ -50,6 +50,10 @@ impl Assembler<'_> {
             keys: self.keys_of_join(joined, &schemas)?,
             nulls_are_equal: joined.nulls_are_equal,
             condition: self.compiler.compile_filter(&condition, &pair)?,
+            time: match &joined.time {
+                Some(time) => Some(column_number(time, &fired)?),
+                None => None,
+            },
             pair: Arc::new(pair.as_arrow().clone()),
             fired: Arc::new(fired.as_arrow().clone()),
             having,
@@ -100,6 +104,14 @@ impl Assembler<'_> {
             }
         };
         joined.keys.iter().map(both).collect()
+    }
+}
+
+/// The number of a column of what fires.
+fn column_number(column: &Expr, fired: &DFSchema) -> Result<usize> {
+    match column {
+        Expr::Column(column) => Ok(fired.index_of_column(column)?),
+        other => Err(SqlError::internal(format!("a time that is {other}"))),
     }
 }
 

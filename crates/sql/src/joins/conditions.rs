@@ -76,6 +76,11 @@ impl Numbered {
         Ok(self.of_numbered(expr, place))
     }
 
+    /// Conditions over the plan's columns.
+    pub(super) fn conditions(&self, exprs: &[Expr], places: &Places) -> Result<Vec<Condition>> {
+        exprs.iter().map(|e| self.condition(e, places)).collect()
+    }
+
     /// A condition over numbered columns.
     pub(super) fn of_numbered(&self, expr: Expr, place: Option<Place>) -> Condition {
         let safe = !expr.is_volatile() && cannot_fail(&expr, &self.numbered);

@@ -18,18 +18,22 @@ use crate::located::within_mark;
 struct Distance {
     least_us: Option<i64>,
     most_us: Option<i64>,
+    /// The columns of the event times.
+    columns: [usize; 2],
 }
 
 /// A time of a row, and what is added to it.
 struct Time {
     side: usize,
+    /// The number of its column.
+    at: usize,
     added_us: i64,
 }
 
 /// What conditions say of the times of two rows.
 pub(super) enum Told {
-    /// They meet within an interval.
-    Interval(Interval),
+    /// They meet within an interval; and which column of the anchor side's plan is its event time.
+    Interval(Interval, usize),
     /// They do not, though times are compared; why, and what helps.
     Otherwise(&'static str, &'static str),
     Nothing,
@@ -75,18 +79,15 @@ pub(super) fn told(
         0 => Interval { anchor, before_us: most_us, after_us: -least_us },
         _ => Interval { anchor, before_us: -least_us, after_us: most_us },
     };
-    Told::Interval(match kind {
+    let interval = match kind {
         // Results come the sooner, the less the anchored row waits.
         JoinKind::Inner if of_anchor(1).delay_us() < of_anchor(0).delay_us() => of_anchor(1),
         JoinKind::Right => of_anchor(1),
         JoinKind::Inner | JoinKind::Left | JoinKind::LeftSemi | JoinKind::LeftAnti => of_anchor(0),
-        JoinKind::Full => {
-            return Told::Otherwise(
-                "keeps rows of both sides, which does not run yet by an interval of time",
-                "write a LEFT JOIN, UNION ALL, and the right rows for which NOT EXISTS a left one",
-            );
-        }
-    })
+        // It is made of a LEFT JOIN and the rows of the right side that have no partner.
+        JoinKind::Full => return Told::Nothing,
+    };
+    Told::Interval(interval, distance.columns[interval.anchor])
 }
 
 struct Finding<'a> {
@@ -124,6 +125,7 @@ impl Finding<'_> {
             _ => return,
         };
         let Some(us) = right.added_us.checked_sub(left.added_us) else { return };
+        distance.columns = [left.at, right.at];
         // Of times that are cut to microseconds, each may be nearly one more.
         let (least, most) = (us.saturating_sub(1), us.saturating_add(1));
         let (least, most) = if self.is_exact() { (us, us) } else { (least, most) };
@@ -148,7 +150,7 @@ impl Finding<'_> {
             Expr::Column(_) => {
                 let (side, at) = column_of(expr)?;
                 let data_type = expr.get_type(self.numbered.schema()).ok()?;
-                self.is_event_time(side, at, &data_type).then_some(Time { side, added_us: 0 })
+                self.is_event_time(side, at, &data_type).then_some(Time { side, at, added_us: 0 })
             }
             Expr::Cast(cast) => {
                 let unit = |data_type: &DataType| match data_type {
@@ -172,8 +174,8 @@ impl Finding<'_> {
                     Operator::Minus => (left, constant(right)?.checked_neg()?),
                     _ => return None,
                 };
-                let Time { side, added_us } = self.time(time)?;
-                Some(Time { side, added_us: added_us.checked_add(us)? })
+                let time = self.time(time)?;
+                Some(Time { added_us: time.added_us.checked_add(us)?, ..time })
             }
             _ => None,
         }

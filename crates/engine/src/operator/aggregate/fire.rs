@@ -16,6 +16,7 @@ use millstream_state::{
 };
 
 use crate::error::{Error, Result};
+use crate::event_time::Times;
 use crate::expr::Expr;
 use crate::operator::Step;
 use crate::operator::aggregate::grouping::Grouping;
@@ -173,6 +174,16 @@ impl ResultRows {
     /// Takes rows that are there already; none are left of those before.
     pub(crate) fn give(&mut self, rows: RecordBatch) {
         self.left = Some(rows);
+    }
+
+    /// The same, with their event times, which are this column of theirs.
+    pub(crate) fn give_timed(&mut self, rows: RecordBatch, time: usize) -> Result<()> {
+        let untold = || Error::Internal("rows of a join without a time".into());
+        let times = Times::new(rows.columns().get(time).ok_or_else(untold)?)?;
+        let times = (0..rows.num_rows()).map(|row| times.us(row).ok_or_else(untold));
+        self.times = times.collect::<Result<_>>()?;
+        self.left = Some(rows);
+        Ok(())
     }
 
     /// Whether there are some that have not been given.

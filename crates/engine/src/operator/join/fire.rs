@@ -113,12 +113,21 @@ impl Fire {
         }
         if !self.result.are_left() {
             match self.next(program, bags)? {
-                Some(rows) => self.result.give(rows),
+                Some(rows) => match program.time {
+                    Some(time) => self.result.give_timed(rows, time)?,
+                    None => self.result.give(rows),
+                },
                 None => return Ok(if self.is_over() { Step::Over } else { Step::Working }),
             }
         }
-        let rows = self.result.project(&program.finisher)?;
-        Ok(Step::Rows { rows, times: None, last: self.is_over() })
+        let (rows, times) = match program.time {
+            Some(_) => {
+                let (rows, times) = self.result.project_bounded(&program.finisher)?;
+                (rows, Some(times))
+            }
+            None => (self.result.project(&program.finisher)?, None),
+        };
+        Ok(Step::Rows { rows, times, last: self.is_over() })
     }
 
     /// The next rows that are given, over the columns of a pair; `None`: there are none yet.

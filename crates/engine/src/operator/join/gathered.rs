@@ -153,6 +153,7 @@ mod tests {
         let join = Join {
             kind: JoinKind::Full,
             window: None,
+            time: None,
             left_inputs: 1,
             left_columns: columns.len(),
             keys: keys.iter().map(|column| [key(column), key(column)]).collect(),

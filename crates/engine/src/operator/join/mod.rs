@@ -61,6 +61,8 @@ pub(super) struct Program {
     pair: SchemaRef,
     fired: SchemaRef,
     finisher: Finisher,
+    /// The column of `fired` that is the event time of each row.
+    time: Option<usize>,
     /// Of the keys alone, for estimates: nothing is kept as rows of state.
     layout: Arc<RowLayout>,
 }
@@ -85,6 +87,7 @@ impl Program {
             nulls_are_equal: join.nulls_are_equal,
             pair: join.pair.clone(),
             fired: join.fired.clone(),
+            time: join.time,
             finisher: Finisher::of(&join.fired, &join.having, &join.project, output),
             layout: Arc::new(layout),
             sides,

@@ -1,0 +1,23 @@
+-- answer: by DuckDB
+-- exchange: refused
+CREATE TABLE calls (
+    ts TIMESTAMP(3), caller BIGINT, cost INT, tag STRING, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
+) WITH ('connector' = 'file', 'path' = 'data/join_calls.csv', 'format' = 'csv', 'csv.null-literal' = '-');
+CREATE TABLE users (
+    at TIMESTAMP(3), id INT, level INT, name STRING, WATERMARK FOR at AS at - INTERVAL '2' SECOND
+) WITH ('connector' = 'file', 'path' = 'data/join_users.csv', 'format' = 'csv', 'csv.null-literal' = '-');
+
+-- Results of windows and records.
+SELECT w.window_start, w.n, u.name
+FROM (
+    SELECT window_start, window_end, window_time, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE calls, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+    GROUP BY window_start, window_end, window_time
+) AS w JOIN users AS u
+ON u.at BETWEEN w.window_time - INTERVAL '4' SECOND AND w.window_time;
+
+-- What is given is filtered and grouped.
+SELECT name, COUNT(*) AS n, SUM(cost) AS total
+FROM calls JOIN users ON caller = id AND at BETWEEN ts - INTERVAL '10' SECOND AND ts
+WHERE cost > 1
+GROUP BY name;
