@@ -2,8 +2,8 @@
 """Random joins over random data, against DuckDB, under several schedules (promise P2).
 
 Every seed makes two files, whose records are out of order but never late, and a query that joins them: of any kind, in
-windows of any kind or in none, each side records or a grouping of them, with any number of keys and perhaps a
-condition. All runs must write the same bytes, and these must be DuckDB's rows.
+windows of any kind, within an interval of time, or in neither, each side records or a grouping of them, with any number
+of keys and perhaps a condition. All runs must write the same bytes, and these must be DuckDB's rows.
 
     tests/oracle/joins.py --count 100        seeds 0 to 99
     tests/oracle/joins.py --seed 17          one case; its files stay in target/oracle-joins/17
@@ -63,8 +63,8 @@ class Side:
         by = f"{window}{self.grouped.name}"
         return f"SELECT {by}, COUNT(*) AS n FROM {source}{where} GROUP BY {by}"
 
-    def duck(self, windows: Windows | None) -> str:
-        timed = f"SELECT * FROM {self.name}" + (" WHERE ts_ IS NOT NULL" if windows else "")
+    def duck(self, windows: Windows | None, timed_only: bool) -> str:
+        timed = f"SELECT * FROM {self.name}" + (" WHERE ts_ IS NOT NULL" if windows or timed_only else "")
         source = windows.duck(timed, "ts_") if windows else timed
         where = f" WHERE {self.where}" if self.where else ""
         if not self.grouped:
@@ -84,21 +84,38 @@ class Case:
     keys: list[tuple[str, str]]
     condition: str | None
     after: str | None
+    # By how much the left side's time is more than the right side's, at least and at most, microseconds; and how that
+    # is written.
+    interval: tuple[int, int] | None = None
+    form: int = 0
 
     def sides(self) -> list[tuple[str, Side]]:
         both = [("l", self.left), ("r", self.right)]
         return both if "JOIN" in self.kind else both[:1]
 
-    def on(self, window: list[str]) -> str:
-        equal = [f"l.{name} = r.{name}" for name in window]
+    def within(self, duck: bool) -> list[str]:
+        """Conditions on the times."""
+        if not self.interval:
+            return []
+        least, most = self.interval
+        if duck:
+            return [f"l.ts_ - r.ts_ BETWEEN {least} AND {most}"]
+        if self.form == 0:
+            return [f"l.ts BETWEEN {moved('r.ts', least)} AND {moved('r.ts', most)}"]
+        if self.form == 1:
+            return [f"r.ts BETWEEN {moved('l.ts', -most)} AND {moved('l.ts', -least)}"]
+        return [f"{moved('r.ts', least)} <= l.ts", f"{moved('l.ts', -most)} <= r.ts"]
+
+    def on(self, window: list[str], duck: bool) -> str:
+        equal = [f"l.{name} = r.{name}" for name in window] + self.within(duck)
         equal += [f'l."{left}" = r."{right}"' for left, right in self.keys]
         return " AND ".join(equal + ([self.condition] if self.condition else [])) or "TRUE"
 
-    def query(self, left: str, right: str, window: list[str], shown: list[str]) -> str:
+    def query(self, left: str, right: str, window: list[str], shown: list[str], duck: bool) -> str:
         after = f" WHERE {self.after}" if self.after else ""
         if "JOIN" in self.kind:
-            return f"SELECT {', '.join(shown)} FROM ({left}) AS l {self.kind} ({right}) AS r ON {self.on(window)}{after}"
-        exists = f"{self.kind} (SELECT 1 FROM ({right}) AS r WHERE {self.on(window)})"
+            return f"SELECT {', '.join(shown)} FROM ({left}) AS l {self.kind} ({right}) AS r ON {self.on(window, duck)}{after}"
+        exists = f"{self.kind} (SELECT 1 FROM ({right}) AS r WHERE {self.on(window, duck)})"
         return f"SELECT {', '.join(shown)} FROM ({left}) AS l WHERE {exists}" + (f" AND {self.after}" if self.after else "")
 
     def names(self, window: str) -> list[str]:
@@ -113,12 +130,20 @@ class Case:
     def ours(self) -> str:
         window = ["window_start", "window_end"] if self.windows else []
         shown = [f"{name} AS c{i}" for i, name in enumerate(self.names("{}.window_start"))]
-        return self.query(self.left.ours(self.windows), self.right.ours(self.windows), window, shown)
+        return self.query(self.left.ours(self.windows), self.right.ours(self.windows), window, shown, duck=False)
 
     def duck(self) -> str:
         window = ["start_", "end_"] if self.windows else []
         shown = self.names("make_timestamp({}.start_)")
-        return self.query(self.left.duck(self.windows), self.right.duck(self.windows), window, shown)
+        sides = [side.duck(self.windows, self.interval is not None) for side in (self.left, self.right)]
+        return self.query(*sides, window, shown, duck=True)
+
+
+def moved(time: str, us: int) -> str:
+    """A time and an interval, as people write it."""
+    if us == 0:
+        return time
+    return f"{time} {'+' if us > 0 else '-'} {interval(abs(us))}"
 
 
 def side(rng: random.Random, name: str, unit_us: int) -> Side:
@@ -143,12 +168,17 @@ def side(rng: random.Random, name: str, unit_us: int) -> Side:
 def make(seed: int) -> Case:
     rng = random.Random(f"join {seed}")
     unit_us = rng.choice([1_000_000, 7_000_000, 250_000])
-    kind = rng.choice(["tumble", "tumble", "hop", "cumulate", "none"])
-    windows = None
-    if kind != "none":
+    kind = rng.choice(["tumble", "tumble", "hop", "cumulate", "interval", "interval", "none"])
+    windows = within = None
+    if kind == "interval":
+        bounds = [rng.choice([-3, -1, -0.25, 0, 0, 0.5, 2]) * unit_us // 1000 * 1000 for _ in range(2)]
+        within = (int(min(bounds)), int(max(bounds)))
+    elif kind != "none":
         offset_us = rng.choice([0, unit_us // 4 // 1000 * 1000])
         windows = Windows(kind, unit_us, offset_us, 1 if kind == "tumble" else rng.choice([1, 2, 3]))
     left, right = side(rng, "lefts", unit_us), side(rng, "rights", unit_us)
+    if within:
+        left.grouped = right.grouped = None
     comparable = [(a, b) for a, x in left.shown() for b, y in right.shown()
                   if x.type.kind == y.type.kind and x.type.kind != "bytes" and "ts" not in (a, b)]
     # Columns of one name have the same values, so that there are pairs.
@@ -161,12 +191,12 @@ def make(seed: int) -> Case:
         a, b = rng.choice(numbers[0]), rng.choice(numbers[1])
         condition = rng.choice([f'l."{a}" < r."{b}"', f'CAST(l."{a}" AS BIGINT) + CAST(r."{b}" AS BIGINT) > 2', f'l."{a}" <> r."{b}"'])
     join = rng.choice(KINDS)
-    if join == "FULL JOIN" and not keys and not windows:
+    if join == "FULL JOIN" and not keys and not windows and not within:
         keys = comparable[:1] or keys
     after = None
     if numbers[0] and rng.random() < 0.2:
         after = f'l."{rng.choice(numbers[0])}" ' + rng.choice(["> 0", "IS NULL", "IS NOT NULL"])
-    return Case(seed, join, windows, left, right, keys, condition, after)
+    return Case(seed, join, windows, left, right, keys, condition, after, within, rng.randrange(3))
 
 
 def write(case: Case, folder: Path) -> Path:
@@ -209,7 +239,8 @@ def schedules(rng: random.Random, case: Case) -> list[dict[str, object]]:
                "batch.rows": rng.choice(rows)}
     if rng.random() < 0.4:
         runs.append(several | {"epoch.bytes": rng.choice([1, "64MB"])})
-    if rng.random() < 0.3 and not (case.left.grouped or case.right.grouped):
+    stages = case.left.grouped or case.right.grouped or case.interval and case.kind == "FULL JOIN"
+    if rng.random() < 0.3 and not stages:
         runs.append(several | {"exchange": rng.choice(["interleaved", "repartition"])})
     return runs
 
@@ -241,7 +272,8 @@ def in_own_folder(seed: int) -> tuple[int, str, int, list[str]]:
     with tempfile.TemporaryDirectory(prefix="millstream-joins-") as name:
         try:
             case, wrong = make(seed), check(seed, Path(name))
-            return seed, f"{case.kind} {case.windows.kind if case.windows else 'none'}", expected(case).total(), wrong
+            how = case.windows.kind if case.windows else "interval" if case.interval else "none"
+            return seed, f"{case.kind} {how}", expected(case).total(), wrong
         except Exception as error:  # a fault of the test itself: report it with its seed
             return seed, "", 0, [f"the test failed: {type(error).__name__}: {error}"]
 
@@ -265,7 +297,7 @@ def main() -> int:
                 failed += 1
                 print(f"FAIL seed {seed}; repeat with: tests/oracle/joins.py --seed {seed}")
                 print("  " + "\n".join(wrong).replace("\n", "\n  "), flush=True)
-    missing = {f"{kind} {windows}" for kind in KINDS for windows in ("tumble", "hop", "cumulate", "none")} - met
+    missing = {f"{kind} {windows}" for kind in KINDS for windows in ("tumble", "hop", "cumulate", "interval", "none")} - met
     if options.count >= 400 and missing:
         failed += 1
         print(f"FAIL the suite as a whole: no case has rows of {', '.join(sorted(missing))}")

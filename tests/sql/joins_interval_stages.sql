@@ -21,3 +21,23 @@ SELECT name, COUNT(*) AS n, SUM(cost) AS total
 FROM calls JOIN users ON caller = id AND at BETWEEN ts - INTERVAL '10' SECOND AND ts
 WHERE cost > 1
 GROUP BY name;
+
+-- Rows of both sides.
+SELECT tag, name, ts, at FROM calls FULL JOIN users
+ON id = caller AND at BETWEEN ts - INTERVAL '3' SECOND AND ts + INTERVAL '3' SECOND;
+
+-- 
+SELECT tag, name FROM calls FULL JOIN users
+ON id = caller AND at BETWEEN ts - INTERVAL '3' SECOND AND ts + INTERVAL '3' SECOND
+WHERE tag IS NULL OR name <> 'ann';
+
+CREATE VIEW j AS SELECT ts, tag, name, cost FROM calls JOIN users
+ON caller = id AND at BETWEEN ts - INTERVAL '10' SECOND AND ts;
+
+-- Windows over what an interval join gives.
+SELECT window_start, COUNT(*) AS n, SUM(cost) AS total
+FROM TABLE(TUMBLE(TABLE j, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end;
+
+-- Another interval join.
+SELECT j.tag, j.name, u.name AS other FROM j JOIN users AS u ON u.at BETWEEN j.ts - INTERVAL '3' SECOND AND j.ts;

@@ -318,3 +318,22 @@ fn queries_of_nexmark_are_joins_within_windows() {
     assert_eq!(asked(&plan), (strings(&["id = seller"]), String::new(), String::new()));
     assert_eq!(given(&plan), ["id", "name", "window_start"]);
 }
+
+#[test]
+fn windows_over_an_interval_join_need_the_time_of_its_anchor() {
+    let join = "CREATE VIEW j AS SELECT ts, at FROM orders LEFT JOIN ships
+                ON id = order_id AND at BETWEEN ts AND ts + INTERVAL '1' HOUR;";
+    let windows = |time: &str| {
+        format!(
+            "{join} SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE j, DESCRIPTOR({time}),
+             INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
+        )
+    };
+    query(&windows("ts"));
+    let (message, help) = told(&windows("at"));
+    assert_eq!(message, "'at' is not the event time of what this interval join gives");
+    assert_eq!(
+        help,
+        "that is 'ts', of the left side: select it as it is, and name it in DESCRIPTOR(…)"
+    );
+}
