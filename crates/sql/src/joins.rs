@@ -29,7 +29,7 @@ use millstream_contract::plan::{JoinKind, Window};
 use crate::alike::all_alike;
 use crate::error::{Place, Result, SqlError};
 use crate::indexed::Indexed;
-use crate::joined::{Joined, Unwindowed};
+use crate::joined::Joined;
 use crate::located::within_mark;
 use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
 use crate::window_node::WINDOW_COLUMNS;
@@ -190,21 +190,10 @@ impl Stage {
         named: Named,
     ) -> Result<Stage> {
         let window = windows::common(&sides, &on, &named)?;
-        let told = match window {
-            Some(_) => Told::Nothing,
-            None => interval::told(kind, &sides, &on, numbered),
+        let (interval, unwindowed) = match window {
+            Some(_) => (None, None),
+            None => interval::or_why_not(kind, &sides, &on, numbered, &named),
         };
-        let (interval, by_time) = match told {
-            Told::Interval(interval, at) => (Some((interval, at)), None),
-            Told::Otherwise(why, help) => (None, Some((why, help))),
-            Told::Nothing => (None, None),
-        };
-        let unwindowed = (window.is_none() && interval.is_none()).then(|| Unwindowed {
-            name: named.name.clone(),
-            windows: [0, 1].map(|side| sides[side].stage.window.is_some()),
-            by_time,
-            place: named.place.clone(),
-        });
         // Those of the windows go without saying, where keys do not tell windows apart.
         let sessions = matches!(window, Some(Window::Session(_)));
         if window.is_some() && !sessions {
@@ -237,16 +226,14 @@ impl Stage {
             (_, true) if !padded[1] => right.bounds.clone(),
             _ => [None, None, None],
         };
-        let time = interval.and_then(|(interval, at)| {
-            [&left, &right][interval.anchor.min(1)].fired.get(at).cloned()
-        });
+        let time = interval.and_then(|(of, at)| [&left, &right][of.anchor].fired.get(at).cloned());
         let columns = match kind.gives_pairs() {
             true => [&left.fired[..], &right.fired].concat(),
             false => left.fired.clone(),
         };
         let joined = Joined {
             bounds,
-            interval: interval.map(|(interval, _)| interval),
+            interval: interval.map(|(of, _)| of),
             time,
             unwindowed,
             ..over_sides(kind, parts, [&left, &right], &named)?

@@ -124,6 +124,42 @@ fn are_near(interval: &Interval, anchor_ms: i64, other_ms: i64) -> bool {
     (first..=last).contains(&((other_ms - anchor_ms) * 1000))
 }
 
+/// A kind of join, and windows or an interval that go with it.
+fn any_window(random: &mut Random) -> (JoinKind, Option<Window>) {
+    use JoinKind::*;
+    let ms = |random: &mut Random, of: &[i64]| of[random.below(of.len() as u64) as usize] * 1000;
+    let size_us = ms(random, &[50, 333, 1000]);
+    let slide_us = ms(random, &[50, 100]);
+    let count = 1 + random.below(5) as i64;
+    let offset_us = ms(random, &[0, 20]);
+    let kinds = [Inner, Left, Right, Full, LeftSemi, LeftAnti];
+    let mut kind = kinds[random.below(6) as usize];
+    let window = match random.below(7) {
+        5.. => {
+            let anchor = match kind {
+                Right => 1,
+                Inner => random.below(2) as usize,
+                _ => 0,
+            };
+            if kind == Full {
+                kind = Left;
+            }
+            let before_us = ms(random, &[-150, 0, 0, 40, 300, 1000]);
+            let after_us = ms(random, &[-40, 0, 0, 70, 500]).max(-before_us);
+            Some(Window::Interval(Interval { anchor, before_us, after_us }))
+        }
+        0 => None,
+        1 => Some(Window::Hop(Hop { slide_us, size_us: count * slide_us, offset_us })),
+        2 => Some(Window::Cumulate(Cumulate {
+            step_us: slide_us,
+            size_us: count * slide_us,
+            offset_us,
+        })),
+        _ => Some(Window::Tumble(Tumble { size_us, offset_us })),
+    };
+    (kind, window)
+}
+
 /// A side's columns.
 fn columns() -> [Field; 5] {
     [
@@ -138,7 +174,6 @@ fn columns() -> [Field; 5] {
 impl Case {
     /// Everything follows from chance.
     pub(crate) fn any(random: &mut Random) -> Case {
-        use JoinKind::*;
         let key_count = [1, 7, 60, 100_000][random.below(4) as usize];
         let mut side = || {
             let splits = 1 + random.below(3) as usize;
@@ -162,37 +197,7 @@ impl Case {
             right = (left.clone(), left_table.clone(), left_delay);
         }
         let (right, right_table, right_delay) = right;
-        let ms =
-            |random: &mut Random, of: &[i64]| of[random.below(of.len() as u64) as usize] * 1000;
-        let size_us = ms(random, &[50, 333, 1000]);
-        let slide_us = ms(random, &[50, 100]);
-        let count = 1 + random.below(5) as i64;
-        let offset_us = ms(random, &[0, 20]);
-        let kinds = [Inner, Left, Right, Full, LeftSemi, LeftAnti];
-        let mut kind = kinds[random.below(6) as usize];
-        let window = match random.below(7) {
-            5.. => {
-                let anchor = match kind {
-                    Right => 1,
-                    Inner => random.below(2) as usize,
-                    _ => 0,
-                };
-                if kind == Full {
-                    kind = Left;
-                }
-                let before_us = ms(random, &[-150, 0, 0, 40, 300, 1000]);
-                let after_us = ms(random, &[-40, 0, 0, 70, 500]).max(-before_us);
-                Some(Window::Interval(Interval { anchor, before_us, after_us }))
-            }
-            0 => None,
-            1 => Some(Window::Hop(Hop { slide_us, size_us: count * slide_us, offset_us })),
-            2 => Some(Window::Cumulate(Cumulate {
-                step_us: slide_us,
-                size_us: count * slide_us,
-                offset_us,
-            })),
-            _ => Some(Window::Tumble(Tumble { size_us, offset_us })),
-        };
+        let (kind, window) = any_window(random);
         let keys = [vec![1], vec![1, 2], vec![2], vec![2, 1], vec![1], vec![]];
         let mut keys = keys[random.below(6) as usize].clone();
         if window.is_none() && keys.is_empty() {

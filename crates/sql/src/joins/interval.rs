@@ -7,9 +7,10 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator};
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
-use super::Side;
 use super::conditions::{Condition, Numbered, column_of};
+use super::{Named, Side};
 use crate::durations::interval_us;
+use crate::joined::Unwindowed;
 use crate::located::within_mark;
 
 /// The time of the left row minus that of the right row, at least and at most, as far as conditions
@@ -37,6 +38,25 @@ pub(super) enum Told {
     /// They do not, though times are compared; why, and what helps.
     Otherwise(&'static str, &'static str),
     Nothing,
+}
+
+/// The interval of a join without windows, and which column of the anchor side's plan is its event
+/// time; or what is to be said if its input never ends.
+pub(super) fn or_why_not(
+    kind: JoinKind,
+    sides: &[Side; 2],
+    on: &[Condition],
+    numbered: &Numbered,
+    named: &Named,
+) -> (Option<(Interval, usize)>, Option<Unwindowed>) {
+    let by_time = match told(kind, sides, on, numbered) {
+        Told::Interval(interval, at) => return (Some((interval, at)), None),
+        Told::Otherwise(why, help) => Some((why, help)),
+        Told::Nothing => None,
+    };
+    let windows = [0, 1].map(|side| sides[side].stage.window.is_some());
+    let (name, place) = (named.name.clone(), named.place.clone());
+    (None, Some(Unwindowed { name, windows, by_time, place }))
 }
 
 /// What the conditions of a join say of the event times of its sides.

@@ -7,8 +7,8 @@
 //! [`fire`] matches its sides. `sides` says what a row of each side consists of.
 //!
 //! A slice is a window here. A record that belongs to several windows, since they overlap, is
-//! appended to each: as a part of a pair it comes out once for each, too. In an interval join, a row
-//! of the side that is not the anchor is appended to each slice where it may have a partner; a
+//! appended to each: as a part of a pair it comes out once for each, too. In an interval join, a
+//! row of the side that is not the anchor is appended to each slice where it may have a partner; a
 //! partner is in one of them.
 
 mod bags;
