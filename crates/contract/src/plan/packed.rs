@@ -12,8 +12,8 @@ const PANES_MAX: i64 = 16;
 
 impl Plan {
     /// Lets tumbling windows over bounded input share slices, as many as `pack_us` has room for,
-    /// and so panes of windows that have few of them, and lets sessions have slices of a gap, unless
-    /// `pack_us` is 0. Those that share one fire
+    /// and so panes of windows that have few of them, and lets sessions have slices of a gap, or of
+    /// as many as there is room for, unless `pack_us` is 0. Those that share one fire
     /// together, when the last of them is complete. Windows stay apart whose rows go to an output
     /// beside rows of other inputs, which come in the order of windows.
     pub fn pack_windows(&mut self, pack_us: i64) {
@@ -67,7 +67,13 @@ impl Stage {
             Some(Window::Cumulate(Cumulate { step_us, size_us, .. })) => {
                 aggregate.windows_in_slice = panes_in_slice(*step_us, *size_us, pack_us);
             }
-            Some(Window::Session(session)) if pack_us > 0 => session.slices_of_gap = 1,
+            Some(Window::Session(session)) if pack_us > 0 => {
+                session.slices_of_gap = 1;
+                // Where groups share sessions, a slice says how long these are.
+                if session.partition == aggregate.keys.len() {
+                    aggregate.windows_in_slice = (pack_us / session.gap_us).max(1);
+                }
+            }
             _ => {}
         }
         if aggregate.keys.len() > KEYS_MAX {

@@ -16,7 +16,7 @@
 //!   record that is late for some of its windows goes to a slice of its own, which names the first
 //!   window that it still counts for. Short panes are packed, too ([`packs`]).
 //! - Sessions: a slice is a gap wide at the most, so that all records of a key in it belong to one
-//!   session. A *window* is the name under which sessions fire that ended in about the same time;
+//!   session; or it packs many such parts, and each row says of which it is. A *window* is the name under which sessions fire that ended in about the same time;
 //!   each of its rows says itself from when until when its session lasted.
 //!
 //! All times are in microseconds. The arithmetic does not overflow for usable times
@@ -152,7 +152,8 @@ pub(crate) enum Packing {
     /// A slice is a window, or a pane.
     Nothing,
     Windows,
-    Panes,
+    /// Panes, or parts of sessions.
+    Parts,
 }
 
 /// How what a window consists of is combined.
@@ -185,20 +186,22 @@ impl Windowing {
                 (Some(slices), Kind::panes(window.size_us / window.step_us, false))
             }
             Some(Window::Session(session)) => {
-                let size_us = (session.gap_us / session.slices_of_gap.max(1)).max(1);
+                let size_us = part_us(&session);
                 (Some(Tumble { size_us, offset_us: 0 }), Kind::Sessions(session))
             }
         };
         Windowing { slices, kind, lateness_us }
     }
 
-    /// The same windows, `count` of them in a slice, or of their panes.
+    /// The same windows, `count` of them in a slice, or of their panes, or, where no groups share
+    /// sessions, of the parts of these.
     pub(crate) fn packed(self, count: i64) -> Windowing {
         let Some(pane) = self.slices.filter(|_| count > 1) else { return self };
         let kind = match self.kind {
             Kind::Slices => Kind::Packed(pane),
             // What has panes of a slice has none of the slice after the next.
             Kind::Panes(panes) if count >= panes.count => Kind::Packs(Packs { panes, pane, count }),
+            Kind::Sessions(session) => Kind::Sessions(session),
             _ => return self,
         };
         let slices = Some(Tumble { size_us: pane.size_us.saturating_mul(count), ..pane });
@@ -209,7 +212,12 @@ impl Windowing {
     pub(crate) fn packing(&self) -> Packing {
         match self.kind {
             Kind::Packed(_) => Packing::Windows,
-            Kind::Packs(_) => Packing::Panes,
+            Kind::Packs(_) => Packing::Parts,
+            Kind::Sessions(session)
+                if self.slices.is_some_and(|s| s.size_us > part_us(&session)) =>
+            {
+                Packing::Parts
+            }
             _ => Packing::Nothing,
         }
     }
@@ -221,9 +229,10 @@ impl Windowing {
             Kind::Packed(_) | Kind::Packs(_) => Some(OrderWithin { size_us: 1, before_end_us: 0 }),
             // As if they had fired in shorter slices, so that their order does not tell how long
             // slices are.
-            Kind::Sessions(session) if session.slices_of_gap < Session::SLICES_OF_GAP => {
+            Kind::Sessions(session) => {
                 let size_us = (session.gap_us / Session::SLICES_OF_GAP).max(1);
-                Some(OrderWithin { size_us, before_end_us: ROW_TIME_BEFORE_END_US })
+                let within = OrderWithin { size_us, before_end_us: ROW_TIME_BEFORE_END_US };
+                self.slices.filter(|slices| slices.size_us > size_us).map(|_| within)
             }
             _ => None,
         }
@@ -260,7 +269,7 @@ impl Windowing {
             Kind::Packs(Packs { panes, pane, .. }) => {
                 slices.size_us.saturating_add(pane.size_us.saturating_mul(panes.count))
             }
-            Kind::Sessions(session) => session.gap_us,
+            Kind::Sessions(session) => session.gap_us.max(slices.size_us),
         })
     }
 
@@ -281,6 +290,12 @@ impl Windowing {
                 let slice = match &self.kind {
                     Kind::Panes(panes) => panes.slice_of(index_of(slices, start)),
                     Kind::Packs(packs) => return packs.slice_of(time),
+                    Kind::Sessions(session) => {
+                        let slice = SliceId(start);
+                        let part = Tumble { size_us: part_us(session), offset_us: 0 };
+                        let start = start_of(&part, time);
+                        return Bounds { slice, start, end: start + part.size_us };
+                    }
                     Kind::Packed(windows) => {
                         let slice = SliceId(start);
                         let start = start_of(windows, time);
@@ -651,6 +666,11 @@ impl Kind {
     fn panes(count: i64, hop: bool) -> Kind {
         if count == 1 { Kind::Slices } else { Kind::Panes(Panes { count, hop }) }
     }
+}
+
+/// How long a key's records are joined without looking at the time between them.
+fn part_us(session: &Session) -> i64 {
+    (session.gap_us / session.slices_of_gap.max(1)).max(1)
 }
 
 /// The event time of results of a window with this end.

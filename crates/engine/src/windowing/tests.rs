@@ -215,7 +215,7 @@ fn packed_panes_count_for_the_same_windows() {
         for window in [hop, cumulate] {
             let plain = Windowing::new(Some(window), lateness_us);
             let packed = plain.packed(pack);
-            assert_eq!(packed.packing(), Packing::Panes);
+            assert_eq!(packed.packing(), Packing::Parts);
             assert_eq!(plain.packed(count - 1), plain, "a window must not reach beyond two packs");
             for time in (-30_000..30_000).step_by(370) {
                 let (a, b) = (plain.slice_of(time), packed.slice_of(time));

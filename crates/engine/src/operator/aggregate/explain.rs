@@ -39,7 +39,7 @@ pub(super) fn add_layout(
     match grouping.windowing.packing() {
         Packing::Nothing => {}
         Packing::Windows => names.insert(0, "window_start".to_string()),
-        Packing::Panes => names.push("begin of the pane".to_string()),
+        Packing::Parts => names.push("window_part".to_string()),
     }
     let names = if names.is_empty() { "none".to_string() } else { names.join(", ") };
     let _ = writeln!(text, "    {:>4} bytes  key: {names}", layout.key_words() * 8);

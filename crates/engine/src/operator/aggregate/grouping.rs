@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::DataType;
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Int64Type};
 
 use millstream_state::RowLayout;
 
@@ -22,7 +22,7 @@ use crate::operator::counted::{Buffers, assign_rows, take_out, within};
 use crate::operator::{Batch, BySlice, Dropped};
 use crate::plan::{Aggregate, Key, Window};
 use crate::texts;
-use crate::windowing::{Packing, Windowing};
+use crate::windowing::{Bounds, Packing, Windowing};
 
 /// Grouping and aggregation in executable form.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Grouping {
     /// [`Aggregate::has_empty_group`].
     pub(crate) has_empty_group: bool,
     pub(super) keys: Vec<Key>,
-    /// Where slices pack windows or panes, the word of a row that says of which it is.
+    /// Where slices pack windows or parts of them, the word of a row that says of which it is.
     pub(super) window_word: Option<usize>,
     /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
     pub(crate) texts: Vec<usize>,
@@ -66,13 +66,13 @@ impl Grouping {
         match packing {
             Packing::Nothing => {}
             Packing::Windows => codec_keys.insert(0, window_key()),
-            Packing::Panes => codec_keys.push(window_key()),
+            Packing::Parts => codec_keys.push(window_key()),
         }
         let mut codec = KeyCodec::new(&codec_keys)?;
         let window_word = match packing {
             Packing::Nothing => None,
             Packing::Windows => Some(codec.word_of(0)),
-            Packing::Panes => {
+            Packing::Parts => {
                 // Who leads a key has it of all panes.
                 codec = codec.led_by(aggregate.keys.len());
                 Some(codec.word_of(aggregate.keys.len()))
@@ -117,6 +117,22 @@ impl Grouping {
             computed,
             session_times,
         })
+    }
+
+    /// Of what part each row is, where slices pack parts.
+    fn parts(&self, records: &RecordBatch) -> Result<ArrayRef> {
+        let times = times_in(records)?;
+        if self.session_times.is_none() {
+            return Ok(times);
+        }
+        let mut part = Bounds::NOTHING;
+        let starts = times.as_primitive::<Int64Type>().values().iter().map(|time| {
+            if !part.contains(*time) {
+                part = self.windowing.slice_of(*time);
+            }
+            part.start
+        });
+        Ok(Arc::new(Int64Array::from_iter_values(starts)))
     }
 
     /// Where the keys of the query stand among those of a row.
@@ -196,14 +212,14 @@ impl Grouping {
         match self.windowing.packing() {
             Packing::Nothing => {}
             Packing::Windows => keys.insert(0, times_in(records)?),
-            Packing::Panes => keys.push(times_in(records)?),
+            Packing::Parts => keys.push(self.parts(records)?),
         }
         Ok(Some((keys, self.aggregates.inputs(records)?)))
     }
 }
 
-/// When a row's window begins, which comes before the other keys where slices pack windows, or its
-/// pane, which comes after them.
+/// When a row's window begins, which comes before the other keys where slices pack windows, or the
+/// part, which comes after them.
 fn window_key() -> Key {
     let expr = Expr::Column(TIMES_COLUMN);
     Key { name: "window_start".into(), expr, data_type: DataType::Int64, nullable: false }
