@@ -90,11 +90,13 @@ impl RowLayout {
     }
 
     /// Words of key.
+    #[inline]
     pub fn key_words(&self) -> usize {
         self.key_words
     }
 
     /// Words of a row.
+    #[inline]
     pub fn row_words(&self) -> usize {
         self.key_words + self.template.len()
     }
@@ -105,6 +107,7 @@ impl RowLayout {
     }
 
     /// Key words that are arena references.
+    #[inline]
     pub fn var_words(&self) -> &[usize] {
         &self.var_words
     }
@@ -130,6 +133,7 @@ impl RowLayout {
     }
 
     /// The values.
+    #[inline]
     pub fn values(&self) -> &[ValueSlot] {
         &self.values
     }

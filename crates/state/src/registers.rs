@@ -81,7 +81,10 @@ pub(crate) fn add(word: &mut u64, arena: &mut Arena, hash: u64) {
 fn set(word: &mut u64, arena: &mut Arena, register: usize, value: u8) {
     let bytes = bytes_mut(*word, arena);
     if is_dense(bytes) {
-        bytes[register] = bytes[register].max(value);
+        // Mostly there is nothing to be written.
+        if bytes[register] < value {
+            bytes[register] = value;
+        }
         return;
     }
     if !bytes.is_empty() {

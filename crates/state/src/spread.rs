@@ -68,6 +68,8 @@ impl Spread {
     /// memory.
     pub fn new(layout: Arc<RowLayout>, word: usize, pool_bytes: usize) -> Spread {
         assert!(word < layout.key_words(), "a word of the key");
+        // Nobody asks who leads rows of windows.
+        let layout = Arc::new(RowLayout::clone(&layout).led_by(None));
         let gathered = || Gathered { table: Table::new(layout.clone()), words: Vec::new() };
         Spread {
             word,

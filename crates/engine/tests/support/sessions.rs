@@ -82,7 +82,7 @@ impl SessionCase {
 fn sessions_of(
     splits: &[Vec<Record>],
     gap_ms: i64,
-    pub(crate) partition: usize,
+    partition: usize,
     delay_us: i64,
     lateness_ms: i64,
 ) -> (Vec<String>, u64) {
