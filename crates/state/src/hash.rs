@@ -22,8 +22,8 @@ pub fn hash_word(word: u64) -> u64 {
     h ^ (h >> 28)
 }
 
-/// `secret[24..32] ^ secret[32..40]` and `secret[40..48] ^ secret[48..56]`: what 9 to 16 byte inputs
-/// are keyed with.
+/// `secret[24..32] ^ secret[32..40]` and `secret[40..48] ^ secret[48..56]`: what inputs of 9 to 16
+/// bytes are keyed with.
 const PAIR_KEYS: [u64; 2] =
     [0x1f67_b3b7_a4a4_4072 ^ 0x78e5_c0cc_4ee6_79cb, 0x2172_ffcc_7dd0_5a82 ^ 0x8e24_43f7_7446_08b8];
 const AVALANCHE: u64 = 0x1656_6791_9E37_79F9;

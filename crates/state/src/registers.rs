@@ -5,8 +5,8 @@
 //! exact: the registers depend on the set of hashes alone. The standard error of the estimate is
 //! 0.8%.
 //!
-//! Few registers are kept in a table of their own, with open addressing: the number of entries, then
-//! four bytes for each slot (the register's number, then its value in the last byte; 0: there is
+//! Few registers are kept in a table with open addressing: the number of entries, then four bytes
+//! for each slot (the register's number, then its value in the last byte; 0: there is
 //! none). Beyond 1536 they are kept as 2^14 bytes. Which of the two it is depends on how many
 //! registers are not zero. The estimate is Ertl's (*New cardinality estimation algorithms for
 //! HyperLogLog sketches*, 2017, section 4), which needs no table of corrections.
@@ -239,7 +239,7 @@ mod tests {
         assert!((3..10).contains(&dense));
     }
 
-    /// However registers came, the estimate is that of all; whatever is not made by this is refused.
+    /// However registers came, the estimate is that of all; what is not made so is refused.
     #[test]
     fn merged_in_any_order_they_say_the_same() {
         for (left, right) in [(3, 5), (900, 1200), (10, 40_000), (40_000, 10), (30_000, 50_000)] {

@@ -1,9 +1,10 @@
 //! Rows that count for several windows: each is merged into a row for each of these.
 //!
-//! A word of a row's key says of which pane it is; in the rows that are made of it, this word is the
-//! number of the pane with which the window ends. The windows of a row end with panes that follow
-//! each other. Windows are read in groups, in the order in which they end: so no more rows are made
-//! at a time than a group of windows has, and those after it that have a pane in common with it.
+//! A word of a row's key says of which pane it is; in the rows that are made of it, this word is
+//! the number of the pane with which the window ends. The windows of a row end with panes that
+//! follow each other. Windows are read in groups, in the order in which they end: so no more rows
+//! are made at a time than a group of windows has, and those after it that have a pane in common
+//! with it.
 //!
 //! A row of many windows is merged as often: two stacks ([`crate::sliding`]) merge it three times.
 //! But they do something for every pane, even if it has a single row; here a pane costs nothing by

@@ -16,65 +16,31 @@
 //!   record that is late for some of its windows goes to a slice of its own, which names the first
 //!   window that it still counts for. Short panes are packed, too ([`packs`]).
 //! - Sessions: a slice is a gap wide at the most, so that all records of a key in it belong to one
-//!   session; or it packs many such parts, and each row says of which it is. A *window* is the name under which sessions fire that ended in about the same time;
-//!   each of its rows says itself from when until when its session lasted.
+//!   session; or it packs many such parts, and each row says of which it is. A *window* is the name
+//!   under which sessions fire that ended in about the same time; each of its rows says itself from
+//!   when until when its session lasted.
 //!
 //! All times are in microseconds. The arithmetic does not overflow for usable times
 //! ([`USABLE`](crate::event_time::USABLE)).
 
+mod answers;
+mod names;
 mod packs;
 mod panes;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::event_time::{BEGINNING, END, USABLE};
 use crate::plan::{Session, Tumble, Window};
+pub(crate) use answers::{Bounds, Combining, Fate, OrderWithin, Packing};
+pub(crate) use names::{SliceId, WindowId};
 use packs::Packs;
 use panes::Panes;
 
 /// How long before its window's end a result's event time (`window_time`) is.
 pub(crate) const ROW_TIME_BEFORE_END_US: i64 = 1000;
-
-/// The name of a slice among those of a [`Windowing`]. A slice that closes earlier has a lesser
-/// name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SliceId(i64);
-
-/// The name of a window among those of a [`Windowing`]. A window that fires earlier has a lesser
-/// name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct WindowId(i64);
-
-macro_rules! words {
-    ($id:ident) => {
-        impl $id {
-            /// The only one if there is one for the whole input.
-            pub(crate) const WHOLE: $id = $id(0);
-
-            /// As a word of a message. Any word may come back: ask whether there is such a one.
-            pub(crate) fn word(self) -> u64 {
-                self.0 as u64
-            }
-
-            /// Of a word of a message.
-            pub(crate) fn from_word(word: u64) -> $id {
-                $id(word as i64)
-            }
-        }
-
-        impl Display for $id {
-            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    };
-}
-
-words!(SliceId);
-words!(WindowId);
 
 /// The windows of an operator, and how long they wait for late records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,76 +65,6 @@ enum Kind {
     /// What is named by the time at which a slice begins are the sessions that are over when it is
     /// complete.
     Sessions(Session),
-}
-
-/// A slice, and times of records that update it, the end excluded: all of them, or, if it packs
-/// windows or panes, those of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) slice: SliceId,
-    pub(crate) start: i64,
-    pub(crate) end: i64,
-}
-
-impl Bounds {
-    /// Around no time.
-    pub(crate) const NOTHING: Bounds = Bounds { slice: SliceId(0), start: 0, end: BEGINNING };
-
-    #[inline(always)]
-    pub(crate) fn contains(&self, time: i64) -> bool {
-        (self.start..self.end).contains(&time)
-    }
-}
-
-/// What rows that fire under one name are first ordered by ([`Windowing::order_within`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OrderWithin {
-    /// Rows of so long a time are not told apart by it.
-    size_us: i64,
-    before_end_us: i64,
-}
-
-impl OrderWithin {
-    /// Of a row with this event time.
-    pub(crate) fn of(&self, time: i64) -> i64 {
-        time.saturating_add(self.before_end_us).div_euclid(self.size_us)
-    }
-}
-
-/// What becomes of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It updates the slice of its time.
-    InTime,
-    /// It is late for some of its windows: it updates this slice, which serves the others.
-    Partly(SliceId),
-    /// It is late: no window is left that it could count for.
-    Late,
-}
-
-/// What slices pack: each row has its begin among its keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Packing {
-    /// A slice is a window, or a pane.
-    Nothing,
-    Windows,
-    /// Panes, or parts of sessions.
-    Parts,
-}
-
-/// How what a window consists of is combined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Combining {
-    /// It is one slice.
-    OneSlice,
-    /// Of the slices of all its panes. Windows that come later need those again that lie in them.
-    Hop,
-    /// Of what the window before had, if it began together with it, and of its last pane's slices.
-    Cumulate,
-    /// Slices pack panes: each row is of one, and counts for all windows of that.
-    Packs,
-    /// Rows of a key that are a gap apart at the most are joined.
-    Sessions { gap_us: i64 },
 }
 
 impl Windowing {
