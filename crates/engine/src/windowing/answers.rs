@@ -22,7 +22,8 @@ impl Bounds {
     }
 }
 
-/// What rows that fire under one name are first ordered by ([`Windowing::order_within`](super::Windowing::order_within)).
+/// What rows that fire under one name are first ordered by
+/// ([`order_within`](super::Windowing::order_within)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OrderWithin {
     /// Rows of so long a time are not told apart by it.

@@ -2,15 +2,13 @@
 
 use std::fmt::{self, Display, Formatter};
 
-/// The name of a slice among those of a [`Windowing`](super::Windowing). A
-/// slice that closes earlier has a lesser
-/// name.
+/// The name of a slice among those of a [`Windowing`](super::Windowing). A slice that closes
+/// earlier has a lesser name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SliceId(pub(super) i64);
 
-/// The name of a window among those of a [`Windowing`](super::Windowing). A
-/// window that fires earlier has a lesser
-/// name.
+/// The name of a window among those of a [`Windowing`](super::Windowing). A window that fires
+/// earlier has a lesser name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WindowId(pub(super) i64);
 
