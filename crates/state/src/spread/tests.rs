@@ -68,10 +68,11 @@ fn every_window_has_the_rows_of_its_panes() {
         // Some packs have no rows, some few, and some more than a block.
         let count = [0, 3, 60, 3000][draw(4) as usize];
         let keys = 1 + draw(900);
-        // The second table is of late rows, which count for windows from the third on.
-        let tables = [count, count / 7].map(|count| -> Vec<(u64, i64)> {
+        // The second table is of late rows, which count for windows from the third on; the first of
+        // those is of this pack.
+        let tables = [(count, 0), (count / 7, 2)].map(|(count, late)| -> Vec<(u64, i64)> {
             let pane = |n: u64| pack * PACK + n as i64;
-            (0..count).map(|_| (draw(keys), pane(draw(PACK as u64)))).collect()
+            (0..count).map(|_| (draw(keys), pane(draw(PACK as u64 - late)))).collect()
         });
         let ends = |table: usize, pane: i64| [pane + [0, 2][table], pane + WIDTH - 1];
         for (number, table) in tables.iter().enumerate() {
