@@ -261,7 +261,7 @@ mod tests {
             }
         }
         let (mut word, mut arena) = (NO_BYTES, Arena::default());
-        [1, 2, 3].map(|n| add(&mut word, &mut arena, hash_word(n)));
+        (1..=3).for_each(|n| add(&mut word, &mut arena, hash_word(n)));
         let good = blob_bytes(word, &arena).to_vec();
         assert!(is_registers(&good) && !is_registers(&good[..good.len() - 4]));
         for at in 0..good.len() {
