@@ -217,6 +217,18 @@ def test_the_counters_show_that_state_was_merged_late():
     assert found["ok"] is True
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_settings_of_the_planner_count(processes):
+    """200 s of `cm` in windows of 10 ms: 20,000 windows of five records, or 20 slices of a thousand of them."""
+    def segments(pack: str) -> int:
+        words = ["--window", "tumble:10ms"] + (["--processes", processes] if processes > 1 else [])
+        found = bench("cm", 100_000, *words, workers=2 // processes, **{"windows.pack": pack})
+        assert found["ok"] is True
+        return found["segments_shipped"]
+
+    assert 0 < segments("10 s") < 200 < segments("0")
+
+
 def test_generating_only_runs_no_query():
     result = harness.run("bench", "ysb", "--records", 100_000, "--generate-only", "--json",
                          settings={"workers": 1}, stats=False)

@@ -82,11 +82,16 @@ def duckdb_says(script, columns: str, query: str) -> list[list[str]]:
 
 
 def runs(script, sql: str, rng: random.Random):
-    """With one worker, with several and with several processes: what each prints."""
+    """With one worker, with several and with several processes, with short windows, panes and gaps packed or not: what
+    each prints."""
+    packs = ["0", "1 min", "10 min", "1 hour"]
     for settings in [
         {"workers": 1},
-        {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1},
-        {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384])},
+        {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1,
+         "windows_pack": rng.choice(packs)},
+        {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384]),
+         "windows_pack": rng.choice(packs)},
+        {"workers": 3, "windows_pack": rng.choice(packs[1:])},
     ]:
         result = script.run(sql, **settings)
         assert result.code == 0, result.stderr

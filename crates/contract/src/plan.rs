@@ -417,7 +417,7 @@ pub enum Element {
 pub struct Aggregate {
     /// The windows, or `None` to fire once at the end of the input.
     pub window: Option<Window>,
-    /// How many windows, if they tumble, share a slice of state and fire together
+    /// How many windows, if they tumble, or panes share a slice of state and fire together
     /// ([`Plan::pack_windows`]); 1: each has its own.
     pub windows_in_slice: i64,
     /// GROUP BY keys besides the window; may be empty. With sessions, the first of them tell

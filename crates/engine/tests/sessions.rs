@@ -56,16 +56,20 @@ fn simulated_order_of_sessions_does_not_tell_how_wide_slices_are() {
         let case = SessionCase::any(&mut random);
         let drawn = drawn_settings(&mut random, 4, case.lateness_ms);
         let settings = Settings { simulate: Some(seed), ..drawn };
-        let [quarters, halves, whole] = [4, 2, 1].map(|slices| {
-            let mut plan = case.plan(&mut Random::new(seed));
-            let Some(Window::Session(session)) = &mut aggregate(&mut plan).window else {
-                panic!("a session")
-            };
-            session.slices_of_gap = slices;
-            let (stats, rows) = run(&plan, &settings);
-            (rows.unwrap_or_else(|e| panic!("seed {seed}: {e}")), stats)
-        });
-        for (rows, stats) in [&halves, &whole] {
+        let partition = case.partition;
+        // Slices that pack gaps, too, where they can.
+        let [quarters, halves, whole, packs] =
+            [(4, 1), (2, 1), (1, 1), (1, 7)].map(|(slices, packed)| {
+                let mut plan = case.plan(&mut Random::new(seed));
+                let Some(Window::Session(session)) = &mut aggregate(&mut plan).window else {
+                    panic!("a session")
+                };
+                session.slices_of_gap = slices;
+                aggregate(&mut plan).windows_in_slice = if partition == 2 { packed } else { 1 };
+                let (stats, rows) = run(&plan, &settings);
+                (rows.unwrap_or_else(|e| panic!("seed {seed}: {e}")), stats)
+            });
+        for (rows, stats) in [&halves, &whole, &packs] {
             let what = format!("seed {seed}: {case}\n{}", repeat(seed, "sessions"));
             assert_eq!(rows, &quarters.0, "{what}");
             assert_eq!(stats.windows, quarters.1.windows, "{what}");

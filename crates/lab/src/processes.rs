@@ -134,6 +134,7 @@ impl WorkloadMember {
         let table = MemoryTable::new(schema(spec.workload), splits).map_err(Fault::run)?;
         let described = format!("memory ({} records of {})", spec.records, spec.workload.name());
         let mut session = Session::new(".");
+        *session.settings_mut() = settings.clone();
         let event_time = Some(("ts", spec.watermark_delay_ms() as i64 * 1000));
         session
             .register_table(spec.workload.name(), Arc::new(Shares { table, described }), event_time)

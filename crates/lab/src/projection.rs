@@ -206,6 +206,7 @@ impl<'a> Prepared<'a> {
         let data = generate(spec, splits, settings.batch_rows);
         let table = MemoryTable::new(schema(spec.workload), data).map_err(|e| fail(&e))?;
         let mut session = Session::new(".");
+        *session.settings_mut() = settings.clone();
         let event_time = Some(("ts", spec.watermark_delay_ms() as i64 * 1000));
         session
             .register_table(spec.workload.name(), Arc::new(table), event_time)

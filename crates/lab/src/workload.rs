@@ -215,6 +215,7 @@ fn run_millstream(
     input_bytes: usize,
 ) -> Result<Run, Failure> {
     let mut session = Session::new(".");
+    *session.settings_mut() = settings.clone();
     let table = MemoryTable::new(schema(spec.workload), splits).map_err(|e| fail(&e))?;
     session
         .register_table(

@@ -252,7 +252,12 @@ fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
     if let Some(window) = &aggregate.window {
         let _ = write!(text, "  {}", window_text(window));
         if aggregate.windows_in_slice > 1 {
-            let _ = write!(text, ", {} computed together", aggregate.windows_in_slice);
+            let parts = match window {
+                Window::Tumble(_) => "",
+                Window::Hop(_) | Window::Cumulate(_) => "panes ",
+                Window::Session(_) => "gaps ",
+            };
+            let _ = write!(text, ", {} {parts}computed together", aggregate.windows_in_slice);
         }
         let of_each = match window {
             Window::Session(session) => &aggregate.keys[..session.partition],

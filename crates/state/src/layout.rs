@@ -72,6 +72,16 @@ impl RowLayout {
         self.prefix
     }
 
+    /// The same rows without the last word of their keys, which refers to nothing; the others say
+    /// who leads them.
+    pub fn without_last_key_word(&self) -> RowLayout {
+        let mut layout = RowLayout { prefix: None, ..self.clone() };
+        layout.key_words -= 1;
+        layout.seen_words = self.seen_words.start - 1..self.seen_words.end - 1;
+        layout.values.iter_mut().for_each(|slot| slot.word -= 1);
+        layout
+    }
+
     /// The same rows with one more word, which is 0 in a new row, and no value.
     pub(crate) fn with_note(&self) -> RowLayout {
         let mut layout = self.clone();
@@ -80,11 +90,13 @@ impl RowLayout {
     }
 
     /// Words of key.
+    #[inline]
     pub fn key_words(&self) -> usize {
         self.key_words
     }
 
     /// Words of a row.
+    #[inline]
     pub fn row_words(&self) -> usize {
         self.key_words + self.template.len()
     }
@@ -95,6 +107,7 @@ impl RowLayout {
     }
 
     /// Key words that are arena references.
+    #[inline]
     pub fn var_words(&self) -> &[usize] {
         &self.var_words
     }
@@ -120,6 +133,7 @@ impl RowLayout {
     }
 
     /// The values.
+    #[inline]
     pub fn values(&self) -> &[ValueSlot] {
         &self.values
     }

@@ -5,20 +5,23 @@
 //! exact: the registers depend on the set of hashes alone. The standard error of the estimate is
 //! 0.8%.
 //!
-//! Up to 2048 registers are kept as a sorted list of four bytes each (the register's number, then
-//! its value in the last byte); more of them as 2^14 bytes. Which of the two it is depends on how
-//! many registers are not zero. The estimate is Ertl's (*New cardinality estimation algorithms for
+//! Few registers are kept in a table with open addressing: the number of entries, then four bytes
+//! for each slot (the register's number, then its value in the last byte; 0: there is
+//! none). Beyond 1536 they are kept as 2^14 bytes. Which of the two it is depends on how many
+//! registers are not zero. The estimate is Ertl's (*New cardinality estimation algorithms for
 //! HyperLogLog sketches*, 2017, section 4), which needs no table of corrections.
 
 use crate::arena::Arena;
-use crate::blob::{blob_bytes, bytes_mut, insert, number_at, replace};
+use crate::blob::{blob_bytes, bytes_mut, number_at, resize};
 
 const INDEX_BITS: u32 = 14;
 const REGISTERS: usize = 1 << INDEX_BITS;
 /// The greatest value of a register.
 const GREATEST: u8 = (64 - INDEX_BITS + 1) as u8;
+/// Bytes of an entry, and of their number before them.
 const ENTRY_BYTES: usize = 4;
-const SPARSE_MAX: usize = 2048;
+const SLOTS_MIN: usize = 4;
+const SLOTS_MAX: usize = 2048;
 
 /// A hash's register, and the value that it asks for.
 fn register_of(hash: u64) -> (usize, u8) {
@@ -30,12 +33,42 @@ fn is_dense(bytes: &[u8]) -> bool {
     bytes.len() == REGISTERS
 }
 
+/// How many slots a table has.
+fn slots_of(table: &[u8]) -> usize {
+    (table.len() / ENTRY_BYTES).saturating_sub(1)
+}
+
+/// Whether so many entries leave enough slots free.
+fn fit(entries: usize, slots: usize) -> bool {
+    entries * 4 <= slots * 3
+}
+
+/// Where the entry of a register stands in a table with free slots, or would stand, and the entry.
+#[inline]
+fn find(table: &[u8], register: usize) -> (usize, usize) {
+    let last = slots_of(table) - 1;
+    let mut slot = register & last;
+    loop {
+        let at = (slot + 1) * ENTRY_BYTES;
+        let entry = number_at(table, at);
+        if entry == 0 || entry >> 8 == register {
+            return (at, entry);
+        }
+        slot = (slot + 1) & last;
+    }
+}
+
+fn entry_of(register: usize, value: u8) -> [u8; ENTRY_BYTES] {
+    ((register << 8) as u32 | u32::from(value)).to_le_bytes()
+}
+
 /// The registers that are not zero.
 fn registers(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '_ {
-    let (sparse, dense) = if is_dense(bytes) { (&[][..], bytes) } else { (bytes, &[][..]) };
-    let sparse = sparse.chunks_exact(ENTRY_BYTES).map(|entry| number_at(entry, 0));
+    let (table, dense) = if is_dense(bytes) { (&[][..], bytes) } else { (bytes, &[][..]) };
     let dense = dense.iter().copied().enumerate().filter(|(_, value)| *value > 0);
-    sparse.map(|entry| (entry >> 8, entry as u8)).chain(dense)
+    let entries = table.chunks_exact(ENTRY_BYTES).skip(1).map(|entry| number_at(entry, 0));
+    let entries = entries.filter(|entry| *entry != 0);
+    entries.map(|entry| (entry >> 8, entry as u8)).chain(dense)
 }
 
 /// Adds a hash.
@@ -44,45 +77,70 @@ pub(crate) fn add(word: &mut u64, arena: &mut Arena, hash: u64) {
     set(word, arena, register, value);
 }
 
+#[inline]
 fn set(word: &mut u64, arena: &mut Arena, register: usize, value: u8) {
-    let bytes = blob_bytes(*word, arena);
+    let bytes = bytes_mut(*word, arena);
     if is_dense(bytes) {
+        // Mostly there is nothing to be written.
         if bytes[register] < value {
-            bytes_mut(*word, arena)[register] = value;
+            bytes[register] = value;
         }
         return;
     }
-    let entry = ((register << 8) as u32 | u32::from(value)).to_le_bytes();
-    let (mut low, mut high) = (0, bytes.len() / ENTRY_BYTES);
-    while low < high {
-        let middle = low.midpoint(high);
-        let known = number_at(bytes, middle * ENTRY_BYTES);
-        match (known >> 8).cmp(&register) {
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-            std::cmp::Ordering::Equal => {
-                if (known as u8) < value {
-                    let at = middle * ENTRY_BYTES;
-                    bytes_mut(*word, arena)[at..at + ENTRY_BYTES].copy_from_slice(&entry);
-                }
-                return;
-            }
+    if !bytes.is_empty() {
+        let (at, known) = find(bytes, register);
+        let entries = number_at(bytes, 0) + usize::from(known == 0);
+        if known != 0 && (known as u8) >= value {
+            return;
+        }
+        if fit(entries, slots_of(bytes)) {
+            bytes[..ENTRY_BYTES].copy_from_slice(&(entries as u32).to_le_bytes());
+            bytes[at..at + ENTRY_BYTES].copy_from_slice(&entry_of(register, value));
+            return;
         }
     }
-    if bytes.len() / ENTRY_BYTES < SPARSE_MAX {
-        return insert(word, arena, low * ENTRY_BYTES, &entry);
+    grow(word, arena);
+    set(word, arena, register, value);
+}
+
+/// Makes room for one more register.
+#[cold]
+fn grow(word: &mut u64, arena: &mut Arena) {
+    let bytes = blob_bytes(*word, arena);
+    let slots = slots_of(bytes);
+    if slots >= SLOTS_MAX {
+        let mut dense = vec![0; REGISTERS];
+        registers(bytes).for_each(|(register, value)| dense[register] = value);
+        return put(word, arena, &dense);
     }
-    let mut dense = vec![0; REGISTERS];
-    registers(bytes).for_each(|(register, value)| dense[register] = value);
-    dense[register] = value;
-    replace(word, arena, &dense);
+    let mut table = vec![0; ((2 * slots).max(SLOTS_MIN) + 1) * ENTRY_BYTES];
+    table[..bytes.len().min(ENTRY_BYTES)].copy_from_slice(&bytes[..bytes.len().min(ENTRY_BYTES)]);
+    for (register, value) in registers(bytes) {
+        let (at, _) = find(&table, register);
+        table[at..at + ENTRY_BYTES].copy_from_slice(&entry_of(register, value));
+    }
+    put(word, arena, &table);
+}
+
+fn put(word: &mut u64, arena: &mut Arena, bytes: &[u8]) {
+    resize(word, arena, bytes.len(), false);
+    bytes_mut(*word, arena).copy_from_slice(bytes);
 }
 
 /// Takes the greater of each register.
 pub(crate) fn merge(word: &mut u64, arena: &mut Arena, theirs: &[u8]) {
-    for (register, value) in registers(theirs) {
-        set(word, arena, register, value);
+    if !is_dense(theirs) {
+        registers(theirs).for_each(|(register, value)| set(word, arena, register, value));
+        return;
     }
+    let own = blob_bytes(*word, arena);
+    if is_dense(own) {
+        let own = bytes_mut(*word, arena).iter_mut().zip(theirs);
+        return own.for_each(|(own, their)| *own = (*own).max(*their));
+    }
+    let own: Vec<(usize, u8)> = registers(own).collect();
+    put(word, arena, theirs);
+    own.into_iter().for_each(|(register, value)| set(word, arena, register, value));
 }
 
 /// Whether bytes are registers.
@@ -90,12 +148,18 @@ pub(crate) fn is_registers(bytes: &[u8]) -> bool {
     if is_dense(bytes) {
         return bytes.iter().all(|value| *value <= GREATEST);
     }
-    let entries = || bytes.chunks_exact(ENTRY_BYTES).map(|entry| number_at(entry, 0));
-    let sound = |entry: usize| entry >> 8 < REGISTERS && (1..=GREATEST).contains(&(entry as u8));
-    bytes.len().is_multiple_of(ENTRY_BYTES)
-        && bytes.len() / ENTRY_BYTES <= SPARSE_MAX
-        && entries().all(sound)
-        && entries().zip(entries().skip(1)).all(|(a, b)| a >> 8 < b >> 8)
+    let slots = slots_of(bytes);
+    let is_table = bytes.len() == (slots + 1) * ENTRY_BYTES
+        && slots.is_power_of_two()
+        && (SLOTS_MIN..=SLOTS_MAX).contains(&slots);
+    let sound = |(register, value): (usize, u8)| {
+        let found = |entry| entry == register << 8 | usize::from(value);
+        register < REGISTERS && (1..=GREATEST).contains(&value) && found(find(bytes, register).1)
+    };
+    is_table
+        && number_at(bytes, 0) == registers(bytes).count()
+        && fit(number_at(bytes, 0), slots)
+        && registers(bytes).all(sound)
 }
 
 /// About how many different hashes there were.
@@ -173,6 +237,38 @@ mod tests {
             }
         }
         assert!((3..10).contains(&dense));
+    }
+
+    /// However registers came, the estimate is that of all; what is not made so is refused.
+    #[test]
+    fn merged_in_any_order_they_say_the_same() {
+        for (left, right) in [(3, 5), (900, 1200), (10, 40_000), (40_000, 10), (30_000, 50_000)] {
+            let mut arena = Arena::default();
+            let mut of = |range: std::ops::Range<u64>| {
+                let mut word = NO_BYTES;
+                range.for_each(|n| add(&mut word, &mut arena, hash_word(n)));
+                word
+            };
+            let (a, b, all) =
+                (of(0..left), of(left / 2..left / 2 + right), of(0..left.max(left / 2 + right)));
+            let bytes = [a, b].map(|word| blob_bytes(word, &arena).to_vec());
+            let expected = registers_estimate(blob_bytes(all, &arena));
+            for (mut word, theirs) in [(a, &bytes[1]), (b, &bytes[0])] {
+                merge(&mut word, &mut arena, theirs);
+                let merged = blob_bytes(word, &arena);
+                assert!(is_registers(merged));
+                assert_eq!(registers_estimate(merged), expected, "{left} and {right}");
+            }
+        }
+        let (mut word, mut arena) = (NO_BYTES, Arena::default());
+        (1..=3).for_each(|n| add(&mut word, &mut arena, hash_word(n)));
+        let good = blob_bytes(word, &arena).to_vec();
+        assert!(is_registers(&good) && !is_registers(&good[..good.len() - 4]));
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] = bad[at].wrapping_add(77);
+            assert!(!is_registers(&bad), "byte {at}");
+        }
     }
 
     /// By hand: all other bits zero is the greatest value, a leading one the least.

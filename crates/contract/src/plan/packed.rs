@@ -2,14 +2,18 @@
 //! would cost more than its records. Sessions over input that ends have a slice for each gap, since
 //! each row of a slice is joined with those before it.
 
-use super::{Node, Operator, Plan, Stage, Window};
+use super::{Cumulate, Hop, Node, Operator, Plan, Stage, Window};
 
 /// One more key says of which window a row of state is.
 const KEYS_MAX: usize = 63;
+/// A record of a packed pane is merged into each of its windows; where they are many, panes are
+/// better combined.
+const PANES_MAX: i64 = 16;
 
 impl Plan {
     /// Lets tumbling windows over bounded input share slices, as many as `pack_us` has room for,
-    /// and lets sessions have slices of a gap, unless `pack_us` is 0. Those that share one fire
+    /// and so panes of windows that have few of them, and lets sessions have slices of a gap, or of
+    /// as many as there is room for, unless `pack_us` is 0. Those that share one fire
     /// together, when the last of them is complete. Windows stay apart whose rows go to an output
     /// beside rows of other inputs, which come in the order of windows.
     pub fn pack_windows(&mut self, pack_us: i64) {
@@ -54,11 +58,33 @@ impl Stage {
     fn pack_windows(&mut self, pack_us: i64) {
         let Operator::Aggregate(aggregate) = &mut self.operator else { return };
         match &mut aggregate.window {
-            Some(Window::Tumble(tumble)) if aggregate.keys.len() <= KEYS_MAX => {
+            Some(Window::Tumble(tumble)) => {
                 aggregate.windows_in_slice = (pack_us / tumble.size_us).max(1);
             }
-            Some(Window::Session(session)) if pack_us > 0 => session.slices_of_gap = 1,
+            Some(Window::Hop(Hop { slide_us, size_us, .. })) => {
+                aggregate.windows_in_slice = panes_in_slice(*slide_us, *size_us, pack_us);
+            }
+            Some(Window::Cumulate(Cumulate { step_us, size_us, .. })) => {
+                aggregate.windows_in_slice = panes_in_slice(*step_us, *size_us, pack_us);
+            }
+            Some(Window::Session(session)) if pack_us > 0 => {
+                session.slices_of_gap = 1;
+                // Where groups share sessions, a slice says how long these are.
+                if session.partition == aggregate.keys.len() {
+                    aggregate.windows_in_slice = (pack_us / session.gap_us).max(1);
+                }
+            }
             _ => {}
         }
+        if aggregate.keys.len() > KEYS_MAX {
+            aggregate.windows_in_slice = 1;
+        }
     }
+}
+
+/// How many panes share a slice: as many as there is room for, if they are at least as many as a
+/// window has, and these are few.
+fn panes_in_slice(pane_us: i64, window_us: i64, pack_us: i64) -> i64 {
+    let (fit, of_window) = (pack_us / pane_us, window_us / pane_us);
+    if of_window <= PANES_MAX && fit >= of_window { fit.max(1) } else { 1 }
 }

@@ -95,11 +95,6 @@ impl KeyCodec {
         self.prefix
     }
 
-    /// The word of the first key, or its first.
-    pub(crate) fn first_word(&self) -> usize {
-        usize::from(self.null_word)
-    }
-
     /// The word of a key, or its first.
     pub(crate) fn word_of(&self, key: usize) -> usize {
         self.word[key]
@@ -240,9 +235,9 @@ impl KeyCodec {
         }
     }
 
-    /// The key columns of some rows of state, from one on.
-    pub(crate) fn decode(&self, rows: &RowsRef<'_>, first: usize) -> Result<Vec<ArrayRef>> {
-        (first..self.types.len()).map(|key| self.decode_column(key, rows)).collect()
+    /// Some of the key columns of some rows of state.
+    pub(crate) fn decode(&self, rows: &RowsRef<'_>, keys: Range<usize>) -> Result<Vec<ArrayRef>> {
+        keys.map(|key| self.decode_column(key, rows)).collect()
     }
 
     fn decode_column(&self, key: usize, rows: &RowsRef<'_>) -> Result<ArrayRef> {

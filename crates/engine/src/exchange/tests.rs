@@ -179,7 +179,8 @@ impl Case {
         let mut lines = vec![];
         for block in 0..table.scan_blocks() {
             let rows = table.scan(block);
-            let mut columns = self.grouping.codec.decode(&rows, 0).expect("keys");
+            let mut columns =
+                self.grouping.codec.decode(&rows, self.grouping.own_keys()).expect("keys");
             columns.extend(self.grouping.aggregates.finish(&rows).expect("values that fit"));
             for row in 0..rows.len() {
                 let text = |column| array_value_to_string(column, row).expect("a value");

@@ -133,20 +133,29 @@ impl Assigner<'_> {
         let Some(watermark) = self.times.watermark_at(max) else { return false };
         let before = self.running.watermark;
         self.enter(min);
-        if max >= self.slice.end {
-            return false;
-        }
         let in_time = |time, watermark| self.windowing.all_in_time(&self.slice, time, watermark);
+        if max >= self.slice.end {
+            // Of several windows that a slice packs. In order, none comes when the watermark is
+            // beyond its own time.
+            let slice = self.windowing.slice_of(max).slice;
+            let all_in_time = slice == self.slice.slice
+                && watermark <= max
+                && in_time(min, before)
+                && self.times.times.are_in_order(block);
+            return all_in_time && self.take(selected, before.max(watermark));
+        }
         // Where records are in order, each moves the watermark on by its own time, so the one after
         // it is no later than it was itself.
         let all_in_time = in_time(min, before.max(watermark))
             || in_time(min, before)
                 && in_time(max, watermark)
                 && self.times.times.are_in_order(block);
-        if !all_in_time {
-            return false;
-        }
-        self.running.watermark = before.max(watermark);
+        all_in_time && self.take(selected, before.max(watermark))
+    }
+
+    /// Takes records of the present slice, behind which the watermark is here. True.
+    fn take(&mut self, selected: &[u32], watermark: i64) -> bool {
+        self.running.watermark = watermark;
         if !selected.is_empty() {
             self.rows().extend_from_slice(selected);
         }

@@ -14,10 +14,11 @@
 //!   which of them it is.
 //! - Windows that hop or cumulate ([`panes`]): a slice is a pane, as wide as windows are apart. A
 //!   record that is late for some of its windows goes to a slice of its own, which names the first
-//!   window that it still counts for.
+//!   window that it still counts for. Short panes are packed, too ([`packs`]).
 //! - Sessions: a slice is a gap wide at the most, so that all records of a key in it belong to one
-//!   session. A *window* is the name under which sessions fire that ended in about the same time;
-//!   each of its rows says itself from when until when its session lasted.
+//!   session; or it packs many such parts, and each row says of which it is. A *window* is the name
+//!   under which sessions fire that ended in about the same time; each of its rows says itself from
+//!   when until when its session lasted.
 //!
 //! - Interval joins: a slice is as many rows of the anchor side as its time has, and fires as a
 //!   window when all is there that these rows may meet. Rows of the other side update several
@@ -26,58 +27,25 @@
 //! All times are in microseconds. The arithmetic does not overflow for usable times
 //! ([`USABLE`](crate::event_time::USABLE)).
 
+mod answers;
 mod interval;
+mod names;
+mod packs;
 mod panes;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::event_time::{BEGINNING, END, USABLE};
 use crate::plan::{Interval, Session, Tumble, Window};
+pub(crate) use answers::{Bounds, Combining, Fate, OrderWithin, Packing};
+pub(crate) use names::{SliceId, WindowId};
+use packs::Packs;
 use panes::Panes;
 
 /// How long before its window's end a result's event time (`window_time`) is.
 pub(crate) const ROW_TIME_BEFORE_END_US: i64 = 1000;
-
-/// The name of a slice among those of a [`Windowing`]. A slice that closes earlier has a lesser
-/// name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SliceId(i64);
-
-/// The name of a window among those of a [`Windowing`]. A window that fires earlier has a lesser
-/// name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct WindowId(i64);
-
-macro_rules! words {
-    ($id:ident) => {
-        impl $id {
-            /// The only one if there is one for the whole input.
-            pub(crate) const WHOLE: $id = $id(0);
-
-            /// As a word of a message. Any word may come back: ask whether there is such a one.
-            pub(crate) fn word(self) -> u64 {
-                self.0 as u64
-            }
-
-            /// Of a word of a message.
-            pub(crate) fn from_word(word: u64) -> $id {
-                $id(word as i64)
-            }
-        }
-
-        impl Display for $id {
-            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    };
-}
-
-words!(SliceId);
-words!(WindowId);
 
 /// The windows of an operator, and how long they wait for late records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,69 +65,13 @@ enum Kind {
     Panes(Panes),
     /// The windows that a slice packs.
     Packed(Tumble),
+    /// The panes that a slice packs.
+    Packs(Packs),
     /// What is named by the time at which a slice begins are the sessions that are over when it is
     /// complete.
     Sessions(Session),
     /// Each is a slice, and is named by the time at which it begins, that of the anchor side.
     Interval(Interval),
-}
-
-/// A slice, and times of records that update it, the end excluded: all of them, or, if it packs
-/// windows, those of one window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) slice: SliceId,
-    pub(crate) start: i64,
-    pub(crate) end: i64,
-}
-
-impl Bounds {
-    /// Around no time.
-    pub(crate) const NOTHING: Bounds = Bounds { slice: SliceId(0), start: 0, end: BEGINNING };
-
-    #[inline(always)]
-    pub(crate) fn contains(&self, time: i64) -> bool {
-        (self.start..self.end).contains(&time)
-    }
-}
-
-/// What rows that fire under one name are first ordered by ([`Windowing::order_within`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OrderWithin {
-    /// Rows of so long a time are not told apart by it.
-    size_us: i64,
-    before_end_us: i64,
-}
-
-impl OrderWithin {
-    /// Of a row with this event time.
-    pub(crate) fn of(&self, time: i64) -> i64 {
-        time.saturating_add(self.before_end_us).div_euclid(self.size_us)
-    }
-}
-
-/// What becomes of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It updates the slice of its time.
-    InTime,
-    /// It is late for some of its windows: it updates this slice, which serves the others.
-    Partly(SliceId),
-    /// It is late: no window is left that it could count for.
-    Late,
-}
-
-/// How what a window consists of is combined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Combining {
-    /// It is one slice.
-    OneSlice,
-    /// Of the slices of all its panes. Windows that come later need those again that lie in them.
-    Hop,
-    /// Of what the window before had, if it began together with it, and of its last pane's slices.
-    Cumulate,
-    /// Rows of a key that are a gap apart at the most are joined.
-    Sessions { gap_us: i64 },
 }
 
 impl Windowing {
@@ -177,7 +89,7 @@ impl Windowing {
                 (Some(slices), Kind::panes(window.size_us / window.step_us, false))
             }
             Some(Window::Session(session)) => {
-                let size_us = (session.gap_us / session.slices_of_gap.max(1)).max(1);
+                let size_us = part_us(&session);
                 (Some(Tumble { size_us, offset_us: 0 }), Kind::Sessions(session))
             }
             Some(window @ Window::Interval(interval)) => {
@@ -187,33 +99,46 @@ impl Windowing {
         Windowing { slices, kind, lateness_us }
     }
 
-    /// The same windows, `count` of them in a slice, if they tumble.
+    /// The same windows, `count` of them in a slice, or of their panes, or, where no groups share
+    /// sessions, of the parts of these.
     pub(crate) fn packed(self, count: i64) -> Windowing {
-        match (self.slices, self.kind) {
-            (Some(tumble), Kind::Slices) if count > 1 => {
-                let size_us = tumble.size_us.saturating_mul(count);
-                let slices = Some(Tumble { size_us, ..tumble });
-                Windowing { slices, kind: Kind::Packed(tumble), ..self }
-            }
-            _ => self,
-        }
+        let Some(pane) = self.slices.filter(|_| count > 1) else { return self };
+        let kind = match self.kind {
+            Kind::Slices => Kind::Packed(pane),
+            // What has panes of a slice has none of the slice after the next.
+            Kind::Panes(panes) if count >= panes.count => Kind::Packs(Packs { panes, pane, count }),
+            Kind::Sessions(session) => Kind::Sessions(session),
+            _ => return self,
+        };
+        let slices = Some(Tumble { size_us: pane.size_us.saturating_mul(count), ..pane });
+        Windowing { slices, kind, ..self }
     }
 
-    /// Whether slices pack windows.
-    pub(crate) fn packs(&self) -> bool {
-        matches!(self.kind, Kind::Packed(_))
+    /// What slices pack.
+    pub(crate) fn packing(&self) -> Packing {
+        match self.kind {
+            Kind::Packed(_) => Packing::Windows,
+            Kind::Packs(_) => Packing::Parts,
+            Kind::Sessions(session)
+                if self.slices.is_some_and(|s| s.size_us > part_us(&session)) =>
+            {
+                Packing::Parts
+            }
+            _ => Packing::Nothing,
+        }
     }
 
     /// How rows that fire under one name are put in order before their own columns are looked at:
     /// by this, of the event time of each. `None`: there is no need for that.
     pub(crate) fn order_within(&self) -> Option<OrderWithin> {
         match self.kind {
-            Kind::Packed(_) => Some(OrderWithin { size_us: 1, before_end_us: 0 }),
+            Kind::Packed(_) | Kind::Packs(_) => Some(OrderWithin { size_us: 1, before_end_us: 0 }),
             // As if they had fired in shorter slices, so that their order does not tell how long
             // slices are.
-            Kind::Sessions(session) if session.slices_of_gap < Session::SLICES_OF_GAP => {
+            Kind::Sessions(session) => {
                 let size_us = (session.gap_us / Session::SLICES_OF_GAP).max(1);
-                Some(OrderWithin { size_us, before_end_us: ROW_TIME_BEFORE_END_US })
+                let within = OrderWithin { size_us, before_end_us: ROW_TIME_BEFORE_END_US };
+                self.slices.filter(|slices| slices.size_us > size_us).map(|_| within)
             }
             _ => None,
         }
@@ -244,6 +169,7 @@ impl Windowing {
             Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => Combining::OneSlice,
             Kind::Panes(panes) if panes.hop => Combining::Hop,
             Kind::Panes(_) => Combining::Cumulate,
+            Kind::Packs(_) => Combining::Packs,
             Kind::Sessions(session) => Combining::Sessions { gap_us: session.gap_us },
         }
     }
@@ -255,7 +181,10 @@ impl Windowing {
         Some(match self.kind {
             Kind::Slices | Kind::Packed(_) => slices.size_us,
             Kind::Panes(panes) => slices.size_us.saturating_mul(panes.count),
-            Kind::Sessions(session) => session.gap_us,
+            Kind::Packs(Packs { panes, pane, .. }) => {
+                slices.size_us.saturating_add(pane.size_us.saturating_mul(panes.count))
+            }
+            Kind::Sessions(session) => session.gap_us.max(slices.size_us),
             Kind::Interval(interval) => {
                 let length_us = interval.before_us.saturating_add(interval.after_us);
                 slices.size_us.saturating_add(length_us)
@@ -283,6 +212,13 @@ impl Windowing {
                 let end = start.saturating_add(slices.size_us);
                 let slice = match &self.kind {
                     Kind::Panes(panes) => panes.slice_of(index_of(slices, start)),
+                    Kind::Packs(packs) => return packs.slice_of(time),
+                    Kind::Sessions(session) => {
+                        let slice = SliceId(start);
+                        let part = Tumble { size_us: part_us(session), offset_us: 0 };
+                        let start = start_of(&part, time);
+                        return Bounds { slice, start, end: start + part.size_us };
+                    }
                     Kind::Packed(windows) => {
                         let slice = SliceId(start);
                         let start = start_of(windows, time);
@@ -318,7 +254,10 @@ impl Windowing {
             Kind::Sessions(_) | Kind::Interval(_) => {
                 time.saturating_add(self.lateness_us) >= watermark
             }
-            Kind::Packed(_) => slice.end.saturating_add(self.lateness_us) > watermark,
+            // The first window of a pane ends with it.
+            Kind::Packed(_) | Kind::Packs(_) => {
+                slice.end.saturating_add(self.lateness_us) > watermark
+            }
             _ => self.closes_at(slice.slice) > watermark,
         }
     }
@@ -330,14 +269,21 @@ impl Windowing {
         if self.all_in_time(slice, time, watermark) {
             return Fate::InTime;
         }
-        let (Kind::Panes(panes), Some(slices)) = (&self.kind, &self.slices) else {
-            return Fate::Late;
-        };
-        let pane = index_of(slices, slice.start);
-        // Windows end where a slice does: the first that ends later than this is still open.
         let ended = watermark.saturating_sub(self.lateness_us).max(-USABLE);
-        let ended = (ended - slices.offset_us).div_euclid(slices.size_us);
-        panes.slice_from(pane, panes.window_ending_with(ended)).map_or(Fate::Late, Fate::Partly)
+        // Windows end where a pane does: the first that ends later than this is still open.
+        let window = |panes: &Panes, pane: &Tumble| {
+            panes.window_ending_with(index_of(pane, start_of(pane, ended)))
+        };
+        let left = match (&self.kind, &self.slices) {
+            (Kind::Panes(panes), Some(pane)) => {
+                panes.slice_from(index_of(pane, slice.start), window(panes, pane))
+            }
+            (Kind::Packs(packs), _) => {
+                packs.slice_from(packs.pane_from(slice.start), window(&packs.panes, &packs.pane))
+            }
+            _ => None,
+        };
+        left.map_or(Fate::Late, Fate::Partly)
     }
 
     /// For a record that is late: when the last of its windows ended. `None`: it is late by its own
@@ -347,6 +293,10 @@ impl Windowing {
             (Kind::Panes(panes), Some(slices)) => {
                 let window = panes.last_window_of(index_of(slices, slice.start));
                 Some(start_of_index(slices, panes.end_of(window)))
+            }
+            (Kind::Packs(packs), _) => {
+                let [_, last] = packs.ends_of(slice.slice, slice.start);
+                Some(packs.bounds_of(last)[1])
             }
             (Kind::Sessions(_) | Kind::Interval(_), _) => None,
             _ => Some(slice.end),
@@ -367,13 +317,18 @@ impl Windowing {
             Kind::Panes(panes) => panes
                 .pane_of(slice)
                 .and_then(|pane| pane.checked_mul(slices.size_us)?.checked_add(slices.offset_us)),
+            Kind::Packs(packs) => packs.begin_of(slice),
             _ => Some(slice.0),
+        };
+        let every_us = match &self.kind {
+            Kind::Packs(packs) => packs.pane.size_us,
+            _ => slices.size_us,
         };
         start.is_some_and(|start| {
             start.unsigned_abs() <= USABLE.unsigned_abs() + slices.size_us.unsigned_abs()
                 && start
                     .checked_sub(slices.offset_us)
-                    .is_some_and(|start| start.rem_euclid(slices.size_us) == 0)
+                    .is_some_and(|start| start.rem_euclid(every_us) == 0)
         })
     }
 
@@ -383,6 +338,7 @@ impl Windowing {
     pub(crate) fn closes_at(&self, slice: SliceId) -> i64 {
         match &self.kind {
             Kind::Panes(panes) => self.fires_at(panes.first_window_of(slice)),
+            Kind::Packs(packs) => self.fires_at(WindowId(packs.numbers_of(slice)[0])),
             _ => self.ends_for_good(slice.0),
         }
     }
@@ -404,6 +360,7 @@ impl Windowing {
             (Kind::Panes(panes), Some(slices)) => {
                 panes.pane_of(slice).map_or(END, |pane| start_of_index(slices, pane))
             }
+            (Kind::Packs(packs), _) => packs.begin_of(slice).unwrap_or(END),
             _ => slice.0,
         }
     }
@@ -413,6 +370,7 @@ impl Windowing {
         match (&self.kind, &self.slices) {
             (_, None) => BEGINNING,
             (Kind::Panes(panes), Some(slices)) => start_of_index(slices, panes.end_of(window) - 1),
+            (Kind::Packs(_), Some(slices)) => start_of_index(slices, window.0),
             _ => window.0,
         }
     }
@@ -424,6 +382,7 @@ impl Windowing {
                 panes.first_window_of(slice).0,
                 panes.pane_of(slice).map_or(BEGINNING, |pane| panes.last_window_of(pane).0),
             ),
+            Kind::Packs(packs) => packs.numbers_of(slice).into(),
             _ => (slice.0, slice.0),
         };
         (first..=last).map(WindowId)
@@ -448,6 +407,7 @@ impl Windowing {
                 let last = panes.last_window_of(panes.pane_of(newest)?);
                 (next <= last).then_some(next)
             }
+            Kind::Packs(packs) => (next.0 <= packs.numbers_of(newest)[1]).then_some(next),
             Kind::Sessions(_) => Some(next),
         }
     }
@@ -457,6 +417,7 @@ impl Windowing {
     pub(crate) fn slices_of(&self, window: WindowId) -> RangeInclusive<SliceId> {
         match &self.kind {
             Kind::Panes(panes) => panes.slices_of(window),
+            Kind::Packs(packs) => packs.slices_of(window),
             _ => SliceId(window.0)..=SliceId(window.0),
         }
     }
@@ -477,12 +438,42 @@ impl Windowing {
         }
     }
 
+    /// Where slices pack panes, the numbers of the first and the last pane with which windows end
+    /// that a slice's rows of the pane from `start` count for.
+    pub(crate) fn ends_of(&self, slice: SliceId, start: i64) -> [i64; 2] {
+        match &self.kind {
+            Kind::Packs(packs) => packs.ends_of(slice, start),
+            _ => [0, -1],
+        }
+    }
+
+    /// Where slices pack panes, the number of the last pane with which windows end that fire under
+    /// this name.
+    pub(crate) fn last_end_in(&self, window: WindowId) -> i64 {
+        match &self.kind {
+            Kind::Packs(packs) => packs.last_end_of(window),
+            _ => window.0,
+        }
+    }
+
+    /// How many windows a row counts for at the most.
+    pub(crate) fn windows_of_row(&self) -> usize {
+        match &self.kind {
+            Kind::Panes(panes) | Kind::Packs(Packs { panes, .. }) => panes.count as usize,
+            _ => 1,
+        }
+    }
+
     /// The watermark at which a window fires.
     #[inline(always)]
     pub(crate) fn fires_at(&self, window: WindowId) -> i64 {
         match (&self.kind, &self.slices) {
             (Kind::Panes(panes), Some(slices)) => {
                 start_of_index(slices, panes.end_of(window)).saturating_add(self.lateness_us)
+            }
+            (Kind::Packs(_), Some(slices)) => {
+                let end = start_of_index(slices, window.0.saturating_add(1));
+                end.saturating_add(self.lateness_us)
             }
             _ => self.ends_for_good(window.0),
         }
@@ -519,18 +510,25 @@ impl Windowing {
                 start_of_index(slices, panes.first_pane_of(window)),
                 start_of_index(slices, panes.end_of(window)),
             ),
-            Kind::Packed(_) | Kind::Sessions(_) => return None,
+            Kind::Packed(_) | Kind::Packs(_) | Kind::Sessions(_) => return None,
         };
         Some([start, end, time_before(end)])
     }
 
-    /// What these columns are of packed windows that begin at these times.
-    pub(crate) fn columns_from(&self, starts: Vec<i64>) -> [Vec<i64>; 3] {
-        let size_us = match &self.kind {
-            Kind::Packed(windows) => windows.size_us,
-            _ => 0,
+    /// What these columns are of packed windows that begin at these times, or, if they have panes,
+    /// that end with the panes of these numbers.
+    pub(crate) fn columns_from(&self, which: Vec<i64>) -> [Vec<i64>; 3] {
+        let (starts, ends): (Vec<i64>, Vec<i64>) = match &self.kind {
+            Kind::Packs(packs) => {
+                which.iter().map(|last| packs.bounds_of(*last)).map(|[a, b]| (a, b)).unzip()
+            }
+            Kind::Packed(windows) => {
+                let ends = which.iter().map(|start| start.saturating_add(windows.size_us));
+                let ends = ends.collect();
+                (which, ends)
+            }
+            _ => (which.clone(), which),
         };
-        let ends: Vec<i64> = starts.iter().map(|start| start.saturating_add(size_us)).collect();
         let times = ends.iter().map(|end| time_before(*end)).collect();
         [starts, ends, times]
     }
@@ -555,8 +553,10 @@ impl Windowing {
                     Kind::Interval(_) => return start,
                     // The next window ends with the next slice.
                     Kind::Slices | Kind::Panes(_) => start.saturating_add(slices.size_us),
-                    // The next window is the first of the next slice.
-                    Kind::Packed(windows) => start.saturating_add(windows.size_us),
+                    // The next window is the first of the next slice, or ends with its first pane.
+                    Kind::Packed(first) | Kind::Packs(Packs { pane: first, .. }) => {
+                        start.saturating_add(first.size_us)
+                    }
                     // Sessions are left whose last record is a gap before the end of the last slice
                     // or later.
                     Kind::Sessions(_) => start,
@@ -579,8 +579,8 @@ impl Windowing {
                     Kind::Interval(_) => {
                         start_of(slices, watermark.max(-USABLE).saturating_add(slices.size_us - 1))
                     }
-                    Kind::Packed(windows) => {
-                        let behind = slices.size_us - windows.size_us;
+                    Kind::Packed(first) | Kind::Packs(Packs { pane: first, .. }) => {
+                        let behind = slices.size_us - first.size_us;
                         start_of(slices, before.saturating_add(behind))
                     }
                     Kind::Sessions(_) => start.saturating_add(slices.size_us),
@@ -596,6 +596,11 @@ impl Kind {
     fn panes(count: i64, hop: bool) -> Kind {
         if count == 1 { Kind::Slices } else { Kind::Panes(Panes { count, hop }) }
     }
+}
+
+/// How long a key's records are joined without looking at the time between them.
+fn part_us(session: &Session) -> i64 {
+    (session.gap_us / session.slices_of_gap.max(1)).max(1)
 }
 
 /// The event time of results of a window with this end.

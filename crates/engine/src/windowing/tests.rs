@@ -202,3 +202,68 @@ fn packed_windows_share_a_slice_and_fire_with_the_last_of_them() {
     assert_eq!(tumbling(10_000, 3_000, 500).packed(1), tumbling(10_000, 3_000, 500));
     assert_eq!(Windowing::new(None, 0).packed(4), Windowing::new(None, 0));
 }
+
+/// Windows of panes, of the same panes in packs: what a record counts for, and when that fires, is
+/// the same, but that windows fire together whose last panes are in one pack.
+#[test]
+fn packed_panes_count_for_the_same_windows() {
+    let (pane_us, offset_us, lateness_us) = (1_000, 300, 200);
+    for (count, pack) in [(2, 2), (3, 4), (3, 7), (5, 5)] {
+        let size_us = count * pane_us;
+        let hop = Window::Hop(Hop { slide_us: pane_us, size_us, offset_us });
+        let cumulate = Window::Cumulate(Cumulate { step_us: pane_us, size_us, offset_us });
+        for window in [hop, cumulate] {
+            let plain = Windowing::new(Some(window), lateness_us);
+            let packed = plain.packed(pack);
+            assert_eq!(packed.packing(), Packing::Parts);
+            assert_eq!(plain.packed(count - 1), plain, "a window must not reach beyond two packs");
+            for time in (-30_000..30_000).step_by(370) {
+                let (a, b) = (plain.slice_of(time), packed.slice_of(time));
+                assert_eq!((a.start, a.end), (b.start, b.end), "{time}");
+                for watermark in (time - 2_000..time + 9_000).step_by(130) {
+                    same_windows(&plain, &packed, [a, b], time, watermark);
+                }
+            }
+        }
+    }
+}
+
+fn same_windows(
+    plain: &Windowing,
+    packed: &Windowing,
+    [a, b]: [Bounds; 2],
+    time: i64,
+    watermark: i64,
+) {
+    let (own, pack) = match (plain.fate(&a, time, watermark), packed.fate(&b, time, watermark)) {
+        (Fate::InTime, Fate::InTime) => (a.slice, b.slice),
+        (Fate::Partly(own), Fate::Partly(pack)) => (own, pack),
+        (Fate::Late, Fate::Late) => {
+            return assert_eq!(plain.last_end_of(&a), packed.last_end_of(&b));
+        }
+        different => panic!("{time} at {watermark}: {different:?}"),
+    };
+    assert!(packed.has_slice(pack));
+    assert!(
+        packed.begin_of(pack) <= time && time < packed.begin_of(pack) + packed.reach_us().unwrap()
+    );
+    let windows: Vec<[i64; 3]> =
+        plain.windows_of(own).filter_map(|w| plain.columns_of(w)).collect();
+    let [first, last] = packed.ends_of(pack, b.start);
+    let [starts, ends, times] = packed.columns_from((first..=last).collect());
+    let found: Vec<[i64; 3]> =
+        starts.iter().zip(&ends).zip(&times).map(|((s, e), t)| [*s, *e, *t]).collect();
+    assert_eq!(found, windows, "{time} at {watermark}");
+    // Each fires under a name that its slice serves, when the pack of its last pane is over.
+    let names: Vec<WindowId> = packed.windows_of(pack).collect();
+    for (end, pane) in ends.iter().zip(first..=last) {
+        let name = names.iter().find(|name| packed.last_end_in(**name) >= pane).unwrap();
+        let fires_at = packed.fires_at(*name);
+        let least = end + packed.lateness_us();
+        assert!((least..least + packed.slices.unwrap().size_us).contains(&fires_at), "{fires_at}");
+    }
+    // The first of them needs it, and it closes then.
+    assert!(packed.slices_of(names[0]).contains(&pack));
+    assert_eq!(packed.closes_at(pack), packed.fires_at(names[0]));
+    assert!(packed.closes_at(pack) > watermark, "{time} at {watermark}: added to a closed slice");
+}

@@ -5,13 +5,13 @@ use std::fmt;
 
 use millstream_contract::plan::{Plan, Session, Window};
 
-use super::{Random, Record, group_line, records, table, time_text, windowed};
+use super::{Random, Record, aggregate, group_line, records, table, time_text, windowed};
 
 /// Records, and the sessions that are wanted of them.
 pub(crate) struct SessionCase {
     pub(crate) data: Vec<Vec<Record>>,
     gap_ms: i64,
-    partition: usize,
+    pub(crate) partition: usize,
     delay_us: i64,
     pub(crate) lateness_ms: i64,
 }
@@ -61,7 +61,12 @@ impl SessionCase {
         let session = Session { slices_of_gap, ..Session::new(gap_ms * 1000, partition) };
         let window = Window::Session(session);
         let batch_rows = random.pick(&[1, 20, 300]);
-        windowed(table(&self.data, random, batch_rows), window, delay_us)
+        let mut plan = windowed(table(&self.data, random, batch_rows), window, delay_us);
+        // Slices may pack several of those where no groups share sessions.
+        if partition == 2 {
+            aggregate(&mut plan).windows_in_slice = random.pick(&[1, 1, 2, 5, 40]);
+        }
+        plan
     }
 
     /// What the query must return, sorted, and how many records are late.

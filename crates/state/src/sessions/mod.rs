@@ -8,13 +8,17 @@
 //! Keys may share sessions. Then these are the sessions of the first part of a key, its
 //! [`Prefix`](crate::Prefix): each row makes the session of all keys of the prefix longer. Rows of
 //! these keys stay apart. When their session is over, each is given, with its bounds ([`spans`]).
+//!
+//! Where gaps are short, a slice packs many such parts, and rows say of which they are ([`parts`]).
 
+mod parts;
 mod spans;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use crate::arena::Arena;
 use crate::compact::{move_key, move_values};
 use crate::layout::{RowLayout, ValueSlot};
 use crate::log::{BLOCK_ROWS, Chunk};
@@ -23,6 +27,7 @@ use crate::rows::RowsRef;
 use crate::segment::Sources;
 use crate::table::{Load, Table};
 use crate::value::Block;
+use parts::Parts;
 use spans::Spans;
 
 /// What the note of a row says: its session is open, or has been given.
@@ -35,6 +40,8 @@ pub struct Sessions {
     open: Noted,
     /// Where keys share sessions, when these begin and end.
     spans: Option<Spans>,
+    /// Where slices pack parts, the rows of a slice.
+    parts: Option<Parts>,
     /// The words of a row that say when its first and its last record came.
     first: usize,
     last: usize,
@@ -47,7 +54,7 @@ pub struct Sessions {
 /// One of the things that are done with a slice, and with what is open: block by block of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// Takes note of when the slice's rows came.
+    /// Takes note of when the slice's rows came, or of which part they are.
     Note,
     /// Joins the slice's rows with what is open.
     Join,
@@ -79,12 +86,19 @@ impl Sessions {
         Sessions {
             open: Noted::new(layout, pool_bytes),
             spans,
+            parts: None,
             first: first.word,
             last: last.word,
             gap,
             output: Aside::default(),
             rebuild: None,
         }
+    }
+
+    /// The same, of slices that pack parts, each a gap wide at the most, if a word of their rows
+    /// says of which part a row is: the last of their keys, which rows of sessions do not have.
+    pub fn of_parts(self, word: Option<usize>) -> Sessions {
+        Sessions { parts: word.map(Parts::new), ..self }
     }
 
     /// Whether no session is open.
@@ -94,6 +108,7 @@ impl Sessions {
 
     /// Begins with what comes next.
     pub fn begin(&mut self) {
+        self.parts.iter_mut().for_each(Parts::clear);
         if self.is_empty() {
             self.open.clear();
             self.spans.iter_mut().for_each(Spans::clear);
@@ -119,6 +134,7 @@ impl Sessions {
     /// where only time has passed.
     pub fn passes(&self) -> &'static [Pass] {
         match self.spans {
+            None if self.parts.is_some() => &[Pass::Note, Pass::Join, Pass::Close],
             None => &[Pass::Join, Pass::Close],
             Some(_) => &[Pass::Note, Pass::Close, Pass::Settle, Pass::Join],
         }
@@ -126,10 +142,11 @@ impl Sessions {
 
     /// How many blocks of rows a pass has.
     pub fn blocks(&self, pass: Pass, slice: Option<&Table>) -> usize {
-        match pass {
-            Pass::Note | Pass::Join => slice.map_or(0, Table::scan_blocks),
-            Pass::Close => self.open.table.scan_blocks(),
-            Pass::Settle => self.spans.as_ref().map_or(0, Spans::blocks),
+        match (pass, &self.parts) {
+            (Pass::Join, Some(parts)) => parts.blocks(),
+            (Pass::Note | Pass::Join, _) => slice.map_or(0, Table::scan_blocks),
+            (Pass::Close, _) => self.open.table.scan_blocks(),
+            (Pass::Settle, _) => self.spans.as_ref().map_or(0, Spans::blocks),
         }
     }
 
@@ -156,6 +173,9 @@ impl Sessions {
     }
 
     fn note(&mut self, table: &Table, block: usize) -> usize {
+        if let Some(parts) = &mut self.parts {
+            return parts.note(table, block);
+        }
         let chunk = &table.log.chunks()[block];
         let Some(spans) = &mut self.spans else { return 0 };
         let rows: Vec<*const u64> = places(chunk, &self.open.layout).collect();
@@ -169,28 +189,39 @@ impl Sessions {
     }
 
     fn join(&mut self, table: &Table, block: usize) -> usize {
+        if let Some(mut parts) = self.parts.take() {
+            let rows = parts.join(table, block, &mut |rows, count| {
+                self.join_rows(rows, count, &table.arena);
+            });
+            self.parts = Some(parts);
+            return rows;
+        }
         let chunk = &table.log.chunks()[block];
         let sources = Sources::new(chunk, 0, &self.open.layout);
         for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
             let count = (chunk.rows() - start).min(BLOCK_ROWS);
-            let rows = sources.from(start);
-            let places = self.open.find(rows, count, &table.arena);
-            match self.spans.is_some() {
-                false => {
-                    for (k, place) in places.iter().enumerate() {
-                        self.make_room(*place, rows.place(k));
-                    }
-                }
-                // What is over has been given: all that is open goes on.
-                true => places.iter().for_each(|place| self.open_row(*place)),
-            }
-            let Noted { layout, table: open, .. } = &mut self.open;
-            let mut joined = Block::new(layout, &mut open.arena, &places, 0);
-            // SAFETY: rows of a table that nobody changes, and that is not the one of sessions.
-            unsafe { joined.merge_rows(|k| rows.place(k), &table.arena) };
-            self.open.scratch.places = places;
+            self.join_rows(sources.from(start), count, &table.arena);
         }
         chunk.rows()
+    }
+
+    /// Joins a block of rows, which are of keys of their own and refer to an arena.
+    fn join_rows(&mut self, rows: Sources, count: usize, arena: &Arena) {
+        let places = self.open.find(rows, count, arena);
+        match self.spans.is_some() {
+            false => {
+                for (k, place) in places.iter().enumerate() {
+                    self.make_room(*place, rows.place(k));
+                }
+            }
+            // What is over has been given: all that is open goes on.
+            true => places.iter().for_each(|place| self.open_row(*place)),
+        }
+        let Noted { layout, table: open, .. } = &mut self.open;
+        let mut joined = Block::new(layout, &mut open.arena, &places, 0);
+        // SAFETY: rows that nobody changes, and that are none of the table of sessions.
+        unsafe { joined.merge_rows(|k| rows.place(k), arena) };
+        self.open.scratch.places = places;
     }
 
     /// Sees to it that the row of a key can be joined with what came.
@@ -320,6 +351,7 @@ impl Sessions {
             + self.output.bytes()
             + self.rebuild.as_ref().map_or(0, Rebuild::bytes)
             + self.spans.as_ref().map_or(0, Spans::bytes)
+            + self.parts.as_ref().map_or(0, Parts::bytes)
     }
 
     /// Bytes of keys and values.

@@ -8,6 +8,7 @@ use super::grouping::Grouping;
 use super::hop::Hopping;
 use super::session::Sessioning;
 use super::slices::Slices;
+use super::spreading::Spreading;
 use crate::budget::Usage;
 use crate::error::Result;
 use crate::operator::{Firing, Step};
@@ -57,6 +58,7 @@ pub(super) fn of(grouping: &Grouping, pool_bytes: usize) -> Option<Box<dyn Combi
         Combining::Sessions { gap_us } => Box::new(Sessioning::new(grouping, gap_us, pool_bytes)),
         Combining::Hop => Box::new(Hopping::new(grouping, pool_bytes)),
         Combining::Cumulate => Box::new(Cumulating::new(grouping, pool_bytes)),
+        Combining::Packs => Box::new(Spreading::new(grouping, pool_bytes)),
     })
 }
 

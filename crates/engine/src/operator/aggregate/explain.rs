@@ -6,6 +6,7 @@ use std::fmt::Write;
 use arrow::datatypes::DataType;
 
 use super::grouping::Grouping;
+use crate::windowing::Packing;
 
 /// Index bytes per key: 8 per entry. A large index is half full at the least, a small one between
 /// five sixteenths, when it has just doubled, and five eighths.
@@ -33,9 +34,13 @@ pub(super) fn add_layout(
 ) {
     let layout = &grouping.layout;
     let _ = writeln!(text, "  row of {} bytes per key and window slice:", layout.row_bytes());
-    let window = grouping.windowing.packs().then(|| "window_start".to_string());
     let keys = grouping.keys.iter().map(|k| format!("{} {}", k.name, type_name(&k.data_type)));
-    let names: Vec<String> = window.into_iter().chain(keys).collect();
+    let mut names: Vec<String> = keys.collect();
+    match grouping.windowing.packing() {
+        Packing::Nothing => {}
+        Packing::Windows => names.insert(0, "window_start".to_string()),
+        Packing::Parts => names.push("window_part".to_string()),
+    }
     let names = if names.is_empty() { "none".to_string() } else { names.join(", ") };
     let _ = writeln!(text, "    {:>4} bytes  key: {names}", layout.key_words() * 8);
     let seen = layout.seen_words().len() * 8;

@@ -115,9 +115,7 @@ impl Finisher {
     ) -> Result<(RecordBatch, Option<Vec<u32>>)> {
         let (mut count, mut of) = (rows.len(), None);
         let mut columns: Vec<ArrayRef> = bounds.iter().map(|b| b.slice(0, rows.len())).collect();
-        // The bounds say it already.
-        let first_key = usize::from(grouping.windowing.packs());
-        columns.extend(grouping.codec.decode(rows, first_key)?);
+        columns.extend(grouping.codec.decode(rows, grouping.own_keys())?);
         match grouping.aggregates.best(rows)? {
             None => columns.extend(grouping.aggregates.finish(rows)?),
             // Each row of state becomes several.
@@ -277,19 +275,19 @@ impl Fire {
         if self.is_over() {
             return Ok(Step::Over);
         }
-        let packs = grouping.windowing.packs();
+        let packed = grouping.window_word;
         if !self.rows.are_left() {
             let rows = self.table.scan(self.block);
             self.block += 1;
-            if packs {
-                let starts = rows.collect(grouping.codec.first_word(), |word| word as i64);
+            if let Some(word) = packed {
+                let starts = rows.collect(word, |word| word as i64);
                 let bounds = grouping.windowing.columns_from(starts);
                 self.rows.decode_bounded(grouping, finisher, &rows, bounds)?;
             } else {
                 self.rows.decode(grouping, finisher, &rows)?;
             }
         }
-        let (rows, times) = if packs {
+        let (rows, times) = if packed.is_some() {
             let (rows, times) = self.rows.project_bounded(finisher)?;
             (rows, Some(times))
         } else {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::DataType;
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Int64Type};
 
 use millstream_state::RowLayout;
 
@@ -22,7 +22,7 @@ use crate::operator::counted::{Buffers, assign_rows, take_out, within};
 use crate::operator::{Batch, BySlice, Dropped};
 use crate::plan::{Aggregate, Key, Window};
 use crate::texts;
-use crate::windowing::Windowing;
+use crate::windowing::{Bounds, Packing, Windowing};
 
 /// Grouping and aggregation in executable form.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct Grouping {
     /// [`Aggregate::has_empty_group`].
     pub(crate) has_empty_group: bool,
     pub(super) keys: Vec<Key>,
+    /// Where slices pack windows or parts of them, the word of a row that says of which it is.
+    pub(super) window_word: Option<usize>,
     /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
     pub(crate) texts: Vec<usize>,
     pub(crate) computes_texts: bool,
@@ -60,10 +62,22 @@ impl Grouping {
         let windowing = Windowing::new(aggregate.window, lateness_us);
         let windowing = windowing.packed(aggregate.windows_in_slice);
         let mut codec_keys = aggregate.keys.clone();
-        if windowing.packs() {
-            codec_keys.insert(0, window_key());
+        let packing = windowing.packing();
+        match packing {
+            Packing::Nothing => {}
+            Packing::Windows => codec_keys.insert(0, window_key()),
+            Packing::Parts => codec_keys.push(window_key()),
         }
         let mut codec = KeyCodec::new(&codec_keys)?;
+        let window_word = match packing {
+            Packing::Nothing => None,
+            Packing::Windows => Some(codec.word_of(0)),
+            Packing::Parts => {
+                // Who leads a key has it of all panes.
+                codec = codec.led_by(aggregate.keys.len());
+                Some(codec.word_of(aggregate.keys.len()))
+            }
+        };
         let has_empty_group = aggregate.has_empty_group();
         let mut aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
         let session_times = match aggregate.window {
@@ -91,6 +105,7 @@ impl Grouping {
         texts.extend(aggregates.elements().filter_map(Expr::columns).flatten());
         Ok(Grouping {
             is_ordered: aggregates.is_ordered(),
+            window_word,
             codec,
             aggregates,
             layout,
@@ -102,6 +117,28 @@ impl Grouping {
             computed,
             session_times,
         })
+    }
+
+    /// Of what part each row is, where slices pack parts.
+    fn parts(&self, records: &RecordBatch) -> Result<ArrayRef> {
+        let times = times_in(records)?;
+        if self.session_times.is_none() {
+            return Ok(times);
+        }
+        let mut part = Bounds::NOTHING;
+        let starts = times.as_primitive::<Int64Type>().values().iter().map(|time| {
+            if !part.contains(*time) {
+                part = self.windowing.slice_of(*time);
+            }
+            part.start
+        });
+        Ok(Arc::new(Int64Array::from_iter_values(starts)))
+    }
+
+    /// Where the keys of the query stand among those of a row.
+    pub(crate) fn own_keys(&self) -> Range<usize> {
+        let first = usize::from(self.windowing.packing() == Packing::Windows);
+        first..first + self.keys.len()
     }
 
     /// The first row with which evaluating what it needs fails, and the error; `None` if it fails
@@ -130,7 +167,7 @@ impl Grouping {
     pub(crate) fn columns<'b>(&self, batch: &'b Batch<'_>) -> Result<Cow<'b, RecordBatch>> {
         let wanted = match self.session_times {
             Some(_) => Timed::Time,
-            None if self.windowing.packs() => Timed::WindowStart,
+            None if self.window_word.is_some() => Timed::WindowStart,
             None => Timed::Nothing,
         };
         let rows = with_times(batch, &self.windowing, wanted)?;
@@ -169,17 +206,20 @@ impl Grouping {
         };
         // For all slices at once: there may be many, with few rows each.
         let mut keys = Vec::with_capacity(self.keys.len() + 1);
-        if self.windowing.packs() {
-            keys.push(times_in(records)?);
-        }
         for key in &self.keys {
             keys.push(key.expr.evaluate(records)?);
+        }
+        match self.windowing.packing() {
+            Packing::Nothing => {}
+            Packing::Windows => keys.insert(0, times_in(records)?),
+            Packing::Parts => keys.push(self.parts(records)?),
         }
         Ok(Some((keys, self.aggregates.inputs(records)?)))
     }
 }
 
-/// When a row's window begins, which comes before the other keys where slices pack windows.
+/// When a row's window begins, which comes before the other keys where slices pack windows, or the
+/// part, which comes after them.
 fn window_key() -> Key {
     let expr = Expr::Column(TIMES_COLUMN);
     Key { name: "window_start".into(), expr, data_type: DataType::Int64, nullable: false }

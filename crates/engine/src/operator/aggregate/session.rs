@@ -4,6 +4,8 @@
 //! sessions, all keys of a session have the same leader, which tells from the slices of all of them
 //! how long it is ([`millstream_state::Prefix`]).
 
+use std::sync::Arc;
+
 use millstream_state::{CHUNK_ROWS, Load, Pass, RowsRef, Sessions, Table};
 
 use super::combine::{Combine, STEP_ROWS};
@@ -42,12 +44,16 @@ struct Fire {
 
 impl Sessioning {
     pub(super) fn new(grouping: &Grouping, gap_us: i64, pool_bytes: usize) -> Sessioning {
-        let layout = grouping.layout.clone();
+        let layout = match grouping.window_word {
+            None => grouping.layout.clone(),
+            Some(_) => Arc::new(grouping.layout.without_last_key_word()),
+        };
         // There are such values where windows are sessions.
         let slots = grouping.session_times.unwrap_or_default().map(|n| layout.values()[n]);
         let [first, last] = slots;
         Sessioning {
-            sessions: Sessions::new(layout, first, last, gap_us, pool_bytes),
+            sessions: Sessions::new(layout, first, last, gap_us, pool_bytes)
+                .of_parts(grouping.window_word),
             gap_us,
             times: slots.map(|slot| slot.word),
             newest: None,

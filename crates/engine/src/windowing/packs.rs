@@ -1,0 +1,144 @@
+//! Packs of panes: where windows overlap and panes are short, a slice has as many panes as fire
+//! together. Each of its rows says itself of which pane it is.
+//!
+//! Packs follow each other and are numbered. What fires under the number of a pack are all windows
+//! whose last pane is in it. A slice is a pack, or a pane of a record that is late for some of its
+//! windows, together with the first window that the record still counts for. The name of a slice is
+//! made of the first number under which any of its windows fires, so that slices are in the order
+//! in which they close; the pack comes before the panes.
+
+use std::ops::RangeInclusive;
+
+use super::panes::Panes;
+use super::{Bounds, SliceId, WindowId, index_of, start_of, start_of_index};
+use crate::plan::Tumble;
+
+/// How windows consist of panes, and slices of those.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Packs {
+    pub(super) panes: Panes,
+    /// How panes follow each other.
+    pub(super) pane: Tumble,
+    /// How many a pack has, at least 2.
+    pub(super) count: i64,
+}
+
+/// What a slice has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// All records of a pack that are late for no window.
+    Pack(i64),
+    /// Those of a pane that are late for all windows before this one.
+    Pane { pane: i64, window: i64 },
+}
+
+impl Packs {
+    /// Names of slices that may have the same window as their first.
+    fn names(self) -> i64 {
+        self.count.saturating_mul(self.panes.count).saturating_add(1)
+    }
+
+    fn pack_of(self, pane: i64) -> i64 {
+        pane.div_euclid(self.count)
+    }
+
+    /// A window's last pane.
+    fn last_pane_of(self, window: i64) -> i64 {
+        self.panes.end_of(WindowId(window)) - 1
+    }
+
+    fn name(self, content: Content) -> SliceId {
+        let (number, rank) = match content {
+            Content::Pack(pack) => (pack, 0),
+            Content::Pane { pane, window } => {
+                let last = self.last_pane_of(window);
+                let before = pane - (last - self.panes.count + 1);
+                let rank = last.rem_euclid(self.count) * self.panes.count + before;
+                (self.pack_of(last), rank + 1)
+            }
+        };
+        SliceId(number.saturating_mul(self.names()).saturating_add(rank))
+    }
+
+    /// What the slice of this name has; `None`: there is none.
+    fn content(self, slice: SliceId) -> Option<Content> {
+        let number = slice.0.div_euclid(self.names());
+        let rank = slice.0.rem_euclid(self.names()) - 1;
+        if rank < 0 {
+            return Some(Content::Pack(number));
+        }
+        let last = number.checked_mul(self.count)? + rank / self.panes.count;
+        let window = self.panes.window_ending_with(last);
+        let pane = last - self.panes.count + 1 + rank % self.panes.count;
+        let is_of_window = pane >= self.panes.first_pane_of(WindowId(window));
+        is_of_window.then_some(Content::Pane { pane, window })
+    }
+
+    /// The slice of a time, and the bounds of its pane.
+    pub(super) fn slice_of(self, time: i64) -> Bounds {
+        let start = start_of(&self.pane, time);
+        let slice = self.name(Content::Pack(self.pack_of(self.pane_from(start))));
+        Bounds { slice, start, end: start.saturating_add(self.pane.size_us) }
+    }
+
+    /// The pane that begins at `start`.
+    pub(super) fn pane_from(self, start: i64) -> i64 {
+        index_of(&self.pane, start)
+    }
+
+    /// The slice of a pane's records that are late for the windows before `window`; `None`: it has
+    /// no other.
+    pub(super) fn slice_from(self, pane: i64, window: i64) -> Option<SliceId> {
+        let is_left = window <= self.panes.last_window_of(pane).0;
+        is_left.then(|| self.name(Content::Pane { pane, window }))
+    }
+
+    /// From when on the records of a slice are; `None`: there is no such slice.
+    pub(super) fn begin_of(self, slice: SliceId) -> Option<i64> {
+        let pane = match self.content(slice)? {
+            Content::Pack(pack) => pack.checked_mul(self.count)?,
+            Content::Pane { pane, .. } => pane,
+        };
+        pane.checked_mul(self.pane.size_us)?.checked_add(self.pane.offset_us)
+    }
+
+    /// The numbers under which a slice's windows fire.
+    pub(super) fn numbers_of(self, slice: SliceId) -> [i64; 2] {
+        let number = slice.0.div_euclid(self.names());
+        let last = match self.content(slice) {
+            Some(Content::Pack(pack)) => (pack + 1).saturating_mul(self.count) - 1,
+            Some(Content::Pane { pane, .. }) => pane,
+            None => return [number, number - 1],
+        };
+        [number, self.pack_of(self.last_pane_of(self.panes.last_window_of(last).0))]
+    }
+
+    /// The names of the slices whose first windows fire under this number.
+    pub(super) fn slices_of(self, number: WindowId) -> RangeInclusive<SliceId> {
+        let first = number.0.saturating_mul(self.names());
+        SliceId(first)..=SliceId(first.saturating_add(self.names() - 1))
+    }
+
+    /// The first and the last pane with which windows end that a slice's records of the pane from
+    /// `start` count for.
+    pub(super) fn ends_of(self, slice: SliceId, start: i64) -> [i64; 2] {
+        let pane = self.pane_from(start);
+        let first = match self.content(slice) {
+            Some(Content::Pane { window, .. }) => self.last_pane_of(window).max(pane),
+            _ => pane,
+        };
+        [first, self.last_pane_of(self.panes.last_window_of(pane).0)]
+    }
+
+    /// The last pane of those windows that fire under a number.
+    pub(super) fn last_end_of(self, number: WindowId) -> i64 {
+        (number.0 + 1).saturating_mul(self.count) - 1
+    }
+
+    /// Start and end of the window that ends with a pane.
+    pub(super) fn bounds_of(self, last: i64) -> [i64; 2] {
+        let window = WindowId(self.panes.window_ending_with(last));
+        let first = self.panes.first_pane_of(window);
+        [start_of_index(&self.pane, first), start_of_index(&self.pane, last.saturating_add(1))]
+    }
+}
