@@ -257,3 +257,149 @@ impl Chunk for NexmarkChunk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use arrow::array::AsArray;
+    use arrow::datatypes::{Field, Schema};
+
+    use super::*;
+
+    fn options(given: &[(&str, &str)]) -> TableOptions {
+        let given = given.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+        TableOptions {
+            name: "t".into(),
+            schema: schema(),
+            metadata: BTreeMap::new(),
+            options: given.chain([("connector".into(), "nexmark".into())]).collect(),
+            partitioned_by: Vec::new(),
+            base_dir: ".".into(),
+        }
+    }
+
+    fn table(given: &[(&str, &str)]) -> NexmarkTable {
+        NexmarkTable::from_options(&options(given)).unwrap()
+    }
+
+    fn open(table: &NexmarkTable, rows: usize, from: &[u64]) -> Vec<Box<dyn Split>> {
+        let mut options = OpenOptions::alone(rows, 1_000_000, 1);
+        options.from = from.iter().map(|at| Position(vec![*at])).collect();
+        table.open(&[0, 3], &options).unwrap()
+    }
+
+    /// The batches that a split has at `now_us`, and what it says then.
+    fn read(split: &mut dyn Split, now_us: i64) -> (Vec<RecordBatch>, SplitPoll) {
+        let mut batches = Vec::new();
+        loop {
+            match split.poll_next(now_us, Waker::noop()).unwrap() {
+                SplitPoll::Chunk(chunk) => batches.push(chunk.decode().unwrap()),
+                other => return (batches, other),
+            }
+        }
+    }
+
+    #[test]
+    fn a_split_goes_on_from_the_end_of_any_chunk() {
+        let table = table(&[("events.num", "1030"), ("splits", "3")]);
+        assert!(table.bounded() && !table.live());
+        let mut rows = 0;
+        for (number, mut split) in open(&table, 64, &[]).into_iter().enumerate() {
+            let (batches, end) = read(&mut *split, 0);
+            assert!(matches!(end, SplitPoll::Ended));
+            rows += batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+            for done in 0..=batches.len() {
+                let at = batches[..done].iter().map(|b| b.num_rows() as u64).sum();
+                let mut from = [0; 3];
+                from[number] = at;
+                let mut rest = open(&table, 64, &from).remove(number);
+                assert_eq!(read(&mut *rest, 0).0, batches[done..]);
+                assert_eq!(rest.position(), split.position());
+            }
+        }
+        assert_eq!(rows, 1030);
+    }
+
+    #[test]
+    fn a_paced_stream_gives_events_when_they_happen() {
+        let rate = [("first-event.rate", "100"), ("rate.limited", "true"), ("events.num", "30")];
+        let table = table(&rate);
+        assert!(table.live());
+        let mut split = open(&table, 8, &[]).remove(0);
+        // It started at a second. Event 3 comes after 30 ms, event 4 after 40.
+        let (batches, waits) = read(&mut *split, 1_039_999);
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 4);
+        let SplitPoll::Pending { retry_at_us } = waits else { panic!("it does not wait") };
+        assert_eq!(retry_at_us, Some(1_040_000));
+        let (batches, ends) = read(&mut *split, 9_000_000);
+        let sizes: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
+        assert_eq!(sizes, [8, 8, 8, 2]);
+        assert!(matches!(ends, SplitPoll::Ended));
+    }
+
+    #[test]
+    fn a_stream_may_have_no_end() {
+        assert!(!table(&[]).bounded() && !table(&[("events.num", "0")]).bounded());
+        let stays = table(&[("events.num", "3"), ("keep-alive", "true")]);
+        assert!(!stays.bounded());
+        let (batches, waits) = read(&mut *open(&stays, 8, &[]).remove(0), 0);
+        assert_eq!(batches[0].num_rows(), 3);
+        assert!(matches!(waits, SplitPoll::Pending { retry_at_us: None }));
+        let mut endless = open(&table(&[]), 8, &[u64::MAX - 20]).remove(0);
+        let SplitPoll::Chunk(chunk) = endless.poll_next(0, Waker::noop()).unwrap() else {
+            panic!("it ends")
+        };
+        assert_eq!(chunk.decode().unwrap().num_rows(), 8);
+    }
+
+    #[test]
+    fn options_are_those_of_the_suite() {
+        let table = table(&[
+            ("person.proportion", "1"),
+            ("auction.proportion", "1"),
+            ("bid.proportion", "2"),
+            ("base-time", "2024-01-01 00:00:00"),
+            ("bid.avg-size", "32 b"),
+            ("rate.shape", "sine"),
+            ("rate.period", "10 min"),
+            ("events.num", "8"),
+        ]);
+        let (batches, _) = read(&mut *open(&table, 100, &[]).remove(0), 0);
+        let types = batches[0].column(0).as_primitive::<arrow::datatypes::Int32Type>();
+        assert_eq!(types.values()[..], [0, 1, 2, 2, 0, 1, 2, 2]);
+        let bids = batches[0].column(1).as_struct();
+        assert_eq!(bids.column_by_name("extra").unwrap().as_string::<i32>().value(2), "");
+        let times = bids.column_by_name("dateTime").unwrap();
+        let times = times.as_primitive::<arrow::datatypes::TimestampMillisecondType>();
+        assert_eq!(times.value(2), 1_704_067_200_000);
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        for (given, words) in [
+            (("bid.proportions", "1"), "did you mean 'bid.proportion'?"),
+            (("first-event.rate", "0"), "expected a whole number from 1"),
+            (("rate.shape", "round"), "expected 'SQUARE' or 'SINE', found 'round'"),
+            (("rate.period", "0 s"), "expected a duration of 1 s or more"),
+            (("base-time", "now"), "expected a timestamp such as"),
+            (("bid.avg-size", "1 GB"), "expected a size up to 16384 bytes"),
+            (("keep-alive", "maybe"), "expected 'true' or 'false'"),
+        ] {
+            let error = NexmarkTable::from_options(&options(&[given])).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let none = ["person", "auction", "bid"].map(|kind| (format!("{kind}.proportion"), "0"));
+        let none: Vec<(&str, &str)> =
+            none.iter().map(|(key, zero)| (key.as_str(), *zero)).collect();
+        let error = NexmarkTable::from_options(&options(&none)).unwrap_err().to_string();
+        assert!(error.contains("no persons, no auctions and no bids"), "{error}");
+        let mut other = options(&[]);
+        other.schema = Arc::new(Schema::new(vec![Field::new("event_type", DataType::Int32, true)]));
+        let error = NexmarkTable::from_options(&other).unwrap_err().to_string();
+        assert!(
+            error.contains("declare exactly (event_type INT, person ROW<id BIGINT,"),
+            "{error}"
+        );
+    }
+}

@@ -226,7 +226,7 @@ fn prices_of_categories(events: &[RecordBatch]) -> Rows {
 
 fn winning_bids(events: &[RecordBatch]) -> Rows {
     let known = auctions_by_id(events);
-    // By auction, the price, the time turned round, so that the greatest is the first, and the rest.
+    // By auction: the price, the time turned round, so that the greatest wins, and the rest.
     let mut best: HashMap<i64, (i64, i64, i64, &str)> = HashMap::new();
     bids(events, |b| {
         let open = |a: &&Auction<'_>| (a.at_ms..=a.expires_ms).contains(&b.at_ms);
