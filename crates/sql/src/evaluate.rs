@@ -27,7 +27,7 @@ use crate::error::{Place, Result};
 use crate::implied::{comparison, implied};
 use crate::lazy::LazyBoolean;
 use crate::located::LocatedExpr;
-use crate::scalars::{BoundedCall, ChoiceExpr, TooMuchText, bounded_array, text_bytes};
+use crate::scalars::{BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, text_bytes};
 use crate::text::sql_text;
 use crate::types::{sql_type_name, with_sql_types};
 use crate::widest::{Widest, check_digits};
@@ -132,6 +132,9 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         }
         if let Some(choice) = ChoiceExpr::of_call(&e, schema) {
             return Ok(Transformed::yes(Arc::new(choice)));
+        }
+        if let Some(pick) = PickExpr::of_case(&e, schema)? {
+            return Ok(Transformed::yes(Arc::new(pick)));
         }
         if e.downcast_ref::<ScalarFunctionExpr>().is_some() {
             let widest = Widest::of(&e, &e.data_type(schema)?);
