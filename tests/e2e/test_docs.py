@@ -176,7 +176,7 @@ def test_every_example_does_what_the_page_says(page, section, tmp_path, programs
 def test_there_are_examples_on_every_page():
     for page in PAGES:
         kinds = [b.kind for at, section in ALL for b in section.blocks if at == page]
-        assert kinds.count("sql") + kinds.count("console") >= (1 if page == "nexmark" else 3), page
+        assert kinds.count("sql") + kinds.count("console") >= 3, page
 
 
 @pytest.mark.parametrize("text, complaint", [
