@@ -50,7 +50,7 @@ pub(crate) use interval_order::measured_interval;
 pub(crate) use lengths::text_bytes;
 pub(crate) use local::with_zone;
 pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access, row_fields, row_of};
-pub(crate) use picked::PickExpr;
+pub(crate) use picked::{PickExpr, is_field};
 pub(crate) use planner::SpecialSyntax;
 pub(crate) use similar::similar_parts;
 pub(crate) use stamps::{is_read_time, refuse_stamps, watermark_of, watermark_type};

@@ -61,6 +61,14 @@ impl PickExpr {
     }
 }
 
+/// Whether an expression is a field of a row, which is a column, or a field of one.
+pub(crate) fn is_field(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() else { return false };
+    call.name() == FIELD
+        && (call.args().first())
+            .is_some_and(|row| row.downcast_ref::<Column>().is_some() || is_field(row))
+}
+
 /// Whether a value is there for every row: a column, a field of such a value, a constant.
 fn is_there(expr: &Arc<dyn PhysicalExpr>) -> bool {
     if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
