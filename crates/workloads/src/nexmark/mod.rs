@@ -26,10 +26,12 @@
 //! twice, and begins with event 2; here bidders are persons, and the first event is a person.
 //!
 //! ```
+//! use std::iter::once;
+//!
 //! use millstream_workloads::nexmark::{Config, Events};
 //!
 //! let events = Events::new(Config { first_rate: 1000, next_rate: 1000, ..Config::default() });
-//! let batch = events.batch([0..100], &[0, 3]);
+//! let batch = events.batch(once(0..100), &[0, 3]);
 //! assert_eq!(batch.num_rows(), 100);
 //! ```
 
