@@ -316,3 +316,27 @@ def test_other_windows_have_right_answers_too(workload, window):
 def test_windows_that_do_not_go_are_refused(words, message):
     result = harness.run("bench", *words, stats=False)
     assert result.code == 2 and message in result.stderr, result.stderr
+
+
+NEXMARK = ["q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q11", "q12", "q14", "q15", "q16", "q17", "q20", "q21",
+           "q22"]
+
+
+@pytest.mark.parametrize("query", NEXMARK)
+def test_a_query_of_nexmark_is_right_for_any_number_of_workers(query):
+    one = bench(f"nexmark-{query}", 120_000)  # 12 seconds of events: more than one window
+    three = bench(f"nexmark-{query}", 120_000, workers=3)
+    for line in (one, three):
+        assert line["ok"] is True and line["records"] == 120_000 and line["result_rows"] > 0
+        assert line["workload"] == f"nexmark-{query}" and line["generate_seconds"] > 0
+    if query != "q12":
+        assert (one["result_rows"], one["mix"]) == (three["result_rows"], three["mix"])
+
+
+def test_a_query_of_nexmark_that_is_not_there_is_refused():
+    for words, says in [(("nexmark-q6",), "use one of nexmark-q0, nexmark-q1"),
+                        (("nexmark-q0", "--keys", 3), "--keys does not go with the workload 'nexmark-q0'"),
+                        (("nexmark-q0", "--exchange", "repartition"), "its queries have several stages"),
+                        (("nexmark-q0", "--processes", 2), "it runs in one process")]:
+        result = harness.run("bench", *words, stats=False)
+        assert result.code == 2 and says in result.stderr, result.stderr

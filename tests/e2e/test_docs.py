@@ -1,4 +1,4 @@
-"""The examples of docs/connectors.md, docs/tables.md, docs/commands.md and docs/sql.md do what the pages say.
+"""The examples of docs/connectors.md, tables.md, commands.md, sql.md and nexmark.md do what the pages say.
 
 Each section of a page is a test in a directory of its own, in which its examples run from top to bottom. CONTRIBUTING.md
 explains how a page says what an example needs and what it prints.
@@ -15,7 +15,7 @@ import duckdb
 import harness
 import pytest
 
-PAGES = ("connectors", "tables", "commands", "sql")
+PAGES = ("connectors", "tables", "commands", "sql", "nexmark")
 SECONDS = 60
 # A block of a page: a fence with its language and, if it is a file, its name; or a comment with its directive.
 BLOCK = re.compile(r"^```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<text>.*?)^```$"
@@ -168,6 +168,8 @@ ALL = [(page, section) for page in PAGES for section in sections(page)]
 
 @pytest.mark.parametrize("page, section", ALL, ids=[f"{page}: {section.title}" for page, section in ALL])
 def test_every_example_does_what_the_page_says(page, section, tmp_path, programs):
+    if page == "nexmark":
+        (tmp_path / "examples").symlink_to(harness.ROOT / "examples")
     Reader(page, tmp_path, programs).read(section)
 
 

@@ -43,6 +43,18 @@ WRONG = [
     ("SELECT k FROM events; /* the end", "/*", "the comment that opens here is never closed"),
     ("SELECT k FROM events\nSELECT v FROM events", "SELECT", "statements are separated by ;"),
     ("SELECT " + "NOT " * 3_000 + "TRUE FROM events", "NOT", "nested too deeply"),
+    # Functions that a script declares.
+    ("CREATE FUNCTION f AS 'com.example.F'", "AS", "write CREATE FUNCTION name (x STRING, …) RETURNS BIGINT RETURN"),
+    ("CREATE FUNCTION f (x INT) RETURNS INT RETURN y + 1", "y", "its parameters are: x"),
+    ("CREATE FUNCTION f (x INT, x INT) RETURNS INT RETURN x", "x", "there are two parameters 'x'"),
+    ("CREATE FUNCTION f (x INT) RETURNS INT RETURN SUM(x)", "SUM", "SUM is of several rows"),
+    ("CREATE FUNCTION f (x INT) RETURNS INT RETURN uper(x)", "uper", "did you mean"),
+    ("CREATE FUNCTION upper (x INT) RETURNS INT RETURN x", "upper", "use another name"),
+    ("CREATE FUNCTION f (x INT) RETURNS INT RETURN x; CREATE FUNCTION F () RETURNS INT RETURN 1", "F",
+     "write CREATE OR REPLACE FUNCTION"),
+    ("CREATE FUNCTION f (x INT) RETURNS INT RETURN f(x)", "f", "there is no function 'f'"),
+    ("CREATE FUNCTION f (x INT) RETURNS INT RETURN x; SELECT f(k, v) FROM events", "f", "takes 1 arguments, not 2"),
+    ("DROP FUNCTION f", "f", "no function 'f' is declared"),
     # Names.
     ("SELECT k FROM event", "event", "did you mean 'events'?"),
     ("SELECT kk FROM events", "kk", "did you mean 'k'?"),

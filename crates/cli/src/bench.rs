@@ -9,6 +9,7 @@ use millstream_flow::Notification;
 use millstream_lab::channel;
 use millstream_lab::ingest::{self, Ingest};
 use millstream_lab::latency::{self, Paced};
+use millstream_lab::nexmark::{self, Nexmark};
 use millstream_lab::processes::{Processes, WorkloadTask};
 use millstream_lab::projection::{self, Layout, Question};
 use millstream_lab::workload::{Measurement, Runner};
@@ -22,8 +23,9 @@ use crate::{Failure, ProcessArguments, SettingArguments};
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
-    /// ysb, ysb_small, ysb_str, nb7, cm, ro; or `ingest`, a file that is read; or `latency`, a
-    /// paced stream; or `channel`, between two threads
+    /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8; or `nexmark-q0` and the like, a query of NEXMark;
+    /// or `ingest`, a file that is read; or `latency`, a paced stream; or `channel`, between two
+    /// threads
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]
@@ -165,6 +167,7 @@ impl Bench {
         match self.workload.as_str() {
             "latency" => self.latency(settings),
             "ingest" => self.ingest(settings),
+            _ if self.nexmark_query().is_some() => self.nexmark(settings),
             _ => self.measure(settings, &pairs),
         }
     }
@@ -212,6 +215,23 @@ impl Bench {
             json: self.json,
         };
         ingest.run().map_err(told)
+    }
+
+    /// The query of NEXMark that the workload is.
+    pub(crate) fn nexmark_query(&self) -> Option<&str> {
+        self.workload.strip_prefix(nexmark::PREFIX)
+    }
+
+    /// A query of NEXMark.
+    fn nexmark(&self, settings: Settings) -> Result<(), Failure> {
+        let nexmark = Nexmark {
+            query: self.nexmark_query().unwrap_or_default().to_string(),
+            events: self.records.unwrap_or(2_000_000),
+            generate_only: self.generate_only,
+            settings,
+            json: self.json,
+        };
+        nexmark.run().map_err(told)
     }
 
     /// A workload.
@@ -277,7 +297,7 @@ impl Bench {
             let names = Workload::names();
             let like = millstream::closest(
                 &self.workload,
-                names.into_iter().chain(["ingest", "latency", "channel"]),
+                names.into_iter().chain(["ingest", "latency", "channel", "nexmark-q0"]),
             );
             usage(&match like {
                 Some(name) => format!(
@@ -285,7 +305,7 @@ impl Bench {
                     self.workload
                 ),
                 None => format!(
-                    "there is no workload '{}'\n  help: use one of {}, ingest, latency, channel",
+                    "there is no workload '{}'\n  help: use one of {}, nexmark-q0, ingest, latency, channel",
                     self.workload,
                     names.join(", ")
                 ),

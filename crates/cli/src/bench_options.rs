@@ -25,6 +25,7 @@ impl Bench {
             "latency" => self.ignored_by_latency(),
             "channel" => self.ignored_by_channel(),
             "ingest" => self.ignored_by_ingest(),
+            _ if self.nexmark_query().is_some() => self.ignored_by_nexmark(),
             _ => self.ignored_by_queries(),
         }?;
         Some(format!("{what} does not go with the workload '{}'\n  help: {help}", self.workload))
@@ -33,7 +34,8 @@ impl Bench {
     fn not_with_processes(&self) -> Option<String> {
         let alone = [
             (
-                ["ingest", "latency", "channel"].contains(&self.workload.as_str()),
+                ["ingest", "latency", "channel"].contains(&self.workload.as_str())
+                    || self.nexmark_query().is_some(),
                 format!("the workload '{}'", self.workload),
             ),
             (self.generate_only, "--generate-only".to_string()),
@@ -80,6 +82,18 @@ impl Bench {
             (self.seconds.is_some(), "--seconds", LATENCY),
         ])
         .or_else(|| Some((self.channel.given()?, CHANNELS)))
+    }
+
+    fn ignored_by_nexmark(&self) -> Option<(&'static str, &'static str)> {
+        const EVENTS: &str = "its events are those of Flink's suite, --records of them";
+        first(&[
+            (self.keys.is_some(), "--keys", EVENTS),
+            (self.zipf.is_some(), "--zipf", EVENTS),
+            (self.window.is_some(), "--window", WINDOWS),
+            (self.exchange.is_some(), "--exchange", "its queries have several stages"),
+            (self.engine == Engine::Handwritten, "--engine handwritten", EVENTS),
+        ])
+        .or_else(|| self.ignored_by_queries())
     }
 
     fn ignored_by_channel(&self) -> Option<(&'static str, &'static str)> {

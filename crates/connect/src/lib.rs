@@ -56,6 +56,7 @@ pub use infer::fuzz_infer;
 pub use ipc::fuzz_arrow;
 pub use memory::MemoryTable;
 pub use ndjson::fuzz_ndjson;
+pub use options::Options;
 pub use parquet::fuzz_parquet;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};

@@ -5,9 +5,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use arrow::datatypes::TimeUnit;
 use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
+
+use crate::datetime::parse_timestamp;
 
 /// What becomes of malformed records: the option `on_error`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,25 +24,26 @@ pub(crate) enum OnError {
     Keep,
 }
 
-/// Reads options and remembers which exist.
-pub(crate) struct Options<'a> {
+/// Reads options and remembers which exist: for connectors, also of other crates.
+pub struct Options<'a> {
     table: &'a TableOptions,
     known: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Options<'a> {
-    pub(crate) fn new(table: &'a TableOptions) -> Self {
+    /// The options of a table. `connector` is one that is always there.
+    pub fn new(table: &'a TableOptions) -> Self {
         let known = RefCell::new(BTreeSet::from(["connector".to_string()]));
         Options { table, known }
     }
 
     /// An error about one option.
-    pub(crate) fn error(&self, option: &str, message: String, help: impl Into<String>) -> Error {
+    pub fn error(&self, option: &str, message: String, help: impl Into<String>) -> Error {
         option_error(&self.table.name, option, message, help)
     }
 
     /// The option's text.
-    pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
+    pub fn text(&self, key: &str) -> Option<&'a str> {
         self.known.borrow_mut().insert(key.to_string());
         self.table.options.get(key).map(String::as_str)
     }
@@ -67,7 +71,7 @@ impl<'a> Options<'a> {
     }
 
     /// The option's value as `parse` reads it; `form` says what is expected.
-    pub(crate) fn parsed<T>(
+    pub fn parsed<T>(
         &self,
         key: &str,
         form: &str,
@@ -85,7 +89,7 @@ impl<'a> Options<'a> {
     }
 
     /// `'true'` or `'false'`; `false` when absent.
-    pub(crate) fn flag(&self, key: &str) -> Result<bool> {
+    pub fn flag(&self, key: &str) -> Result<bool> {
         let flag = self.parsed(key, "'true' or 'false'", |text| match text {
             _ if text.eq_ignore_ascii_case("true") => Some(true),
             _ if text.eq_ignore_ascii_case("false") => Some(false),
@@ -116,7 +120,7 @@ impl<'a> Options<'a> {
     }
 
     /// An integer in `min..=max`.
-    pub(crate) fn integer(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
+    pub fn integer(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
         self.parsed(key, &format!("a whole number from {min} to {max}"), |text| {
             text.trim().parse().ok().filter(|n| (min..=max).contains(n))
         })
@@ -125,6 +129,13 @@ impl<'a> Options<'a> {
     /// A duration such as `'10 us'`, in microseconds.
     pub(crate) fn duration_us(&self, key: &str) -> Result<Option<i64>> {
         self.parsed(key, "a duration such as '10 us' or '1 min'", parse_duration_us)
+    }
+
+    /// A timestamp such as `'2024-01-31 12:00:00'`, in milliseconds since 1970, in UTC.
+    pub fn timestamp_ms(&self, key: &str) -> Result<Option<i64>> {
+        self.parsed(key, "a timestamp such as '2024-01-31 12:00:00'", |text| {
+            parse_timestamp(text.trim().as_bytes())?.in_unit(TimeUnit::Millisecond)
+        })
     }
 
     /// A single ASCII character that can stand between fields or around them.
@@ -141,7 +152,7 @@ impl<'a> Options<'a> {
     }
 
     /// Fails if there is an option that nobody has asked for.
-    pub(crate) fn finish(&self, what: &str) -> Result<()> {
+    pub fn finish(&self, what: &str) -> Result<()> {
         let known = self.known.borrow();
         let Some(key) = self.table.options.keys().find(|key| !known.contains(*key)) else {
             return Ok(());

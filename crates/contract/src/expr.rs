@@ -23,6 +23,11 @@ pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
     fn columns(&self) -> Option<Vec<usize>> {
         None
     }
+    /// Whether it gives what is there already, such as a field of a row: it can fail for no row,
+    /// makes no texts, and costs so little that it may be evaluated for rows that nobody asks for.
+    fn is_there(&self) -> bool {
+        false
+    }
 }
 
 /// A column of the input batch, by position, or a computed one.
@@ -56,6 +61,14 @@ impl Expr {
         match self {
             Expr::Column(column) => Some(vec![*column]),
             Expr::Computed(computed) => computed.columns(),
+        }
+    }
+
+    /// Whether this is a column, or gives what is there already.
+    pub fn is_there(&self) -> bool {
+        match self {
+            Expr::Column(_) => true,
+            Expr::Computed(computed) => computed.is_there(),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! [`workload`] runs the workloads of `millstream-workloads` in the ordinary way, in one process or
 //! in [several](processes), checks the answer and measures the time. [`latency`] measures a
-//! rate-limited stream, [`ingest`] a file that is read, and [`channel`] channels alone.
+//! rate-limited stream, [`ingest`] a file that is read, [`mod@nexmark`] the queries of NEXMark, and
+//! [`channel`] channels alone.
 //! [`projection`] computes how long a job would take on other machines. [`report_page`] draws what
 //! `bench --json` has written.
 //!
@@ -14,6 +15,7 @@ pub mod channel;
 mod failure;
 pub mod ingest;
 pub mod latency;
+pub mod nexmark;
 pub mod processes;
 pub mod projection;
 mod provenance;

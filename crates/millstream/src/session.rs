@@ -16,6 +16,7 @@ use millstream_sql::{EventTimeSpec, Outcome, Planner, SqlError, Statement};
 
 use crate::failure::Failure;
 use crate::generator::GeneratorTable;
+use crate::nexmark::NexmarkTable;
 use crate::planned::{Executed, Planned};
 
 /// Tables, views and settings.
@@ -33,6 +34,9 @@ impl Session {
         let registry = Arc::new(Registry::new());
         registry.register_source("generator", |options| {
             Ok(Arc::new(GeneratorTable::from_options(options)?))
+        });
+        registry.register_source("nexmark", |options| {
+            Ok(Arc::new(NexmarkTable::from_options(options)?))
         });
         let planner = Planner::new(registry.clone(), base_dir.into());
         Session { planner, registry, fixed: Vec::new() }

@@ -22,6 +22,7 @@ use crate::create_table::{CreateTable, OptionDef};
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::syntax::Syntax;
 use crate::types::sql_type_name;
+use crate::user_functions::{UserFunction, UserFunctions};
 
 /// The qualifier of a table's columns in lowered expressions.
 pub(crate) const INPUT: &str = "$input";
@@ -433,6 +434,7 @@ pub(crate) type FileTables = BTreeMap<String, Arc<TableEntry>>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
     entries: BTreeMap<String, Entry>,
+    functions: UserFunctions,
     /// The number of its state: another one for each change, of whatever catalog.
     pub(crate) version: u64,
 }
@@ -455,6 +457,29 @@ impl Catalog {
 
     pub(crate) fn remove(&mut self, name: &str) {
         self.entries.remove(name);
+        self.version = next_version();
+    }
+
+    /// The declared functions.
+    pub(crate) fn functions(&self) -> &UserFunctions {
+        &self.functions
+    }
+
+    /// A declared function, whatever the case of its name.
+    pub(crate) fn function(&self, name: &str) -> Option<&Arc<UserFunction>> {
+        self.functions.get(&name.to_lowercase())
+    }
+
+    /// Declares a function, or drops it.
+    pub(crate) fn set_function(&mut self, name: &str, function: Option<UserFunction>) {
+        match function {
+            Some(function) => {
+                self.functions.insert(name.to_lowercase(), Arc::new(function));
+            }
+            None => {
+                self.functions.remove(&name.to_lowercase());
+            }
+        }
         self.version = next_version();
     }
 

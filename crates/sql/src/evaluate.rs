@@ -27,7 +27,9 @@ use crate::error::{Place, Result};
 use crate::implied::{comparison, implied};
 use crate::lazy::LazyBoolean;
 use crate::located::LocatedExpr;
-use crate::scalars::{BoundedCall, ChoiceExpr, TooMuchText, bounded_array, text_bytes};
+use crate::scalars::{
+    BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, is_field, text_bytes,
+};
 use crate::text::sql_text;
 use crate::types::{sql_type_name, with_sql_types};
 use crate::widest::{Widest, check_digits};
@@ -40,6 +42,10 @@ struct Compiled {
     data_type: DataType,
     /// Of a condition: what holds where it does.
     implied: Vec<Condition>,
+    /// Whether it reads what is there, and makes nothing.
+    is_field: bool,
+    /// Whether it gives what is there already.
+    is_there: bool,
 }
 
 /// Compiles `expr` over batches of `schema`; plain columns stay columns.
@@ -64,7 +70,11 @@ pub(crate) fn compile(
     let data_type = physical.data_type(schema.as_arrow())?;
     let implied = implied(&physical, schema.as_arrow());
     let text = sql_text(expr);
-    Ok(EngineExpr::Computed(Arc::new(Compiled { physical, text, data_type, implied })))
+    let is_field = is_field(&physical);
+    let picks = physical.downcast_ref::<PickExpr>().is_some() && data_type.is_primitive();
+    let is_there = is_field || picks;
+    let compiled = Compiled { physical, text, data_type, implied, is_field, is_there };
+    Ok(EngineExpr::Computed(Arc::new(compiled)))
 }
 
 /// `column op constant` on integers, which the engine does faster than a general expression.
@@ -133,6 +143,9 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         if let Some(choice) = ChoiceExpr::of_call(&e, schema) {
             return Ok(Transformed::yes(Arc::new(choice)));
         }
+        if let Some(pick) = PickExpr::of_case(&e, schema)? {
+            return Ok(Transformed::yes(Arc::new(pick)));
+        }
         if e.downcast_ref::<ScalarFunctionExpr>().is_some() {
             let widest = Widest::of(&e, &e.data_type(schema)?);
             return Ok(widest.map_or(Transformed::no(e), |w| Transformed::yes(Arc::new(w))));
@@ -175,6 +188,12 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
 
 impl Evaluate for Compiled {
     fn evaluate(&self, batch: &RecordBatch) -> millstream_contract::Result<ArrayRef> {
+        if self.is_field {
+            // It shares the texts of its row, as a column does.
+            let value = self.physical.evaluate(batch);
+            let value = value.and_then(|value| value.into_array(batch.num_rows()));
+            return value.map_err(|e| self.failed(&e));
+        }
         let before = texts::made();
         let array = match self.evaluate_rows(batch, before) {
             Err(error @ Error::TooMuchText { .. }) if batch.num_rows() > 1 => {
@@ -189,6 +208,10 @@ impl Evaluate for Compiled {
 
     fn data_type(&self) -> &DataType {
         &self.data_type
+    }
+
+    fn is_there(&self) -> bool {
+        self.is_there
     }
 
     fn implies(&self) -> Vec<Condition> {

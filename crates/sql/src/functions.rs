@@ -175,6 +175,11 @@ impl Functions {
             || marker(name).is_some()
     }
 
+    /// Whether the function of this (lower case) name is of several rows.
+    pub(crate) fn is_aggregate(&self, name: &str) -> bool {
+        self.aggregates.contains_key(name)
+    }
+
     /// What the scalar function that has also this (lower case) name is called itself.
     pub(crate) fn own_name(&self, name: &str) -> Option<&str> {
         let function = self.scalars.get(name).filter(|function| function.name() != name)?;

@@ -117,6 +117,7 @@ mod unavailable;
 mod union;
 mod union_columns;
 mod unnest;
+mod user_functions;
 mod watermarks;
 mod whole_rows;
 mod widest;

@@ -45,11 +45,13 @@ use crate::references::tables_of;
 use crate::rewrite::rewrite_query;
 use crate::scalars::{DatesAsTimes, with_zone};
 use crate::script::{Statement, StatementKind, inserts};
+use crate::size::check_query_size;
 use crate::stack::on_large_stack;
 use crate::statement_set::Insert;
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::sql_type_name;
+use crate::user_functions::expand;
 use crate::with_names::with_own_names;
 use crate::written::{Written, check_new, twice, written_by};
 use logical::Planned;
@@ -304,6 +306,8 @@ impl Planner {
                 }
                 Ok(Outcome::Done)
             }
+            StatementKind::CreateFunction(create) => self.create_function(create),
+            StatementKind::DropFunction { name, if_exists } => self.drop_function(name, *if_exists),
             StatementKind::Drop { view, name, if_exists } => self.drop(*view, name, *if_exists),
             StatementKind::Set { key, value, key_span, value_span } => {
                 self.set(key, value).map_err(|e| {
@@ -389,7 +393,9 @@ impl Planner {
         source: &Arc<Source>,
         span: Option<Span>,
     ) -> Result<Logical> {
-        let query = with_own_names(rewrite_query(query.clone(), &self.functions)?)?;
+        let query = expand(query.clone(), self.catalog.functions())?;
+        check_query_size(&query)?;
+        let query = with_own_names(rewrite_query(query, &self.functions)?)?;
         let syntax = Arc::new(Syntax::of_query(&query, source));
         check_query(&query, &self.functions).map_err(|e| syntax.at_keyword(e))?;
         let (levels, views) = self.catalog.views_of(&query)?;

@@ -18,6 +18,7 @@ use crate::nested_casts::refuse_nested_casts;
 use crate::size::{check_lists, check_size};
 use crate::stack::on_large_stack;
 use crate::statement_set::{Insert, StatementSet};
+use crate::user_functions::{CreateFunction, parse_create_function};
 use crate::words::{if_not_exists, lower_first, single_name};
 
 /// Levels of brackets, subqueries and calls within each other. The planner's stack is made for it.
@@ -41,6 +42,11 @@ pub(crate) enum StatementKind {
         if_not_exists: bool,
         columns: Vec<Ident>,
         query: Box<Query>,
+    },
+    CreateFunction(CreateFunction),
+    DropFunction {
+        name: Ident,
+        if_exists: bool,
     },
     Drop {
         view: bool,
@@ -449,10 +455,13 @@ fn create(parser: &mut Parser<'_>) -> Result<StatementKind> {
         }
         return Ok(StatementKind::CreateTable(parse_create_table(parser)?));
     }
+    if parser.parse_keyword(Keyword::FUNCTION) {
+        return Ok(StatementKind::CreateFunction(parse_create_function(parser, or_replace)?));
+    }
     if !parser.parse_keyword(Keyword::VIEW) {
         return Err(SqlError::unsupported(format!("CREATE {what} does not run here"))
             .at(Span::new(what.span))
-            .help("CREATE TABLE and CREATE VIEW do"));
+            .help("CREATE TABLE, CREATE VIEW and CREATE FUNCTION do"));
     }
     let if_not_exists = if_not_exists(parser)?;
     let name = single_name(parser)?;
@@ -473,11 +482,15 @@ fn drop_statement(parser: &mut Parser<'_>) -> Result<StatementKind> {
     parser.expect_keyword(Keyword::DROP)?;
     let _ = parser.parse_keyword(Keyword::TEMPORARY);
     let what = parser.peek_token();
+    if parser.parse_keyword(Keyword::FUNCTION) {
+        let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+        return Ok(StatementKind::DropFunction { name: single_name(parser)?, if_exists });
+    }
     let view = parser.parse_keyword(Keyword::VIEW);
     if !view && !parser.parse_keyword(Keyword::TABLE) {
         return Err(SqlError::unsupported(format!("DROP {what} does not run here"))
             .at(Span::new(what.span))
-            .help("DROP TABLE and DROP VIEW do"));
+            .help("DROP TABLE, DROP VIEW and DROP FUNCTION do"));
     }
     let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
     Ok(StatementKind::Drop { view, name: single_name(parser)?, if_exists })

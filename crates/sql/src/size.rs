@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::expr::{Between, InList};
 use datafusion_expr::{Case, Expr};
-use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Spanned, Visit, Visitor};
+use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Query, Spanned, Visit, Visitor};
 
 use crate::error::{Result, Span, SqlError};
 use crate::script::StatementKind;
@@ -30,6 +30,14 @@ const BETWEEN_COPIES: u64 = 2;
 /// Refuses expressions that are too deep or too large.
 pub(crate) fn check_size(kind: &StatementKind) -> Result<()> {
     match sizes(kind, &mut Sizes::default()) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Refuses expressions of a query that are too deep or too large.
+pub(crate) fn check_query_size(query: &Query) -> Result<()> {
+    match query.visit(&mut Sizes::default()) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -96,7 +104,10 @@ fn sizes(kind: &StatementKind, sizes: &mut Sizes) -> ControlFlow<SqlError> {
             inserts.iter().try_for_each(|insert| insert.query.visit(sizes))
         }
         StatementKind::Explain(explained) => self::sizes(explained, sizes),
-        StatementKind::Drop { .. } | StatementKind::Set { .. } => ControlFlow::Continue(()),
+        StatementKind::CreateFunction(create) => create.body.visit(sizes),
+        StatementKind::Drop { .. }
+        | StatementKind::DropFunction { .. }
+        | StatementKind::Set { .. } => ControlFlow::Continue(()),
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`golden`] | the published answers at the published sizes |
 //! | [`oracle`](mod@oracle) | the answer at any size, by a plain hash map |
 //! | [`handwritten`] | the ceiling: one tight loop over the same batches |
+//! | [`nexmark`] | the event stream of NEXMark, as Flink's suite has it |
 //!
 //! # Promises
 //!
@@ -36,6 +37,7 @@ pub mod error;
 pub mod generate;
 pub mod golden;
 pub mod handwritten;
+pub mod nexmark;
 pub mod oracle;
 pub mod query;
 pub mod spec;

@@ -168,7 +168,7 @@ fn ln(rank: u64) -> f64 {
 }
 
 /// `e^x` for `x` of -100 to 0: Taylor's series for what is left beside a power of two.
-fn exp(x: f64) -> f64 {
+pub(crate) fn exp(x: f64) -> f64 {
     let q = (x / std::f64::consts::LN_2 - 0.5) as i64;
     let rest = x - q as f64 * std::f64::consts::LN_2;
     let mut series = 0.0;

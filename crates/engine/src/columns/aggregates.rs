@@ -169,10 +169,10 @@ impl Aggregates {
         users
     }
 
-    /// Whether arguments or filters have to be computed (rather than read from a column).
+    /// Whether arguments or filters have to be computed (rather than read from a column or a row).
     pub(crate) fn is_computed(&self) -> bool {
         let exprs = self.values.iter().flat_map(|v| v.argument.iter().chain(&v.filter));
-        exprs.into_iter().any(|e| !e.is_column())
+        exprs.into_iter().any(|e| !e.is_there())
     }
 
     /// Whether batches must say where their records stand in the order of all.

@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use datafusion_expr::{Expr, LogicalPlanBuilder};
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
+use millstream_contract::settings::closest;
 use millstream_contract::wording::counted;
 
 use super::rehearsed::Found;
 use super::{Logical, Outcome, Planner, output_names};
 use crate::catalog::{Entry, Origin, ViewEntry};
-use crate::check::refuse_inner_order;
+use crate::check::{check_expr, refuse_inner_order};
 use crate::completed::completed;
 use crate::create::table_entry;
 use crate::create_table::CreateTable;
 use crate::error::{Result, Span, SqlError};
 use crate::like::Like;
 use crate::lower::Stage;
+use crate::rewrite::rewrite_expr;
 use crate::script::Statement;
+use crate::user_functions::{CreateFunction, UserFunction};
 
 impl Planner {
     pub(super) fn create_table(
@@ -124,6 +127,42 @@ impl Planner {
             None if if_exists => Ok(Outcome::Done),
             None => Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
         }
+    }
+
+    pub(super) fn create_function(&mut self, create: &CreateFunction) -> Result<Outcome> {
+        let name = &create.name;
+        if self.functions.knows(&name.value.to_lowercase()) {
+            let message = format!("there is a function {} already", name.value);
+            return Err(SqlError::name(message).at(Span::new(name.span)).help("use another name"));
+        }
+        match self.catalog.function(&name.value) {
+            Some(_) if create.if_not_exists => return Ok(Outcome::Done),
+            Some(_) if !create.or_replace => {
+                return Err(SqlError::name(format!("'{}' exists already", name.value))
+                    .at(Span::new(name.span))
+                    .help("write CREATE OR REPLACE FUNCTION, or use another name"));
+            }
+            _ => {}
+        }
+        let is_aggregate = |name: &str| self.functions.is_aggregate(name);
+        let function = UserFunction::new(create, self.catalog.functions(), &is_aggregate)?;
+        check_expr(&rewrite_expr(function.body().clone(), &self.functions)?, &self.functions)?;
+        self.catalog.set_function(&name.value, Some(function.unplaced()));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn drop_function(&mut self, name: &Ident, if_exists: bool) -> Result<Outcome> {
+        if self.catalog.function(&name.value).is_none() && !if_exists {
+            let declared = self.catalog.functions().keys().map(String::as_str);
+            let error = SqlError::name(format!("no function '{}' is declared", name.value));
+            return Err(match closest(&name.value, declared) {
+                Some(like) => error.help(format!("did you mean '{like}'?")),
+                None => error.help("a script can drop what CREATE FUNCTION has declared"),
+            }
+            .at(Span::new(name.span)));
+        }
+        self.catalog.set_function(&name.value, None);
+        Ok(Outcome::Done)
     }
 
     fn view(

@@ -171,7 +171,7 @@ impl ScalarUDFImpl for Nested {
         // Of constants alone, one row is enough.
         let rows = if constant { 1 } else { rows };
         let evaluated = |(at, arg): (usize, &ColumnarValue)| match (self.kind, at) {
-            (Kind::Item, 0) => arg.to_array(rows.min(1)),
+            (Kind::Item, 0) | (Kind::FieldOf, 1) => arg.to_array(rows.min(1)),
             _ => arg.to_array(rows),
         };
         let arrays = args.args.iter().enumerate().map(evaluated);

@@ -1,6 +1,5 @@
 //! `REGEXP`, `REGEXP_EXTRACT` and `REGEXP_REPLACE` as Flink has them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray};
@@ -29,24 +28,33 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
 
 /// Compiled patterns of one batch: mostly it is the same in every row.
 pub(super) struct Patterns<F> {
-    compiled: HashMap<String, Regex>,
+    compiled: Vec<(String, Regex)>,
+    /// Which one was asked for last.
+    last: usize,
     compile: F,
 }
 
 impl<F: Fn(&str) -> DfResult<Regex>> Patterns<F> {
     pub(super) fn new(compile: F) -> Patterns<F> {
-        Patterns { compiled: HashMap::new(), compile }
+        Patterns { compiled: Vec::new(), last: 0, compile }
     }
 
     pub(super) fn get(&mut self, pattern: &str) -> DfResult<&Regex> {
-        if !self.compiled.contains_key(pattern) {
-            if self.compiled.len() >= PATTERNS_MAX {
-                self.compiled.clear();
-            }
-            let regex = (self.compile)(pattern)?;
-            self.compiled.insert(pattern.to_string(), regex);
+        let is_it = |(text, _): &(String, Regex)| text == pattern;
+        if !self.compiled.get(self.last).is_some_and(is_it) {
+            self.last = match self.compiled.iter().position(is_it) {
+                Some(known) => known,
+                None => {
+                    if self.compiled.len() >= PATTERNS_MAX {
+                        self.compiled.clear();
+                    }
+                    let regex = (self.compile)(pattern)?;
+                    self.compiled.push((pattern.to_string(), regex));
+                    self.compiled.len() - 1
+                }
+            };
         }
-        Ok(&self.compiled[pattern])
+        Ok(&self.compiled[self.last].1)
     }
 }
 

@@ -92,7 +92,7 @@ impl Grouping {
         let layout = RowLayout::new(codec.words(), codec.var_words(), &values);
         let layout = Arc::new(layout.led_by(codec.prefix()));
         let keys = aggregate.keys.clone();
-        let computed = aggregates.is_computed() || keys.iter().any(|k| !k.expr.is_column());
+        let computed = aggregates.is_computed() || keys.iter().any(|k| !k.expr.is_there());
         let key_texts = keys.iter().filter(|key| is_variable(&key.data_type));
         let kept: Vec<&Expr> = key_texts.map(|key| &key.expr).chain(aggregates.texts()).collect();
         let column = |expr: &&Expr| match expr {

@@ -214,7 +214,7 @@ impl Made {
         }
         let kept = values.iter().filter(|(_, stored)| *stored == Stored::Text);
         texts.extend(kept.map(|(column, _)| *column));
-        let computed = keys.iter().any(|key| !key.expr.is_column());
+        let computed = keys.iter().any(|key| !key.expr.is_there());
         let drops_nulls = self.drops_nulls;
         Side {
             codec,

@@ -75,10 +75,10 @@ impl Taking {
 
     /// What the rows become that pass the filter.
     fn passing(&self, batch: &RecordBatch, mask: BooleanBuffer) -> Result<RecordBatch> {
-        let only_columns = |project: &Project| project.columns.iter().all(Expr::is_column);
+        let all_there = |project: &Project| project.columns.iter().all(Expr::is_there);
         match &self.project {
-            // Columns that are left out need not be filtered.
-            Some(project) if only_columns(project) && !project.columns.is_empty() => {
+            // Columns that are left out, and fields of rows, need not be filtered.
+            Some(project) if all_there(project) && !project.columns.is_empty() => {
                 Ok(filter_record_batch(&self.project(batch)?, &mask.into())?)
             }
             _ => self.project(&filter_record_batch(batch, &mask.into())?),

@@ -1,0 +1,294 @@
+//! Events as columns: all rows of a batch have a value in `event_type`, and in one of the others.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+    TimestampMillisecondArray,
+};
+use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{Fields, Schema};
+
+use super::ids::{
+    CATEGORIES, FIRST_CATEGORY, FIRST_ID, OPEN_AUCTIONS, auction, bidder, last_auction,
+    last_person, seller,
+};
+use super::text::{CHANNELS, HOT_CHANNELS, Random, Urls, urls};
+use super::{Config, Events, Kind};
+
+const FIRST_NAMES: [&str; 11] = [
+    "Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter",
+];
+const LAST_NAMES: [&str; 9] =
+    ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"];
+const CITIES: [&str; 10] = [
+    "Phoenix",
+    "Los Angeles",
+    "San Francisco",
+    "Boise",
+    "Portland",
+    "Bend",
+    "Redmond",
+    "Seattle",
+    "Kent",
+    "Cheyenne",
+];
+const STATES: [&str; 6] = ["AZ", "CA", "ID", "OR", "WA", "WY"];
+
+/// Texts under construction.
+#[derive(Debug)]
+struct Texts {
+    offsets: Vec<i32>,
+    bytes: Vec<u8>,
+}
+
+impl Texts {
+    fn new() -> Texts {
+        Texts { offsets: vec![0], bytes: Vec::new() }
+    }
+
+    /// Ends the text of a row, which may be empty.
+    #[inline]
+    fn end(&mut self) {
+        let end = i32::try_from(self.bytes.len()).expect("the texts of a batch take below 2 GB");
+        self.offsets.push(end);
+    }
+
+    fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.end();
+    }
+
+    /// Bytes of the row that is not ended yet.
+    fn open(&self) -> u64 {
+        (self.bytes.len() - self.offsets[self.offsets.len() - 1] as usize) as u64
+    }
+
+    fn finish(self) -> ArrayRef {
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
+        Arc::new(StringArray::new(offsets, Buffer::from_vec(self.bytes), None))
+    }
+}
+
+/// A column of rows of one kind under construction: `numbers` and `times` by their order among the
+/// row's fields.
+#[derive(Debug)]
+struct Rows {
+    fields: Fields,
+    there: BooleanBufferBuilder,
+    numbers: Vec<Vec<i64>>,
+    texts: Vec<Texts>,
+}
+
+impl Rows {
+    fn new(fields: Fields) -> Rows {
+        use arrow_schema::DataType::Utf8;
+        let texts = fields.iter().filter(|field| *field.data_type() == Utf8).count();
+        Rows {
+            there: BooleanBufferBuilder::new(0),
+            numbers: vec![Vec::new(); fields.len() - texts],
+            texts: (0..texts).map(|_| Texts::new()).collect(),
+            fields,
+        }
+    }
+
+    /// An event of another kind.
+    fn skip(&mut self) {
+        self.there.append(false);
+        for numbers in &mut self.numbers {
+            numbers.push(0);
+        }
+        for texts in &mut self.texts {
+            texts.end();
+        }
+    }
+
+    /// Numbers and times of an event, in the order of the fields.
+    fn numbers<const N: usize>(&mut self, values: [i64; N]) {
+        self.there.append(true);
+        for (numbers, value) in self.numbers.iter_mut().zip(values) {
+            numbers.push(value);
+        }
+    }
+
+    fn finish(mut self) -> ArrayRef {
+        use arrow_schema::DataType::{Int64, Utf8};
+        let (mut numbers, mut texts) = (self.numbers.into_iter(), self.texts.into_iter());
+        let mut number = || numbers.next().unwrap_or_default();
+        let columns = self.fields.iter().map(|field| -> ArrayRef {
+            match field.data_type() {
+                Utf8 => texts.next().unwrap_or_else(Texts::new).finish(),
+                Int64 => Arc::new(Int64Array::from(number())),
+                _ => Arc::new(TimestampMillisecondArray::from(number())),
+            }
+        });
+        let columns = columns.collect();
+        let there = NullBuffer::new(self.there.finish());
+        Arc::new(StructArray::new(self.fields.clone(), columns, Some(there)))
+    }
+}
+
+/// The columns of a batch under construction; those that nobody asked for are not there.
+pub(super) struct Columns<'a> {
+    events: &'a Events,
+    urls: &'static Urls,
+    rows: usize,
+    types: Option<Vec<i32>>,
+    persons: Option<Rows>,
+    auctions: Option<Rows>,
+    bids: Option<Rows>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn new(events: &'a Events, projection: &[usize]) -> Columns<'a> {
+        let rows = |place, fields: fn() -> Fields| {
+            projection.contains(&place).then(|| Rows::new(fields()))
+        };
+        Columns {
+            events,
+            urls: urls(),
+            rows: 0,
+            types: projection.contains(&0).then(Vec::new),
+            persons: rows(1, super::person),
+            auctions: rows(2, super::auction),
+            bids: rows(3, super::bid),
+        }
+    }
+
+    /// Appends the event of a number.
+    pub(super) fn push(&mut self, number: u64) {
+        let config = &self.events.config;
+        let kind = config.kind(number);
+        let mut random = Random::new(config.seed, number);
+        self.rows += 1;
+        if let Some(types) = &mut self.types {
+            types.push(kind as i32);
+        }
+        if let Some(rows) = &mut self.persons {
+            match kind {
+                Kind::Person => push_person(rows, self.events, number, &mut random),
+                _ => rows.skip(),
+            }
+        }
+        if let Some(rows) = &mut self.auctions {
+            match kind {
+                Kind::Auction => push_auction(rows, self.events, number, &mut random),
+                _ => rows.skip(),
+            }
+        }
+        if let Some(rows) = &mut self.bids {
+            match kind {
+                Kind::Bid => push_bid(rows, self.events, self.urls, number, &mut random),
+                _ => rows.skip(),
+            }
+        }
+    }
+
+    /// The batch.
+    pub(super) fn finish(self, projection: &[usize]) -> RecordBatch {
+        let Columns { rows, types, persons, auctions, bids, .. } = self;
+        let types = types.map(|types| Arc::new(Int32Array::from(types)) as ArrayRef);
+        let mut made =
+            [types, persons.map(Rows::finish), auctions.map(Rows::finish), bids.map(Rows::finish)];
+        let columns = projection.iter().map(|place| made[*place].take().expect("each once"));
+        let columns: Vec<ArrayRef> = columns.collect();
+        let all = super::schema();
+        let schema =
+            Schema::new(projection.iter().map(|p| all.fields()[*p].clone()).collect::<Fields>());
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)
+            .expect("the columns follow the schema, with the same number of rows each")
+    }
+}
+
+fn push_person(rows: &mut Rows, events: &Events, number: u64, random: &mut Random) {
+    let id = FIRST_ID + last_person(&events.config, number) as i64;
+    rows.numbers([id, events.times.at_ms(number)]);
+    let [name, email, card, city, state, extra] = &mut rows.texts[..] else { return };
+    for part in [random.one_of(&FIRST_NAMES), " ", random.one_of(&LAST_NAMES)] {
+        name.bytes.extend_from_slice(part.as_bytes());
+    }
+    random.words(7, b' ', &mut email.bytes);
+    email.bytes.push(b'@');
+    random.words(5, b' ', &mut email.bytes);
+    email.bytes.extend_from_slice(b".com");
+    for part in 0..4 {
+        if part > 0 {
+            card.bytes.push(b' ');
+        }
+        let digits = random.below(10_000);
+        card.bytes.extend([1000, 100, 10, 1].map(|place| b'0' + (digits / place % 10) as u8));
+    }
+    city.bytes.extend_from_slice(random.one_of(&CITIES).as_bytes());
+    state.bytes.extend_from_slice(random.one_of(&STATES).as_bytes());
+    let mut taken = 8;
+    for text in [name, email, card, city, state] {
+        taken += text.open();
+        text.end();
+    }
+    random.extra(taken, events.config.person_bytes, &mut extra.bytes);
+    extra.end();
+}
+
+fn push_auction(rows: &mut Rows, events: &Events, number: u64, random: &mut Random) {
+    let (config, times) = (&events.config, &events.times);
+    let id = FIRST_ID + last_auction(config, number) as i64;
+    let seller = seller(config, number, random);
+    let category = FIRST_CATEGORY + random.below(CATEGORIES) as i64;
+    let initial = random.price();
+    let reserve = initial + random.price();
+    let at_ms = times.at_ms(number);
+    let expires_ms = at_ms.saturating_add(length_ms(config, events, number, random));
+    rows.numbers([id, initial, reserve, at_ms, expires_ms, seller, category]);
+    let [name, description, extra] = &mut rows.texts[..] else { return };
+    random.words(20, b' ', &mut name.bytes);
+    random.words(100, b' ', &mut description.bytes);
+    let taken = 8 + name.open() + description.open() + 5 * 8;
+    name.end();
+    description.end();
+    random.extra(taken, config.auction_bytes, &mut extra.bytes);
+    extra.end();
+}
+
+/// How long an auction is open: on average, until so many others have been opened as are open at a
+/// time.
+fn length_ms(config: &Config, events: &Events, number: u64, random: &mut Random) -> i64 {
+    let until = OPEN_AUCTIONS * config.group() / config.auctions.max(1);
+    let then = events.times.at_ms(number.saturating_add(until));
+    let horizon = then.saturating_sub(events.times.at_ms(number)).unsigned_abs();
+    1 + random.below(horizon.saturating_mul(2).max(1)) as i64
+}
+
+fn push_bid(rows: &mut Rows, events: &Events, urls: &Urls, number: u64, random: &mut Random) {
+    let config = &events.config;
+    let auction = auction(config, number, random);
+    let bidder = bidder(config, number, random);
+    let price = random.price();
+    rows.numbers([auction, bidder, price, events.times.at_ms(number)]);
+    let [channel, url, extra] = &mut rows.texts[..] else { return };
+    if random.below(2) > 0 {
+        let hot = random.below(HOT_CHANNELS.len() as u64) as usize;
+        channel.push(HOT_CHANNELS[hot].as_bytes());
+        url.push(&urls.hot[hot]);
+    } else {
+        let other = random.below(CHANNELS);
+        channel.bytes.extend_from_slice(b"channel-");
+        push_number(other, &mut channel.bytes);
+        channel.end();
+        url.push(&urls.others[other as usize]);
+    }
+    random.extra(4 * 8, config.bid_bytes, &mut extra.bytes);
+    extra.end();
+}
+
+/// Appends a number below 100,000.
+fn push_number(number: u64, out: &mut Vec<u8>) {
+    let mut place = 10_000;
+    while place > 1 && number < place {
+        place /= 10;
+    }
+    while place > 0 {
+        out.push(b'0' + (number / place % 10) as u8);
+        place /= 10;
+    }
+}
