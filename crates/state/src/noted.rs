@@ -9,7 +9,7 @@ use crate::compact::{move_values, referring};
 use crate::hash::hash_words;
 use crate::key::{Keys, VarKeys};
 use crate::layout::{RowLayout, ValueSlot};
-use crate::log::{BLOCK_ROWS, Chunk, ChunkPool};
+use crate::log::{BLOCK_ROWS, CHUNK_ROWS, Chunk, ChunkPool};
 use crate::merge::SegmentVars;
 use crate::scratch::Scratch;
 use crate::segment::{Segment, Sources};
@@ -75,9 +75,27 @@ impl Noted {
         (chunk.first().cast_mut(), chunk.rows(), self.note + 1)
     }
 
+    /// The number of a row that came last, or not long ago: how many stand before it.
+    pub(crate) fn number_of(&self, row: *mut u64) -> u32 {
+        let row_bytes = (self.note + 1) * 8;
+        for (i, chunk) in self.table.log.chunks().iter().enumerate().rev() {
+            let offset = (row as usize).wrapping_sub(chunk.first() as usize);
+            if offset < chunk.rows() * row_bytes {
+                return (i * CHUNK_ROWS + offset / row_bytes) as u32;
+            }
+        }
+        unreachable!("a row of the table")
+    }
+
     /// Finds the rows of keys, of which new ones are made: those of `count` rows without notes.
     pub(crate) fn find(&mut self, rows: Sources, count: usize, arena: &Arena) -> Vec<*mut u64> {
-        rows.gather_keys(count, &self.layout, &mut self.scratch);
+        if self.table.is_direct() {
+            // Keys that have slots are looked up by themselves.
+            rows.gather_words(count, &mut self.scratch.words);
+            self.scratch.hashes.clear();
+        } else {
+            rows.gather_keys(count, &self.layout, &mut self.scratch);
+        }
         let mut places = std::mem::take(&mut self.scratch.places);
         let vars = SegmentVars { rows, arena, layout: &self.layout };
         let (hashes, words) = (&self.scratch.hashes[..], &self.scratch.words[..]);
