@@ -19,9 +19,9 @@ pub(super) fn quotient(negative: bool, magnitude: u128, exponent: i32, count: u6
     let (shift, count_shift) = (magnitude.leading_zeros(), count.leading_zeros());
     let dividend = magnitude << shift;
     let divisor = u128::from(count << count_shift);
-    let (quotient, rest) = ((dividend >> 1) / divisor, (dividend >> 1) % divisor);
-    let inexact = rest != 0 || dividend & 1 != 0;
-    let quotient = quotient as u64 | u64::from(inexact);
+    let quotient = ((dividend >> 1) / divisor) as u64;
+    let inexact = u128::from(quotient) * divisor != dividend >> 1 || dividend & 1 != 0;
+    let quotient = quotient | u64::from(inexact);
     let exponent = exponent + 1 - shift as i32 + count_shift as i32;
     let highest_bit = 63 - quotient.leading_zeros() as i32 + exponent;
     let mean = if highest_bit < f64::MIN_EXP - 1 {

@@ -220,20 +220,28 @@ impl Run {
 fn every_window_has_what_its_panes_have() {
     let mut random = Random(11);
     let (mut read, mut late, mut rebuilt) = (0, 0, 0);
+    // Panes that became values for each row, those that became entries again, rows that were late
+    // then, and left behind.
+    let (mut dense, mut entries, mut dense_late, mut dense_rebuilt) = (0, 0, 0, 0);
     for round in 0..200 {
         let mut run = Run::new(round % 2 == 0, &mut random);
         for _ in 0..3 * run.panes.min(12) + 5 {
             let hole = random.below(10) == 0;
             let step = if hole { random.below(2 * run.panes as u64 + 2) as i64 } else { 0 };
             run.newest += 1 + step;
-            let had_rows = run.sliding.rows();
+            let (had_rows, was_dense) = (run.sliding.rows(), run.sliding.dense.is_some());
             run.begin();
+            let is_dense = run.sliding.dense.is_some();
             rebuilt += usize::from(run.sliding.rows() < had_rows);
+            dense += usize::from(!was_dense && is_dense);
+            entries += usize::from(was_dense && !is_dense && run.sliding.rows() > 0);
+            dense_rebuilt += usize::from(was_dense && run.sliding.rows() < had_rows);
             for pane in run.first()..run.newest {
                 if random.below(run.panes as u64) == 0 {
                     let rows = random.below(20);
                     run.give(pane, rows, &mut random);
                     late += 1;
+                    dense_late += usize::from(is_dense);
                 }
             }
             let rows = if random.below(5) == 0 { 0 } else { random.below(2 * run.keys) };
@@ -249,4 +257,63 @@ fn every_window_has_what_its_panes_have() {
         assert!(run.sliding.is_empty(), "round {round}");
     }
     assert!(read > 50_000 && late > 500 && rebuilt > 20, "{read} {late} {rebuilt}");
+    let changes = [dense, entries, dense_late, dense_rebuilt];
+    assert!(changes.iter().all(|changes| *changes > 20), "{changes:?}");
+}
+
+/// Keys of which none comes twice: what is kept takes little more than the tables of the panes.
+#[test]
+fn unique_keys_take_little_more_than_their_panes() {
+    let (panes, keys) = (60, 5_000);
+    let layout = Arc::new(layout(false));
+    let mut sliding = Sliding::new(layout.clone(), 0);
+    let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
+    let (mut panes_bytes, mut peak, mut key) = (0, 0, 0u64);
+    for pane in 0..4 * panes {
+        let mut table = Table::new(layout.clone());
+        for _ in 0..keys {
+            // No integers in a dense range.
+            add(&mut table, &mut pool, &mut scratch, hash_words(&[key]), 1);
+            key += 1;
+        }
+        // What the panes of a window take, each as a table of its own.
+        panes_bytes = panes_bytes.max(panes as usize * table.bytes());
+        sliding.begin(pane - panes + 1, pane);
+        while sliding.prepare() {
+            peak = peak.max(sliding.bytes());
+        }
+        for block in 0..table.scan_blocks() {
+            sliding.absorb(pane, &table, block);
+            peak = peak.max(sliding.bytes());
+        }
+        (0..sliding.read_blocks()).for_each(|block| {
+            sliding.read(block);
+            peak = peak.max(sliding.bytes());
+        });
+        sliding.end(true);
+    }
+    assert!(sliding.rows() >= panes as usize * keys && peak > panes_bytes / 2);
+    assert!(2 * peak <= 3 * panes_bytes, "{peak} bytes for panes of {panes_bytes}");
+}
+
+/// Keys that come in every pane: for each a row, and no more than a value in each pane.
+#[test]
+fn keys_that_come_always_take_a_value_in_each_pane() {
+    let (panes, keys) = (60, 5_000);
+    let layout = Arc::new(layout(false));
+    let mut sliding = Sliding::new(layout.clone(), 0);
+    let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
+    for pane in 0..3 * panes {
+        let mut table = Table::new(layout.clone());
+        (0..keys).for_each(|key| add(&mut table, &mut pool, &mut scratch, key, 1));
+        sliding.begin(pane - panes + 1, pane);
+        while sliding.prepare() {}
+        (0..table.scan_blocks()).for_each(|block| sliding.absorb(pane, &table, block));
+        let rows: usize = (0..sliding.read_blocks()).map(|b| sliding.read(b).len()).sum();
+        assert_eq!(rows, keys as usize);
+        sliding.end(true);
+    }
+    let values = (panes as usize + 4) * keys as usize * 8 * layout.template().len();
+    let bytes = sliding.bytes();
+    assert!(sliding.dense.is_some() && 4 * bytes < 5 * values, "{bytes} bytes, {values} of values");
 }
