@@ -137,7 +137,10 @@ impl Sliding {
         let (row_words, key_words) = (*note, layout.key_words());
         let tail = row_words - key_words;
         let suffix = dense.as_ref().and_then(|dense| dense.suffix(part, oldest, mid));
+        // Where an arena is empty, nothing refers to it.
         let moves = |arena: &Arena| !referring.is_empty() && arena.used_bytes() > 0;
+        let row_moves = moves(&table.arena);
+        let suffix_moves = suffix.is_some_and(|(_, arena)| moves(arena));
         scratch.places.clear();
         // Which rows of the part have something in front and in the back.
         let (mut both, mut both_count) = ([0u16; PART_ROWS], 0);
@@ -154,13 +157,13 @@ impl Sliding {
             let start = output.words.len();
             debug_assert!(output.words.capacity() >= start + row_words);
             let to = output.words.as_mut_ptr().wrapping_add(start);
-            let (from, arena) = match in_front {
-                Some((suffix, arena)) if !in_back => (suffix.place(row, tail, key_words), arena),
-                _ => (place.cast_const(), &table.arena),
+            let (from, from_suffix) = match in_front {
+                Some((suffix, _)) if !in_back => (suffix.place(row, tail, key_words), true),
+                _ => (place.cast_const(), false),
             };
             // SAFETY: a written row and values of this layout; there is room for a row.
             unsafe {
-                if from == place {
+                if !from_suffix {
                     copy_words(place, to, row_words);
                 } else {
                     copy_words(place, to, key_words);
@@ -168,10 +171,11 @@ impl Sliding {
                 }
                 output.words.set_len(start + row_words);
             }
-            if moves(&table.arena) {
+            if row_moves {
                 move_key(&mut output.words[start..], layout, &table.arena, &mut output.arena);
             }
-            if moves(arena) {
+            if if from_suffix { suffix_moves } else { row_moves } {
+                let arena = suffix.filter(|_| from_suffix).map_or(&table.arena, |(_, a)| a);
                 move_values(&mut output.words[start..], 0, referring, arena, &mut output.arena);
             }
             if in_back && in_front.is_some() {
