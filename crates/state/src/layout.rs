@@ -80,11 +80,13 @@ impl RowLayout {
     }
 
     /// Words of key.
+    #[inline]
     pub fn key_words(&self) -> usize {
         self.key_words
     }
 
     /// Words of a row.
+    #[inline]
     pub fn row_words(&self) -> usize {
         self.key_words + self.template.len()
     }

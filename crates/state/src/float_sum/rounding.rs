@@ -3,6 +3,9 @@
 use super::wide::LOWEST;
 use crate::numbers::times_power_of_two;
 
+/// With greater ones, a quotient of two numbers of 53 bits is no subnormal.
+const EXPONENT_MIN: i32 = f64::MIN_EXP + 64;
+
 /// The mean of `count` (at least one) integers with this sum, rounded once.
 pub fn mean_of_integers(sum: i128, count: u64) -> f64 {
     quotient(sum < 0, sum.unsigned_abs(), 0, count)
@@ -14,9 +17,19 @@ pub(super) fn quotient(negative: bool, magnitude: u128, exponent: i32, count: u6
     if magnitude == 0 {
         return 0.0;
     }
+    // What both are exactly as doubles has a quotient that is rounded once.
+    let (leading, trailing) = (magnitude.leading_zeros(), magnitude.trailing_zeros());
+    if leading + trailing >= u128::BITS - f64::MANTISSA_DIGITS
+        && count >> f64::MANTISSA_DIGITS == 0
+        && exponent > EXPONENT_MIN
+    {
+        let quotient = (magnitude >> trailing) as u64 as f64 / count as f64;
+        let mean = times_power_of_two(quotient, exponent + trailing as i32);
+        return if negative { -mean } else { mean };
+    }
     // Both with their highest bit set, and the dividend half of that: the quotient has 62 to 64
     // bits, which is enough to round by, and takes one division by 64 bits.
-    let (shift, count_shift) = (magnitude.leading_zeros(), count.leading_zeros());
+    let (shift, count_shift) = (leading, count.leading_zeros());
     let dividend = magnitude << shift;
     let divisor = u128::from(count << count_shift);
     let quotient = ((dividend >> 1) / divisor) as u64;

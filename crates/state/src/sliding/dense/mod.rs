@@ -47,8 +47,17 @@ pub(super) struct Dense {
     /// The values that may refer to an arena.
     referring: Vec<ValueSlot>,
     panes: VecDeque<Pane>,
+    /// What the panes take, all together.
+    size: Size,
     /// Words of full parts that have become free.
     spare: Vec<Vec<u64>>,
+}
+
+/// Bytes allocated, and those of values that came.
+#[derive(Debug, Default, Clone, Copy)]
+struct Size {
+    bytes: usize,
+    live_bytes: usize,
 }
 
 /// What came in a pane or, in front, from it on.
@@ -59,6 +68,10 @@ struct Pane {
     arena: Arena,
     /// Rows that came in it.
     came: usize,
+    /// Bytes of its values.
+    values_bytes: usize,
+    /// What of it is counted in the size of all.
+    counted: Size,
 }
 
 /// Values of some rows, one after the other.
@@ -107,12 +120,30 @@ impl Part {
         self.words.as_mut_ptr().wrapping_add(row * tail).wrapping_sub(key_words)
     }
 
-    /// Has at least so many rows; those that are new are empty.
-    fn grow(&mut self, rows: usize, template: &[u64]) {
+    /// Has at least so many rows; those that are new are empty. Returns bytes allocated.
+    fn grow(&mut self, rows: usize, template: &[u64]) -> usize {
+        let before = self.words.capacity();
         if self.rows < rows {
             self.words.reserve_exact((rows - self.rows) * template.len());
             (self.rows..rows).for_each(|_| self.words.extend_from_slice(template));
             self.rows = rows;
+        }
+        8 * (self.words.capacity() - before)
+    }
+}
+
+impl Pane {
+    /// One in which nothing has come yet.
+    fn new(number: u32) -> Pane {
+        let (parts, arena, counted) = Default::default();
+        Pane { number, parts, arena, came: 0, values_bytes: 0, counted }
+    }
+
+    fn size(&self, tail: usize) -> Size {
+        let parts = self.parts.capacity() * size_of::<Option<Part>>();
+        Size {
+            bytes: size_of::<Pane>() + parts + self.values_bytes + self.arena.allocated_bytes(),
+            live_bytes: self.came * tail * 8 + self.arena.used_bytes(),
         }
     }
 }
@@ -124,6 +155,7 @@ impl Dense {
             template: layout.template().to_vec(),
             referring: referring.to_vec(),
             panes: VecDeque::new(),
+            size: Size::default(),
             spare: Vec::new(),
         }
     }
@@ -141,10 +173,26 @@ impl Dense {
     /// Forgets the panes before `first`.
     pub(super) fn forget_before(&mut self, first: u32) {
         while let Some(pane) = self.panes.pop_front_if(|pane| older(pane.number, first)) {
+            self.uncount(pane.counted);
             let full = pane.parts.into_iter().flatten().filter(|part| part.rows == PART_ROWS);
             let room = SPARE_MAX.saturating_sub(self.spare.len());
             self.spare.extend(full.take(room).map(|part| part.words));
         }
+    }
+
+    /// Counts what a pane takes now.
+    fn count(&mut self, at: usize) {
+        let (pane, tail) = (&mut self.panes[at], self.template.len());
+        let now = pane.size(tail);
+        let before = std::mem::replace(&mut pane.counted, now);
+        self.size.bytes += pane.counted.bytes;
+        self.size.live_bytes += pane.counted.live_bytes;
+        self.uncount(before);
+    }
+
+    fn uncount(&mut self, Size { bytes, live_bytes }: Size) {
+        self.size.bytes -= bytes;
+        self.size.live_bytes -= live_bytes;
     }
 
     /// Where the pane of a number stands, or would stand.
@@ -163,8 +211,7 @@ impl Dense {
     /// The place of a pane among the others; it is made if it is not there.
     fn ensure(&mut self, number: u32) -> usize {
         self.position(number).unwrap_or_else(|at| {
-            let pane = Pane { number, parts: Vec::new(), arena: Arena::default(), came: 0 };
-            self.panes.insert(at, pane);
+            self.panes.insert(at, Pane::new(number));
             at
         })
     }
@@ -182,7 +229,7 @@ impl Dense {
     #[cold]
     fn make_part(&mut self, at: usize, part: usize, table_rows: usize) {
         let Dense { template, panes, spare, .. } = self;
-        let parts = &mut panes[at].parts;
+        let Pane { parts, values_bytes, .. } = &mut panes[at];
         if parts.len() <= part {
             parts.resize_with(part + 1, || None);
         }
@@ -200,8 +247,10 @@ impl Dense {
         if made.rows == 0 {
             made.words = words;
             made.words.clear();
+            *values_bytes += 8 * made.words.capacity();
         }
-        made.grow(rows, template);
+        *values_bytes += made.grow(rows, template);
+        self.count(at);
     }
 
     /// Takes in rows of a pane of the back; `numbers` are those of their rows in the live table.
@@ -239,6 +288,7 @@ impl Dense {
         if !twice.is_empty() {
             self.add(at, twice.iter().map(|k| (numbers[*k], rows.place(*k))), from, layout);
         }
+        self.count(at);
     }
 
     /// Merges values into those that rows of a pane have.
@@ -258,6 +308,7 @@ impl Dense {
             // SAFETY: values of this layout that refer to `from`; the row is none of them.
             unsafe { Block::new(layout, arena, &places, 0).merge_rows(|_| values, from) };
         }
+        self.count(at);
     }
 
     /// The suffixes of the rows of a part in the window from `first` on; `mid` is the first pane of
@@ -293,7 +344,7 @@ impl Dense {
         let (key_words, tail) = (self.key_words, self.tail());
         let (older, newer) = two(&mut self.panes, at, newer);
         let (Some(to), Some(from)) = (&mut older.parts[part], &newer.parts[part]) else { return };
-        to.grow(from.rows, &self.template);
+        older.values_bytes += to.grow(from.rows, &self.template);
         for start in (0..from.rows).step_by(BLOCK_ROWS) {
             let end = (start + BLOCK_ROWS).min(from.rows);
             places.clear();
@@ -303,27 +354,17 @@ impl Dense {
             // SAFETY: values of this layout that refer to the arena of their pane, which is another.
             unsafe { block.merge_rows(|k| first.wrapping_add(k * tail), &newer.arena) };
         }
+        self.count(at);
     }
 
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> usize {
-        let part = |part: &Part| size_of::<Part>() + part.words.capacity() * 8;
-        let pane = |pane: &Pane| {
-            let idle = (pane.parts.capacity() - pane.parts.len()) * size_of::<Option<Part>>();
-            let none = pane.parts.iter().filter(|part| part.is_none()).count();
-            let parts = pane.parts.iter().flatten().map(part).sum::<usize>();
-            parts + none * size_of::<Part>() + idle + pane.arena.allocated_bytes()
-        };
-        let spare = self.spare.iter().map(|words| words.capacity() * 8).sum::<usize>();
-        self.panes.iter().map(pane).sum::<usize>()
-            + self.panes.capacity() * size_of::<Pane>()
-            + spare
+        self.size.bytes + self.spare.len() * PART_ROWS * self.tail() * 8
     }
 
     /// Bytes of values that came.
     pub(super) fn live_bytes(&self) -> usize {
-        let of_row = self.tail() * 8;
-        self.panes.iter().map(|pane| pane.came * of_row + pane.arena.used_bytes()).sum()
+        self.size.live_bytes
     }
 
     /// Bytes that so many more rows of a pane may allocate, beside a table of so many.

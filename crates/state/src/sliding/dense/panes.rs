@@ -88,6 +88,7 @@ impl Sliding {
             }
             if !dense.part(last, part, row, table_rows).note(row) {
                 dense.panes[last].came += 1;
+                dense.count(last);
             }
         }
     }
@@ -248,31 +249,30 @@ impl Dense {
         let (key_words, tail) = (self.key_words, self.tail());
         let (older, newer) = two(&mut self.panes, at, newer);
         let (Some(to), Some(from)) = (&mut older.parts[part], &newer.parts[part]) else { return };
-        to.grow(from.rows, &self.template);
+        older.values_bytes += to.grow(from.rows, &self.template);
         for row in (0..from.rows).filter(|row| !to.has(*row)).collect::<Vec<_>>() {
             let words = &mut to.words[row * tail..(row + 1) * tail];
             words.copy_from_slice(from.values(row, tail));
             move_values(words, key_words, &self.referring, &newer.arena, &mut older.arena);
         }
+        self.count(at);
     }
 
     /// Puts the values of a pane in the order of new numbers; `before` are the old ones. Newer
     /// panes have them already.
     fn renumber(&mut self, at: usize, before: &[u32], table_rows: usize, mid: u32) {
         let (key_words, tail) = (self.key_words, self.tail());
-        let Pane { number, parts: old, arena: from, .. } = std::mem::replace(
-            &mut self.panes[at],
-            Pane { number: 0, parts: Vec::new(), arena: Arena::default(), came: 0 },
-        );
-        self.panes[at].number = number;
+        let number = self.panes[at].number;
+        let old = std::mem::replace(&mut self.panes[at], Pane::new(number));
+        self.uncount(old.counted);
         for (now, before) in before.iter().enumerate() {
             let (part, row) = place_of(*before as usize);
-            let part = old.get(part).and_then(Option::as_ref);
+            let part = old.parts.get(part).and_then(Option::as_ref);
             let Some(values) = part.filter(|part| row < part.rows && part.has(row)) else {
                 continue;
             };
             let values = values.values(row, tail);
-            self.put(at, now, values, &from, key_words, table_rows);
+            self.put(at, now, values, &old.arena, key_words, table_rows);
         }
         if older(number, mid) {
             (0..self.panes[at].parts.len()).for_each(|part| self.complete_if_there(at, part, mid));
@@ -309,5 +309,6 @@ impl Dense {
             move_values(words, key_words, referring, from, arena);
         }
         *came += usize::from(is_new);
+        self.count(at);
     }
 }
