@@ -15,8 +15,6 @@ use crate::scratch::Scratch;
 use crate::segment::{Segment, Sources};
 use crate::table::Table;
 
-/// Rows are left behind when one of so many is not live.
-const DEAD_SHARE: usize = 4;
 /// Fewer do no harm.
 const DEAD_MIN: usize = 512;
 /// Nor does so much of an arena.
@@ -36,6 +34,8 @@ pub(crate) struct Noted {
     pub(crate) scratch: Scratch,
     /// How many rows are not live.
     pub(crate) dead: usize,
+    /// They are left behind when one of so many rows is not live.
+    dead_share: usize,
     /// Bytes in the arena when rows were last left behind.
     rebuilt_bytes: usize,
 }
@@ -55,8 +55,9 @@ impl Rebuild {
 }
 
 impl Noted {
-    /// It keeps at most so many bytes of idle memory.
-    pub(crate) fn new(layout: Arc<RowLayout>, pool_bytes: usize) -> Noted {
+    /// It keeps at most so many bytes of idle memory, and leaves rows behind when one of
+    /// `dead_share` is not live.
+    pub(crate) fn new(layout: Arc<RowLayout>, pool_bytes: usize, dead_share: usize) -> Noted {
         Noted {
             table: Table::new(Arc::new(layout.with_note())),
             note: layout.row_words(),
@@ -65,6 +66,7 @@ impl Noted {
             layout,
             scratch: Scratch::default(),
             dead: 0,
+            dead_share,
             rebuilt_bytes: 0,
         }
     }
@@ -113,7 +115,7 @@ impl Noted {
     /// Whether there is much that is not needed any more.
     pub(crate) fn is_worth_rebuilding(&self) -> bool {
         let used = self.table.arena.used_bytes();
-        self.dead > DEAD_MIN && self.dead * DEAD_SHARE > self.table.rows()
+        self.dead > DEAD_MIN && self.dead * self.dead_share > self.table.rows()
             || used > 2 * self.rebuilt_bytes + ARENA_BYTES_MIN
     }
 

@@ -104,6 +104,10 @@ enum Entries {
     Back(EntryId),
 }
 
+/// Rows are left behind when one of so many is of no window any more: of unique keys, they would be
+/// most of what is held beyond the panes.
+const DEAD_SHARE: usize = 8;
+
 /// After so many panes all rows are looked at, or panes could not be compared.
 const PANES_MAX: u32 = 1 << 30;
 
@@ -148,7 +152,7 @@ impl Sliding {
             repeats: Repeats::default(),
             taken: 0,
             again: 0,
-            live: Noted::new(layout, pool_bytes),
+            live: Noted::new(layout, pool_bytes, DEAD_SHARE),
             first: 0,
             mid: 0,
             aside: Aside::default(),

@@ -8,6 +8,7 @@ use crate::arena::Arena;
 use crate::key::{Keys, NoVarKeys, VarKeys};
 use crate::kind::ValueKind;
 use crate::layout::ValueSlot;
+use crate::log::BLOCK_ROWS;
 use crate::log::ChunkPool;
 use crate::scratch::Scratch;
 use crate::table::Table;
@@ -295,39 +296,51 @@ fn values_of_panes_follow_when_rows_are_left_behind() {
     }
 }
 
-/// Keys of which none comes twice: what is kept takes little more than the tables of the panes.
+/// Keys of which none comes twice: what is kept takes little more than the tables of the panes,
+/// also where rows are short.
 #[test]
 fn unique_keys_take_little_more_than_their_panes() {
-    let (panes, keys) = (60, 5_000);
-    let layout = Arc::new(layout(false));
-    let mut sliding = Sliding::new(layout.clone(), 0);
-    let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
-    let (mut panes_bytes, mut peak, mut key) = (0, 0, 0u64);
-    for pane in 0..4 * panes {
-        let mut table = Table::new(layout.clone());
-        for _ in 0..keys {
-            // No integers in a dense range.
-            add(&mut table, &mut pool, &mut scratch, hash_words(&[key]), 1);
-            key += 1;
+    // Whole chunks, so that the panes' tables have no room to spare for rows.
+    let (panes, keys) = (60, 8_192);
+    let count = RowLayout::new(1, vec![], &[(ValueKind::Count, false)]);
+    for layout in [layout(false), count] {
+        let layout = Arc::new(layout);
+        let mut sliding = Sliding::new(layout.clone(), 0);
+        let mut pool = ChunkPool::new(layout.row_words(), 0, None);
+        let mut scratch = Scratch::default();
+        let (mut panes_bytes, mut peak, mut key) = (0, 0, 0u64);
+        for pane in 0..4 * panes {
+            let mut table = Table::new(layout.clone());
+            for _ in 0..keys / BLOCK_ROWS {
+                // No integers in a dense range.
+                let words = [(); BLOCK_ROWS].map(|()| {
+                    key += 1;
+                    hash_words(&[key])
+                });
+                let keys = Keys { hashes: &[], ahead: &[], words: &words, vars: NoVarKeys };
+                table.update(&keys, &mut pool, &mut scratch).count(layout.values()[0], None);
+            }
+            // What the panes of a window take, each as a table of its own.
+            panes_bytes = panes_bytes.max(panes as usize * table.bytes());
+            sliding.begin(pane - panes + 1, pane);
+            while sliding.prepare() {
+                peak = peak.max(sliding.bytes());
+            }
+            for block in 0..table.scan_blocks() {
+                sliding.absorb(pane, &table, block);
+                peak = peak.max(sliding.bytes());
+            }
+            let mut rows = 0;
+            for block in 0..sliding.read_blocks() {
+                rows += sliding.read(block).len();
+                peak = peak.max(sliding.bytes());
+            }
+            assert_eq!(rows, (pane + 1).min(panes) as usize * keys);
+            sliding.end(true);
         }
-        // What the panes of a window take, each as a table of its own.
-        panes_bytes = panes_bytes.max(panes as usize * table.bytes());
-        sliding.begin(pane - panes + 1, pane);
-        while sliding.prepare() {
-            peak = peak.max(sliding.bytes());
-        }
-        for block in 0..table.scan_blocks() {
-            sliding.absorb(pane, &table, block);
-            peak = peak.max(sliding.bytes());
-        }
-        (0..sliding.read_blocks()).for_each(|block| {
-            sliding.read(block);
-            peak = peak.max(sliding.bytes());
-        });
-        sliding.end(true);
+        assert!(peak > panes_bytes / 2 && sliding.dense.is_none());
+        assert!(2 * peak <= 3 * panes_bytes, "{peak} bytes for panes of {panes_bytes}");
     }
-    assert!(sliding.rows() >= panes as usize * keys && peak > panes_bytes / 2);
-    assert!(2 * peak <= 3 * panes_bytes, "{peak} bytes for panes of {panes_bytes}");
 }
 
 /// Keys that come in every pane: for each a row, and no more than a value in each pane.

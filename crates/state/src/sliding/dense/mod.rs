@@ -351,7 +351,7 @@ impl Dense {
             places.extend((start..end).map(|row| to.place_mut(row, tail, key_words)));
             let mut block = Block::new(layout, &mut older.arena, places, 0);
             let first = from.place(start, tail, key_words);
-            // SAFETY: values of this layout that refer to the arena of their pane, which is another.
+            // SAFETY: values of this layout that refer to the arena of another pane, theirs.
             unsafe { block.merge_rows(|k| first.wrapping_add(k * tail), &newer.arena) };
         }
         self.count(at);
