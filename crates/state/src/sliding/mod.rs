@@ -287,7 +287,17 @@ impl Sliding {
 
     /// Bytes that taking in so much more may allocate.
     pub fn growth_bytes(&self, load: Load) -> usize {
-        self.live.table.growth_bytes(load)
+        // Both are there for a while. At least every other row has a value in a pane.
+        let of_work = |work: &Work| match (work, &self.dense) {
+            (Work::ToDense(_), _) => {
+                2 * (self.front.live_bytes() + self.back.live_bytes())
+                    + self.live.table.live_bytes()
+            }
+            (Work::ToEntries(_), Some(dense)) => 2 * dense.live_bytes(),
+            _ => 0,
+        };
+        self.work.iter().map(of_work).sum::<usize>()
+            + self.live.table.growth_bytes(load)
             + match &self.dense {
                 Some(dense) => dense.growth_bytes(load.rows, self.live.table.rows()),
                 None => self.front.growth_bytes(load.rows) + self.back.growth_bytes(load.rows),
