@@ -209,8 +209,8 @@ impl Sliding {
             Some(Work::Rebuild(rebuild)) => self.rebuild_some(rebuild).map(Work::Rebuild),
             Some(Work::Number) => self.number_anew(),
             Some(Work::Renumber(before, left)) => self.renumber(before, left),
-            Some(Work::ToDense(block)) => self.to_dense(block),
-            Some(Work::ToEntries(block)) => self.to_entries(block),
+            Some(Work::ToDense(block)) => self.make_dense(block),
+            Some(Work::ToEntries(block)) => self.make_entries(block),
             Some(Work::Flip(block, mid)) if self.dense.is_some() => self.flip_dense(block, mid),
             Some(Work::Flip(block, mid)) => self.flip_some(block, mid),
         };

@@ -36,7 +36,7 @@ impl Repeats {
 
 impl Sliding {
     /// Goes on with a block of rows, whose entries become values for each pane.
-    pub(in crate::sliding) fn to_dense(&mut self, block: usize) -> Option<Work> {
+    pub(in crate::sliding) fn make_dense(&mut self, block: usize) -> Option<Work> {
         if block == self.live.table.scan_blocks() {
             self.front.clear();
             self.back.clear();
@@ -109,7 +109,7 @@ impl Sliding {
     }
 
     /// Goes on with a block of rows, whose values for each pane become entries.
-    pub(in crate::sliding) fn to_entries(&mut self, block: usize) -> Option<Work> {
+    pub(in crate::sliding) fn make_entries(&mut self, block: usize) -> Option<Work> {
         if block == self.live.table.scan_blocks() {
             self.dense = None;
             return None;
