@@ -13,6 +13,8 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
+use std::hint::select_unpredictable;
+
 use crate::arena::Arena;
 use crate::exact::Exact;
 use crate::numbers::times_power_of_two;
@@ -231,34 +233,37 @@ pub(crate) fn is_sum(sum: [u64; 3], arena: &Arena) -> bool {
     }
 }
 
-/// The common case: the sum is empty, or both are narrow and their scales not far apart. False if
-/// it is not that.
+/// The common case: one of them is empty, or both are narrow and their scales not far apart. False
+/// if it is not that.
 #[inline(always)]
 fn merge_narrow(sum: &mut [u64; 3], other: &[u64; 3]) -> bool {
     if sum[2] == 0 && other[2] & WIDE == 0 {
         *sum = *other;
         return true;
     }
-    if sum[2] & 0xFFFF != SCALED || other[2] & 0xFFFF != SCALED {
+    if (sum[2] ^ SCALED | other[2] ^ SCALED) & 0xFFFF != 0 {
+        return other[2] == 0;
+    }
+    // Flags are the same, so that the lesser word has the lower scale: the other number is raised
+    // to it. Which it is nobody could predict: no jumps.
+    let own_is_raised = sum[2] > other[2];
+    let pick = |if_own: u64, if_other: u64| select_unpredictable(own_is_raised, if_own, if_other);
+    let (raised_low, raised_high) = (pick(sum[0], other[0]), pick(sum[1], other[1]));
+    let (low, high) = (pick(other[0], sum[0]), pick(other[1], sum[1]));
+    let left = sum[2].abs_diff(other[2]) >> SCALE_SHIFT;
+    if left >= 63 {
         return false;
     }
-    // Flags are the same, so that the lesser word has the lower scale. Which it is nobody could
-    // predict: no jumps.
-    let meta = sum[2].min(other[2]);
-    let raise = |number: &[u64; 3]| {
-        let (value, left) = (narrow(number), (number[2] - meta) >> SCALE_SHIFT);
-        // Room for the sign, and one bit for the sum.
-        let free = (value ^ value >> 127).leading_zeros() as u64;
-        (value << (left & 127), (left + 1 < free) as u64)
-    };
-    let ((own, own_fits), (term, term_fits)) = (raise(sum), raise(other));
-    let total = own.wrapping_add(term);
-    let fits = (-LIMIT..LIMIT).contains(&total) as u64;
-    if own_fits & term_fits & fits == 0 {
+    // Room for the sign, and one bit for the sum.
+    let sign = raised_high as i64 >> 63;
+    let fits = raised_high as i64 >> (62 - left) == sign;
+    let raised = (u128::from(raised_high) << 64 | u128::from(raised_low)) << left;
+    let total = raised.wrapping_add(u128::from(high) << 64 | u128::from(low));
+    let high = (total >> 64) as u64;
+    if !fits || (high ^ high << 1) >> 63 != 0 {
         return false;
     }
-    set_narrow(sum, total);
-    sum[2] = meta;
+    *sum = [total as u64, high, sum[2].min(other[2])];
     true
 }
 

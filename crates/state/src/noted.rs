@@ -9,14 +9,12 @@ use crate::compact::{move_values, referring};
 use crate::hash::hash_words;
 use crate::key::{Keys, VarKeys};
 use crate::layout::{RowLayout, ValueSlot};
-use crate::log::{BLOCK_ROWS, Chunk, ChunkPool};
+use crate::log::{BLOCK_ROWS, CHUNK_ROWS, Chunk, ChunkPool};
 use crate::merge::SegmentVars;
 use crate::scratch::Scratch;
 use crate::segment::{Segment, Sources};
 use crate::table::Table;
 
-/// Rows are left behind when one of so many is not live.
-const DEAD_SHARE: usize = 4;
 /// Fewer do no harm.
 const DEAD_MIN: usize = 512;
 /// Nor does so much of an arena.
@@ -36,6 +34,8 @@ pub(crate) struct Noted {
     pub(crate) scratch: Scratch,
     /// How many rows are not live.
     pub(crate) dead: usize,
+    /// They are left behind when one of so many rows is not live.
+    dead_share: usize,
     /// Bytes in the arena when rows were last left behind.
     rebuilt_bytes: usize,
 }
@@ -55,8 +55,9 @@ impl Rebuild {
 }
 
 impl Noted {
-    /// It keeps at most so many bytes of idle memory.
-    pub(crate) fn new(layout: Arc<RowLayout>, pool_bytes: usize) -> Noted {
+    /// It keeps at most so many bytes of idle memory, and leaves rows behind when one of
+    /// `dead_share` is not live.
+    pub(crate) fn new(layout: Arc<RowLayout>, pool_bytes: usize, dead_share: usize) -> Noted {
         Noted {
             table: Table::new(Arc::new(layout.with_note())),
             note: layout.row_words(),
@@ -65,6 +66,7 @@ impl Noted {
             layout,
             scratch: Scratch::default(),
             dead: 0,
+            dead_share,
             rebuilt_bytes: 0,
         }
     }
@@ -75,9 +77,27 @@ impl Noted {
         (chunk.first().cast_mut(), chunk.rows(), self.note + 1)
     }
 
+    /// The number of a row that came last, or not long ago: how many stand before it.
+    pub(crate) fn number_of(&self, row: *mut u64) -> u32 {
+        let row_bytes = (self.note + 1) * 8;
+        for (i, chunk) in self.table.log.chunks().iter().enumerate().rev() {
+            let offset = (row as usize).wrapping_sub(chunk.first() as usize);
+            if offset < chunk.rows() * row_bytes {
+                return (i * CHUNK_ROWS + offset / row_bytes) as u32;
+            }
+        }
+        unreachable!("a row of the table")
+    }
+
     /// Finds the rows of keys, of which new ones are made: those of `count` rows without notes.
     pub(crate) fn find(&mut self, rows: Sources, count: usize, arena: &Arena) -> Vec<*mut u64> {
-        rows.gather_keys(count, &self.layout, &mut self.scratch);
+        if self.table.is_direct() {
+            // Keys that have slots are looked up by themselves.
+            rows.gather_words(count, &mut self.scratch.words);
+            self.scratch.hashes.clear();
+        } else {
+            rows.gather_keys(count, &self.layout, &mut self.scratch);
+        }
         let mut places = std::mem::take(&mut self.scratch.places);
         let vars = SegmentVars { rows, arena, layout: &self.layout };
         let (hashes, words) = (&self.scratch.hashes[..], &self.scratch.words[..]);
@@ -95,7 +115,7 @@ impl Noted {
     /// Whether there is much that is not needed any more.
     pub(crate) fn is_worth_rebuilding(&self) -> bool {
         let used = self.table.arena.used_bytes();
-        self.dead > DEAD_MIN && self.dead * DEAD_SHARE > self.table.rows()
+        self.dead > DEAD_MIN && self.dead * self.dead_share > self.table.rows()
             || used > 2 * self.rebuilt_bytes + ARENA_BYTES_MIN
     }
 

@@ -34,6 +34,7 @@ impl<'t> RowsRef<'t> {
     }
 
     /// Number of rows.
+    #[inline]
     pub fn len(&self) -> usize {
         self.count
     }

@@ -256,11 +256,14 @@ impl<'t> Block<'t> {
         value: impl Fn(usize) -> [u64; 3],
         arena: &Arena,
     ) {
-        self.each(slot, None, |place, k, own| {
+        assert!(slot.word + slot.kind.words() <= self.layout.row_words());
+        // Spelled out, as in `add_floats`.
+        for (k, place) in self.places.iter().enumerate() {
             // SAFETY: see `count`; the slot has three words.
-            let words = unsafe { &mut *place.cast::<[u64; 3]>() };
-            float_sum::merge(words, own, &value(k), arena);
-        });
+            let words = unsafe { &mut *place.wrapping_add(slot.word).cast::<[u64; 3]>() };
+            float_sum::merge(words, self.arena, &value(k), arena);
+        }
+        self.mark_seen(slot, None);
     }
 
     /// Takes the least (`Min64`) or greatest (`Max64`) of 64-bit integers.

@@ -3,6 +3,9 @@
 use super::wide::LOWEST;
 use crate::numbers::times_power_of_two;
 
+/// With greater ones, a quotient of two numbers of 53 bits is no subnormal.
+const EXPONENT_MIN: i32 = f64::MIN_EXP + 64;
+
 /// The mean of `count` (at least one) integers with this sum, rounded once.
 pub fn mean_of_integers(sum: i128, count: u64) -> f64 {
     quotient(sum < 0, sum.unsigned_abs(), 0, count)
@@ -14,14 +17,24 @@ pub(super) fn quotient(negative: bool, magnitude: u128, exponent: i32, count: u6
     if magnitude == 0 {
         return 0.0;
     }
+    // What both are exactly as doubles has a quotient that is rounded once.
+    let (leading, trailing) = (magnitude.leading_zeros(), magnitude.trailing_zeros());
+    if leading + trailing >= u128::BITS - f64::MANTISSA_DIGITS
+        && count >> f64::MANTISSA_DIGITS == 0
+        && exponent > EXPONENT_MIN
+    {
+        let quotient = (magnitude >> trailing) as u64 as f64 / count as f64;
+        let mean = times_power_of_two(quotient, exponent + trailing as i32);
+        return if negative { -mean } else { mean };
+    }
     // Both with their highest bit set, and the dividend half of that: the quotient has 62 to 64
     // bits, which is enough to round by, and takes one division by 64 bits.
-    let (shift, count_shift) = (magnitude.leading_zeros(), count.leading_zeros());
+    let (shift, count_shift) = (leading, count.leading_zeros());
     let dividend = magnitude << shift;
     let divisor = u128::from(count << count_shift);
-    let (quotient, rest) = ((dividend >> 1) / divisor, (dividend >> 1) % divisor);
-    let inexact = rest != 0 || dividend & 1 != 0;
-    let quotient = quotient as u64 | u64::from(inexact);
+    let quotient = ((dividend >> 1) / divisor) as u64;
+    let inexact = u128::from(quotient) * divisor != dividend >> 1 || dividend & 1 != 0;
+    let quotient = quotient | u64::from(inexact);
     let exponent = exponent + 1 - shift as i32 + count_shift as i32;
     let highest_bit = 63 - quotient.leading_zeros() as i32 + exponent;
     let mean = if highest_bit < f64::MIN_EXP - 1 {

@@ -30,6 +30,9 @@ use crate::value::Block;
 use parts::Parts;
 use spans::Spans;
 
+/// Rows are left behind when one of so many has no open session any more.
+const DEAD_SHARE: usize = 4;
+
 /// What the note of a row says: its session is open, or has been given.
 const OPEN: u64 = 1;
 const OVER: u64 = 2;
@@ -84,7 +87,7 @@ impl Sessions {
     ) -> Sessions {
         let spans = layout.prefix().map(|prefix| Spans::new(&layout, prefix, gap, pool_bytes));
         Sessions {
-            open: Noted::new(layout, pool_bytes),
+            open: Noted::new(layout, pool_bytes, DEAD_SHARE),
             spans,
             parts: None,
             first: first.word,

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::DEAD_SHARE;
 use crate::arena::Arena;
 use crate::hash::hash_words;
 use crate::key::Keys;
@@ -57,7 +58,7 @@ impl Spans {
         let vars = rows.var_words().iter().copied().filter(|word| *word < prefix.words);
         let times = [ValueKind::Min64, ValueKind::Max64, ValueKind::Min64, ValueKind::Max64];
         let layout = RowLayout::new(prefix.words, vars.collect(), &times.map(|kind| (kind, false)));
-        let spans = Noted::new(Arc::new(layout), pool_bytes);
+        let spans = Noted::new(Arc::new(layout), pool_bytes, DEAD_SHARE);
         Spans { spans, prefix, gap, rebuild: None }
     }
 

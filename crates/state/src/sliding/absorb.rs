@@ -24,9 +24,14 @@ impl Sliding {
     pub fn absorb(&mut self, pane: i64, table: &Table, block: usize) {
         let chunk = &table.log.chunks()[block];
         let sources = Sources::new(chunk, 0, &self.live.layout);
+        self.taken += chunk.rows();
         for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
             let count = (chunk.rows() - start).min(BLOCK_ROWS);
-            self.absorb_rows(pane as u32, sources.from(start), count, &table.arena);
+            let rows = sources.from(start);
+            match self.dense {
+                None => self.absorb_rows(pane as u32, rows, count, &table.arena),
+                Some(_) => self.absorb_dense(pane as u32, rows, count, &table.arena),
+            }
         }
     }
 
@@ -90,6 +95,7 @@ impl Sliding {
                 }
             }
             Some(note) if older(note.last, pane) && !older(pane, self.mid) => {
+                self.again += 1;
                 let entries = self.own_entries(note, row);
                 let Entries::Back(newest) = entries else {
                     let note = Note { last: pane, entries };

@@ -21,12 +21,12 @@ const TOGETHER: usize = 256;
 
 impl Sliding {
     /// Goes on with a block of rows. `mid` is the pane with which the back begins then.
-    pub(super) fn flip_some(&mut self, block: usize, mid: u32) -> Work {
+    pub(super) fn flip_some(&mut self, block: usize, mid: u32) -> Option<Work> {
         if block == self.live.table.scan_blocks() {
             std::mem::swap(&mut self.front, &mut self.back);
             self.back.clear();
             self.mid = mid;
-            return Work::Nothing;
+            return None;
         }
         let (first, rows, row_words) = self.live.block(block);
         let mut chains = Vec::with_capacity(TOGETHER);
@@ -39,7 +39,7 @@ impl Sliding {
                 self.build(&mut chains);
             }
         }
-        Work::Flip(block + 1, mid)
+        Some(Work::Flip(block + 1, mid))
     }
 
     /// The chain of a row's entries in the back, if it has some.

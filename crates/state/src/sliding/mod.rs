@@ -10,6 +10,9 @@
 //! pane of the front is left, the back becomes the front ([`flip`]). Each key of each pane is
 //! merged three times at the most: into the back, when suffixes are built, and when it is read.
 //!
+//! Where most keys come in most panes, there are no entries but a value for each row and each pane
+//! ([`dense`]), which take less memory and are combined without looking anything up.
+//!
 //! A key that came in one pane only has no entry beside its row; so keys that are unique take
 //! little more than their row. Rows of keys that are not live any more are left behind when there
 //! are many of them ([`crate::noted`]).
@@ -17,17 +20,20 @@
 //! Panes are numbered by the caller, and only compared with those near them.
 
 mod absorb;
+mod dense;
 mod flip;
 mod history;
 mod read;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::layout::RowLayout;
 use crate::noted::{Aside, Noted, Rebuild};
 use crate::table::Load;
+use dense::{Dense, Repeats};
 use history::{EntryId, History};
 
 /// The rows of all panes that a window may still be read of. See the module.
@@ -42,13 +48,21 @@ pub struct Sliding {
     live: Noted,
     front: History,
     back: History,
+    /// In place of entries, if most keys come in most panes. Then the low half of a note is the
+    /// row's number, and rows have what came in the back and nothing else.
+    dense: Option<Dense>,
+    repeats: Repeats,
+    /// Rows that came since the last window began, and those of them whose keys had come in an
+    /// earlier pane.
+    taken: usize,
+    again: usize,
     /// The oldest pane of the window that is read.
     first: u32,
     /// The oldest pane of the back.
     mid: u32,
     aside: Aside,
     output: Aside,
-    work: Work,
+    work: VecDeque<Work>,
     /// Panes since rows were last left behind.
     since_rebuild: u32,
 }
@@ -56,10 +70,17 @@ pub struct Sliding {
 /// What is to be done before a window takes rows in.
 #[derive(Debug)]
 enum Work {
-    Nothing,
-    /// Rows are left behind; then, perhaps, the back becomes the front, which ends before a pane.
-    Rebuild(Rebuild, Option<u32>),
-    /// The next block of rows, and the pane with which the back begins.
+    /// Rows are left behind.
+    Rebuild(Rebuild),
+    /// Rows that are numbered have others before them than they had.
+    Number,
+    /// The numbers that they had, and how many panes are yet to follow.
+    Renumber(Vec<u32>, usize),
+    /// The next block of rows whose entries become values for each pane.
+    ToDense(usize),
+    /// The other way round.
+    ToEntries(usize),
+    /// The back becomes the front: the next block of rows, and the pane with which the back begins.
     Flip(usize, u32),
 }
 
@@ -82,6 +103,10 @@ enum Entries {
     /// the back altogether.
     Back(EntryId),
 }
+
+/// Rows are left behind when one of so many is of no window any more: of unique keys, they would be
+/// most of what is held beyond the panes.
+const DEAD_SHARE: usize = 8;
 
 /// After so many panes all rows are looked at, or panes could not be compared.
 const PANES_MAX: u32 = 1 << 30;
@@ -123,24 +148,29 @@ impl Sliding {
         Sliding {
             front: History::new(&layout),
             back: History::new(&layout),
-            live: Noted::new(layout, pool_bytes),
+            dense: None,
+            repeats: Repeats::default(),
+            taken: 0,
+            again: 0,
+            live: Noted::new(layout, pool_bytes, DEAD_SHARE),
             first: 0,
             mid: 0,
             aside: Aside::default(),
             output: Aside::default(),
-            work: Work::Nothing,
+            work: VecDeque::new(),
             since_rebuild: 0,
         }
     }
 
     /// Whether no row is left.
     pub fn is_empty(&self) -> bool {
-        self.live.table.rows() == 0 && matches!(self.work, Work::Nothing)
+        self.live.table.rows() == 0 && self.work.is_empty()
     }
 
     /// Begins with the window of the panes from `first` to `newest`. Windows come in ascending
     /// order, and rows of pane `newest` have not been given yet.
     pub fn begin(&mut self, first: i64, newest: i64) {
+        while self.prepare() {}
         let (first, newest) = (first as u32, newest as u32);
         self.since_rebuild = self.since_rebuild.saturating_add(first.wrapping_sub(self.first));
         self.first = first;
@@ -148,27 +178,45 @@ impl Sliding {
             self.mid = first;
             return;
         }
-        let flip = (!older(first, self.mid)).then_some(newest);
-        let rebuild = self.since_rebuild > PANES_MAX || self.live.is_worth_rebuilding();
-        self.work = match (rebuild, flip) {
-            (true, flip) => Work::Rebuild(self.live.start_rebuild(), flip),
-            (false, Some(mid)) => Work::Flip(0, mid),
-            (false, None) => Work::Nothing,
-        };
+        if let Some(dense) = &mut self.dense {
+            dense.forget_before(first);
+        }
+        if self.since_rebuild > PANES_MAX || self.live.is_worth_rebuilding() {
+            self.work.push_back(Work::Rebuild(self.live.start_rebuild()));
+            self.work.extend(self.dense.is_some().then_some(Work::Number));
+        }
+        let (taken, again) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.again));
+        if taken > 0 {
+            self.repeats.note(again, self.live.table.rows().saturating_sub(self.live.dead));
+        }
+        match &self.dense {
+            None if self.repeats.are_many() && Dense::is_for(&self.live.layout) => {
+                self.work.push_back(Work::ToDense(0));
+            }
+            Some(_) if self.repeats.are_few() => self.work.push_back(Work::ToEntries(0)),
+            _ => {}
+        }
+        if !older(first, self.mid) {
+            self.work.push_back(Work::Flip(0, newest));
+        }
     }
 
     /// Does a bounded part of what is to be done before rows are taken in; false: there is nothing
     /// left to do.
     pub fn prepare(&mut self) -> bool {
-        self.work = match std::mem::replace(&mut self.work, Work::Nothing) {
-            Work::Nothing => return false,
-            Work::Rebuild(rebuild, flip) => match (self.rebuild_some(rebuild), flip) {
-                (Some(rebuild), flip) => Work::Rebuild(rebuild, flip),
-                (None, Some(mid)) => Work::Flip(0, mid),
-                (None, None) => Work::Nothing,
-            },
-            Work::Flip(block, mid) => self.flip_some(block, mid),
+        let left = match self.work.pop_front() {
+            None => return false,
+            Some(Work::Rebuild(rebuild)) => self.rebuild_some(rebuild).map(Work::Rebuild),
+            Some(Work::Number) => self.number_anew(),
+            Some(Work::Renumber(before, left)) => self.renumber(before, left),
+            Some(Work::ToDense(block)) => self.make_dense(block),
+            Some(Work::ToEntries(block)) => self.make_entries(block),
+            Some(Work::Flip(block, mid)) if self.dense.is_some() => self.flip_dense(block, mid),
+            Some(Work::Flip(block, mid)) => self.flip_some(block, mid),
         };
+        if let Some(left) = left {
+            self.work.push_front(left);
+        }
         true
     }
 
@@ -192,7 +240,8 @@ impl Sliding {
 
     /// Forgets all rows.
     fn clear(&mut self) {
-        self.work = Work::Nothing;
+        self.work.clear();
+        (self.dense, self.repeats, self.taken, self.again) = Default::default();
         self.live.clear();
         self.front.clear();
         self.back.clear();
@@ -204,6 +253,7 @@ impl Sliding {
         self.live.pool.release();
         self.front.trim();
         self.back.trim();
+        self.dense.iter_mut().for_each(Dense::trim);
         self.aside = Aside::default();
     }
 
@@ -214,8 +264,9 @@ impl Sliding {
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        let rebuilding = match &self.work {
-            Work::Rebuild(rebuild, _) => rebuild.bytes(),
+        let of_work = |work: &Work| match work {
+            Work::Rebuild(rebuild) => rebuild.bytes(),
+            Work::Renumber(before, _) => before.capacity() * size_of::<u32>(),
             _ => 0,
         };
         self.live.table.bytes()
@@ -224,19 +275,33 @@ impl Sliding {
             + self.back.bytes()
             + self.aside.bytes()
             + self.output.bytes()
-            + rebuilding
+            + self.dense.as_ref().map_or(0, Dense::bytes)
+            + self.work.iter().map(of_work).sum::<usize>()
     }
 
     /// Bytes of keys and values.
     pub fn live_bytes(&self) -> usize {
-        self.live.table.live_bytes() + self.front.live_bytes() + self.back.live_bytes()
+        let dense = self.dense.as_ref().map_or(0, Dense::live_bytes);
+        self.live.table.live_bytes() + self.front.live_bytes() + self.back.live_bytes() + dense
     }
 
     /// Bytes that taking in so much more may allocate.
     pub fn growth_bytes(&self, load: Load) -> usize {
-        self.live.table.growth_bytes(load)
-            + self.front.growth_bytes(load.rows)
-            + self.back.growth_bytes(load.rows)
+        // Both are there for a while. At least every other row has a value in a pane.
+        let of_work = |work: &Work| match (work, &self.dense) {
+            (Work::ToDense(_), _) => {
+                2 * (self.front.live_bytes() + self.back.live_bytes())
+                    + self.live.table.live_bytes()
+            }
+            (Work::ToEntries(_), Some(dense)) => 2 * dense.live_bytes(),
+            _ => 0,
+        };
+        self.work.iter().map(of_work).sum::<usize>()
+            + self.live.table.growth_bytes(load)
+            + match &self.dense {
+                Some(dense) => dense.growth_bytes(load.rows, self.live.table.rows()),
+                None => self.front.growth_bytes(load.rows) + self.back.growth_bytes(load.rows),
+            }
     }
 
     /// Bytes of what a row refers to, about.

@@ -33,6 +33,9 @@ impl Sliding {
         if block == 0 {
             self.live.dead = 0;
         }
+        if self.dense.is_some() {
+            return self.read_dense(block);
+        }
         self.output.clear();
         let (first, rows, noted_words) = self.live.block(block);
         let row_words = noted_words - 1;

@@ -8,6 +8,7 @@ use crate::arena::Arena;
 use crate::key::{Keys, NoVarKeys, VarKeys};
 use crate::kind::ValueKind;
 use crate::layout::ValueSlot;
+use crate::log::BLOCK_ROWS;
 use crate::log::ChunkPool;
 use crate::scratch::Scratch;
 use crate::table::Table;
@@ -183,14 +184,22 @@ impl Run {
 
     /// Gives so many rows of a pane, of some keys that come often and some that come once.
     fn give(&mut self, pane: i64, rows: u64, random: &mut Random) {
-        let mut table = Table::new(self.layout.clone());
-        let (now, first) = (self.newest.unsigned_abs(), self.first());
-        for _ in 0..rows {
+        let now = self.newest.unsigned_abs();
+        let keys = (0..rows).map(|_| {
             let key = if random.below(3) == 0 { random.below(self.keys) } else { now % self.keys };
             let key = if random.below(4) == 0 { (key + now) % self.keys } else { key };
-            let value = random.below(1000) as i64 - 500;
-            add(&mut table, &mut self.pool, &mut self.scratch, key, value);
-            self.inputs.entry(pane).or_default().push((key, value, first));
+            (key, random.below(1000) as i64 - 500)
+        });
+        let inputs: Vec<_> = keys.collect();
+        self.give_inputs(pane, &inputs);
+    }
+
+    /// Gives a pane inputs of keys.
+    fn give_inputs(&mut self, pane: i64, inputs: &[(u64, i64)]) {
+        let (mut table, first) = (Table::new(self.layout.clone()), self.first());
+        for (key, value) in inputs {
+            add(&mut table, &mut self.pool, &mut self.scratch, *key, *value);
+            self.inputs.entry(pane).or_default().push((*key, *value, first));
         }
         (0..table.scan_blocks()).for_each(|block| self.sliding.absorb(pane, &table, block));
     }
@@ -220,20 +229,27 @@ impl Run {
 fn every_window_has_what_its_panes_have() {
     let mut random = Random(11);
     let (mut read, mut late, mut rebuilt) = (0, 0, 0);
+    // Panes that became values for each row, those that became entries again, and rows that were
+    // late then.
+    let (mut dense, mut entries, mut dense_late) = (0, 0, 0);
     for round in 0..200 {
         let mut run = Run::new(round % 2 == 0, &mut random);
         for _ in 0..3 * run.panes.min(12) + 5 {
             let hole = random.below(10) == 0;
             let step = if hole { random.below(2 * run.panes as u64 + 2) as i64 } else { 0 };
             run.newest += 1 + step;
-            let had_rows = run.sliding.rows();
+            let (had_rows, was_dense) = (run.sliding.rows(), run.sliding.dense.is_some());
             run.begin();
+            let is_dense = run.sliding.dense.is_some();
             rebuilt += usize::from(run.sliding.rows() < had_rows);
+            dense += usize::from(!was_dense && is_dense);
+            entries += usize::from(was_dense && !is_dense && run.sliding.rows() > 0);
             for pane in run.first()..run.newest {
                 if random.below(run.panes as u64) == 0 {
                     let rows = random.below(20);
                     run.give(pane, rows, &mut random);
                     late += 1;
+                    dense_late += usize::from(is_dense);
                 }
             }
             let rows = if random.below(5) == 0 { 0 } else { random.below(2 * run.keys) };
@@ -249,4 +265,102 @@ fn every_window_has_what_its_panes_have() {
         assert!(run.sliding.is_empty(), "round {round}");
     }
     assert!(read > 50_000 && late > 500 && rebuilt > 20, "{read} {late} {rebuilt}");
+    let changes = [dense, entries, dense_late];
+    assert!(changes.iter().all(|changes| *changes > 20), "{changes:?}");
+}
+
+/// Keys that come in every pane, of which half are others after a while: rows are left behind, and
+/// what panes have follows.
+#[test]
+fn values_of_panes_follow_when_rows_are_left_behind() {
+    let mut random = Random(5);
+    for texts in [false, true] {
+        let mut run = Run { texts, keys: 4_900, panes: 5, ..Run::new(texts, &mut random) };
+        let mut rebuilt = 0;
+        for generation in 0..6 {
+            for _ in 0..8 {
+                run.newest += 1;
+                let (had_rows, was_dense) = (run.sliding.rows(), run.sliding.dense.is_some());
+                run.begin();
+                let is_dense = run.sliding.dense.is_some();
+                rebuilt += usize::from(was_dense && is_dense && run.sliding.rows() < had_rows);
+                let late: Vec<_> = (0..3).map(|i| (700 * generation + 7 * i, 40)).collect();
+                run.give_inputs(run.newest - 3, &late);
+                let keys = 700 * generation..700 * (generation + 2);
+                let inputs: Vec<_> = keys.map(|key| (key, random.below(90) as i64)).collect();
+                run.give_inputs(run.newest, &inputs);
+                assert!(run.check() >= 1_400);
+            }
+        }
+        assert!(rebuilt > 3, "{rebuilt}");
+    }
+}
+
+/// Keys of which none comes twice: what is kept takes little more than the tables of the panes,
+/// also where rows are short.
+#[test]
+fn unique_keys_take_little_more_than_their_panes() {
+    // Whole chunks, so that the panes' tables have no room to spare for rows.
+    let (panes, keys) = (60, 8_192);
+    let count = RowLayout::new(1, vec![], &[(ValueKind::Count, false)]);
+    for layout in [layout(false), count] {
+        let layout = Arc::new(layout);
+        let mut sliding = Sliding::new(layout.clone(), 0);
+        let mut pool = ChunkPool::new(layout.row_words(), 0, None);
+        let mut scratch = Scratch::default();
+        let (mut panes_bytes, mut peak, mut key) = (0, 0, 0u64);
+        for pane in 0..4 * panes {
+            let mut table = Table::new(layout.clone());
+            for _ in 0..keys / BLOCK_ROWS {
+                // No integers in a dense range.
+                let words = [(); BLOCK_ROWS].map(|()| {
+                    key += 1;
+                    hash_words(&[key])
+                });
+                let keys = Keys { hashes: &[], ahead: &[], words: &words, vars: NoVarKeys };
+                table.update(&keys, &mut pool, &mut scratch).count(layout.values()[0], None);
+            }
+            // What the panes of a window take, each as a table of its own.
+            panes_bytes = panes_bytes.max(panes as usize * table.bytes());
+            sliding.begin(pane - panes + 1, pane);
+            while sliding.prepare() {
+                peak = peak.max(sliding.bytes());
+            }
+            for block in 0..table.scan_blocks() {
+                sliding.absorb(pane, &table, block);
+                peak = peak.max(sliding.bytes());
+            }
+            let mut rows = 0;
+            for block in 0..sliding.read_blocks() {
+                rows += sliding.read(block).len();
+                peak = peak.max(sliding.bytes());
+            }
+            assert_eq!(rows, (pane + 1).min(panes) as usize * keys);
+            sliding.end(true);
+        }
+        assert!(peak > panes_bytes / 2 && sliding.dense.is_none());
+        assert!(2 * peak <= 3 * panes_bytes, "{peak} bytes for panes of {panes_bytes}");
+    }
+}
+
+/// Keys that come in every pane: for each a row, and no more than a value in each pane.
+#[test]
+fn keys_that_come_always_take_a_value_in_each_pane() {
+    let (panes, keys) = (60, 5_000);
+    let layout = Arc::new(layout(false));
+    let mut sliding = Sliding::new(layout.clone(), 0);
+    let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
+    for pane in 0..3 * panes {
+        let mut table = Table::new(layout.clone());
+        (0..keys).for_each(|key| add(&mut table, &mut pool, &mut scratch, key, 1));
+        sliding.begin(pane - panes + 1, pane);
+        while sliding.prepare() {}
+        (0..table.scan_blocks()).for_each(|block| sliding.absorb(pane, &table, block));
+        let rows: usize = (0..sliding.read_blocks()).map(|b| sliding.read(b).len()).sum();
+        assert_eq!(rows, keys as usize);
+        sliding.end(true);
+    }
+    let values = (panes as usize + 4) * keys as usize * 8 * layout.template().len();
+    let bytes = sliding.bytes();
+    assert!(sliding.dense.is_some() && 4 * bytes < 5 * values, "{bytes} bytes, {values} of values");
 }
