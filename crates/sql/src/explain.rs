@@ -253,7 +253,7 @@ fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
         let _ = write!(text, "  {}", window_text(window));
         if aggregate.windows_in_slice > 1 {
             let parts = match window {
-                Window::Tumble(_) => "",
+                Window::Tumble(_) | Window::Interval(_) => "",
                 Window::Hop(_) | Window::Cumulate(_) => "panes ",
                 Window::Session(_) => "gaps ",
             };
