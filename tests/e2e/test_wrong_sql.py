@@ -90,7 +90,7 @@ WRONG = [
      "ts", "event_time AS to_timestamp_seconds(ts)"),
     # Options.
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'nowhere-near')", "'nowhere-near'",
-     "connectors to read from and write to are blackhole, datagen, file, generator, http, memory, print, socket"),
+     "connectors to read from and write to are blackhole, datagen, file, generator, http, memory, nexmark, print"),
     ("CREATE TABLE t (alpha BIGINT, beta BIGINT) WITH ('connector' = 'datagen', 'fields.alpha.mni' = '1')",
      "'fields.alpha.mni'", "did you mean 'fields.alpha.min'?"),
     ("CREATE TABLE t (a BIGINT, b BIGINT) WITH ('connector' = 'datagen', 'fields.a.zzzz' = '1')",

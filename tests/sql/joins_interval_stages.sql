@@ -16,6 +16,14 @@ FROM (
 ) AS w JOIN users AS u
 ON u.at BETWEEN w.window_time - INTERVAL '4' SECOND AND w.window_time;
 
+-- The end of windows is a millisecond later.
+SELECT w.window_end, w.n, u.name
+FROM (
+    SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE calls, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+    GROUP BY window_start, window_end
+) AS w JOIN users AS u
+ON u.at BETWEEN w.window_end - INTERVAL '4' SECOND AND w.window_end;
+
 -- What is given is filtered and grouped.
 SELECT name, COUNT(*) AS n, SUM(cost) AS total
 FROM calls JOIN users ON caller = id AND at BETWEEN ts - INTERVAL '10' SECOND AND ts

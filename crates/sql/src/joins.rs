@@ -226,7 +226,7 @@ impl Stage {
             (_, true) if !padded[1] => right.bounds.clone(),
             _ => [None, None, None],
         };
-        let time = interval.and_then(|(of, at)| [&left, &right][of.anchor].fired.get(at).cloned());
+        let time = interval.and_then(|(of, at)| [&left, &right][of.anchor].fired.get(at?).cloned());
         let columns = match kind.gives_pairs() {
             true => [&left.fired[..], &right.fired].concat(),
             false => left.fired.clone(),

@@ -12,6 +12,11 @@ use super::{Named, Side};
 use crate::durations::interval_us;
 use crate::joined::Unwindowed;
 use crate::located::within_mark;
+use crate::lower::window_column;
+use crate::window_node::WINDOW_COLUMNS;
+
+/// How long before its window's end the event time of a result is.
+const WINDOW_TIME_BEFORE_END_US: i64 = 1000;
 
 /// The time of the left row minus that of the right row, at least and at most, as far as conditions
 /// say.
@@ -20,21 +25,22 @@ struct Distance {
     least_us: Option<i64>,
     most_us: Option<i64>,
     /// The columns of the event times.
-    columns: [usize; 2],
+    columns: [Option<usize>; 2],
 }
 
 /// A time of a row, and what is added to it.
 struct Time {
     side: usize,
-    /// The number of its column.
-    at: usize,
+    /// The number of its column, if that is the event time itself.
+    at: Option<usize>,
     added_us: i64,
 }
 
 /// What conditions say of the times of two rows.
 pub(super) enum Told {
-    /// They meet within an interval; and which column of the anchor side's plan is its event time.
-    Interval(Interval, usize),
+    /// They meet within an interval; and which column of the anchor side's plan is its event time,
+    /// if there is one.
+    Interval(Interval, Option<usize>),
     /// They do not, though times are compared; why, and what helps.
     Otherwise(&'static str, &'static str),
     Nothing,
@@ -48,7 +54,7 @@ pub(super) fn or_why_not(
     on: &[Condition],
     numbered: &Numbered,
     named: &Named,
-) -> (Option<(Interval, usize)>, Option<Unwindowed>) {
+) -> (Option<(Interval, Option<usize>)>, Option<Unwindowed>) {
     let by_time = match told(kind, sides, on, numbered) {
         Told::Interval(interval, at) => return (Some((interval, at)), None),
         Told::Otherwise(why, help) => Some((why, help)),
@@ -170,7 +176,7 @@ impl Finding<'_> {
             Expr::Column(_) => {
                 let (side, at) = column_of(expr)?;
                 let data_type = expr.get_type(self.numbered.schema()).ok()?;
-                self.is_event_time(side, at, &data_type).then_some(Time { side, at, added_us: 0 })
+                self.event_time(side, at, &data_type)
             }
             Expr::Cast(cast) => {
                 let unit = |data_type: &DataType| match data_type {
@@ -201,14 +207,21 @@ impl Finding<'_> {
         }
     }
 
-    fn is_event_time(&self, side: usize, at: usize, data_type: &DataType) -> bool {
+    /// A column that is the event time of its rows, or so much more: the end of their window.
+    fn event_time(&self, side: usize, at: usize, data_type: &DataType) -> Option<Time> {
         let stage = &self.sides[side].stage;
         let windows = stage.window.as_ref();
         if windows.is_some_and(|windows| matches!(windows.kind, Window::Session(_))) {
-            return false;
+            return None;
         }
-        let field = Field::new(at.to_string(), data_type.clone(), true);
-        stage.columns.get(at).is_some_and(|time| stage.check_time(time, &field).is_ok())
+        let (end, time) = (window_column(WINDOW_COLUMNS[1]), window_column(WINDOW_COLUMNS[2]));
+        let column = stage.columns.get(at)?;
+        let (column, at, added_us) = match *column == end {
+            true => (&time, None, WINDOW_TIME_BEFORE_END_US),
+            false => (column, Some(at), 0),
+        };
+        let field = Field::new(side.to_string(), data_type.clone(), true);
+        stage.check_time(column, &field).is_ok().then_some(Time { side, at, added_us })
     }
 }
 
