@@ -168,7 +168,7 @@ ENDLESS = {  # what is said of a query over a stream without an end; None: it ru
     **dict.fromkeys(["q0", "q1", "q2", "q5", "q7", "q7-window", "q8", "q9", "q10", "q11", "q12", "q14", "q18", "q19",
                      "q21", "q22"]),
     "q3": "its rows would have to be kept for ever",
-    "q4": "compares times that are not the event times of its sides, or not by a constant interval",
+    "q4": "says only one way how far apart the times of two rows may be",
     "q13": "looks rows up in what ends, which does not run yet",
     "q15": "a GROUP BY without a window would never give a result",
     "q16": "a GROUP BY without a window would never give a result",
