@@ -144,7 +144,8 @@ impl Stage {
             && windows::common(&sides, &on_pairs, &named)?.is_none()
             && let Told::Interval(..) = interval::told(JoinKind::Left, &sides, &on_pairs, &numbered)
         {
-            let stage = Stage::full_by_interval(sides, on_pairs, &on, (join, places), named)?;
+            let stage =
+                Stage::full_by_interval(sides, on_pairs, &on, &numbered, (join, places), named)?;
             let schema = indexed(&join.schema);
             return above.iter().try_fold(stage, |stage, e| stage.filtered(e, &schema, places));
         }
@@ -158,16 +159,15 @@ impl Stage {
         [left, right]: [Side; 2],
         on_pairs: Vec<Condition>,
         on: &[Expr],
+        numbered: &Numbered,
         (join, places): (&Join, &Places),
         named: Named,
     ) -> Result<Stage> {
         let schemas = [indexed(join.right.schema()), indexed(join.left.schema())];
         let swapped = Numbered::new(&schemas)?;
         let on_swapped = swapped.conditions(on, places)?;
-        let numbered = Numbered::new(&[indexed(join.left.schema()), indexed(join.right.schema())])?;
         let both = [left.clone(), right.clone()];
-        let pairs =
-            Stage::joined(JoinKind::Left, both, on_pairs, vec![], &numbered, named.clone())?;
+        let pairs = Stage::joined(JoinKind::Left, both, on_pairs, vec![], numbered, named.clone())?;
         let other = [right, left];
         let mut alone =
             Stage::joined(JoinKind::LeftAnti, other, on_swapped, vec![], &swapped, named)?;

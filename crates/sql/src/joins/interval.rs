@@ -94,7 +94,7 @@ pub(super) fn told(
         Ok(told) => told,
         Err((why, help)) => return Told::Otherwise(why, help),
     };
-    if least_us > most_us || least_us.max(most_us).max(-least_us.min(most_us)) > Interval::MAX_US {
+    if least_us > most_us || most_us.max(-least_us) > Interval::MAX_US {
         return Told::Otherwise(
             "keeps rows for more than ten years, or never has a pair",
             "shorten the interval",
