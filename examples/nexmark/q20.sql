@@ -1,5 +1,6 @@
 -- Query 20: bids with their auctions, in category 10.
--- The join keeps all rows that it may need again, so it runs where the events end.
+-- The join keeps all rows that it may need again. Where the events do not end, bound that before it:
+-- SET 'join.within' = '1 hour';
 
 CREATE TABLE nexmark_q20 (
     auction  BIGINT,

@@ -1,5 +1,6 @@
 -- Query 3: local item suggestion. Who sells in Oregon, Idaho or California, in category 10?
--- The join keeps all rows that it may need again, so it runs where the events end.
+-- The join keeps all rows that it may need again. Where the events do not end, bound that before it:
+-- SET 'join.within' = '1 hour';
 
 CREATE TABLE nexmark_q3 (
     name  VARCHAR,

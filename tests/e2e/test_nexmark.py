@@ -188,6 +188,29 @@ def test_a_query_over_a_stream_without_an_end_runs_or_is_refused_with_the_reason
     assert (said or "no errors") in result.stderr + result.stdout.decode()
 
 
+def test_a_setting_bounds_the_state_of_a_join_over_a_stream_without_an_end(tmp_path):
+    for query in ("q3", "q20"):
+        script = tmp_path / "script.sql"
+        text = (EXAMPLES / f"{query}.sql").read_text()
+        script.write_text("SET 'join.within' = '1 hour';\n" + tables(**{"events.num": 0}) + text)
+        result = harness.run("check", script, stats=False)
+        assert (result.code, "no errors" in result.stderr + result.stdout.decode()) == (0, True), result.stderr
+
+
+@pytest.mark.parametrize("query, times", [("q3", "A.dateTime, P.dateTime"), ("q20", "B.dateTime, A.dateTime")])
+def test_a_join_within_an_interval_that_a_setting_says(query, times, events, tmp_path):
+    left, right = times.split(", ")
+    near = f" AND abs(epoch_ms({left}) - epoch_ms({right})) <= 2000"
+    expected = [tuple(map(shown, row)) for row in events.sql(EXPECTED[query] + near).fetchall()]
+    whole = events.sql(EXPECTED[query]).fetchall()
+    assert 0 < len(expected) < len(whole)
+    text = (EXAMPLES / f"{query}.sql").read_text()
+    text = text.replace("'connector' = 'blackhole'", "'connector' = 'print', 'format' = 'ndjson'")
+    result = run("SET 'join.within' = '2 s';\n" + tables() + text, tmp_path)
+    rows = [tuple(json.loads(line).values()) for line in result.stdout.decode().splitlines()]
+    assert collections.Counter(rows) == collections.Counter(expected)
+
+
 def test_every_example_is_tested():
     named = {path.stem for path in EXAMPLES.glob("*.sql")} - {"tables"}
     assert named == set(ENDLESS)

@@ -36,6 +36,9 @@ pub struct Settings {
     /// and tumbling windows over input that ends are packed, as many as this has room
     /// for, microseconds: they share state and fire together.
     pub pack_us: i64,
+    /// `join.within`: the event times of two rows that are joined without a window are at most so
+    /// far apart, microseconds. `None`: however far.
+    pub join_within_us: Option<i64>,
     /// `time_zone`: where windows over TIMESTAMP_LTZ begin at full hours and days, and in which
     /// such times are written; `None`: UTC.
     pub time_zone: Option<Zone>,
@@ -155,6 +158,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "short windows over input that ends are computed together, as many as this has room for",
     ),
     (
+        "join.within",
+        "'1 hour', 3650 days at the most, or none",
+        "how far apart the event times of two rows may be that are joined without a window",
+    ),
+    (
         "time_zone",
         "'UTC', 'Europe/Zurich' or '+02:00'",
         "where windows over TIMESTAMP_LTZ begin at full hours and days, and in which such times are written",
@@ -174,6 +182,9 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
 /// More would hold results back without making anything faster.
 const PACK_US_MAX: i64 = 3_600_000_000;
 
+/// Ten years, as for the intervals that conditions say.
+const JOIN_US_MAX: i64 = 3_650 * 86_400_000_000;
+
 /// A hundred years: every window fires before the end of time.
 const LATENESS_US_MAX: i64 = 36_500 * 86_400_000_000;
 
@@ -190,6 +201,7 @@ impl Default for Settings {
             max_ahead: MaxAhead::Auto,
             allowed_lateness_us: 0,
             pack_us: 250_000,
+            join_within_us: None,
             time_zone: None,
             exchange: Exchange::LateMerge,
             simulate: None,
@@ -232,6 +244,8 @@ impl Settings {
                 self.allowed_lateness_us = duration_us(key, value, LATENESS_US_MAX)?;
             }
             "windows.pack" => self.pack_us = duration_us(key, value, PACK_US_MAX)?,
+            "join.within" if value.eq_ignore_ascii_case("none") => self.join_within_us = None,
+            "join.within" => self.join_within_us = Some(duration_us(key, value, JOIN_US_MAX)?),
             // Flink's name for it.
             "time_zone" | "table.local-time-zone" => {
                 let zone = value.parse().map_err(|()| wrong("time_zone", value))?;

@@ -118,7 +118,9 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
             "assign the same windows to both sides, and join within them:\n\
              FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS L\n\
              JOIN TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS R\n\
-             ON L.window_start = R.window_start AND L.window_end = R.window_end AND …"
+             ON L.window_start = R.window_start AND L.window_end = R.window_end AND …\n\
+             or, if both sides have an event time, say how far apart those of two rows may be: SET \
+             'join.within' = '1 hour'"
         }
     };
     let error = SqlError::unsupported(message);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{cast, concat};
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Schema};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Schema, TimeUnit};
 use arrow::error::ArrowError;
 use chrono::{DateTime, Utc};
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -167,7 +167,13 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         let (left, op, right) = (binary.left(), binary.op(), binary.right());
         match op {
             Operator::Plus | Operator::Minus | Operator::Multiply => {
-                let checked = BinaryExpr::new(left.clone(), *op, right.clone());
+                let ticks = |of: &Arc<dyn PhysicalExpr>, other| in_ticks(of, other, schema);
+                let right = ticks(right, left)?.unwrap_or_else(|| right.clone());
+                let left = match op {
+                    Operator::Plus => ticks(left, &right)?.unwrap_or_else(|| left.clone()),
+                    _ => left.clone(),
+                };
+                let checked = BinaryExpr::new(left, *op, right);
                 let checked: Arc<dyn PhysicalExpr> = Arc::new(checked.with_fail_on_overflow(true));
                 let widest = Widest::when_needed(&checked, &checked.data_type(schema)?);
                 Ok(Transformed::yes(widest.map_or(checked, |widest| Arc::new(widest))))
@@ -184,6 +190,44 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         }
     })?;
     Ok(hardened.data)
+}
+
+/// A constant interval that is added to times, counted in their ticks: arrow adds intervals through
+/// the calendar, which takes hundreds of instructions for each row, and ticks as the integers that
+/// they are. Not one of months, which have no number of ticks, nor of days in a time zone, which
+/// may have 23 hours.
+fn in_ticks(
+    interval: &Arc<dyn PhysicalExpr>,
+    time: &Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+) -> DfResult<Option<Arc<dyn PhysicalExpr>>> {
+    /// A century, which takes no time out of the calendar.
+    const MOST_NS: i128 = 100 * 366 * DAY_NS;
+    const DAY_NS: i128 = 86_400_000_000_000;
+    let Some(literal) = interval.downcast_ref::<Literal>() else { return Ok(None) };
+    let ScalarValue::IntervalMonthDayNano(Some(interval)) = literal.value() else {
+        return Ok(None);
+    };
+    let DataType::Timestamp(unit, zone) = time.data_type(schema)? else { return Ok(None) };
+    let ns = i128::from(interval.days) * DAY_NS + i128::from(interval.nanoseconds);
+    let tick: i128 = match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1000,
+        TimeUnit::Nanosecond => 1,
+    };
+    let has_ticks = interval.months == 0 && (interval.days == 0 || zone.is_none());
+    if !has_ticks || ns % tick != 0 || ns.abs() > MOST_NS {
+        return Ok(None);
+    }
+    let ticks = i64::try_from(ns / tick).ok();
+    let duration = match unit {
+        TimeUnit::Second => ScalarValue::DurationSecond(ticks),
+        TimeUnit::Millisecond => ScalarValue::DurationMillisecond(ticks),
+        TimeUnit::Microsecond => ScalarValue::DurationMicrosecond(ticks),
+        TimeUnit::Nanosecond => ScalarValue::DurationNanosecond(ticks),
+    };
+    Ok(ticks.is_some().then(|| Arc::new(Literal::new(duration)) as Arc<dyn PhysicalExpr>))
 }
 
 impl Evaluate for Compiled {
@@ -330,6 +374,9 @@ fn describe(error: &DataFusionError, data_type: &DataType) -> (String, String) {
         DataFusionError::ArrowError(error, _) => match &**error {
             ArrowError::DivideByZero => {
                 ("division by zero".into(), "write NULLIF(divisor, 0) to get NULL instead".into())
+            }
+            ArrowError::ArithmeticOverflow(_) if matches!(data_type, DataType::Timestamp(..)) => {
+                tidy("Timestamp out of range")
             }
             ArrowError::ArithmeticOverflow(text) => {
                 let text = text.trim_start_matches("Overflow happened on: ");

@@ -139,10 +139,15 @@ impl Stage {
         let named = Named::of_join(name, &schemas, place, places);
         let numbered = Numbered::new(&schemas)?;
         let sides = [Side::new(left, &schemas[0], places)?, Side::new(right, &schemas[1], places)?];
-        let on_pairs = numbered.conditions(&on, places)?;
+        let mut on_pairs = numbered.conditions(&on, places)?;
+        if windows::common(&sides, &on_pairs, &named)?.is_none() {
+            let within = interval::within(kind, &sides, &on_pairs, (&numbered, &schemas), places);
+            on_pairs.extend(numbered.conditions(&within, places)?);
+            on.extend(within);
+        }
         if kind == JoinKind::Full
             && windows::common(&sides, &on_pairs, &named)?.is_none()
-            && let Told::Interval(..) = interval::told(JoinKind::Left, &sides, &on_pairs, &numbered)
+            && let Told::Interval(..) = interval::told(kind, &sides, &on_pairs, &numbered)
         {
             let stage =
                 Stage::full_by_interval(sides, on_pairs, &on, &numbered, (join, places), named)?;

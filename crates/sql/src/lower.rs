@@ -151,7 +151,7 @@ pub(crate) struct Call {
     pub(crate) place: Option<Place>,
 }
 
-/// Where parts of the statement stand, for messages.
+/// Where parts of the statement stand, for messages; and what the session says of its joins.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) group_by: Option<Span>,
@@ -170,6 +170,8 @@ pub(crate) struct Places {
     pub(crate) last_order_by: Option<Span>,
     pub(crate) statement: Option<Span>,
     pub(crate) texts: Texts,
+    /// The setting `join.within`, microseconds.
+    pub(crate) join_within_us: Option<i64>,
 }
 
 pub(crate) fn fired_column(name: impl Into<String>) -> Expr {

@@ -402,7 +402,8 @@ impl Planner {
         let tables = tables_of(&query, &self.catalog)?;
         let texts: Vec<_> = std::iter::once(syntax.clone()).chain(views).collect();
         let texts = Texts::new(texts);
-        let places = places(&query, span, texts);
+        let join_within_us = self.settings.join_within_us;
+        let places = Places { join_within_us, ..places(&query, span, texts) };
         let context = self.context();
         let planned = self.planned(&query, &places.texts);
         let Planned { plan, analyzed } =

@@ -1,6 +1,7 @@
 //! Bytes that can be read anywhere, by several workers at once: what a footer describes.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use millstream_contract::{Error, Result};
@@ -18,7 +19,60 @@ pub(crate) struct Anywhere {
 #[derive(Debug, Clone)]
 enum From {
     Memory(Bytes),
-    File(Arc<Regular>),
+    File(Arc<Regular>, Arc<Spare>),
+}
+
+/// Buffers that were read into and are no longer looked at. The next reads go into them: a new
+/// buffer would be zeroed first, and its pages come from the system one by one.
+#[derive(Debug, Default)]
+struct Spare(Mutex<Vec<Vec<u8>>>);
+
+/// So many buffers are kept at most.
+const SPARE_BUFFERS: usize = 4;
+
+/// Longer ones are not kept.
+const SPARE_BYTES_MAX: usize = 8 << 20;
+
+impl Spare {
+    /// A buffer with at least so many bytes, whatever they are.
+    fn take(&self, length: usize) -> Vec<u8> {
+        let kept = self.0.lock().ok().and_then(|mut kept| kept.pop());
+        let mut buffer = kept.unwrap_or_default();
+        if buffer.len() < length {
+            // What was there need not be copied.
+            buffer.clear();
+            buffer.resize(length, 0);
+        }
+        buffer
+    }
+
+    fn give(&self, buffer: Vec<u8>) {
+        if buffer.len() <= SPARE_BYTES_MAX
+            && let Ok(mut kept) = self.0.lock()
+            && kept.len() < SPARE_BUFFERS
+        {
+            kept.push(buffer);
+        }
+    }
+}
+
+/// A buffer that becomes a spare one when nobody looks at its bytes any more.
+struct Lent {
+    buffer: Vec<u8>,
+    length: usize,
+    home: Arc<Spare>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.get(..self.length).unwrap_or_default()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.home.give(std::mem::take(&mut self.buffer));
+    }
 }
 
 impl Anywhere {
@@ -43,7 +97,8 @@ impl Anywhere {
             Input::Memory(bytes) => Ok(Anywhere::memory(bytes.into_inner().to_vec(), name)),
             Input::File(file) => {
                 let length = file.extent();
-                Ok(Anywhere { from: From::File(Arc::new(file)), length, name })
+                let from = From::File(Arc::new(file), Arc::default());
+                Ok(Anywhere { from, length, name })
             }
             Input::Packed { .. } => Err(refused(
                 "packing",
@@ -79,25 +134,34 @@ impl Anywhere {
         match &self.from {
             // Of bytes in memory all offsets are addresses.
             From::Memory(bytes) => Ok(bytes.slice(offset as usize..end as usize)),
-            From::File(file) => {
-                let mut bytes = vec![0; length];
-                file.read_exact_at(offset, &mut bytes)?;
-                Ok(bytes.into())
+            From::File(file, spare) => {
+                let mut buffer = spare.take(length);
+                file.read_exact_at(offset, buffer.get_mut(..length).unwrap_or_default())?;
+                let home = spare.clone();
+                Ok(Bytes::from_owner(Lent { buffer, length, home }))
             }
         }
     }
 
-    /// The same into `bytes`, of which as many are read as it has.
-    pub(crate) fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        match &self.from {
-            From::File(file) if offset.saturating_add(bytes.len() as u64) <= self.length => {
-                file.read_exact_at(offset, bytes)
-            }
-            _ => {
-                bytes.copy_from_slice(&self.read(offset, bytes.len())?);
-                Ok(())
+    /// The same, but what lies outside these spans is not read: it may be anything. Spans are
+    /// counted from the offset.
+    pub(crate) fn read_spans(
+        &self,
+        offset: u64,
+        length: usize,
+        spans: &[Range<u64>],
+    ) -> Result<Bytes> {
+        let From::File(file, spare) = &self.from else { return self.read(offset, length) };
+        if offset.saturating_add(length as u64) > self.length {
+            return self.read(offset, length);
+        }
+        let (mut buffer, home) = (spare.take(length), spare.clone());
+        for span in spans {
+            if let Some(part) = buffer.get_mut(span.start as usize..span.end as usize) {
+                file.read_exact_at(offset + span.start, part)?;
             }
         }
+        Ok(Bytes::from_owner(Lent { buffer, length, home }))
     }
 
     /// As many of these bytes as there are before the end.

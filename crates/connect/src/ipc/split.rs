@@ -301,8 +301,8 @@ impl Batch {
             .map_err(|message| damaged(&self.place, message))
     }
 
-    /// The body, of which only that is read which is needed. The rest is zeros, which the system
-    /// makes when they are looked at, and nobody does.
+    /// The body, of which only that is read which is needed. The rest may be anything, and nobody
+    /// looks at it.
     fn needed(&self) -> Result<Buffer> {
         let (bytes, offset) = match &self.body {
             Body::Here(buffer) => return Ok(buffer.clone()),
@@ -313,13 +313,7 @@ impl Batch {
         if read >= self.message.body_bytes / 8 * 7 {
             return self.message.whole(&self.body);
         }
-        let mut body = vec![0; length];
-        for span in &self.layout.spans {
-            if let Some(part) = body.get_mut(span.start as usize..span.end as usize) {
-                bytes.read_into(offset + span.start, part)?;
-            }
-        }
-        Ok(Buffer::from_vec(body))
+        Ok(Buffer::from(bytes.read_spans(offset, length, &self.layout.spans)?))
     }
 }
 

@@ -384,6 +384,7 @@ fn other_settings_are_refused() {
         ("watermark.max_ahead", "7 s", auto, "max_ahead: Us(7000000),"),
         ("watermark.max_ahead", "none", auto, "max_ahead: Unlimited,"),
         ("allowed_lateness", "7 s", "allowed_lateness_us: 0,", "allowed_lateness_us: 7000000,"),
+        ("join.within", "7 s", "join_within_us: None,", "join_within_us: Some(7000000),"),
         ("exchange", "repartition", "exchange: LateMerge,", "exchange: Repartition,"),
     ] {
         refused("settings", |task| task.settings.push((key, value)), usual, changed);

@@ -4,15 +4,17 @@
 //! must be kept.
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
-use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator};
+use datafusion_common::{Column, ScalarValue};
+use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use super::conditions::{Condition, Numbered, column_of};
 use super::{Named, Side};
 use crate::durations::interval_us;
+use crate::indexed::Indexed;
 use crate::joined::Unwindowed;
 use crate::located::within_mark;
-use crate::lower::window_column;
+use crate::lower::{Places, window_column};
 use crate::window_node::WINDOW_COLUMNS;
 
 /// How long before its window's end the event time of a result is.
@@ -56,6 +58,8 @@ pub(super) fn or_why_not(
     named: &Named,
 ) -> (Option<(Interval, Option<usize>)>, Option<Unwindowed>) {
     let by_time = match told(kind, sides, on, numbered) {
+        // It was made of two others where it can be.
+        Told::Interval(..) if kind == JoinKind::Full => None,
         Told::Interval(interval, at) => return (Some((interval, at)), None),
         Told::Otherwise(why, help) => Some((why, help)),
         Told::Nothing => None,
@@ -109,11 +113,70 @@ pub(super) fn told(
         // Results come the sooner, the less the anchored row waits.
         JoinKind::Inner if of_anchor(1).delay_us() < of_anchor(0).delay_us() => of_anchor(1),
         JoinKind::Right => of_anchor(1),
-        JoinKind::Inner | JoinKind::Left | JoinKind::LeftSemi | JoinKind::LeftAnti => of_anchor(0),
-        // It is made of a LEFT JOIN and the rows of the right side that have no partner.
-        JoinKind::Full => return Told::Nothing,
+        // A FULL JOIN is made of a LEFT JOIN and the rows of the right side that have no partner.
+        JoinKind::Inner
+        | JoinKind::Left
+        | JoinKind::LeftSemi
+        | JoinKind::LeftAnti
+        | JoinKind::Full => of_anchor(0),
     };
     Told::Interval(interval, distance.columns[interval.anchor])
+}
+
+/// What the setting `join.within` says of a join without windows, over the columns of the plans of
+/// its sides: nothing if its conditions say how far apart times are, or a side has no event time.
+pub(super) fn within(
+    kind: JoinKind,
+    sides: &[Side; 2],
+    on: &[Condition],
+    (numbered, schemas): (&Numbered, &[Indexed; 2]),
+    places: &Places,
+) -> Vec<Expr> {
+    match places.join_within_us {
+        Some(us) if !matches!(told(kind, sides, on, numbered), Told::Interval(..)) => {
+            apart(us, sides, schemas).map(Vec::from).unwrap_or_default()
+        }
+        _ => vec![],
+    }
+}
+
+/// Conditions that the event times of two rows are at most so far apart.
+fn apart(us: i64, sides: &[Side; 2], schemas: &[Indexed; 2]) -> Option<[Expr; 2]> {
+    let mut times = [time_of(&sides[0], &schemas[0])?, time_of(&sides[1], &schemas[1])?];
+    if times[0].1 != times[1].1 {
+        let zones = [&times[0].1, &times[1].1].map(|data_type| match data_type {
+            DataType::Timestamp(_, zone) => Some(zone.clone()),
+            _ => None,
+        });
+        let [Some(zone), Some(other)] = zones else { return None };
+        let finest = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
+        let common = match times.iter().any(|(_, data_type)| *data_type == finest) {
+            true => finest,
+            false => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+        };
+        if zone != other {
+            return None;
+        }
+        times = times.map(|(time, _)| (cast(time, common.clone()), common.clone()));
+    }
+    let [(left, _), (right, _)] = times;
+    let us = lit(ScalarValue::new_interval_mdn(0, 0, us.checked_mul(1000)?));
+    Some([left.clone().gt_eq(right.clone() - us.clone()), left.lt_eq(right + us)])
+}
+
+/// The first column of a side's plan that is the event time of its rows, and its type.
+fn time_of(side: &Side, schema: &Indexed) -> Option<(Expr, DataType)> {
+    let stage = &side.stage;
+    if stage.window.as_ref().is_some_and(|windows| matches!(windows.kind, Window::Session(_))) {
+        return None;
+    }
+    let mut columns = stage.columns.iter().zip(schema.iter());
+    let (_, (table, field)) = columns.find(|(column, (_, field))| {
+        matches!(field.data_type(), DataType::Timestamp(..))
+            && stage.check_time(column, field).is_ok()
+    })?;
+    let column = Column::new(table.cloned(), field.name());
+    Some((Expr::Column(column), field.data_type().clone()))
 }
 
 struct Finding<'a> {
