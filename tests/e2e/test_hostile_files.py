@@ -1,6 +1,7 @@
 """Files that are damaged, odd or out of reach: each is read as it should be, or refused with its place and a way on."""
 
 import gzip
+import json
 import os
 import re
 import shutil
@@ -82,6 +83,41 @@ def test_a_line_of_100_mb_is_refused_with_its_place(script, format, beginning):
     script.data("x", good * 2 + beginning + b"y" * 100_000_000 + b"\n" + good)
     result = script.run(CSV.format(format, "x") + "SELECT COUNT(*) AS n FROM t WHERE s <> 'z';", workers=2)
     assert result.code == 1 and "x:3:" in result.stderr and "help" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("beside", ["file", "packed", "stdin"])
+@pytest.mark.parametrize("format, beginning", [("csv", b'1,"'), ("csv", b"1,"), ("ndjson", b'{"a": 1, "s": "')])
+def test_a_line_of_100_mb_is_left_out_where_malformed_records_are(script, format, beginning, beside):
+    """Its first 64 KiB are kept."""
+    good = {"csv": b"1,x\n", "ndjson": b'{"a": 1, "s": "x"}\n'}[format]
+    long = beginning + b"y" * 100_000_000
+    data = good * 2 + long + b"\n" + good
+    script.data("x", gzip.compress(data, 1) if beside == "packed" else data)
+    table = CSV.format(format, "x").replace("'connector'", "'on_error' = 'table:bad', 'connector'")
+    if beside == "packed":
+        shutil.move(script.folder / "x", script.folder / "x.gz")
+        table = table.replace("'x'", "'x.gz'")
+    if beside == "stdin":
+        table = table.replace("'file'", "'stdin'").replace(", 'path' = 'x'", "")
+    bad = "CREATE TABLE bad (raw STRING, place STRING, reason STRING) WITH ('connector' = 'file', 'format' = 'ndjson', 'path' = 'bad');\n"
+    path = script.write(bad + table + "SELECT COUNT(*) AS n, SUM(a) AS a FROM t;")
+    words = [harness.program(), "run", path, "--format", "csv", "--workers", "2"]
+    with open(script.folder / "x" if beside == "stdin" else os.devnull, "rb") as given:
+        result = subprocess.run(words, stdin=given, capture_output=True)
+    assert (result.returncode, result.stdout) == (0, b"n,a\n3,3\n"), result.stderr
+    assert b"1 malformed record left out" in result.stderr, result.stderr
+    [row] = [json.loads(line) for part in (script.folder / "bad").glob("part-*") for line in part.open()]
+    assert row["raw"].encode() == long[:64 << 10]
+    assert re.search(r":3:\d+$", row["place"]) and "64 MiB" in row["reason"], row
+
+
+def test_a_line_of_100_mb_at_the_end_is_left_out(script):
+    """It has no line end, and no other process takes it for a record of its own."""
+    script.data("x", b"1,x\n" * 2 + b"1," + b"y" * 100_000_000)
+    table = CSV.format("csv", "x").replace("'connector'", "'on_error' = 'skip', 'connector'")
+    for words in ([], ["--processes", 2]):
+        result = script.run(table + "SELECT COUNT(*) AS n FROM t;", *words, workers=1)
+        assert rows(result) == ["2"] and result.stats["malformed_records"] == 1, result.stderr
 
 
 def test_ten_thousand_columns(script):

@@ -17,7 +17,7 @@ const SHOWN_CHARS_MAX: usize = 1200;
 /// How the help begins that tells of the option `on_error`.
 pub const ON_ERROR_HELP: &str = "'on_error' = 'skip' leaves";
 /// What the help says of a record that the option does not leave out.
-pub const NEVER_LEFT_OUT: &str = "'on_error' leaves out no record that is so long";
+pub const NEVER_LEFT_OUT: &str = "'on_error' leaves out no record of several lines that is so long";
 
 /// What a table was inferred from, and as what.
 #[derive(Debug)]
@@ -63,9 +63,10 @@ impl Inferred {
                 }
             };
             // There is no table yet that could have the option.
-            let help = match help.is_empty() || help.starts_with(ON_ERROR_HELP) {
-                true => more,
-                false => format!("{help}; {more}"),
+            let help = help.split(ON_ERROR_HELP).next().unwrap_or_default();
+            let help = match help.trim_end_matches("; ") {
+                "" => more,
+                help => format!("{help}; {more}"),
             };
             return Error::Data { place, message, help };
         };

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use arrow::array::Array;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use millstream_contract::settings::closest;
+use millstream_contract::table::LeftOut;
 use millstream_contract::{Error, Result};
 
 use super::chunk::{CLOSE_HELP, Plan};
@@ -62,6 +63,12 @@ pub(crate) fn read(
     let mut before = Vec::new();
     let mut layout = Layout::by_position(schema);
     while let Some(block) = reader.next(FIRST_READ_BYTES, 1)? {
+        if let Some(LeftOut { place, message, .. }) = block.too_long {
+            let help = "this may be no CSV file; the first line, which may be a header, is never \
+                        left out"
+                .into();
+            return Err(Error::Data { place, message, help });
+        }
         let (found, wrong) = index(&block.data, dialect, None, false);
         if let Some(wrong) = wrong {
             if matches!(dialect.header, Header::Present | Header::Skipped) {

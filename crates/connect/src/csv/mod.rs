@@ -49,8 +49,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
+use memchr::memchr;
 use millstream_contract::Result;
-use millstream_contract::inferred::NEVER_LEFT_OUT;
+use millstream_contract::inferred::{NEVER_LEFT_OUT, ON_ERROR_HELP};
 
 use self::chunk::{CLOSE_HELP, Plan};
 use self::decode::{Column, Decoder};
@@ -70,6 +71,12 @@ pub(crate) struct CsvFormat {
 }
 
 impl CsvFormat {
+    /// That leaves malformed records out.
+    #[cfg(test)]
+    pub(crate) fn skipping() -> CsvFormat {
+        CsvFormat { dialect: Arc::new(Dialect { skip_errors: true, ..Dialect::default() }) }
+    }
+
     /// From the `csv.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<CsvFormat> {
         Ok(CsvFormat { dialect: Arc::new(Dialect::from_options(options)?) })
@@ -134,7 +141,10 @@ impl RecordFormat for CsvFormat {
                 (at, "quote that opens here is not closed within", CLOSE_HELP.to_string())
             }
             _ => {
-                let help = format!("this may be no CSV file; {NEVER_LEFT_OUT}");
+                let help = match memchr(b'\n', buffer) {
+                    None => format!("this may be no CSV file; {ON_ERROR_HELP} such a line out"),
+                    Some(_) => format!("this may be no CSV file; {NEVER_LEFT_OUT}"),
+                };
                 (0, "record that starts here is longer than", help)
             }
         };

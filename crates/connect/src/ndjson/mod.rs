@@ -48,7 +48,7 @@ mod value;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use millstream_contract::inferred::NEVER_LEFT_OUT;
+use millstream_contract::inferred::ON_ERROR_HELP;
 use millstream_contract::{Error, Result};
 
 use self::decode::Plan;
@@ -102,7 +102,7 @@ impl RecordFormat for NdjsonFormat {
 
     fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, String) {
         let message = format!("the line is longer than {} MiB", RECORD_BYTES_MAX >> 20);
-        (0, message, format!("{LINES_HELP}; {NEVER_LEFT_OUT}"))
+        (0, message, format!("{LINES_HELP}; {ON_ERROR_HELP} such a line out"))
     }
 
     fn start(

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions, StringBuilder};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use memchr::memchr;
-use millstream_contract::inferred::NEVER_LEFT_OUT;
+use millstream_contract::inferred::ON_ERROR_HELP;
 use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 
@@ -70,7 +70,7 @@ impl RecordFormat for RawFormat {
 
     fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, String) {
         let message = format!("the line is longer than {} MiB", RECORD_BYTES_MAX >> 20);
-        (0, message, format!("this may be no file of lines; {NEVER_LEFT_OUT}"))
+        (0, message, format!("this may be no file of lines; {ON_ERROR_HELP} such a line out"))
     }
 
     fn is_blank(&self, _head: &[u8]) -> bool {

@@ -11,6 +11,7 @@ use memchr::{memchr, memchr_iter};
 use millstream_contract::table::Chunk;
 use millstream_contract::{Error, Result};
 
+use super::long::Long;
 use super::split::RecordChunk;
 use super::{Block, Cut, Decode, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, place};
 use crate::input::{Input, Name};
@@ -44,13 +45,16 @@ pub(crate) struct Arriving {
     line: u64,
     /// How blocks are decoded, once that is known.
     decode: Option<Arc<dyn Decode>>,
+    /// The line that comes next, if it is too long and has been passed over in part.
+    long: Option<Long>,
 }
 
 impl Arriving {
     /// An input of which nothing has come yet.
     pub(crate) fn new(path: Name, wanted: Wanted) -> Arriving {
         let (buffer, start, looked) = (Vec::new(), 0, 0);
-        Arriving { path, wanted, buffer, start, looked, offset: 0, line: 1, decode: None }
+        let (offset, line, decode, long) = (0, 1, None, None);
+        Arriving { path, wanted, buffer, start, looked, offset, line, decode, long }
     }
 
     /// For messages.
@@ -72,12 +76,12 @@ impl Arriving {
 
     /// Whether all that has been put in has been taken out.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rest().is_empty()
+        self.rest().is_empty() && self.long.is_none()
     }
 
     /// Offset and line of the record that comes next.
     pub(crate) fn place(&self) -> (u64, u64) {
-        (self.offset, self.line)
+        self.long.as_ref().map_or((self.offset, self.line), |long| (long.offset, long.line))
     }
 
     /// How many bytes have been put in.
@@ -89,7 +93,7 @@ impl Arriving {
     pub(crate) fn go_on(&mut self, offset: u64, line: u64) {
         self.buffer.clear();
         self.start = 0;
-        (self.looked, self.offset, self.line) = (0, offset, line);
+        (self.looked, self.offset, self.line, self.long) = (0, offset, line, None);
     }
 
     /// The next whole records, if there are any. `last`: no more bytes will come, so the last
@@ -99,16 +103,19 @@ impl Arriving {
             return Ok(None);
         }
         let Some(decode) = self.decode.clone() else { return Ok(None) };
-        let Some(end) = self.end(last)? else { return Ok(None) };
+        let format = self.wanted.format.clone();
+        let end = if self.long.is_none() { self.end(last)? } else { None };
+        if self.long.is_some() {
+            let block = self.after_long(last);
+            return Ok(block.map(|block| Box::new(RecordChunk { format, decode, block }) as _));
+        }
+        let Some(end) = end else { return Ok(None) };
         let Some(data) = self.rest().get(..end).map(<[u8]>::to_vec) else { return Ok(None) };
         let lines = memchr_iter(b'\n', &data).count();
         let (line, offset, offsets) = (self.line, self.offset, self.wanted.offsets);
-        let block = Block { line, lines, offset, offsets, data };
+        let block = Block { line, lines, offset, offsets, data, too_long: None };
         self.line += lines as u64;
-        self.offset += end as u64;
-        self.start += end;
-        self.looked = 0;
-        let format = self.wanted.format.clone();
+        self.pass(end);
         Ok(Some(Box::new(RecordChunk { format, decode, block })))
     }
 
@@ -176,11 +183,36 @@ impl Arriving {
         match format.cut(rest, last, rows) {
             Cut::At(end) => Ok(Some(end)),
             Cut::Unterminated(at) => Err(self.endless(Endless::Open(at))),
-            Cut::More if rest.len() >= RECORD_BYTES_MAX => Err(self.endless(Endless::TooLong)),
+            Cut::More if rest.len() >= RECORD_BYTES_MAX => {
+                let at = (self.offset, self.line);
+                self.long = Long::begin(&**format, &self.path, rest, at);
+                match self.long {
+                    Some(_) => Ok(None),
+                    None => Err(self.endless(Endless::TooLong)),
+                }
+            }
             Cut::More => {
                 self.looked = self.rest().len();
                 Ok(None)
             }
+        }
+    }
+
+    /// So many more bytes have been taken out.
+    fn pass(&mut self, bytes: usize) {
+        self.offset += bytes as u64;
+        self.start += bytes;
+        self.looked = 0;
+    }
+
+    /// The line that is too long, once its end has come.
+    fn after_long(&mut self, last: bool) -> Option<Block> {
+        let end = memchr(b'\n', self.rest());
+        self.pass(end.map_or(self.rest().len(), |end| end + 1));
+        self.line += u64::from(end.is_some());
+        match end.is_some() || last {
+            true => self.long.take().map(Long::block),
+            false => None,
         }
     }
 
@@ -268,6 +300,32 @@ mod tests {
         let parts: Vec<&[u8]> = std::iter::repeat_n(&part[..], 9).collect();
         let error = read(csv(), &parts).unwrap_err().to_string();
         assert!(error.contains("longer than 64 MiB"), "{error}");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_left_out_where_malformed_records_are() {
+        let format: Arc<dyn RecordFormat> = Arc::new(CsvFormat::skipping());
+        let part = vec![b'1'; 8 << 20];
+        for (end, after) in [(&b"1\n3\n"[..], vec![3]), (b"", vec![])] {
+            let mut arriving = Arriving::new("x".into(), wanted(format.clone()));
+            let (mut numbers, mut left_out, mut bytes) = (Vec::new(), Vec::new(), 0);
+            let parts = [&b"1\n2\n"[..]].into_iter().chain((0..9).map(|_| &part[..])).chain([end]);
+            let parts: Vec<&[u8]> = parts.collect();
+            for (number, part) in parts.iter().enumerate() {
+                arriving.buffer().extend_from_slice(part);
+                assert!(arriving.buffer.len() <= RECORD_BYTES_MAX + (8 << 20), "it is kept");
+                bytes += part.len() as u64;
+                while let Some(chunk) = arriving.chunk(number + 1 == parts.len()).unwrap() {
+                    let decoded = chunk.decode_reporting().unwrap();
+                    let column = decoded.batch.column(0).as_primitive::<Int64Type>().clone();
+                    numbers.extend(column.iter().flatten());
+                    left_out.extend(decoded.first_left_out.map(|first| first.to_string()));
+                }
+                assert_eq!(arriving.taken(), bytes);
+            }
+            assert_eq!(numbers, [vec![1, 2], after].concat());
+            assert_eq!(left_out, ["x:3:1: the record that starts here is longer than 64 MiB"]);
+        }
     }
 
     proptest! {

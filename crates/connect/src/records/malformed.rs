@@ -50,7 +50,8 @@ impl OneByOne {
             let record = &data[at..end];
             let lines = memchr_iter(b'\n', record).count();
             let offset = offset + at as u64;
-            let one = Block { data: record.to_vec(), line, lines, offset, offsets: false };
+            let data = record.to_vec();
+            let one = Block { data, line, lines, offset, offsets: false, too_long: None };
             visit(without_line_end(record), self.decode.decode(&one)?);
             (at, line) = (end, line + lines as u64);
         }

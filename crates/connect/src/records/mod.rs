@@ -8,6 +8,7 @@
 //! [`crate::source`].
 
 mod arriving;
+mod long;
 mod malformed;
 mod place;
 mod reader;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use memchr::{memchr_iter, memrchr};
 use millstream_contract::Result;
-use millstream_contract::table::Decoded;
+use millstream_contract::table::{Decoded, LeftOut};
 
 use crate::options::OnError;
 
@@ -42,6 +43,8 @@ pub(crate) struct Block {
     pub(crate) offset: u64,
     /// Whether the offsets of its records are wanted ([`Lines`]).
     pub(crate) offsets: bool,
+    /// It holds the beginning of a line that is longer than a record may be, and is left out.
+    pub(crate) too_long: Option<LeftOut>,
 }
 
 /// Where the records at the front of a buffer end.

@@ -10,9 +10,10 @@ use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
-use memchr::memchr_iter;
+use memchr::{memchr, memchr_iter};
 use millstream_contract::{Error, Result};
 
+use super::long::Long;
 use super::{Block, Cut, Endless, RecordFormat, place};
 use crate::input::{Input, Name};
 
@@ -40,6 +41,8 @@ pub(crate) struct Reader {
     line: u64,
     /// Whether the offsets of records are wanted.
     offsets: bool,
+    /// The line that comes next, if it is too long and has been passed over in part.
+    long: Option<Long>,
 }
 
 /// Whether there is a block to be had.
@@ -55,8 +58,9 @@ pub(crate) enum Ready {
 impl Reader {
     pub(crate) fn new(input: Input, path: Name, format: Arc<dyn RecordFormat>) -> Reader {
         let (buffer, ended, last) = (Vec::new(), false, false);
-        let (extent, offsets) = (None, false);
-        Reader { input, path, format, buffer, ended, last, extent, offset: 0, line: 1, offsets }
+        let (extent, offsets, long) = (None, false, None);
+        let (offset, line) = (0, 1);
+        Reader { input, path, format, buffer, ended, last, extent, offset, line, offsets, long }
     }
 
     /// The same, whose blocks tell the offsets of their records, if they are wanted.
@@ -79,13 +83,13 @@ impl Reader {
                 self.buffer.clear();
             }
         }
-        (self.offset, self.line) = (offset, line);
+        (self.offset, self.line, self.long) = (offset, line, None);
         Ok(())
     }
 
     /// Offset and line of the record that comes next.
     pub(crate) fn place(&self) -> (u64, u64) {
-        (self.offset, self.line)
+        self.long.as_ref().map_or((self.offset, self.line), |long| (long.offset, long.line))
     }
 
     /// After [`Reader::start`], the first bytes: however they came, those of the first five that
@@ -150,6 +154,10 @@ impl Reader {
 
     fn pipe_ready(&mut self, mut want: usize, waker: &Waker) -> Result<Ready> {
         loop {
+            if self.begins_long() {
+                let passed = self.pass_over(Some(waker))?;
+                return Ok(if passed { Ready::Now } else { Ready::Called });
+            }
             let Input::Pipe(pipe) = &self.input else { return Ok(Ready::Now) };
             if self.ended || self.buffer.len() >= RECORD_BYTES_MAX {
                 return Ok(Ready::Now);
@@ -219,6 +227,9 @@ impl Reader {
     /// pipe, the records that have come.
     pub(crate) fn next(&mut self, bytes: usize, records_max: usize) -> Result<Option<Block>> {
         let fill = !matches!(self.input, Input::Pipe(_));
+        if let Some(block) = self.after_long()? {
+            return Ok(Some(block));
+        }
         let mut want = bytes.max(1);
         let mut short = self.buffer.is_empty();
         let end = loop {
@@ -233,7 +244,10 @@ impl Reader {
                 Cut::At(end) => break end,
                 Cut::Unterminated(at) => return Err(self.endless(Endless::Open(at))),
                 Cut::More if self.buffer.len() >= RECORD_BYTES_MAX => {
-                    return Err(self.endless(Endless::TooLong));
+                    return match self.begins_long() {
+                        true => self.after_long(),
+                        false => Err(self.endless(Endless::TooLong)),
+                    };
                 }
                 Cut::More if self.ended => {
                     while !self.complete_last()? {
@@ -251,10 +265,58 @@ impl Reader {
         let data = std::mem::replace(&mut self.buffer, rest);
         let lines = memchr_iter(b'\n', &data).count();
         let (line, offset, offsets) = (self.line, self.offset, self.offsets);
-        let block = Block { line, lines, offset, offsets, data };
+        let block = Block { line, lines, offset, offsets, data, too_long: None };
         self.line += lines as u64;
         self.offset += block.data.len() as u64;
         Ok(Some(block))
+    }
+
+    /// Whether a line comes next that is too long, and is passed over.
+    fn begins_long(&mut self) -> bool {
+        if self.long.is_none() {
+            let at = (self.offset, self.line);
+            self.long = Long::begin(&*self.format, &self.path, &self.buffer, at);
+        }
+        self.long.is_some()
+    }
+
+    /// Passes over the rest of a line that is too long. Whether its end has come: a pipe from which
+    /// nothing has come calls the waker, if there is one, when there is more.
+    fn pass_over(&mut self, waker: Option<&Waker>) -> Result<bool> {
+        loop {
+            if let Some(end) = memchr(b'\n', &self.buffer) {
+                self.buffer.drain(..end);
+                self.offset += end as u64;
+                return Ok(true);
+            }
+            self.offset += self.buffer.len() as u64;
+            self.buffer.clear();
+            if self.ended {
+                // What a file has behind its extent is of the same line.
+                self.last = true;
+                return Ok(true);
+            }
+            if let (Input::Pipe(pipe), Some(waker)) = (&self.input, waker)
+                && !pipe.ready(waker)
+            {
+                return Ok(false);
+            }
+            self.read(1 << 20)?;
+        }
+    }
+
+    /// The line that was too long, if one was, once its end has come.
+    fn after_long(&mut self) -> Result<Option<Block>> {
+        if self.long.is_none() {
+            return Ok(None);
+        }
+        self.pass_over(None)?;
+        if self.buffer.first() == Some(&b'\n') {
+            self.buffer.drain(..1);
+            self.offset += 1;
+            self.line += 1;
+        }
+        Ok(self.long.take().map(Long::block))
     }
 
     /// Takes back the block handed out last.

@@ -11,6 +11,7 @@ use millstream_contract::Result;
 use millstream_contract::pruning::Pruning;
 use millstream_contract::table::{Chunk, Decoded, Failing, Position, Sharing, Split, SplitPoll};
 
+use super::long::decode_too_long;
 use super::malformed::decode_keeping;
 use super::reader::{LOOK, Ready};
 use super::{Block, Decode, Reader, RecordFormat};
@@ -187,7 +188,11 @@ impl Chunk for RecordChunk {
         Ok(self.decode_reporting()?.batch)
     }
 
-    fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
+    fn decode_reporting(mut self: Box<Self>) -> Result<Decoded> {
+        if let Some(left_out) = self.block.too_long.take() {
+            let keep = self.format.on_error() == OnError::Keep;
+            return decode_too_long(&*self.decode, self.block, left_out, keep);
+        }
         match self.format.on_error() {
             OnError::Fail => self.decode.decode(&self.block),
             OnError::Skip => {
