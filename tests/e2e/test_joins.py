@@ -1,0 +1,82 @@
+"""Joins whose sides are as uneven as can be: what they give, and what memory they take for it."""
+
+import harness
+import pytest
+
+BUDGET = "64MB"
+MIB = 1 << 20
+# Key, time and what a row needs besides.
+ROW_BYTES = 32
+
+
+def table(name: str, rows: int, keys: int, step: str) -> str:
+    """Records `step` apart, whose keys are below `keys`."""
+    return (f"CREATE TABLE {name} (k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', "
+            f"'number-of-rows' = '{rows}', 'fields.k.min' = '0', 'fields.k.max' = '{keys - 1}', "
+            f"'fields.ts.kind' = 'sequence', 'fields.ts.step' = '{step}', "
+            "'fields.ts.start' = '2024-01-01 00:00:00');\n")
+
+
+def windowed(name: str, length: str) -> str:
+    return f"TABLE(TUMBLE(TABLE {name}, DESCRIPTOR(ts), INTERVAL {length})) AS {name}"
+
+
+def join(kind: str, length: str) -> str:
+    return (f"FROM {windowed('a', length)} {kind} {windowed('b', length)} ON a.window_start = b.window_start "
+            "AND a.window_end = b.window_end AND a.k = b.k")
+
+
+OUT = "CREATE TABLE pairs (k BIGINT, l TIMESTAMP(3), r TIMESTAMP(3)) WITH ('connector' = 'blackhole');\n"
+PAIRS = "INSERT INTO pairs SELECT a.k, a.ts, b.ts "
+
+
+def within_budget(result: harness.Run) -> None:
+    assert result.code == 0, result.stderr
+    assert result.stats["memory_bytes_peak"] <= 64 * MIB, result.stats
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["JOIN", "FULL JOIN"])
+@pytest.mark.parametrize("left, right", [(1_000, 1_000), (1_000_000, 1), (1, 1_000_000)])
+def test_a_million_matches_of_one_key(script, left, right, kind, workers):
+    """Pairs are no state: what is kept is the rows of the window."""
+    tables = table("a", left, 1, "1 ms") + table("b", right, 1, "1 ms")
+    result = script.run(tables + OUT + PAIRS + join(kind, "'1' HOUR") + ";", workers=workers, memory=BUDGET)
+    within_budget(result)
+    assert result.stats["rows"] == 1_000_000
+    assert result.stats["state_live_bytes_at_peak"] <= (left + right) * ROW_BYTES + workers * MIB
+
+
+def test_a_million_matches_on_two_processes(script):
+    tables = table("a", 1_000_000, 1, "1 ms") + table("b", 1, 1, "1 ms")
+    result = script.run(tables + OUT + PAIRS + join("JOIN", "'1' HOUR") + ";", "--processes", 2, workers=1, memory=BUDGET)
+    assert (result.code, result.stats["rows"]) == (0, 1_000_000), result.stderr
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("a, b", [(("1 ms", 1_000_000), ("100 ms", 10_000)), (("100 ms", 10_000), ("1 ms", 1_000_000))])
+def test_a_table_with_a_hundred_times_the_records_does_not_run_ahead(script, a, b, workers):
+    """Two windows are kept at the most, and what batches in flight hold."""
+    batch, window = 1_000, 10_100
+    tables = table("a", a[1], 1_000, a[0]) + table("b", b[1], 1_000, b[0])
+    result = script.run(tables + "SELECT COUNT(*) AS n " + join("JOIN", "'10' SECOND") + ";", workers=workers,
+                        memory=BUDGET, batch_rows=batch)
+    within_budget(result)
+    [count] = result.stdout.decode().splitlines()[1:]
+    assert 90_000 < int(count) < 110_000
+    # Each worker may hold one batch that it reads, and the leader one that waits.
+    assert result.stats["state_live_bytes_at_peak"] <= (2 * window + 2 * workers * batch) * ROW_BYTES
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interval_join_keeps_what_the_watermark_allows(script, workers):
+    """A million records a side, of which two seconds are kept: rows, and rows where they may find partners."""
+    tables = table("a", 1_000_000, 1_000, "1 ms") + table("b", 1_000_000, 1_000, "1 ms")
+    near = "FROM a JOIN b ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '1' SECOND AND b.ts + INTERVAL '1' SECOND"
+    result = script.run(tables + "SELECT COUNT(*) AS n " + near + ";", workers=workers, memory=BUDGET, batch_rows=1_000)
+    within_budget(result)
+    [count] = result.stdout.decode().splitlines()[1:]
+    # Two of two thousand by chance, and one because both tables draw the same keys.
+    assert 2_900_000 < int(count) < 3_100_000
+    # All of it would be eight million rows: a row stands in each slice of a second where it may find partners.
+    assert result.stats["state_live_bytes_at_peak"] <= 3 * MIB
