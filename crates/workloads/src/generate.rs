@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::TimestampMillisecondArray;
+use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -20,6 +21,11 @@ pub const STRING_KEY_BYTES: usize = 16;
 
 /// Of the records of `nb8` one in so many is a seller (`event_type` 0), the others are auctions.
 const NB8_SELLER_EVERY: u64 = 5;
+
+/// Bytes of a whole row of `nb8_rows`, of auctions and of sellers: time, key, event type and number
+/// take 28 of them, and `data` the others.
+const NB8_ROW_BYTES: [usize; 2] = [269, 206];
+const NB8_OTHER_BYTES: usize = 28;
 
 /// Rows in a batch at most, whatever is asked for, so that string offsets fit 32 bits.
 const BATCH_ROWS_MAX: usize = 1 << 26;
@@ -41,10 +47,13 @@ pub fn schema(workload: Workload) -> SchemaRef {
         Workload::Nb7 => fields.push(Field::new("price", DataType::Int64, false)),
         Workload::Cm => fields.push(Field::new("cpu", DataType::Float64, false)),
         Workload::Ro => {}
-        Workload::Nb8 => {
+        Workload::Nb8 | Workload::Nb8Rows => {
             fields.push(Field::new("event_type", DataType::Int32, false));
             fields.push(Field::new("id", DataType::Int64, false));
         }
+    }
+    if workload == Workload::Nb8Rows {
+        fields.push(Field::new("data", DataType::Utf8, false));
     }
     Arc::new(Schema::new(fields))
 }
@@ -225,7 +234,7 @@ impl Iterator for Stream {
             Workload::Nb7 => self.draw() >> 40,
             Workload::Cm => self.draw() >> 44,
             Workload::Ro => 0,
-            Workload::Nb8 => number,
+            Workload::Nb8 | Workload::Nb8Rows => number,
         };
         Some(Record { ts, key, extra })
     }
@@ -273,6 +282,8 @@ enum Extra {
     Cpu(Vec<f64>),
     /// Event types, and numbers of records.
     Numbered(Vec<i32>, Vec<i64>),
+    /// The same, with the rest of their rows.
+    Whole(Vec<i32>, Vec<i64>, StringBuilder),
 }
 
 impl Columns {
@@ -294,6 +305,7 @@ impl Columns {
                 Workload::Cm => Extra::Cpu(Vec::new()),
                 Workload::Ro => Extra::None,
                 Workload::Nb8 => Extra::Numbered(Vec::new(), Vec::new()),
+                Workload::Nb8Rows => Extra::Whole(Vec::new(), Vec::new(), StringBuilder::new()),
             },
         };
         columns.reserve();
@@ -316,6 +328,11 @@ impl Columns {
             Extra::Numbered(types, numbers) => {
                 types.reserve_exact(rows);
                 numbers.reserve_exact(rows);
+            }
+            Extra::Whole(types, numbers, data) => {
+                types.reserve_exact(rows);
+                numbers.reserve_exact(rows);
+                *data = StringBuilder::with_capacity(rows, rows * NB8_ROW_BYTES[0]);
             }
         }
     }
@@ -343,6 +360,13 @@ impl Columns {
             Extra::Numbered(types, numbers) => {
                 types.push(i32::from(!record.extra.is_multiple_of(NB8_SELLER_EVERY)));
                 numbers.push(record.extra as i64);
+            }
+            Extra::Whole(types, numbers, data) => {
+                let seller = record.extra.is_multiple_of(NB8_SELLER_EVERY);
+                types.push(i32::from(!seller));
+                numbers.push(record.extra as i64);
+                let key = string_key(record.key);
+                data.append_value(row_data(&key, seller, &mut [0; ROW_DATA_MAX]));
             }
         }
     }
@@ -377,6 +401,11 @@ impl Columns {
                 columns.push(Arc::new(Int32Array::from(std::mem::take(types))));
                 columns.push(Arc::new(Int64Array::from(std::mem::take(numbers))));
             }
+            Extra::Whole(types, numbers, data) => {
+                columns.push(Arc::new(Int32Array::from(std::mem::take(types))));
+                columns.push(Arc::new(Int64Array::from(std::mem::take(numbers))));
+                columns.push(Arc::new(data.finish()));
+            }
         }
         self.left = self.left.saturating_sub(rows as u64);
         self.reserve();
@@ -385,9 +414,39 @@ impl Columns {
     }
 }
 
+/// Bytes of `data` at the most.
+const ROW_DATA_MAX: usize = NB8_ROW_BYTES[0] - NB8_OTHER_BYTES;
+
+/// How many bytes the `data` of a row of `nb8_rows` has.
+pub(crate) fn row_data_bytes(seller: bool) -> usize {
+    NB8_ROW_BYTES[usize::from(seller)] - NB8_OTHER_BYTES
+}
+
+/// The `data` of a row of `nb8_rows`: its key as text, again and again, as far as there is room.
+fn row_data<'b>(
+    key: &[u8; STRING_KEY_BYTES],
+    seller: bool,
+    room: &'b mut [u8; ROW_DATA_MAX],
+) -> &'b str {
+    let room = &mut room[..row_data_bytes(seller)];
+    room.chunks_mut(key.len()).for_each(|part| part.copy_from_slice(&key[..part.len()]));
+    std::str::from_utf8(room).unwrap_or_default()
+}
+
+/// Whether this is the `data` of a row with this key ([`string_key`]), as far as its length, its
+/// beginning and its end say.
+#[inline]
+pub(crate) fn is_row_data(data: &[u8], key: &[u8; STRING_KEY_BYTES], seller: bool) -> bool {
+    let rest = data.len() % STRING_KEY_BYTES;
+    data.len() == row_data_bytes(seller)
+        && data.starts_with(key)
+        && data.ends_with(&key[..rest])
+        && data[..data.len() - rest].ends_with(key)
+}
+
 /// `user-` and `k` as 11 digits.
 #[inline(always)]
-fn string_key(mut k: u64) -> [u8; STRING_KEY_BYTES] {
+pub(crate) fn string_key(mut k: u64) -> [u8; STRING_KEY_BYTES] {
     let mut key = *b"user-00000000000";
     for digit in key[5..].iter_mut().rev() {
         *digit = b'0' + (k % 10) as u8;

@@ -33,8 +33,12 @@ pub fn expected(spec: &Spec) -> Option<Answer> {
     if *spec != (Spec { records: spec.records, ..Spec::new(spec.workload) }) {
         return None;
     }
-    let same =
-        |workload: Workload, records: u64| workload == spec.workload && records == spec.records;
+    // Whole rows have the same keys.
+    let known = match spec.workload {
+        Workload::Nb8Rows => Workload::Nb8,
+        other => other,
+    };
+    let same = |workload: Workload, records: u64| workload == known && records == spec.records;
     let row = PUBLISHED.iter().find(|row| same(row.0, row.1))?;
     let avg_sum = PUBLISHED_AVG_SUM.iter().find(|row| same(Workload::Cm, row.0)).map(|row| row.1);
     Some(Answer { result_rows: row.2, checksum: row.3, mix: row.4, avg_sum })

@@ -114,7 +114,7 @@ fn records(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut((u64, 
             Workload::Nb7 => add.price_max = draw() >> 40,
             Workload::Cm => add.cpu_sum = (draw() >> 44) as f64 / f64::from(1 << 20),
             Workload::Ro => {}
-            Workload::Nb8 => {
+            Workload::Nb8 | Workload::Nb8Rows => {
                 add.seller = i.is_multiple_of(5);
                 add.id = i;
             }
@@ -155,7 +155,7 @@ pub fn oracle_by_split(spec: &Spec, splits: usize) -> Vec<Answer> {
 
 /// Hands over the rows of the answer, in any order.
 fn rows(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
-    if spec.workload == Workload::Nb8 {
+    if spec.workload.is_join() {
         return pairs(spec, dealt, take);
     }
     match spec.windows {
@@ -194,7 +194,7 @@ fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
         let window = start as u64;
         let value = match spec.workload {
             Workload::Nb7 => group.price_max,
-            Workload::Nb8 => group.id,
+            Workload::Nb8 | Workload::Nb8Rows => group.id,
             _ => group.count,
         };
         answer.result_rows += 1;

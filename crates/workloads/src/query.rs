@@ -41,12 +41,16 @@ pub fn sql(spec: &Spec) -> String {
             format!("SELECT {bounds}, key, COUNT(*) AS value, AVG(cpu) AS avg FROM {windows} {by}")
         }
         Workload::Ro => format!("SELECT key, COUNT(*) AS value FROM {table} GROUP BY key"),
-        Workload::Nb8 => {
+        Workload::Nb8 | Workload::Nb8Rows => {
             let side = |event_type: u8| {
                 format!("(SELECT * FROM {windows} WHERE event_type = {event_type})")
             };
+            let rows = match spec.workload {
+                Workload::Nb8Rows => ", a.data, s.data AS seller",
+                _ => "",
+            };
             format!(
-                "SELECT a.window_start, a.key, a.id AS value FROM {} AS a JOIN {} AS s \
+                "SELECT a.window_start, a.key, a.id AS value{rows} FROM {} AS a JOIN {} AS s \
                  ON a.key = s.key AND a.window_start = s.window_start \
                  AND a.window_end = s.window_end",
                 side(1),

@@ -24,11 +24,13 @@ pub enum Workload {
     Ro,
     /// NEXMark query 8: auctions joined with their sellers, by key and window of 12 hours.
     Nb8,
+    /// The same with whole rows: auctions of 269 bytes and sellers of 206, all of which come out.
+    Nb8Rows,
 }
 
 impl Workload {
     /// Every workload, in the order of their documentation.
-    pub const ALL: [Workload; 7] = [
+    pub const ALL: [Workload; 8] = [
         Workload::Ysb,
         Workload::YsbSmall,
         Workload::YsbStr,
@@ -36,6 +38,7 @@ impl Workload {
         Workload::Cm,
         Workload::Ro,
         Workload::Nb8,
+        Workload::Nb8Rows,
     ];
 
     /// The name used on command lines, which is also the table's name in SQL.
@@ -48,11 +51,12 @@ impl Workload {
             Workload::Cm => "cm",
             Workload::Ro => "ro",
             Workload::Nb8 => "nb8",
+            Workload::Nb8Rows => "nb8_rows",
         }
     }
 
     /// All names, for messages.
-    pub fn names() -> [&'static str; 7] {
+    pub fn names() -> [&'static str; 8] {
         Workload::ALL.map(Workload::name)
     }
 
@@ -64,7 +68,7 @@ impl Workload {
     /// Records of the published full-size run.
     pub fn default_records(self) -> u64 {
         match self {
-            Workload::Nb8 => 5_000_000,
+            Workload::Nb8 | Workload::Nb8Rows => 5_000_000,
             _ => 20_000_000,
         }
     }
@@ -76,7 +80,7 @@ impl Workload {
             Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 2_400_000,
             Workload::Nb7 => 600_000,
             Workload::Cm => 200_000,
-            Workload::Nb8 => 172_800_000,
+            Workload::Nb8 | Workload::Nb8Rows => 172_800_000,
             Workload::Ro => 0,
         }
     }
@@ -87,7 +91,7 @@ impl Workload {
             Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 600_000,
             Workload::Nb7 => 60_000,
             Workload::Cm => 2_000,
-            Workload::Nb8 => 43_200_000,
+            Workload::Nb8 | Workload::Nb8Rows => 43_200_000,
             Workload::Ro => 0,
         }
     }
@@ -101,7 +105,7 @@ impl Workload {
             Workload::Nb7 => None,
             Workload::Cm => Some(12_500),
             Workload::Ro => Some(100_000_000),
-            Workload::Nb8 => Some(250_000),
+            Workload::Nb8 | Workload::Nb8Rows => Some(250_000),
         }
     }
 
@@ -112,7 +116,7 @@ impl Workload {
             Workload::YsbSmall => 2,
             Workload::Nb7 => 3,
             Workload::Cm => 4,
-            Workload::Nb8 => 5,
+            Workload::Nb8 | Workload::Nb8Rows => 5,
             Workload::Ro => 6,
             Workload::YsbStr => 7,
         }
@@ -120,7 +124,12 @@ impl Workload {
 
     /// Whether its query can have other windows than its own.
     pub fn takes_windows(self) -> bool {
-        !matches!(self, Workload::Ro | Workload::Nb8)
+        !matches!(self, Workload::Ro) && !self.is_join()
+    }
+
+    /// Whether its query joins.
+    pub fn is_join(self) -> bool {
+        matches!(self, Workload::Nb8 | Workload::Nb8Rows)
     }
 
     /// Whether records carry an `event_type` that is drawn, of which the query keeps one.

@@ -27,6 +27,7 @@
 
 mod columns;
 mod joined;
+mod joined_rows;
 mod kinds;
 mod memory;
 mod overlapping;
@@ -68,6 +69,7 @@ pub fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
         Workload::Cm => Loop::<Mean>::run(spec, batches),
         Workload::Ro => Loop::<Plain>::run(spec, batches),
         Workload::Nb8 => joined::run(spec, batches),
+        Workload::Nb8Rows => joined_rows::run(spec, batches),
     }
 }
 
