@@ -23,9 +23,9 @@ use crate::{Failure, ProcessArguments, SettingArguments};
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
-    /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows; or `nexmark-q0` and the like, a query of NEXMark;
-    /// or `ingest`, a file that is read; or `latency`, a paced stream; or `channel`, between two
-    /// threads
+    /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows; or `nexmark-q0` and the like, a query
+    /// of NEXMark; or `ingest`, a file that is read; or `latency`, a paced stream; or `channel`,
+    /// between two threads
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]
