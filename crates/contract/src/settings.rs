@@ -36,6 +36,9 @@ pub struct Settings {
     /// and tumbling windows over input that ends are packed, as many as this has room
     /// for, microseconds: they share state and fire together.
     pub pack_us: i64,
+    /// `lookup.reload`: how often a lookup join looks whether its side table has changed,
+    /// microseconds; 0: never.
+    pub lookup_reload_us: i64,
     /// `time_zone`: where windows over TIMESTAMP_LTZ begin at full hours and days, and in which
     /// such times are written; `None`: UTC.
     pub time_zone: Option<Zone>,
@@ -155,6 +158,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "short windows over input that ends are computed together, as many as this has room for",
     ),
     (
+        "lookup.reload",
+        "'1 s', 0 for never, 1 day at the most",
+        "how often lookup joins look whether a file that they have read has changed",
+    ),
+    (
         "time_zone",
         "'UTC', 'Europe/Zurich' or '+02:00'",
         "where windows over TIMESTAMP_LTZ begin at full hours and days, and in which such times are written",
@@ -174,6 +182,9 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
 /// More would hold results back without making anything faster.
 const PACK_US_MAX: i64 = 3_600_000_000;
 
+/// Who looks less often can as well start the query again.
+const RELOAD_US_MAX: i64 = 86_400_000_000;
+
 /// A hundred years: every window fires before the end of time.
 const LATENESS_US_MAX: i64 = 36_500 * 86_400_000_000;
 
@@ -190,6 +201,7 @@ impl Default for Settings {
             max_ahead: MaxAhead::Auto,
             allowed_lateness_us: 0,
             pack_us: 250_000,
+            lookup_reload_us: 1_000_000,
             time_zone: None,
             exchange: Exchange::LateMerge,
             simulate: None,
@@ -232,6 +244,7 @@ impl Settings {
                 self.allowed_lateness_us = duration_us(key, value, LATENESS_US_MAX)?;
             }
             "windows.pack" => self.pack_us = duration_us(key, value, PACK_US_MAX)?,
+            "lookup.reload" => self.lookup_reload_us = duration_us(key, value, RELOAD_US_MAX)?,
             // Flink's name for it.
             "time_zone" | "table.local-time-zone" => {
                 let zone = value.parse().map_err(|()| wrong("time_zone", value))?;

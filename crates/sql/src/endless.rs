@@ -9,7 +9,7 @@ use crate::lower::{Fires, Places, Rows, Stage};
 /// A grouping without a window over a table that never ends.
 pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) -> SqlError {
     let over_windows = match &stage.input {
-        Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_) => false,
+        Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
         Rows::Stages(parts) => {
             parts.iter().any(|p| p.stage.fires.as_ref().is_some_and(Fires::is_windowed))
         }

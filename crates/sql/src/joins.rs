@@ -6,13 +6,16 @@
 //! no evaluation then. Of the others, an equality of the two sides becomes a key; one that is on
 //! rows of one side alone, which need not be given, is asked of these before they are joined
 //! ([`conditions`]). Conditions that say how far apart the times of two rows may be make it an
-//! interval join ([`interval`]). EXISTS and IN are joins that give rows of their left side alone
+//! interval join ([`interval`]). One with `FOR SYSTEM_TIME AS OF` is a lookup or a temporal join
+//! ([`version`]). EXISTS and IN are joins that give rows of their left side alone
 //! ([`kept`]).
 
 mod conditions;
 mod interval;
 mod kept;
+mod lookup;
 mod sides;
+mod version;
 mod windows;
 mod written;
 
@@ -27,6 +30,7 @@ use datafusion_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator, lit};
 use millstream_contract::plan::{JoinKind, Window};
 
 use crate::alike::all_alike;
+use crate::as_of::take_time;
 use crate::error::{Place, Result, SqlError};
 use crate::indexed::Indexed;
 use crate::joined::Joined;
@@ -37,7 +41,7 @@ use crate::windows::Windows;
 use conditions::{Bounds, Condition, Numbered, Parts};
 use interval::Told;
 use sides::Taken;
-pub(crate) use written::{LATERAL, WITHIN_WINDOWS, check_kind, check_star, misplaced, subqueries};
+pub(crate) use written::{LATERAL, check_kind, check_star, misplaced, subqueries};
 
 /// A side, before it is known what the join needs of it.
 #[derive(Clone)]
@@ -115,16 +119,13 @@ impl Stage {
         if kind == JoinKind::Inner {
             on.append(&mut above);
         }
+        if let Some(time) = take_time(&mut on) {
+            return Stage::of_version(join, &time, (on, above), places);
+        }
         let place = on.iter().find_map(|e| places.texts.place(e));
         // Conditions of this join, or on its rows, that are asked of the rows of a join below.
-        let lower = |plan: &LogicalPlan, conditions: &mut Vec<Expr>| match plan {
-            LogicalPlan::Join(below) => {
-                let schema = indexed(&below.schema);
-                let own = |e: &mut Expr| conditions::belongs_below(e, &schema);
-                let own: Vec<Expr> = conditions.extract_if(.., own).collect();
-                Stage::of_join(below, &own, places)
-            }
-            other => Stage::new(other, places),
+        let lower = |plan: &LogicalPlan, conditions: &mut Vec<Expr>| {
+            Stage::below_join(plan, conditions, places)
         };
         let none = &mut vec![];
         let [left, right] = match kind {
@@ -151,6 +152,19 @@ impl Stage {
         }
         let above = numbered.conditions(&above, places)?;
         Stage::joined(kind, sides, on_pairs, above, &numbered, named)
+    }
+
+    /// A side of a join, which has those of the conditions on the join's rows that are its own.
+    fn below_join(
+        plan: &LogicalPlan,
+        conditions: &mut Vec<Expr>,
+        places: &Places,
+    ) -> Result<Stage> {
+        let LogicalPlan::Join(below) = plan else { return Stage::new(plan, places) };
+        let schema = indexed(&below.schema);
+        let own = |e: &mut Expr| conditions::belongs_below(e, &schema);
+        let own: Vec<Expr> = conditions.extract_if(.., own).collect();
+        Stage::of_join(below, &own, places)
     }
 
     /// A FULL JOIN by an interval of time: what a LEFT JOIN gives, and the rows of the right side

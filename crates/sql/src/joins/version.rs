@@ -1,0 +1,135 @@
+//! `JOIN t FOR SYSTEM_TIME AS OF x`: rows are joined with one version of `t`.
+//!
+//! Which one is said by the time `x`. If it is a processing time, that is the version of now: what
+//! `t` holds when the row is taken in ([`lookup`](super::lookup)).
+
+use datafusion_expr::{Expr, Join};
+use millstream_contract::plan::JoinKind;
+
+use super::{Named, Numbered, Side, kind_of};
+use crate::catalog::INPUT;
+use crate::error::{Result, SqlError};
+use crate::indexed::Indexed;
+use crate::lower::{Places, Rows, Stage, indexed};
+use crate::scalars::is_read_time;
+
+/// A join with a version of a table, before it is known what time says which.
+pub(super) struct Versioned {
+    pub(super) kind: JoinKind,
+    pub(super) named: Named,
+    pub(super) schemas: [Indexed; 2],
+    pub(super) sides: [Side; 2],
+    /// The conditions of the join, and those on what it gives.
+    pub(super) on: Vec<Expr>,
+    pub(super) above: Vec<Expr>,
+}
+
+/// What tells the versions of a table apart.
+enum Time {
+    Processing,
+    Event,
+}
+
+impl Stage {
+    /// Lowers a join with the version of its right side as of a time.
+    pub(super) fn of_version(
+        join: &Join,
+        time: &Expr,
+        (mut on, mut above): (Vec<Expr>, Vec<Expr>),
+        places: &Places,
+    ) -> Result<Stage> {
+        let (kind, name) = kind_of(join.join_type)?;
+        let schemas = [indexed(join.left.schema()), indexed(join.right.schema())];
+        let place = places.texts.place(time);
+        let named = Named::of_join(name, &schemas, place, places);
+        if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
+            let message = format!("{} does not run with FOR SYSTEM_TIME AS OF", named.name);
+            return Err(named.error(message, "JOIN and LEFT JOIN do"));
+        }
+        let of_left = if kind == JoinKind::Inner { &mut on } else { &mut above };
+        let left = Stage::below_join(&join.left, of_left, places)?;
+        let left = Side::new(left, &schemas[0], places)?;
+        let right = Side::new(Stage::new(&join.right, places)?, &schemas[1], places)?;
+        let which = left.time(time, &schemas[0], &named, places)?;
+        let sides = [left, right];
+        let versioned = Versioned { kind, named, schemas, sides, on, above };
+        match which {
+            Time::Processing => Stage::looked_up(versioned, places),
+            Time::Event => Err(versioned.named.error(
+                format!("{} by event time does not run yet", versioned.named.name),
+                "a lookup join does, which takes what the table holds now: FOR SYSTEM_TIME AS OF a \
+                 column of processing time, proc AS PROCTIME() in CREATE TABLE",
+            )),
+        }
+    }
+}
+
+impl Side {
+    /// What kind of time an expression over the columns of this side is.
+    fn time(
+        &self,
+        time: &Expr,
+        schema: &Indexed,
+        named: &Named,
+        places: &Places,
+    ) -> Result<Time> {
+        let help = "it is a processing time of the left side, proc AS PROCTIME() in its CREATE TABLE, \
+                    for what a table holds now; or the left side's event time, for what it held then";
+        if time.column_refs().iter().any(|column| schema.index_of(column).is_err()) {
+            let message = "the time of FOR SYSTEM_TIME AS OF is one of the left side";
+            return Err(named.error(message, help));
+        }
+        let own = self.stage.substitute(time, schema, places)?;
+        if is_clock(&self.stage, &own) {
+            return Ok(Time::Processing);
+        }
+        let field = match time {
+            Expr::Column(column) => Some(schema.field(schema.index_of(column)?)),
+            _ => None,
+        };
+        let checked = field.map(|field| self.stage.check_time(&own, field));
+        match checked {
+            Some(Ok(())) => Ok(Time::Event),
+            checked => {
+                let message = "what stands behind FOR SYSTEM_TIME AS OF is no time of the left side's \
+                               rows";
+                let why = checked.and_then(Result::err).map(|SqlError { message, .. }| message);
+                let help = why.map_or(help.to_string(), |why| format!("{help}; {why}"));
+                Err(named.error(message, help))
+            }
+        }
+    }
+}
+
+/// Whether an expression over the rows that a stage takes is the time at which they are read.
+fn is_clock(stage: &Stage, expr: &Expr) -> bool {
+    if is_read_time(expr) {
+        return true;
+    }
+    let Expr::Column(column) = expr else { return false };
+    if column.relation.as_ref().is_none_or(|of| of.table() != INPUT) {
+        return false;
+    }
+    let at = |names: &[String]| names.iter().position(|name| *name == column.name);
+    match &stage.input {
+        Rows::Table(table) => {
+            let own = table.columns.iter().find(|own| own.name == column.name);
+            own.and_then(|own| own.computed.as_ref()).is_some_and(is_read_time)
+        }
+        Rows::Expanded(rows) => at(&rows.kept)
+            .and_then(|at| rows.inner.columns.get(at))
+            .is_some_and(|inner| is_clock(&rows.inner, inner)),
+        Rows::Stages(parts) => parts.iter().all(|part| {
+            let own = at(&part.names).and_then(|at| part.stage.columns.get(at));
+            own.is_some_and(|own| is_clock(&part.stage, own))
+        }),
+        Rows::Sides(_) => false,
+    }
+}
+
+impl Versioned {
+    /// Its columns by numbers.
+    pub(super) fn numbered(&self) -> Result<Numbered> {
+        Numbered::new(&self.schemas)
+    }
+}
