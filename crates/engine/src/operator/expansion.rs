@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+
 use crate::error::{Error, Result};
 use crate::operator::lookup::{self, Lookup};
 use crate::operator::stateless::{Taken, Taking};
@@ -36,6 +38,15 @@ impl Expansion {
             Expansion::Elements(unnest) => Pieces::Elements(unnest.pieces(taken)?),
             Expansion::Matches(lookup) => Pieces::Matches(Box::new(lookup.matches(taken)?)),
         })
+    }
+
+    /// The first of some rows with which it fails, by its number, and the error.
+    #[cold]
+    pub(crate) fn first_failing(&self, rows: &RecordBatch) -> Option<(usize, Error)> {
+        match self {
+            Expansion::Elements(_) => None,
+            Expansion::Matches(lookup) => lookup.first_failing(rows),
+        }
     }
 
     /// The column, of those before `taking`, whose elements it takes, if it is one that was there.

@@ -306,7 +306,17 @@ impl Worker {
         taken: &stateless::Taken,
         records: &Records<'_>,
     ) -> Result<Vec<Passed>> {
-        let mut pieces = expansion.pieces(taken)?;
+        let mut pieces = match expansion.pieces(taken) {
+            Err(error) if error.is_of_records() => {
+                let failing = expansion.first_failing(&taken.rows);
+                let taken = Records::taken(taken, records);
+                return Err(match failing {
+                    Some((row, error)) => self.for_record(error, &taken, row),
+                    None => error,
+                });
+            }
+            pieces => pieces?,
+        };
         let mut made: Vec<Passed> = Vec::new();
         let (mut bytes, mut of) = (0, *records);
         let mut given = (of.continued, of.elements);

@@ -16,6 +16,7 @@ use arrow::datatypes::SchemaRef;
 use crate::budget::Budget;
 use crate::columns::keys::KeyCodec;
 use crate::error::{Error, Result};
+use crate::failing::first_failing;
 use crate::operator::stateless::Taken;
 use crate::plan::{self, Key};
 use crate::settings::Settings;
@@ -111,6 +112,14 @@ impl Lookup {
         self.side.refresh(&self.keys, now_us, tell);
     }
 
+    /// The first of some rows of which a key cannot be computed, by its number, and the error.
+    pub(crate) fn first_failing(&self, rows: &RecordBatch) -> Option<(usize, Error)> {
+        first_failing(rows.num_rows(), |range| {
+            let rows = rows.slice(range.start, range.len());
+            self.keys.evaluate(0, &rows).map(|_| ())
+        })
+    }
+
     /// What rows come to; `taken` tells where they stand. There is one piece at least.
     pub(crate) fn matches<'a>(&'a self, taken: &'a Taken) -> Result<Matches<'a>> {
         let Some(index) = self.side.current() else {
@@ -122,3 +131,5 @@ impl Lookup {
 
 
 
+#[cfg(test)]
+mod tests;
