@@ -106,8 +106,9 @@ impl Stage {
             && let Some(Expr::Column(own)) = &joined.time
         {
             let side = joined.interval.map_or("left", |interval| interval.side());
+            let what = if joined.as_of { "temporal" } else { "interval" };
             let message =
-                format!("'{name}' is not the event time of what this interval join gives");
+                format!("'{name}' is not the event time of what this {what} join gives");
             return Err(SqlError::unsupported(message).help(format!(
                 "that is '{}', of the {side} side: select it as it is, and name it in DESCRIPTOR(…)",
                 own.name

@@ -315,8 +315,14 @@ fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
 }
 
 fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
-    if let Some(window) = &join.window {
-        let _ = writeln!(text, "  {}", window_text(window));
+    match &join.window {
+        Some(Window::Interval(interval)) if join.as_of => {
+            let _ = writeln!(text, "  slices of {}", duration(interval.slice_us()));
+        }
+        Some(window) => {
+            let _ = writeln!(text, "  {}", window_text(window));
+        }
+        None => {}
     }
     let _ =
         writeln!(text, "soft breaker (keeps rows of both sides, which meet at the key's leader)");
@@ -329,6 +335,9 @@ fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
         JoinKind::LeftAnti => "rows of the left side that have no partner",
     };
     let _ = writeln!(text, "  join: {kind}");
+    if join.as_of {
+        let _ = writeln!(text, "  of the right side the last row of a key that is no later");
+    }
     let equal = if join.nulls_are_equal { "IS NOT DISTINCT FROM" } else { "=" };
     let keys = join.keys.iter().map(|[l, r]| {
         let not_null = if l.nullable || r.nullable { "" } else { " NOT NULL" };

@@ -15,6 +15,7 @@ mod interval;
 mod kept;
 mod lookup;
 mod sides;
+mod temporal;
 mod version;
 mod windows;
 mod written;
@@ -27,13 +28,13 @@ use datafusion_common::{JoinType, NullEquality, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator, lit};
-use millstream_contract::plan::{JoinKind, Window};
+use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use crate::alike::all_alike;
 use crate::as_of::take_time;
 use crate::error::{Place, Result, SqlError};
 use crate::indexed::Indexed;
-use crate::joined::Joined;
+use crate::joined::{Joined, Unwindowed};
 use crate::located::within_mark;
 use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
 use crate::window_node::WINDOW_COLUMNS;
@@ -50,6 +51,15 @@ struct Side {
     stage: Stage,
     /// Of its columns.
     names: Vec<String>,
+}
+
+/// How rows of two sides meet: in windows, within an interval, or all with all.
+struct Meets {
+    window: Option<Window>,
+    /// With the column of the anchor side's plan that is its event time, if there is one.
+    interval: Option<(Interval, Option<usize>)>,
+    unwindowed: Option<Unwindowed>,
+    as_of: bool,
 }
 
 /// What a join is called in messages, and where it stands.
@@ -197,7 +207,7 @@ impl Stage {
     /// A join of two sides, whose conditions are `on`, and conditions on what it gives.
     fn joined(
         kind: JoinKind,
-        mut sides: [Side; 2],
+        sides: [Side; 2],
         mut on: Vec<Condition>,
         above: Vec<Condition>,
         numbered: &Numbered,
@@ -218,7 +228,21 @@ impl Stage {
             Some(_) if window.is_some() && !sessions => Bounds::Both,
             _ => Bounds::Told,
         });
-        let mut parts = Parts::new(kind, on, above, &sides, numbered, bounds_of);
+        let parts = Parts::new(kind, on, above, &sides, numbered, bounds_of);
+        let meets = Meets { window, interval, unwindowed, as_of: false };
+        Stage::meeting(kind, sides, parts, meets, &named)
+    }
+
+    /// A join of two sides whose conditions have been sorted.
+    fn meeting(
+        kind: JoinKind,
+        mut sides: [Side; 2],
+        mut parts: Parts,
+        meets: Meets,
+        named: &Named,
+    ) -> Result<Stage> {
+        let Meets { window, interval, unwindowed, as_of } = meets;
+        let sessions = matches!(window, Some(Window::Session(_)));
         for (side, filters) in sides.iter_mut().zip(std::mem::take(&mut parts.pushed)) {
             for filter in filters {
                 let own = side.stage.columns.clone();
@@ -250,7 +274,8 @@ impl Stage {
             interval: interval.map(|(of, _)| of),
             time,
             unwindowed,
-            ..over_sides(kind, parts, [&left, &right], &named)?
+            as_of,
+            ..over_sides(kind, parts, [&left, &right], named)?
         };
         let rows = Rows::Sides(Box::new([left.parts, right.parts]));
         Ok(Stage {
@@ -319,6 +344,7 @@ fn over_sides(
         interval: None,
         time: None,
         unwindowed: None,
+        as_of: false,
     };
     let mut known: Vec<[Expr; 2]> = Vec::new();
     joined.keys.retain(|key| {

@@ -39,6 +39,7 @@ mod input;
 mod join;
 pub(crate) mod late;
 pub(crate) mod lookup;
+mod record_order;
 mod routed;
 pub(crate) mod stateless;
 #[cfg(test)]

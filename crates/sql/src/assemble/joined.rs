@@ -48,6 +48,7 @@ impl Assembler<'_> {
             left_inputs,
             left_columns: schemas[0].fields().len(),
             keys: self.keys_of_join(&joined.keys, &schemas)?,
+            as_of: joined.as_of,
             nulls_are_equal: joined.nulls_are_equal,
             condition: self.compiler.compile_filter(&condition, &pair)?,
             time: match &joined.time {

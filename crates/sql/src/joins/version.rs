@@ -1,7 +1,8 @@
 //! `JOIN t FOR SYSTEM_TIME AS OF x`: rows are joined with one version of `t`.
 //!
 //! Which one is said by the time `x`. If it is a processing time, that is the version of now: what
-//! `t` holds when the row is taken in ([`lookup`](super::lookup)).
+//! `t` holds when the row is taken in ([`lookup`](super::lookup)). If it is the row's event time,
+//! that is the last one that is no later ([`temporal`](super::temporal)).
 
 use datafusion_expr::{Expr, Join};
 use millstream_contract::plan::JoinKind;
@@ -27,7 +28,8 @@ pub(super) struct Versioned {
 /// What tells the versions of a table apart.
 enum Time {
     Processing,
-    Event,
+    /// The column of the left side's plan.
+    Event(usize),
 }
 
 impl Stage {
@@ -55,11 +57,7 @@ impl Stage {
         let versioned = Versioned { kind, named, schemas, sides, on, above };
         match which {
             Time::Processing => Stage::looked_up(versioned, places),
-            Time::Event => Err(versioned.named.error(
-                format!("{} by event time does not run yet", versioned.named.name),
-                "a lookup join does, which takes what the table holds now: FOR SYSTEM_TIME AS OF a \
-                 column of processing time, proc AS PROCTIME() in CREATE TABLE",
-            )),
+            Time::Event(at) => Stage::as_of_event_time(versioned, at, places),
         }
     }
 }
@@ -83,13 +81,13 @@ impl Side {
         if is_clock(&self.stage, &own) {
             return Ok(Time::Processing);
         }
-        let field = match time {
-            Expr::Column(column) => Some(schema.field(schema.index_of(column)?)),
+        let at = match time {
+            Expr::Column(column) => Some(schema.index_of(column)?),
             _ => None,
         };
-        let checked = field.map(|field| self.stage.check_time(&own, field));
+        let checked = at.map(|at| self.stage.check_time(&own, schema.field(at)).map(|()| at));
         match checked {
-            Some(Ok(())) => Ok(Time::Event),
+            Some(Ok(at)) => Ok(Time::Event(at)),
             checked => {
                 let message = "what stands behind FOR SYSTEM_TIME AS OF is no time of the left side's \
                                rows";

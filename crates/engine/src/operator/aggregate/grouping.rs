@@ -16,7 +16,7 @@ use crate::columns::keys::{KeyCodec, is_variable};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
-use crate::operator::aggregate::order::with_order;
+use crate::operator::record_order::with_order;
 use crate::operator::aggregate::timed::{Timed, with_times};
 use crate::operator::counted::{Buffers, assign_rows, take_out, within};
 use crate::operator::{Batch, BySlice, Dropped};

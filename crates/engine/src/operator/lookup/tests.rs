@@ -1,6 +1,6 @@
 //! Against plain loops, with keys of several types, and pieces that end anywhere.
 
-use arrow::array::{Array, AsArray, BooleanArray, Int64Array, StringArray};
+use arrow::array::{AsArray, BooleanArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use millstream_contract::expr::Evaluate;
 
