@@ -150,12 +150,12 @@ class Case:
         condition = f" AND {self.condition}" if self.condition else ""
         after = f" WHERE {self.after}" if self.after else ""
         return f"""WITH l AS (SELECT *, row_number() OVER () AS n_ FROM ({self.left.duck(None, True)})),
-            versions AS (SELECT *, rowid AS at_ FROM rights WHERE ts_ IS NOT NULL),
+            versions AS (SELECT *, rowid AS place_ FROM rights WHERE ts_ IS NOT NULL),
             lasts AS (SELECT * FROM versions
-                QUALIFY row_number() OVER (PARTITION BY {key}, ts_ ORDER BY at_ DESC) = 1),
-            met AS (SELECT l.n_, r.at_ FROM l ASOF JOIN lasts AS r ON {equal} AND l.ts_ >= r.ts_)
+                QUALIFY row_number() OVER (PARTITION BY {key}, ts_ ORDER BY place_ DESC) = 1),
+            met AS (SELECT l.n_, r.place_ FROM l ASOF JOIN lasts AS r ON {equal} AND l.ts_ >= r.ts_)
             SELECT {', '.join(self.names(''))} FROM l
-            {self.kind} (SELECT met.n_, versions.* FROM met JOIN versions USING (at_)) AS r ON l.n_ = r.n_{condition}{after}"""
+            {self.kind} (SELECT met.n_, versions.* FROM met JOIN versions USING (place_)) AS r ON l.n_ = r.n_{condition}{after}"""
 
     def duck(self) -> str:
         if self.version == "temporal":

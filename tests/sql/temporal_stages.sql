@@ -26,6 +26,15 @@ SELECT at, w.currency, amount, rate FROM
      GROUP BY window_start, window_end, window_time, currency) AS w
 LEFT JOIN rates FOR SYSTEM_TIME AS OF w.at AS r ON w.currency = r.currency;
 
+-- Versions as a view of the last row of each key, as Flink's queries have them.
+CREATE VIEW lasts AS
+    SELECT k, kind, rate FROM (
+        SELECT *, currency AS k, 'last' AS kind, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY ts DESC) AS rn
+        FROM (SELECT ts, currency, rate FROM rates WHERE rate <> 102))
+    WHERE rn = 1;
+SELECT id, kind, rate FROM orders AS o
+LEFT JOIN lasts FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.k AND rate < 115 WHERE id < 12;
+
 -- One behind the other. The versions of a view are its rows.
 CREATE VIEW short AS SELECT code, UPPER(name) AS name FROM names WHERE name <> 'buck';
 SELECT id, rate, name FROM orders AS o

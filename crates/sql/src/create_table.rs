@@ -1,5 +1,5 @@
-//! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, a primary key,
-//! connector options.
+//! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, a primary
+//! key, connector options.
 
 use std::sync::Arc;
 

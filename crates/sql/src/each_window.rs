@@ -81,7 +81,12 @@ impl Stage {
         let input = std::mem::replace(&mut self.input, Rows::Stages(vec![]));
         let inner = Stage { filters: below, ..Stage::over(input, inner) };
         let body = Unnest { outer: false, elements: vec![Element::Whole] };
-        Ok(Stage { input: inner.expanded(&kept, &[element], &By::Elements(body))?, columns, filters, ..self })
+        Ok(Stage {
+            input: inner.expanded(&kept, &[element], &By::Elements(body))?,
+            columns,
+            filters,
+            ..self
+        })
     }
 }
 

@@ -1,5 +1,5 @@
-//! UNNEST and lookups in stages. What such a pass takes is a stage of its own, of an UNNEST with the
-//! array as its last column; what stands above is a stage over the rows that come out.
+//! UNNEST and lookups in stages. What such a pass takes is a stage of its own, of an UNNEST with
+//! the array as its last column; what stands above is a stage over the rows that come out.
 //!
 //! These rows are the record's: they have its time, and a window over a table is one over the
 //! elements, or the matches, of its records, too.

@@ -107,8 +107,7 @@ impl Stage {
         {
             let side = joined.interval.map_or("left", |interval| interval.side());
             let what = if joined.as_of { "temporal" } else { "interval" };
-            let message =
-                format!("'{name}' is not the event time of what this {what} join gives");
+            let message = format!("'{name}' is not the event time of what this {what} join gives");
             return Err(SqlError::unsupported(message).help(format!(
                 "that is '{}', of the {side} side: select it as it is, and name it in DESCRIPTOR(…)",
                 own.name
@@ -143,7 +142,8 @@ fn computed(name: &str) -> SqlError {
         .help("name the column that each of its queries selects as its event time")
 }
 
-/// That a column of what an UNNEST or a lookup gives is the event time of the records that it takes.
+/// That a column of what an UNNEST or a lookup gives is the event time of the records that it
+/// takes.
 fn of_elements(rows: &Expanded, time: &Expr, name: &str, data_type: &DataType) -> Result<()> {
     let own = time_unit(rows).map_or(time, |unit| as_it_is(time, unit));
     let column = rows.kept.iter().position(|kept| *own == input_column(kept));

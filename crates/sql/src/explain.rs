@@ -7,8 +7,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_expr::LogicalPlan;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    Aggregate, Derived, Input, Interval, Join, JoinKind, Lookup, Node, Operator, Plan, Sort, Source,
-    Stage, Unnest, Watermark, Window,
+    Aggregate, Derived, Input, Interval, Join, JoinKind, Lookup, Node, Operator, Plan, Sort,
+    Source, Stage, Unnest, Watermark, Window,
 };
 
 use crate::durations::duration;

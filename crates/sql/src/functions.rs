@@ -12,9 +12,9 @@ use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
 use crate::aggregates::{Aggregate, CountStar, GROUPING, Grouping, all_aggregates};
+use crate::as_of;
 use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle, is_path};
 use crate::error::SqlError;
-use crate::as_of;
 use crate::group_windows::marker;
 use crate::located::{NAMED_CAST, named_cast};
 use crate::ranking;
@@ -252,7 +252,11 @@ impl ContextProvider for Context<'_> {
         if name == NAMED_CAST {
             return Some(named_cast());
         }
-        self.functions.scalars.get(name).cloned().or_else(|| marker(name).or_else(|| as_of::marker(name)))
+        self.functions
+            .scalars
+            .get(name)
+            .cloned()
+            .or_else(|| marker(name).or_else(|| as_of::marker(name)))
     }
 
     fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {

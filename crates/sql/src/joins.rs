@@ -14,6 +14,7 @@ mod conditions;
 mod interval;
 mod kept;
 mod lookup;
+mod ranked;
 mod sides;
 mod temporal;
 mod version;

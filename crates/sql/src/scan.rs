@@ -15,7 +15,8 @@ use crate::compiler::{Compiler, each_input};
 use crate::computed::Definitions;
 use crate::error::{Result, SqlError};
 use crate::graph::{
-    Body, Elements, Graph, LookedUp, Makes, Operator as GraphOperator, Part, Pass, Scan, Side, used_by,
+    Body, Elements, Graph, LookedUp, Makes, Operator as GraphOperator, Part, Pass, Scan, Side,
+    used_by,
 };
 use crate::lower::Grouped;
 use crate::nest::written;

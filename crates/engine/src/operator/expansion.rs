@@ -61,9 +61,11 @@ impl Expansion {
     #[cold]
     pub(crate) fn too_many(&self, bytes_max: usize) -> Error {
         let (place, of, fewer) = match self {
-            Expansion::Elements(_) => {
-                ("UNNEST".to_string(), "the elements of", "select fewer columns beside the elements")
-            }
+            Expansion::Elements(_) => (
+                "UNNEST".to_string(),
+                "the elements of",
+                "select fewer columns beside the elements",
+            ),
             Expansion::Matches(lookup) => (
                 format!("lookup table '{}'", lookup.name()),
                 "the rows that match those of",
@@ -76,9 +78,7 @@ impl Expansion {
             message: format!(
                 "{of} one batch of records, with the columns beside them, take more than {limit} MB"
             ),
-            help: format!(
-                "{fewer}, or take fewer records at a time: SET 'batch.rows' = '16'"
-            ),
+            help: format!("{fewer}, or take fewer records at a time: SET 'batch.rows' = '16'"),
         }
     }
 }

@@ -28,8 +28,9 @@
 //! columns into a channel's open slot, without a copy in between. An operator that passes nothing
 //! through ignores it.
 //!
-//! Passes on the way (`stateless`, `unnest`, `lookup`) are no operators: they keep nothing, so there is
-//! nothing to seal, merge or fire, and a worker applies them to a batch where it pushes it on.
+//! Passes on the way (`stateless`, `unnest`, `lookup`) are no operators: they keep nothing of what
+//! goes through them, so there is nothing to seal, merge or fire, and a worker applies them to a
+//! batch where it pushes it on.
 
 pub(crate) mod aggregate;
 pub(crate) mod assign;

@@ -1,6 +1,6 @@
 //! The order of all records: by event time, then by input, split and position in the split, then,
-//! of those that an UNNEST or a lookup has made of one record, by element. Rows that another stage has fired
-//! have no place in a split: they are ordered by their window time, then by their values.
+//! of those that an UNNEST or a lookup has made of one record, by element. Rows that another stage
+//! has fired have no place in a split: they are ordered by their window time, then by their values.
 //!
 //! Where an operator needs it, the order is one more column of a batch, the last, of bytes that
 //! compare like it.
@@ -31,7 +31,8 @@ pub(super) fn with_order<'b>(
     Ok(Cow::Owned(with_column(&rows, "$order", Arc::new(order))?))
 }
 
-/// Times as bytes that compare like them, with which the order of a record begins; none comes first.
+/// Times as bytes that compare like them; none comes first. The order of a record begins with its
+/// time.
 pub(super) fn time_bytes(time: Option<i64>) -> [u8; 8] {
     (time.map_or(0, |time| time as u64 ^ 1 << 63)).to_be_bytes()
 }
@@ -46,7 +47,9 @@ pub(super) fn times_of(batch: &Batch<'_>) -> Int64Array {
                 .collect::<Vec<i64>>()
                 .into()
         }
-        Rows::Fired { times, .. } => rows.map(|row| times.at(row).unwrap_or(0)).collect::<Vec<_>>().into(),
+        Rows::Fired { times, .. } => {
+            rows.map(|row| times.at(row).unwrap_or(0)).collect::<Vec<_>>().into()
+        }
     }
 }
 

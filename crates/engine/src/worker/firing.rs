@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::event_time::END;
 use crate::flow::{Edge, Feeds, Takers, Way};
 use crate::meter;
-use crate::operator::stateless::Taken;
 use crate::operator::expansion::Piece;
+use crate::operator::stateless::Taken;
 use crate::operator::{RowTimes, Step};
 use crate::windowing::{SliceId, WindowId};
 

@@ -281,7 +281,8 @@ impl Worker {
             match &pass.expansion {
                 Some(expansion) => {
                     self.count_dropped(stages, pass, &taken, records.stamped)?;
-                    let made = self.push_pieces(stages, &pass.takers, expansion, &taken, records)?;
+                    let made =
+                        self.push_pieces(stages, &pass.takers, expansion, &taken, records)?;
                     passed.extend(made);
                 }
                 None => {

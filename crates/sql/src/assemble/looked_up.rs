@@ -34,8 +34,7 @@ impl Assembler<'_> {
             columns: self.compiler.compile_all(&body.columns, &read)?,
             schema: shown.clone(),
         };
-        let schemas =
-            [Arc::new(own.clone()), Arc::new(qualified(INPUT, shown.as_ref().clone())?)];
+        let schemas = [Arc::new(own.clone()), Arc::new(qualified(INPUT, shown.as_ref().clone())?)];
         let keys = self.keys_of_join(&body.keys, &schemas)?;
         let fields = own.fields().iter().chain(shown.fields()).cloned();
         let pair = Arc::new(qualified(INPUT, Schema::new(fields.collect::<Vec<_>>()))?);

@@ -130,7 +130,8 @@ fn side_table(body: &Looked, reader: &Reader<'_>) -> Result<Arc<dyn Table>> {
     };
     let table = (reader.open)(&body.entry)?;
     if !table.bounded() {
-        let message = format!("table '{name}' never ends, and a lookup join reads it before all else");
+        let message =
+            format!("table '{name}' never ends, and a lookup join reads it before all else");
         return refused(
             message,
             "look up in a table that ends: files, without 'follow'; or join within windows, or by event \

@@ -412,14 +412,24 @@ fn key_column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
     match unmarked(expr) {
         Expr::Cast(cast) => {
             let from = cast.expr.get_type(schema).ok()?;
-            let exact = match (&from, cast.field.data_type()) {
-                (from, to) if from == to => true,
-                (from, DataType::Decimal128(_, scale)) => from.is_integer() && *scale >= 0,
-                (from, to) => from.is_integer() && to.is_integer(),
-            };
-            exact.then(|| key_column(&cast.expr, schema))?
+            is_exact(&from, cast.field.data_type()).then(|| key_column(&cast.expr, schema))?
         }
         column => column_of(column).map(|(_, at)| at),
+    }
+}
+
+/// Whether each value of a type is another one of a type that values are brought to, to be
+/// compared.
+fn is_exact(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Decimal128, Float32, Float64, Int64, Timestamp, UInt64};
+    match (from, to) {
+        (Decimal128(_, from), Decimal128(_, to)) => from <= to,
+        (from, Decimal128(_, scale)) => from.is_integer() && *scale >= 0,
+        (Float32, Float64) => true,
+        (Int64 | UInt64, Float64) => false,
+        (from, Float64) => from.is_integer(),
+        (Timestamp(from, _), Timestamp(to, _)) => from <= to,
+        (from, to) => from == to || (from.is_integer() && to.is_integer()),
     }
 }
 

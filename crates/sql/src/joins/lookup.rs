@@ -20,7 +20,7 @@ impl Stage {
     /// What comes of a lookup join.
     pub(super) fn looked_up(join: Versioned, places: &Places) -> Result<Stage> {
         let numbered = join.numbered()?;
-        let Versioned { kind, named, schemas, mut sides, on, above } = join;
+        let Versioned { kind, named, schemas, mut sides, on, above, .. } = join;
         check_left(&sides[0].stage, &named)?;
         check_right(&sides[1].stage, &named)?;
         let on = numbered.conditions(&on, places)?;
@@ -42,8 +42,7 @@ impl Stage {
         let Rows::Table(entry) = right.input else { return Err(no_table(&named)) };
         let kept = left.kept(schemas[0].fields(), &|at| asked.contains(&at))?;
         let Kept { names: kept, inner, columns, own, window, mut taken } = kept;
-        let shown: Vec<String> =
-            names.into_iter().map(|name| unique(name, &mut taken)).collect();
+        let shown: Vec<String> = names.into_iter().map(|name| unique(name, &mut taken)).collect();
         let side: Vec<Expr> = shown.iter().map(|name| input_column(name)).collect();
         let over = |expr: &Expr| conditions::over(expr, [&own, &side]);
         let keys = parts.keys.iter().map(|[one, other]| Ok([over(one)?, over(other)?]));
@@ -74,7 +73,10 @@ fn check_left(left: &Stage, named: &Named) -> Result<()> {
     };
     if fired || left.fires.is_some() {
         return Err(named.error(
-            format!("{}, a lookup for the rows of a GROUP BY or a join, does not run yet", named.name),
+            format!(
+                "{}, a lookup for the rows of a GROUP BY or a join, does not run yet",
+                named.name
+            ),
             "put the lookup join before the GROUP BY or the join: it takes the records of a table",
         ));
     }

@@ -19,15 +19,12 @@ use crate::lower::{Places, Rows, Stage};
 impl Stage {
     /// Lowers a join with the versions of a table as of the left side's event time, which is this
     /// column of its plan.
-    pub(super) fn as_of_event_time(
-        join: Versioned,
-        time: usize,
-        places: &Places,
-    ) -> Result<Stage> {
+    pub(super) fn as_of_event_time(join: Versioned, time: usize, places: &Places) -> Result<Stage> {
         let numbered = join.numbered()?;
-        let Versioned { kind, named, schemas, sides, on, above } = join;
-        let table = versioned(&sides[1].stage, &named)?;
-        let key = primary_key(table, &sides[1].stage, &named)?;
+        let Versioned { kind, named, schemas, sides, key, on, above } = join;
+        let table = versioned(&sides[1].stage, key.is_some(), &named)?;
+        let names = key.as_deref().unwrap_or(&table.primary_key);
+        let key = key_columns(names, &sides[1].stage, &named)?;
         let event_time = table.event_time.as_ref().map(|of| &table.columns[of.column].data_type);
         check_zones(schemas[0].field(time).data_type(), event_time, &named)?;
         let on = numbered.conditions(&on, places)?;
@@ -36,13 +33,15 @@ impl Stage {
         let compared: Vec<usize> =
             parts.keys.iter().filter_map(|key| numbered.key_column(&key[1])).collect();
         if let Some(missing) = key.iter().position(|at| !compared.contains(at)) {
-            let column = &table.primary_key[missing];
+            let column = &names[missing];
             let message = format!(
                 "{} does not say which version it is of: ON compares '{column}' of the PRIMARY KEY of \
                  '{}' with nothing",
                 named.name, table.name
             );
-            return Err(named.error(message, format!("add t.… = {column} to ON, for each row of t")));
+            return Err(
+                named.error(message, format!("add t.… = {column} to ON, for each row of t"))
+            );
         }
         let interval = Some((Interval::AS_OF, Some(time)));
         let meets = Meets { window: None, interval, unwindowed: None, as_of: true };
@@ -50,14 +49,16 @@ impl Stage {
     }
 }
 
-/// The table whose rows the right side has, if these are versions.
-fn versioned<'s>(right: &'s Stage, named: &Named) -> Result<&'s TableEntry> {
+/// The table whose rows the right side has, if these are versions: `keyed`, if the query says of
+/// what.
+fn versioned<'s>(right: &'s Stage, keyed: bool, named: &Named) -> Result<&'s TableEntry> {
     let refused = |message: String, help: String| Err(named.error(message, help));
     let name = &named.name;
     let Rows::Table(table) = &right.input else {
         return refused(
             format!("{name}: what has versions is a table, or a view of its rows"),
-            "write the result of the query to a file first; or join within windows, or an interval".into(),
+            "write the result of the query to a file first; or join within windows, or an interval"
+                .into(),
         );
     };
     if right.fires.is_some() || right.window.is_some() {
@@ -67,7 +68,7 @@ fn versioned<'s>(right: &'s Stage, named: &Named) -> Result<&'s TableEntry> {
         );
     }
     let TableEntry { name: table_name, primary_key, event_time, .. } = &**table;
-    if primary_key.is_empty() {
+    if primary_key.is_empty() && !keyed {
         return refused(
             format!("{name}: table '{table_name}' has no PRIMARY KEY, so its rows are no versions"),
             format!(
@@ -86,14 +87,14 @@ fn versioned<'s>(right: &'s Stage, named: &Named) -> Result<&'s TableEntry> {
     }
 }
 
-/// The columns of the right side's plan that are the primary key of its table.
-fn primary_key(table: &TableEntry, right: &Stage, named: &Named) -> Result<Vec<usize>> {
+/// The columns of the right side's plan that are those of its table.
+fn key_columns(names: &[String], right: &Stage, named: &Named) -> Result<Vec<usize>> {
     let column = |name: &String| {
         let column = input_column(name);
         let found = right.columns.iter().position(|own: &Expr| *own == column);
         found.ok_or_else(|| missing(name, named))
     };
-    table.primary_key.iter().map(column).collect()
+    names.iter().map(column).collect()
 }
 
 fn missing(name: &str, named: &Named) -> SqlError {

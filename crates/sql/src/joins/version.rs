@@ -7,6 +7,7 @@
 use datafusion_expr::{Expr, Join};
 use millstream_contract::plan::JoinKind;
 
+use super::ranked::Ranked;
 use super::{Named, Numbered, Side, kind_of};
 use crate::catalog::INPUT;
 use crate::error::{Result, SqlError};
@@ -20,6 +21,8 @@ pub(super) struct Versioned {
     pub(super) named: Named,
     pub(super) schemas: [Indexed; 2],
     pub(super) sides: [Side; 2],
+    /// The columns of the right side's table that tell versions apart, if the query says.
+    pub(super) key: Option<Vec<String>>,
     /// The conditions of the join, and those on what it gives.
     pub(super) on: Vec<Expr>,
     pub(super) above: Vec<Expr>,
@@ -51,10 +54,15 @@ impl Stage {
         let of_left = if kind == JoinKind::Inner { &mut on } else { &mut above };
         let left = Stage::below_join(&join.left, of_left, places)?;
         let left = Side::new(left, &schemas[0], places)?;
-        let right = Side::new(Stage::new(&join.right, places)?, &schemas[1], places)?;
         let which = left.time(time, &schemas[0], &named, places)?;
-        let sides = [left, right];
-        let versioned = Versioned { kind, named, schemas, sides, on, above };
+        let ranked = match which {
+            Time::Processing => None,
+            Time::Event(_) => Ranked::of(&join.right, places)?,
+        };
+        let right = ranked.as_ref().map_or(&*join.right, |ranked| &ranked.plan);
+        let right = Side::new(Stage::new(right, places)?, &schemas[1], places)?;
+        let (key, sides) = (ranked.map(|ranked| ranked.key), [left, right]);
+        let versioned = Versioned { kind, named, schemas, sides, key, on, above };
         match which {
             Time::Processing => Stage::looked_up(versioned, places),
             Time::Event(at) => Stage::as_of_event_time(versioned, at, places),
@@ -64,13 +72,7 @@ impl Stage {
 
 impl Side {
     /// What kind of time an expression over the columns of this side is.
-    fn time(
-        &self,
-        time: &Expr,
-        schema: &Indexed,
-        named: &Named,
-        places: &Places,
-    ) -> Result<Time> {
+    fn time(&self, time: &Expr, schema: &Indexed, named: &Named, places: &Places) -> Result<Time> {
         let help = "it is a processing time of the left side, proc AS PROCTIME() in its CREATE TABLE, \
                     for what a table holds now; or the left side's event time, for what it held then";
         if time.column_refs().iter().any(|column| schema.index_of(column).is_err()) {

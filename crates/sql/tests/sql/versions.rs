@@ -1,4 +1,5 @@
-//! Tests of `FOR SYSTEM_TIME AS OF`: lookup joins and temporal joins, in plans, and what is refused.
+//! Tests of `FOR SYSTEM_TIME AS OF`: lookup joins and temporal joins, in plans, and what is
+//! refused.
 
 use crate::common::*;
 use millstream_contract::plan::{Interval, Join, JoinKind, Lookup, Operator, Plan, Window};
@@ -150,7 +151,8 @@ impl Text for millstream_contract::expr::Expr {
 
 /// Its message and help.
 fn told(from: &str) -> (String, String) {
-    let tables = TABLES.replace(COUNTS, &COUNTS.replace("item,", "id,").replace("BY item", "BY id"));
+    let tables =
+        TABLES.replace(COUNTS, &COUNTS.replace("item,", "id,").replace("BY item", "BY id"));
     let error = match execute(&mut session(), &format!("{tables} SELECT o.id FROM {from}")) {
         Ok(outcome) => panic!("was not refused: {from}\n{outcome:?}"),
         Err(error) => error,
@@ -158,6 +160,12 @@ fn told(from: &str) -> (String, String) {
     assert!(error.span.is_some(), "{from}: {error}");
     assert!(!error.message.contains("internal"), "{from}: {error}");
     (error.message, error.help.unwrap_or_default())
+}
+
+fn check(from: &str, message: &str, help: &str) {
+    let (said, helped) = told(from);
+    assert_eq!(said, message, "{from}");
+    assert!(helped.starts_with(help), "{from}: {helped}");
 }
 
 #[test]
@@ -222,6 +230,19 @@ fn what_does_not_run_is_refused_with_the_reason() {
             "the JOIN of o and i, a lookup for the rows of a GROUP BY or a join, does not run yet",
             "put the lookup join before the GROUP BY or the join",
         ),
+    ] {
+        check(&from, message, help);
+    }
+    let tables = TABLES.replace(COUNTS, "");
+    let outside = "SELECT id FROM orders WHERE `$system_time`(ts)";
+    let error = execute(&mut session(), &format!("{tables} {outside}")).unwrap_err();
+    assert_eq!(error.message, "FOR SYSTEM_TIME AS OF stands behind a table that is joined");
+}
+
+#[test]
+fn a_temporal_join_is_with_versions_that_keys_and_times_tell_apart() {
+    let then = "FOR SYSTEM_TIME AS OF o.ts AS i";
+    for (from, message, help) in [
         (
             format!("orders AS o JOIN items {then} ON o.item = i.id"),
             "the JOIN of o and i: table 'items' has no PRIMARY KEY, so its rows are no versions",
@@ -257,27 +278,20 @@ fn what_does_not_run_is_refused_with_the_reason() {
             "add t.… = b to ON, for each row of t",
         ),
         (
-            format!("instants AS o JOIN rates {} ON o.id = i.item", of("o.z")),
+            format!("instants AS o JOIN rates {} ON o.id = i.item", then.replace("o.ts", "o.z")),
             "the JOIN of o and i compares an instant, TIMESTAMP_LTZ, with a local time, TIMESTAMP: \
              the event times of both sides are of one kind",
             "declare both alike in CREATE TABLE",
         ),
     ] {
-        let (said, helped) = told(&from);
-        assert_eq!(said, message, "{from}");
-        assert!(helped.starts_with(help), "{from}: {helped}");
+        check(&from, message, help);
     }
-    let tables = TABLES.replace(COUNTS, "");
-    let outside = "SELECT id FROM orders WHERE `$system_time`(ts)";
-    let error = execute(&mut session(), &format!("{tables} {outside}")).unwrap_err();
-    assert_eq!(error.message, "FOR SYSTEM_TIME AS OF stands behind a table that is joined");
 }
 
 #[test]
 fn a_primary_key_names_columns_and_says_that_it_is_not_checked() {
-    let create = |elements: &str| {
-        format!("CREATE TABLE t ({elements}) WITH ('connector' = 'fake')")
-    };
+    let create =
+        |elements: &str| format!("CREATE TABLE t ({elements}) WITH ('connector' = 'fake')");
     for (elements, message, help) in [
         ("a INT, PRIMARY KEY (b) NOT ENFORCED", "there is no column 'b' for the PRIMARY KEY", ""),
         (

@@ -99,7 +99,8 @@ impl Program {
     ) -> Result<Option<RecordBatch>> {
         let mut met = self.met(left, slice, versions)?;
         if let Some(condition) = &self.condition {
-            let places: Vec<u32> = (0..left.rows as u32).filter(|row| met[*row as usize].is_some()).collect();
+            let places: Vec<u32> =
+                (0..left.rows as u32).filter(|row| met[*row as usize].is_some()).collect();
             if !places.is_empty() {
                 let pairs = self.beside(&self.pair, left, &places, &met, (slice, versions))?;
                 let mask = true_mask(condition, &pairs)?;
@@ -138,7 +139,8 @@ impl Program {
             };
             let end = slice.order.partition_point(is_before);
             let own = slice.order[..end].iter().rev();
-            let own = own.take_while(|version| slice.columns.hashes[**version as usize] == latest.0);
+            let own =
+                own.take_while(|version| slice.columns.hashes[**version as usize] == latest.0);
             let mut own = own.filter(|version| {
                 sought.is_of(&Sought::of(&slice.columns, &right_texts, **version as usize))
             });

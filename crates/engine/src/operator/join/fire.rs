@@ -12,9 +12,9 @@ use arrow::compute::{cast, filter, filter_record_batch, take};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 
 use super::Program;
+use super::as_of::Slice;
 use super::bags::Bags;
 use super::gathered::{Columns, Gathering};
-use super::as_of::Slice;
 use super::pairs::{Built, PAIRS_MAX, Pairs, Probed};
 use super::versions::Versions;
 use crate::columns::inputs::true_mask;
@@ -169,18 +169,7 @@ impl Fire {
                 };
                 Ok(None)
             }
-            Phase::AsOf(slice) => {
-                let side = &program.sides[0];
-                if self.rest[0].is_empty() {
-                    versions.take_in(&program.sides[1], slice)?;
-                    return Ok(None);
-                }
-                let mut gathering = Gathering::new(side, READ_ROWS);
-                self.read(program, 0, &mut gathering, bags)?;
-                let rows = program.as_of(&gathering.finish(side)?, &slice, versions)?;
-                self.phase = Phase::AsOf(slice);
-                Ok(rows)
-            }
+            Phase::AsOf(slice) => self.as_of(program, slice, bags, versions),
             Phase::Probing(mut built, None) => {
                 if self.rest[large].is_empty() {
                     self.phase = match program.gives_late(small) {
@@ -214,6 +203,27 @@ impl Fire {
             }
             Phase::Over => Ok(None),
         }
+    }
+
+    /// The next rows of the left side with their versions. When there are no more, the versions of
+    /// the slice are kept for later ones.
+    fn as_of(
+        &mut self,
+        program: &Program,
+        slice: Slice,
+        bags: &mut Bags,
+        versions: &mut Versions,
+    ) -> Result<Option<RecordBatch>> {
+        let [side, other] = &program.sides;
+        if self.rest[0].is_empty() {
+            versions.take_in(other, slice)?;
+            return Ok(None);
+        }
+        let mut gathering = Gathering::new(side, READ_ROWS);
+        self.read(program, 0, &mut gathering, bags)?;
+        let rows = program.as_of(&gathering.finish(side)?, &slice, versions)?;
+        self.phase = Phase::AsOf(slice);
+        Ok(rows)
     }
 
     /// Reads the next buffers of a side.

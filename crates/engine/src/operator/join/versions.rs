@@ -196,3 +196,104 @@ fn gathered(all: &[&Columns], from: &[(usize, usize)]) -> Result<Columns> {
     let columns = (0..columns).map(column).collect::<Result<_>>()?;
     Ok(Columns { rows: from.len(), keys, hashes, columns })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{AsArray, BinaryArray, Int64Array, StringArray};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+
+    use super::*;
+    use crate::expr::Expr;
+    use crate::plan::{Interval, Join, JoinKind, Key, Window};
+    use crate::support::Random;
+
+    type Row = (i64, &'static str, i64);
+
+    fn join() -> Join {
+        let field = |name, of| Field::new(name, of, false);
+        let own = [DataType::Int64, DataType::Utf8, DataType::Int64].map(|of| field("c", of));
+        let both = Arc::new(Schema::new([own.clone(), own].concat()));
+        let key = |column, data_type: DataType| {
+            let expr = Expr::Column(column);
+            let key = Key { name: String::new(), expr, data_type, nullable: false };
+            [key.clone(), key]
+        };
+        Join {
+            kind: JoinKind::Inner,
+            window: Some(Window::Interval(Interval::AS_OF)),
+            left_inputs: 1,
+            left_columns: 3,
+            keys: vec![key(0, DataType::Int64), key(1, DataType::Utf8)],
+            as_of: true,
+            nulls_are_equal: false,
+            condition: None,
+            pair: both.clone(),
+            fired: both,
+            time: None,
+            having: None,
+            project: vec![],
+        }
+    }
+
+    /// Rows in their order, which begins at `first`. Many keys have the same hash.
+    fn columns(side: &Side, rows: &[Row], first: usize) -> Columns {
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.1)));
+        let values = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2)));
+        let order = |at: usize| ((first + at) as u64).to_be_bytes();
+        let orders = Arc::new(BinaryArray::from_iter_values((0..rows.len()).map(order)));
+        let all: Vec<u32> = (0..rows.len() as u32).collect();
+        let mut words = vec![0; rows.len() * side.codec.words()];
+        side.codec.encode_words(&[keys.clone(), texts.clone()], &all, &mut words);
+        let hashes = rows.iter().map(|row| (row.0 % 50) as u64).collect();
+        Columns {
+            rows: rows.len(),
+            keys: words,
+            hashes,
+            columns: vec![keys, texts, values, orders],
+        }
+    }
+
+    #[test]
+    fn the_last_version_of_each_key_is_kept_in_few_chunks() {
+        let join = join();
+        let [_, side] = &Side::both(&join).unwrap();
+        let mut random = Random::new(3);
+        let (mut versions, mut last) = (Versions::default(), HashMap::new());
+        let mut number = 0;
+        for slice in 0..200 {
+            let keys = if slice % 20 == 0 { 600 } else { 40 };
+            let rows = random.below(if slice % 20 == 0 { 900 } else { 6 });
+            let row = |at| {
+                let text = ["", "a", "a longer text"][random.below(3) as usize];
+                (random.below(keys) as i64, text, number + at as i64)
+            };
+            let rows: Vec<Row> = (0..rows).map(row).collect();
+            last.extend(rows.iter().map(|row| ((row.0, row.1), row.2)));
+            let all = columns(side, &rows, number as usize);
+            versions.take_in(side, Slice::new(side, all, &join.pair).unwrap()).unwrap();
+            number += rows.len() as i64;
+            assert_eq!(versions.rows(), last.len());
+            assert!(versions.chunks.len() <= 12, "{} chunks", versions.chunks.len());
+            let stored: usize = versions.chunks().map(|chunk| chunk.rows).sum();
+            assert!(stored <= 2 * last.len() + 1, "{stored} of {}", last.len());
+        }
+        let mut found = 0;
+        for key in 0..700 {
+            for text in ["", "a", "a longer text", "nobody's"] {
+                let sought = columns(side, &[(key, text, 0)], 0);
+                let texts = sought.texts(side);
+                let at = versions.find(side, &Sought::of(&sought, &texts, 0));
+                let value = |at: At| {
+                    let chunk = versions.chunks().nth(at.chunk as usize).unwrap();
+                    chunk.columns[2].as_primitive::<Int64Type>().value(at.row as usize)
+                };
+                assert_eq!(at.map(value), last.get(&(key, text)).copied(), "{key} {text}");
+                found += usize::from(at.is_some());
+            }
+        }
+        assert!(found == last.len() && found > 1000, "{found}");
+    }
+}

@@ -129,7 +129,5 @@ impl Lookup {
     }
 }
 
-
-
 #[cfg(test)]
 mod tests;

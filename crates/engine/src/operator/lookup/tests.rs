@@ -86,7 +86,11 @@ fn lookup(how: How) -> Lookup {
     let body = plan::Lookup {
         name: "side".into(),
         side: Source {
-            table: Arc::new(Memory { schema: schema.clone(), splits: vec![], sharing: Sharing::Whole }),
+            table: Arc::new(Memory {
+                schema: schema.clone(),
+                splits: vec![],
+                sharing: Sharing::Whole,
+            }),
             projection: vec![0, 1, 2],
             derived: vec![],
             schema: schema.clone(),
