@@ -42,6 +42,7 @@ use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::Windows;
 use conditions::{Bounds, Condition, Numbered, Parts};
 use interval::Told;
+use ranked::Ranked;
 use sides::Taken;
 pub(crate) use written::{LATERAL, check_kind, check_star, misplaced, subqueries};
 
@@ -92,6 +93,12 @@ fn at(error: SqlError, place: Option<&Place>) -> SqlError {
         Some(place) if error.span.is_none() => error.at(Some(place.span)).in_source(&place.source),
         _ => error,
     }
+}
+
+/// Whether a plan is the last row of each key, which is something else at each time: so it runs as
+/// the right side of a temporal join alone.
+pub(crate) fn are_versions(plan: &LogicalPlan, places: &Places) -> Result<bool> {
+    Ok(Ranked::of(plan, places)?.is_some())
 }
 
 /// What a join of that type gives, and what it is called.

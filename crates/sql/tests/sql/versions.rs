@@ -23,8 +23,9 @@ const TABLES: &str = "
     ) WITH ('connector' = 'endless');
     CREATE TABLE keyed (at TIMESTAMP(3), id BIGINT PRIMARY KEY NOT ENFORCED)
         WITH ('connector' = 'endless');
-    CREATE TABLE more_rates WITH ('connector' = 'endless') LIKE rates;
-    CREATE TABLE no_rates WITH ('connector' = 'endless') LIKE rates (EXCLUDING CONSTRAINTS);
+    CREATE TABLE more_rates WITH ('connector' = 'endless') LIKE rates (OVERWRITING OPTIONS);
+    CREATE TABLE no_rates WITH ('connector' = 'endless') LIKE rates
+        (EXCLUDING CONSTRAINTS OVERWRITING OPTIONS);
     CREATE VIEW counts AS SELECT item, COUNT(*) AS n FROM items GROUP BY item;
 ";
 

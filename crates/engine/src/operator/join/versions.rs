@@ -117,26 +117,24 @@ impl Versions {
         }
         let from: Vec<(usize, usize)> = last.iter().map(|row| (0, *row as usize)).collect();
         let columns = gathered(&[&columns], &from)?;
-        self.add(side, columns)?;
+        self.add(side, columns);
         self.merge(side)
     }
 
     /// Adds a chunk of versions that replace others.
-    fn add(&mut self, side: &Side, columns: Columns) -> Result<()> {
+    fn add(&mut self, side: &Side, columns: Columns) {
         let (chunk, rows) = (self.chunks.len() as u32, columns.rows);
-        let texts = columns.texts(side);
+        self.chunks.push(Chunk { columns, live: vec![true; rows], live_rows: rows });
         for row in 0..rows {
-            let (hash, before) = self.place(side, &Sought::of(&columns, &texts, row));
+            let columns = &self.chunks[chunk as usize].columns;
+            let texts = columns.texts(side);
+            let (hash, before) = self.place(side, &Sought::of(columns, &texts, row));
             self.places.insert(hash, At { chunk, row: row as u32 });
-            // It may be one of this chunk only if a key were in it twice.
             if let Some(At { chunk, row }) = before {
                 let chunk = &mut self.chunks[chunk as usize];
                 chunk.live_rows -= usize::from(std::mem::take(&mut chunk.live[row as usize]));
             }
         }
-        drop(texts);
-        self.chunks.push(Chunk { columns, live: vec![true; rows], live_rows: rows });
-        Ok(())
     }
 
     /// Merges chunks until there are few, and few versions in them that have been replaced.
