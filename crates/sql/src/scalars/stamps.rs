@@ -109,7 +109,7 @@ pub(crate) fn refuse_stamps(expr: &Expr) -> Result<()> {
     let Some(gives) = found else { return Ok(()) };
     Err(match gives {
         Gives::ReadTime => SqlError::unsupported(
-            "PROCTIME() stands alone in CREATE TABLE, or is what FOR SYSTEM_TIME AS OF names",
+            "PROCTIME() stands in CREATE TABLE, alone, and behind FOR SYSTEM_TIME AS OF",
         )
         .help("declare a column, proc AS PROCTIME(), and name that"),
         Gives::Watermark => {

@@ -80,7 +80,7 @@ fn conditions_on_the_side_table_are_asked_once() {
     );
     let [lookup] = lookups(&plan)[..] else { panic!("{plan:?}") };
     assert!(!lookup.outer && lookup.condition.is_none());
-    assert_eq!(lookup.filter.as_ref().unwrap().to_text(), "more = 'x' AND cost > 2");
+    assert_eq!(lookup.filter.as_ref().unwrap().to_text(), "more = 'x' AND cost > 2.0");
     assert_eq!(lookup.columns.columns.len(), 1);
 }
 
@@ -129,7 +129,7 @@ fn a_temporal_join_asks_nothing_of_a_version_before_it_is_known_to_count() {
         assert_eq!(join.window, Some(Window::Interval(Interval::AS_OF)));
         assert_eq!(join.keys.len(), 1);
         let condition = join.condition.as_ref().unwrap().to_text();
-        assert_eq!(condition, "kind = 'x' AND rate > 1");
+        assert_eq!(condition, "kind = 'x' AND rate > 1.0");
         let inputs = &plan.stages[plan.outputs[0].stage].inputs;
         assert_eq!(inputs[0].filter.as_ref().map(Text::to_text), Some("id > 3".into()));
         assert!(inputs[1].filter.is_none());
@@ -189,8 +189,8 @@ fn what_does_not_run_is_refused_with_the_reason() {
             format!("plain AS o JOIN rates {} ON o.id = i.item", of("o.ts")),
             no_time,
             "it is a processing time of the left side, proc AS PROCTIME() in its CREATE TABLE, for \
-             what a table holds now; or the left side's event time, for what it held then; table \
-             'plain' has no watermark",
+             what a table holds now; or the left side's event time, for what it held then; 'ts' is \
+             not the event time of table 'plain'",
         ),
         (
             format!("orders AS o JOIN rates {} ON o.id = i.item", of("i.at")),
