@@ -150,3 +150,9 @@ def test_an_error_in_a_key_names_the_record(tmp_path):
     assert result.code == 1
     assert "cannot cast 'three' to INT, for the record at " in result.stderr
     assert "keys.csv:3" in result.stderr
+    # So does one in the side table.
+    join = JOIN.replace("keys.k = s.k", "keys.k = CAST(CAST(s.k AS DATE) AS STRING)")
+    script.write_text(TABLES.replace(", 'follow' = 'true'", "") + join)
+    result = harness.run("run", script, settings={"workers": 1})
+    assert result.code == 1
+    assert "cannot cast '1' to DATE, for the record at row 1 of lookup table 'side'" in result.stderr

@@ -22,6 +22,7 @@ use super::index::Index;
 use crate::budget::{Budget, Held, Kind, batch_bytes};
 use crate::env::{Env, Threads};
 use crate::error::{Error, Result};
+use crate::failing::first_failing;
 use crate::operator::stateless::Taking;
 use crate::plan;
 use crate::prepare::Preparer;
@@ -188,7 +189,16 @@ impl Reading<'_> {
                 let prepared = self.side.preparer.prepare(chunk, self.options.start_time_us)?;
                 left_out.0 += prepared.malformed_records;
                 left_out.1 = left_out.1.or(prepared.first_malformed);
-                let rows = self.side.taking.rows(&prepared.batch)?;
+                let rows = self.side.taking.rows(&prepared.batch).map_err(|error| {
+                    let failing = first_failing(prepared.batch.num_rows(), |range| {
+                        let rows = prepared.batch.slice(range.start, range.len());
+                        self.side.taking.rows(&rows).map(|_| ())
+                    });
+                    match (failing, &prepared.places) {
+                        (Some((row, error)), Some(places)) => error.for_record(&places.place(row)),
+                        _ => error,
+                    }
+                })?;
                 if rows.num_rows() > 0 {
                     self.grow(&mut held, batch_bytes(&rows))?;
                     batches.push(rows);
@@ -196,7 +206,19 @@ impl Reading<'_> {
             }
         }
         let all = self.all(batches, &mut held)?;
-        let index = Index::new(keys, all, held)?;
+        let index = Index::new(keys, all.clone(), held).map_err(|error| {
+            let failing = first_failing(all.num_rows(), |range| {
+                keys.evaluate(1, &all.slice(range.start, range.len())).map(|_| ())
+            });
+            match failing.filter(|_| error.is_of_records()) {
+                Some((row, error)) => error.for_record(&format!(
+                    "row {} of lookup table '{}'",
+                    row + 1,
+                    self.side.name
+                )),
+                None => error,
+            }
+        })?;
         self.check(&index.held)?;
         let name = &self.side.name;
         let remark = left_out.1.map(|first| {
