@@ -1,5 +1,5 @@
--- Query 13: bounded side input. Bids with what a file says of their auctions. The join is an
--- ordinary one, which runs where both sides end.
+-- Query 13: bounded side input. Bids with what a file says of their auctions: a lookup join with the
+-- version of the file that is there when a bid is read.
 
 CREATE TABLE side_input (
     key BIGINT,
@@ -27,6 +27,6 @@ SELECT
     B.price,
     B.`dateTime`,
     S.`value`
-FROM bid B
-JOIN side_input AS S
+FROM (SELECT *, PROCTIME() as p_time FROM bid) B
+JOIN side_input FOR SYSTEM_TIME AS OF B.p_time AS S
 ON mod(B.auction, 10000) = S.key;

@@ -24,7 +24,7 @@ WRONG_SQL = {
     "types": ("SELECT k FROM events WHERE ts > TRUE AND k LIKE DATE '2024-01-01'", [], None),
     "ORDER BY": (f"SELECT k, COUNT(*) AS n {TUMBLE} {GROUP}, k ORDER BY n", ["ORDER BY"], None),
     "JOIN": ("SELECT a.k FROM events a JOIN events FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k",
-             ["temporal join", "window_start"], "FOR"),
+             ["'events' has no PRIMARY KEY", "NOT ENFORCED"], "a.ts"),
     "UNION": ("SELECT k FROM events UNION ALL SELECT ts FROM events", ["UNION", "CAST"], None),
     "EXCEPT": ("SELECT k FROM events EXCEPT SELECT v FROM events", ["EXCEPT", "UNION ALL"], None),
     "OVER": ("SELECT SUM(v) OVER (PARTITION BY k) FROM events", ["OVER"], None),

@@ -2,8 +2,9 @@
 """Random joins over random data, against DuckDB, under several schedules (promise P2).
 
 Every seed makes two files, whose records are out of order but never late, and a query that joins them: of any kind, in
-windows of any kind, within an interval of time, or in neither, each side records or a grouping of them, with any number
-of keys and perhaps a condition. All runs must write the same bytes, and these must be DuckDB's rows.
+windows of any kind, within an interval of time, with the versions of a table as of now (a lookup) or of the row's time
+(a temporal join), or in none of these, each side records or a grouping of them, with any number of keys and perhaps a
+condition. All runs must write the same bytes, and these must be DuckDB's rows.
 
     tests/oracle/joins.py --count 100        seeds 0 to 99
     tests/oracle/joins.py --seed 17          one case; its files stay in target/oracle-joins/17
@@ -33,6 +34,7 @@ from windows import Windows, interval  # noqa: E402
 
 KEPT = harness.ROOT / "target" / "oracle-joins"
 START_US = 1_704_067_200_000_000
+VERSIONS = ("lookup", "temporal")
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "EXISTS", "NOT EXISTS")
 
 
@@ -88,6 +90,8 @@ class Case:
     # is written.
     interval: tuple[int, int] | None = None
     form: int = 0
+    # Whether the right side has versions: "lookup" or "temporal".
+    version: str | None = None
 
     def sides(self) -> list[tuple[str, Side]]:
         both = [("l", self.left), ("r", self.right)]
@@ -130,9 +134,32 @@ class Case:
     def ours(self) -> str:
         window = ["window_start", "window_end"] if self.windows else []
         shown = [f"{name} AS c{i}" for i, name in enumerate(self.names("{}.window_start"))]
+        if self.version:
+            time, left = "l.ts", self.left.ours(None)
+            if self.version == "lookup":
+                time, left = "l.p_", f"SELECT *, PROCTIME() AS p_ FROM ({left})"
+            after = f" WHERE {self.after}" if self.after else ""
+            return (f"SELECT {', '.join(shown)} FROM ({left}) AS l {self.kind} rights FOR SYSTEM_TIME AS OF {time} AS r "
+                    f"ON {self.on([], False)}{after}")
         return self.query(self.left.ours(self.windows), self.right.ours(self.windows), window, shown, duck=False)
 
+    def temporal(self) -> str:
+        """The version of each row: of several of one time the last."""
+        key = ", ".join(f'"{right}"' for _, right in self.keys)
+        equal = " AND ".join(f'l."{left}" = r."{right}"' for left, right in self.keys)
+        condition = f" AND {self.condition}" if self.condition else ""
+        after = f" WHERE {self.after}" if self.after else ""
+        return f"""WITH l AS (SELECT *, row_number() OVER () AS n_ FROM ({self.left.duck(None, True)})),
+            versions AS (SELECT *, rowid AS place_ FROM rights WHERE ts_ IS NOT NULL),
+            lasts AS (SELECT * FROM versions
+                QUALIFY row_number() OVER (PARTITION BY {key}, ts_ ORDER BY place_ DESC) = 1),
+            met AS (SELECT l.n_, r.place_ FROM l ASOF JOIN lasts AS r ON {equal} AND l.ts_ >= r.ts_)
+            SELECT {', '.join(self.names(''))} FROM l
+            {self.kind} (SELECT met.n_, versions.* FROM met JOIN versions USING (place_)) AS r ON l.n_ = r.n_{condition}{after}"""
+
     def duck(self) -> str:
+        if self.version == "temporal":
+            return self.temporal()
         window = ["start_", "end_"] if self.windows else []
         shown = self.names("make_timestamp({}.start_)")
         sides = [side.duck(self.windows, self.interval is not None) for side in (self.left, self.right)]
@@ -168,16 +195,17 @@ def side(rng: random.Random, name: str, unit_us: int) -> Side:
 def make(seed: int) -> Case:
     rng = random.Random(f"join {seed}")
     unit_us = rng.choice([1_000_000, 7_000_000, 250_000])
-    kind = rng.choice(["tumble", "tumble", "hop", "cumulate", "interval", "interval", "none"])
+    kind = rng.choice(["tumble", "tumble", "hop", "cumulate", "interval", "interval", "none", "lookup", "temporal",
+                       "temporal"])
     windows = within = None
     if kind == "interval":
         bounds = [rng.choice([-3, -1, -0.25, 0, 0, 0.5, 2]) * unit_us // 1000 * 1000 for _ in range(2)]
         within = (int(min(bounds)), int(max(bounds)))
-    elif kind != "none":
+    elif kind not in ("none", *VERSIONS):
         offset_us = rng.choice([0, unit_us // 4 // 1000 * 1000])
         windows = Windows(kind, unit_us, offset_us, 1 if kind == "tumble" else rng.choice([1, 2, 3]))
     left, right = side(rng, "lefts", unit_us), side(rng, "rights", unit_us)
-    if within:
+    if within or kind in VERSIONS:
         left.grouped = right.grouped = None
     comparable = [(a, b) for a, x in left.shown() for b, y in right.shown()
                   if x.type.kind == y.type.kind and x.type.kind != "bytes" and "ts" not in (a, b)]
@@ -193,10 +221,17 @@ def make(seed: int) -> Case:
     join = rng.choice(KINDS)
     if join == "FULL JOIN" and not keys and not windows and not within:
         keys = comparable[:1] or keys
+    if kind in VERSIONS:
+        join, right.where = rng.choice(KINDS[:2]), None
+    if kind == "temporal":
+        keys = [pair for pair in keys if [other for _, other in keys].count(pair[1]) == 1] or alike[:1]
     after = None
     if numbers[0] and rng.random() < 0.2:
         after = f'l."{rng.choice(numbers[0])}" ' + rng.choice(["> 0", "IS NULL", "IS NOT NULL"])
-    return Case(seed, join, windows, left, right, keys, condition, after, within, rng.randrange(3))
+    version = kind if kind in VERSIONS else None
+    if not keys and version:
+        version = "lookup"
+    return Case(seed, join, windows, left, right, keys, condition, after, within, rng.randrange(3), version)
 
 
 def write(case: Case, folder: Path) -> Path:
@@ -207,6 +242,8 @@ def write(case: Case, folder: Path) -> Path:
         lines += [",".join(field_text(v, c) for v, c in zip(row, each.columns)) for row in each.rows]
         (folder / f"{each.name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         declared = "".join(f"    {c.name} {c.declared},\n" for c in each.columns)
+        if case.version == "temporal" and each is case.right:
+            declared += f"    PRIMARY KEY ({', '.join(right for _, right in case.keys)}) NOT ENFORCED,\n"
         delay = f" - {interval(each.delay_us)}" if each.delay_us else ""
         text += (f"CREATE TABLE {each.name} (\n{declared}    WATERMARK FOR ts AS ts{delay}\n) WITH ("
                  f"'connector' = 'file', 'path' = '{each.name}.csv', 'format' = 'csv');\n\n")
@@ -239,7 +276,7 @@ def schedules(rng: random.Random, case: Case) -> list[dict[str, object]]:
                "batch.rows": rng.choice(rows)}
     if rng.random() < 0.4:
         runs.append(several | {"epoch.bytes": rng.choice([1, "64MB"])})
-    stages = case.left.grouped or case.right.grouped or case.interval and case.kind == "FULL JOIN"
+    stages = case.version == "lookup" or case.left.grouped or case.right.grouped or case.interval and case.kind == "FULL JOIN"
     if rng.random() < 0.3 and not stages:
         runs.append(several | {"exchange": rng.choice(["interleaved", "repartition"])})
     return runs
@@ -272,7 +309,7 @@ def in_own_folder(seed: int) -> tuple[int, str, int, list[str]]:
     with tempfile.TemporaryDirectory(prefix="millstream-joins-") as name:
         try:
             case, wrong = make(seed), check(seed, Path(name))
-            how = case.windows.kind if case.windows else "interval" if case.interval else "none"
+            how = case.version or (case.windows.kind if case.windows else "interval" if case.interval else "none")
             return seed, f"{case.kind} {how}", expected(case).total(), wrong
         except Exception as error:  # a fault of the test itself: report it with its seed
             return seed, "", 0, [f"the test failed: {type(error).__name__}: {error}"]
@@ -297,7 +334,8 @@ def main() -> int:
                 failed += 1
                 print(f"FAIL seed {seed}; repeat with: tests/oracle/joins.py --seed {seed}")
                 print("  " + "\n".join(wrong).replace("\n", "\n  "), flush=True)
-    missing = {f"{kind} {windows}" for kind in KINDS for windows in ("tumble", "hop", "cumulate", "interval", "none")} - met
+    wanted = {f"{kind} {windows}" for kind in KINDS for windows in ("tumble", "hop", "cumulate", "interval", "none")}
+    missing = (wanted | {f"{kind} {version}" for kind in KINDS[:2] for version in VERSIONS}) - met
     if options.count >= 400 and missing:
         failed += 1
         print(f"FAIL the suite as a whole: no case has rows of {', '.join(sorted(missing))}")

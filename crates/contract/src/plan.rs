@@ -18,6 +18,7 @@ mod calls;
 mod dictionaries;
 mod join;
 mod left_out;
+mod lookup;
 mod packed;
 mod ranked;
 mod source;
@@ -27,6 +28,7 @@ pub use calls::{AggregateFunction, Argument, Bits, Moment};
 pub use join::{Join, JoinKind};
 use left_out::MALFORMED;
 pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_rows, malformed_schema};
+pub use lookup::Lookup;
 pub use ranked::{Best, Directions, Ranking, Share};
 pub use source::{Derived, EventTime, Source, Watermark};
 pub use window::{Cumulate, Hop, Interval, Session, Tumble, Window};
@@ -222,7 +224,7 @@ impl Plan {
             Node::Stage(stage) => {
                 self.stages.get(stage).is_some_and(|stage| match &stage.operator {
                     Operator::Aggregate(_) | Operator::Join(_) => stage.operator.window().is_some(),
-                    Operator::Stateless { .. } | Operator::Unnest(_) => {
+                    Operator::Stateless { .. } | Operator::Unnest(_) | Operator::Lookup(_) => {
                         stage.inputs.iter().all(|input| self.has_time(input.from))
                     }
                 })
@@ -271,6 +273,12 @@ impl Plan {
             match &stage.operator {
                 Operator::Unnest(_) if stage.inputs.iter().any(|input| input.project.is_none()) => {
                     return wrong("an UNNEST of columns as they are");
+                }
+                Operator::Lookup(lookup)
+                    if stage.inputs.iter().any(|input| input.project.is_none())
+                        || !lookup.is_sound(&stage.output) =>
+                {
+                    return wrong("a lookup of columns that are not there");
                 }
                 operator
                     if operator.window().is_some()
@@ -361,6 +369,9 @@ pub enum Operator {
     /// No state: each element of the array, or entry of the map, that is the last column becomes a
     /// row, with the other columns of its record beside it, and the record's time.
     Unnest(Unnest),
+    /// No state: rows go on next to the rows of a side table that match them, with the times that
+    /// they have.
+    Lookup(Arc<Lookup>),
     /// Grouped aggregation.
     Aggregate(Aggregate),
     /// Rows of two sides that belong together.
@@ -376,7 +387,7 @@ impl Operator {
     /// The windows that its rows come from, if it fires by windows.
     pub fn window(&self) -> Option<Window> {
         match self {
-            Operator::Stateless { .. } | Operator::Unnest(_) => None,
+            Operator::Stateless { .. } | Operator::Unnest(_) | Operator::Lookup(_) => None,
             Operator::Aggregate(aggregate) => aggregate.window,
             Operator::Join(join) => join.window,
         }

@@ -39,6 +39,9 @@ pub struct Settings {
     /// `join.within`: the event times of two rows that are joined without a window are at most so
     /// far apart, microseconds. `None`: however far.
     pub join_within_us: Option<i64>,
+    /// `lookup.reload`: how often a lookup join looks whether its side table has changed,
+    /// microseconds; 0: never.
+    pub lookup_reload_us: i64,
     /// `time_zone`: where windows over TIMESTAMP_LTZ begin at full hours and days, and in which
     /// such times are written; `None`: UTC.
     pub time_zone: Option<Zone>,
@@ -163,6 +166,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "how far apart the event times of two rows may be that are joined without a window",
     ),
     (
+        "lookup.reload",
+        "'1 s', 0 for never, 1 day at the most",
+        "how often lookup joins look whether a file that they have read has changed",
+    ),
+    (
         "time_zone",
         "'UTC', 'Europe/Zurich' or '+02:00'",
         "where windows over TIMESTAMP_LTZ begin at full hours and days, and in which such times are written",
@@ -185,6 +193,9 @@ const PACK_US_MAX: i64 = 3_600_000_000;
 /// Ten years, as for the intervals that conditions say.
 const JOIN_US_MAX: i64 = 3_650 * 86_400_000_000;
 
+/// Who looks less often can as well start the query again.
+const RELOAD_US_MAX: i64 = 86_400_000_000;
+
 /// A hundred years: every window fires before the end of time.
 const LATENESS_US_MAX: i64 = 36_500 * 86_400_000_000;
 
@@ -202,6 +213,7 @@ impl Default for Settings {
             allowed_lateness_us: 0,
             pack_us: 250_000,
             join_within_us: None,
+            lookup_reload_us: 1_000_000,
             time_zone: None,
             exchange: Exchange::LateMerge,
             simulate: None,
@@ -246,6 +258,7 @@ impl Settings {
             "windows.pack" => self.pack_us = duration_us(key, value, PACK_US_MAX)?,
             "join.within" if value.eq_ignore_ascii_case("none") => self.join_within_us = None,
             "join.within" => self.join_within_us = Some(duration_us(key, value, JOIN_US_MAX)?),
+            "lookup.reload" => self.lookup_reload_us = duration_us(key, value, RELOAD_US_MAX)?,
             // Flink's name for it.
             "time_zone" | "table.local-time-zone" => {
                 let zone = value.parse().map_err(|()| wrong("time_zone", value))?;

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Segments,
     /// Result rows that wait for their order, and what sorting them takes.
     Output,
+    /// Side tables of lookup joins, and what reading them takes.
+    Tables,
 }
 
 /// What a worker's state amounts to, in bytes.
@@ -72,6 +74,7 @@ pub(crate) struct Budget {
     input: AtomicU64,
     segments: AtomicU64,
     output: AtomicU64,
+    tables: AtomicU64,
     /// State and its next growth, over all stages and workers.
     state: AtomicU64,
     growth: AtomicU64,
@@ -111,6 +114,7 @@ impl Budget {
             input: AtomicU64::new(0),
             segments: AtomicU64::new(0),
             output: AtomicU64::new(0),
+            tables: AtomicU64::new(0),
             state: AtomicU64::new(0),
             growth: AtomicU64::new(0),
             room: AtomicU64::new(0),
@@ -129,6 +133,7 @@ impl Budget {
             Kind::Input => &self.input,
             Kind::Segments => &self.segments,
             Kind::Output => &self.output,
+            Kind::Tables => &self.tables,
         }
     }
 
@@ -179,7 +184,12 @@ impl Budget {
         self.ledger().rest
     }
 
-    /// The most that was counted at once: state, input, segments and output.
+    /// What all side tables together may take: half of the budget, in bytes.
+    pub(crate) fn tables_bytes_max(&self) -> u64 {
+        self.limit_bytes / 2
+    }
+
+    /// The most that was counted at once: state, input, segments, output and side tables.
     pub(crate) fn most(&self) -> u64 {
         self.most.load(Relaxed)
     }
@@ -190,7 +200,7 @@ impl Budget {
 
     /// All that is held.
     fn all(&self) -> u64 {
-        let held = [&self.state, &self.input, &self.segments, &self.output];
+        let held = [&self.state, &self.input, &self.segments, &self.output, &self.tables];
         held.iter().map(|bytes| bytes.load(Relaxed)).sum()
     }
 

@@ -4,9 +4,13 @@
 //! of a source or of a stage that fires goes through them to all stages with state, and to all
 //! outputs, that take it. Stages with state have numbers of their own, in the plan's order.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::operator::expansion::Expansion;
 use crate::operator::late::LateRecords;
+use crate::operator::lookup::Lookup;
 use crate::operator::stateless::Taking;
 use crate::operator::unnest::Unnest;
 use crate::plan::{Input, Node, Operator, Output, Plan, Project};
@@ -30,6 +34,8 @@ pub(crate) struct Flow {
     pub(crate) outputs: Vec<Vec<Root>>,
     /// Per stage with state: whose rows it takes.
     pub(crate) inputs: Vec<Vec<Root>>,
+    /// All lookups.
+    pub(crate) lookups: Vec<Arc<Lookup>>,
 }
 
 /// Who takes the rows of a source, or what a stage fires.
@@ -76,11 +82,12 @@ pub(crate) struct Pass {
     /// Only records that are late; what is taken is of these, with what is said of them.
     pub(crate) late: Option<LateRecords>,
     pub(crate) taking: Taking,
-    /// What it makes of what it has taken, if it is an UNNEST.
-    pub(crate) unnest: Option<Unnest>,
+    /// What it makes of each row that it has taken, if that is not one row.
+    pub(crate) expansion: Option<Expansion>,
     pub(crate) takers: Takers,
     /// Stages behind it of whose windows dropped records are counted here, each as often as it
-    /// takes them: behind an UNNEST are elements, of which a record may have none.
+    /// takes them: behind an UNNEST are elements, of which a record may have none, and behind a
+    /// lookup matches.
     pub(crate) counted: Vec<usize>,
 }
 
@@ -137,6 +144,8 @@ struct Nodes<'p> {
     plan: &'p Plan,
     /// Per stage of the plan: its number among those with state.
     numbers: Vec<Option<usize>>,
+    /// Per stage of the plan: its lookup, if it is one.
+    lookups: Vec<Option<Arc<Lookup>>>,
     /// How long windows wait for late records.
     lateness_us: i64,
 }
@@ -151,7 +160,12 @@ impl Flow {
             has_state.then(|| next - 1)
         };
         let numbers = plan.stages.iter().map(number).collect();
-        let nodes = Nodes { plan, numbers, lateness_us };
+        let lookup = |stage: &crate::plan::Stage| match &stage.operator {
+            Operator::Lookup(body) => Ok(Some(Arc::new(Lookup::new(body, &stage.output)?))),
+            _ => Ok(None),
+        };
+        let lookups = plan.stages.iter().map(lookup).collect::<Result<Vec<_>>>()?;
+        let nodes = Nodes { plan, numbers, lookups, lateness_us };
         let with_state = || (0..plan.stages.len()).filter(|stage| nodes.numbers[*stage].is_some());
         let takers = |node| nodes.takers(node, &[]);
         let all = 0..plan.sources.len();
@@ -162,7 +176,8 @@ impl Flow {
             number_inputs([&mut sources, &mut malformed], &mut stages, plan.outputs.len());
         let inputs = with_state().map(|stage| nodes.roots(stage)).collect();
         let groups = nodes.groups();
-        let mut flow = Flow { sources: vec![], stages: vec![], outputs, inputs };
+        let lookups = nodes.lookups.iter().flatten().cloned().collect();
+        let mut flow = Flow { sources: vec![], stages: vec![], outputs, inputs, lookups };
         // The last first: they are what others feed.
         let feeds = Feeding { outputs: &plan.outputs, stages_all: next };
         for takers in stages.into_iter().rev() {
@@ -273,21 +288,23 @@ impl Nodes<'_> {
                     }
                 };
                 let path: Vec<usize> = [at].into_iter().chain(path.iter().copied()).collect();
-                let unnest = match &stage.operator {
-                    Operator::Unnest(body) => {
-                        Some(Unnest { body: body.clone(), schema: stage.output.clone() })
+                let expansion = match (&stage.operator, &self.lookups[number]) {
+                    (Operator::Unnest(body), _) => {
+                        let (body, schema) = (body.clone(), stage.output.clone());
+                        Some(Expansion::Elements(Unnest { body, schema }))
                     }
-                    _ => None,
+                    (_, lookup) => lookup.clone().map(Expansion::Matches),
                 };
                 let mut takers_of = self.takers(Node::Stage(number), &path);
-                let counted = match &unnest {
+                let counted = match &expansion {
                     Some(_) => takers_of.count_before(),
                     None => Vec::new(),
                 };
                 let late = late.map(|late| {
                     LateRecords::new(Windowing::new(Some(late.window), self.lateness_us))
                 });
-                takers.passes.push(Pass { late, taking, unnest, takers: takers_of, counted });
+                let takers_of = Pass { late, taking, expansion, takers: takers_of, counted };
+                takers.passes.push(takers_of);
             }
         }
         for (output, of) in self.plan.outputs.iter().enumerate() {

@@ -31,7 +31,7 @@ use crate::standing::{Pace, Standing};
 use crate::stats::Stats;
 use crate::worker::Worker;
 use compile::Compiled;
-use open::{Outputs, origins, remarks};
+use open::{Outputs, load_lookups, origins, remarks_of};
 
 /// A plan ready to run.
 pub struct Job {
@@ -184,8 +184,9 @@ impl Job {
         let names = compiled.names.clone();
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, names, settings.batch_rows));
+        let mut remarks = load_lookups(&compiled, &settings, started_us, &budget)?;
         let origins = origins(plan, &compiled, &settings, place, started_us)?;
-        let mut remarks = remarks(&origins);
+        remarks.extend(remarks_of(&origins));
         let intake =
             Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());
         let outputs = Outputs { plan, compiled: &compiled, settings: &settings, intake: &intake };

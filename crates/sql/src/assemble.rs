@@ -1,6 +1,7 @@
 //! From a graph of lowered queries to the engine's plan, every expression compiled.
 
 mod joined;
+mod looked_up;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use millstream_contract::plan::{
 use crate::catalog::{INPUT, input_column};
 use crate::compiler::{Compiler, each_input};
 use crate::error::{Place, Result, SqlError};
-use crate::graph::{self, Body, Elements, Graph, Part, Pass};
+use crate::graph::{self, Body, Elements, Graph, Makes, Part, Pass};
 use crate::left_out::Aside;
 use crate::lower::{Call, Counted, FIRED, Grouped, Places, unique};
 use crate::nest::written;
@@ -136,9 +137,14 @@ impl Assembler<'_> {
         let schema = qualified(INPUT, schema_of(plan, from)?)?;
         let (filters, columns) = (pass.filters.clone(), Some(pass.columns.clone()));
         let mut names = pass.names.clone();
-        let (operator, unnested) = match &pass.elements {
+        let (operator, unnested) = match pass.expands.as_ref().map(|expands| &expands.makes) {
+            Some(Makes::Lookup(lookup)) => {
+                let taking = Taking { from, schema, filters, columns };
+                let (inputs, own) = self.inputs(vec![taking], &names)?;
+                return self.lookup(lookup, inputs, &own);
+            }
             None => (Operator::Stateless { limit: None, offset: 0 }, None),
-            Some(Elements { outer, shown, .. }) => {
+            Some(Makes::Elements(Elements { outer, shown, .. })) => {
                 let mut taken = names.iter().cloned().collect();
                 names.push(unique("$array".into(), &mut taken));
                 let elements = shown.iter().map(|(_, element)| *element).collect();

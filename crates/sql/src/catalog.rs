@@ -34,6 +34,9 @@ pub(crate) struct TableEntry {
     /// Physical and computed columns, in the order of their declaration.
     pub(crate) columns: Vec<TableColumn>,
     pub(crate) event_time: Option<EventTimeDecl>,
+    /// Of several rows that have these columns in common, the later is a new version of the
+    /// earlier; none: rows are no versions.
+    pub(crate) primary_key: Vec<String>,
     pub(crate) left_out: LeftOut,
     pub(crate) origin: Origin,
 }

@@ -17,7 +17,7 @@ use crate::calls::{MAP, PARTITIONED};
 use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
-use crate::joins::{LATERAL, WITHIN_WINDOWS, check_kind, check_star, misplaced, subqueries};
+use crate::joins::{LATERAL, check_kind, check_star, misplaced, subqueries};
 use crate::ranking;
 use crate::unavailable::reason;
 use crate::unnest::{check_join, is_unnest};
@@ -202,6 +202,9 @@ fn refuse(what: &str, help: &str, place: tokenizer::Span) -> Flow {
     ControlFlow::Break(if help.is_empty() { error } else { error.help(help) })
 }
 
+const AS_OF: &str = "a row can be joined with the version of a table at its time:\n\
+     FROM t JOIN r FOR SYSTEM_TIME AS OF t.ts AS r ON t.k = r.k";
+
 const LEAVE_OUT: &str = "leave it out";
 
 impl Visitor for Checker<'_> {
@@ -331,8 +334,8 @@ impl Visitor for Checker<'_> {
                 let unnest = is_unnest(factor);
                 self.table_functions += usize::from(args.is_some() && !unnest);
                 if version.is_some() {
-                    let help = format!("a table has its records as they come; {WITHIN_WINDOWS}");
-                    return refuse("FOR SYSTEM_TIME AS OF, a temporal join,", &help, place);
+                    let what = "the version of a table, other than in JOIN … ON,";
+                    return refuse(what, AS_OF, place);
                 }
                 if sample.is_some() {
                     return refuse(

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use datafusion_sql::sqlparser::ast::Ident;
+
 use crate::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
 use crate::error::{Result, Source, Span, SqlError};
 use crate::like::{Like, Merge};
@@ -17,6 +19,7 @@ pub(crate) fn completed(
         columns: like.columns(own, other, source)?,
         watermark: like.watermark(own, other, source)?,
         options: like.with(own, other)?,
+        primary_key: like.primary_key(own, other)?,
         like: None,
         ..own.clone()
     })
@@ -88,6 +91,17 @@ impl Like {
                 Some(WatermarkDef { source: from, ..other.clone() })
             }
         })
+    }
+
+    fn primary_key(&self, own: &CreateTable, other: &CreateTable) -> Result<Vec<Ident>> {
+        match (&own.primary_key[..], &other.primary_key[..], self.constraints) {
+            (own, [], _) | (own, _, Merge::Excluding) => Ok(own.to_vec()),
+            ([], other, _) => Ok(other.to_vec()),
+            _ => {
+                let help = format!("write LIKE {} (EXCLUDING CONSTRAINTS)", self.table);
+                Err(self.both("a PRIMARY KEY".into(), "").help(help))
+            }
+        }
     }
 
     fn with(&self, own: &CreateTable, other: &CreateTable) -> Result<Vec<OptionDef>> {

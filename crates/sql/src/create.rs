@@ -85,6 +85,7 @@ pub(crate) fn table_entry(
         name,
         columns,
         event_time: None,
+        primary_key: primary_key(create)?,
         left_out,
         origin: Origin::Connector(Box::new(declared)),
     };
@@ -159,6 +160,24 @@ fn metadata(column: &ColumnDef) -> Option<Metadata> {
     let (key, key_span) = from.as_ref().map_or_else(name, |from| (from.key.clone(), from.span));
     let (type_span, source) = (column.span, column.source.clone());
     Some(Metadata { key, is_virtual: *is_virtual, key_span, type_span, source })
+}
+
+/// The columns of the primary key.
+fn primary_key(create: &CreateTable) -> Result<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for name in &create.primary_key {
+        if !create.columns.iter().any(|column| column.name.value == name.value) {
+            let own = create.columns.iter().map(|column| column.name.value.as_str());
+            let meant = closest(&name.value, own).map(|meant| format!("did you mean '{meant}'?"));
+            let message = format!("there is no column '{}' for the PRIMARY KEY", name.value);
+            let help = meant.unwrap_or_else(|| "name columns of the table".into());
+            return Err(SqlError::name(message).at(Span::new(name.span)).help(help));
+        }
+        if !names.contains(&name.value) {
+            names.push(name.value.clone());
+        }
+    }
+    Ok(names)
 }
 
 /// The columns of PARTITIONED BY. What a partition is, the connector says.

@@ -1,12 +1,12 @@
-//! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, connector
-//! options.
+//! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, a primary
+//! key, connector options.
 
 use std::sync::Arc;
 
 use datafusion_sql::sqlparser::ast::{Expr, Ident};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{IsOptional, Parser};
-use datafusion_sql::sqlparser::tokenizer::Token;
+use datafusion_sql::sqlparser::tokenizer::{self, Token};
 
 use crate::error::{Result, Source, Span, SqlError};
 use crate::like::{Like, parse_like};
@@ -21,6 +21,8 @@ pub(crate) struct CreateTable {
     pub(crate) columns: Vec<ColumnDef>,
     pub(crate) watermark: Option<WatermarkDef>,
     pub(crate) partitioned_by: Vec<Ident>,
+    /// PRIMARY KEY: of several rows with one key, the later is a new version of the earlier.
+    pub(crate) primary_key: Vec<Ident>,
     pub(crate) options: Vec<OptionDef>,
     /// The table that it takes the rest from.
     pub(crate) like: Option<Like>,
@@ -90,6 +92,7 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
         columns: Vec::new(),
         watermark: None,
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         options: Vec::new(),
         like: None,
     };
@@ -222,11 +225,17 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
             .help(format!("write WATERMARK FOR {next} AS {next} - INTERVAL '5' SECOND")));
     }
     match (first, second) {
-        (Keyword::PRIMARY, Keyword::KEY)
-        | (Keyword::UNIQUE, _)
-        | (Keyword::FOREIGN, Keyword::KEY)
-        | (Keyword::CONSTRAINT, _) => {
-            return Err(SqlError::unsupported("keys and constraints are not supported yet")
+        (Keyword::PRIMARY, Keyword::KEY) => return parse_primary_key(parser, table),
+        (Keyword::CONSTRAINT, _)
+            if is_word(&third.token, "PRIMARY") && !is_word(&next.token, "PRIMARY") =>
+        {
+            parser.next_token();
+            parser.next_token();
+            return parse_primary_key(parser, table);
+        }
+        (Keyword::UNIQUE, _) | (Keyword::FOREIGN, Keyword::KEY) | (Keyword::CONSTRAINT, _) => {
+            let message = "constraints other than PRIMARY KEY are not supported";
+            return Err(SqlError::unsupported(message)
                 .at(Span::new(start.span.union(&next.span)))
                 .help("leave this line out: it would not change what a query computes"));
         }
@@ -266,8 +275,15 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
                 parser.parse_literal_string()?;
             }
             Keyword::METADATA if metadata.is_none() => metadata = Some(parse_metadata(parser)?),
-            Keyword::PRIMARY | Keyword::UNIQUE | Keyword::REFERENCES | Keyword::CONSTRAINT => {
-                return Err(SqlError::unsupported("keys and constraints are not supported yet")
+            Keyword::PRIMARY => {
+                let key = vec![name.clone()];
+                parser.next_token();
+                parser.expect_keyword(Keyword::KEY)?;
+                not_enforced(parser, table, key, token.span)?;
+            }
+            Keyword::UNIQUE | Keyword::REFERENCES | Keyword::CONSTRAINT => {
+                let message = "constraints other than PRIMARY KEY are not supported";
+                return Err(SqlError::unsupported(message)
                     .at(Span::new(token.span))
                     .help("leave it out: it would not change what a query computes"));
             }
@@ -284,6 +300,40 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
         None => ColumnKind::Physical { type_def, nullable },
     };
     table.columns.push(ColumnDef { name, kind, source: None, span });
+    Ok(())
+}
+
+/// Parses `PRIMARY KEY (column, …) NOT ENFORCED`.
+fn parse_primary_key(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()> {
+    let from = parser.peek_token().span;
+    parser.expect_keyword(Keyword::PRIMARY)?;
+    parser.expect_keyword(Keyword::KEY)?;
+    let columns = parser
+        .parse_parenthesized_column_list(IsOptional::Mandatory, false)
+        .map_err(|e| SqlError::from(e).help("write PRIMARY KEY (column, …) NOT ENFORCED"))?;
+    not_enforced(parser, table, columns, from)
+}
+
+/// Parses the end of a primary key, which begins at `from`.
+fn not_enforced(
+    parser: &mut Parser<'_>,
+    table: &mut CreateTable,
+    columns: Vec<Ident>,
+    from: tokenizer::Span,
+) -> Result<()> {
+    let span = Span::new(from.union(&parser.get_current_token().span));
+    let next = [parser.peek_token(), parser.peek_nth_token(1)];
+    if !is_word(&next[0].token, "NOT") || !is_word(&next[1].token, "ENFORCED") {
+        let message = "a PRIMARY KEY is not checked here, and must say so";
+        return Err(SqlError::unsupported(message).at(span).help("write NOT ENFORCED behind it"));
+    }
+    parser.next_token();
+    parser.next_token();
+    if !table.primary_key.is_empty() {
+        let error = SqlError::syntax("a table has one PRIMARY KEY at most").at(span);
+        return Err(error.help("leave one of them out"));
+    }
+    table.primary_key = columns;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use millstream_contract::plan::{Cumulate, Element, Hop, Tumble, Unnest, Window};
 use crate::catalog::{INPUT, input_column};
 use crate::error::{Result, SqlError};
 use crate::lower::{Rows, Stage, WINDOW, over, unique};
+use crate::nest::By;
 use crate::scalars::{Grid, on_grid, window_times};
 use crate::window_kinds::WindowKind;
 use crate::window_node::WINDOW_COLUMNS;
@@ -31,7 +32,7 @@ impl Stage {
         };
         let is_grouped = |rows: &Rows| match rows {
             Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
-            Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_) => false,
+            Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
         };
         let name = WindowKind::of(&kind).name();
         let refused = |message: String, help: &str| {
@@ -80,7 +81,12 @@ impl Stage {
         let input = std::mem::replace(&mut self.input, Rows::Stages(vec![]));
         let inner = Stage { filters: below, ..Stage::over(input, inner) };
         let body = Unnest { outer: false, elements: vec![Element::Whole] };
-        Ok(Stage { input: inner.elements(&kept, &[element], &body)?, columns, filters, ..self })
+        Ok(Stage {
+            input: inner.expanded(&kept, &[element], &By::Elements(body))?,
+            columns,
+            filters,
+            ..self
+        })
     }
 }
 

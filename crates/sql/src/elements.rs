@@ -1,21 +1,36 @@
-//! UNNEST in stages. What it takes is a stage of its own, whose last column is the array; what
-//! stands above is a stage over the rows that come out.
+//! UNNEST and lookups in stages. What such a pass takes is a stage of its own, of an UNNEST with
+//! the array as its last column; what stands above is a stage over the rows that come out.
 //!
 //! These rows are the record's: they have its time, and a window over a table is one over the
-//! elements of its records, too.
+//! elements, or the matches, of its records, too.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion_expr::UserDefinedLogicalNodeCore;
-use millstream_contract::plan::{Unnest, Window};
+use arrow::datatypes::FieldRef;
+use datafusion_expr::{Expr, UserDefinedLogicalNodeCore};
+use millstream_contract::plan::Window;
 
 use crate::catalog::input_column;
 use crate::error::{Result, SqlError};
 use crate::lower::{Places, Rows, Stage, is_window_column, unique};
-use crate::nest::{Inner, Unnested};
+use crate::nest::{By, Expanded, Inner};
 use crate::unnest::UnnestNode;
 use crate::windows::{Assigned, OfRow, Windows};
+
+/// The columns of a stage that are kept where a pass makes other rows of its own.
+pub(crate) struct Kept {
+    /// The names of those that go in, and what they are.
+    pub(crate) names: Vec<String>,
+    pub(crate) inner: Vec<Expr>,
+    /// The stage's columns, over those that come out.
+    pub(crate) columns: Vec<Expr>,
+    /// The same, over those that go in.
+    pub(crate) own: Vec<Expr>,
+    pub(crate) window: Option<Windows>,
+    /// Names that columns have.
+    pub(crate) taken: HashSet<String>,
+}
 
 impl Stage {
     /// The rows that an UNNEST makes of those of this stage, over whose plan it stands.
@@ -23,7 +38,7 @@ impl Stage {
         self.refuse_after_limit("UNNEST", places)?;
         let of_groups = match &self.input {
             Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
-            Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_) => false,
+            Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
         };
         if of_groups || self.fires.is_some() {
             let message = "UNNEST of the rows of a GROUP BY or a join does not run yet";
@@ -40,22 +55,43 @@ impl Stage {
         }
         let fields = UserDefinedLogicalNodeCore::schema(node).fields();
         let (fields, elements) = fields.split_at(fields.len() - node.elements.len());
-        let mut taken = HashSet::new();
-        let (mut kept, mut inner, mut columns) = (Vec::new(), Vec::new(), Vec::new());
-        for (field, column) in fields.iter().zip(&self.columns) {
-            // The window is that of the rows that come out.
-            if is_window_column(column) {
+        let array = self.columns.last().cloned();
+        let array = array.ok_or_else(|| SqlError::internal("an UNNEST of no column"))?;
+        let array = self.without_window(array)?;
+        let Kept { names, mut inner, mut columns, window, mut taken, .. } =
+            self.kept(fields, &|_| false)?;
+        let shown: Vec<String> =
+            elements.iter().map(|field| unique(field.name().clone(), &mut taken)).collect();
+        columns.extend(shown.iter().map(|name| input_column(name)));
+        inner.push(array);
+        self.columns = inner;
+        let input = self.expanded(&names, &shown, &By::Elements(node.body()))?;
+        Ok(Stage { window, ..Stage::over(input, columns) })
+    }
+
+    /// Takes the columns of this stage that a pass keeps, which are of `fields` in the plan. Its
+    /// windows are those of the rows that come out. Columns of a window are among those that go in
+    /// only if they are needed there: those at the positions for which `below` says so.
+    pub(crate) fn kept(
+        &mut self,
+        fields: &[FieldRef],
+        below: &dyn Fn(usize) -> bool,
+    ) -> Result<Kept> {
+        let (mut taken, mut names, mut inner) = (HashSet::new(), Vec::new(), Vec::new());
+        let (mut columns, mut own) = (Vec::new(), Vec::new());
+        for (at, (field, column)) in fields.iter().zip(&self.columns).enumerate() {
+            let of_window = is_window_column(column);
+            if of_window && !below(at) {
                 columns.push(column.clone());
+                own.push(column.clone());
                 continue;
             }
             let name = unique(field.name().clone(), &mut taken);
             inner.push(self.without_window(column.clone())?);
-            columns.push(input_column(&name));
-            kept.push(name);
+            own.push(input_column(&name));
+            columns.push(if of_window { column.clone() } else { input_column(&name) });
+            names.push(name);
         }
-        let array = self.columns.last().cloned();
-        let array = array.ok_or_else(|| SqlError::internal("an UNNEST of no column"))?;
-        let array = self.without_window(array)?;
         self.drop_windows()?;
         let window = self.window.take();
         let assigned = window.as_ref().and_then(|own| Some((own.kind, own.assignment()?)));
@@ -63,31 +99,25 @@ impl Stage {
             let time = &assigned.time;
             let known = inner.iter().position(|column| column == time);
             let name = match known {
-                Some(position) => kept[position].clone(),
+                Some(position) => names[position].clone(),
                 None => {
-                    kept.push(unique("$time".into(), &mut taken));
+                    names.push(unique("$time".into(), &mut taken));
                     inner.push(time.clone());
-                    kept[kept.len() - 1].clone()
+                    names[names.len() - 1].clone()
                 }
             };
             let (time, place) = (input_column(&name), assigned.place);
             Windows::assigned(kind, Assigned { time, partition: vec![], below: 0, place })
         });
-        let shown: Vec<String> =
-            elements.iter().map(|field| unique(field.name().clone(), &mut taken)).collect();
-        columns.extend(shown.iter().map(|name| input_column(name)));
-        inner.push(array);
-        self.columns = inner;
-        let input = self.elements(&kept, &shown, &node.body())?;
-        Ok(Stage { window, ..Stage::over(input, columns) })
+        Ok(Kept { names, inner, columns, own, window, taken })
     }
 
-    /// The rows that the elements of this stage's last column become. `kept` are the names of its
-    /// other columns, `shown` those of what is shown of the elements.
-    pub(crate) fn elements(self, kept: &[String], shown: &[String], body: &Unnest) -> Result<Rows> {
+    /// The rows that this stage's rows become. `kept` are the names of its columns, but for an
+    /// array, which is the last; `shown` those of what comes beside them.
+    pub(crate) fn expanded(self, kept: &[String], shown: &[String], by: &By) -> Result<Rows> {
         let of_part = |inner| {
             let (kept, shown) = (kept.to_vec(), shown.to_vec());
-            Rows::Unnested(Arc::new(Unnested { inner, kept, shown, body: body.clone() }))
+            Rows::Expanded(Arc::new(Expanded { inner, kept, shown, by: by.clone() }))
         };
         let mut parts: Vec<Rows> = self.folded()?.into_iter().map(of_part).collect();
         Ok(match (parts.pop(), parts.is_empty()) {

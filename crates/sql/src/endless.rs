@@ -9,7 +9,7 @@ use crate::lower::{Fires, Places, Rows, Stage};
 /// A grouping without a window over a table that never ends.
 pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) -> SqlError {
     let over_windows = match &stage.input {
-        Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_) => false,
+        Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
         Rows::Stages(parts) => {
             parts.iter().any(|p| p.stage.fires.as_ref().is_some_and(Fires::is_windowed))
         }
@@ -96,8 +96,7 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
         ),
         (_, Some((why, _))) => format!("{name} {why}, and table '{table}' never ends: {KEPT}"),
         _ if one_ends => format!(
-            "{name} looks rows up in what ends, which does not run yet for those of a table that \
-             never ends, like '{table}'"
+            "{name} keeps the rows of both sides until both end, and table '{table}' never ends"
         ),
         _ => {
             let without = match windows {
@@ -114,6 +113,10 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
              AND …"
         }
         (_, Some((_, help))) => help,
+        _ if one_ends => {
+            "look up what a table holds when a record is taken in: FROM t JOIN side FOR SYSTEM_TIME \
+             AS OF PROCTIME() AS s ON t.k = s.k"
+        }
         _ => {
             "assign the same windows to both sides, and join within them:\n\
              FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS L\n\

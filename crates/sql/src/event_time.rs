@@ -8,7 +8,7 @@ use datafusion_expr::Expr;
 use crate::catalog::{TableEntry, input_column};
 use crate::error::{Result, SqlError};
 use crate::lower::{Fires, Rows, Stage, window_column};
-use crate::nest::Unnested;
+use crate::nest::{By, Expanded};
 use crate::types::sql_type_name;
 
 impl Stage {
@@ -17,7 +17,7 @@ impl Stage {
     pub(crate) fn check_time(&self, time: &Expr, field: &Field) -> Result<()> {
         match &self.input {
             Rows::Table(table) => of_table(table, time, field.name(), field.data_type()),
-            Rows::Unnested(rows) => of_elements(rows, time, field.name(), field.data_type()),
+            Rows::Expanded(rows) => of_elements(rows, time, field.name(), field.data_type()),
             Rows::Stages(_) if *time == window_column("window_time") => Ok(()),
             Rows::Sides(_) => Err(SqlError::internal("a window over the sides of a join")),
             Rows::Stages(parts) => match &parts[..] {
@@ -63,7 +63,7 @@ impl Stage {
                 let time = table.time_unit().map_or(time, |unit| as_it_is(time, unit));
                 of_table(table, time, name, data_type)
             }
-            (None, Rows::Unnested(rows)) => of_elements(rows, time, name, data_type),
+            (None, Rows::Expanded(rows)) => of_elements(rows, time, name, data_type),
             (None, Rows::Stages(_) | Rows::Sides(_)) => {
                 Err(SqlError::internal("a UNION ALL within another"))
             }
@@ -106,8 +106,8 @@ impl Stage {
             && let Some(Expr::Column(own)) = &joined.time
         {
             let side = joined.interval.map_or("left", |interval| interval.side());
-            let message =
-                format!("'{name}' is not the event time of what this interval join gives");
+            let what = if joined.as_of { "temporal" } else { "interval" };
+            let message = format!("'{name}' is not the event time of what this {what} join gives");
             return Err(SqlError::unsupported(message).help(format!(
                 "that is '{}', of the {side} side: select it as it is, and name it in DESCRIPTOR(…)",
                 own.name
@@ -142,32 +142,37 @@ fn computed(name: &str) -> SqlError {
         .help("name the column that each of its queries selects as its event time")
 }
 
-/// That a column of what UNNEST gives is the event time of the records that it takes.
-fn of_elements(rows: &Unnested, time: &Expr, name: &str, data_type: &DataType) -> Result<()> {
+/// That a column of what an UNNEST or a lookup gives is the event time of the records that it
+/// takes.
+fn of_elements(rows: &Expanded, time: &Expr, name: &str, data_type: &DataType) -> Result<()> {
     let own = time_unit(rows).map_or(time, |unit| as_it_is(time, unit));
     let column = rows.kept.iter().position(|kept| *own == input_column(kept));
     let Some(time) = column.and_then(|column| rows.inner.columns.get(column)) else {
-        let message = format!("'{name}' is not the event time of the records that UNNEST takes");
-        return Err(SqlError::unsupported(message)
-            .help("each element has the time of its record: name that column in DESCRIPTOR(…)"));
+        let (taker, what) = match &rows.by {
+            By::Elements(_) => ("UNNEST", "each element"),
+            By::Lookup(_) => ("the lookup join", "each row"),
+        };
+        let message = format!("'{name}' is not the event time of the records that {taker} takes");
+        let help = format!("{what} has the time of its record: name that column in DESCRIPTOR(…)");
+        return Err(SqlError::unsupported(message).help(help));
     };
     match &rows.inner.input {
         Rows::Table(table) => {
             let time = table.time_unit().map_or(time, |unit| as_it_is(time, unit));
             of_table(table, time, name, data_type)
         }
-        Rows::Unnested(below) => of_elements(below, time, name, data_type),
+        Rows::Expanded(below) => of_elements(below, time, name, data_type),
         Rows::Stages(_) | Rows::Sides(_) => {
-            Err(SqlError::internal("an UNNEST of a UNION ALL as a whole"))
+            Err(SqlError::internal("an UNNEST or a lookup of a UNION ALL as a whole"))
         }
     }
 }
 
-/// The unit of the event time of the records that an UNNEST takes.
-fn time_unit(rows: &Unnested) -> Option<TimeUnit> {
+/// The unit of the event time of the records that an UNNEST or a lookup takes.
+fn time_unit(rows: &Expanded) -> Option<TimeUnit> {
     match &rows.inner.input {
         Rows::Table(table) => table.time_unit(),
-        Rows::Unnested(below) => time_unit(below),
+        Rows::Expanded(below) => time_unit(below),
         Rows::Stages(_) | Rows::Sides(_) => None,
     }
 }

@@ -7,8 +7,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_expr::LogicalPlan;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    Aggregate, Derived, Input, Interval, Join, JoinKind, Node, Operator, Plan, Sort, Source, Stage,
-    Unnest, Watermark, Window,
+    Aggregate, Derived, Input, Interval, Join, JoinKind, Lookup, Node, Operator, Plan, Sort,
+    Source, Stage, Unnest, Watermark, Window,
 };
 
 use crate::durations::duration;
@@ -153,11 +153,12 @@ impl Explained<'_> {
                 (None, skip) => text.push_str(&format!("  skip {skip}\n")),
             },
             (Operator::Unnest(unnest), _) => unnest_text(text, stage, unnest),
+            (Operator::Lookup(lookup), [schema, ..]) => lookup_text(text, schema, lookup),
             (Operator::Aggregate(aggregate), [schema, ..]) => {
                 aggregate_text(text, schema, aggregate);
             }
             (Operator::Join(join), [left, right]) => join_text(text, [left, right], join),
-            (Operator::Aggregate(_) | Operator::Join(_), _) => {}
+            (Operator::Aggregate(_) | Operator::Join(_) | Operator::Lookup(_), _) => {}
         }
     }
 
@@ -220,6 +221,26 @@ fn unnest_text(text: &mut String, stage: &Stage, unnest: &Unnest) {
     let names = list(fields.iter().skip(kept).map(|field| field.name().clone()));
     let outer = if unnest.outer { ", NULL where there is none" } else { "" };
     let _ = writeln!(text, "  a row for each element: {names}{outer}");
+}
+
+fn lookup_text(text: &mut String, schema: &Schema, lookup: &Lookup) {
+    let matched = if lookup.outer { ", NULL where nothing matches" } else { "" };
+    let _ = writeln!(text, "  lookup: a row for each match in {}{matched}", lookup.name);
+    let (side, columns) = (&lookup.side, &lookup.columns);
+    let _ = writeln!(text, "  read {}: {}", lookup.name, side.table.describe(&side.projection));
+    if let Some(filter) = &lookup.filter {
+        let _ = writeln!(text, "  of that, filter {}", shown(filter, &side.schema));
+    }
+    let equal = if lookup.nulls_are_equal { "IS NOT DISTINCT FROM" } else { "=" };
+    let keys = lookup.keys.iter().map(|[own, other]| {
+        let (own_text, other) = (shown(&own.expr, schema), shown(&other.expr, &columns.schema));
+        format!("{own_text} {equal} {other} {}", sql_type_name(&own.data_type))
+    });
+    let keys = list(keys);
+    let _ = writeln!(text, "  keys {}", if keys.is_empty() { "none" } else { &keys });
+    if let Some(condition) = &lookup.condition {
+        let _ = writeln!(text, "  condition {}", shown(condition, &lookup.pair));
+    }
 }
 
 fn source_text(text: &mut String, name: &str, source: &Source) {
@@ -294,8 +315,14 @@ fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
 }
 
 fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
-    if let Some(window) = &join.window {
-        let _ = writeln!(text, "  {}", window_text(window));
+    match &join.window {
+        Some(Window::Interval(interval)) if join.as_of => {
+            let _ = writeln!(text, "  slices of {}", duration(interval.slice_us()));
+        }
+        Some(window) => {
+            let _ = writeln!(text, "  {}", window_text(window));
+        }
+        None => {}
     }
     let _ =
         writeln!(text, "soft breaker (keeps rows of both sides, which meet at the key's leader)");
@@ -308,6 +335,9 @@ fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
         JoinKind::LeftAnti => "rows of the left side that have no partner",
     };
     let _ = writeln!(text, "  join: {kind}");
+    if join.as_of {
+        let _ = writeln!(text, "  of the right side the last row of a key that is no later");
+    }
     let equal = if join.nulls_are_equal { "IS NOT DISTINCT FROM" } else { "=" };
     let keys = join.keys.iter().map(|[l, r]| {
         let not_null = if l.nullable || r.nullable { "" } else { " NOT NULL" };

@@ -12,6 +12,7 @@ use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
 use crate::aggregates::{Aggregate, CountStar, GROUPING, Grouping, all_aggregates};
+use crate::as_of;
 use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle, is_path};
 use crate::error::SqlError;
 use crate::group_windows::marker;
@@ -173,6 +174,7 @@ impl Functions {
         self.scalars.contains_key(name)
             || self.aggregates.contains_key(name)
             || marker(name).is_some()
+            || as_of::marker(name).is_some()
     }
 
     /// Whether the function of this (lower case) name is of several rows.
@@ -250,7 +252,11 @@ impl ContextProvider for Context<'_> {
         if name == NAMED_CAST {
             return Some(named_cast());
         }
-        self.functions.scalars.get(name).cloned().or_else(|| marker(name))
+        self.functions
+            .scalars
+            .get(name)
+            .cloned()
+            .or_else(|| marker(name).or_else(|| as_of::marker(name)))
     }
 
     fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {

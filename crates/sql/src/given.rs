@@ -61,7 +61,9 @@ fn entry(
     let left_out = LeftOut::default();
     let origin = Origin::Table(Arc::new(Given { rows, described }));
     let name = described.to_string();
-    Ok(Arc::new(TableEntry { name, columns: fields, event_time: None, left_out, origin }))
+    let (event_time, primary_key) = (None, vec![]);
+    let entry = TableEntry { name, columns: fields, event_time, primary_key, left_out, origin };
+    Ok(Arc::new(entry))
 }
 
 impl Table for Given {

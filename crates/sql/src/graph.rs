@@ -6,16 +6,16 @@
 //! of it. A single view is part of the stage. If there are several, each is a stage above it. What
 //! several readers of a table compute alike is a [`Pass`].
 
+mod expands;
 mod operators;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
-use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
-use millstream_contract::plan::{Element, Sort};
+use millstream_contract::plan::Sort;
 use millstream_contract::table::Table;
 
 use crate::alike::{all_alike, hash_all, hash_of};
@@ -26,8 +26,8 @@ use crate::endless::{
 use crate::error::{Result, SqlError};
 use crate::joined::Joined;
 use crate::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
-use crate::nest::{Inner, Unnested};
-use crate::schemas::{elements_schema, table_schema};
+use crate::nest::Inner;
+pub(crate) use expands::{Elements, Expands, LookedUp, Makes};
 pub(crate) use operators::{Body, Column, Operator, Side, View, used_by};
 
 /// Queries with all that they read.
@@ -61,19 +61,8 @@ pub(crate) struct Pass {
     pub(crate) columns: Vec<Expr>,
     /// The first query that takes its rows.
     pub(crate) query: usize,
-    /// What it makes of the last of these columns, which has no name: an UNNEST.
-    pub(crate) elements: Option<Elements>,
-}
-
-/// What an UNNEST shows of elements.
-pub(crate) struct Elements {
-    pub(crate) outer: bool,
-    /// With the names of the columns.
-    pub(crate) shown: Vec<(String, Element)>,
-    /// Of the rows that come out.
-    pub(crate) schema: DFSchema,
-    /// The columns of these that somebody needs, once all that take them are finished.
-    pub(crate) used: BTreeSet<String>,
+    /// What it makes of each row, if that is not one row.
+    pub(crate) expands: Option<Expands>,
 }
 
 /// Rows that an operator or an output takes.
@@ -187,39 +176,11 @@ impl Graph {
     fn records(&mut self, rows: &Rows, reader: &Reader<'_>) -> Result<(usize, Option<usize>)> {
         match rows {
             Rows::Table(entry) => Ok((self.scan(entry, reader)?, None)),
-            Rows::Unnested(rows) => self.unnest(rows, reader),
+            Rows::Expanded(rows) => self.expanded(rows, reader),
             Rows::Stages(_) | Rows::Sides(_) => {
                 Err(SqlError::internal("a query without state over another"))
             }
         }
-    }
-
-    fn unnest(&mut self, rows: &Unnested, reader: &Reader<'_>) -> Result<(usize, Option<usize>)> {
-        let (scan, below) = self.records(&rows.inner.input, reader)?;
-        let below_elements = below.and_then(|below| self.passes[below].elements.as_ref());
-        let schema = match below_elements {
-            Some(elements) => elements.schema.clone(),
-            None => table_schema(&self.scans[scan].entry)?,
-        };
-        let shown = rows.shown.iter().cloned().zip(rows.body.elements.iter().copied());
-        let (outer, shown) = (rows.body.outer, shown.collect::<Vec<_>>());
-        let columns = rows.inner.columns.clone();
-        let schema = elements_schema(&columns, &schema, &rows.kept, &shown, outer)?;
-        let pass = Pass {
-            scan,
-            below,
-            filters: rows.inner.filters.clone(),
-            names: rows.kept.clone(),
-            columns,
-            query: reader.query,
-            elements: Some(Elements { outer, shown, schema, used: BTreeSet::new() }),
-        };
-        let known = self.passes.iter().position(|known| known.is_like(&pass));
-        let number = known.unwrap_or_else(|| {
-            self.passes.push(pass);
-            self.passes.len() - 1
-        });
-        Ok((scan, Some(number)))
     }
 
     fn scan(&mut self, entry: &Arc<TableEntry>, reader: &Reader<'_>) -> Result<usize> {
@@ -290,7 +251,7 @@ impl Graph {
         let filters = stage.filters.clone();
         let mut sides = Vec::new();
         match &stage.input {
-            records @ (Rows::Table(_) | Rows::Unnested(_)) => {
+            records @ (Rows::Table(_) | Rows::Expanded(_)) => {
                 let (scan, pass) = self.records(records, reader)?;
                 let parts = vec![Part::Scan { scan, pass, filters, columns: None }];
                 sides.push(Side::new(parts, vec![], vec![]));
@@ -364,11 +325,12 @@ impl Output {
 impl Pass {
     /// Whether another one makes the same of the same rows.
     fn is_like(&self, other: &Pass) -> bool {
-        let elements = |pass: &Pass| {
-            pass.elements.as_ref().map(|elements| (elements.outer, elements.shown.clone()))
+        let expands = match (&self.expands, &other.expands) {
+            (Some(own), Some(other)) => own.is_like(other),
+            (own, other) => own.is_none() && other.is_none(),
         };
         (self.scan, self.below, &self.names) == (other.scan, other.below, &other.names)
-            && elements(self) == elements(other)
+            && expands
             && all_alike(&self.filters, &other.filters)
             && all_alike(&self.columns, &other.columns)
     }

@@ -24,6 +24,8 @@ pub(crate) struct Joined {
     pub(crate) bounds: [Option<Expr>; 3],
     /// How far apart rows are that meet, if there is no window.
     pub(crate) interval: Option<Interval>,
+    /// Whether a row of the left side meets the last row of the right side that is no later.
+    pub(crate) as_of: bool,
     /// The column of what fires that is its event time then.
     pub(crate) time: Option<Expr>,
     /// Why there is neither; `None`: rows meet in windows, or within an interval.
@@ -50,8 +52,14 @@ impl Joined {
 
     /// Whether another one makes the same of the same rows.
     pub(crate) fn is_like(&self, other: &Joined) -> bool {
-        (self.kind, self.nulls_are_equal, self.interval, self.unwindowed.is_some())
-            == (other.kind, other.nulls_are_equal, other.interval, other.unwindowed.is_some())
+        (self.kind, self.nulls_are_equal, self.interval, self.unwindowed.is_some(), self.as_of)
+            == (
+                other.kind,
+                other.nulls_are_equal,
+                other.interval,
+                other.unwindowed.is_some(),
+                other.as_of,
+            )
             && self.keys.len() == other.keys.len()
             && self.keys.iter().zip(&other.keys).all(|(a, b)| all_alike(a, b))
             && all_alike(&self.condition, &other.condition)

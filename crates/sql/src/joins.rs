@@ -6,13 +6,18 @@
 //! no evaluation then. Of the others, an equality of the two sides becomes a key; one that is on
 //! rows of one side alone, which need not be given, is asked of these before they are joined
 //! ([`conditions`]). Conditions that say how far apart the times of two rows may be make it an
-//! interval join ([`interval`]). EXISTS and IN are joins that give rows of their left side alone
+//! interval join ([`interval`]). One with `FOR SYSTEM_TIME AS OF` is a lookup or a temporal join
+//! ([`version`]). EXISTS and IN are joins that give rows of their left side alone
 //! ([`kept`]).
 
 mod conditions;
 mod interval;
 mod kept;
+mod lookup;
+mod ranked;
 mod sides;
+mod temporal;
+mod version;
 mod windows;
 mod written;
 
@@ -24,20 +29,22 @@ use datafusion_common::{JoinType, NullEquality, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator, lit};
-use millstream_contract::plan::{JoinKind, Window};
+use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use crate::alike::all_alike;
+use crate::as_of::take_time;
 use crate::error::{Place, Result, SqlError};
 use crate::indexed::Indexed;
-use crate::joined::Joined;
+use crate::joined::{Joined, Unwindowed};
 use crate::located::within_mark;
 use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::Windows;
 use conditions::{Bounds, Condition, Numbered, Parts};
 use interval::Told;
+use ranked::Ranked;
 use sides::Taken;
-pub(crate) use written::{LATERAL, WITHIN_WINDOWS, check_kind, check_star, misplaced, subqueries};
+pub(crate) use written::{LATERAL, check_kind, check_star, misplaced, subqueries};
 
 /// A side, before it is known what the join needs of it.
 #[derive(Clone)]
@@ -46,6 +53,15 @@ struct Side {
     stage: Stage,
     /// Of its columns.
     names: Vec<String>,
+}
+
+/// How rows of two sides meet: in windows, within an interval, or all with all.
+struct Meets {
+    window: Option<Window>,
+    /// With the column of the anchor side's plan that is its event time, if there is one.
+    interval: Option<(Interval, Option<usize>)>,
+    unwindowed: Option<Unwindowed>,
+    as_of: bool,
 }
 
 /// What a join is called in messages, and where it stands.
@@ -77,6 +93,12 @@ fn at(error: SqlError, place: Option<&Place>) -> SqlError {
         Some(place) if error.span.is_none() => error.at(Some(place.span)).in_source(&place.source),
         _ => error,
     }
+}
+
+/// Whether a plan is the last row of each key, which is something else at each time: so it runs as
+/// the right side of a temporal join alone.
+pub(crate) fn are_versions(plan: &LogicalPlan, places: &Places) -> Result<bool> {
+    Ok(Ranked::of(plan, places)?.is_some())
 }
 
 /// What a join of that type gives, and what it is called.
@@ -115,16 +137,13 @@ impl Stage {
         if kind == JoinKind::Inner {
             on.append(&mut above);
         }
+        if let Some(time) = take_time(&mut on) {
+            return Stage::of_version(join, &time, (on, above), places);
+        }
         let place = on.iter().find_map(|e| places.texts.place(e));
         // Conditions of this join, or on its rows, that are asked of the rows of a join below.
-        let lower = |plan: &LogicalPlan, conditions: &mut Vec<Expr>| match plan {
-            LogicalPlan::Join(below) => {
-                let schema = indexed(&below.schema);
-                let own = |e: &mut Expr| conditions::belongs_below(e, &schema);
-                let own: Vec<Expr> = conditions.extract_if(.., own).collect();
-                Stage::of_join(below, &own, places)
-            }
-            other => Stage::new(other, places),
+        let lower = |plan: &LogicalPlan, conditions: &mut Vec<Expr>| {
+            Stage::below_join(plan, conditions, places)
         };
         let none = &mut vec![];
         let [left, right] = match kind {
@@ -158,6 +177,19 @@ impl Stage {
         Stage::joined(kind, sides, on_pairs, above, &numbered, named)
     }
 
+    /// A side of a join, which has those of the conditions on the join's rows that are its own.
+    fn below_join(
+        plan: &LogicalPlan,
+        conditions: &mut Vec<Expr>,
+        places: &Places,
+    ) -> Result<Stage> {
+        let LogicalPlan::Join(below) = plan else { return Stage::new(plan, places) };
+        let schema = indexed(&below.schema);
+        let own = |e: &mut Expr| conditions::belongs_below(e, &schema);
+        let own: Vec<Expr> = conditions.extract_if(.., own).collect();
+        Stage::of_join(below, &own, places)
+    }
+
     /// A FULL JOIN by an interval of time: what a LEFT JOIN gives, and the rows of the right side
     /// that have no partner. `on` are the conditions as they stand in the plan.
     fn full_by_interval(
@@ -188,7 +220,7 @@ impl Stage {
     /// A join of two sides, whose conditions are `on`, and conditions on what it gives.
     fn joined(
         kind: JoinKind,
-        mut sides: [Side; 2],
+        sides: [Side; 2],
         mut on: Vec<Condition>,
         above: Vec<Condition>,
         numbered: &Numbered,
@@ -209,7 +241,21 @@ impl Stage {
             Some(_) if window.is_some() && !sessions => Bounds::Both,
             _ => Bounds::Told,
         });
-        let mut parts = Parts::new(kind, on, above, &sides, numbered, bounds_of);
+        let parts = Parts::new(kind, on, above, &sides, numbered, bounds_of);
+        let meets = Meets { window, interval, unwindowed, as_of: false };
+        Stage::meeting(kind, sides, parts, meets, &named)
+    }
+
+    /// A join of two sides whose conditions have been sorted.
+    fn meeting(
+        kind: JoinKind,
+        mut sides: [Side; 2],
+        mut parts: Parts,
+        meets: Meets,
+        named: &Named,
+    ) -> Result<Stage> {
+        let Meets { window, interval, unwindowed, as_of } = meets;
+        let sessions = matches!(window, Some(Window::Session(_)));
         for (side, filters) in sides.iter_mut().zip(std::mem::take(&mut parts.pushed)) {
             for filter in filters {
                 let own = side.stage.columns.clone();
@@ -241,7 +287,8 @@ impl Stage {
             interval: interval.map(|(of, _)| of),
             time,
             unwindowed,
-            ..over_sides(kind, parts, [&left, &right], &named)?
+            as_of,
+            ..over_sides(kind, parts, [&left, &right], named)?
         };
         let rows = Rows::Sides(Box::new([left.parts, right.parts]));
         Ok(Stage {
@@ -310,6 +357,7 @@ fn over_sides(
         interval: None,
         time: None,
         unwindowed: None,
+        as_of: false,
     };
     let mut known: Vec<[Expr; 2]> = Vec::new();
     joined.keys.retain(|key| {

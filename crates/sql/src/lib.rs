@@ -28,6 +28,7 @@
 mod aggregates;
 mod alike;
 mod arguments;
+mod as_of;
 mod assemble;
 mod blame;
 mod by_parts;

@@ -10,7 +10,8 @@
 //! | `METADATA`: metadata columns | yes | yes | yes |
 //! | `WATERMARKS` | yes | yes | yes |
 //! | `OPTIONS` | yes, OVERWRITING | yes | yes |
-//! | `CONSTRAINTS`, `PARTITIONS`, `DISTRIBUTION` | there are none | accepted | |
+//! | `CONSTRAINTS`: the primary key | yes | yes | |
+//! | `PARTITIONS`, `DISTRIBUTION` | there are none | accepted | |
 
 use datafusion_sql::sqlparser::ast::Ident;
 use datafusion_sql::sqlparser::keywords::Keyword;
@@ -29,6 +30,7 @@ pub(crate) struct Like {
     pub(crate) metadata: Merge,
     pub(crate) options: Merge,
     pub(crate) watermarks: Merge,
+    pub(crate) constraints: Merge,
 }
 
 /// What happens to something that the other table has.
@@ -89,6 +91,7 @@ pub(crate) fn parse_like(parser: &mut Parser<'_>) -> Result<Option<Like>> {
         metadata: merge("METADATA", Merge::Including),
         options: merge("OPTIONS", options),
         watermarks: merge("WATERMARKS", Merge::Including),
+        constraints: merge("CONSTRAINTS", Merge::Including),
         table,
     }))
 }

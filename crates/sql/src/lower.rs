@@ -25,7 +25,7 @@ use crate::group_windows::window_among;
 use crate::indexed::Indexed;
 use crate::joined::Joined;
 use crate::located::without_cast_names;
-use crate::nest::{Inner, Unnested};
+use crate::nest::{Expanded, Inner};
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
@@ -75,8 +75,8 @@ pub(crate) enum Rows {
     Stages(Vec<Inner>),
     /// What a join takes: of each side the same.
     Sides(Box<[Vec<Inner>; 2]>),
-    /// The elements of a table's arrays.
-    Unnested(Arc<Unnested>),
+    /// What an UNNEST or a lookup makes of the records of a table.
+    Expanded(Arc<Expanded>),
 }
 
 /// Which of a grouping's parts count the records that it drops, as they are late or have no time.

@@ -6,14 +6,15 @@
 //! over them groups by the same window again.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
 use millstream_contract::plan::Unnest;
 
-use crate::catalog::{INPUT, input_column};
-use crate::error::{Result, SqlError};
+use crate::catalog::{INPUT, TableEntry, input_column};
+use crate::error::{Place, Result, SqlError};
 use crate::lower::{Places, Rows, Stage, unique, window_column};
 use crate::window_kinds::WindowKind;
 use crate::window_node::{Assignment, WINDOW_COLUMNS};
@@ -27,16 +28,41 @@ pub(crate) struct Inner {
     pub(crate) names: Vec<String>,
 }
 
-/// Rows that an UNNEST gives: those of a table, with a column of elements.
+/// Rows that an UNNEST or a lookup gives: any number for each record of a table.
 #[derive(Debug, Clone)]
-pub(crate) struct Unnested {
-    /// What it takes, without state; its last column is the array.
+pub(crate) struct Expanded {
+    /// What it takes, without state; of an UNNEST, the last column is the array.
     pub(crate) inner: Stage,
     /// The names of its other columns, which come first.
     pub(crate) kept: Vec<String>,
-    /// The names of what is shown of the elements.
+    /// The names of what is shown of the elements, or of the side table.
     pub(crate) shown: Vec<String>,
-    pub(crate) body: Unnest,
+    pub(crate) by: By,
+}
+
+/// What makes rows of records.
+#[derive(Debug, Clone)]
+pub(crate) enum By {
+    Elements(Unnest),
+    Lookup(Box<Looked>),
+}
+
+/// A lookup: the rows of a side table that match.
+#[derive(Debug, Clone)]
+pub(crate) struct Looked {
+    pub(crate) entry: Arc<TableEntry>,
+    /// Which of its rows count, and what is shown of them: over its columns ([`INPUT`]).
+    pub(crate) filters: Vec<Expr>,
+    pub(crate) columns: Vec<Expr>,
+    /// Whether records that nothing matches are given, next to NULLs.
+    pub(crate) outer: bool,
+    /// What must be equal, over the columns that are kept, and over those that are shown.
+    pub(crate) keys: Vec<[Expr; 2]>,
+    pub(crate) nulls_are_equal: bool,
+    /// What else must be true, over both.
+    pub(crate) condition: Vec<Expr>,
+    /// Where the time stands, for messages.
+    pub(crate) place: Option<Place>,
 }
 
 /// An expression over columns of these names ([`INPUT`]), with what they are in their place.

@@ -98,7 +98,7 @@ impl Stage {
     fn has_windows(&self) -> bool {
         match (&self.fires, &self.input) {
             (Some(fires), _) => fires.is_windowed(),
-            (None, Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_)) => false,
+            (None, Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_)) => false,
             (None, Rows::Stages(parts)) => parts.iter().any(|part| part.stage.has_windows()),
         }
     }

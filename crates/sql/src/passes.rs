@@ -351,8 +351,8 @@ impl Graph {
         let schema = output_schema(&columns, &rows.schema, &names)?;
         let schema = qualified(INPUT, Schema::clone(&schema))?;
         let (scan, below) = (rows.scan, rows.pass);
-        let elements = None;
-        self.passes.push(Pass { scan, below, filters, names, columns, query, elements });
+        let expands = None;
+        self.passes.push(Pass { scan, below, filters, names, columns, query, expands });
         Ok(Rows { scan, pass: Some(number), schema })
     }
 }

@@ -216,7 +216,9 @@ impl Planner {
             }),
         };
         let (left_out, origin) = (LeftOut::default(), Origin::Table(table));
-        let entry = TableEntry { name: name.to_string(), columns, event_time, left_out, origin };
+        let (name_of, primary_key) = (name.to_string(), vec![]);
+        let entry =
+            TableEntry { name: name_of, columns, event_time, primary_key, left_out, origin };
         self.catalog.insert(name.to_string(), Entry::Table(Arc::new(entry)));
         Ok(())
     }
@@ -225,7 +227,9 @@ impl Planner {
     pub fn register_sink(&mut self, name: &str, schema: &Schema, sink: Arc<dyn Sink>) {
         let (columns, origin) = (physical_columns(schema), Origin::Sink(sink));
         let (name, left_out) = (name.to_string(), LeftOut::default());
-        let entry = TableEntry { name: name.clone(), columns, event_time: None, left_out, origin };
+        let (event_time, primary_key) = (None, vec![]);
+        let entry =
+            TableEntry { name: name.clone(), columns, event_time, primary_key, left_out, origin };
         self.catalog.insert(name, Entry::Table(Arc::new(entry)));
     }
 

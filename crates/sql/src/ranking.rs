@@ -51,6 +51,16 @@ fn ranking_named(name: &str) -> Option<Ranking> {
     }
 }
 
+/// Whether it is ROW_NUMBER.
+pub(crate) fn is_row_number(function: &WindowFunctionDefinition) -> bool {
+    match function {
+        WindowFunctionDefinition::WindowUDF(function) => {
+            ranking_named(function.name()) == Some(Ranking::RowNumber)
+        }
+        WindowFunctionDefinition::AggregateUDF(_) => false,
+    }
+}
+
 /// The function of that name, for DataFusion's planner.
 pub(crate) fn function(name: &str) -> Option<Arc<WindowUDF>> {
     let ranking = ranking_named(&name.to_lowercase())?;
@@ -330,7 +340,7 @@ impl Grouped {
 }
 
 /// The greatest rank that may pass a condition, if it bounds it.
-fn bound(condition: &Expr, rank: &Expr) -> Option<i64> {
+pub(crate) fn bound(condition: &Expr, rank: &Expr) -> Option<i64> {
     let number = |expr: &Expr| match expr {
         Expr::Literal(value, _) => match value.cast_to(&DataType::Int64).ok()? {
             ScalarValue::Int64(number) if value.data_type().is_integer() => number,

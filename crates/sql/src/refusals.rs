@@ -3,6 +3,7 @@
 
 use datafusion_expr::{Expr, LogicalPlan};
 
+use crate::as_of::time_of;
 use crate::error::{Result, SqlError};
 use crate::group_windows::bound_of;
 
@@ -24,6 +25,9 @@ pub(crate) fn refuse_expr(expr: &Expr) -> Result<()> {
         Expr::ScalarFunction(call) if let Some(name) = bound_of(call) => {
             SqlError::unsupported(format!("{name} stands beside aggregates, not within them"))
                 .help("group by the window in a query below, and aggregate what that gives")
+        }
+        marked if time_of(marked).is_some() => {
+            SqlError::unsupported("FOR SYSTEM_TIME AS OF stands behind a table that is joined")
         }
         Expr::Placeholder(_) => {
             SqlError::unsupported("parameters do not exist here").help("write the value itself")

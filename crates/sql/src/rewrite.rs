@@ -78,6 +78,7 @@ impl VisitorMut for Rewriter<'_> {
     /// Computed columns without a name are called what they say: DataFusion would leave CASTs out
     /// of the name, and two columns could then not be told apart.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        crate::as_of::move_times(&mut select.from);
         crate::unnest::fold(select);
         let written = select.projection.iter().filter_map(|item| match item {
             SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.value.clone()),

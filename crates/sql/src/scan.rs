@@ -14,7 +14,10 @@ use crate::catalog::{INPUT, TableEntry, WatermarkDecl, add_columns, input_column
 use crate::compiler::{Compiler, each_input};
 use crate::computed::Definitions;
 use crate::error::{Result, SqlError};
-use crate::graph::{Body, Graph, Operator as GraphOperator, Part, Pass, Scan, Side, used_by};
+use crate::graph::{
+    Body, Elements, Graph, LookedUp, Makes, Operator as GraphOperator, Part, Pass, Scan, Side,
+    used_by,
+};
 use crate::lower::Grouped;
 use crate::nest::written;
 use crate::scalars::is_read_time;
@@ -39,6 +42,19 @@ impl Needs {
     /// These columns are needed, too.
     pub(crate) fn also(&mut self, columns: impl Iterator<Item = String>) {
         self.columns.extend(columns);
+    }
+
+    /// How the side table of a lookup is read: without regard to event time.
+    pub(crate) fn read_side(self, compiler: &Compiler<'_>, lookup: &LookedUp) -> Result<Source> {
+        let (table, name) = (lookup.table.clone(), &lookup.body.entry.name);
+        if self.columns.contains(WATERMARK) {
+            let message = format!("CURRENT_WATERMARK is not known of '{name}', a lookup table");
+            return Err(SqlError::unsupported(message).help("leave it out"));
+        }
+        let read = self.columns(compiler, &lookup.body.entry)?;
+        let schema = Arc::new(read.schema.as_arrow().clone());
+        let (projection, derived) = (read.projection, read.derived);
+        Ok(Source { table, projection, derived, schema, event_time: None })
     }
 
     /// How a table is read.
@@ -194,8 +210,8 @@ pub(crate) fn finish_output(
     Ok(())
 }
 
-/// As [`finish_operator`], of an UNNEST, of which all that take its rows are finished: what nobody
-/// needs is left out.
+/// As [`finish_operator`], of an UNNEST or a lookup, of which all that take its rows are finished:
+/// what nobody needs is left out.
 pub(crate) fn finish_pass(
     compiler: &Compiler<'_>,
     graph: &mut Graph,
@@ -203,17 +219,25 @@ pub(crate) fn finish_pass(
     needs: &mut [Needs],
 ) -> Result<()> {
     let (below, rest) = graph.passes.split_at_mut(number);
-    let Some(Pass { scan, below: under, filters, names, columns, elements, .. }) = rest.first_mut()
+    let Some(Pass { scan, below: under, filters, names, columns, expands, .. }) = rest.first_mut()
     else {
         return Ok(());
     };
-    let Some(elements) = elements else { return Ok(()) };
-    let used = std::mem::take(&mut elements.used);
-    let array = columns.pop();
+    let Some(expands) = expands else { return Ok(()) };
+    let mut used = std::mem::take(&mut expands.used);
+    let array = match &mut expands.makes {
+        Makes::Elements(Elements { shown, .. }) => {
+            shown.retain(|(name, _)| used.contains(name));
+            columns.pop()
+        }
+        Makes::Lookup(lookup) => {
+            finish_lookup(compiler, lookup, &mut used)?;
+            None
+        }
+    };
     let kept = std::mem::take(names).into_iter().zip(std::mem::take(columns));
     (*names, *columns) = kept.filter(|(name, _)| used.contains(name)).unzip();
     columns.extend(array);
-    elements.shown.retain(|(name, _)| used.contains(name));
     let (entry, windowed) = (&graph.scans[*scan].entry, needs[*scan].event_time);
     let over = OverRecords::new(compiler, entry, *under, below, windowed)?;
     *filters = over.finish_filters(std::mem::take(filters))?;
@@ -223,21 +247,39 @@ pub(crate) fn finish_pass(
     Ok(())
 }
 
-/// Where is noted what is needed of records of a table, or of what an UNNEST makes of them.
+/// Brings what a lookup reads of its table to its final form. `used` are the columns of what it
+/// gives that somebody needs; those that it needs itself are added.
+fn finish_lookup(
+    compiler: &Compiler<'_>,
+    lookup: &mut LookedUp,
+    used: &mut BTreeSet<String>,
+) -> Result<()> {
+    let LookedUp { body, shown, output, .. } = lookup;
+    output.retain(|name| used.contains(name));
+    let asked = body.keys.iter().flatten().chain(&body.condition);
+    asked.for_each(|expr| add_columns(expr, used));
+    let columns = std::mem::take(shown).into_iter().zip(std::mem::take(&mut body.columns));
+    (*shown, body.columns) = columns.filter(|(name, _)| used.contains(name)).unzip();
+    let over = OverRecords::new(compiler, &body.entry, None, &[], false)?;
+    body.filters = over.finish_filters(std::mem::take(&mut body.filters))?;
+    body.columns = over.finish_all(std::mem::take(&mut body.columns))?;
+    Ok(())
+}
+
+/// Where is noted what is needed of records of a table, or of what a pass makes of them.
 fn needed_of<'n>(
     needs: &'n mut [Needs],
     scan: usize,
     pass: Option<usize>,
     passes: &'n mut [Pass],
 ) -> &'n mut BTreeSet<String> {
-    match pass.and_then(|pass| passes[pass].elements.as_mut()) {
-        Some(elements) => &mut elements.used,
+    match pass.and_then(|pass| passes[pass].expands.as_mut()) {
+        Some(expands) => &mut expands.used,
         None => &mut needs[scan].columns,
     }
 }
 
-/// Brings expressions over a table, or over what an UNNEST makes of its records, to their final
-/// form.
+/// Brings expressions over a table, or over what a pass makes of its records, to their final form.
 struct OverRecords<'a> {
     compiler: &'a Compiler<'a>,
     /// The table, and what its computed columns stand for.
@@ -253,8 +295,8 @@ impl<'a> OverRecords<'a> {
         passes: &[Pass],
         windowed: bool,
     ) -> Result<OverRecords<'a>> {
-        if let Some(elements) = pass.and_then(|pass| passes[pass].elements.as_ref()) {
-            let schema = Arc::new(elements.schema.clone());
+        if let Some(expands) = pass.and_then(|pass| passes[pass].expands.as_ref()) {
+            let schema = Arc::new(expands.schema.clone());
             return Ok(OverRecords { compiler, records: None, schema });
         }
         let records = Some((table, Definitions::new(table, windowed)?));

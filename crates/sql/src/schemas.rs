@@ -121,6 +121,23 @@ pub(crate) fn elements_schema(
     qualified(INPUT, Schema::new(fields))
 }
 
+/// Columns, the schema that they are over, and their names.
+type Columns<'a> = (&'a [Expr], &'a DFSchema, &'a [String]);
+
+/// The columns of the rows that a lookup gives: those that go in, then those of the side table,
+/// which may be NULL if rows that nothing matches are given.
+pub(crate) fn pair_schema(own: Columns<'_>, side: Columns<'_>, outer: bool) -> Result<DFSchema> {
+    let fields = |(columns, schema, names): Columns<'_>, outer: bool| {
+        let shown = output_schema(columns, schema, names)?;
+        let field = |field: &Arc<Field>| {
+            let (of, nullable) = (plain_type(field.data_type()), field.is_nullable() || outer);
+            field.as_ref().clone().with_data_type(of).with_nullable(nullable)
+        };
+        Ok::<_, SqlError>(shown.fields().iter().map(field).collect::<Vec<_>>())
+    };
+    qualified(INPUT, Schema::new([fields(own, false)?, fields(side, outer)?].concat()))
+}
+
 /// The type of what is shown of each element of a column.
 fn element_type(array: &DataType, element: Element) -> Option<DataType> {
     let of = match array {

@@ -31,7 +31,7 @@ impl Stage {
         let parts: Vec<&mut Inner> = match &mut self.input {
             Rows::Stages(parts) => parts.iter_mut().collect(),
             Rows::Sides(sides) => sides.iter_mut().flatten().collect(),
-            Rows::Table(_) | Rows::Unnested(_) => return,
+            Rows::Table(_) | Rows::Expanded(_) => return,
         };
         for stage in parts.into_iter().map(|part| &mut part.stage) {
             if let (Some(Windows { kind: plan::Window::Session(_), of_row }), Some(_)) =

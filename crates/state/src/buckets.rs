@@ -56,7 +56,8 @@ impl Buckets {
             *start = sum;
         }
         let mut entries = vec![Entry { tag: 0, row: 0 }; sum as usize];
-        for (row, (hash, tag)) in hashes.iter().zip(tags).enumerate() {
+        // The last ones first, so that rows of one key stand in their order.
+        for (row, (hash, tag)) in hashes.iter().zip(tags).enumerate().rev() {
             if counts(row) {
                 let start = &mut starts[*hash as usize & mask];
                 *start -= 1;
@@ -86,7 +87,8 @@ impl Buckets {
         }
     }
 
-    /// The next row of a range that has this tag, if there is one. The range goes on behind it.
+    /// The next row of a range that has this tag, if there is one; those of a range come in the
+    /// order of their numbers. The range goes on behind it.
     #[inline(always)]
     pub fn next(&self, range: &mut Range, tag: u64) -> Option<u32> {
         while range.next < range.end {
@@ -133,8 +135,7 @@ mod tests {
             for (at, key) in asked.iter().enumerate() {
                 buckets.look_ahead(&ranges, at);
                 let next = || buckets.next(&mut ranges[at], *key);
-                let mut found: Vec<u32> = std::iter::from_fn(next).collect();
-                found.sort_unstable();
+                let found: Vec<u32> = std::iter::from_fn(next).collect();
                 assert_eq!(found, expected.remove(key).unwrap_or_default());
             }
             assert!(expected.is_empty(), "{expected:?}");

@@ -2,6 +2,8 @@
 
 use arrow::datatypes::SchemaRef;
 
+#[cfg(doc)]
+use super::Interval;
 use super::{Key, Window};
 use crate::expr::Expr;
 
@@ -35,6 +37,11 @@ pub struct Join {
     /// What must be equal, over the columns of the left side and of the right side, of one type.
     /// There may be none: then all rows of a window are pairs.
     pub keys: Vec<[Key; 2]>,
+    /// Whether a row of the left side meets one row of the right side at the most (a temporal
+    /// join): of those with its keys, the last that is no later than it. Of several with one time
+    /// that is the last by split and position. `window` is [`Interval::AS_OF`], and rows of the
+    /// left side alone are given without a partner, if any are.
+    pub as_of: bool,
     /// Whether NULL equals NULL (`IS NOT DISTINCT FROM`, `INTERSECT`); otherwise a row with NULL
     /// for a key has no partner.
     pub nulls_are_equal: bool,

@@ -123,6 +123,10 @@ impl Interval {
     /// The most that `before` and `after` may be, either way: about ten years.
     pub const MAX_US: i64 = 3660 * 86_400_000_000;
 
+    /// Of a temporal join: rows of both sides are in the slice of their own time, and what a slice
+    /// leaves for later ones is kept by the join.
+    pub const AS_OF: Interval = Interval { anchor: 0, before_us: 0, after_us: 0 };
+
     /// The shortest slices: results come so much later than they could at the most, or half of the
     /// interval.
     const LEAST_SLICE_US: i64 = 100_000;

@@ -99,8 +99,7 @@ impl Compiled {
     /// Columns of a source whose elements become rows.
     pub(super) fn arrays(&self, source: usize) -> Vec<usize> {
         let passes = self.flow.sources[source].takers.passes.iter();
-        let unnests = passes.filter(|pass| pass.unnest.is_some());
-        unnests.filter_map(|pass| pass.taking.last_column()).collect()
+        passes.filter_map(|pass| pass.expansion.as_ref()?.array(&pass.taking)).collect()
     }
 
     pub(super) fn windowing(&self, stage: usize) -> Windowing {
@@ -144,9 +143,9 @@ fn find_texts(
         }
     }
     for pass in &mut takers.passes {
-        let (taking, is_unnest) = (&pass.taking, pass.unnest.is_some());
-        // Of each record's texts there are as many as it has elements.
-        let of = |column| if is_unnest { None } else { before(taking, column).and_then(of) };
+        let (taking, expands) = (&pass.taking, pass.expansion.is_some());
+        // Of each record's texts there are as many as it has elements, or matches.
+        let of = |column| if expands { None } else { before(taking, column).and_then(of) };
         find_texts(&mut pass.takers, &of, operations);
     }
 }

@@ -62,8 +62,22 @@ pub(super) fn origins(
     plan.sources.iter().zip(tables).enumerate().map(origin).collect()
 }
 
+/// Reads the side tables of all lookups. Returns what the user should know of them.
+pub(super) fn load_lookups(
+    compiled: &Compiled,
+    settings: &Settings,
+    start_time_us: i64,
+    budget: &Arc<Budget>,
+) -> Result<Vec<String>> {
+    let mut remarks = Vec::new();
+    for lookup in &compiled.flow.lookups {
+        remarks.extend(lookup.load(settings, start_time_us, budget)?);
+    }
+    Ok(remarks)
+}
+
 /// What the user should know of how splits are read.
-pub(super) fn remarks(origins: &[Origin]) -> Vec<String> {
+pub(super) fn remarks_of(origins: &[Origin]) -> Vec<String> {
     let splits = origins.iter().flat_map(|origin| &origin.splits);
     splits.filter_map(|split| split.remark().map(str::to_string)).collect()
 }

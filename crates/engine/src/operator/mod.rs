@@ -28,15 +28,19 @@
 //! columns into a channel's open slot, without a copy in between. An operator that passes nothing
 //! through ignores it.
 //!
-//! Passes on the way (`stateless`, `unnest`) are no operators: they keep nothing, so there is
-//! nothing to seal, merge or fire, and a worker applies them to a batch where it pushes it on.
+//! Passes on the way (`stateless`, `unnest`, `lookup`) are no operators: they keep nothing of what
+//! goes through them, so there is nothing to seal, merge or fire, and a worker applies them to a
+//! batch where it pushes it on.
 
 pub(crate) mod aggregate;
 pub(crate) mod assign;
 mod counted;
+pub(crate) mod expansion;
 mod input;
 mod join;
 pub(crate) mod late;
+pub(crate) mod lookup;
+mod record_order;
 mod routed;
 pub(crate) mod stateless;
 #[cfg(test)]
@@ -62,7 +66,9 @@ pub(crate) use input::{Batch, BySlice, Dropped, Keyed, Records, RowTimes, Rows, 
 /// pass. Here the plan's body becomes an operator.
 pub(crate) fn program(stage: &plan::Stage, lateness_us: i64) -> Result<Option<Arc<dyn Program>>> {
     Ok(match &stage.operator {
-        plan::Operator::Stateless { .. } | plan::Operator::Unnest(_) => None,
+        plan::Operator::Stateless { .. }
+        | plan::Operator::Unnest(_)
+        | plan::Operator::Lookup(_) => None,
         plan::Operator::Aggregate(body) => {
             Some(Arc::new(aggregate::Program::new(body, lateness_us, &stage.output)?))
         }

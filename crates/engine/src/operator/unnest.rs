@@ -15,14 +15,15 @@ use arrow::compute::{nullif, take, take_arrays};
 use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::error::{Error, Result};
+use crate::operator::expansion::Piece;
 use crate::operator::stateless::Taken;
 use crate::plan::{self, Element};
 use crate::prepare::element_offsets;
 
 /// Rows of a piece at most.
-const PIECE_ROWS: usize = 1 << 14;
+pub(super) const PIECE_ROWS: usize = 1 << 14;
 /// A piece ends when what it repeats beside its elements takes as many bytes.
-const PIECE_BYTES: usize = 4 << 20;
+pub(super) const PIECE_BYTES: usize = 4 << 20;
 
 /// An UNNEST, and what comes out of it.
 #[derive(Debug, Clone)]
@@ -97,13 +98,6 @@ impl Unnest {
         let (elements, places) = (Elements::new(array)?, taken.places.as_deref());
         Ok(Pieces { unnest: self, beside, elements, places, row: 0, taken: 0, begun: false })
     }
-}
-
-/// Some of the rows that come out.
-pub(crate) struct Piece {
-    pub(crate) taken: Taken,
-    /// Where the first row's record stands, if the piece before had elements of it, too.
-    pub(crate) continued: Option<u32>,
 }
 
 /// The rows of a piece: by each, the row that it is of, its element and that one's position.
@@ -219,7 +213,7 @@ fn field(values: &ArrayRef, at: usize) -> Result<ArrayRef> {
 }
 
 /// About what repeating a value takes.
-fn value_bytes(column: &ArrayRef, row: usize) -> usize {
+pub(super) fn value_bytes(column: &ArrayRef, row: usize) -> usize {
     const FIXED: usize = 16;
     let between = |offsets: &[i32]| (offsets[row + 1] - offsets[row]) as usize;
     FIXED

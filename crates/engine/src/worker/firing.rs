@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::event_time::END;
 use crate::flow::{Edge, Feeds, Takers, Way};
 use crate::meter;
+use crate::operator::expansion::Piece;
 use crate::operator::stateless::Taken;
-use crate::operator::unnest::Piece;
 use crate::operator::{RowTimes, Step};
 use crate::windowing::{SliceId, WindowId};
 
@@ -161,13 +161,13 @@ impl Worker {
                 RowTimes::Same(_) => Taken::from(pass.taking.rows(rows)?),
                 RowTimes::Each(_) => pass.taking.take(rows)?,
             };
-            let Some(unnest) = &pass.unnest else {
+            let Some(expansion) = &pass.expansion else {
                 let times = times.of(taken.places.as_deref());
                 let fired = FiredRows { rows: taken.rows, window, times, last };
                 self.push_fired(stages, &pass.takers, &fired)?;
                 continue;
             };
-            let mut pieces = unnest.pieces(&taken)?;
+            let mut pieces = expansion.pieces(&taken)?;
             let mut next = pieces.next()?;
             while let Some(Piece { taken: Taken { rows, places }, .. }) = next {
                 next = pieces.next()?;

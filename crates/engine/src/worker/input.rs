@@ -15,16 +15,17 @@ use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
 use crate::operator::assign::dropped;
-use crate::operator::unnest::{Piece, Pieces, elements_in};
+use crate::operator::expansion::{Expansion, Piece};
+use crate::operator::unnest::elements_in;
 use crate::operator::{Batch, Dropped, Program, Records, RowTimes, Rows, Updated, stateless};
 use crate::plan::malformed_schema;
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
 use millstream_state::Load;
 
-/// What the elements of one batch may take, with what is repeated beside them, where they leave the
-/// job as they are: they wait for their turn as a whole.
-const ELEMENT_BYTES_MAX: usize = 256 << 20;
+/// What the elements or the matches of one batch may take, with what is repeated beside them, where
+/// they leave the job as they are: they wait for their turn as a whole.
+const EXPANDED_BYTES_MAX: usize = 256 << 20;
 
 /// Rows of a batch for an output.
 struct Passed {
@@ -80,7 +81,7 @@ fn load_of(takers: &Takers, stage: usize, batch: &RecordBatch) -> Load {
     let of_stage = |edge: &&Edge| edge.stage == stage;
     takers.edges.iter().filter(of_stage).for_each(|edge| add(edge, 0));
     for pass in &takers.passes {
-        let array = pass.unnest.as_ref().and_then(|_| pass.taking.last_column());
+        let array = pass.expansion.as_ref().and_then(|expansion| expansion.array(&pass.taking));
         let elements = array.map_or(0, |array| elements_in(batch.column(array)));
         let edges = pass.takers.all_edges().into_iter();
         edges.filter(of_stage).for_each(|edge| add(edge, elements));
@@ -98,21 +99,6 @@ fn behind(records: &Records<'_>, places: Option<Vec<u32>>) -> Option<Vec<u32>> {
             places.iter_mut().for_each(|place| *place = before[*place as usize]);
             Some(places)
         }
-    }
-}
-
-#[cold]
-fn too_many_elements() -> Error {
-    let limit = ELEMENT_BYTES_MAX >> 20;
-    Error::Io {
-        place: "UNNEST".into(),
-        message: format!(
-            "the elements of one batch of records, with the columns beside them, take more than \
-             {limit} MB"
-        ),
-        help: "select fewer columns beside the elements, or take fewer records at a time: \
-               SET 'batch.rows' = '16'"
-            .into(),
     }
 }
 
@@ -228,6 +214,7 @@ impl Worker {
         let mut span = meter::span(meter::Kind::Batch);
         span.add(batch.prepared.batch.num_rows());
         self.count_batch(batch);
+        self.refresh_lookups();
         let records = Records::all(batch);
         let mut passed = Vec::new();
         self.push(stages, &feeds.takers, &records, &mut passed)?;
@@ -239,6 +226,17 @@ impl Worker {
         }
         drop(span);
         self.write_batch(feeds, batch, passed)
+    }
+
+    /// Looks whether the side tables of lookups have changed, now and then.
+    fn refresh_lookups(&self) {
+        let shared = &self.context.shared;
+        if shared.flow.lookups.is_empty() {
+            return;
+        }
+        let (now_us, notices) = (shared.env.now_us(), shared.intake.notices());
+        let tell = |line| notices.tell(line);
+        shared.flow.lookups.iter().for_each(|lookup| lookup.refresh(now_us, &tell));
     }
 
     /// Gives records to all who take them.
@@ -280,11 +278,12 @@ impl Worker {
             let before = passed.len();
             let stateless::Taken { rows, places } = taken;
             let taken = stateless::Taken { rows, places: behind(records, places) };
-            match &pass.unnest {
-                Some(unnest) => {
+            match &pass.expansion {
+                Some(expansion) => {
                     self.count_dropped(stages, pass, &taken, records.stamped)?;
-                    let mut pieces = unnest.pieces(&taken)?;
-                    self.push_elements(stages, &pass.takers, &mut pieces, records, passed)?;
+                    let made =
+                        self.push_pieces(stages, &pass.takers, expansion, &taken, records)?;
+                    passed.extend(made);
                 }
                 None => {
                     let taken = Records::taken(&taken, records);
@@ -299,15 +298,26 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives the elements of records, piece by piece, to all who take them.
-    fn push_elements(
+    /// Gives what records come to, piece by piece, to all who take it. Returns what outputs take.
+    fn push_pieces(
         &mut self,
         stages: &mut [State],
         takers: &Takers,
-        pieces: &mut Pieces<'_>,
+        expansion: &Expansion,
+        taken: &stateless::Taken,
         records: &Records<'_>,
-        passed: &mut Vec<Passed>,
-    ) -> Result<()> {
+    ) -> Result<Vec<Passed>> {
+        let mut pieces = match expansion.pieces(taken) {
+            Err(error) if error.is_of_records() => {
+                let failing = expansion.first_failing(&taken.rows);
+                let taken = Records::taken(taken, records);
+                return Err(match failing {
+                    Some((row, error)) => self.for_record(error, &taken, row),
+                    None => error,
+                });
+            }
+            pieces => pieces?,
+        };
         let mut made: Vec<Passed> = Vec::new();
         let (mut bytes, mut of) = (0, *records);
         let mut given = (of.continued, of.elements);
@@ -320,12 +330,11 @@ impl Worker {
             // The first one stands for the input.
             (of.bytes, of.continued) = (0, None);
             bytes += made[before..].iter().map(|passed| batch_bytes(&passed.rows)).sum::<usize>();
-            if bytes > ELEMENT_BYTES_MAX {
-                return Err(too_many_elements());
+            if bytes > EXPANDED_BYTES_MAX {
+                return Err(expansion.too_many(EXPANDED_BYTES_MAX));
             }
         }
-        passed.extend(joined(made)?);
-        Ok(())
+        joined(made)
     }
 
     /// What a pass makes of records that cannot be evaluated as a whole. A LIMIT may be reached

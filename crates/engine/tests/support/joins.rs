@@ -278,6 +278,7 @@ impl Case {
             left_inputs: 1,
             left_columns: 5,
             keys: self.keys.iter().map(key).collect(),
+            as_of: false,
             nulls_are_equal: self.nulls_are_equal,
             condition: self.condition(),
             time: match self.window {

@@ -47,7 +47,8 @@ impl Assembler<'_> {
             window: operator.window,
             left_inputs,
             left_columns: schemas[0].fields().len(),
-            keys: self.keys_of_join(joined, &schemas)?,
+            keys: self.keys_of_join(&joined.keys, &schemas)?,
+            as_of: joined.as_of,
             nulls_are_equal: joined.nulls_are_equal,
             condition: self.compiler.compile_filter(&condition, &pair)?,
             time: match &joined.time {
@@ -78,11 +79,16 @@ impl Assembler<'_> {
         self.inputs(takings, &names)
     }
 
-    fn keys_of_join(&self, joined: &Joined, schemas: &[Arc<DFSchema>; 2]) -> Result<Vec<[Key; 2]>> {
-        if joined.keys.len() > KEYS_MAX {
+    /// The keys of a join, over the columns of each side.
+    pub(super) fn keys_of_join(
+        &self,
+        keys: &[[Expr; 2]],
+        schemas: &[Arc<DFSchema>; 2],
+    ) -> Result<Vec<[Key; 2]>> {
+        if keys.len() > KEYS_MAX {
             return Err(SqlError::unsupported(format!(
                 "a join compares {} values; at most {KEYS_MAX} are possible",
-                joined.keys.len()
+                keys.len()
             ))
             .help("join some of them into one, for example CONCAT_WS('|', a, b)"));
         }
@@ -103,7 +109,7 @@ impl Assembler<'_> {
                 }
             }
         };
-        joined.keys.iter().map(both).collect()
+        keys.iter().map(both).collect()
     }
 }
 

@@ -152,6 +152,16 @@ impl Numbered {
         compares && sides_of(expr) == [true, true]
     }
 
+    /// Whether an expression over the right side is one of these columns, perhaps of a wider type.
+    fn tells_apart(&self, expr: &Expr, columns: &[usize]) -> bool {
+        key_column(expr, &self.numbered).is_some_and(|at| columns.contains(&at))
+    }
+
+    /// The column of the right side that an expression is, perhaps of a wider type.
+    pub(super) fn key_column(&self, expr: &Expr) -> Option<usize> {
+        key_column(expr, &self.numbered)
+    }
+
     /// The two sides of an equality, if they can be compared as keys are.
     fn key(&self, expr: &Expr) -> Option<(Operator, [Expr; 2])> {
         let Expr::BinaryExpr(BinaryExpr { left, op, right }) = unmarked(expr) else { return None };
@@ -265,6 +275,9 @@ pub(super) enum Bounds {
 /// What it takes to sort conditions.
 struct Sorting<'a> {
     kind: JoinKind,
+    /// Rows of the right side are versions, which these of its columns tell apart: nothing is asked
+    /// of a version before it is known to be the one that counts.
+    versions: Option<&'a [usize]>,
     sides: &'a [Side; 2],
     numbered: &'a Numbered,
     bounds: [Bounds; 2],
@@ -285,8 +298,29 @@ impl Parts {
         numbered: &Numbered,
         bounds: [Bounds; 2],
     ) -> Parts {
+        Parts::sorted((kind, None), (on, above), sides, numbered, bounds)
+    }
+
+    /// As [`Parts::new`], of a join with versions, which some columns of the right side tell apart.
+    pub(super) fn of_versions(
+        (kind, key): (JoinKind, &[usize]),
+        on: Vec<Condition>,
+        above: Vec<Condition>,
+        sides: &[Side; 2],
+        numbered: &Numbered,
+    ) -> Parts {
+        Parts::sorted((kind, Some(key)), (on, above), sides, numbered, [Bounds::Told; 2])
+    }
+
+    fn sorted(
+        (kind, versions): (JoinKind, Option<&[usize]>),
+        (on, above): (Vec<Condition>, Vec<Condition>),
+        sides: &[Side; 2],
+        numbered: &Numbered,
+        bounds: [Bounds; 2],
+    ) -> Parts {
         let (parts, guards, alike) = (Parts::default(), [vec![], vec![]], vec![]);
-        let mut sorting = Sorting { kind, sides, numbered, bounds, parts, guards, alike };
+        let mut sorting = Sorting { kind, versions, sides, numbered, bounds, parts, guards, alike };
         on.into_iter().for_each(|condition| sorting.add(condition));
         above.into_iter().for_each(|condition| sorting.add_above(condition));
         let Sorting { mut parts, alike, .. } = sorting;
@@ -309,6 +343,7 @@ impl Sorting<'_> {
             _ => return self.add_of_pairs(condition.expr),
         };
         let is_dropped = [!self.kind.keeps_left(), !self.kind.keeps_right()][side];
+        let is_dropped = is_dropped && (side == 0 || self.versions.is_none());
         if is_dropped && self.may_push(&condition, side) {
             return self.parts.pushed[side].push(condition.expr);
         }
@@ -321,6 +356,10 @@ impl Sorting<'_> {
     fn add_of_pairs(&mut self, expr: Expr) {
         let key = self.numbered.key(&expr);
         let key = key.filter(|(_, key)| self.is_early(&key[0], 0) && self.is_early(&key[1], 1));
+        let key = key.filter(|(op, key)| match self.versions {
+            Some(columns) => *op == Operator::Eq && self.numbered.tells_apart(&key[1], columns),
+            None => true,
+        });
         match key {
             Some((Operator::Eq, key)) => {
                 self.parts.keys.push(guarded(key, &self.guards, self.numbered));
@@ -364,6 +403,33 @@ impl Sorting<'_> {
     fn may_push(&self, condition: &Condition, side: usize) -> bool {
         let untold = self.bounds[side] == Bounds::OfPairs;
         condition.safe && !(untold && self.any_column(&condition.expr, side, |of| of.window))
+    }
+}
+
+/// The number of the column that an expression is, if it has another value for each of the
+/// column's.
+fn key_column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
+    match unmarked(expr) {
+        Expr::Cast(cast) => {
+            let from = cast.expr.get_type(schema).ok()?;
+            is_exact(&from, cast.field.data_type()).then(|| key_column(&cast.expr, schema))?
+        }
+        column => column_of(column).map(|(_, at)| at),
+    }
+}
+
+/// Whether each value of a type is another one of a type that values are brought to, to be
+/// compared.
+fn is_exact(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Decimal128, Float32, Float64, Int64, Timestamp, UInt64};
+    match (from, to) {
+        (Decimal128(_, from), Decimal128(_, to)) => from <= to,
+        (from, Decimal128(_, scale)) => from.is_integer() && *scale >= 0,
+        (Float32, Float64) => true,
+        (Int64 | UInt64, Float64) => false,
+        (from, Float64) => from.is_integer(),
+        (Timestamp(from, _), Timestamp(to, _)) => from <= to,
+        (from, to) => from == to || (from.is_integer() && to.is_integer()),
     }
 }
 

@@ -69,7 +69,7 @@ fn check_rows(side: &Side, named: &Named) -> Result<()> {
     };
     let fired = match &side.stage.input {
         Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
-        Rows::Table(_) | Rows::Unnested(_) | Rows::Sides(_) => false,
+        Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
     };
     let name = WindowKind::of(&kind).name();
     let (message, help) = match kind {

@@ -11,7 +11,7 @@ use crate::error::{Result, Span, SqlError};
 pub(crate) const LATERAL: &str = "what stands in FROM cannot refer to what stands before it, but for UNNEST; a \
                        subquery of WHERE can, in EXISTS (…) and IN (…)";
 /// What to write in the place of a join by time.
-pub(crate) const WITHIN_WINDOWS: &str = "rows of one window can be joined: ON L.window_start = R.window_start AND \
+const WITHIN_WINDOWS: &str = "rows of one window can be joined: ON L.window_start = R.window_start AND \
                        L.window_end = R.window_end AND …";
 /// Refuses a kind of join that does not run, and a join without a condition.
 pub(crate) fn check_kind(join: &Join) -> Result<()> {

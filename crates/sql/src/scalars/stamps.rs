@@ -108,8 +108,10 @@ pub(crate) fn refuse_stamps(expr: &Expr) -> Result<()> {
     });
     let Some(gives) = found else { return Ok(()) };
     Err(match gives {
-        Gives::ReadTime => SqlError::unsupported("PROCTIME() stands in CREATE TABLE only, alone")
-            .help("declare a column, proc AS PROCTIME(), and name that"),
+        Gives::ReadTime => SqlError::unsupported(
+            "PROCTIME() stands in CREATE TABLE, alone, and behind FOR SYSTEM_TIME AS OF",
+        )
+        .help("declare a column, proc AS PROCTIME(), and name that"),
         Gives::Watermark => {
             SqlError::unsupported("CURRENT_WATERMARK(ts) is known of a table's records only").help(
                 "select it from the table, or from a view of its records, below GROUP BY, UNNEST \

@@ -15,6 +15,7 @@ mod plan;
 mod rehearsal;
 mod suite;
 mod unnest;
+mod versions;
 mod wide;
 mod window_order;
 mod windows;

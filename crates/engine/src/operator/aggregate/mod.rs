@@ -14,7 +14,6 @@ pub(crate) mod fire;
 pub(crate) mod grouping;
 mod hop;
 mod joint;
-mod order;
 mod pipeline;
 mod session;
 pub(crate) mod slices;

@@ -12,9 +12,11 @@ use arrow::compute::{cast, filter, filter_record_batch, take};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 
 use super::Program;
+use super::as_of::Slice;
 use super::bags::Bags;
 use super::gathered::{Columns, Gathering};
 use super::pairs::{Built, PAIRS_MAX, Pairs, Probed};
+use super::versions::Versions;
 use crate::columns::inputs::true_mask;
 use crate::error::Result;
 use crate::operator::aggregate::fire::ResultRows;
@@ -44,6 +46,8 @@ pub(super) struct Fire {
 enum Phase {
     /// The small side is being read.
     Building(Gathering),
+    /// Of a temporal join: rows of the left side look for their versions.
+    AsOf(Slice),
     /// The other one's rows are looked up.
     Probing(Built, Option<Probed>),
     /// Rows of the small side that have no partner, or, of some kinds, that have one, are given:
@@ -59,6 +63,7 @@ impl Fire {
         let kind = program.kind;
         let lacks = match rows {
             [0, 0] => true,
+            _ if program.as_of => false,
             [0, _] => !kind.keeps_right(),
             [_, 0] => !kind.keeps_left(),
             _ => false,
@@ -66,7 +71,7 @@ impl Fire {
         if lacks {
             return None;
         }
-        let small = usize::from(rows[1] < rows[0]);
+        let small = if program.as_of { 1 } else { usize::from(rows[1] < rows[0]) };
         let live_bytes = own.iter().map(Passed::live_bytes).sum();
         let rest = own.map(|mut bag| bag.take());
         let reader = Reader::new(program.sides[0].format.clone());
@@ -93,6 +98,7 @@ impl Fire {
         let rest = self.rest.iter().flatten().map(PassedRows::bytes).sum::<usize>();
         rest + match &self.phase {
             Phase::Building(gathering) => gathering.bytes(),
+            Phase::AsOf(slice) => slice.bytes(),
             Phase::Probing(built, probed) => {
                 built.bytes() + probed.as_ref().map_or(0, Probed::bytes)
             }
@@ -107,12 +113,17 @@ impl Fire {
     }
 
     /// Goes on, for a bounded time.
-    pub(super) fn step(&mut self, program: &Program, bags: &mut Bags) -> Result<Step> {
+    pub(super) fn step(
+        &mut self,
+        program: &Program,
+        bags: &mut Bags,
+        versions: &mut Versions,
+    ) -> Result<Step> {
         if self.is_over() {
             return Ok(Step::Over);
         }
         if !self.result.are_left() {
-            match self.next(program, bags)? {
+            match self.next(program, bags, versions)? {
                 Some(rows) => match program.time {
                     Some(time) => self.result.give_timed(rows, time)?,
                     None => self.result.give(rows),
@@ -131,7 +142,12 @@ impl Fire {
     }
 
     /// The next rows that are given, over the columns of a pair; `None`: there are none yet.
-    fn next(&mut self, program: &Program, bags: &mut Bags) -> Result<Option<RecordBatch>> {
+    fn next(
+        &mut self,
+        program: &Program,
+        bags: &mut Bags,
+        versions: &mut Versions,
+    ) -> Result<Option<RecordBatch>> {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         let (small, large) = (self.small, 1 - self.small);
         match phase {
@@ -139,6 +155,10 @@ impl Fire {
                 self.read(program, small, &mut gathering, bags)?;
                 self.phase = match self.rest[small].is_empty() {
                     false => Phase::Building(gathering),
+                    true if program.as_of => {
+                        let side = &program.sides[1];
+                        Phase::AsOf(Slice::new(side, gathering.finish(side)?, &program.pair)?)
+                    }
                     true => {
                         let side = &program.sides[small];
                         let columns = gathering.finish(side)?;
@@ -149,6 +169,7 @@ impl Fire {
                 };
                 Ok(None)
             }
+            Phase::AsOf(slice) => self.as_of(program, slice, bags, versions),
             Phase::Probing(mut built, None) => {
                 if self.rest[large].is_empty() {
                     self.phase = match program.gives_late(small) {
@@ -182,6 +203,27 @@ impl Fire {
             }
             Phase::Over => Ok(None),
         }
+    }
+
+    /// The next rows of the left side with their versions. When there are no more, the versions of
+    /// the slice are kept for later ones.
+    fn as_of(
+        &mut self,
+        program: &Program,
+        slice: Slice,
+        bags: &mut Bags,
+        versions: &mut Versions,
+    ) -> Result<Option<RecordBatch>> {
+        let [side, other] = &program.sides;
+        if self.rest[0].is_empty() {
+            versions.take_in(other, slice)?;
+            return Ok(None);
+        }
+        let mut gathering = Gathering::new(side, READ_ROWS);
+        self.read(program, 0, &mut gathering, bags)?;
+        let rows = program.as_of(&gathering.finish(side)?, &slice, versions)?;
+        self.phase = Phase::AsOf(slice);
+        Ok(rows)
     }
 
     /// Reads the next buffers of a side.

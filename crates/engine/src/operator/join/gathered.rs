@@ -157,6 +157,7 @@ mod tests {
             left_inputs: 1,
             left_columns: columns.len(),
             keys: keys.iter().map(|column| [key(column), key(column)]).collect(),
+            as_of: false,
             nulls_are_equal: false,
             condition: None,
             fired: pair.clone(),

@@ -10,17 +10,25 @@
 //! appended to each: as a part of a pair it comes out once for each, too. In an interval join, a
 //! row of the side that is not the anchor is appended to each slice where it may have a partner; a
 //! partner is in one of them.
+//!
+//! In a temporal join ([`as_of`]), rows of both sides are in the slice of their own time. What a
+//! slice leaves for later ones, the last version of each key, is kept beside the bags
+//! ([`versions`]).
 
+mod as_of;
 mod bags;
 mod explain;
 mod fire;
 mod gathered;
 mod pairs;
 mod sides;
+mod versions;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_state::{Load, RowLayout};
 
@@ -30,18 +38,21 @@ use super::{
 };
 use crate::budget::Usage;
 use crate::columns::inputs::true_mask;
+use crate::columns::with_column;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::operator::aggregate::fire::Finisher;
 use crate::operator::assign::event_times;
 use crate::operator::counted::{Buffers, assign_rows, in_parts, within};
+use crate::operator::record_order::{times_of, with_order};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan::{self, Cumulate, JoinKind, Window};
 use crate::windowing::{SliceId, WindowId, Windowing};
 use bags::Bags;
 use fire::Fire;
 use sides::Side;
+use versions::Versions;
 
 /// What a join does, in executable form.
 #[derive(Debug)]
@@ -57,6 +68,8 @@ pub(super) struct Program {
     sides: [Side; 2],
     condition: Option<Expr>,
     nulls_are_equal: bool,
+    /// Whether it is a temporal join.
+    as_of: bool,
     /// The columns of a pair, and those of what is given.
     pair: SchemaRef,
     fired: SchemaRef,
@@ -85,6 +98,7 @@ impl Program {
             left_inputs: join.left_inputs,
             condition: join.condition.clone(),
             nulls_are_equal: join.nulls_are_equal,
+            as_of: join.as_of,
             pair: join.pair.clone(),
             fired: join.fired.clone(),
             time: join.time,
@@ -97,6 +111,19 @@ impl Program {
     /// The number of the side that an input is of.
     fn side_of(&self, input: usize) -> usize {
         usize::from(input >= self.left_inputs)
+    }
+
+    /// The columns of a batch, with what a temporal join keeps of each row besides.
+    fn columns<'b>(&self, batch: &Batch<'b>) -> Result<Cow<'b, RecordBatch>> {
+        let columns = Cow::Borrowed(batch.columns());
+        match (self.as_of, self.side_of(batch.input)) {
+            (false, _) => Ok(columns),
+            (true, 0) => {
+                let times = Arc::new(times_of(batch));
+                Ok(Cow::Owned(with_column(&columns, "$time", times)?))
+            }
+            (true, _) => with_order(columns, batch, true),
+        }
     }
 
     /// Finds the rows of a batch that pass its filter and count, window by window; returns what was
@@ -114,6 +141,8 @@ impl Program {
                     self.spread(by_slice);
                 }
             }
+            // Versions are in the slice of their own time.
+            Some(Window::Interval(_)) if self.as_of => {}
             Some(Window::Interval(interval)) if interval.anchor != self.side_of(batch.input) => {
                 self.spread_over(batch, by_slice)?;
             }
@@ -206,6 +235,7 @@ impl super::Program for Program {
         Box::new(Join {
             bags,
             leadership,
+            versions: Versions::default(),
             firing: None,
             buffers: Buffers::default(),
             program: self,
@@ -228,7 +258,7 @@ impl super::Program for Program {
         let (mut buffers, mut by_slice) = Default::default();
         let dropped = self.assign(batch, &mut buffers, &mut by_slice)?;
         let side = self.side_of(batch.input);
-        let evaluated = self.sides[side].evaluate(batch.columns(), &mut by_slice)?;
+        let evaluated = self.sides[side].evaluate(&*self.columns(batch)?, &mut by_slice)?;
         let keyed = |(keys, arguments)| Keyed { side, keys, arguments, by_slice };
         Ok((dropped, evaluated.map(keyed)))
     }
@@ -254,6 +284,7 @@ impl super::Program for Program {
         let mut by_slice = BySlice::new();
         self.assign(batch, &mut Buffers::default(), &mut by_slice).ok()?;
         let side = &self.sides[self.side_of(batch.input)];
+        let rows = &*self.columns(batch).ok()?;
         first_failing(rows.num_rows(), |range| {
             side.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
         })
@@ -265,6 +296,8 @@ struct Join {
     program: Arc<Program>,
     leadership: Leadership,
     bags: Bags,
+    /// Of a temporal join: what slices that have fired leave for later ones.
+    versions: Versions,
     firing: Option<Fire>,
     buffers: Buffers,
 }
@@ -280,9 +313,10 @@ impl Operator for Join {
         let again = |by_slice: &mut BySlice| {
             program.assign(batch, &mut Buffers::default(), by_slice).map(|_| ())
         };
+        let columns = program.columns(batch)?;
         let update = &mut |by_slice: &mut BySlice| {
             let mut updated = Updated::default();
-            let evaluated = side.evaluate(batch.columns(), by_slice)?;
+            let evaluated = side.evaluate(&columns, by_slice)?;
             let Some((keys, arguments)) = evaluated else { return Ok(updated) };
             for (slice, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
                 let others = bags.add(*slice, (number, side), (&keys, &arguments), rows, onward)?;
@@ -328,7 +362,7 @@ impl Operator for Join {
 
     fn step(&mut self) -> Result<Step> {
         match &mut self.firing {
-            Some(fire) => fire.step(&self.program, &mut self.bags),
+            Some(fire) => fire.step(&self.program, &mut self.bags, &mut self.versions),
             None => Ok(Step::Over),
         }
     }
@@ -341,6 +375,9 @@ impl Operator for Join {
 
     fn usage(&mut self, next: Load, room: Load) -> Usage {
         let mut usage = self.bags.usage(next, room);
+        let versions = self.versions.bytes() as u64;
+        (usage.bytes, usage.live_bytes) = (usage.bytes + versions, usage.live_bytes + versions);
+        usage.keys += self.versions.rows() as u64;
         if let Some(fire) = &self.firing {
             usage.bytes += fire.bytes() as u64;
             usage.live_bytes += fire.bytes() as u64;

@@ -39,6 +39,9 @@ pub(super) struct Side {
     /// Whether a row with NULL for a key is of no use: it has no partner, and rows without one are
     /// not given.
     drops_nulls: bool,
+    /// Of a temporal join, the column behind these that has the time of the row, or the place of
+    /// the version in the order of all.
+    pub(super) hidden: Option<usize>,
     /// Columns of a batch whose texts are kept, and whether others are computed.
     pub(super) texts: Vec<usize>,
     pub(super) computes_texts: bool,
@@ -52,6 +55,10 @@ pub(super) struct Column {
     pub(super) data_type: DataType,
     pub(super) kept: Kept,
 }
+
+/// What is kept of a row of each side of a temporal join: its event time; of a version, bytes that
+/// compare like all records are ordered.
+const HIDDEN: [DataType; 2] = [DataType::Int64, DataType::Binary];
 
 /// Where a column's values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +97,8 @@ impl Side {
         let mut made = Vec::new();
         for (number, types) in types.into_iter().enumerate() {
             let drops_nulls = !join.nulls_are_equal && !keeps[number];
-            made.push(Made::new(keys_of(number), types, drops_nulls)?);
+            let hidden = join.as_of.then(|| HIDDEN[number].clone());
+            made.push(Made::new(keys_of(number), types, drops_nulls, hidden)?);
         }
         let [left, right] = [0, 1].map(|number| &made[number]);
         let side = |made: &Made| made.forms.clone();
@@ -164,11 +172,19 @@ struct Made {
     text_keys: Vec<usize>,
     values: Vec<(usize, Stored)>,
     forms: Vec<(Stored, bool)>,
+    hidden: Option<usize>,
     drops_nulls: bool,
 }
 
 impl Made {
-    fn new(keys: Vec<Key>, types: Vec<(DataType, bool)>, drops_nulls: bool) -> Result<Made> {
+    /// Of rows whose columns have these types. A batch has a `hidden` column of that type behind
+    /// them.
+    fn new(
+        keys: Vec<Key>,
+        types: Vec<(DataType, bool)>,
+        drops_nulls: bool,
+        hidden: Option<DataType>,
+    ) -> Result<Made> {
         let codec = KeyCodec::new(&keys)?;
         let (mut columns, mut values, mut forms) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (data_type, nullable)) in types.iter().enumerate() {
@@ -198,12 +214,19 @@ impl Made {
                 columns.push(Column { data_type: key.data_type.clone(), kept });
             }
         }
+        let hidden = hidden.map(|data_type| {
+            let stored = Stored::of(&data_type);
+            values.push((shown, stored));
+            forms.push((stored, false));
+            columns.push(Column { data_type, kept: Kept::Value(forms.len() - 1) });
+            columns.len() - 1
+        });
         let side = (codec, keys);
-        Ok(Made { side, columns, shown, text_keys, values, forms, drops_nulls })
+        Ok(Made { side, columns, shown, text_keys, values, forms, hidden, drops_nulls })
     }
 
     fn with(self, format: Arc<Format>) -> Side {
-        let Made { side: (codec, keys), columns, shown, text_keys, values, .. } = self;
+        let Made { side: (codec, keys), columns, shown, text_keys, values, hidden, .. } = self;
         let mut texts: Vec<usize> = Vec::new();
         let mut computes_texts = false;
         for key in keys.iter().filter(|key| is_variable(&key.data_type)) {
@@ -212,8 +235,12 @@ impl Made {
                 Expr::Computed(_) => computes_texts = true,
             }
         }
-        let kept = values.iter().filter(|(_, stored)| *stored == Stored::Text);
-        texts.extend(kept.map(|(column, _)| *column));
+        for (column, _) in values.iter().filter(|(_, stored)| *stored == Stored::Text) {
+            match hidden.is_some() && *column == shown {
+                true => computes_texts = true,
+                false => texts.push(*column),
+            }
+        }
         let computed = keys.iter().any(|key| !key.expr.is_there());
         let drops_nulls = self.drops_nulls;
         Side {
@@ -225,6 +252,7 @@ impl Made {
             text_keys,
             values,
             drops_nulls,
+            hidden,
             texts,
             computes_texts,
             computed,

@@ -1,14 +1,14 @@
 //! The order of all records: by event time, then by input, split and position in the split, then,
-//! of those that an UNNEST has made of one record, by element. Rows that another stage has fired
-//! have no place in a split: they are ordered by their window time, then by their values.
+//! of those that an UNNEST or a lookup has made of one record, by element. Rows that another stage
+//! has fired have no place in a split: they are ordered by their window time, then by their values.
 //!
-//! Where an aggregate needs it, the order is one more column of a batch, the last, of bytes that
+//! Where an operator needs it, the order is one more column of a batch, the last, of bytes that
 //! compare like it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, RecordBatch};
+use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, Int64Array, RecordBatch};
 use arrow::row::{RowConverter, SortField};
 
 use crate::columns::with_column;
@@ -31,9 +31,26 @@ pub(super) fn with_order<'b>(
     Ok(Cow::Owned(with_column(&rows, "$order", Arc::new(order))?))
 }
 
-/// Times as bytes that compare like them; none comes first.
-fn time_bytes(time: Option<i64>) -> [u8; 8] {
+/// Times as bytes that compare like them; none comes first. The order of a record begins with its
+/// time.
+pub(super) fn time_bytes(time: Option<i64>) -> [u8; 8] {
     (time.map_or(0, |time| time as u64 ^ 1 << 63)).to_be_bytes()
+}
+
+/// The event times of the rows of a batch; 0 for none.
+pub(super) fn times_of(batch: &Batch<'_>) -> Int64Array {
+    let rows = 0..batch.columns().num_rows();
+    match &batch.rows {
+        Rows::Records(records) => {
+            let times = records.stamped.prepared.times.as_ref().map(|times| &times.times);
+            rows.map(|row| times.and_then(|times| times.us(records.place(row))).unwrap_or(0))
+                .collect::<Vec<i64>>()
+                .into()
+        }
+        Rows::Fired { times, .. } => {
+            rows.map(|row| times.at(row).unwrap_or(0)).collect::<Vec<_>>().into()
+        }
+    }
 }
 
 fn of_records(input: usize, records: &Records<'_>) -> BinaryArray {

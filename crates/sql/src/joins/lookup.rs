@@ -1,0 +1,104 @@
+//! Lookup joins: each row is joined with what a table holds when the row is taken in. The table is
+//! read wholly beforehand, so the join keeps no rows of its left side: it is a pass over them.
+
+use std::collections::HashSet;
+
+use datafusion_expr::Expr;
+use millstream_contract::plan::{JoinKind, Window};
+
+use super::conditions::{self, Bounds, Parts, column_of};
+use super::version::Versioned;
+use super::{Named, Side};
+use crate::catalog::input_column;
+use crate::elements::Kept;
+use crate::error::Result;
+use crate::lower::{Places, Rows, Stage, unique};
+use crate::nest::{By, Looked};
+use crate::windows::{OfRow, Windows};
+
+impl Stage {
+    /// What comes of a lookup join.
+    pub(super) fn looked_up(join: Versioned, places: &Places) -> Result<Stage> {
+        let numbered = join.numbered()?;
+        let Versioned { kind, named, schemas, mut sides, on, above, .. } = join;
+        check_left(&sides[0].stage, &named)?;
+        check_right(&sides[1].stage, &named)?;
+        let on = numbered.conditions(&on, places)?;
+        let above = numbered.conditions(&above, places)?;
+        let mut parts = Parts::new(kind, on, above, &sides, &numbered, [Bounds::Told; 2]);
+        for (side, filters) in sides.iter_mut().zip(std::mem::take(&mut parts.pushed)) {
+            for filter in filters {
+                let own = side.stage.columns.clone();
+                side.stage.filters.push(conditions::over(&filter, [&own, &own])?);
+            }
+        }
+        let asked = parts.keys.iter().flatten().chain(&parts.condition);
+        let asked: HashSet<usize> = asked
+            .flat_map(|expr| expr.column_refs())
+            .filter_map(|column| column_of(&Expr::Column(column.clone())))
+            .filter_map(|(side, at)| (side == 0).then_some(at))
+            .collect();
+        let [Side { stage: mut left, .. }, Side { stage: right, names }] = sides;
+        let Rows::Table(entry) = right.input else { return Err(no_table(&named)) };
+        let kept = left.kept(schemas[0].fields(), &|at| asked.contains(&at))?;
+        let Kept { names: kept, inner, columns, own, window, mut taken } = kept;
+        let shown: Vec<String> = names.into_iter().map(|name| unique(name, &mut taken)).collect();
+        let side: Vec<Expr> = shown.iter().map(|name| input_column(name)).collect();
+        let over = |expr: &Expr| conditions::over(expr, [&own, &side]);
+        let keys = parts.keys.iter().map(|[one, other]| Ok([over(one)?, over(other)?]));
+        let looked = Looked {
+            entry,
+            filters: right.filters,
+            columns: right.columns,
+            outer: kind == JoinKind::Left,
+            keys: keys.collect::<Result<_>>()?,
+            nulls_are_equal: parts.nulls_are_equal,
+            condition: parts.condition.iter().map(over).collect::<Result<_>>()?,
+            place: named.place.clone(),
+        };
+        let having = parts.having.iter().map(|e| conditions::over(e, [&columns, &side]));
+        let filters = having.collect::<Result<_>>()?;
+        left.columns = inner;
+        let input = left.expanded(&kept, &shown, &By::Lookup(Box::new(looked)))?;
+        let columns = [columns, side].concat();
+        Ok(Stage { window, filters, ..Stage::over(input, columns) })
+    }
+}
+
+/// That rows can be looked up as they are taken in.
+fn check_left(left: &Stage, named: &Named) -> Result<()> {
+    let fired = match &left.input {
+        Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
+        Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
+    };
+    if fired || left.fires.is_some() {
+        return Err(named.error(
+            format!(
+                "{}, a lookup for the rows of a GROUP BY or a join, does not run yet",
+                named.name
+            ),
+            "put the lookup join before the GROUP BY or the join: it takes the records of a table",
+        ));
+    }
+    if let Some(Windows { kind: Window::Session(_), of_row: OfRow::Assigned(_) }) = left.window {
+        return Err(named.error(
+            format!("{}, a lookup for the rows of SESSION, does not run", named.name),
+            "put the lookup join below it: then records without a match make no session longer",
+        ));
+    }
+    Ok(())
+}
+
+/// That the right side can be looked up in.
+fn check_right(right: &Stage, named: &Named) -> Result<()> {
+    let plain = matches!(right.input, Rows::Table(_)) && right.fires.is_none();
+    if plain && right.window.is_none() { Ok(()) } else { Err(no_table(named)) }
+}
+
+fn no_table(named: &Named) -> crate::error::SqlError {
+    named.error(
+        format!("{}: what is looked up in is a table that ends, or a view of its rows", named.name),
+        "write the result of a query to a file first, and look up in that; or join within windows, \
+         or by event time",
+    )
+}
