@@ -323,7 +323,7 @@ impl<'t> Block<'t> {
         }
     }
 
-    /// Takes byte strings into a blob: a list, or the best of them.
+    /// Takes byte strings into a blob: a list, or the best or the most frequent of them.
     #[inline]
     pub fn blob_bytes<'v>(
         &mut self,
@@ -408,6 +408,7 @@ impl<'t> Block<'t> {
                 }
                 kind @ (ValueKind::List
                 | ValueKind::Best(_)
+                | ValueKind::Frequent
                 | ValueKind::Registers
                 | ValueKind::Histogram) => self.each(unmarked, None, |place, k, own| {
                     // SAFETY: see `count`.

@@ -1,4 +1,5 @@
-//! What values of variable size take of a record: a hash, the number of a bucket, or an *element*.
+//! What values of variable size take of a record: a hash, the number of a bucket, a value with a
+//! number that is drawn for the record, or an *element*.
 //!
 //! An element is bytes that compare like the order in which an aggregate wants its records: a sort
 //! key, if there is one, in the form of [`arrow::row`]; the record's place in the order of all
@@ -28,6 +29,8 @@ pub(crate) enum Made {
     Hash,
     Bucket,
     Element(Element),
+    /// A number drawn for the record, and its value.
+    Drawn,
 }
 
 /// What elements consist of.
@@ -61,6 +64,7 @@ impl Made {
             Best(best) => element(Some(best.keys as usize), best.directions, false, true),
             ApproxCountDistinct => Made::Hash,
             ApproxPercentile(_) => Made::Bucket,
+            ApproxTopK(_) => Made::Drawn,
             _ => Made::AsIs,
         }
     }
@@ -72,7 +76,7 @@ impl Made {
 
     /// Whether it needs to know where records stand in the order of all.
     pub(crate) fn is_ordered(self) -> bool {
-        matches!(self, Made::Element(_))
+        matches!(self, Made::Element(_) | Made::Drawn)
     }
 
     /// Whether records may be left out that the argument itself does not leave out.
@@ -191,8 +195,30 @@ pub(crate) fn elements(
     Ok(Arc::new(made.finish()))
 }
 
+/// The values of a column, each behind a random number that depends on the record alone, wherever
+/// it is read; NULL where it is NULL.
+pub(crate) fn drawn(column: &ArrayRef, order: &BinaryArray) -> Result<ArrayRef> {
+    let column = normal(column)?;
+    let (encoder, nulls) = (Encoder::new(&column)?, column.logical_nulls());
+    let (mut made, mut bytes) = (BinaryBuilder::new(), Vec::new());
+    let mut total = 0;
+    for row in 0..column.len() {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            made.append_null();
+            continue;
+        }
+        bytes.clear();
+        bytes.extend_from_slice(&hash_bytes(order.value(row)).to_le_bytes());
+        encoder.put(row, &mut bytes);
+        total += bytes.len();
+        payload::offset(total)?;
+        made.append_value(&bytes);
+    }
+    Ok(Arc::new(made.finish()))
+}
+
 /// Sort keys as bytes that compare like them.
-fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<arrow::row::Rows> {
+pub(crate) fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<arrow::row::Rows> {
     let field = |(at, key): (usize, &ArrayRef)| {
         let (descending, nulls_first) = directions.of(at);
         let options = SortOptions { descending, nulls_first };
