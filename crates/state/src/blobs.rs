@@ -15,15 +15,6 @@ pub(crate) fn take_bytes(kind: ValueKind, word: &mut u64, arena: &mut Arena, inp
     }
 }
 
-/// Takes one input of one word in.
-pub(crate) fn take_word(kind: ValueKind, word: &mut u64, arena: &mut Arena, input: u64) {
-    match kind {
-        ValueKind::Registers => registers::add(word, arena, input),
-        ValueKind::Histogram => histogram::add(word, arena, input as u32, 1),
-        _ => debug_assert!(false, "{kind:?} takes no words"),
-    }
-}
-
 /// Merges the blob `from`, which stands in `theirs`, into one of the same kind.
 pub(crate) fn merge(kind: ValueKind, word: &mut u64, arena: &mut Arena, from: u64, theirs: &Arena) {
     let bytes = blob_bytes(from, theirs);

@@ -397,7 +397,7 @@ mod tests {
     fn inputs(count: u64, values: u64, seed: u64) -> Vec<Input> {
         let input = |n: u64| {
             let at = hash_word(n ^ seed << 32);
-            let value = if at % 3 == 0 { at / 3 % 20 } else { at / 3 % values };
+            let value = if at.is_multiple_of(3) { at / 3 % 20 } else { at / 3 % values };
             (hash_word(at), format!("value {value}").into_bytes())
         };
         (0..count).map(input).collect()

@@ -16,7 +16,7 @@ use arrow::compute::{SortOptions, cast};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
 use arrow::row::{RowConverter, SortField};
 
-use millstream_state::{ValueKind, bucket_of, hash_bytes, hash_word};
+use millstream_state::{ValueKind, bucket_of, hash_bytes, hash_each_word, hash_word};
 
 use crate::columns::payload::{self, Encoder};
 use crate::error::{Error, Result};
@@ -100,12 +100,13 @@ pub(crate) fn order_of(batch: &RecordBatch) -> Result<&BinaryArray> {
 pub(crate) fn hashes(column: &ArrayRef) -> Result<ScalarBuffer<u64>> {
     let column = normal(column)?;
     Ok(match column.data_type() {
-        DataType::Int64 => column
-            .as_primitive::<Int64Type>()
-            .values()
-            .iter()
-            .map(|v| hash_word(*v as u64))
-            .collect(),
+        DataType::Int64 => {
+            let values = column.as_primitive::<Int64Type>().values();
+            let words = ScalarBuffer::<u64>::new(values.inner().clone(), 0, values.len());
+            let mut hashes = vec![0; words.len()];
+            hash_each_word(&words, &mut hashes);
+            hashes.into()
+        }
         DataType::Float64 => {
             let values = column.as_primitive::<Float64Type>().values();
             values.iter().map(|v| hash_word(v.to_bits())).collect()
