@@ -34,7 +34,7 @@ pub struct Settings {
     pub allowed_lateness_us: i64,
     /// `windows.pack`: sessions over input that ends are computed a gap at a time unless this is 0,
     /// and tumbling windows over input that ends are packed, as many as this has room
-    /// for, microseconds: they share state and fire together.
+    /// for, microseconds: they share state and fire together. Panes have a quarter of it.
     pub pack_us: i64,
     /// `join.within`: the event times of two rows that are joined without a window are at most so
     /// far apart, microseconds. `None`: however far.
@@ -157,7 +157,7 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "windows.pack",
-        "'250 ms', 0 for none, 1 hour at the most",
+        "'1 s', 0 for none, 1 hour at the most",
         "short windows over input that ends are computed together, as many as this has room for",
     ),
     (
@@ -211,7 +211,7 @@ impl Default for Settings {
             batch_rows: 16 * 1024,
             max_ahead: MaxAhead::Auto,
             allowed_lateness_us: 0,
-            pack_us: 250_000,
+            pack_us: 1_000_000,
             join_within_us: None,
             lookup_reload_us: 1_000_000,
             time_zone: None,

@@ -79,6 +79,55 @@ fn simulated_order_of_sessions_does_not_tell_how_wide_slices_are() {
     happened(seeds, &[("rows", sum.rows), ("fired while reading", sum.windows_fired_early)]);
 }
 
+/// Gaps of 48 ms, whatever part of it slices are wide. Records less than the gap, just the gap and
+/// a millisecond more apart. Where the watermark of its split is at the end of a session, a record
+/// before that is late, and leaves the session as it is; another split's watermark is no matter.
+#[test]
+fn simulated_edges_of_a_gap() {
+    let begun = (1..=4).map(|key| record(1_000, key, "a"));
+    // At 1,048 the session of key 4 ends.
+    let others = [(1_047, 1), (1_048, 2), (1_048, 0), (1_043, 4), (1_049, 3)];
+    let others = others.map(|(ts_ms, key)| record(ts_ms, key, "a"));
+    let first: Vec<Record> = begun.chain(others).collect();
+    let second = [record(1_000, 5, "a"), record(1_043, 5, "a"), record(1_043, 0, "a")];
+    let of = |key: i64, start: i64, end: i64, count: usize| {
+        let group = vec![record(start, key, "a"); count];
+        let line = group_line(Some(key), "a", &group.iter().collect::<Vec<_>>());
+        format!("{}|{}|{line}", time_text(start), time_text(end))
+    };
+    let mut expected = vec![
+        of(1, 1_000, 1_095, 2),
+        of(2, 1_000, 1_096, 2),
+        of(3, 1_000, 1_048, 1),
+        of(3, 1_049, 1_097, 1),
+        of(4, 1_000, 1_048, 1),
+        of(5, 1_000, 1_091, 2),
+        of(0, 1_043, 1_096, 2),
+    ];
+    expected.sort();
+    let (seeds, sum) = run_seeds(200, |seed| {
+        let mut random = Random::new(seed);
+        let mut script = |records: &[Record], at_us: i64| {
+            let batches = script::batches_of(records, &mut random, 3).into_iter();
+            Script { batches: batches.map(|batch| (at_us, batch)).collect() }
+        };
+        let scripts = vec![script(&first, 0), script(&second, 20_000)];
+        let source = Arc::new(Scripted::new(scripts, 0).shared(Sharing::Whole));
+        let mut session = Session::new(48_000, 1 + (seed % 2) as usize);
+        session.slices_of_gap = [1, 3, 16][seed as usize / 2 % 3];
+        let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 3, 0) };
+        let plan = windowed(source, Window::Session(session), 0);
+        let (stats, rows) = run(&plan, &settings);
+        let what = format!("seed {seed}: {session:?} {settings:?}\n{}", repeat(seed, "sessions"));
+        let mut rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
+        rows.sort();
+        same_rows(&rows, &expected, &what);
+        assert_eq!(stats.late_records, 1, "{what}");
+        stats
+    });
+    happened(seeds, &[("merges", sum.merges), ("epochs", sum.epochs)]);
+}
+
 /// A record of this time, key and name.
 fn record(ts_ms: i64, key: i64, name: &str) -> Record {
     Record { ts_ms: Some(ts_ms), key: Some(key), name: name.into(), amount: Some(1), price: 1.0 }

@@ -6,6 +6,7 @@ mod support;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millstream_contract::plan::{Cumulate, Hop, Window};
 use millstream_contract::{Error, Settings};
@@ -132,6 +133,88 @@ fn simulated_windows_agree_with_a_sequential_model() {
             ("merges", sum.merges),
         ],
     );
+}
+
+/// A record of this time and amount, all of one group.
+fn counted(ts_ms: i64, amount: i64) -> Record {
+    Record {
+        ts_ms: Some(ts_ms),
+        key: Some(7),
+        name: "all".into(),
+        amount: Some(amount),
+        price: 1.0,
+    }
+}
+
+/// Windows of 2 s every second. In the first split a record at 1.5 s comes when its watermark is
+/// 2 s: it is late for [0, 2), which the second split, much slower, keeps from firing for a long
+/// time, and it counts for [1, 3). Both splits have records of the same group in the same pane, in
+/// time.
+#[test]
+fn a_record_late_for_one_window_is_never_in_it_however_long_that_stays_open() {
+    let window = Window::Hop(Hop { slide_us: 1_000_000, size_us: 2_000_000, offset_us: 0 });
+    let fast = [counted(1_100, 1), counted(2_000, 2), counted(1_500, 4), counted(5_000, 8)];
+    let slow = [counted(100, 16), counted(1_600, 32), counted(2_900, 64), counted(6_000, 128)];
+    let line = |start: i64, records: &[&Record]| {
+        let [start_text, end] = [start, start + 2_000].map(time_text);
+        format!("{start_text}|{end}|{}", group_line(Some(7), "all", records))
+    };
+    let expected = [
+        line(-1_000, &[&slow[0]]),
+        line(0, &[&slow[0], &fast[0], &slow[1]]),
+        line(1_000, &[&fast[0], &slow[1], &fast[1], &fast[2], &slow[2]]),
+        line(2_000, &[&fast[1], &slow[2]]),
+        line(4_000, &[&fast[3]]),
+        line(5_000, &[&fast[3], &slow[3]]),
+        line(6_000, &[&slow[3]]),
+    ];
+    let (seeds, sum) = run_seeds(200, |seed| {
+        let mut random = Random::new(seed);
+        let mut script = |records: &[Record], pace_us: i64| {
+            let batches = records.iter().flat_map(|record| {
+                script::batches_of(std::slice::from_ref(record), &mut random, 1)
+            });
+            let paced = batches.enumerate().map(|(at, batch)| (at as i64 * pace_us, batch));
+            script::Script { batches: paced.collect() }
+        };
+        let scripts = vec![script(&fast, 0), script(&slow, 50_000)];
+        let source = Arc::new(script::Scripted::new(scripts, 0));
+        let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 4, 0) };
+        let (stats, rows) = run(&windowed(source, window, 0), &settings);
+        let what = format!("seed {seed}: {settings:?}\n{}", repeat(seed, "windows"));
+        same_rows(&rows.unwrap_or_else(|e| panic!("{what}: {e}")), &expected, &what);
+        assert_eq!((stats.late_records, stats.partly_late_records), (0, 1), "{what}");
+        stats
+    });
+    happened(seeds, &[("merges", sum.merges), ("fired while reading", sum.windows_fired_early)]);
+}
+
+/// Steps take a microsecond each in simulation. Windows that nothing is in take none, whether they
+/// are those of 30 s or of a year, and all panes that the two records have are there, the last one
+/// of each window empty.
+#[test]
+fn a_hole_takes_no_steps() {
+    const YEAR_MS: i64 = 365 * 24 * 3_600_000;
+    let windows = [
+        Window::Hop(Hop { slide_us: 10_000, size_us: 30_000, offset_us: 0 }),
+        Window::Cumulate(Cumulate { step_us: 10_000, size_us: 30_000, offset_us: 0 }),
+    ];
+    for window in windows {
+        for workers in [1, 3] {
+            let elapsed = [30_000, YEAR_MS].map(|hole_ms| {
+                let data = [vec![counted(5, 1), counted(hole_ms, 2)]];
+                let source = table(&data, &mut Random::new(1), 1);
+                let settings = Settings { workers, simulate: Some(3), ..Settings::default() };
+                let (stats, rows) = run(&windowed(source, window, 0), &settings);
+                let (expected, ..) = model(&data, window, 0, 0);
+                same_rows(&rows.unwrap(), &expected, &format!("{window:?}, {hole_ms} ms"));
+                assert_eq!((expected.len(), stats.windows), (6, 6));
+                stats.elapsed_us
+            });
+            let [short, long] = elapsed;
+            assert!(long < 2 * short + 1_000, "{window:?}: {elapsed:?} us");
+        }
+    }
 }
 
 /// What each of two splits has: a record each millisecond with a key of its own, of which one split

@@ -14,6 +14,9 @@ use crate::text::sql_text;
 
 /// A ranking whose limit is not known yet.
 pub(crate) const UNBOUNDED: u32 = u32::MAX;
+/// So many values `APPROX_TOP_K` gives at the most.
+const TOP_MOST: u32 = 1000;
+
 /// A ranking's function.
 pub(crate) fn name_of(ranking: Ranking) -> &'static str {
     match ranking {
@@ -63,19 +66,39 @@ pub(crate) fn call(
                     .help("write for example APPROX_PERCENTILE(x, 0.95)")
             })
         }
+        (ApproxTopK(_), [x, most]) => {
+            most_of(most).map(|most| (ApproxTopK(most), x.clone())).ok_or_else(|| {
+                let message =
+                    format!("the second argument of APPROX_TOP_K is a number from 1 to {TOP_MOST}");
+                SqlError::types(message).help("write for example APPROX_TOP_K(x, 10)")
+            })
+        }
         (_, [x]) => Ok((function, x.clone())),
         _ => Err(SqlError::internal(format!("{name} with other arguments"))),
     })
 }
 
 fn share_of(expr: &Expr) -> Option<Share> {
+    match literal(expr)?.cast_to(&DataType::Float64).ok()? {
+        ScalarValue::Float64(Some(share)) => Share::new(share),
+        _ => None,
+    }
+}
+
+fn most_of(expr: &Expr) -> Option<u32> {
+    match literal(expr)?.cast_to(&DataType::Int64).ok()? {
+        ScalarValue::Int64(Some(most)) => u32::try_from(most).ok(),
+        _ => None,
+    }
+    .filter(|most| (1..=TOP_MOST).contains(most))
+}
+
+/// The literal that an expression is.
+fn literal(expr: &Expr) -> Option<&ScalarValue> {
     match expr {
-        Expr::Cast(Cast { expr, .. }) => share_of(expr),
-        Expr::Alias(alias) => share_of(&alias.expr),
-        Expr::Literal(value, _) => match value.cast_to(&DataType::Float64).ok()? {
-            ScalarValue::Float64(Some(share)) => Share::new(share),
-            _ => None,
-        },
+        Expr::Cast(Cast { expr, .. }) => literal(expr),
+        Expr::Alias(alias) => literal(&alias.expr),
+        Expr::Literal(value, _) => Some(value),
         _ => None,
     }
 }
@@ -96,6 +119,7 @@ pub(crate) fn text(function: AggregateFunction, argument: Option<&Expr>) -> Opti
             format!("{name}({}, {})", of(x), of(separator))
         }
         (ApproxPercentile(share), _) => format!("{name}({}, {})", of(argument), share.get()),
+        (ApproxTopK(most), _) => format!("{name}({}, {most})", of(argument)),
         (First { nulls: true } | Last { nulls: true }, _) => {
             format!("{name}({}) RESPECT NULLS", of(argument))
         }

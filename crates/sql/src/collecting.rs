@@ -11,7 +11,7 @@ use crate::type_grammar::ELEMENT;
 use crate::types::sql_type_name;
 
 /// What calls of these names are, before their arguments are looked at.
-pub(crate) const COLLECTING: [(&str, AggregateFunction); 9] = {
+pub(crate) const COLLECTING: [(&str, AggregateFunction); 10] = {
     use AggregateFunction::*;
     [
         ("first_value", First { nulls: false }),
@@ -23,6 +23,7 @@ pub(crate) const COLLECTING: [(&str, AggregateFunction); 9] = {
         ("string_agg", ListAgg { separated: false }),
         ("approx_count_distinct", ApproxCountDistinct),
         ("approx_percentile", ApproxPercentile(Share::HALF)),
+        ("approx_top_k", ApproxTopK(1)),
     ]
 };
 
@@ -38,6 +39,7 @@ pub(crate) fn form(function: AggregateFunction) -> Option<&'static str> {
         ListAgg { .. } => "LISTAGG(x, ', ')",
         ApproxCountDistinct => "APPROX_COUNT_DISTINCT(x)",
         ApproxPercentile(_) => "APPROX_PERCENTILE(x, 0.95)",
+        ApproxTopK(_) => "APPROX_TOP_K(x, 10)",
         _ => return None,
     })
 }
@@ -48,6 +50,7 @@ pub(crate) fn help(function: AggregateFunction) -> Option<&'static str> {
     match function {
         MinBy | MaxBy => Some("compare by a number, a string or a time: MIN_BY(x, y)"),
         ListAgg { .. } => Some("it joins strings: LISTAGG(CAST(x AS STRING), ', ')"),
+        ApproxTopK(_) => Some("say how many, from 1 to 1000: APPROX_TOP_K(x, 10)"),
         ApproxPercentile(_) => Some("it is of numbers: APPROX_PERCENTILE(x, 0.95)"),
         function => form(function),
     }
@@ -59,7 +62,7 @@ pub(crate) fn arguments(
 ) -> Option<(std::ops::RangeInclusive<usize>, &'static str)> {
     use AggregateFunction::*;
     let counts = match function {
-        MinBy | MaxBy | ApproxPercentile(_) => 2..=2,
+        MinBy | MaxBy | ApproxPercentile(_) | ApproxTopK(_) => 2..=2,
         ListAgg { .. } => 1..=2,
         _ => 1..=1,
     };
@@ -101,6 +104,16 @@ pub(crate) fn types(
             }
             given[1] = DataType::Float64;
             DataType::Float64
+        }
+        ApproxTopK(_) if !given[1].is_integer() => return wrong(other),
+        ApproxTopK(_) => {
+            given[1] = DataType::Int64;
+            let fields = [
+                Field::new("value", given[0].clone(), true),
+                Field::new("count", DataType::Int64, false),
+            ];
+            let row = DataType::Struct(fields.into_iter().collect());
+            DataType::List(Arc::new(Field::new(ELEMENT, row, true)))
         }
         _ => given[0].clone(),
     };

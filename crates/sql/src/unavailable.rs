@@ -41,10 +41,9 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
             ("does not exist here", "APPROX_PERCENTILE(x, 0.5), ARRAY_AGG(x) and LISTAGG(x) run")
         }
         "approx_distinct" => ("does not exist here", "write APPROX_COUNT_DISTINCT(x)"),
-        "approx_top_k" => (
-            "does not exist here: which values its summaries drop depends on how they are merged",
-            "GROUP BY the value, and take the first with ROW_NUMBER() OVER (… ORDER BY n DESC)",
-        ),
+        "approx_top_count" | "approx_top_sum" | "mode" => {
+            ("does not exist here", "APPROX_TOP_K(x, 10) gives the most frequent values")
+        }
         "row_number" | "rank" | "dense_rank" => ("needs OVER", crate::ranking::FORM),
         "lag" | "lead" | "ntile" => {
             ("does not run here: it needs OVER", "aggregate over a window instead")

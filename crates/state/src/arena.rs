@@ -162,6 +162,12 @@ impl Arena {
         &mut self.words[offset as usize..offset as usize + count]
     }
 
+    /// The words from an offset on, to be changed; none if it lies outside.
+    #[inline(always)]
+    pub(crate) fn from_mut(&mut self, offset: u64) -> &mut [u64] {
+        self.words.get_mut(offset as usize..).unwrap_or_default()
+    }
+
     /// An arena of these words, as those of another.
     pub fn from_words(words: Vec<u64>) -> Arena {
         Arena { words: words.into(), ..Arena::default() }

@@ -36,6 +36,19 @@ pub(crate) fn bytes_mut(word: u64, arena: &mut Arena) -> &mut [u8] {
     arena.bytes_mut(crate::arena::pack(len, word as u32 + 1))
 }
 
+/// What a blob holds that is `N` bytes long, to be changed; `None` if it has another length.
+#[inline(always)]
+pub(crate) fn fixed_mut<const N: usize>(word: u64, arena: &mut Arena) -> Option<&mut [u8; N]> {
+    // An empty one lies outside.
+    let (head, rest) = arena.from_mut(word).split_first_mut()?;
+    if *head as u32 as usize != N {
+        return None;
+    }
+    let words = rest.get_mut(..N.div_ceil(8))?;
+    // SAFETY: so many bytes are borrowed alone, and any bits are bytes.
+    Some(unsafe { &mut *words.as_mut_ptr().cast::<[u8; N]>() })
+}
+
 /// Makes a blob `len` bytes long: it keeps what it has, as far as it goes, and zeros follow. Moved
 /// to a larger room it has `spare`.
 pub(crate) fn resize(word: &mut u64, arena: &mut Arena, len: usize, spare: bool) {

@@ -3,23 +3,15 @@
 use crate::arena::Arena;
 use crate::blob::{append, blob_bytes};
 use crate::kind::{NO_BYTES, ValueKind};
-use crate::{best, histogram, list, registers};
+use crate::{best, frequent, histogram, list, registers};
 
 /// Takes one input of bytes in.
 pub(crate) fn take_bytes(kind: ValueKind, word: &mut u64, arena: &mut Arena, input: &[u8]) {
     match kind {
         ValueKind::List => list::add(word, arena, input),
         ValueKind::Best(wanted) => best::add(wanted, word, arena, input),
+        ValueKind::Frequent => frequent::add(word, arena, input),
         _ => debug_assert!(false, "{kind:?} takes no bytes"),
-    }
-}
-
-/// Takes one input of one word in.
-pub(crate) fn take_word(kind: ValueKind, word: &mut u64, arena: &mut Arena, input: u64) {
-    match kind {
-        ValueKind::Registers => registers::add(word, arena, input),
-        ValueKind::Histogram => histogram::add(word, arena, input as u32, 1),
-        _ => debug_assert!(false, "{kind:?} takes no words"),
     }
 }
 
@@ -38,6 +30,7 @@ pub(crate) fn merge(kind: ValueKind, word: &mut u64, arena: &mut Arena, from: u6
     match kind {
         ValueKind::List => append(word, arena, bytes),
         ValueKind::Best(wanted) => best::merge(wanted, word, arena, bytes),
+        ValueKind::Frequent => frequent::merge(word, arena, bytes),
         ValueKind::Registers => registers::merge(word, arena, bytes),
         ValueKind::Histogram => histogram::merge(word, arena, bytes),
         _ => debug_assert!(false, "{kind:?} is no blob"),
@@ -65,6 +58,7 @@ pub(crate) fn is_blob(kind: ValueKind, word: u64, arena: &Arena) -> bool {
     match kind {
         ValueKind::List => list::is_list(bytes),
         ValueKind::Best(_) => best::is_best(bytes),
+        ValueKind::Frequent => frequent::is_frequent(bytes),
         ValueKind::Registers => registers::is_registers(bytes),
         ValueKind::Histogram => histogram::is_histogram(bytes),
         _ => false,

@@ -36,6 +36,8 @@ pub enum ValueKind {
     List,
     /// The least of some byte strings with sort keys.
     Best(Wanted),
+    /// How often each input came, or about how often the frequent ones ([`crate::frequent`]).
+    Frequent,
     /// A HyperLogLog of hashes.
     Registers,
     /// How many inputs are in each bucket.
@@ -82,7 +84,7 @@ impl ValueKind {
             ValueKind::MinBytes | ValueKind::MaxBytes => &[NO_BYTES],
             ValueKind::BitAnd => &[u64::MAX],
             ValueKind::BitOr | ValueKind::BitXor => &[0],
-            ValueKind::List | ValueKind::Best(_) => &[NO_BYTES],
+            ValueKind::List | ValueKind::Best(_) | ValueKind::Frequent => &[NO_BYTES],
             ValueKind::Registers | ValueKind::Histogram => &[NO_BYTES],
         }
     }
@@ -107,14 +109,14 @@ impl ValueKind {
     /// Whether it is a blob.
     pub fn is_blob(self) -> bool {
         use ValueKind::*;
-        matches!(self, List | Best(_) | Registers | Histogram)
+        matches!(self, List | Best(_) | Frequent | Registers | Histogram)
     }
 
     /// What an input takes in the arena, at the most, besides its own bytes.
     pub(crate) fn bytes_per_input(self) -> usize {
         match self {
             ValueKind::MinBytes | ValueKind::MaxBytes => 8,
-            ValueKind::List | ValueKind::Best(_) => 64,
+            ValueKind::List | ValueKind::Best(_) | ValueKind::Frequent => 64,
             ValueKind::Registers | ValueKind::Histogram => 24,
             _ => 0,
         }

@@ -12,7 +12,8 @@
 //! HyperLogLog sketches*, 2017, section 4), which needs no table of corrections.
 
 use crate::arena::Arena;
-use crate::blob::{blob_bytes, bytes_mut, number_at, resize};
+use crate::blob::{blob_bytes, bytes_mut, fixed_mut, number_at, resize};
+use crate::index;
 
 const INDEX_BITS: u32 = 14;
 const REGISTERS: usize = 1 << INDEX_BITS;
@@ -24,6 +25,7 @@ const SLOTS_MIN: usize = 4;
 const SLOTS_MAX: usize = 2048;
 
 /// A hash's register, and the value that it asks for.
+#[inline(always)]
 fn register_of(hash: u64) -> (usize, u8) {
     let rest = hash << INDEX_BITS | 1 << (INDEX_BITS - 1);
     ((hash >> (64 - INDEX_BITS)) as usize, rest.leading_zeros() as u8 + 1)
@@ -72,19 +74,35 @@ fn registers(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '_ {
 }
 
 /// Adds a hash.
+#[inline(always)]
 pub(crate) fn add(word: &mut u64, arena: &mut Arena, hash: u64) {
     let (register, value) = register_of(hash);
-    set(word, arena, register, value);
+    match fixed_mut::<REGISTERS>(*word, arena) {
+        // Never as a jump: nobody could predict it, and the processor would wait for the register
+        // before it goes on to the next.
+        Some(dense) => dense[register] = dense[register].max(value),
+        None => set(word, arena, register, value),
+    }
 }
 
-#[inline]
+/// Asks for the cache line that [`add`] will look at first.
+#[inline(always)]
+pub(crate) fn prefetch(word: u64, arena: &Arena, hash: u64) {
+    let bytes = blob_bytes(word, arena);
+    let (register, _) = register_of(hash);
+    let at = match slots_of(bytes) {
+        _ if is_dense(bytes) => register,
+        0 => return,
+        slots => ((register & (slots - 1)) + 1) * ENTRY_BYTES,
+    };
+    index::prefetch(bytes.as_ptr().wrapping_add(at).cast());
+}
+
+#[inline(never)]
 fn set(word: &mut u64, arena: &mut Arena, register: usize, value: u8) {
     let bytes = bytes_mut(*word, arena);
     if is_dense(bytes) {
-        // Mostly there is nothing to be written.
-        if bytes[register] < value {
-            bytes[register] = value;
-        }
+        bytes[register] = bytes[register].max(value);
         return;
     }
     if !bytes.is_empty() {
@@ -166,9 +184,13 @@ pub(crate) fn is_registers(bytes: &[u8]) -> bool {
 pub fn registers_estimate(bytes: &[u8]) -> u64 {
     let mut counts = [0_u32; GREATEST as usize + 1];
     counts[0] = REGISTERS as u32;
-    for (_, value) in registers(bytes) {
+    let mut count = |value: u8| {
         counts[usize::from(value.min(GREATEST))] += 1;
         counts[0] -= 1;
+    };
+    match is_dense(bytes) {
+        true => bytes.iter().for_each(|value| count(*value)),
+        false => registers(bytes).for_each(|(_, value)| count(value)),
     }
     let m = REGISTERS as f64;
     let mut z = m * tau(1.0 - f64::from(counts[usize::from(GREATEST)]) / m);

@@ -8,10 +8,12 @@
 use crate::arena::Arena;
 use crate::blobs;
 use crate::float_sum;
+use crate::histogram;
 use crate::hot::{Aside, frequent};
 use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::{RowLayout, ValueSlot};
 use crate::numbers::read_i128;
+use crate::registers;
 
 /// The rows of a block of keys, ready for updating value by value.
 ///
@@ -323,7 +325,7 @@ impl<'t> Block<'t> {
         }
     }
 
-    /// Takes byte strings into a blob: a list, or the best of them.
+    /// Takes byte strings into a blob: a list, or the best or the most frequent of them.
     #[inline]
     pub fn blob_bytes<'v>(
         &mut self,
@@ -348,8 +350,21 @@ impl<'t> Block<'t> {
     ) {
         // SAFETY: see `count`.
         let take = |word: *mut u64| unsafe { &mut *word };
+        if slot.kind == ValueKind::Registers {
+            // Otherwise the processor waits for one register after the other.
+            const CACHED_BYTES: usize = 256 << 10;
+            if self.arena.used_bytes() > CACHED_BYTES {
+                self.each(slot, picks, |place, k, arena| {
+                    registers::prefetch(*take(place), arena, value(k));
+                });
+            }
+            return self.each(slot, picks, |place, k, arena| {
+                registers::add(take(place), arena, value(k));
+            });
+        }
+        debug_assert_eq!(slot.kind, ValueKind::Histogram);
         self.each(slot, picks, |place, k, arena| {
-            blobs::take_word(slot.kind, take(place), arena, value(k));
+            histogram::add(take(place), arena, value(k) as u32, 1);
         });
     }
 
@@ -408,6 +423,7 @@ impl<'t> Block<'t> {
                 }
                 kind @ (ValueKind::List
                 | ValueKind::Best(_)
+                | ValueKind::Frequent
                 | ValueKind::Registers
                 | ValueKind::Histogram) => self.each(unmarked, None, |place, k, own| {
                     // SAFETY: see `count`.

@@ -72,6 +72,9 @@ pub enum AggregateFunction {
     ApproxCountDistinct,
     /// About the value of numbers that a part of all lie at or below; `DOUBLE`.
     ApproxPercentile(Share),
+    /// The so many most frequent values of anything, with about how often each came: a list of rows
+    /// `(value, count)`.
+    ApproxTopK(u32),
     /// The first rows in an order, of rows: first the sort keys, then columns. Its results are rows
     /// of these columns and the rank. No other aggregate may stand beside it.
     Best(Best),

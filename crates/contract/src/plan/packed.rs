@@ -9,6 +9,10 @@ const KEYS_MAX: usize = 63;
 /// A record of a packed pane is merged into each of its windows; where they are many, panes are
 /// better combined.
 const PANES_MAX: i64 = 16;
+/// And a slice of fewer keys: panes have this part of the room that windows have.
+const PANES_PART: i64 = 4;
+/// Windows of which fewer would fit are long enough by themselves.
+const WINDOWS_MIN: i64 = 5;
 
 impl Plan {
     /// Lets tumbling windows over bounded input share slices, as many as `pack_us` has room for,
@@ -59,7 +63,7 @@ impl Stage {
         let Operator::Aggregate(aggregate) = &mut self.operator else { return };
         match &mut aggregate.window {
             Some(Window::Tumble(tumble)) => {
-                aggregate.windows_in_slice = (pack_us / tumble.size_us).max(1);
+                aggregate.windows_in_slice = windows_in_slice(tumble.size_us, pack_us);
             }
             Some(Window::Hop(Hop { slide_us, size_us, .. })) => {
                 aggregate.windows_in_slice = panes_in_slice(*slide_us, *size_us, pack_us);
@@ -71,7 +75,7 @@ impl Stage {
                 session.slices_of_gap = 1;
                 // Where groups share sessions, a slice says how long these are.
                 if session.partition == aggregate.keys.len() {
-                    aggregate.windows_in_slice = (pack_us / session.gap_us).max(1);
+                    aggregate.windows_in_slice = windows_in_slice(session.gap_us, pack_us);
                 }
             }
             _ => {}
@@ -82,9 +86,35 @@ impl Stage {
     }
 }
 
+/// How many windows share a slice: as many as there is room for, if they are some.
+fn windows_in_slice(window_us: i64, pack_us: i64) -> i64 {
+    let fit = pack_us / window_us;
+    if fit >= WINDOWS_MIN { fit } else { 1 }
+}
+
 /// How many panes share a slice: as many as there is room for, if they are at least as many as a
 /// window has, and these are few.
 fn panes_in_slice(pane_us: i64, window_us: i64, pack_us: i64) -> i64 {
-    let (fit, of_window) = (pack_us / pane_us, window_us / pane_us);
+    let (fit, of_window) = (pack_us / PANES_PART / pane_us, window_us / pane_us);
     if of_window <= PANES_MAX && fit >= of_window { fit.max(1) } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second has room for a thousand milliseconds and for five fifths; four quarters are long
+    /// enough. A quarter of it has room for 25 windows of ten panes of a millisecond, and not for
+    /// one of ten tenths of a second, nor may a window have more than 16 panes.
+    #[test]
+    fn what_is_short_shares_a_slice() {
+        const SECOND_US: i64 = 1_000_000;
+        let windows =
+            [1_000, 200_000, 250_000, 2_000_000].map(|us| windows_in_slice(us, SECOND_US));
+        assert_eq!(windows, [1000, 5, 1, 1]);
+        let panes = [(1_000, 10_000), (10_000, 250_000), (10_000, 160_000), (100_000, SECOND_US)];
+        let panes = panes.map(|(pane, window)| panes_in_slice(pane, window, SECOND_US));
+        assert_eq!(panes, [250, 1, 25, 1]);
+        assert_eq!((windows_in_slice(1_000, 0), panes_in_slice(1_000, 2_000, 0)), (1, 1));
+    }
 }

@@ -1,4 +1,5 @@
-//! What values of variable size take of a record: a hash, the number of a bucket, or an *element*.
+//! What values of variable size take of a record: a hash, the number of a bucket, a value with a
+//! number that is drawn for the record, or an *element*.
 //!
 //! An element is bytes that compare like the order in which an aggregate wants its records: a sort
 //! key, if there is one, in the form of [`arrow::row`]; the record's place in the order of all
@@ -15,7 +16,7 @@ use arrow::compute::{SortOptions, cast};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
 use arrow::row::{RowConverter, SortField};
 
-use millstream_state::{ValueKind, bucket_of, hash_bytes, hash_word};
+use millstream_state::{ValueKind, bucket_of, hash_bytes, hash_each_word, hash_word};
 
 use crate::columns::payload::{self, Encoder};
 use crate::error::{Error, Result};
@@ -28,6 +29,8 @@ pub(crate) enum Made {
     Hash,
     Bucket,
     Element(Element),
+    /// A number drawn for the record, and its value.
+    Drawn,
 }
 
 /// What elements consist of.
@@ -61,6 +64,7 @@ impl Made {
             Best(best) => element(Some(best.keys as usize), best.directions, false, true),
             ApproxCountDistinct => Made::Hash,
             ApproxPercentile(_) => Made::Bucket,
+            ApproxTopK(_) => Made::Drawn,
             _ => Made::AsIs,
         }
     }
@@ -72,7 +76,7 @@ impl Made {
 
     /// Whether it needs to know where records stand in the order of all.
     pub(crate) fn is_ordered(self) -> bool {
-        matches!(self, Made::Element(_))
+        matches!(self, Made::Element(_) | Made::Drawn)
     }
 
     /// Whether records may be left out that the argument itself does not leave out.
@@ -96,12 +100,13 @@ pub(crate) fn order_of(batch: &RecordBatch) -> Result<&BinaryArray> {
 pub(crate) fn hashes(column: &ArrayRef) -> Result<ScalarBuffer<u64>> {
     let column = normal(column)?;
     Ok(match column.data_type() {
-        DataType::Int64 => column
-            .as_primitive::<Int64Type>()
-            .values()
-            .iter()
-            .map(|v| hash_word(*v as u64))
-            .collect(),
+        DataType::Int64 => {
+            let values = column.as_primitive::<Int64Type>().values();
+            let words = ScalarBuffer::<u64>::new(values.inner().clone(), 0, values.len());
+            let mut hashes = vec![0; words.len()];
+            hash_each_word(&words, &mut hashes);
+            hashes.into()
+        }
         DataType::Float64 => {
             let values = column.as_primitive::<Float64Type>().values();
             values.iter().map(|v| hash_word(v.to_bits())).collect()
@@ -191,8 +196,30 @@ pub(crate) fn elements(
     Ok(Arc::new(made.finish()))
 }
 
+/// The values of a column, each behind a random number that depends on the record alone, wherever
+/// it is read; NULL where it is NULL.
+pub(crate) fn drawn(column: &ArrayRef, order: &BinaryArray) -> Result<ArrayRef> {
+    let column = normal(column)?;
+    let (encoder, nulls) = (Encoder::new(&column)?, column.logical_nulls());
+    let (mut made, mut bytes) = (BinaryBuilder::new(), Vec::new());
+    let mut total = 0;
+    for row in 0..column.len() {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            made.append_null();
+            continue;
+        }
+        bytes.clear();
+        bytes.extend_from_slice(&hash_bytes(order.value(row)).to_le_bytes());
+        encoder.put(row, &mut bytes);
+        total += bytes.len();
+        payload::offset(total)?;
+        made.append_value(&bytes);
+    }
+    Ok(Arc::new(made.finish()))
+}
+
 /// Sort keys as bytes that compare like them.
-fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<arrow::row::Rows> {
+pub(crate) fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<arrow::row::Rows> {
     let field = |(at, key): (usize, &ArrayRef)| {
         let (descending, nulls_first) = directions.of(at);
         let options = SortOptions { descending, nulls_first };

@@ -80,6 +80,7 @@ impl Input {
                 Made::Element(element) => {
                     elements::elements(element, &array, elements::order_of(batch)?)?
                 }
+                Made::Drawn => elements::drawn(&array, elements::order_of(batch)?)?,
                 _ => array,
             };
             if let Some(nulls) = array.logical_nulls().filter(|n| n.null_count() > 0) {
@@ -210,7 +211,7 @@ impl Values {
             SumDecimal | Min128 | Max128 => {
                 Values::Wide(array.as_primitive::<Decimal128Type>().values().clone())
             }
-            MinBytes | MaxBytes | List | Best(_) => Values::Bytes(array.clone()),
+            MinBytes | MaxBytes | List | Best(_) | Frequent => Values::Bytes(array.clone()),
             Registers => Values::Unsigned(elements::hashes(array)?),
             Histogram => Values::Unsigned(elements::buckets(array)?),
             BitAnd | BitOr | BitXor if *data_type == DataType::UInt64 => {

@@ -1,20 +1,22 @@
 //! Results of aggregates whose values have any size, or that depend on the order of records.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray, UInt32Array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::take;
 use arrow::datatypes::DataType;
 
 use millstream_state::{
-    Counted, RowsRef, ValueKind, ValueSlot, Wanted, best_elements, blob_bytes, histogram_quantile,
-    list_elements, read_bytes, registers_estimate,
+    Counted, RowsRef, ValueKind, ValueSlot, Wanted, best_elements, blob_bytes, frequent_values,
+    histogram_quantile, list_elements, read_bytes, registers_estimate,
 };
 
-use crate::columns::elements::payload_of;
+use crate::columns::elements::{comparable, payload_of};
 use crate::columns::payload::{decode, null_of, offset, text_array};
 use crate::error::{Error, Result};
-use crate::plan::{AggregateCall, AggregateFunction, Best, Ranking};
+use crate::plan::{AggregateCall, AggregateFunction, Best, Directions, Ranking};
 
 /// What stands between the strings of a LISTAGG that names no separator, as in Flink.
 const SEPARATOR: &str = ",";
@@ -28,6 +30,7 @@ pub(super) fn kind_of(function: AggregateFunction) -> Option<ValueKind> {
         ArrayAgg { .. } | ListAgg { .. } => ValueKind::List,
         ApproxCountDistinct => ValueKind::Registers,
         ApproxPercentile(_) => ValueKind::Histogram,
+        ApproxTopK(_) => ValueKind::Frequent,
         Best(best) => ValueKind::Best(wanted(best)),
         Count | Sum | Min | Max | Avg | Bits(_) | Moment(_) => return None,
     })
@@ -56,6 +59,7 @@ pub(super) fn finish(
         AggregateFunction::ApproxPercentile(share) => {
             Arc::new(blobs().map(|b| histogram_quantile(b, share.get())).collect::<Float64Array>())
         }
+        AggregateFunction::ApproxTopK(most) => finish_frequent(call, most as usize, slot, rows)?,
         AggregateFunction::ArrayAgg { .. } => finish_array(call, slot, rows)?,
         AggregateFunction::ListAgg { separated } => finish_text(slot, separated, rows)?,
         _ => finish_element(call, slot, rows)?,
@@ -92,11 +96,55 @@ fn finish_array(call: &AggregateCall, slot: ValueSlot, rows: &RowsRef<'_>) -> Re
     let (mut elements, starts) = all_elements(slot, rows)?;
     let offsets = starts.iter().map(|start| offset(*start)).collect::<Result<Vec<_>>>()?;
     let values = decode(field.data_type(), &mut elements)?;
-    // A group of which nothing was collected has no list.
-    let nulls = NullBuffer::from_iter(starts.windows(2).map(|ends| ends[1] > ends[0]));
-    let nulls = (nulls.null_count() > 0).then_some(nulls);
+    let nulls = given(&starts);
     let offsets = OffsetBuffer::new(offsets.into());
     Ok(Arc::new(ListArray::try_new(field.clone(), offsets, values, nulls)?))
+}
+
+/// The most frequent values of each row of state, and their counts. Of those with equal counts the
+/// least come first.
+fn finish_frequent(
+    call: &AggregateCall,
+    most: usize,
+    slot: ValueSlot,
+    rows: &RowsRef<'_>,
+) -> Result<ArrayRef> {
+    let wrong = || Error::Internal(format!("{} has type {}", call.name, call.result_type));
+    let DataType::List(field) = &call.result_type else { return Err(wrong()) };
+    let DataType::Struct(fields) = field.data_type() else { return Err(wrong()) };
+    let [value_field, _] = &fields[..] else { return Err(wrong()) };
+    let (mut counts, mut values, mut starts) = (Vec::new(), Vec::new(), vec![0]);
+    for word in rows.words(slot.word) {
+        let mut found = frequent_values(blob_bytes(word, rows.arena()));
+        // Which of those come first that are as frequent as the last one, their values say.
+        let least = found.get(most.saturating_sub(1)).map_or(0, |(count, _)| *count);
+        found.retain(|(count, _)| *count >= least);
+        counts.extend(found.iter().map(|(count, _)| *count as i64));
+        values.extend(found.iter().map(|(_, value)| *value));
+        starts.push(values.len());
+    }
+    let values = decode(value_field.data_type(), &mut values)?;
+    let sorted = comparable(std::slice::from_ref(&values), Directions::default())?;
+    let (mut picks, mut offsets) = (Vec::new(), vec![0]);
+    for ends in starts.windows(2) {
+        let mut group: Vec<u32> = (ends[0] as u32..ends[1] as u32).collect();
+        group.sort_by_key(|at| (Reverse(counts[*at as usize]), sorted.row(*at as usize)));
+        picks.extend(group.into_iter().take(most));
+        offsets.push(offset(picks.len())?);
+    }
+    let picks = UInt32Array::from(picks);
+    let counts: ArrayRef = Arc::new(Int64Array::from(counts));
+    let columns = vec![take(&values, &picks, None)?, take(&counts, &picks, None)?];
+    let pairs = StructArray::try_new(fields.clone(), columns, None)?;
+    let nulls = given(&starts);
+    let offsets = OffsetBuffer::new(offsets.into());
+    Ok(Arc::new(ListArray::try_new(field.clone(), offsets, Arc::new(pairs), nulls)?))
+}
+
+/// Which groups something was collected of: others have no list. `None`: all.
+fn given(starts: &[usize]) -> Option<NullBuffer> {
+    let nulls = NullBuffer::from_iter(starts.windows(2).map(|ends| ends[1] > ends[0]));
+    (nulls.null_count() > 0).then_some(nulls)
 }
 
 fn finish_text(slot: ValueSlot, separated: bool, rows: &RowsRef<'_>) -> Result<ArrayRef> {

@@ -151,6 +151,18 @@ fn rankings_and_collections_that_do_not_run_say_what_does() {
         "SELECT APPROX_PERCENTILE(b, 0.5) FROM typed",
         &["no APPROX_PERCENTILE of BOOLEAN", "of numbers"],
     );
+    refused("SELECT APPROX_TOP_K(i64) FROM typed", &["2 arguments, not 1", "APPROX_TOP_K(x, 10)"]);
+    for most in ["0", "-1", "1001", "i64"] {
+        refused(
+            &format!("SELECT APPROX_TOP_K(b, {most}) FROM typed"),
+            &["from 1 to 1000", "x, 10"],
+        );
+    }
+    refused(
+        "SELECT APPROX_TOP_K(i64, 0.5) FROM typed",
+        &["no APPROX_TOP_K of BIGINT, D", "from 1 to 1000: APPROX_TOP_K(x, 10)"],
+    );
+    refused("SELECT APPROX_TOP_K(DISTINCT i64, 3) FROM typed", &["DISTINCT inside APPROX_TOP_K"]);
     refused("SELECT ARRAY_AGG(i64 ORDER BY i64) FROM typed", &["ORDER BY inside ARRAY_AGG"]);
     refused("SELECT ARRAY_AGG(DISTINCT i64) FROM typed", &["DISTINCT inside ARRAY_AGG"]);
 }

@@ -12,10 +12,14 @@ use crate::support::Random;
 const WANTED: [(u32, Counted); 4] =
     [(1, Counted::Elements), (3, Counted::Elements), (2, Counted::Lesser), (3, Counted::Keys)];
 
+/// Where [`ValueKind::Frequent`] stands among [`kinds`].
+const FREQUENT: usize = WANTED.len() + 1;
+
 fn kinds() -> Vec<ValueKind> {
     let best = WANTED.map(|(limit, counted)| ValueKind::Best(Wanted { limit, counted }));
     let others = [
         ValueKind::List,
+        ValueKind::Frequent,
         ValueKind::Registers,
         ValueKind::Histogram,
         ValueKind::MaxBytes,
@@ -94,6 +98,12 @@ fn plain(rows: &RowsRef<'_>, row: usize) -> Vec<String> {
                 all.sort();
                 all.join("\n")
             }
+            // The first eight bytes stand for the number that was drawn.
+            ValueKind::Frequent => {
+                let text = |value| std::str::from_utf8(value).unwrap();
+                let values = frequent_values(bytes).into_iter();
+                values.map(|(count, value)| format!("{count} {}\n", text(value))).collect()
+            }
             ValueKind::Registers => registers_estimate(bytes).to_string(),
             ValueKind::Histogram => {
                 let at = [0.0, 0.1, 0.5, 0.9, 1.0].map(|p| histogram_quantile(bytes, p));
@@ -136,6 +146,20 @@ fn best_of(elements: &[Element], limit: u32, counted: Counted) -> String {
     lines.map(|(rank, (key, rest))| format!("{rank} {key}{rest}")).collect::<Vec<_>>().join("\n")
 }
 
+/// What `Frequent` should hold of few values: how often each came, the most frequent first.
+fn counts_of(elements: &[Element]) -> String {
+    let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    for one in elements {
+        *counts.entry(element(one)[8..].to_vec()).or_default() += 1;
+    }
+    let mut sorted: Vec<(u64, Vec<u8>)> = counts.into_iter().map(|(v, count)| (count, v)).collect();
+    sorted.sort_by_key(|(count, value)| (std::cmp::Reverse(*count), value.clone()));
+    let line = |(count, value): &(u64, Vec<u8>)| {
+        format!("{count} {}\n", std::str::from_utf8(value).unwrap())
+    };
+    sorted.iter().map(line).collect()
+}
+
 fn send(segment: &Segment, leader: &mut Table, tools: &mut Tools) {
     let copy = Arena::from_words(segment.arena().all_words().to_vec());
     for run in segment.runs(&layout(), 100) {
@@ -164,6 +188,7 @@ fn merging_is_the_sequential_run() {
             for (value, (limit, counted)) in WANTED.iter().enumerate() {
                 assert_eq!(expected[key][value], best_of(elements, *limit, *counted));
             }
+            assert_eq!(expected[key][FREQUENT], counts_of(elements));
             most = most.max(elements.len());
         }
 
@@ -238,8 +263,8 @@ fn growth_is_known_before() {
             let rows: Vec<_> = (0..1 + random.below(400))
                 .map(|_| (random.below(keys), random_element(&mut random)))
                 .collect();
-            // Seven values keep the bytes of each element.
-            let texts: usize = rows.iter().map(|(_, e)| 7 * element(e).len()).sum();
+            // Eight values keep the bytes of each element.
+            let texts: usize = rows.iter().map(|(_, e)| 8 * element(e).len()).sum();
             let load = Load { rows: rows.len(), text_bytes: texts };
             let most = table.bytes() + table.growth_bytes(load);
             update(&mut table, &rows, false, &mut tools);
@@ -289,6 +314,7 @@ fn damaged_blobs_do_no_harm() {
                     match slot.kind {
                         ValueKind::Best(wanted) => drop(best_elements(wanted, bytes)),
                         ValueKind::List => drop(list_elements(bytes).count()),
+                        ValueKind::Frequent => drop(frequent_values(bytes)),
                         ValueKind::Registers => drop(registers_estimate(bytes)),
                         _ => drop(histogram_quantile(bytes, 0.5)),
                     }
