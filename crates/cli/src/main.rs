@@ -15,6 +15,7 @@ mod processes;
 mod report;
 mod run;
 mod signals;
+mod trial;
 mod watch;
 
 use std::io::ErrorKind;
@@ -64,6 +65,8 @@ enum Command {
         #[command(flatten)]
         settings: SettingArguments,
     },
+    /// Run queries over small inputs in many ways, and compare their rows with expected ones
+    Test(trial::Trial),
     /// Write a CREATE TABLE for files, with types, event time and watermark found in their data,
     /// and a query that runs as it is
     Init {
@@ -250,6 +253,7 @@ fn main() -> ExitCode {
         }
         Command::Explain { script, settings } => run::explain(script, settings),
         Command::Check { script, settings } => check::run(script, settings),
+        Command::Test(trial) => trial.run(),
         Command::Init { files } => init::run(files),
         Command::Bench(bench) => bench.run(),
         Command::Report { folder } => report_page::run(folder).map_err(console::told),

@@ -187,6 +187,11 @@ impl Functions {
         own.filter(|own| *own == function).map(|own| own.name())
     }
 
+    /// The names of all functions, as `SHOW FUNCTIONS` and completion have them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.scalars.keys().map(String::as_str).chain(self.aggregates.keys().copied())
+    }
+
     /// The names of all scalar functions.
     #[cfg(test)]
     pub(crate) fn scalar_names(&self) -> impl Iterator<Item = &str> {
