@@ -189,7 +189,10 @@ impl Functions {
 
     /// The names of all functions, as `SHOW FUNCTIONS` and completion have them.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.scalars.keys().map(String::as_str).chain(self.aggregates.keys().copied())
+        let names = self.scalars.keys().map(String::as_str);
+        // Those that begin otherwise are what rewritten syntax calls.
+        let is_written = |name: &&str| name.starts_with(|c: char| c.is_ascii_alphabetic());
+        names.chain(self.aggregates.keys().copied()).filter(is_written)
     }
 
     /// The names of all scalar functions.
