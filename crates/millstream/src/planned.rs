@@ -46,7 +46,7 @@ impl Planned {
         Planned { plan, sinks, targets, left_out, explain, analyze: false }
     }
 
-    pub(crate) fn to_analyze(self) -> Planned {
+    pub(crate) fn analyzed(self) -> Planned {
         Planned { analyze: true, ..self }
     }
 

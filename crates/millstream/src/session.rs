@@ -221,7 +221,7 @@ impl Session {
                 Executed::Explained(with_layout(planned.explain, &planned.plan)?)
             }
             Outcome::Analyze(planned, sinks) => {
-                Executed::Query(Box::new(Planned::new(planned, sinks).to_analyze()))
+                Executed::Query(Box::new(Planned::new(planned, sinks).analyzed()))
             }
             Outcome::Listed(rows) => Executed::Listed(rows),
         })

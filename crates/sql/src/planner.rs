@@ -330,16 +330,16 @@ impl Planner {
                 Ok(Outcome::Explain(self.plan(explained, statement)?))
             }
             StatementKind::Analyze(analyzed) => {
-                let (planned, sinks) = self.to_run(analyzed, statement)?;
+                let (planned, sinks) = self.runnable(analyzed, statement)?;
                 Ok(Outcome::Analyze(planned, sinks))
             }
             StatementKind::Describe(name) => Ok(Outcome::Listed(self.described(name)?)),
             StatementKind::Show(what) => Ok(Outcome::Listed(self.listed(*what)?)),
             StatementKind::Query(_) => {
-                Ok(Outcome::Query(self.to_run(&statement.kind, statement)?.0))
+                Ok(Outcome::Query(self.runnable(&statement.kind, statement)?.0))
             }
             StatementKind::Insert(_) | StatementKind::Inserts(_) => {
-                let (planned, sinks) = self.to_run(&statement.kind, statement)?;
+                let (planned, sinks) = self.runnable(&statement.kind, statement)?;
                 Ok(Outcome::Insert(planned, sinks))
             }
         }

@@ -113,11 +113,10 @@ impl Rows<'_> {
     ) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
         let mut group = |window: Option<String>| {
-            let at = groups.iter().position(|group| group.window == window).unwrap_or_else(|| {
+            groups.iter().position(|group| group.window == window).unwrap_or_else(|| {
                 groups.push(Group { window, missing: Vec::new(), extra: Vec::new() });
                 groups.len() - 1
-            });
-            at
+            })
         };
         let places: Vec<usize> = missing.iter().map(|r| group(self.window(r.text))).collect();
         let others: Vec<usize> = extra.iter().map(|(_, r)| group(self.window(r.text))).collect();

@@ -26,7 +26,7 @@ impl Planner {
     }
 
     /// A query that is to run, or some INSERTs with the sinks of their rows.
-    pub(super) fn to_run(
+    pub(super) fn runnable(
         &mut self,
         kind: &StatementKind,
         statement: &Statement,
