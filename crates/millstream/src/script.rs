@@ -236,6 +236,10 @@ pub trait Progress {
     fn begins(&mut self, _statement: usize) -> Result<bool, Self::Error> {
         Ok(true)
     }
+    /// What `NOW()` means in the statement whose turn it is, microseconds since the epoch.
+    fn start_us(&self) -> i64 {
+        now_us()
+    }
     /// What an `EXPLAIN` came to.
     fn explained(&mut self, statement: usize, text: String) -> Result<(), Self::Error>;
     /// The rows of a `DESCRIBE` or a `SHOW`.
@@ -266,7 +270,7 @@ pub fn lead_script<P: Progress>(
         if !progress.begins(statement).map_err(Early::Own)? {
             continue;
         }
-        if !cluster.execute(own, statement, now_us())? {
+        if !cluster.execute(own, statement, progress.start_us())? {
             if let Some(text) = own.explained.take() {
                 progress.explained(statement, text).map_err(Early::Own)?;
             }

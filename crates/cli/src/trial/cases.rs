@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use millstream::arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
+
 /// A query to be tested.
 pub(crate) struct Case {
     /// For people: its path.
@@ -102,6 +104,8 @@ pub(crate) struct Directives {
     /// `-- outputs: kept, counts`: directories that it writes, whose lines stand behind those that
     /// it prints.
     pub(crate) outputs: Vec<String>,
+    /// `-- now: 2024-05-01 12:00:00`: what `NOW()` means, in UTC; microseconds since the epoch.
+    pub(crate) now_us: Option<i64>,
 }
 
 impl Directives {
@@ -128,6 +132,17 @@ impl Directives {
                         found.counters.push((key.into(), value));
                     }
                 }
+                "now" => {
+                    let nanos = string_to_timestamp_nanos(value.trim());
+                    let nanos = nanos.map_err(|_| {
+                        format!(
+                            "-- now: '{}' is no time\n  help: write for example \
+                             2024-05-01 12:00:00",
+                            value.trim()
+                        )
+                    })?;
+                    found.now_us = Some(nanos.div_euclid(1000));
+                }
                 "outputs" => {
                     found.outputs.extend(value.split(',').map(|name| name.trim().into()));
                 }
@@ -152,6 +167,9 @@ mod tests {
         assert_eq!(found.settings, settings.map(|(key, value)| (key.into(), value.into())));
         assert_eq!(found.counters, [("records".to_string(), 9), ("rows".to_string(), 2)]);
         assert_eq!(found.outputs, ["a", "b/c"]);
+        let at = |text: &str| Directives::of(text).map(|found| found.now_us);
+        assert_eq!(at("-- now: 1970-01-01 00:00:01.5\n"), Ok(Some(1_500_000)));
+        assert!(at("-- now: tomorrow").unwrap_err().contains("'tomorrow' is no time"));
         assert!(Directives::of("-- counters: rows=many").unwrap_err().contains("rows=many"));
     }
 }

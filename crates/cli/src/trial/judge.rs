@@ -52,7 +52,7 @@ fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String>
         .map_err(|e| format!("cannot read {}: {e}", case.query.display()))?;
     let directives = Directives::of(&text)?;
     let expected = expected(case)?;
-    let script = script(case, text, &expected);
+    let script = Script { now_us: directives.now_us, ..script(case, text, &expected) };
     let mut settings = directives.settings.clone();
     settings.extend(ways.settings.iter().cloned());
     let once = |layout: &Layout| -> Result<Came, String> {
@@ -107,7 +107,7 @@ fn script(case: &Case, text: String, expected: &[Expected]) -> Script {
             (folder.unwrap_or(Path::new(".")).to_path_buf(), Vec::new(), false)
         }
     };
-    Script { name, text, base_dir, inputs, captured, format, formats }
+    Script { name, text, base_dir, inputs, now_us: None, captured, format, formats }
 }
 
 /// The files of expected rows that there are; that of shown rows in any case.

@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use millstream::arrow::array::RecordBatch;
-use millstream::cluster::{Cluster, Early, FabricName, Interrupt, check_settings, shared_settings};
+use millstream::cluster::{
+    Cluster, Early, FabricName, Interrupt, check_settings, now_us, shared_settings,
+};
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use millstream::{
     Executed, Failure, Format, Job, Session, Sink, Statement, Stats, Stopper, TextOptions,
@@ -30,6 +32,8 @@ pub(crate) struct Script {
     pub(crate) base_dir: PathBuf,
     /// Files that take the place of tables, by table.
     pub(crate) inputs: Vec<(String, String)>,
+    /// What `NOW()` means, microseconds since the epoch.
+    pub(crate) now_us: Option<i64>,
     /// Whether rows that are inserted are kept, whatever their tables say.
     pub(crate) captured: bool,
     /// The format of shown rows, and of tables' where it is another one.
@@ -215,6 +219,9 @@ impl Runs {
         for (key, value) in self.pairs() {
             session.fix_setting(&key, &value).map_err(|e| e.to_string())?;
         }
+        if let Some(now_us) = self.script.now_us {
+            session.set_start_time_us(now_us);
+        }
         self.keep_rows(&mut session);
         let statements = self.statements()?;
         session.rehearse(&statements, 1).map_err(|e| message(&e))?;
@@ -319,6 +326,10 @@ struct Telling<'a> {
 
 impl Progress for Telling<'_> {
     type Error = Failure;
+
+    fn start_us(&self) -> i64 {
+        self.runs.script.now_us.unwrap_or_else(now_us)
+    }
 
     fn explained(&mut self, _: usize, text: String) -> Result<(), Failure> {
         self.runs.explained(&text)
