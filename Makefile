@@ -5,10 +5,11 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build check test test-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
+.PHONY: help demo build dist check test test-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
+	@echo "make dist       a tarball, a Debian package and what a container image takes, into target/packages: an hour"
 	@echo "make check      for every save: formatting, clippy, tidy, unit tests, SQL files; minutes"
 	@echo "make test       everything that CI runs, minutes per phase"
 	@echo "make test-long  the SQL, oracle and simulation suites with many more seeds"
@@ -34,6 +35,10 @@ demo:
 build:
 	@.ci/setup cc rust
 	cargo build --release --locked -p millstream-cli
+
+dist:
+	@.ci/setup cc rust dist
+	@$(PHASE) "Building and packing what people download" packaging/build.sh
 
 check:
 	@.ci/check
@@ -107,4 +112,4 @@ sanitize:
 	@.ci/setup python
 
 clean:
-	rm -rf target .venv .pytest_cache
+	rm -rf target .venv .venv-dist .pytest_cache

@@ -1,4 +1,4 @@
-"""The examples of docs/connectors.md, tables.md, commands.md, sql.md and nexmark.md do what the pages say.
+"""The examples of docs/connectors.md, tables.md, commands.md, sql.md, nexmark.md and testing.md do what the pages say.
 
 Each section of a page is a test in a directory of its own, in which its examples run from top to bottom. CONTRIBUTING.md
 explains how a page says what an example needs and what it prints.
@@ -15,7 +15,7 @@ import duckdb
 import harness
 import pytest
 
-PAGES = ("connectors", "tables", "commands", "sql", "nexmark")
+PAGES = ("connectors", "tables", "commands", "sql", "nexmark", "testing")
 SECONDS = 60
 # A block of a page: a fence with its language and, if it is a file, its name; or a comment with its directive.
 BLOCK = re.compile(r"^```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<text>.*?)^```$"
@@ -80,7 +80,9 @@ class Reader:
                 getattr(self, f"read_{at.kind}", self.read_printed)(at)
         scripts = {at.name for at in section.blocks if at.kind == "sql" and at.name}
         commands = [at.text for at in section.blocks if at.kind == "console"]
-        unused = [name for name in scripts if not any(name in command for command in commands)]
+        # A command may name the directory of scripts.
+        unused = [name for name in scripts
+                  if not any(name in command or f"test {Path(name).parent}" in command for command in commands)]
         assert unused == [], f"{self.page}.md: no command runs {unused}"
         assert (self.before, self.after, self.code) == ("", "", 0), "a comment is followed by no example"
 
@@ -135,7 +137,7 @@ class Reader:
             failing = self.code if number == len(steps) else 0
             self.judge(at.line, done.returncode, done.stderr, command, failing)
             if shown:
-                self.compare(at.line, shown, done.stderr if failing else done.stdout)
+                self.compare(at.line, shown, (failing and done.stderr) or done.stdout)
 
     def shell(self, command: str) -> subprocess.CompletedProcess:
         return subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=self.folder, env=self.environment,

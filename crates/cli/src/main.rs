@@ -10,11 +10,14 @@ mod check;
 mod console;
 mod fabric;
 mod init;
+mod manual;
 mod node;
 mod processes;
 mod report;
 mod run;
+mod shell;
 mod signals;
+mod trial;
 mod watch;
 
 use std::io::ErrorKind;
@@ -27,14 +30,21 @@ use millstream::cluster::{self, PROCESSES_MAX};
 use millstream_lab::report_page;
 
 #[derive(Parser)]
-#[command(name = "millstream", version, about = "Continuous SQL over event streams")]
+#[command(
+    name = "millstream",
+    version,
+    about = "Continuous SQL over event streams",
+    after_help = "Without a command: a shell, or the statements of standard input if that is no terminal"
+)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Statements as they are typed: the same as no command at all
+    Shell,
     /// Run the statements of a SQL file, or of the command line, one after the other
     #[command(after_help = run::settings_help())]
     Run {
@@ -64,6 +74,8 @@ enum Command {
         #[command(flatten)]
         settings: SettingArguments,
     },
+    /// Run queries over small inputs in many ways, and compare their rows with expected ones
+    Test(trial::Trial),
     /// Write a CREATE TABLE for files, with types, event time and watermark found in their data,
     /// and a query that runs as it is
     Init {
@@ -82,6 +94,18 @@ enum Command {
     },
     /// List fabrics (shared memory, TCP, RDMA), their devices and limits
     Fabric,
+    /// Write what a shell needs to complete the arguments of this program
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual page of this program, or of one of its commands
+    Man {
+        /// The command, for example run
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
+    },
     /// A further process of a job: started by `run` and `bench`, which tell it what to do
     #[command(hide = true)]
     Node,
@@ -238,7 +262,8 @@ fn main() -> ExitCode {
             };
         }
     };
-    let result = catch_unwind(|| match &arguments.command {
+    let result = catch_unwind(|| match arguments.command.as_ref().unwrap_or(&Command::Shell) {
+        Command::Shell => shell::run(),
         Command::Run { script, output, stats_json, processes, settings } => {
             let path = stats_json.as_deref();
             output.check()?;
@@ -250,10 +275,13 @@ fn main() -> ExitCode {
         }
         Command::Explain { script, settings } => run::explain(script, settings),
         Command::Check { script, settings } => check::run(script, settings),
+        Command::Test(trial) => trial.run(),
         Command::Init { files } => init::run(files),
         Command::Bench(bench) => bench.run(),
         Command::Report { folder } => report_page::run(folder).map_err(console::told),
         Command::Fabric => fabric::list(),
+        Command::Completions { shell } => manual::completions(*shell),
+        Command::Man { command } => manual::page(command.as_deref()),
         Command::Node => node::run(),
     });
     match result.unwrap_or_else(|panic| Err(console::panicked(&*panic))) {

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
+use millstream::arrow::array::RecordBatch;
 use millstream::cluster::{
     Cause, Cluster, Early, Failure as Reason, Guard, Interrupt, Launch, Program, check_settings,
     shared_settings, stats_of,
@@ -16,7 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::console::{Remarks, fail, failed, note, print, tell, usage};
-use crate::run::{Text, check_stats_path, read_script, setting_pairs, text_sink, write_stats};
+use crate::run::{
+    Text, check_stats_path, print_rows, read_script, setting_pairs, text_sink, write_stats,
+};
 use crate::watch::{guard, stop_on_signals};
 use crate::{Failure, Output, ProcessArguments, SettingArguments, report};
 
@@ -54,7 +57,7 @@ pub(crate) fn run(
     session.rehearse(&statements, processes.count()).map_err(failed)?;
     let told = told(&task)?;
     let (fabric, place) = (processes.fabric().library(), (0, processes.count()));
-    let mut telling = Telling { stats_json, all: Vec::new(), remarks: Remarks::default() };
+    let mut telling = Telling { output, stats_json, all: Vec::new(), remarks: Remarks::default() };
     let mut own = None;
     let lead = |cluster: &Cluster| {
         let show: Show = Box::new(move |_| text_sink(output));
@@ -88,8 +91,17 @@ fn task(
 ) -> Result<ScriptTask, Failure> {
     let Text { name, text, base_dir, standard_input } = read_script(script)?;
     let (defaults, settings) = (shared_settings(processes), setting_pairs(settings)?);
-    let files = Vec::new();
-    Ok(ScriptTask { name, text, base_dir, standard_input, defaults, settings, files })
+    Ok(ScriptTask {
+        name,
+        text,
+        base_dir,
+        standard_input,
+        defaults,
+        settings,
+        files: Vec::new(),
+        inputs: Vec::new(),
+        captured: false,
+    })
 }
 
 /// What the other processes are told.
@@ -106,6 +118,7 @@ fn told(task: &ScriptTask) -> Result<Value, Failure> {
 
 /// Tells the terminal how the script gets on, and keeps the counters.
 struct Telling<'a> {
+    output: Output,
     stats_json: Option<&'a Path>,
     all: Vec<Stats>,
     remarks: Remarks,
@@ -115,6 +128,14 @@ impl Progress for Telling<'_> {
     type Error = Failure;
 
     fn explained(&mut self, _: usize, text: String) -> Result<(), Failure> {
+        print(&harmless(&text))
+    }
+
+    fn listed(&mut self, _: usize, rows: RecordBatch) -> Result<(), Failure> {
+        print_rows(self.output, &rows)
+    }
+
+    fn analyzed(&mut self, _: usize, text: String) -> Result<(), Failure> {
         print(&harmless(&text))
     }
 

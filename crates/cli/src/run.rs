@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::Arc;
 
+use millstream::arrow::array::RecordBatch;
 use millstream::cluster::check_settings;
 use millstream::{
     Error, Executed, Job, SETTINGS, Session, Sink, Statement, Stats, TextOptions, TextSink,
-    counters, harmless, parse_script,
+    analyzed, counters, harmless, parse_script, write_answer,
 };
 use serde_json::Value;
 
@@ -155,6 +156,7 @@ pub(crate) fn run(
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
             Executed::Explained(text) => print(&harmless(&text))?,
+            Executed::Listed(rows) => print_rows(output, &rows)?,
             Executed::Query(mut planned) => {
                 check_settings(1, session.settings())
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
@@ -170,6 +172,9 @@ pub(crate) fn run(
                 let stopped = matches!(result, Err(Error::Interrupted));
                 let simulated = session.settings().simulate.is_some();
                 note(&report::closing_line(&stats, simulated, stopped));
+                if planned.analyze && result.is_ok() {
+                    print(&harmless(&analyzed(&planned.explain, &planned.plan, &stats)))?;
+                }
                 all.push(stats);
                 write_stats(stats_json, &all)?;
                 match result {
@@ -246,6 +251,11 @@ pub(crate) fn text_sink(output: Output) -> Arc<dyn Sink> {
     let (width, delimiter) = (terminal_width(), output.delimiter);
     let options = TextOptions { width, delimiter, ..TextOptions::default() };
     Arc::new(TextSink::new(format, Box::new(stdout()), options))
+}
+
+/// Prints rows that no query has computed.
+pub(crate) fn print_rows(output: Output, rows: &RecordBatch) -> Result<(), Failure> {
+    write_answer(&*text_sink(output), rows).map(drop).map_err(failed)
 }
 
 /// Columns of the terminal that stdout is, if it is one.

@@ -2,6 +2,7 @@
 
 use std::mem::{MaybeUninit, zeroed};
 use std::ptr::{null, null_mut};
+use std::thread;
 
 /// The signals that stop a job: Ctrl-C, `kill`, a terminal that is closed.
 const STOPPING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -16,6 +17,56 @@ pub(crate) fn on_stop(stop: impl FnMut() + Send + 'static) -> Result<(), String>
     ignored.iter().for_each(|signal| ignore(*signal));
     drop(held);
     set.map_err(|e| format!("cannot listen for Ctrl-C: {e}"))
+}
+
+/// Calls `stop` with each signal to stop, in a thread of its own. Has to be called while the
+/// program has one thread. One that was ignored when the program started stays ignored.
+pub(crate) fn on_each_stop(
+    mut stop: impl FnMut(libc::c_int) + Send + 'static,
+) -> Result<(), String> {
+    // All threads that are started from now on hold them, too; they come to the one that waits.
+    std::mem::forget(Held::new(&STOPPING));
+    let wait = move || {
+        loop {
+            let mut signal = 0;
+            // SAFETY: a set of signals is plain data; the calls write it and the signal.
+            let failed = unsafe {
+                let mut awaited: libc::sigset_t = zeroed();
+                libc::sigemptyset(&mut awaited);
+                for signal in STOPPING {
+                    libc::sigaddset(&mut awaited, signal);
+                }
+                libc::sigwait(&awaited, &mut signal)
+            };
+            match failed {
+                0 => stop(signal),
+                _ => return,
+            }
+        }
+    };
+    let started = thread::Builder::new().name("signals".into()).spawn(wait);
+    started.map(drop).map_err(|e| format!("cannot listen for Ctrl-C: {e}"))
+}
+
+/// How the terminal at standard input works, to be restored before the program ends in the middle
+/// of a line.
+pub(crate) struct TerminalMode(libc::termios);
+
+impl TerminalMode {
+    /// As it is now; `None` if there is no terminal.
+    pub(crate) fn saved() -> Option<TerminalMode> {
+        let mut mode = MaybeUninit::<libc::termios>::uninit();
+        // SAFETY: the call writes the mode, if it succeeds.
+        unsafe {
+            (libc::tcgetattr(libc::STDIN_FILENO, mode.as_mut_ptr()) == 0)
+                .then(|| TerminalMode(mode.assume_init()))
+        }
+    }
+
+    pub(crate) fn restore(&self) {
+        // SAFETY: the mode is one that the terminal had.
+        unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &self.0) };
+    }
 }
 
 /// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, with an error that can be told,

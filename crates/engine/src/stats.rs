@@ -118,6 +118,9 @@ pub struct Stats {
 pub struct StageStats {
     /// Its number among all stages of the plan, from 1, as `EXPLAIN` has it.
     pub stage: usize,
+    /// Records, or rows of other stages, that it was given, before its conditions.
+    #[serde(default)]
+    pub rows_in: u64,
     /// Records that came too late for all of its windows.
     pub late_records: u64,
     /// Records that came too late for some of them.
@@ -198,6 +201,7 @@ impl Stats {
         self.stages.resize(stages, StageStats::default());
         for (own, other) in self.stages.iter_mut().zip(&other.stages) {
             own.stage = other.stage;
+            own.rows_in += other.rows_in;
             own.late_records += other.late_records;
             own.partly_late_records += other.partly_late_records;
         }

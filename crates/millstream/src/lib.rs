@@ -30,6 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod analyzed;
 mod check;
 pub mod cluster;
 mod counters;
@@ -44,6 +45,7 @@ pub mod script;
 mod session;
 mod submit;
 
+pub use analyzed::analyzed;
 /// Batches, columns and types: of this version, tables and sinks are.
 pub use arrow;
 pub use check::Checked;
@@ -73,6 +75,7 @@ pub use planned::{Executed, Planned};
 pub use processes::{Processes, SetUp};
 pub use rows::Rows;
 pub use session::Session;
+pub use submit::write_answer;
 
 /// The examples of the documentation, as tests.
 #[cfg(doctest)]

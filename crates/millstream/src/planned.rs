@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use millstream_connect::BlackholeSink;
 use millstream_contract::plan::Plan;
 use millstream_contract::sink::Sink;
 use millstream_sql::PlannedQuery;
@@ -14,6 +16,8 @@ pub enum Executed {
     Query(Box<Planned>),
     /// `EXPLAIN`'s answer.
     Explained(String),
+    /// The rows of `DESCRIBE` or `SHOW`.
+    Listed(RecordBatch),
 }
 
 /// A query that is ready to run.
@@ -31,19 +35,29 @@ pub struct Planned {
     pub left_out: Vec<Arc<dyn Sink>>,
     /// The plan as `EXPLAIN` prints it.
     pub explain: String,
+    /// `EXPLAIN ANALYZE`: not the rows of a query are wanted but its plan, with what came of it:
+    /// [`analyzed`].
+    pub analyze: bool,
 }
 
 impl Planned {
     pub(crate) fn new(planned: PlannedQuery, sinks: Vec<Arc<dyn Sink>>) -> Planned {
         let PlannedQuery { plan, targets, left_out_sinks: left_out, explain, .. } = planned;
-        Planned { plan, sinks, targets, left_out, explain }
+        Planned { plan, sinks, targets, left_out, explain, analyze: false }
     }
 
-    /// The sinks of all its outputs; `show` makes that of the rows that the caller takes.
+    pub(crate) fn analyzed(self) -> Planned {
+        Planned { analyze: true, ..self }
+    }
+
+    /// The sinks of all its outputs; `show` makes that of the rows that the caller takes. Those of
+    /// a query that is analyzed nobody takes.
     pub fn take_sinks(&mut self, show: impl FnOnce() -> Arc<dyn Sink>) -> Vec<Arc<dyn Sink>> {
         let mut sinks = std::mem::take(&mut self.sinks);
-        if sinks.is_empty() {
-            sinks.push(show());
+        match self.analyze {
+            _ if !sinks.is_empty() => {}
+            true => sinks.push(Arc::new(BlackholeSink::new())),
+            false => sinks.push(show()),
         }
         sinks.append(&mut self.left_out);
         sinks

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::exit;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use millstream_connect::BlackholeSink;
 use millstream_contract::Error;
 use millstream_contract::sink::Sink;
@@ -22,7 +23,7 @@ use crate::jobs::{Jobs, Running, Shared, Shown, submit};
 use crate::rows::{Queue, RowsSink};
 use crate::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use crate::session::Session;
-use crate::submit::{NAME, jobs_of, write_lines};
+use crate::submit::{NAME, jobs_of, write_answer, write_lines};
 
 /// What each process does with its session before the script begins: it registers the program's own
 /// tables and connectors. It has to do the same in all.
@@ -133,6 +134,8 @@ impl Processes {
             defaults: shared_settings(self.count),
             settings: self.settings.clone(),
             files: Vec::new(),
+            inputs: Vec::new(),
+            captured: false,
         };
         let mut session = session(&task, 0, self.set_up)?;
         check_settings(self.count, session.settings()).map_err(|e| session.refuse_setting(e))?;
@@ -271,6 +274,17 @@ impl Progress for Telling<'_> {
         let rows = write_lines(&*self.sinks[statement], &text)?;
         self.shared.ends(number, Stats { rows, ..Stats::default() }, Ok(()));
         Ok(())
+    }
+
+    fn listed(&mut self, statement: usize, rows: RecordBatch) -> Result<(), Failure> {
+        let Some(number) = self.numbers[statement] else { return Ok(()) };
+        let rows = write_answer(&*self.sinks[statement], &rows)?;
+        self.shared.ends(number, Stats { rows, ..Stats::default() }, Ok(()));
+        Ok(())
+    }
+
+    fn analyzed(&mut self, statement: usize, text: String) -> Result<(), Failure> {
+        write_lines(&*self.sinks[statement], &text).map(drop)
     }
 
     fn runs(&mut self, statement: usize, own: &ScriptMember) {

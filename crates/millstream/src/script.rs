@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use millstream_connect::CollectSink;
 use millstream_contract::declaration::Declaration;
+use millstream_contract::plan::Plan;
 use millstream_contract::settings::SettingError;
 use millstream_contract::sink::{RowOrder, Sink};
 use millstream_contract::table::SplitSpec;
@@ -14,6 +16,7 @@ use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::analyzed::analyzed;
 use crate::cluster::{
     Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Member, Parts, QueryPart, Stops,
     fault, now_us, stats_of,
@@ -39,6 +42,13 @@ pub struct ScriptTask {
     pub settings: Vec<(String, String)>,
     /// What the files declare that it names as tables: process 0 finds it out for all.
     pub files: Vec<(String, Declaration)>,
+    /// Tables that are read from files, whatever they say; with the paths.
+    #[serde(default)]
+    pub inputs: Vec<(String, String)>,
+    /// Whether rows that are inserted go to sinks of process 0's, whatever their tables say:
+    /// [`Session::insert_into`].
+    #[serde(default)]
+    pub captured: bool,
 }
 
 impl ScriptTask {
@@ -66,6 +76,13 @@ impl ScriptTask {
             session.fix_setting(key, value)?;
         }
         session.give_files(&self.files);
+        for (table, path) in &self.inputs {
+            session.read_from_file(table, path);
+        }
+        if self.captured {
+            // Those of other processes than the first get no rows.
+            session.insert_into(|_| Arc::new(CollectSink::new(RowOrder::Deterministic)));
+        }
         if process != 0 {
             session.read_nothing_once();
         } else if self.standard_input {
@@ -86,6 +103,10 @@ pub struct ScriptMember {
     show: Show,
     /// What `EXPLAIN` answered.
     explained: Option<String>,
+    /// What `DESCRIBE` or `SHOW` answered.
+    listed: Option<RecordBatch>,
+    /// Of a query that is analyzed.
+    analyzed: Option<(String, Plan)>,
     failure: Option<Failure>,
     stats: Option<Stats>,
 }
@@ -108,6 +129,8 @@ impl ScriptMember {
             part: QueryPart::open(fabric, token, process, processes)?,
             show: show.unwrap_or_else(|| Box::new(unused)),
             explained: None,
+            listed: None,
+            analyzed: None,
             failure: None,
             stats: None,
         })
@@ -166,7 +189,13 @@ impl Member for ScriptMember {
                 self.explained = Some(text);
                 Ok(None)
             }
+            Ok(Executed::Listed(rows)) => {
+                self.listed = Some(rows);
+                Ok(None)
+            }
             Ok(Executed::Query(mut planned)) => {
+                let analyze = planned.analyze;
+                self.analyzed = analyze.then(|| (planned.explain.clone(), planned.plan.clone()));
                 let sinks = planned.take_sinks(|| (self.show)(number));
                 let parts = self.part.plan(*planned, self.session.settings(), sinks, start_us);
                 parts.map(Some).map_err(|e| self.note(self.session.refuse_setting(e).into()))
@@ -207,8 +236,16 @@ pub trait Progress {
     fn begins(&mut self, _statement: usize) -> Result<bool, Self::Error> {
         Ok(true)
     }
+    /// What `NOW()` means in the statement whose turn it is, microseconds since the epoch.
+    fn start_us(&self) -> i64 {
+        now_us()
+    }
     /// What an `EXPLAIN` came to.
     fn explained(&mut self, statement: usize, text: String) -> Result<(), Self::Error>;
+    /// The rows of a `DESCRIBE` or a `SHOW`.
+    fn listed(&mut self, statement: usize, rows: RecordBatch) -> Result<(), Self::Error>;
+    /// What an `EXPLAIN ANALYZE` came to; [`Progress::ended`] follows.
+    fn analyzed(&mut self, statement: usize, text: String) -> Result<(), Self::Error>;
     /// A query, of which this is process 0's part, is about to run.
     fn runs(&mut self, statement: usize, own: &ScriptMember);
     /// A query has ended well, with these counters of all processes.
@@ -233,9 +270,12 @@ pub fn lead_script<P: Progress>(
         if !progress.begins(statement).map_err(Early::Own)? {
             continue;
         }
-        if !cluster.execute(own, statement, now_us())? {
+        if !cluster.execute(own, statement, progress.start_us())? {
             if let Some(text) = own.explained.take() {
                 progress.explained(statement, text).map_err(Early::Own)?;
+            }
+            if let Some(rows) = own.listed.take() {
+                progress.listed(statement, rows).map_err(Early::Own)?;
             }
             continue;
         }
@@ -247,6 +287,10 @@ pub fn lead_script<P: Progress>(
             total.add_process(&stats_of(process, end)?);
         }
         own.stats = None;
+        if let Some((text, plan)) = own.analyzed.take() {
+            let text = analyzed(&text, &plan, &total);
+            progress.analyzed(statement, text).map_err(Early::Own)?;
+        }
         progress.ended(statement, total).map_err(Early::Own)?;
     }
     Ok(())

@@ -120,6 +120,35 @@ impl Session {
         self.planner.give_files(files);
     }
 
+    /// Reads the records of a table that is declared from now on from a file, whatever its
+    /// connector says: a CSV file with a header if the path ends in `.csv`, else one of NDJSON. A
+    /// relative path starts where those in `CREATE TABLE` do. For tests of queries.
+    pub fn read_from_file(&mut self, table: &str, path: &str) {
+        self.planner.read_from_file(table, path);
+    }
+
+    /// Inserts into the sinks that `sink` makes from the names of tables, whatever the connectors
+    /// of these say. It is called once for each `INSERT INTO` that is planned. For tests of
+    /// queries.
+    pub fn insert_into(&mut self, sink: impl Fn(&str) -> Arc<dyn Sink> + Send + Sync + 'static) {
+        self.planner.insert_into(sink);
+    }
+
+    /// The names of all tables and views, in order.
+    pub fn table_names(&self) -> Vec<String> {
+        self.planner.table_names()
+    }
+
+    /// The columns of a table or view, in order; none if there is none of that name.
+    pub fn column_names(&self, table: &str) -> Vec<String> {
+        self.planner.column_names(table)
+    }
+
+    /// The names of all functions, in capitals, in order.
+    pub fn function_names(&self) -> Vec<String> {
+        self.planner.function_names(false)
+    }
+
     /// Makes `INSERT INTO` a table with connector `print` write to `sink`, wherever the rows of
     /// plain queries go. It is called with the table's option `format`, if there is one.
     pub fn print_to(
@@ -191,6 +220,10 @@ impl Session {
             Outcome::Explain(planned) => {
                 Executed::Explained(with_layout(planned.explain, &planned.plan)?)
             }
+            Outcome::Analyze(planned, sinks) => {
+                Executed::Query(Box::new(Planned::new(planned, sinks).analyzed()))
+            }
+            Outcome::Listed(rows) => Executed::Listed(rows),
         })
     }
 
@@ -198,8 +231,11 @@ impl Session {
     /// statement that is no query, which is executed.
     pub fn explain(&mut self, statement: &Statement) -> Result<Option<String>, Failure> {
         match self.planner.execute(statement)? {
-            Outcome::Done | Outcome::Set { .. } => Ok(None),
-            Outcome::Query(planned) | Outcome::Insert(planned, _) | Outcome::Explain(planned) => {
+            Outcome::Done | Outcome::Set { .. } | Outcome::Listed(_) => Ok(None),
+            Outcome::Query(planned)
+            | Outcome::Insert(planned, _)
+            | Outcome::Explain(planned)
+            | Outcome::Analyze(planned, _) => {
                 Ok(Some(with_layout(planned.explain, &planned.plan)?))
             }
         }

@@ -11,6 +11,7 @@ use millstream_contract::wording::counted;
 use millstream_engine::{Job, Stats};
 use millstream_sql::{Statement, parse_script};
 
+use crate::analyzed::analyzed as analyzed_text;
 use crate::cluster::check_settings;
 use crate::failure::Failure;
 use crate::jobs::{Jobs, Shared, Shown, Submitted, explained_schema, lines, submit};
@@ -27,7 +28,8 @@ pub(crate) enum Rehearsed {
     Done,
     /// A query; the columns of its rows, if they are the program's to take.
     Query(Option<SchemaRef>),
-    Explain,
+    /// It answers with rows of these columns, and no query of the program's runs.
+    Answer(SchemaRef),
 }
 
 impl Session {
@@ -112,8 +114,10 @@ impl Session {
         let mut plans = Vec::new();
         for statement in parse_script(sql, NAME)? {
             match self.execute(&statement)? {
-                Executed::Query(planned) if planned.sinks.is_empty() => plans.push(planned.plan),
-                Executed::Query(_) | Executed::Explained(_) => {
+                Executed::Query(planned) if planned.sinks.is_empty() && !planned.analyze => {
+                    plans.push(planned.plan);
+                }
+                Executed::Query(_) | Executed::Explained(_) | Executed::Listed(_) => {
                     return Err(Failure::Script(format!(
                         "only the plan of a SELECT is kept, and here is another statement: \
                          {statement}\n  help: use submit"
@@ -147,14 +151,16 @@ impl Session {
         let mut rehearse = |statement| -> Result<Rehearsed, Failure> {
             Ok(match trial.execute(statement)? {
                 Executed::Done => Rehearsed::Done,
-                Executed::Explained(_) => Rehearsed::Explain,
+                Executed::Explained(_) => Rehearsed::Answer(explained_schema()),
+                Executed::Listed(rows) => Rehearsed::Answer(rows.schema()),
                 Executed::Query(planned) => {
                     check_settings(processes, trial.settings())
                         .map_err(|e| trial.refuse_setting(e))?;
-                    Rehearsed::Query(match planned.sinks.is_empty() {
-                        true => Some(planned.plan.output(0)?.output.clone()),
-                        false => None,
-                    })
+                    match planned.sinks.is_empty() {
+                        _ if planned.analyze => Rehearsed::Answer(explained_schema()),
+                        true => Rehearsed::Query(Some(planned.plan.output(0)?.output.clone())),
+                        false => Rehearsed::Query(None),
+                    }
                 }
             })
         };
@@ -191,7 +197,7 @@ pub(crate) fn jobs_of(
             Rehearsed::Done => (None, None),
             Rehearsed::Query(None) => (None, Some(Shown::Nothing)),
             Rehearsed::Query(schema) => (schema, Some(show())),
-            Rehearsed::Explain => (Some(explained_schema()), Some(show())),
+            Rehearsed::Answer(schema) => (Some(schema), Some(show())),
         };
         steps.push((statement, shown.is_some()));
         if let (Some(shown), Some((statement, _))) = (shown, steps.last()) {
@@ -246,23 +252,33 @@ fn run_one(
         Shown::Sink(sink) => Some(sink),
         Shown::Nothing => None,
     };
-    let job = match session.execute(statement) {
-        Ok(Executed::Query(planned)) => prepare(session, *planned, sink),
-        Ok(Executed::Explained(text)) => {
-            let written = sink.map_or(Ok(0), |sink| write_lines(&*sink, &text));
-            let rows = *written.as_ref().unwrap_or(&0);
-            return (Stats { rows, ..Stats::default() }, written.map(drop));
-        }
-        Ok(Executed::Done) => return (Stats::default(), Ok(())),
-        Err(failure) => Err(failure),
+    let answered = |rows: Result<RecordBatch, Failure>| {
+        let written = rows.and_then(|rows| match &sink {
+            Some(sink) => write_answer(&**sink, &rows),
+            None => Ok(0),
+        });
+        let rows = *written.as_ref().unwrap_or(&0);
+        (Stats { rows, ..Stats::default() }, written.map(drop))
     };
-    match job {
+    let planned = match session.execute(statement) {
+        Ok(Executed::Query(planned)) => planned,
+        Ok(Executed::Explained(text)) => return answered(lines(&text)),
+        Ok(Executed::Listed(rows)) => return answered(Ok(rows)),
+        Ok(Executed::Done) => return (Stats::default(), Ok(())),
+        Err(failure) => return (Stats::default(), Err(failure)),
+    };
+    let analyzed = planned.analyze.then(|| (planned.explain.clone(), planned.plan.clone()));
+    match prepare(session, *planned, sink.clone()) {
         Ok(Ready { job, sinks, targets }) => {
             shared.runs(number, Arc::new(job.stopper()), job.remarks());
             let (stats, result, remains) = job.run_and_keep();
             drop(remains);
             let result = result.and_then(|()| commit_all(&sinks, &targets));
-            (stats, result.map_err(Failure::Run))
+            let result = result.map_err(Failure::Run).and_then(|()| match analyzed {
+                Some((text, plan)) => answered(lines(&analyzed_text(&text, &plan, &stats))).1,
+                None => Ok(()),
+            });
+            (stats, result)
         }
         Err(failure) => (Stats::default(), Err(failure)),
     }
@@ -290,9 +306,13 @@ fn prepare(
 
 /// Writes a text into a sink, a row for each line; returns how many.
 pub(crate) fn write_lines(sink: &dyn Sink, text: &str) -> Result<u64, Failure> {
-    let rows = lines(text)?;
+    write_answer(sink, &lines(text)?)
+}
+
+/// Writes rows that no query has computed into a sink; returns how many.
+pub fn write_answer(sink: &dyn Sink, rows: &RecordBatch) -> Result<u64, Failure> {
     sink.open(&rows.schema(), Writers::alone())?;
-    match sink.write(0, &rows, true) {
+    match sink.write(0, rows, true) {
         // The reader has had enough.
         Err(millstream_contract::Error::OutputClosed) => {}
         written => written?,

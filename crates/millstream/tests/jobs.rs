@@ -68,6 +68,32 @@ fn each_query_of_a_script_is_a_job_and_nothing_is_dropped() {
 }
 
 #[test]
+fn what_answers_is_a_job_with_rows() {
+    let mut session = Session::new(".");
+    let script = format!(
+        "{NUMBERS} DESCRIBE numbers; SHOW TABLES;
+         EXPLAIN ANALYZE SELECT COUNT(*) AS c FROM numbers WHERE n > 5;"
+    );
+    let [described, shown, analyzed] =
+        session.submit(&script).unwrap().into_iter().collect::<Vec<_>>().try_into().unwrap();
+    let lines = |rows: &[RecordBatch]| -> Vec<String> {
+        let column = rows[0].column(0).as_string::<i32>();
+        column.iter().flatten().map(str::to_string).collect()
+    };
+    let (rows, stats) = described.collect().unwrap();
+    assert_eq!((lines(&rows), stats.rows), (vec!["n".to_string()], 1));
+    assert_eq!(rows[0].schema().field(1).name(), "type");
+    assert_eq!(lines(&shown.collect().unwrap().0), ["numbers"]);
+    let (rows, stats) = analyzed.collect().unwrap();
+    let lines = lines(&rows);
+    assert!(lines.iter().any(|line| line.starts_with("  = 1,000 records, ")), "{lines:?}");
+    // Not the rows of the query, which nobody takes, but its counters.
+    assert_eq!((stats.records, stats.rows), (1000, 1));
+    assert!(session.collect("EXPLAIN ANALYZE SELECT n FROM numbers").is_ok());
+    assert!(session.plan("EXPLAIN ANALYZE SELECT n FROM numbers").is_err());
+}
+
+#[test]
 fn a_mistake_in_the_last_statement_is_found_before_anything_runs() {
     let mut session = Session::new(".");
     let hole = Arc::new(BlackholeSink::new());

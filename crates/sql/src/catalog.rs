@@ -420,6 +420,13 @@ pub(crate) struct ViewEntry {
     pub(crate) tables: usize,
 }
 
+impl ViewEntry {
+    /// Its columns.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &Arc<Field>> {
+        self.plan.schema().as_arrow().fields().iter()
+    }
+}
+
 /// Views that may use each other down to a table. A view is planned with all that it uses.
 const VIEW_LEVELS_MAX: usize = 200;
 
@@ -451,6 +458,11 @@ fn next_version() -> u64 {
 impl Catalog {
     pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
         self.entries.get(name)
+    }
+
+    /// All of them by name, in order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
     pub(crate) fn insert(&mut self, name: String, entry: Entry) {

@@ -35,7 +35,7 @@ use crate::texts::Texts;
 use crate::types::{plain_type, sql_type_name};
 
 /// An option that is the planner's, not the connector's.
-const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";
+pub(crate) const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";
 
 /// Builds the entry of a `CREATE TABLE`.
 pub(crate) fn table_entry(

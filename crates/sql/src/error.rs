@@ -1,6 +1,7 @@
 //! Errors with a place: what is wrong with a statement, where in its text, and what to write
 //! instead.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -146,9 +147,23 @@ impl SqlError {
     }
 }
 
+/// The longest message; a part of the text that it quotes may be as long as that.
+const MESSAGE_CHARS_MAX: usize = 2_000;
+
+/// A message without the middle of what is too long to be read.
+fn shortened(message: &str) -> Cow<'_, str> {
+    let half = MESSAGE_CHARS_MAX / 2;
+    let Some((cut, _)) = message.char_indices().nth(MESSAGE_CHARS_MAX) else {
+        return message.into();
+    };
+    let (head, _) = message.char_indices().nth(half).unwrap_or((cut, ' '));
+    let (tail, _) = message.char_indices().nth_back(half - 1).unwrap_or((cut, ' '));
+    format!("{} … {}", &message[..head], &message[tail..]).into()
+}
+
 impl fmt::Display for SqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        f.write_str(&shortened(&self.message))?;
         if let Some(frame) = self.underlined() {
             write!(f, "\n{frame}")?;
         }

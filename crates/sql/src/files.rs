@@ -25,7 +25,7 @@ use crate::script::{Statement, StatementKind, inserts, parse_script};
 fn queries(kind: &StatementKind) -> Vec<&Query> {
     match kind {
         StatementKind::Query(query) | StatementKind::CreateView { query, .. } => vec![query],
-        StatementKind::Explain(explained) => queries(explained),
+        StatementKind::Explain(explained) | StatementKind::Analyze(explained) => queries(explained),
         kind => inserts(kind).iter().map(|insert| &*insert.query).collect(),
     }
 }

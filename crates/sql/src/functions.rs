@@ -189,6 +189,14 @@ impl Functions {
         own.filter(|own| *own == function).map(|own| own.name())
     }
 
+    /// The names of all functions, as `SHOW FUNCTIONS` and completion have them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.scalars.keys().map(String::as_str);
+        // Those that begin otherwise are what rewritten syntax calls.
+        let is_written = |name: &&str| name.starts_with(|c: char| c.is_ascii_alphabetic());
+        names.chain(self.aggregates.keys().copied()).filter(is_written)
+    }
+
     /// The names of all scalar functions.
     #[cfg(test)]
     pub(crate) fn scalar_names(&self) -> impl Iterator<Item = &str> {

@@ -2,8 +2,10 @@
 //! have declared.
 
 mod declare;
+mod listing;
 mod logical;
 mod outcome;
+mod ready;
 mod rehearsed;
 mod wide;
 
@@ -47,13 +49,14 @@ use crate::scalars::{DatesAsTimes, with_zone};
 use crate::script::{Statement, StatementKind, inserts};
 use crate::size::check_query_size;
 use crate::stack::on_large_stack;
+use crate::stand_ins::StandIns;
 use crate::statement_set::Insert;
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::sql_type_name;
 use crate::user_functions::expand;
 use crate::with_names::with_own_names;
-use crate::written::{Written, check_new, twice, written_by};
+use crate::written::{Written, twice, written_by};
 use logical::Planned;
 pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};
 use rehearsed::{Found, Rehearsed};
@@ -100,6 +103,8 @@ pub struct Planner {
     given: BTreeMap<String, Declaration>,
     /// Of the statement that is executed: what its rehearsal gave, or what its run has given.
     found: Option<Found>,
+    /// In place of what tables say.
+    stand_ins: StandIns,
 }
 
 impl std::fmt::Debug for Planner {
@@ -139,6 +144,7 @@ impl Planner {
             files: FileTables::new(),
             given: BTreeMap::new(),
             found: None,
+            stand_ins: StandIns::default(),
         }
     }
 
@@ -324,52 +330,23 @@ impl Planner {
                 }
                 Ok(Outcome::Set { key: key.clone() })
             }
-            StatementKind::Query(_) => {
-                let mut planned = self.plan(&statement.kind, statement)?;
-                self.note(&planned, statement)?;
-                for number in 0..planned.left_out.len() {
-                    let name = Ident::new(planned.left_out[number].clone());
-                    planned.left_out_sinks.push(self.sink_of(&name)?);
-                }
-                Ok(Outcome::Query(planned))
-            }
             StatementKind::Explain(explained) => {
                 Ok(Outcome::Explain(self.plan(explained, statement)?))
             }
+            StatementKind::Analyze(analyzed) => {
+                let (planned, sinks) = self.runnable(analyzed, statement)?;
+                Ok(Outcome::Analyze(planned, sinks))
+            }
+            StatementKind::Describe(name) => Ok(Outcome::Listed(self.described(name)?)),
+            StatementKind::Show(what) => Ok(Outcome::Listed(self.listed(*what)?)),
+            StatementKind::Query(_) => {
+                Ok(Outcome::Query(self.runnable(&statement.kind, statement)?.0))
+            }
             StatementKind::Insert(_) | StatementKind::Inserts(_) => {
-                let mut planned = self.plan(&statement.kind, statement)?;
-                self.note(&planned, statement)?;
-                let mut sinks = Vec::new();
-                for insert in inserts(&statement.kind) {
-                    sinks.push(self.sink_of(&insert.table)?);
-                }
-                for name in std::mem::take(&mut planned.left_out) {
-                    sinks.push(self.sink_of(&Ident::new(name.clone()))?);
-                    planned.targets.push(name);
-                }
+                let (planned, sinks) = self.runnable(&statement.kind, statement)?;
                 Ok(Outcome::Insert(planned, sinks))
             }
         }
-    }
-
-    /// Notes what a statement that will run reads, and whether it ends.
-    fn note(&mut self, planned: &PlannedQuery, statement: &Statement) -> Result<()> {
-        self.readings.note(&planned.plan, statement)?;
-        if self.written.is_some() {
-            self.ends.note(&planned.plan, !planned.targets.is_empty(), statement)?;
-        }
-        Ok(())
-    }
-
-    /// The sink of a table that the statement inserts into.
-    fn sink_of(&mut self, name: &Ident) -> Result<Arc<dyn Sink>> {
-        let entry = self.table_named(name)?;
-        let sink = entry.sink(&*self.connectors)?;
-        if let (Some(written), Origin::Connector(declared)) = (&mut self.written, &entry.origin) {
-            check_new(&declared.options, written).map_err(|e| e.at(Span::new(name.span)))?;
-            written.push(declared.options.clone());
-        }
-        Ok(sink)
     }
 
     fn context(&self) -> Context<'_> {

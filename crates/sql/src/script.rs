@@ -14,6 +14,7 @@ use crate::create_table::{CreateTable, parse_create_table};
 use crate::dialect::MillstreamDialect;
 use crate::error::{Result, Source, Span, SqlError};
 use crate::grammar::{hint, token_error};
+use crate::listed::{Listed, parse_show};
 use crate::nested_casts::refuse_nested_casts;
 use crate::size::{check_lists, check_size};
 use crate::stack::on_large_stack;
@@ -65,6 +66,12 @@ pub(crate) enum StatementKind {
     Inserts(Vec<Insert>),
     /// A query or some INSERTs.
     Explain(Box<StatementKind>),
+    /// The same, which runs.
+    Analyze(Box<StatementKind>),
+    /// `DESCRIBE`.
+    Describe(Ident),
+    /// `SHOW`.
+    Show(Listed),
 }
 
 /// The INSERTs that a statement has.
@@ -72,7 +79,7 @@ pub(crate) fn inserts(kind: &StatementKind) -> &[Insert] {
     match kind {
         StatementKind::Insert(insert) => std::slice::from_ref(insert),
         StatementKind::Inserts(inserts) => inserts,
-        StatementKind::Explain(explained) => inserts(explained),
+        StatementKind::Explain(explained) | StatementKind::Analyze(explained) => inserts(explained),
         _ => &[],
     }
 }
@@ -80,8 +87,8 @@ pub(crate) fn inserts(kind: &StatementKind) -> &[Insert] {
 impl Statement {
     /// Whether it yields rows or writes some: whether executing it gives a query to run.
     pub fn is_query(&self) -> bool {
-        use StatementKind::{Insert, Inserts, Query};
-        matches!(self.kind, Query(_) | Insert(_) | Inserts(_))
+        use StatementKind::{Analyze, Insert, Inserts, Query};
+        matches!(self.kind, Query(_) | Insert(_) | Inserts(_) | Analyze(_))
     }
 
     /// The table or view that it declares.
@@ -373,15 +380,24 @@ fn parse_statement(parser: &mut Parser<'_>) -> Result<StatementKind> {
         Keyword::INSERT => insert(parser)?,
         Keyword::EXPLAIN => {
             parser.next_token();
-            if parser.parse_keyword(Keyword::PLAN) {
+            let analyze = parser.parse_keyword(Keyword::ANALYZE);
+            if !analyze && parser.parse_keyword(Keyword::PLAN) {
                 parser.expect_keyword(Keyword::FOR)?;
             }
             let explained = match parser.peek_keyword(Keyword::INSERT) {
                 true => insert(parser)?,
                 false => StatementKind::Query(query(parser)?),
             };
-            StatementKind::Explain(Box::new(explained))
+            match analyze {
+                true => StatementKind::Analyze(Box::new(explained)),
+                false => StatementKind::Explain(Box::new(explained)),
+            }
         }
+        Keyword::DESCRIBE | Keyword::DESC => {
+            parser.next_token();
+            StatementKind::Describe(single_name(parser)?)
+        }
+        Keyword::SHOW => StatementKind::Show(parse_show(parser)?),
         _ => return Err(refused_statement(&word, &first)),
     };
     end_of_statement(parser)?;
@@ -401,11 +417,21 @@ fn query(parser: &mut Parser<'_>) -> Result<Box<Query>> {
     Ok(parser.parse_query()?)
 }
 
-const STATEMENTS: &[&str] =
-    &["SELECT", "CREATE", "INSERT", "SET", "DROP", "EXPLAIN", "WITH", "EXECUTE STATEMENT SET"];
+const STATEMENTS: &[&str] = &[
+    "SELECT",
+    "CREATE",
+    "INSERT",
+    "SET",
+    "DROP",
+    "EXPLAIN",
+    "WITH",
+    "EXECUTE STATEMENT SET",
+    "DESCRIBE",
+    "SHOW",
+];
 
 const THERE_ARE: &str = "the statements are CREATE TABLE, CREATE VIEW, DROP, SET, SELECT, INSERT INTO, \
-                         EXECUTE STATEMENT SET and EXPLAIN";
+                         EXECUTE STATEMENT SET, EXPLAIN, DESCRIBE and SHOW";
 
 fn unknown_statement(token: &TokenWithSpan) -> SqlError {
     SqlError::syntax(format!("expected a statement, found {token}"))
@@ -421,9 +447,6 @@ fn refused_statement(word: &Word, token: &TokenWithSpan) -> SqlError {
             "write a query that leaves them out, for example SELECT … WHERE …",
         ),
         "ALTER" => ("a table cannot be changed", "DROP it and CREATE it again"),
-        "SHOW" | "DESCRIBE" | "DESC" => {
-            ("the catalog cannot be queried yet", "EXPLAIN SELECT … shows a query's plan")
-        }
         "USE" | "RESET" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "ANALYZE" | "CALL" | "BEGIN"
         | "STOP" | "COMPILE" | "EXECUTE" => ("it is not part of this dialect yet", THERE_ARE),
         "END" => ("no statement set has begun", "write EXECUTE STATEMENT SET BEGIN before INSERT"),

@@ -103,10 +103,14 @@ fn sizes(kind: &StatementKind, sizes: &mut Sizes) -> ControlFlow<SqlError> {
         StatementKind::Inserts(inserts) => {
             inserts.iter().try_for_each(|insert| insert.query.visit(sizes))
         }
-        StatementKind::Explain(explained) => self::sizes(explained, sizes),
+        StatementKind::Explain(explained) | StatementKind::Analyze(explained) => {
+            self::sizes(explained, sizes)
+        }
         StatementKind::CreateFunction(create) => create.body.visit(sizes),
         StatementKind::Drop { .. }
         | StatementKind::DropFunction { .. }
+        | StatementKind::Describe(_)
+        | StatementKind::Show(_)
         | StatementKind::Set { .. } => ControlFlow::Continue(()),
     }
 }

@@ -420,6 +420,13 @@ impl Worker {
         Ok(())
     }
 
+    /// Counts records, or rows of another stage, that a stage has been given.
+    fn note_taken(&mut self, stage: usize, rows: usize) {
+        if let Some(of_stage) = self.context.stats.stages.get_mut(stage) {
+            of_stage.rows_in += rows as u64;
+        }
+    }
+
     /// Counts records that a stage has dropped.
     fn note_dropped(&mut self, stage: usize, dropped: &Dropped, stamped: &Stamped) {
         self.context.stats.late_records += dropped.late;
@@ -460,6 +467,7 @@ impl Worker {
         if !edge.again {
             self.note_dropped(edge.stage, &dropped, stamped);
         }
+        self.note_taken(edge.stage, records.rows.num_rows());
         self.context.stats.fragment_rows_in += others_rows;
         Ok(())
     }
@@ -537,6 +545,7 @@ impl Worker {
         };
         let updated = self.delivery.update(&mut self.context, state, &batch)?;
         self.context.stats.inner_rows += rows.num_rows() as u64;
+        self.note_taken(edge.stage, rows.num_rows());
         self.context.stats.fragment_rows_in += updated.others_rows;
         Ok(())
     }

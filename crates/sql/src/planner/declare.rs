@@ -10,7 +10,7 @@ use millstream_contract::wording::counted;
 
 use super::rehearsed::Found;
 use super::{Logical, Outcome, Planner, output_names};
-use crate::catalog::{Entry, Origin, ViewEntry};
+use crate::catalog::{Entry, Origin, TableEntry, ViewEntry};
 use crate::check::{check_expr, refuse_inner_order};
 use crate::completed::completed;
 use crate::create::table_entry;
@@ -41,7 +41,11 @@ impl Planner {
                     None => None,
                 };
                 let create = completed.as_ref().unwrap_or(create);
-                Arc::new(table_entry(create, &context, &self.base_dir, source)?)
+                let entry = |create| table_entry(create, &context, &self.base_dir, source);
+                Arc::new(match self.stand_ins.table(create) {
+                    Some(stand_in) => stand_in_entry(entry(&stand_in)?, create),
+                    None => entry(create)?,
+                })
             }
         };
         entry.check(&*self.connectors)?;
@@ -209,4 +213,12 @@ impl Planner {
         let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
         Ok(ViewEntry { plan, texts: places.texts.all(), levels: levels + 1, tables })
     }
+}
+
+/// The entry of a table that is read from elsewhere than it says. To others it is as it says.
+fn stand_in_entry(mut entry: TableEntry, create: &CreateTable) -> TableEntry {
+    if let Origin::Connector(declared) = &mut entry.origin {
+        declared.create = Arc::new(create.clone());
+    }
+    entry
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use millstream_contract::plan::Plan;
 use millstream_contract::sink::Sink;
 
@@ -21,6 +22,11 @@ pub enum Outcome {
     Insert(PlannedQuery, Vec<Arc<dyn Sink>>),
     /// `EXPLAIN`: the plan as text in [`PlannedQuery::explain`], nothing to run.
     Explain(PlannedQuery),
+    /// `EXPLAIN ANALYZE`: to be run, with the sinks of its INSERTs. What is shown is not its rows
+    /// but the plan, and what came of it.
+    Analyze(PlannedQuery, Vec<Arc<dyn Sink>>),
+    /// The rows of `DESCRIBE` or `SHOW`.
+    Listed(RecordBatch),
 }
 
 /// A query, or those of a statement set, ready to run.

@@ -119,7 +119,8 @@ fn what_cannot_run_as_a_stream_says_what_does() {
         &["CURRENT_WATERMARK(ts) is known of a table's records only"],
     );
     refused("SELECT DISTINCT ON (price) price FROM bids", &["DISTINCT ON"]);
-    refused("SHOW TABLES", &["SHOW"]);
+    refused("SHOW JOBS", &["SHOW JOBS does not run here", "SHOW TABLES, SHOW VIEWS"]);
+    refused("SHOW TABELS", &["did you mean SHOW TABLES?"]);
 }
 
 #[test]

@@ -1,0 +1,268 @@
+//! `millstream` alone: statements are executed as they are typed, in one session.
+//!
+//! On a terminal there are lines to edit, a history and completion. Otherwise statements are read
+//! as they come, and the first that fails ends the program.
+
+mod complete;
+mod history;
+mod interrupt;
+mod keys;
+mod split;
+mod statements;
+
+use std::cell::RefCell;
+use std::io::{BufRead, IsTerminal, Read, stdin, stdout};
+use std::path::Path;
+use std::rc::Rc;
+
+use clap::CommandFactory;
+use millstream::{Session, harmless};
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{Config, Editor, Event, EventHandler};
+
+use crate::Failure;
+use crate::console::{fail, note, print, usage};
+use crate::{Arguments, Format, Output};
+use complete::{Completion, Names};
+use history::History;
+use interrupt::Interrupts;
+use keys::{LINE_BYTES_MAX, LineLimit};
+use split::Splitter;
+use statements::Statements;
+
+const PROMPT: &str = "millstream> ";
+const MORE: &str = "       ...> ";
+
+/// The longest statement that is typed or piped in.
+const STATEMENT_BYTES_MAX: usize = 16 << 20;
+
+const HELP: &str = "\
+Statements end with a semicolon and may take several lines:
+  CREATE TABLE …;  CREATE VIEW …;  SELECT …;  INSERT INTO …;  SET 'key' = 'value';
+  SELECT … FROM 'events.csv';       a file needs no CREATE TABLE
+  SHOW TABLES;  SHOW VIEWS;  SHOW FUNCTIONS;  DESCRIBE table;
+  EXPLAIN SELECT …;                 the plan
+  EXPLAIN ANALYZE SELECT …;         runs the query: its plan, with rows and times
+Commands stand on a line of their own:
+  \\d          tables and views        \\d TABLE    its columns
+  \\i FILE     the statements of a file
+  \\timing     numbers of records and seconds after each query, on or off
+  \\format F   how rows are written: table, csv or ndjson
+  \\?          this help               \\q          leaves, as Ctrl-D does
+Tab completes words, the arrows up and down are the history, and Ctrl-C ends a query that runs.";
+
+/// Runs the shell until its input ends.
+pub(crate) fn run() -> Result<(), Failure> {
+    let interrupts = Interrupts::listen().map_err(|e| fail(&e))?;
+    let mut session = Session::new(".");
+    let output = Output { format: Format::Table, delimiter: None };
+    if stdin().is_terminal() {
+        Shell { statements: Statements::new(session, output, interrupts, true) }.interactive()
+    } else {
+        session.script_from_standard_input();
+        Shell { statements: Statements::new(session, output, interrupts, false) }.piped()
+    }
+}
+
+/// What a line of input asks for.
+enum Next {
+    Go,
+    Leave,
+}
+
+struct Shell {
+    statements: Statements,
+}
+
+impl Shell {
+    /// Reads lines from a terminal.
+    fn interactive(mut self) -> Result<(), Failure> {
+        let names = Rc::new(RefCell::new(Names::of(self.statements.session())));
+        let limit = LineLimit::default();
+        let mut editor = editor(names.clone(), limit.clone())?;
+        let history = History::open(&mut editor);
+        if stdout().is_terminal() {
+            let version = env!("CARGO_PKG_VERSION");
+            print(&format!("Millstream {version}: statements end with ;  \\? helps, \\q leaves"))?;
+        }
+        let mut splitter = Splitter::default();
+        loop {
+            let prompt = if splitter.is_empty() { PROMPT } else { MORE };
+            match editor.readline(prompt) {
+                Ok(_) if limit.has_left_out() => {
+                    splitter = Splitter::default();
+                    note(&format!(
+                        "error: the line is longer than {LINE_BYTES_MAX} bytes, and was left out\n  \
+                         help: paste it, or put it into a file and write \\i FILE"
+                    ));
+                }
+                Ok(line) => {
+                    let command = splitter.is_empty() && line.trim_start().starts_with('\\');
+                    let whole = match command {
+                        true => Some(line.trim().to_string()),
+                        false => splitter.take(&line),
+                    };
+                    let Some(text) = whole else { continue };
+                    let text = text.trim_end();
+                    if !text.trim().is_empty() {
+                        history.add(&mut editor, text);
+                    }
+                    match if command { self.command(text)? } else { self.execute(text) } {
+                        Next::Go => *names.borrow_mut() = Names::of(self.statements.session()),
+                        Next::Leave => return Ok(()),
+                    }
+                }
+                // Ctrl-C leaves out what was typed.
+                Err(ReadlineError::Interrupted) => {
+                    limit.has_left_out();
+                    splitter = Splitter::default();
+                }
+                Err(ReadlineError::Eof) => return Ok(()),
+                Err(error) => return Err(fail(&format!("the terminal: {error}"))),
+            }
+            if splitter.bytes() > STATEMENT_BYTES_MAX {
+                splitter = Splitter::default();
+                note(&too_long());
+            }
+        }
+    }
+
+    /// Executes statements on a terminal. What goes wrong has been said, and the shell goes on.
+    fn execute(&mut self, text: &str) -> Next {
+        let words = text.trim_end_matches(';').trim();
+        if ["quit", "exit"].iter().any(|leave| words.eq_ignore_ascii_case(leave)) {
+            return Next::Leave;
+        }
+        let _ = self.statements.execute(text, "<shell>");
+        Next::Go
+    }
+
+    /// Reads statements from a pipe or a file, and executes each when it is complete.
+    fn piped(mut self) -> Result<(), Failure> {
+        let (mut input, mut splitter) = (stdin().lock(), Splitter::default());
+        loop {
+            let mut line = Vec::new();
+            let limit = (STATEMENT_BYTES_MAX + 1) as u64;
+            let read = input.by_ref().take(limit).read_until(b'\n', &mut line);
+            let read = read.map_err(|e| fail(&format!("standard input: {e}")))?;
+            let line = String::from_utf8(line).map_err(|error| {
+                let line = splitter.line();
+                usage(&format!(
+                    "<standard input>:{line}: expected SQL in UTF-8: {}",
+                    error.utf8_error()
+                ))
+            })?;
+            if read == 0 && splitter.is_empty() && splitter.line() == 1 {
+                let help = Arguments::command().render_help();
+                return Err(usage(&format!("standard input is empty, and no terminal\n\n{help}")));
+            }
+            let command = splitter.is_empty() && line.starts_with('\\');
+            let first = splitter.line();
+            let whole = match read {
+                0 => splitter.rest(),
+                _ if command => {
+                    splitter.skip_line();
+                    match self.command(line.trim())? {
+                        Next::Go => continue,
+                        Next::Leave => return Ok(()),
+                    }
+                }
+                _ => splitter.take(line.strip_suffix('\n').unwrap_or(&line)),
+            };
+            if splitter.bytes() > STATEMENT_BYTES_MAX {
+                return Err(usage(&too_long()));
+            }
+            if let Some(text) = whole {
+                let (text, name) = placed(text, first);
+                self.statements.execute(&text, &name)?;
+            }
+            if read == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Executes a command that begins with a backslash.
+    fn command(&mut self, line: &str) -> Result<Next, Failure> {
+        let (command, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let argument = argument.trim().trim_end_matches(';').trim();
+        match (command.trim_end_matches(';'), argument) {
+            ("\\q", _) => return Ok(Next::Leave),
+            ("\\?" | "\\h" | "\\help", _) => print(HELP)?,
+            ("\\timing", "on" | "off" | "") => {
+                let on = match argument {
+                    "" => !self.statements.timing,
+                    argument => argument == "on",
+                };
+                self.statements.timing = on;
+                print(&format!("timing is {}", if on { "on" } else { "off" }))?;
+            }
+            ("\\format", format) => match self.statements.set_format(format) {
+                Ok(()) => print(&format!("rows are written as {format}"))?,
+                Err(message) => self.refuse(&message)?,
+            },
+            ("\\d", "") => self.told("SHOW TABLES")?,
+            ("\\d", table) => self.told(&format!("DESCRIBE {table}"))?,
+            ("\\i", "") => self.refuse("\\i names no file\n  help: write \\i FILE")?,
+            ("\\i", path) => match std::fs::read(Path::new(path)) {
+                Ok(bytes) => self.told_of(&String::from_utf8_lossy(&bytes), path)?,
+                Err(error) => self.refuse(&format!("cannot read {path}: {error}"))?,
+            },
+            (command, _) => {
+                self.refuse(&format!("there is no command {command}\n  help: \\? lists them"))?;
+            }
+        }
+        Ok(Next::Go)
+    }
+
+    fn told(&mut self, text: &str) -> Result<(), Failure> {
+        self.told_of(text, "<shell>")
+    }
+
+    /// Executes statements that a command stands for.
+    fn told_of(&mut self, text: &str, name: &str) -> Result<(), Failure> {
+        match self.statements.execute(text, name) {
+            Err(_) if self.statements.interactive => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Says what is wrong with a command; in a pipe that ends the program.
+    fn refuse(&self, message: &str) -> Result<(), Failure> {
+        let failure = usage(&harmless(message));
+        if self.statements.interactive { Ok(()) } else { Err(failure) }
+    }
+}
+
+/// Lines up to which a text of standard input is moved to where it stands there.
+const LINES_MOVED_MAX: usize = 10_000;
+
+/// A text that begins on this line of standard input, so that errors in it name their places there;
+/// and what they call it.
+fn placed(text: String, first: usize) -> (String, String) {
+    let name = "<standard input>";
+    match first {
+        1 => (text, name.into()),
+        2..=LINES_MOVED_MAX => ("\n".repeat(first - 1) + &text, name.into()),
+        _ => (text, format!("{name} from line {first} on")),
+    }
+}
+
+fn too_long() -> String {
+    format!("a statement has more than {} MB, and was left out", STATEMENT_BYTES_MAX >> 20)
+}
+
+fn editor(
+    names: Rc<RefCell<Names>>,
+    limit: LineLimit,
+) -> Result<Editor<Completion, FileHistory>, Failure> {
+    let config = Config::builder().history_ignore_space(true).bracketed_paste(true);
+    let config = config.completion_type(rustyline::CompletionType::List).build();
+    let history = FileHistory::with_config(&config);
+    let mut editor = Editor::with_history(config, history)
+        .map_err(|e| fail(&format!("the terminal cannot be used: {e}")))?;
+    editor.set_helper(Some(Completion(names)));
+    editor.bind_sequence(Event::Any, EventHandler::Conditional(Box::new(limit)));
+    Ok(editor)
+}

@@ -1,0 +1,268 @@
+//! How rows that came differ from those that were expected: which are missing, which are too many,
+//! and of which window they are.
+
+use std::collections::{HashMap, VecDeque};
+
+use millstream::grouped;
+
+use super::records::{Format, Record, columns, records};
+
+/// Rows that differ which are shown.
+const SHOWN: usize = 10;
+
+/// What one statement printed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Block {
+    pub(crate) text: String,
+    /// Whether the order of its rows counts: the query has ORDER BY.
+    pub(crate) ordered: bool,
+}
+
+/// Says how blocks differ from an expected text, which messages call `name`. Nothing if it has the
+/// same rows.
+pub(crate) fn difference(
+    name: &str,
+    expected: &str,
+    blocks: &[Block],
+    format: Format,
+) -> Option<String> {
+    // Lines of JSON do not say which query they are of.
+    let joined: String = blocks.iter().map(|block| block.text.as_str()).collect();
+    let joined = [Block { text: joined, ordered: blocks.len() == 1 && blocks[0].ordered }];
+    let blocks = if format == Format::Ndjson { &joined[..] } else { blocks };
+    let expected = records(expected, format);
+    let mut lines = Vec::new();
+    let mut rest = &expected[..];
+    for (number, block) in blocks.iter().enumerate() {
+        let came = records(&block.text, format);
+        let (header, came) = match format {
+            Format::Csv => came.split_first().map_or(("", &came[..]), |(h, rows)| (h.text, rows)),
+            Format::Ndjson => ("", &came[..]),
+        };
+        if format == Format::Csv {
+            match rest.split_first() {
+                Some((first, rows)) if first.text == header => rest = rows,
+                first => {
+                    let place = first.map_or(String::new(), |(r, _)| format!(":{}", r.line));
+                    let found = first.map_or("nothing", |(first, _)| first.text);
+                    lines.push(format!("the columns differ, {name}{place}\n- {found}\n+ {header}"));
+                    return Some(lines.join("\n"));
+                }
+            }
+        }
+        let end = blocks.get(number + 1).and_then(|next| {
+            let header = records(&next.text, format).first().map_or("", |record| record.text);
+            rest.iter().position(|record| record.text == header)
+        });
+        let (own, behind) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = behind;
+        lines.extend(Rows { name, header, format }.compare(own, came, block.ordered));
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// The rows of a block, as messages name them.
+struct Rows<'a> {
+    name: &'a str,
+    header: &'a str,
+    format: Format,
+}
+
+/// Rows of one window, or of none.
+struct Group<'a> {
+    window: Option<String>,
+    missing: Vec<&'a Record<'a>>,
+    extra: Vec<(usize, &'a Record<'a>)>,
+}
+
+impl Rows<'_> {
+    /// What differs, in lines.
+    fn compare(&self, expected: &[Record<'_>], came: &[Record<'_>], ordered: bool) -> Vec<String> {
+        let mut open: HashMap<&str, VecDeque<&Record<'_>>> = HashMap::new();
+        for record in expected {
+            open.entry(record.text).or_default().push_back(record);
+        }
+        let extra: Vec<(usize, &Record<'_>)> = (1..)
+            .zip(came)
+            .filter(|(_, row)| open.get_mut(row.text).and_then(VecDeque::pop_front).is_none())
+            .collect();
+        let mut missing: Vec<&Record<'_>> = open.into_values().flatten().collect();
+        missing.sort_by_key(|record| record.line);
+        if missing.is_empty() && extra.is_empty() {
+            let differ = |(_, (e, c)): &(usize, (&Record<'_>, &Record<'_>))| e.text != c.text;
+            let first = (1..).zip(expected.iter().zip(came)).find(differ).filter(|_| ordered);
+            return first.map_or(Vec::new(), |(row, (expected, came))| {
+                vec![
+                    format!(
+                        "the rows come in another order, from row {row} on ({}:{})",
+                        self.name, expected.line
+                    ),
+                    format!("- {}", expected.text),
+                    format!("+ {}", came.text),
+                ]
+            });
+        }
+        self.tell(&self.groups(missing, extra))
+    }
+
+    /// Groups rows by window, in the order in which they came.
+    fn groups<'a>(
+        &self,
+        missing: Vec<&'a Record<'a>>,
+        extra: Vec<(usize, &'a Record<'a>)>,
+    ) -> Vec<Group<'a>> {
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        let mut group = |window: Option<String>| {
+            groups.iter().position(|group| group.window == window).unwrap_or_else(|| {
+                groups.push(Group { window, missing: Vec::new(), extra: Vec::new() });
+                groups.len() - 1
+            })
+        };
+        let places: Vec<usize> = missing.iter().map(|r| group(self.window(r.text))).collect();
+        let others: Vec<usize> = extra.iter().map(|(_, r)| group(self.window(r.text))).collect();
+        for (record, at) in missing.into_iter().zip(places) {
+            groups[at].missing.push(record);
+        }
+        for (record, at) in extra.into_iter().zip(others) {
+            groups[at].extra.push(record);
+        }
+        groups
+    }
+
+    /// The window that a row is of, if its columns say so.
+    fn window(&self, row: &str) -> Option<String> {
+        let columns = columns(row, self.header, self.format);
+        let of = |name: &str| columns.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+        match (of("window_start"), of("window_end"), of("window_time")) {
+            (Some(start), Some(end), _) => Some(format!("window {start} to {end}")),
+            (Some(start), None, _) => Some(format!("window from {start} on")),
+            (None, Some(end), _) => Some(format!("window up to {end}")),
+            (None, None, Some(time)) => Some(format!("window up to {time}")),
+            (None, None, None) => None,
+        }
+    }
+
+    fn tell(&self, groups: &[Group<'_>]) -> Vec<String> {
+        let missing: usize = groups.iter().map(|group| group.missing.len()).sum();
+        let extra: usize = groups.iter().map(|group| group.extra.len()).sum();
+        let rows = |n: usize| match n {
+            1 => "1 row".to_string(),
+            n => format!("{} rows", grouped(n as u64)),
+        };
+        let mut lines = vec![format!(
+            "{}: {} did not come (-), {} not expected (+)",
+            self.name,
+            rows(missing),
+            rows(extra)
+        )];
+        let mut shown = 0;
+        for group in groups {
+            if shown >= SHOWN {
+                break;
+            }
+            lines.extend(group.window.clone());
+            for record in group.missing.iter().take(SHOWN - shown.min(SHOWN)) {
+                lines.push(format!("- {}  ({}:{})", record.text, self.name, record.line));
+                shown += 1;
+            }
+            for (row, record) in group.extra.iter().take(SHOWN) {
+                lines.push(format!("+ {}  (row {row})", record.text));
+                lines.extend(self.near(record.text, &group.missing));
+                shown += 1;
+            }
+        }
+        if missing + extra > shown {
+            lines.push(format!("and {} more rows", grouped((missing + extra - shown) as u64)));
+        }
+        lines
+    }
+
+    /// What differs between a row and the one that it probably should have been.
+    fn near(&self, row: &str, missing: &[&Record<'_>]) -> Option<String> {
+        let own = columns(row, self.header, self.format);
+        let differing = |other: &&Record<'_>| {
+            let other = columns(other.text, self.header, self.format);
+            let differ = own.iter().zip(other).filter(|(own, other)| *own != other);
+            differ.map(|((name, own), (_, other))| (name.clone(), other, own.clone())).collect()
+        };
+        let nearest: Vec<(String, String, String)> =
+            missing.iter().map(differing).min_by_key(Vec::len)?;
+        if nearest.len() * 2 > own.len() {
+            return None;
+        }
+        let texts = nearest.iter().map(|(name, expected, came)| {
+            let value =
+                |text: &str| if text.is_empty() { "nothing".into() } else { text.to_string() };
+            format!("{name}: {} expected, {} came", value(expected), value(came))
+        });
+        Some(format!("    {}", texts.collect::<Vec<_>>().join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(text: &str, ordered: bool) -> Block {
+        Block { text: text.into(), ordered }
+    }
+
+    fn csv(expected: &str, came: &[Block]) -> Option<String> {
+        difference("expected.csv", expected, came, Format::Csv)
+    }
+
+    #[test]
+    fn order_matters_where_the_query_says_so() {
+        let came = "k,n\na,1\nb,2\n";
+        assert_eq!(csv("k,n\nb,2\na,1\n", &[block(came, false)]), None);
+        assert_eq!(csv("k,n\r\na,1\r\nb,2", &[block(came, true)]), None);
+        let told = csv("k,n\nb,2\na,1\n", &[block(came, true)]).unwrap();
+        assert!(told.contains("from row 1 on (expected.csv:2)\n- b,2\n+ a,1"), "{told}");
+    }
+
+    #[test]
+    fn rows_are_counted() {
+        let told = csv("k\na\na\n", &[block("k\na\n", false)]).unwrap();
+        assert_eq!(
+            told,
+            "expected.csv: 1 row did not come (-), 0 rows not expected (+)\n- a  (expected.csv:3)"
+        );
+        let told = csv("k\na\n", &[block("k\na\na\n", false)]).unwrap();
+        assert!(told.contains("0 rows did not come (-), 1 row not expected (+)\n+ a  (row 2)"));
+    }
+
+    #[test]
+    fn a_difference_names_the_window_and_the_column() {
+        let expected = "window_start,k,n\n10:00,a,1\n10:10,a,2\n";
+        let told = csv(expected, &[block("window_start,k,n\n10:00,a,1\n10:10,a,3\n", false)]);
+        assert_eq!(
+            told.unwrap(),
+            "expected.csv: 1 row did not come (-), 1 row not expected (+)\n\
+             window from 10:10 on\n- 10:10,a,2  (expected.csv:3)\n+ 10:10,a,3  (row 2)\n    \
+             n: 2 expected, 3 came"
+        );
+        let line = r#"{"window_start":"10:00","window_end":"10:10","n":1}"#;
+        let told = difference("e", "", &[block(line, false)], Format::Ndjson).unwrap();
+        assert!(told.contains("\nwindow 10:00 to 10:10\n+ {"), "{told}");
+    }
+
+    #[test]
+    fn several_queries_stand_one_after_the_other() {
+        let blocks = [block("a\n1\n", false), block("b\n2\n", false)];
+        assert_eq!(csv("a\n1\nb\n2\n", &blocks), None);
+        let told = csv("a\n1\nb\n3\n", &blocks).unwrap();
+        assert!(told.contains("- 3  (expected.csv:4)\n+ 2  (row 1)"), "{told}");
+        assert!(csv("a\n1\n", &blocks).unwrap().contains("- nothing\n+ b"));
+        assert!(csv("c\n1\nb\n2\n", &blocks).unwrap().contains("expected.csv:1\n- c\n+ a"));
+        let lines = [block("{}\n", false), block("[]\n", false)];
+        assert_eq!(difference("e", "{}\n[]\n", &lines, Format::Ndjson), None);
+        assert!(difference("e", "{}\n[]\n1\n", &lines, Format::Ndjson).is_some());
+    }
+
+    #[test]
+    fn what_is_much_is_cut_off() {
+        let rows: String = (0..50).map(|n| format!("{n}\n")).collect();
+        let told = csv("k\n", &[block(&format!("k\n{rows}"), false)]).unwrap();
+        assert!(told.contains("50 rows not expected") && told.ends_with("and 40 more rows"));
+    }
+}

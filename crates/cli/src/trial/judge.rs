@@ -1,0 +1,335 @@
+//! Whether a case passes: all of its runs give the rows that are expected, in the same order.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use millstream::{Format, Stats, counters};
+use serde_json::Value;
+
+use super::Ways;
+use super::cases::{Case, Directives, FORMATS, Kind};
+use super::compare::{Block, difference};
+use super::layouts::Layout;
+use super::records;
+use super::run::{Came, Script, run};
+
+/// How a case went.
+#[derive(Default)]
+pub(crate) struct Verdict {
+    pub(crate) runs: usize,
+    /// Files that were written, by `--update`.
+    pub(crate) wrote: Vec<String>,
+    /// What is wrong; nothing if it passed.
+    pub(crate) failures: Vec<String>,
+}
+
+/// Runs a case in all ways.
+pub(crate) fn judge(case: &Case, ways: &Ways) -> Verdict {
+    let mut verdict = Verdict::default();
+    if let Err(failure) = judged(case, ways, &mut verdict) {
+        verdict.failures.push(failure);
+    }
+    verdict
+}
+
+/// A result of a case: what is shown, or what is inserted into a table.
+struct Expected {
+    /// `None`: what is shown.
+    table: Option<String>,
+    path: PathBuf,
+    format: records::Format,
+    /// `None`: there is no such file.
+    text: Option<String>,
+}
+
+fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String> {
+    let text = fs::read_to_string(&case.query)
+        .map_err(|e| format!("cannot read {}: {e}", case.query.display()))?;
+    let directives = Directives::of(&text)?;
+    let expected = expected(case)?;
+    let script = Script { now_us: directives.now_us, ..script(case, text, &expected) };
+    let mut settings = directives.settings.clone();
+    settings.extend(ways.settings.iter().cloned());
+    let once = |layout: &Layout| -> Result<Came, String> {
+        let place = Place::of(case, &directives)?;
+        let script = match &place {
+            Some(place) => Script { base_dir: place.0.clone(), ..script.clone() },
+            None => script.clone(),
+        };
+        let mut came = run(&script, layout, &settings, ways.timeout)?;
+        if let Some(place) = &place {
+            came.shown.extend(place.lines_of(&directives.outputs)?);
+        }
+        check_counters(&came.stats, &directives.counters)?;
+        Ok(came)
+    };
+    let Some((plain, others)) = ways.layouts.split_first() else { return Ok(()) };
+    let first = once(plain)?;
+    verdict.runs = 1;
+    check_inputs(case, &script, &first)?;
+    if ways.update {
+        verdict.wrote = update(case, &expected, &first)?;
+    } else {
+        check_rows(case, &expected, &first)?;
+    }
+    let simulated = settings.iter().any(|(key, _)| key == "simulate");
+    for layout in others {
+        if simulated && (layout.is_simulated() || layout.processes > 1) {
+            continue;
+        }
+        let same = once(layout).and_then(|came| same(&expected, &first, &came));
+        same.map_err(|failure| format!("with {layout}: {failure}"))?;
+        verdict.runs += 1;
+    }
+    Ok(())
+}
+
+/// The script of a case.
+fn script(case: &Case, text: String, expected: &[Expected]) -> Script {
+    let of = |found: &Expected| match found.format {
+        records::Format::Csv => Format::Csv,
+        records::Format::Ndjson => Format::Ndjson,
+    };
+    let name = case.query.display().to_string();
+    let shown = expected.iter().find(|found| found.table.is_none());
+    let format = shown.map_or(Format::Csv, of);
+    let formats: BTreeMap<String, Format> =
+        expected.iter().filter_map(|found| Some((found.table.clone()?, of(found)))).collect();
+    let (base_dir, inputs, captured) = match &case.kind {
+        Kind::Folder { folder, inputs } => (folder.clone(), inputs.clone(), true),
+        Kind::File { .. } => {
+            let folder = case.query.parent().filter(|folder| !folder.as_os_str().is_empty());
+            (folder.unwrap_or(Path::new(".")).to_path_buf(), Vec::new(), false)
+        }
+    };
+    Script { name, text, base_dir, inputs, now_us: None, captured, format, formats }
+}
+
+/// The files of expected rows that there are; that of shown rows in any case.
+fn expected(case: &Case) -> Result<Vec<Expected>, String> {
+    let folder = match &case.kind {
+        Kind::File { expected } => {
+            let (path, format) = (expected.clone(), records::Format::Csv);
+            return Ok(vec![Expected { table: None, text: read(&path)?, path, format }]);
+        }
+        Kind::Folder { folder, .. } => folder,
+    };
+    let mut found: Vec<Expected> = Vec::new();
+    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    for entry in entries {
+        let path = entry.map_err(|e| format!("{}: {e}", folder.display()))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some((stem, format)) = name.rsplit_once('.') else { continue };
+        let table = match stem.strip_suffix(".expected") {
+            Some(table) => Some(table.to_string()),
+            None if stem == "expected" => None,
+            None => continue,
+        };
+        let format = match FORMATS.iter().position(|known| *known == format) {
+            Some(0) => records::Format::Csv,
+            Some(_) => records::Format::Ndjson,
+            None => continue,
+        };
+        if let Some(other) = found.iter().find(|other| other.table == table) {
+            let [one, other] = [&path, &other.path].map(|path| path.display());
+            return Err(format!("there are both {one} and {other}: remove one"));
+        }
+        found.push(Expected { table, text: read(&path)?, path, format });
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<Option<String>, String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+    }
+}
+
+/// Each input takes the place of a table, or is named in the query.
+fn check_inputs(case: &Case, script: &Script, came: &Came) -> Result<(), String> {
+    for (table, file) in &script.inputs {
+        if came.tables.contains(table) || script.text.contains(file.as_str()) {
+            continue;
+        }
+        let meant = millstream::closest(table, came.tables.iter().map(String::as_str));
+        let help = match meant {
+            Some(meant) => format!("did you mean '{meant}'?"),
+            None => format!("the tables are {}", came.tables.join(", ")),
+        };
+        return Err(format!(
+            "{}/{file}: {} declares no table '{table}'\n  help: {help}",
+            case.name, script.name
+        ));
+    }
+    Ok(())
+}
+
+/// What came, by table; first what was shown.
+fn results(came: &Came) -> impl Iterator<Item = (Option<&String>, &[Block])> {
+    let shown = Some((None, &came.shown[..])).filter(|(_, blocks)| !blocks.is_empty());
+    shown.into_iter().chain(came.inserted.iter().map(|(table, blocks)| (Some(table), &blocks[..])))
+}
+
+fn path_of(case: &Case, table: Option<&String>) -> PathBuf {
+    match (&case.kind, table) {
+        (Kind::File { expected }, _) => expected.clone(),
+        (Kind::Folder { folder, .. }, None) => folder.join("expected.csv"),
+        (Kind::Folder { folder, .. }, Some(table)) => folder.join(format!("{table}.expected.csv")),
+    }
+}
+
+fn check_rows(case: &Case, expected: &[Expected], came: &Came) -> Result<(), String> {
+    let mut wrong = Vec::new();
+    for (table, blocks) in results(came) {
+        let found = expected.iter().find(|found| found.table.as_ref() == table);
+        let Some((found, text)) = found.and_then(|found| Some((found, found.text.as_ref()?)))
+        else {
+            wrong.push(format!(
+                "there is no {}, and rows came\n  help: write it, or let --update write what \
+                 came, and read it",
+                path_of(case, table).display()
+            ));
+            continue;
+        };
+        let name = found.path.file_name().unwrap_or_default().to_string_lossy();
+        wrong.extend(difference(&name, text, blocks, found.format));
+    }
+    for found in expected {
+        let known = results(came).any(|(table, _)| table == found.table.as_ref());
+        let nothing = found.text.as_ref().is_none_or(|text| text.trim().is_empty());
+        if known || (nothing && found.format == records::Format::Ndjson) {
+            continue;
+        }
+        wrong.push(match (&found.table, &found.text) {
+            (_, None) => format!("there is no {}", found.path.display()),
+            (None, _) => format!("{}: the query shows no rows", found.path.display()),
+            (Some(table), _) => {
+                format!("{}: the query inserts nothing into '{table}'", found.path.display())
+            }
+        });
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+/// Writes what came where it is not what is expected.
+fn update(case: &Case, expected: &[Expected], came: &Came) -> Result<Vec<String>, String> {
+    let mut wrote = Vec::new();
+    for (table, blocks) in results(came) {
+        let found = expected.iter().find(|found| found.table.as_ref() == table);
+        let same = found.and_then(|found| Some((found, found.text.as_ref()?)));
+        if same.is_some_and(|(f, text)| difference("", text, blocks, f.format).is_none()) {
+            continue;
+        }
+        let path = found.map_or_else(|| path_of(case, table), |found| found.path.clone());
+        let text: String = blocks.iter().map(|block| block.text.as_str()).collect();
+        fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        wrote.push(path.display().to_string());
+    }
+    Ok(wrote)
+}
+
+/// Whether a run gave what the first one did, byte for byte.
+fn same(expected: &[Expected], first: &Came, came: &Came) -> Result<(), String> {
+    for (table, blocks) in results(first) {
+        let now = results(came).find(|(other, _)| *other == table).map_or(&[][..], |(_, b)| b);
+        let text = |blocks: &[Block]| -> String {
+            blocks.iter().map(|block| block.text.as_str()).collect()
+        };
+        if text(blocks) == text(now) {
+            continue;
+        }
+        let found = expected.iter().find(|found| found.table.as_ref() == table);
+        let format = found.map_or(records::Format::Csv, |found| found.format);
+        let now: Vec<Block> =
+            now.iter().map(|block| Block { ordered: true, ..block.clone() }).collect();
+        let name = table.map_or("the first run's rows", |table| table.as_str());
+        let told = difference(name, &text(blocks), &now, format);
+        return Err(format!(
+            "other rows than in the first run (please report it)\n{}",
+            told.unwrap_or_else(|| "they differ in line ends".into())
+        ));
+    }
+    Ok(())
+}
+
+/// The counters of a run, added up, are those that the query says.
+fn check_counters(stats: &[Stats], wanted: &[(String, u64)]) -> Result<(), String> {
+    let all: Vec<_> = stats.iter().map(counters).collect();
+    for (name, wanted) in wanted {
+        let values = all.iter().filter_map(|query| query.get(name).and_then(Value::as_u64));
+        let (mut number, mut sum) = (0, 0);
+        values.for_each(|value| (number, sum) = (number + 1, sum + value));
+        match (number, sum) {
+            (0, _) => return Err(format!("-- counters: there is no counter '{name}'")),
+            (_, sum) if sum != *wanted => {
+                return Err(format!("counter {name} is {sum}, expected {wanted}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A directory for one run of a case that writes files: what it reads is linked there.
+struct Place(PathBuf);
+
+impl Place {
+    fn of(case: &Case, directives: &Directives) -> Result<Option<Place>, String> {
+        if directives.outputs.is_empty() || matches!(case.kind, Kind::Folder { .. }) {
+            return Ok(None);
+        }
+        let failed = |e: std::io::Error| format!("a directory for the run's files: {e}");
+        static PLACES: AtomicU64 = AtomicU64::new(0);
+        let number = PLACES.fetch_add(1, Relaxed);
+        let name = format!("millstream-test-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).map_err(failed)?;
+        let place = Place(folder);
+        let beside = case.query.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let beside = beside.unwrap_or(Path::new(".")).canonicalize().map_err(failed)?;
+        for entry in fs::read_dir(beside).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let first = |output: &String| output.split('/').next().map(str::to_string);
+            let outputs: Vec<_> = directives.outputs.iter().filter_map(first).collect();
+            if !outputs.iter().any(|output| name == output.as_str()) {
+                symlink(entry.path(), place.0.join(name)).map_err(failed)?;
+            }
+        }
+        Ok(Some(place))
+    }
+
+    /// The lines of all files in directories, sorted, each behind a line with the directory's name.
+    fn lines_of(&self, outputs: &[String]) -> Result<Vec<Block>, String> {
+        let mut blocks = Vec::new();
+        for output in outputs {
+            let mut lines = Vec::new();
+            let failed = |e: std::io::Error| format!("{output}: {e}");
+            for entry in fs::read_dir(self.0.join(output)).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                if entry.file_name().to_string_lossy().starts_with("part-") {
+                    let text = fs::read_to_string(entry.path()).map_err(failed)?;
+                    lines.extend(text.lines().map(str::to_string));
+                }
+            }
+            lines.sort();
+            let mut text = format!("== {output}\n");
+            lines.iter().for_each(|line| text += &format!("{line}\n"));
+            blocks.push(Block { text, ordered: true });
+        }
+        Ok(blocks)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,107 @@
+//! What `EXPLAIN ANALYZE` prints: the plan, with what came of its parts when it ran.
+
+use std::fmt::Write;
+
+use millstream_contract::plan::Plan;
+use millstream_contract::wording::{counted, grouped};
+use millstream_engine::Stats;
+
+/// The plan's text (that of `EXPLAIN`, without the layout of state) with the rows that each of its
+/// parts took or gave, and the times of the run. Lines that begin with `=` were measured.
+pub fn analyzed(explain: &str, plan: &Plan, stats: &Stats) -> String {
+    let mut text = String::new();
+    let (mut stage, mut output) = (0, 0);
+    for line in explain.lines() {
+        text.push_str(line);
+        text.push('\n');
+        if line.starts_with("first pipeline") {
+            stage += 1;
+        } else if line.starts_with("  read ") && plan.sources.len() == 1 {
+            let _ = writeln!(text, "  = {}", read(stats));
+        } else if line.starts_with("soft breaker") {
+            let of_stage = stats.stages.iter().find(|of_stage| of_stage.stage == stage);
+            let _ = of_stage.map(|of_stage| {
+                let taken = rows(of_stage.rows_in, "row");
+                let late = rows(of_stage.late_records, "late record");
+                writeln!(text, "  = {taken} taken, {late}")
+            });
+        } else if line.starts_with("result") {
+            let _ = stats.outputs.get(output).map(|of_output| {
+                let windows = match of_output.windows {
+                    0 => String::new(),
+                    windows => format!(" in {}", rows(windows, "window")),
+                };
+                writeln!(text, "  = {}{windows}", rows(of_output.rows, "row"))
+            });
+            output += 1;
+        }
+    }
+    text + &whole(stats)
+}
+
+/// `1 row`, `1,234 rows`.
+fn rows(number: u64, what: &str) -> String {
+    match number {
+        0..1000 => counted(number, what),
+        _ => format!("{} {what}s", grouped(number)),
+    }
+}
+
+/// What was read.
+fn read(stats: &Stats) -> String {
+    format!("{}, {}", rows(stats.records, "record"), bytes(stats.input_bytes))
+}
+
+/// What is known of the run as a whole.
+fn whole(stats: &Stats) -> String {
+    let mut text = String::from("in all\n");
+    let seconds = stats.elapsed_us as f64 / 1e6;
+    let rate = if seconds > 0.0 { stats.records as f64 / seconds } else { 0.0 };
+    let (what, rate) = (read(stats), grouped(rate as u64));
+    let _ = writeln!(text, "  = {what} in {seconds:.3} s, {rate} records/s");
+    let mut latencies = stats.fire_latency_us.clone();
+    latencies.sort_unstable();
+    if let Some(most) = latencies.last() {
+        let median = latencies[(latencies.len() - 1) / 2];
+        let (median, most) = (millis(median), millis(*most));
+        let _ = writeln!(
+            text,
+            "  = from a window's end to its last row: {median} at the median, {most} at most"
+        );
+    }
+    if stats.state_bytes_peak > 0 {
+        let (peak, live) = (bytes(stats.state_bytes_peak), bytes(stats.state_live_bytes_at_peak));
+        let _ = writeln!(text, "  = state: {peak} at most, {live} of it keys and values");
+    }
+    let _ = writeln!(
+        text,
+        "  = {}, {} shipped, {} of segments, {} for credit, {} for memory",
+        rows(stats.epochs, "epoch"),
+        rows(stats.rows_shipped, "row"),
+        rows(stats.merges, "merge"),
+        rows(stats.credit_stalls, "stall"),
+        rows(stats.memory_stalls, "stall"),
+    );
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn millis(us: u64) -> String {
+    format!("{:.1} ms", us as f64 / 1e3)
+}
+
+/// `321 bytes`, `1.2 MB`.
+fn bytes(number: u64) -> String {
+    let units = ["KB", "MB", "GB", "TB"];
+    let mut size = number as f64 / 1000.0;
+    if size < 1.0 {
+        return counted(number, "byte");
+    }
+    for unit in units {
+        if size < 1000.0 {
+            return format!("{size:.1} {unit}");
+        }
+        size /= 1000.0;
+    }
+    format!("{size:.1} PB")
+}

@@ -1,0 +1,378 @@
+"""`millstream` without a command: on a terminal, and fed by a pipe."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import stat
+import struct
+import subprocess
+import termios
+import time
+
+import harness
+import pytest
+
+SECONDS = 60
+# What the editor draws with; and the prompt on a line of its own.
+DRAWING = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+UNFINISHED = re.compile(r"(\x1b(\[[0-9;?]*)?)?$")
+PROMPT = "\n\rmillstream> "
+EVENTS = "ts,k,v\n" + "".join(f"2024-01-01 00:00:{s:02},{'ab'[s % 2]},{s}\n" for s in range(20))
+TABLE = ("CREATE TABLE events (ts TIMESTAMP(3), k STRING, v BIGINT, WATERMARK FOR ts AS ts)\n"
+         "WITH ('connector' = 'file', 'path' = 'events.csv', 'format' = 'csv');")
+ENDLESS = ("CREATE TABLE endless (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000', "
+           "'fields.n.kind' = 'sequence', 'fields.n.start' = '1');")
+
+
+class Terminal:
+    """The shell on a terminal of its own."""
+
+    def __init__(self, folder, **environment):
+        self.ours, theirs = pty.openpty()
+        os.set_blocking(self.ours, False)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 250, 0, 0))
+        env = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        env |= {"HOME": str(folder), "TERM": "xterm"} | environment
+        self.process = subprocess.Popen([harness.program()], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
+                                        env=env, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(theirs)
+        self.seen, self.cut = "", ""
+        self.expect("millstream> ")
+
+    def read(self, seconds: float) -> bool:
+        """Reads what there is. Whether the terminal is still there."""
+        if not select.select([self.ours], [], [], seconds)[0]:
+            return True
+        try:
+            new = self.cut + os.read(self.ours, 1 << 16).decode("utf-8", "replace")
+            self.cut = UNFINISHED.search(new)[0]
+            self.seen += DRAWING.sub("", new[:len(new) - len(self.cut)])
+        except BlockingIOError:
+            return True
+        except OSError:  # as a terminal ends
+            return False
+        return True
+
+    def expect(self, text: str) -> str:
+        """Waits for a text; returns, and takes away, what came up to it."""
+        end = time.monotonic() + SECONDS
+        while text not in self.seen:
+            assert self.read(0.2) or text in self.seen, f"the shell has ended: {self.seen[-2000:]!r}"
+            assert time.monotonic() < end, f"no {text!r} in {self.seen[-2000:]!r}"
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def send(self, text: str) -> None:
+        """Types a text, and reads meanwhile what comes of it."""
+        rest = text.encode()
+        end = time.monotonic() + SECONDS
+        while rest:
+            assert time.monotonic() < end, f"{len(rest)} bytes are not read"
+            self.read(0)
+            if select.select([], [self.ours], [], 0.2)[1]:
+                try:
+                    rest = rest[os.write(self.ours, rest[:4096]):]
+                except BlockingIOError:
+                    pass
+
+    def settle(self) -> None:
+        """Waits until nothing comes any more."""
+        end = time.monotonic() + SECONDS
+        while select.select([self.ours], [], [], 1)[0]:
+            assert self.read(0) and time.monotonic() < end
+
+    def answer(self, text: str) -> str:
+        """What comes between a statement and the next prompt."""
+        self.send(text + "\r")
+        return self.expect(PROMPT)
+
+    def leave(self, code: int = 0) -> None:
+        end = time.monotonic() + SECONDS
+        while self.process.poll() is None:
+            self.read(0.1)
+            assert time.monotonic() < end, "the shell does not end"
+        while select.select([self.ours], [], [], 0)[0] and self.read(0):
+            pass
+        os.close(self.ours)
+        assert self.process.returncode == code, self.seen
+        assert "panicked" not in self.seen
+
+
+@pytest.fixture
+def shell(tmp_path):
+    (tmp_path / "events.csv").write_text(EVENTS)
+    begun = []
+
+    def begin(**environment):
+        begun.append(Terminal(tmp_path, **environment))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+
+
+def test_statements_share_a_session(shell):
+    terminal = shell()
+    for line in TABLE.split("\n")[:1]:
+        terminal.send(line + "\r")
+        terminal.expect("...> ")
+    assert "ok" in terminal.answer(TABLE.split("\n")[1])
+    assert "ok" in terminal.answer("CREATE VIEW odd AS SELECT v FROM events WHERE MOD(v, 2) = 1;")
+    # By hand: the odd numbers up to 19.
+    assert "100" in terminal.answer("SELECT SUM(v) AS total FROM odd;")
+    tables = terminal.answer("SHOW TABLES;")
+    assert "events" in tables and "odd" in tables
+    views = terminal.answer("SHOW VIEWS;")
+    assert "odd" in views and "events" not in views.split("SHOW VIEWS;")[-1]
+    assert "COUNT" in terminal.answer("SHOW FUNCTIONS;")
+    described = terminal.answer("\\d events")
+    assert "TIMESTAMP(3)" in described and "watermark" in described and "BIGINT" in described
+    plan = terminal.answer("EXPLAIN SELECT COUNT(*) AS n FROM events;")
+    assert "logical plan" in plan and "State layout" in plan
+    analyzed = terminal.answer("EXPLAIN ANALYZE SELECT COUNT(*) AS n FROM events;")
+    assert "= 20 records" in analyzed and "= 20 rows taken" in analyzed and "= 1 row\r" in analyzed
+    terminal.send("\\q\r")
+    terminal.leave()
+
+
+def test_an_error_does_not_end_the_shell(shell):
+    terminal = shell()
+    assert "error: there is no table 'nowhere'" in terminal.answer("SELECT a FROM nowhere;")
+    assert "error:" in terminal.answer("SELEC 1;")
+    assert "\\? lists them" in terminal.answer("\\nonsense")
+    assert "cannot read nowhere.sql" in terminal.answer("\\i nowhere.sql")
+    assert "there is no format" in terminal.answer("\\format xml")
+    assert "EXPLAIN ANALYZE" in terminal.answer("\\?")
+    assert "42" in terminal.answer("SELECT 42 AS a;")
+    terminal.send("\x04")
+    terminal.leave()
+
+
+def test_timing_and_formats_change(shell):
+    terminal = shell()
+    assert "records/s" not in terminal.answer("SELECT COUNT(*) AS n FROM 'events.csv';")
+    assert "timing is on" in terminal.answer("\\timing")
+    assert "20 records, no windows, 1 row" in terminal.answer("SELECT COUNT(*) AS n FROM 'events.csv';")
+    assert "timing is off" in terminal.answer("\\timing off")
+    terminal.answer("\\format csv")
+    assert "\r\nn\r\n20" in terminal.answer("SELECT COUNT(*) AS n FROM 'events.csv';")
+    terminal.answer("CREATE TABLE kept (n BIGINT) WITH ('connector' = 'file', 'path' = 'kept', 'format' = 'csv');")
+    assert "1 row inserted" in terminal.answer("INSERT INTO kept SELECT COUNT(*) FROM 'events.csv';")
+    terminal.send("exit;\r")
+    terminal.leave()
+
+
+def test_rows_come_while_the_query_runs_and_ctrl_c_ends_it_alone(shell):
+    terminal = shell()
+    terminal.answer(ENDLESS)
+    terminal.answer("\\format csv")
+    terminal.send("SELECT n FROM endless;\r")
+    terminal.expect("\n1000\r")
+    terminal.send("\x03")
+    terminal.expect("interrupted")
+    terminal.expect(PROMPT)
+    # The shell is still there, and so is its session.
+    assert "endless" in terminal.answer("SHOW TABLES;")
+    # What was typed is left out.
+    terminal.send("SELECT nonsense\x03")
+    terminal.expect(PROMPT)
+    assert "7" in terminal.answer("SELECT 7 AS seven;")
+    terminal.send("SELECT\r")
+    terminal.expect("...> ")
+    terminal.send("\x03")
+    terminal.expect(PROMPT)
+    assert "8" in terminal.answer("SELECT 8 AS eight;")
+    terminal.send("\\q\r")
+    terminal.leave()
+
+
+def test_a_signal_ends_the_shell_and_leaves_the_terminal_as_it_was(shell):
+    terminal = shell()
+    os.kill(terminal.process.pid, signal.SIGTERM)
+    end = time.monotonic() + SECONDS
+    while terminal.process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    lflag = termios.tcgetattr(terminal.ours)[3]
+    assert lflag & termios.ECHO and lflag & termios.ICANON
+    terminal.leave(130)
+    running = shell()
+    running.answer(ENDLESS)
+    running.send("SELECT n FROM endless;\r")
+    running.expect("│")
+    os.kill(running.process.pid, signal.SIGTERM)
+    running.leave(130)
+
+
+def test_words_are_completed(shell):
+    terminal = shell()
+    terminal.answer(TABLE.replace("\n", " "))
+    terminal.send("SEL\t MAX(v) AS v FR\t ev\t;\r")
+    assert "19" in terminal.expect(PROMPT)
+    terminal.send("DESCRIBE ev\t;\r")
+    assert "STRING" in terminal.expect(PROMPT)
+    terminal.send("SELECT COUNT(*) AS n FROM 'eve\t';\r")
+    assert "20" in terminal.expect(PROMPT)
+    terminal.send("\\q\r")
+    terminal.leave()
+
+
+@pytest.mark.parametrize("state", [False, True])
+def test_the_history_is_kept_for_its_user_alone(shell, tmp_path, state):
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")} if state else {}
+    path = tmp_path / "state/millstream/history" if state else tmp_path / ".millstream_history"
+    terminal = shell(**environment)
+    terminal.send("SELECT 1 +\r")
+    terminal.expect("...> ")
+    assert "42" in terminal.answer("41 AS b;")
+    terminal.answer(" SELECT 'secret' AS s;")
+    terminal.send("\\q\r")
+    terminal.leave()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "41 AS b" in path.read_text() and "secret" not in path.read_text()
+    terminal = shell(**environment)
+    # \q is the last, the statement the one before.
+    terminal.send("\x1b[A\x1b[A")
+    assert "42" in terminal.answer("")
+    terminal.send("\x04")
+    terminal.leave()
+
+
+def test_a_terminal_that_cannot_do_anything_will_do(shell):
+    terminal = shell(TERM="dumb", NO_COLOR="1")
+    terminal.send("SELECT 5 AS five;\r")
+    assert "five" in terminal.expect("millstream> ")
+    terminal.send("\x04")
+    terminal.leave()
+
+
+def test_garbage_on_a_terminal_is_refused_and_forgotten(shell):
+    terminal = shell()
+    terminal.send("x" * 300_000)
+    terminal.send("\r")
+    terminal.expect("error: the line is longer than 4096 bytes")
+    terminal.expect(PROMPT)
+    # Printable lines of any length, none of them a statement; it is the quote that is not closed.
+    lines = [bytes(33 + (i * 7 + j * j) % 90 for j in range(i % 200)).decode() for i in range(5000)]
+    text = "\r".join(line.replace(";", "").replace("\\", "") for line in lines)
+    terminal.send(text + "\r;'\"`*/;\r")
+    # A terminal throws away what has not been read when Ctrl-C comes.
+    for _ in range(2):
+        terminal.settle()
+        terminal.send("\x03")
+    terminal.settle()
+    terminal.send("SELECT 4 + 5 AS nine;\r")
+    terminal.expect("nine │")
+    terminal.expect(" 9 │")
+    terminal.expect(PROMPT)
+    terminal.send("\x04")
+    terminal.leave()
+
+
+# --- not on a terminal ----------------------------------------------------------------------------
+
+def piped(text: bytes | str, folder) -> subprocess.CompletedProcess:
+    text = text if isinstance(text, bytes) else text.encode()
+    done = subprocess.run([harness.program()], input=text, capture_output=True, cwd=folder, timeout=SECONDS)
+    for word in (b"panicked", b"internal error"):
+        assert word not in done.stderr
+    return done
+
+
+def test_a_pipe_is_read_statement_by_statement(tmp_path):
+    (tmp_path / "events.csv").write_text(EVENTS)
+    done = piped(f"\\format csv\n{TABLE}\nSELECT MAX(v) AS v\nFROM events;\nSELECT k, COUNT(*) AS n\nFROM events GROUP BY k",
+                 tmp_path)
+    assert (done.returncode, done.stdout.decode()) == (0, "rows are written as csv\nv\n19\nk,n\na,10\nb,10\n")
+    assert done.stderr.count(b"20 records") == 2
+
+
+def test_an_answer_comes_before_the_pipe_ends(tmp_path):
+    with subprocess.Popen([harness.program()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          cwd=tmp_path) as process:
+        process.stdin.write(b"\\format csv\nSELECT 1 AS a;\n")
+        process.stdin.flush()
+        assert [process.stdout.readline() for _ in range(3)] == [b"rows are written as csv\n", b"a\n", b"1\n"]
+        process.stdin.close()
+        assert process.wait(SECONDS) == 0
+
+
+def test_the_first_error_in_a_pipe_is_placed_and_ends_it(tmp_path):
+    done = piped("SELECT 1 AS a;\n\nSELECT 2 AS a;\nSELECT\n  b FROM c;\nSELECT 3 AS a;\n", tmp_path)
+    assert done.returncode == 2
+    assert b"<standard input>:5:10" in done.stderr, done.stderr
+    assert b"2" in done.stdout and b"3" not in done.stdout
+    assert piped("\\nope\nSELECT 1 AS a;\n", tmp_path).returncode == 2
+    assert piped("\n", tmp_path).returncode == 0
+    nothing = piped("", tmp_path)
+    assert nothing.returncode == 2 and b"Usage: millstream" in nothing.stderr
+
+
+@pytest.mark.parametrize("text", [
+    bytes((i * i * 31 + i // 7) % 256 for i in range(10 << 20)),
+    b"(" * (10 << 20),
+    b"SELECT 1 " * (1 << 20),
+    ("'" + "ä;\n" * (1 << 20)).encode() * 3,
+    b"\n" * (10 << 20),
+    b"/*" * (5 << 20),
+    b"x" * (17 << 20),
+    b";" * (10 << 20),
+], ids=["bytes", "brackets", "words", "quotes", "blank lines", "comments", "one word", "semicolons"])
+def test_garbage_in_a_pipe_ends_well(tmp_path, text):
+    done = piped(text, tmp_path)
+    assert done.returncode in (0, 2), done.stderr[-1000:]
+    assert done.returncode == 0 or done.stderr.startswith(b"error: ") or b"standard input" in done.stderr
+    assert len(done.stderr) < 100_000
+
+
+def test_describe_and_show_run_in_scripts(script):
+    script.data("events.csv", EVENTS)
+    done = script.run(TABLE.replace("v BIGINT", "v BIGINT NOT NULL, twice AS v * 2, at BIGINT METADATA FROM 'offset' VIRTUAL")
+                      + "CREATE VIEW some AS SELECT k, v FROM events; DESCRIBE events; DESC some; SHOW TABLES; SHOW VIEWS;")
+    assert done.code == 0, done.stderr
+    assert done.stdout.decode().splitlines() == [
+        "name,type,null,extras,watermark",
+        "ts,TIMESTAMP(3),true,,ts",
+        "k,STRING,true,,",
+        "v,BIGINT,false,,",
+        "twice,BIGINT,false,AS v * 2,",
+        "at,BIGINT,true,METADATA FROM 'offset' VIRTUAL,",
+        "name,type,null,extras,watermark",
+        "k,STRING,true,,",
+        "v,BIGINT,false,,",
+        "table name", "events", "some", "view name", "some",
+    ]
+    assert "did you mean 'events'?" in script.run(TABLE + "DESCRIBE event;").stderr
+    assert "SHOW TABLES, SHOW VIEWS" in script.run("SHOW JOBS;").stderr
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_explain_analyze_counts_rows_by_operator(script, processes):
+    script.data("events.csv", EVENTS)
+    query = """SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+    GROUP BY window_start, window_end"""
+    done = script.run(TABLE + f"EXPLAIN ANALYZE {query};", "--processes", processes)
+    text = done.stdout.decode()
+    # Two windows of ten records each.
+    assert done.code == 0 and re.search(r"read events: .*\n  = 20 records, \d+ bytes\n", text), text
+    assert re.search(r"soft breaker .*\n  = 20 rows taken, 0 late records\n", text), text
+    assert re.search(r"result\n  = 2 rows in 2 windows\n", text), text
+    # Which process fires, and tells, is a matter of time.
+    latency = "(  = from a window's end to its last row: .*\n)" + ("" if processes == 1 else "?")
+    assert re.search(r"in all\n  = 20 records, .* records/s\n" + latency + "  = state: ", text), text
+    assert re.search(r"  = state: .* keys and values\n  = \d+ epochs?, ", text), text
+
+
+def test_explain_analyze_runs_inserts_and_shows_no_rows(script):
+    script.data("events.csv", EVENTS)
+    kept = "CREATE TABLE kept (k STRING) WITH ('connector' = 'file', 'path' = 'kept', 'format' = 'csv');"
+    done = script.run(TABLE + kept + "EXPLAIN ANALYZE INSERT INTO kept SELECT k FROM events WHERE v < 3;")
+    assert "result\n  = 3 rows" in done.stdout.decode(), done.stdout
+    assert len(list((script.folder / "kept").glob("part-*"))) >= 1
+    assert b"19" not in script.run(TABLE + "EXPLAIN ANALYZE SELECT MAX(v) AS v FROM events;").stdout
