@@ -36,7 +36,7 @@ impl Remarks {
 
 /// Writes a text to stdout, as lines. A reader who has gone away (`| head`) has read enough.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let _erased = erase();
+    drop(erase());
     match writeln!(stdout(), "{}", text.trim_end()).and_then(|()| stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(fail(&format!("the output: {error}")))

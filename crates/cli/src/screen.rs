@@ -4,7 +4,9 @@
 //! what was written last is not a whole line yet.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 /// What stands on the terminal.
 struct Screen {
@@ -13,6 +15,10 @@ struct Screen {
     /// What was written last to stdout has no end of its line.
     within_line: bool,
 }
+
+/// How often, and in what time, it is tried to have the terminal alone.
+const TRIES: usize = 50;
+const PAUSE: Duration = Duration::from_millis(2);
 
 static SCREEN: Mutex<Screen> = Mutex::new(Screen { drawn: false, within_line: false });
 
@@ -31,14 +37,25 @@ impl Screen {
 
 /// Lets nobody write to the terminal until it is dropped; no progress stands there.
 pub(crate) struct Erased {
-    _screen: MutexGuard<'static, Screen>,
+    _screen: Option<MutexGuard<'static, Screen>>,
 }
 
-/// Erases the line of progress, to write to stderr.
+/// Erases the line of progress, to write to stderr. If somebody else writes and does not get on,
+/// since nobody reads, this does not wait for ever: the message may say why the program ends.
 pub(crate) fn erase() -> Erased {
-    let mut screen = lock();
-    screen.erase();
-    Erased { _screen: screen }
+    for _ in 0..TRIES {
+        let screen = match SCREEN.try_lock() {
+            Ok(screen) => Some(screen),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(mut screen) = screen {
+            screen.erase();
+            return Erased { _screen: Some(screen) };
+        }
+        thread::sleep(PAUSE);
+    }
+    Erased { _screen: None }
 }
 
 /// Draws a line of progress instead of the one before.
