@@ -113,7 +113,7 @@ fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
         if number > 0 {
             what += "; and for ";
         }
-        what += &split_text(split, *needed);
+        what += &split_text(split, *needed, first.start_us);
     }
     if waits.len() > NAMED_MAX {
         what += &format!("; and for {} more", waits.len() - NAMED_MAX);
@@ -127,14 +127,16 @@ fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
     Some(Reason { what, help: help_for(snapshot, stage, &waits) })
 }
 
-/// `events.csv: its watermark is 12:00:03, and must be 12:00:10; nothing has come for 12 s`.
-fn split_text(split: &Split, needed: i64) -> String {
+/// `events.csv: its watermark is 12:00:03, and must be 12:00:10; nothing has come for 12 s`. Times
+/// of the day of `base` come without their date.
+fn split_text(split: &Split, needed: i64, base: Option<i64>) -> String {
     let mut text = format!("{}: ", split.name);
     text += &match split.holds_us {
         None if split.records == 0 => "it has had no record yet".to_string(),
         None => "it has no watermark yet".to_string(),
         Some(at) => {
-            format!("its watermark is {}, and must be {}", time_text(at), time_text(needed))
+            let (at, needed) = (time_near(at, base), time_near(needed, base));
+            format!("its watermark is {at}, and must be {needed}")
         }
     };
     if split.ready > 0 {
@@ -287,7 +289,7 @@ fn records(number: u64) -> String {
 fn window_text(window: &Window) -> String {
     let Some(end) = window.end_us else { return "of the whole input".into() };
     match window.start_us {
-        Some(start) => format!("[{}, {})", time_text(start), time_text(end)),
+        Some(start) => format!("[{}, {})", time_text(start), time_near(end, Some(start))),
         None => format!("up to {}", time_text(end)),
     }
 }
@@ -297,6 +299,16 @@ pub fn time_text(us: i64) -> String {
     let Some(time) = timestamp_us_to_datetime(us) else { return format!("{us} µs") };
     let text = time.format("%Y-%m-%d %H:%M:%S%.6f").to_string();
     text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// The same, without its date if that is the date of `base`.
+fn time_near(us: i64, base: Option<i64>) -> String {
+    let text = time_text(us);
+    let base = base.map(time_text).unwrap_or_default();
+    match (text.split_once(' '), base.split_once(' ')) {
+        (Some((date, time)), Some((of_base, _))) if date == of_base => time.to_string(),
+        _ => text,
+    }
 }
 
 /// A length of time in its largest units: `850 ms`, `12.3 s`, `4 min 5 s`, `3 h 7 min`, `2 d 5 h`.
@@ -356,9 +368,8 @@ mod tests {
         let [reason] = &why(&snapshot)[..] else { panic!("one reason") };
         assert_eq!(
             reason.what,
-            "window [1970-01-01 00:00:00, 1970-01-01 00:00:10) of stage 2 waits for b.csv: its \
-             watermark is 1970-01-01 00:00:03, and must be 1970-01-01 00:00:10, and nothing has \
-             come for 12 s"
+            "window [1970-01-01 00:00:00, 00:00:10) of stage 2 waits for b.csv: its watermark is \
+             00:00:03, and must be 00:00:10, and nothing has come for 12 s"
         );
         let help = reason.help.as_deref().unwrap();
         assert!(help.contains("'scan.watermark.idle-timeout' = '10 s'"), "{help}");
@@ -442,6 +453,10 @@ mod tests {
     fn times_are_short() {
         assert_eq!(time_text(1_704_110_403_500_000), "2024-01-01 12:00:03.5");
         assert_eq!(time_text(i64::MAX - 1), "9223372036854775806 µs");
+        let day = 86_400 * S;
+        assert_eq!(time_near(day, Some(day - 1)), "1970-01-02 00:00:00");
+        assert_eq!(time_near(day + 1, Some(day)), "00:00:00.000001");
+        assert_eq!(time_near(day, None), "1970-01-02 00:00:00");
         let all = [850_000, 1_230_000, 12_300_000, 245_000_000, 11_220_000_000, 190_800_000_000];
         let texts = all.map(duration);
         assert_eq!(texts, ["850 ms", "1.2 s", "12 s", "4 min 5 s", "3 h 7 min", "2 d 5 h"]);
