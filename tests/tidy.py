@@ -38,7 +38,7 @@ ENGINE_FLOORS = [
     {"operator"},
     {"flow", "stage"},
     {"cluster", "exchange", "explain"},
-    {"intake", "gather", "stats", "shared"},
+    {"intake", "gather", "stats", "observe", "shared"},
     {"progress"},
     {"delivery"},
     {"worker"},

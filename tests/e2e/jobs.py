@@ -1,6 +1,7 @@
 """Starts jobs on several processes, which tests then watch and disturb."""
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from conftest import WINDOW, generated
 PATIENCE_SECONDS = 60
 # In the environment of all processes of a job: the folder of its script.
 MARK = "MILLSTREAM_TEST_JOB"
+OF_A_JOB = re.compile(r"/millstream(-\d+)?/(\d+\.sock|\.\d+\.new)$")
 # Each of up to four processes reads.
 ENDLESS = generated(per_second=20_000, more=", 'splits' = '4'") + WINDOW.replace("'10' SECOND", "'1' SECOND")
 
@@ -58,7 +60,9 @@ class Job:
     def traces(self) -> set[str]:
         """Names that a job might leave behind: of files, of shared memory and of sockets."""
         sockets = [line.split()[7:] for line in Path("/proc/net/unix").read_text().splitlines()]
-        names = [*os.listdir("/dev/shm"), *(name for found in sockets for name in found)]
+        # Those of other jobs of this machine come and go: each has a socket `PID.sock`.
+        named = (name for found in sockets for name in found if not OF_A_JOB.search(name))
+        names = [*os.listdir("/dev/shm"), *named]
         return {name for name in names if "millstream" in name} | set(os.listdir(self.folder))
 
     def processes(self) -> list[int]:

@@ -9,11 +9,13 @@ use millstream::cluster::{Cause, Failure as Reason, Fault, FaultKind};
 use millstream::{Error, ErrorKind, harmless};
 
 use crate::Failure;
+use crate::screen::erase;
 
 /// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
 pub(crate) fn note(line: &dyn Display) {
     // In one piece: the processes of a job share stderr.
     let line = harmless(&line.to_string()) + "\n";
+    let _erased = erase();
     let _ = stderr().write_all(line.as_bytes());
 }
 
@@ -34,6 +36,7 @@ impl Remarks {
 
 /// Writes a text to stdout, as lines. A reader who has gone away (`| head`) has read enough.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    drop(erase());
     match writeln!(stdout(), "{}", text.trim_end()).and_then(|()| stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(fail(&format!("the output: {error}")))

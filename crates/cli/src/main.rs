@@ -10,11 +10,13 @@ mod check;
 mod console;
 mod fabric;
 mod init;
+mod live;
 mod manual;
 mod node;
 mod processes;
 mod report;
 mod run;
+mod screen;
 mod shell;
 mod signals;
 mod trial;
@@ -59,6 +61,30 @@ enum Command {
         processes: ProcessArguments,
         #[command(flatten)]
         settings: SettingArguments,
+        #[command(flatten)]
+        live: live::LiveArguments,
+    },
+    /// List the jobs of this user that run
+    Jobs {
+        /// As JSON, an object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what a running job is doing, and why no rows come
+    Why {
+        /// The job's number, which `millstream jobs` lists; not needed if only one runs
+        job: Option<u32>,
+        /// As JSON, with all that is known
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a running job end, as Ctrl-C does, and wait for its end
+    Stop {
+        /// The job's number, which `millstream jobs` lists; not needed if only one runs
+        job: Option<u32>,
+        /// Read no more, fire the windows that are open as if the input had ended, and end well
+        #[arg(long)]
+        drain: bool,
     },
     /// Show how the queries of a SQL file would run: logical plan, pipelines, state layout
     Explain {
@@ -174,6 +200,16 @@ struct Script {
     execute: Option<String>,
 }
 
+impl Script {
+    /// As it was named on the command line.
+    fn words(&self) -> String {
+        match (&self.file, &self.execute) {
+            (Some(path), _) => path.display().to_string(),
+            (None, execute) => execute.clone().unwrap_or_default(),
+        }
+    }
+}
+
 #[derive(clap::Args)]
 struct SettingArguments {
     /// Worker threads of each process [default: processors / processes]
@@ -264,15 +300,18 @@ fn main() -> ExitCode {
     };
     let result = catch_unwind(|| match arguments.command.as_ref().unwrap_or(&Command::Shell) {
         Command::Shell => shell::run(),
-        Command::Run { script, output, stats_json, processes, settings } => {
+        Command::Run { script, output, stats_json, processes, settings, live } => {
             let path = stats_json.as_deref();
             output.check()?;
             processes.check_fabric();
-            match processes.count() {
-                1 => run::run(script, *output, path, settings),
-                _ => processes::run(script, *output, path, processes, settings),
-            }
+            live::shown(live, &script.words(), |desk| match processes.count() {
+                1 => run::run(script, *output, path, settings, desk),
+                _ => processes::run(script, *output, path, processes, settings, desk),
+            })
         }
+        Command::Jobs { json } => live::jobs(*json),
+        Command::Why { job, json } => live::why_job(*job, *json),
+        Command::Stop { job, drain } => live::stop(*job, *drain),
         Command::Explain { script, settings } => run::explain(script, settings),
         Command::Check { script, settings } => check::run(script, settings),
         Command::Test(trial) => trial.run(),

@@ -10,13 +10,14 @@ use millstream::cluster::{
     shared_settings, stats_of,
 };
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
-use millstream::{Error, ErrorKind, Stats, harmless, parse_script};
+use millstream::{Error, ErrorKind, Statement, Stats, harmless, parse_script};
 use millstream_fabric::setup::Token;
 use millstream_lab::processes::WorkloadTask;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::console::{Remarks, fail, failed, note, print, tell, usage};
+use crate::live::{Desk, Told};
 use crate::run::{
     Text, check_stats_path, print_rows, read_script, setting_pairs, text_sink, write_stats,
 };
@@ -39,6 +40,7 @@ pub(crate) fn run(
     stats_json: Option<&Path>,
     processes: &ProcessArguments,
     settings: &SettingArguments,
+    desk: &Arc<Desk>,
 ) -> Result<(), Failure> {
     let mut task = task(script, processes.count(), settings)?;
     let mut session = task.session(0).map_err(|e| usage(&e))?;
@@ -57,13 +59,28 @@ pub(crate) fn run(
     session.rehearse(&statements, processes.count()).map_err(failed)?;
     let told = told(&task)?;
     let (fabric, place) = (processes.fabric().library(), (0, processes.count()));
-    let mut telling = Telling { output, stats_json, all: Vec::new(), remarks: Remarks::default() };
+    let mut telling = Telling {
+        output,
+        stats_json,
+        all: Vec::new(),
+        remarks: Remarks::default(),
+        statements: statements.iter().map(Statement::text).collect(),
+        desk,
+        interrupt: None,
+    };
     let mut own = None;
     let lead = |cluster: &Cluster| {
+        telling.interrupt = Some(cluster.interrupt());
         let show: Show = Box::new(move |_| text_sink(output));
         let make =
             |token: &Token| ScriptMember::new(&task, session, fabric, token, place, Some(show));
         lead_script(cluster, (fabric, &told), make, &mut own, &mut telling)
+    };
+    let of_desk = desk.clone();
+    let watch = |interrupt: Interrupt| {
+        let stops = interrupt.clone();
+        of_desk.on_stop(move |drain| stop(&stops, drain));
+        watch(interrupt)
     };
     let done = launch(processes.count())?.run(watch, lead);
     let Telling { mut all, .. } = telling;
@@ -81,6 +98,19 @@ pub(crate) fn run(
     }
     // Queries have left theirs, and a named pipe's reader goes away after the first.
     if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
+}
+
+/// Lets a job end, if it can end so.
+fn stop(interrupt: &Interrupt, drain: bool) -> Told {
+    if drain {
+        return Told::No(
+            "a job of several processes cannot be drained: they would have to agree on where to \
+             stop reading\n  help: end its input, or use `millstream stop`"
+                .into(),
+        );
+    }
+    interrupt.stop();
+    Told::Yes
 }
 
 /// The script, and what was said about it on the command line.
@@ -122,10 +152,20 @@ struct Telling<'a> {
     stats_json: Option<&'a Path>,
     all: Vec<Stats>,
     remarks: Remarks,
+    /// The texts of the statements.
+    statements: Vec<String>,
+    desk: &'a Desk,
+    interrupt: Option<Interrupt>,
 }
 
 impl Progress for Telling<'_> {
     type Error = Failure;
+
+    fn begins(&mut self, statement: usize) -> Result<bool, Failure> {
+        let text = self.statements.get(statement).map_or("", String::as_str);
+        self.desk.plans(statement, text);
+        Ok(true)
+    }
 
     fn explained(&mut self, _: usize, text: String) -> Result<(), Failure> {
         print(&harmless(&text))
@@ -144,10 +184,17 @@ impl Progress for Telling<'_> {
         self.remarks.say(own.remarks());
         if let Some(stopper) = own.stopper() {
             stopper.on_notice(|notice| note(&notice));
+            if let Some(interrupt) = self.interrupt.clone() {
+                self.desk.runs(move || interrupt.observe(&stopper));
+            }
         }
     }
 
-    fn ended(&mut self, _: usize, stats: Stats) -> Result<(), Failure> {
+    fn ended(&mut self, statement: usize, stats: Stats) -> Result<(), Failure> {
+        match statement + 1 < self.statements.len() {
+            true => self.desk.commits(),
+            false => self.desk.ends(),
+        }
         note(&report::closing_line(&stats, false, false));
         self.all.push(stats);
         write_stats(self.stats_json, &self.all)

@@ -10,11 +10,13 @@ use millstream::arrow::array::RecordBatch;
 use millstream::cluster::check_settings;
 use millstream::{
     Error, Executed, Job, SETTINGS, Session, Sink, Statement, Stats, TextOptions, TextSink,
-    analyzed, counters, harmless, parse_script, write_answer,
+    analyzed, counted, counters, harmless, parse_script, write_answer,
 };
 use serde_json::Value;
 
 use crate::console::{Remarks, fail, failed, note, print, usage};
+use crate::live::Desk;
+use crate::screen::out;
 use crate::watch::Alone;
 use crate::{Failure, Format, Output, Script, SettingArguments, report};
 
@@ -142,8 +144,9 @@ pub(crate) fn run(
     output: Output,
     stats_json: Option<&Path>,
     settings: &SettingArguments,
+    desk: &Arc<Desk>,
 ) -> Result<(), Failure> {
-    let alone = Alone::default();
+    let alone = Alone::new(desk);
     let (mut session, statements) = open(script, settings)?;
     if let Some(path) = stats_json {
         check_stats_path(path)?;
@@ -153,6 +156,7 @@ pub(crate) fn run(
     alone.stop_on_signals().map_err(|e| fail(&e))?;
     let (mut all, mut remarks) = (Vec::new(), Remarks::default());
     for (at, statement) in statements.iter().enumerate() {
+        desk.plans(at, &statement.text());
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
             Executed::Explained(text) => print(&harmless(&text))?,
@@ -182,6 +186,10 @@ pub(crate) fn run(
                     Ok(()) if interrupted && at + 1 < statements.len() => {
                         return Err(Failure::Interrupted);
                     }
+                    Ok(()) if alone.is_drained() => {
+                        say_not_run(statements.len() - at - 1);
+                        return Ok(());
+                    }
                     Ok(()) => {}
                     Err(Error::Interrupted) => return Err(Failure::Interrupted),
                     Err(error) => return Err(failed(millstream::Failure::Run(error))),
@@ -189,8 +197,16 @@ pub(crate) fn run(
             }
         }
     }
+    desk.ends();
     // Queries have left theirs, and a named pipe's reader goes away after the first.
     if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
+}
+
+/// A script that was drained ends with the query that ran.
+fn say_not_run(statements: usize) {
+    if statements > 0 {
+        note(&format!("drained: {} not run", counted(statements as u64, "statement")));
+    }
 }
 
 /// Counters of all queries so far, added up; with several, also one by one.
@@ -250,7 +266,7 @@ pub(crate) fn text_sink(output: Output) -> Arc<dyn Sink> {
     };
     let (width, delimiter) = (terminal_width(), output.delimiter);
     let options = TextOptions { width, delimiter, ..TextOptions::default() };
-    Arc::new(TextSink::new(format, Box::new(stdout()), options))
+    Arc::new(TextSink::new(format, out(), options))
 }
 
 /// Prints rows that no query has computed.

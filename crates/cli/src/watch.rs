@@ -2,6 +2,8 @@
 //! for somebody who opens a pipe or reads its output.
 
 use std::process::exit;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +12,7 @@ use millstream::cluster::{Guard, Interrupt};
 use millstream::{Error, Sink, Stopper, commit_all};
 
 use crate::console::{note, tell};
+use crate::live::{Desk, Told};
 use crate::signals::on_stop;
 use crate::{Failure, code};
 
@@ -95,13 +98,67 @@ enum Doing {
 /// A program of one process, which Ctrl-C (and SIGTERM) stops cleanly: a query ends early, a result
 /// is committed. A second one stops it at once. A job that waits for the reader of its output
 /// cannot stop cleanly: it ends after a short time.
-#[derive(Clone, Default)]
-pub(crate) struct Alone(Arc<Mutex<Doing>>);
+#[derive(Clone)]
+pub(crate) struct Alone {
+    doing: Arc<Mutex<Doing>>,
+    /// Somebody has asked it to drain: it ends with the query that runs.
+    drained: Arc<AtomicBool>,
+    desk: Arc<Desk>,
+}
 
 impl Alone {
+    /// A program that notes at `desk` what it is doing, and is stopped from there, too.
+    pub(crate) fn new(desk: &Arc<Desk>) -> Alone {
+        let alone = Alone { doing: Arc::default(), drained: Arc::default(), desk: desk.clone() };
+        // What is stopped does not hold what stops it, or neither would ever be dropped.
+        let (doing, drained) = (alone.doing.clone(), alone.drained.clone());
+        let of_desk = Arc::downgrade(desk);
+        desk.on_stop(move |drain| {
+            let (doing, drained) = (doing.clone(), drained.clone());
+            let Some(desk) = of_desk.upgrade() else { return Told::Yes };
+            let alone = Alone { doing, drained, desk };
+            match drain {
+                true => alone.drain(),
+                false => {
+                    alone.stop(Signal::First);
+                    Told::Yes
+                }
+            }
+        });
+        alone
+    }
+
     /// A query runs from now on.
     pub(crate) fn runs(&self, stopper: Stopper) {
-        *lock(&self.0) = Doing::Query(stopper);
+        let observed = stopper.clone();
+        self.desk.runs(move || observed.observe());
+        *lock(&self.doing) = Doing::Query(stopper);
+    }
+
+    /// Whether somebody has asked it to drain.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Relaxed)
+    }
+
+    /// Lets a query read no more, and end well.
+    fn drain(&self) -> Told {
+        match &*lock(&self.doing) {
+            Doing::Query(stopper) => {
+                self.drained.store(true, Relaxed);
+                stopper.drain();
+                Told::Yes
+            }
+            Doing::Commit { .. } => {
+                self.drained.store(true, Relaxed);
+                Told::Yes
+            }
+            Doing::Stopping => Told::No("it is being stopped".into()),
+            Doing::Other => Told::No(
+                "no query of it is running: there is nothing to drain\n  help: use `millstream \
+                 stop`"
+                    .into(),
+            ),
+        }
     }
 
     /// A query has ended: commits its sinks, if it went well and nobody has wanted it to be
@@ -112,16 +169,17 @@ impl Alone {
         sinks: &[Arc<dyn Sink>],
         targets: &[String],
     ) -> (Result<(), Error>, bool) {
+        self.desk.commits();
         let result = self.may_commit(result);
         let result = result.and_then(|()| commit_all(sinks, targets));
-        let doing = std::mem::take(&mut *lock(&self.0));
+        let doing = std::mem::take(&mut *lock(&self.doing));
         (result, matches!(doing, Doing::Commit { interrupted: true }))
     }
 
     /// A query may have been over before it noticed that it is to stop.
     fn may_commit(&self, result: Result<(), Error>) -> Result<(), Error> {
         result?;
-        let mut doing = lock(&self.0);
+        let mut doing = lock(&self.doing);
         if matches!(*doing, Doing::Stopping) {
             return Err(Error::Interrupted);
         }
@@ -136,8 +194,9 @@ impl Alone {
         on_stop(move || alone.stop(signals.next()))
     }
 
+    /// Somebody wants it to end.
     fn stop(&self, signal: Signal) {
-        let mut doing = lock(&self.0);
+        let mut doing = lock(&self.doing);
         match (signal, &mut *doing) {
             (Signal::Echo, _) => {}
             (Signal::First, Doing::Query(stopper)) => {
@@ -163,7 +222,7 @@ impl Alone {
 
     /// Ends the program if it has not stopped by itself in time.
     fn force_later(&self) {
-        let doing = self.0.clone();
+        let doing = self.doing.clone();
         let force = move || {
             thread::sleep(STOP_TIMEOUT);
             while matches!(*lock(&doing), Doing::Commit { .. }) {

@@ -22,7 +22,7 @@ use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_contract::pruning::{Condition, Pruning};
 use millstream_contract::table::{
-    Chunk, Decoded, Places, Position, Sharing, Split, SplitPoll, TableOptions,
+    Chunk, Decoded, Extent, Places, Position, Sharing, Split, SplitPoll, TableOptions,
 };
 use millstream_contract::{Error, Result};
 
@@ -303,6 +303,10 @@ impl Split for BesideSplit {
 
     fn position(&self) -> Position {
         self.inner.position()
+    }
+
+    fn progress(&self) -> Option<Extent> {
+        self.inner.progress()
     }
 
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {

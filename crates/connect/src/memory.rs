@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
+use millstream_contract::table::{Extent, OpenOptions, Position, Split, SplitPoll, Table};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
@@ -198,6 +198,11 @@ impl Split for MemorySplit {
             }
         };
         Position(position.to_vec())
+    }
+
+    fn progress(&self) -> Option<Extent> {
+        let of = self.splits[self.split].len() as u64;
+        Some(Extent { done: (self.batch as u64).min(of), of, bytes: false })
     }
 
     fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {

@@ -179,6 +179,17 @@ pub enum Sharing {
     Coordinator,
 }
 
+/// How much of a split has been handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// What has been handed out.
+    pub done: u64,
+    /// All that there is.
+    pub of: u64,
+    /// Whether these are bytes; otherwise rows, or batches.
+    pub bytes: bool,
+}
+
 /// An ordered sequence of records.
 pub trait Split: Send {
     /// For messages: a path, or `generator ysb, shard 3`.
@@ -203,6 +214,11 @@ pub trait Split: Send {
     /// After the last chunk that was handed out. A split that is opened there gives the chunks that
     /// would have come next.
     fn position(&self) -> Position;
+    /// How much has been handed out, and how much there is; `None` if that is not known. Asked
+    /// after each [`Split::poll_next`], for reports to people, so it must be cheap.
+    fn progress(&self) -> Option<Extent> {
+        None
+    }
     /// The next chunk in split order. Must be cheap: parsing belongs in [`Chunk::decode`].
     /// `now_us` is the job's clock (microseconds since the epoch; virtual in simulation).
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll>;

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::plan::PLACE;
 use crate::sink::{Prepared, RowOrder, Sink, Writers};
 use crate::table::{
-    Chunk, Decoded, LeftOut, OpenOptions, Places, Position, ReadOnce, Sharing, Split, SplitPoll,
-    SplitSpec, Table,
+    Chunk, Decoded, Extent, LeftOut, OpenOptions, Places, Position, ReadOnce, Sharing, Split,
+    SplitPoll, SplitSpec, Table,
 };
 
 /// What is said instead. All that is not given stays as it is.
@@ -140,6 +140,10 @@ impl<W: Words + 'static> Split for WrappedSplit<W> {
 
     fn position(&self) -> Position {
         self.inner.position()
+    }
+
+    fn progress(&self) -> Option<Extent> {
+        self.inner.progress()
     }
 
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {

@@ -198,6 +198,11 @@ impl Budget {
         self.most.fetch_max(self.all(), Relaxed);
     }
 
+    /// Bytes of state, over all stages and workers.
+    pub(crate) fn state(&self) -> u64 {
+        self.state.load(Relaxed)
+    }
+
     /// All that is held.
     fn all(&self) -> u64 {
         let held = [&self.state, &self.input, &self.segments, &self.output, &self.tables];

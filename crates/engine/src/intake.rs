@@ -11,6 +11,7 @@
 //! at or above the low watermark, so a higher announcement would not hold.
 
 mod notices;
+mod observed;
 mod order;
 mod read;
 mod source;
@@ -129,7 +130,9 @@ impl Intake {
         let (mut sources, mut splits, mut states) = (Vec::new(), Vec::new(), Vec::new());
         for origin in origins {
             let source = sources.len();
-            let Origin { splits: its, preparer, idle_timeout_us, windowings, group } = origin;
+            let Origin { name, bounded, live, splits: its, preparer, .. } = origin;
+            let (idle_timeout_us, windowings, group) =
+                (origin.idle_timeout_us, origin.windowings, origin.group);
             for split in its {
                 let sharing = match split.sharing() {
                     // There is one clock for each split.
@@ -145,7 +148,15 @@ impl Intake {
                     reader: Mutex::new(split),
                 });
             }
-            sources.push(SourceIn { preparer, idle_timeout_us, windowings, group });
+            sources.push(SourceIn {
+                name,
+                bounded,
+                live,
+                preparer,
+                idle_timeout_us,
+                windowings,
+                group,
+            });
         }
         let states_of_sources = sources.iter().map(|_| SourceState::new(place.processes));
         Intake {

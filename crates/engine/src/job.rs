@@ -21,6 +21,7 @@ use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
 use crate::gather::Gather;
 use crate::intake::Intake;
+use crate::observe::{Cells, Snapshot};
 use crate::plan::Plan;
 use crate::roles::Place;
 use crate::roles::Roles;
@@ -36,7 +37,6 @@ use open::{Outputs, load_lookups, origins, remarks_of};
 /// A plan ready to run.
 pub struct Job {
     shared: Arc<Shared>,
-    started_us: i64,
     /// Per worker, if the job has other processes.
     ends: Vec<Ends>,
     remarks: Vec<String>,
@@ -80,6 +80,19 @@ impl Stopper {
     /// Calls `listener` with each such line, as it happens. Another listener is replaced.
     pub fn on_notice(&self, listener: impl Fn(&str) + Send + 'static) {
         self.0.intake.notices().listen(Box::new(listener));
+    }
+
+    /// What the job is doing in this process: what it does now costs it a moment of each worker.
+    /// Waits for workers a few milliseconds at most; of one that is in a long step, what it has
+    /// said before counts.
+    pub fn observe(&self) -> Snapshot {
+        self.0.observe()
+    }
+
+    /// Lets the job read no more, and end well as if its input had ended there: what is open fires.
+    /// False for a job of several processes, which cannot: they would have to agree on where.
+    pub fn drain(&self) -> bool {
+        self.0.drain()
     }
 
     /// How far the job is in this process.
@@ -203,6 +216,9 @@ impl Job {
             closing: AtomicBool::new(false),
             error: Mutex::new(None),
             latencies: Mutex::default(),
+            cells: Cells::new(settings.workers),
+            draining: AtomicBool::new(false),
+            started_us,
             budget,
             stages,
             flow,
@@ -211,7 +227,7 @@ impl Job {
         };
         // Those of a LIMIT of 0 rows.
         shared.close_unwanted();
-        Ok(Job { shared: Arc::new(shared), started_us, ends, remarks })
+        Ok(Job { shared: Arc::new(shared), ends, remarks })
     }
 
     /// Names of the splits, in order.
@@ -317,8 +333,8 @@ impl Job {
         (stats.state_bytes_rest, stats.state_live_bytes_rest) = (rest.bytes, rest.live_bytes);
         stats.memory_bytes_peak = shared.budget.most();
         let mut latencies = shared.latencies.lock().unwrap_or_else(PoisonError::into_inner);
-        stats.fire_latency_us = std::mem::take(&mut *latencies).into();
-        stats.elapsed_us = (shared.env.now_us() - self.started_us).max(0) as u64;
+        stats.fire_latency_us = latencies.take();
+        stats.elapsed_us = (shared.env.now_us() - shared.started_us).max(0) as u64;
         stats
     }
 }

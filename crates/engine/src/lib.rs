@@ -35,6 +35,7 @@ mod incomplete;
 mod intake;
 mod job;
 mod meter;
+pub mod observe;
 mod operator;
 mod order;
 mod passed;

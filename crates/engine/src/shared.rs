@@ -1,7 +1,9 @@
 //! What all workers of a job share: its parts, how they stop, and who takes in messages from other
 //! processes.
 
-use std::collections::{BTreeSet, VecDeque};
+mod observed;
+
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +18,7 @@ use crate::event_time::{BEGINNING, END};
 use crate::flow::{Feeds, Flow, Root};
 use crate::gather::{BatchRows, Gather, Window};
 use crate::intake::Intake;
+use crate::observe::Cells;
 use crate::operator::RowTimes;
 use crate::roles::Roles;
 use crate::settings::{FragmentMode, Settings};
@@ -45,11 +48,15 @@ pub(crate) struct Shared {
     /// All workers have ended, and the job is being closed.
     pub(crate) closing: AtomicBool,
     pub(crate) error: Mutex<Option<Error>>,
-    pub(crate) latencies: Mutex<VecDeque<u64>>,
+    pub(crate) latencies: Mutex<Latencies>,
+    /// What workers tell the observer.
+    pub(crate) cells: Cells,
+    /// Somebody has asked to read no more.
+    pub(crate) draining: AtomicBool,
+    pub(crate) started_us: i64,
 }
 
-/// Fire latencies that are kept, the latest: half a megabyte.
-const LATENCIES_MAX: usize = 1 << 16;
+pub(crate) use observed::{Latencies, OPEN_MAX};
 
 impl Shared {
     /// Stops all workers; the first error given is what the job ends with.
@@ -379,10 +386,7 @@ impl Shared {
             let Some(Root::Stage(stage)) = self.flow.outputs[output].get(*input) else { continue };
             let Some(at) = self.reached_at(*stage, *fires_at) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
-            if latencies.len() >= LATENCIES_MAX {
-                latencies.pop_front();
-            }
-            latencies.push_back((self.env.now_us() - at).max(0) as u64);
+            latencies.add((self.env.now_us() - at).max(0) as u64);
         }
     }
 

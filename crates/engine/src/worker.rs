@@ -11,6 +11,7 @@ mod firing;
 mod gates;
 mod input;
 mod network;
+mod observed;
 mod open;
 mod pressure;
 
@@ -21,6 +22,7 @@ use crate::cluster::Ends;
 use crate::delivery::{self, Delivery, Mailboxes, Ways};
 use crate::error::Result;
 use crate::meter;
+use crate::observe::Doing;
 use crate::operator::Counters;
 use crate::progress::{Context, State};
 use crate::shared::Shared;
@@ -54,6 +56,10 @@ pub(crate) struct Worker {
     blocked: Vec<Fired>,
     /// `None` if the job has no channels.
     bed: Option<Bed>,
+    /// What it does between two steps, as the observer counts it.
+    doing: Doing,
+    /// The observer's question that it has answered last.
+    answered: u64,
 }
 
 impl Worker {
@@ -78,6 +84,8 @@ impl Worker {
             blocked: vec![Fired::Nothing; stages.len()],
             stages,
             bed,
+            doing: Doing::Step,
+            answered: 0,
             context,
         }
     }
@@ -92,8 +100,10 @@ impl Worker {
         loop {
             let (id, shared) = (self.context.id, self.context.shared.clone());
             shared.pace.begin(id);
-            let step = self.step()?;
+            self.begin_step();
+            let step = self.step().inspect_err(|_| shared.cells.turn_to(id, Doing::Done))?;
             shared.pace.end(id, step == Step::Busy);
+            self.end_step(&step);
             match step {
                 Step::Busy => self.wait_anew(),
                 Step::Wait { until_us } => self.wait(until_us)?,

@@ -9,6 +9,7 @@ use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millstream_contract::Error;
 use millstream_contract::sink::Sink;
+use millstream_engine::observe::Snapshot;
 use millstream_engine::{Stats, Stopper};
 
 use crate::failure::Failure;
@@ -136,6 +137,26 @@ impl JobHandle {
         }
     }
 
+    /// What the job is doing: [`crate::observe`]. `None` while it does not run. It costs the job's
+    /// workers a moment each; ask a few times a second at the most.
+    pub fn observe(&self) -> Option<Snapshot> {
+        let running = match &self.shared.lock().jobs[self.number] {
+            Phase::Running(running) => running.clone(),
+            _ => return None,
+        };
+        // It takes a moment, which the other handles should not have to wait for.
+        Some(running.observe())
+    }
+
+    /// Lets the job read no more, and end well, as if its input had ended there: what is open
+    /// fires. False if it cannot: it does not run, or has several processes.
+    pub fn drain(&self) -> bool {
+        match &self.shared.lock().jobs[self.number] {
+            Phase::Running(running) => running.drain(),
+            _ => false,
+        }
+    }
+
     /// Whether the job has ended.
     pub fn has_ended(&self) -> bool {
         matches!(self.shared.lock().jobs[self.number], Phase::Ended(..))
@@ -207,6 +228,10 @@ pub(crate) trait Running: Send + Sync {
     fn counters(&self) -> Stats;
     /// What has happened that the user should know of.
     fn notices(&self) -> Vec<String>;
+    /// What it is doing.
+    fn observe(&self) -> Snapshot;
+    /// Lets it end as if its input had ended; false if it cannot.
+    fn drain(&self) -> bool;
 }
 
 impl Running for Stopper {
@@ -221,6 +246,12 @@ impl Running for Stopper {
     }
     fn notices(&self) -> Vec<String> {
         Stopper::notices(self)
+    }
+    fn observe(&self) -> Snapshot {
+        Stopper::observe(self)
+    }
+    fn drain(&self) -> bool {
+        Stopper::drain(self)
     }
 }
 

@@ -38,12 +38,14 @@ mod failure;
 mod generator;
 mod jobs;
 mod nexmark;
+pub mod observe;
 mod planned;
 mod processes;
 mod rows;
 pub mod script;
 mod session;
 mod submit;
+mod wording;
 
 pub use analyzed::analyzed;
 /// Batches, columns and types: of this version, tables and sinks are.
@@ -62,8 +64,8 @@ pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
 pub use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers, commit_all};
 pub use millstream_contract::table::{
-    Chunk, Decoded, FileId, OpenOptions, Places, Position, ReadOnce, Sharing, Split, SplitPoll,
-    SplitSpec, Table, TableOptions,
+    Chunk, Decoded, Extent, FileId, OpenOptions, Places, Position, ReadOnce, Sharing, Split,
+    SplitPoll, SplitSpec, Table, TableOptions,
 };
 pub use millstream_contract::wording::{counted, grouped, harmless, plural};
 pub use millstream_contract::{Error, Result, Settings};
@@ -76,6 +78,7 @@ pub use processes::{Processes, SetUp};
 pub use rows::Rows;
 pub use session::Session;
 pub use submit::write_answer;
+pub use wording::{bytes, short};
 
 /// The examples of the documentation, as tests.
 #[cfg(doctest)]

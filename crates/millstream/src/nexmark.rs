@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_connect::Options;
 use millstream_contract::settings::{parse_bytes, parse_duration_us};
 use millstream_contract::table::{
-    Chunk, OpenOptions, Position, Split, SplitPoll, Table, TableOptions,
+    Chunk, Extent, OpenOptions, Position, Split, SplitPoll, Table, TableOptions,
 };
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
@@ -202,6 +202,11 @@ impl Split for NexmarkSplit {
 
     fn position(&self) -> Position {
         Position(vec![self.next])
+    }
+
+    fn progress(&self) -> Option<Extent> {
+        self.events.config().events?;
+        Some(Extent { done: self.next, of: self.deal.events(), bytes: false })
     }
 
     fn poll_next(&mut self, now_us: i64, _waker: &Waker) -> Result<SplitPoll> {

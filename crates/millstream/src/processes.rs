@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use millstream_connect::BlackholeSink;
 use millstream_contract::Error;
 use millstream_contract::sink::Sink;
+use millstream_engine::observe::Snapshot;
 use millstream_engine::{Stats, Stopper};
 use millstream_fabric::setup::Token;
 use millstream_sql::parse_script;
@@ -320,5 +321,11 @@ impl Running for Led {
     }
     fn notices(&self) -> Vec<String> {
         self.stopper.notices()
+    }
+    fn observe(&self) -> Snapshot {
+        self.interrupt.observe(&self.stopper)
+    }
+    fn drain(&self) -> bool {
+        self.stopper.drain()
     }
 }

@@ -33,6 +33,11 @@ impl VectorClock {
         self.entries[worker]
     }
 
+    /// The watermarks that all workers have reported, in their order.
+    pub fn entries(&self) -> &[i64] {
+        &self.entries
+    }
+
     /// The watermark that every worker has passed.
     pub fn min(&self) -> i64 {
         self.entries.iter().copied().min().unwrap_or(i64::MAX)

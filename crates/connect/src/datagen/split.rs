@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use millstream_contract::table::{Chunk, Position, Split, SplitPoll};
+use millstream_contract::table::{Chunk, Extent, Position, Split, SplitPoll};
 use millstream_contract::{Error, Result};
 
 use super::column::Column;
@@ -78,6 +78,10 @@ impl Split for DatagenSplit {
 
     fn position(&self) -> Position {
         Position(vec![self.next])
+    }
+
+    fn progress(&self) -> Option<Extent> {
+        Some(Extent { done: self.next, of: self.rows?, bytes: false })
     }
 
     fn poll_next(&mut self, now_us: i64, _waker: &Waker) -> Result<SplitPoll> {

@@ -89,6 +89,11 @@ impl ParquetFile {
         Ok(())
     }
 
+    /// Rows of all row groups.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows_before.last().copied().unwrap_or(0)
+    }
+
     /// The row group that holds this row, and the rows before that group and before the next.
     pub(super) fn group_of(&self, row: u64) -> Option<(usize, u64, u64)> {
         // The last of those that begin there: the others have no rows.

@@ -12,7 +12,7 @@ use std::task::Waker;
 use arrow::array::{RecordBatch, RecordBatchOptions, RecordBatchReader, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Fields, SchemaRef};
 use millstream_contract::Result;
-use millstream_contract::table::{Chunk, Decoded, Position, Sharing, Split, SplitPoll};
+use millstream_contract::table::{Chunk, Decoded, Extent, Position, Sharing, Split, SplitPoll};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::Type as Physical;
@@ -275,6 +275,13 @@ impl Split for ParquetSplit {
 
     fn position(&self) -> Position {
         Position(vec![self.row])
+    }
+
+    fn progress(&self) -> Option<Extent> {
+        // In bytes of the file, as of files of other formats: as if all rows were as long.
+        let (rows, of) = (self.what.file.rows(), self.length?);
+        let done = u128::from(of) * u128::from(self.row) / u128::from(rows.max(1));
+        Some(Extent { done: u64::try_from(done).map_or(of, |done| done.min(of)), of, bytes: true })
     }
 
     fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {

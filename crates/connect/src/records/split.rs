@@ -9,7 +9,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::Result;
 use millstream_contract::pruning::Pruning;
-use millstream_contract::table::{Chunk, Decoded, Failing, Position, Sharing, Split, SplitPoll};
+use millstream_contract::table::{
+    Chunk, Decoded, Extent, Failing, Position, Sharing, Split, SplitPoll,
+};
 
 use super::long::decode_too_long;
 use super::malformed::decode_keeping;
@@ -144,6 +146,12 @@ impl Split for RecordSplit {
     fn position(&self) -> Position {
         let (offset, line) = self.reader.place();
         Position(vec![offset, line])
+    }
+
+    fn progress(&self) -> Option<Extent> {
+        let (done, _) = self.reader.place();
+        let of = self.length?;
+        Some(Extent { done: done.min(of), of, bytes: true })
     }
 
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use millstream_contract::Result;
-use millstream_contract::table::{OpenOptions, Position, Sharing, Split, SplitPoll};
+use millstream_contract::table::{Extent, OpenOptions, Position, Sharing, Split, SplitPoll};
 
 use super::{FileTable, OneFile, Place};
 
@@ -26,6 +26,8 @@ pub(super) struct LaterSplit {
     /// Chunks read.
     chunks: u64,
     open: Option<Box<dyn Split>>,
+    /// How much has been read, as far as is known.
+    progress: Option<Extent>,
     ended: bool,
 }
 
@@ -49,6 +51,7 @@ impl LaterSplit {
             sharing,
             chunks: 0,
             open: None,
+            progress: None,
             ended: false,
         }
     }
@@ -88,13 +91,18 @@ impl Split for LaterSplit {
         self.position.clone()
     }
 
+    fn progress(&self) -> Option<Extent> {
+        self.progress.or_else(|| Some(Extent { done: 0, of: self.length?, bytes: true }))
+    }
+
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         if self.ended {
             return Ok(SplitPoll::Ended);
         }
         let open = self.opened()?;
         let poll = open.poll_next(now_us, waker)?;
-        let position = open.position();
+        let (position, progress) = (open.position(), open.progress());
+        self.progress = progress;
         match poll {
             SplitPoll::Chunk(_) => {
                 self.position = position;

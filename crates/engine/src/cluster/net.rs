@@ -285,6 +285,13 @@ impl Net {
         Ok(ended && others_ended)
     }
 
+    /// What has been shipped to the leaders of a process.
+    pub(crate) fn shipped_to(&self, process: usize) -> Shipped {
+        let mut all = Shipped::default();
+        self.stages.iter().for_each(|outboxes| outboxes.count_of(process, &mut all));
+        all
+    }
+
     /// What has been shipped to leaders elsewhere.
     pub(crate) fn counters(&self) -> Shipped {
         let mut all = Shipped::default();

@@ -136,6 +136,8 @@ pub(crate) struct Shipped {
     pub(crate) combined: u64,
     /// Of `rows`, those that were passed straight into slots.
     pub(crate) passed: u64,
+    /// Times that a slot was wanted and there was no credit.
+    pub(crate) credit_stalls: u64,
 }
 
 impl Shipped {
@@ -150,6 +152,7 @@ impl Shipped {
         self.messages += other.messages;
         self.combined += other.combined;
         self.passed += other.passed;
+        self.credit_stalls += other.credit_stalls;
     }
 }
 
@@ -449,7 +452,8 @@ impl Outbox {
 
     pub(crate) fn counters(&self) -> Shipped {
         let combined = self.combiner.as_ref().map_or(0, |combiner| combiner.saved_rows);
-        Shipped { combined, copied: self.outlet.copied_bytes(), ..self.counters }
+        let (copied, credit_stalls) = (self.outlet.copied_bytes(), self.outlet.credit_stalls());
+        Shipped { combined, copied, credit_stalls, ..self.counters }
     }
 
     /// Bytes of a message's body.

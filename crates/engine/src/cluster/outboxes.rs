@@ -237,6 +237,12 @@ impl Outboxes {
         Ok(ended)
     }
 
+    /// Adds what has been shipped to a process.
+    pub(super) fn count_of(&self, process: usize, all: &mut Shipped) {
+        let of_process = self.outboxes.iter().skip(process * self.workers).take(self.workers);
+        of_process.flatten().for_each(|outbox| all.add(&lock(outbox).counters()));
+    }
+
     /// Adds what has been shipped.
     pub(super) fn count(&self, all: &mut Shipped) {
         self.outboxes.iter().flatten().for_each(|outbox| all.add(&lock(outbox).counters()));

@@ -22,6 +22,10 @@ pub(crate) trait Outlet: Send {
     fn try_send(&mut self, head: &Head, body: &[u8]) -> Result<bool>;
     /// Bytes of bodies that were copied, since they stood elsewhere.
     fn copied_bytes(&self) -> u64;
+    /// Times that a slot was wanted and there was no credit.
+    fn credit_stalls(&self) -> u64 {
+        0
+    }
     /// Bytes that a body may have.
     fn body_bytes(&self) -> usize;
     /// The body of the next message, which is the open slot's, with what has been written into it;
@@ -117,6 +121,10 @@ impl<F: Fabric> Outlet for OutPort<F> {
             }
         }
         Ok(true)
+    }
+
+    fn credit_stalls(&self) -> u64 {
+        self.sender.stats().credit_stalls
     }
 
     fn copied_bytes(&self) -> u64 {

@@ -94,8 +94,7 @@ impl Intake {
     }
 
     pub(super) fn read(&self, split: usize, now: i64) -> Result<Read> {
-        let SplitIn { reader, by_chunk, source, .. } = &self.splits[split];
-        let preparer = &self.sources[*source].preparer;
+        let SplitIn { reader, by_chunk, .. } = &self.splits[split];
         if let Some(nothing) = self.begin_to_read(split, now) {
             return Ok(nothing);
         }
@@ -105,39 +104,31 @@ impl Intake {
         while let Some(notice) = reader.notice() {
             self.notices.tell(notice);
         }
+        let progress = reader.progress();
         drop(reader);
         let mut state = self.lock();
-        let low = state.sources[*source].low;
         let s = &mut state.splits[split];
         // The chunk's number is fixed before anybody else reads from the split.
         s.reading = false;
+        s.progress = progress;
         if std::mem::take(&mut s.has_waiting) {
             self.wake_all();
         }
         match poll {
             SplitPoll::Chunk(chunk) => {
-                let sequence = s.read;
-                s.read += 1;
-                // Only now, as the watermark of a source of which the clock decides goes on until
-                // there is something.
-                let now = if preparer.has_clock() { self.env.now_us() } else { now };
-                let now = s.clock(now);
-                (s.retry_at_us, s.last_data_us, s.pending) = (i64::MIN, now, false);
-                if std::mem::take(&mut s.idle) {
-                    // It resumes where the others have got to meanwhile.
-                    s.watermark = s.watermark.max(low);
-                }
-                let Reading { process, processes, .. } = self.reading;
-                if *by_chunk && sequence % processes as u64 != process as u64 {
-                    // It may have been prepared already.
-                    s.stamp_ready(split);
-                    return Ok(Read::Skipped);
-                }
+                let own = self.note_chunk(&mut state, split, now);
                 drop(state);
+                let Some((sequence, now)) = own else { return Ok(Read::Skipped) };
                 self.prepare(split, sequence, chunk, now)?;
                 Ok(Read::Prepared)
             }
             SplitPoll::Pending { retry_at_us } => {
+                s.note_drained();
+                if s.ended {
+                    drop(state);
+                    self.wake_all();
+                    return Ok(Read::Ended);
+                }
                 s.retry_at_us = retry_at_us.unwrap_or(i64::MIN);
                 (s.pending, s.nothing_until_us) = (true, retry_at_us.map_or(now, |at| at.max(now)));
                 Ok(Read::Pending(retry_at_us))
@@ -157,6 +148,33 @@ impl Intake {
                 Ok(Read::Ended)
             }
         }
+    }
+
+    /// Notes that a chunk of a split has come: its number, and when it has come, if this process
+    /// is to decode it.
+    fn note_chunk(&self, state: &mut State, split: usize, now: i64) -> Option<(u64, i64)> {
+        let SplitIn { by_chunk, source, .. } = &self.splits[split];
+        let low = state.sources[*source].low;
+        let s = &mut state.splits[split];
+        let sequence = s.read;
+        s.read += 1;
+        s.note_drained();
+        // Only now, as the watermark of a source of which the clock decides goes on until there is
+        // something.
+        let has_clock = self.sources[*source].preparer.has_clock();
+        let now = s.clock(if has_clock { self.env.now_us() } else { now });
+        (s.retry_at_us, s.last_data_us, s.pending) = (i64::MIN, now, false);
+        if std::mem::take(&mut s.idle) {
+            // It resumes where the others have got to meanwhile.
+            s.watermark = s.watermark.max(low);
+        }
+        let Reading { process, processes, .. } = self.reading;
+        if *by_chunk && sequence % processes as u64 != process as u64 {
+            // It may have been prepared already.
+            s.stamp_ready(split);
+            return None;
+        }
+        Some((sequence, now))
     }
 
     /// Decodes a chunk and completes it.

@@ -9,6 +9,11 @@ use crate::windowing::Windowing;
 
 /// A source that has been opened.
 pub(crate) struct Origin {
+    /// As `EXPLAIN` describes it.
+    pub(crate) name: String,
+    /// Whether it ends by itself, and whether its records come as they happen.
+    pub(crate) bounded: bool,
+    pub(crate) live: bool,
     pub(crate) splits: Vec<Box<dyn Split>>,
     pub(crate) preparer: Preparer,
     pub(crate) idle_timeout_us: Option<i64>,
@@ -20,6 +25,9 @@ pub(crate) struct Origin {
 
 /// What does not change of a source: as in [`Origin`].
 pub(super) struct SourceIn {
+    pub(super) name: String,
+    pub(super) bounded: bool,
+    pub(super) live: bool,
     pub(super) preparer: Preparer,
     pub(super) idle_timeout_us: Option<i64>,
     pub(super) windowings: Vec<Windowing>,

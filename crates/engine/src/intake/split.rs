@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::event_time::{BEGINNING, END};
 use crate::prepare::Prepared;
 use crate::stamped::Stamped;
+use crate::table::Extent;
 
 #[derive(Debug)]
 pub(super) struct SplitState {
@@ -13,6 +14,9 @@ pub(super) struct SplitState {
     /// Chunks stamped so far, and their records.
     pub(super) stamped: u64,
     pub(super) records: u64,
+    /// Input bytes of the chunks prepared here, and how much of the split that is.
+    pub(super) bytes: u64,
+    pub(super) progress: Option<Extent>,
     /// The watermark after the last stamped batch.
     pub(super) watermark: i64,
     /// The clock when it was looked at last: time does not go back.
@@ -21,6 +25,8 @@ pub(super) struct SplitState {
     pub(super) prepared: BTreeMap<u64, Chunk>,
     pub(super) ready: VecDeque<Stamped>,
     pub(super) ended: bool,
+    /// Nothing more is to be read of it.
+    draining: bool,
     /// Read by another process, and how many chunks it had when it ended there.
     pub(super) elsewhere: bool,
     pub(super) ended_elsewhere: Option<u64>,
@@ -59,11 +65,14 @@ impl SplitState {
             read: 0,
             stamped: 0,
             records: 0,
+            bytes: 0,
+            progress: None,
             watermark: BEGINNING,
             clock_us: i64::MIN,
             prepared: BTreeMap::new(),
             ready: VecDeque::new(),
             ended: false,
+            draining: false,
             retry_at_us: i64::MIN,
             last_data_us: now_us,
             reading: false,
@@ -96,6 +105,17 @@ impl SplitState {
         (self.ended, self.closed) = (true, true);
         self.prepared.clear();
         self.ready.clear();
+    }
+
+    /// Nothing more is to be read of it. A chunk that a worker is reading just now still counts.
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+        self.note_drained();
+    }
+
+    /// Nobody reads from it just now: if nothing more is to be read, it has ended.
+    pub(super) fn note_drained(&mut self) {
+        self.ended |= self.draining && !self.reading;
     }
 
     /// Chunks read and batches stamped that have not been taken yet.
@@ -150,6 +170,7 @@ impl SplitState {
                     continue;
                 }
             };
+            self.bytes += prepared.input_bytes as u64;
             let parts = prepared.cut();
             let last = parts.len() - 1;
             for (part, (first_row, prepared)) in parts.into_iter().enumerate() {

@@ -131,7 +131,9 @@ fn intake_of(splits: Vec<Box<dyn Split>>, table: Timed, clock: &Arc<Clock>) -> I
     let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
     let reading = Reading { processes: 1, process: 0, workers };
     let windowings = vec![windowing];
-    let origin = Origin { splits, preparer, idle_timeout_us, windowings, group: 0 };
+    let (name, bounded, live) = (String::new(), true, false);
+    let origin =
+        Origin { name, bounded, live, splits, preparer, idle_timeout_us, windowings, group: 0 };
     Intake::new(vec![origin], clock.clone(), None, workers, reading, budget)
 }
 

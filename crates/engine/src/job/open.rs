@@ -50,6 +50,9 @@ pub(super) fn origins(
             ..options.clone()
         };
         Ok(Origin {
+            name: table.describe(&source.projection),
+            bounded: table.bounded(),
+            live: table.live(),
             splits: table.open(&source.projection, &options)?,
             preparer: Preparer::new(source, max_ahead_us, spreads)
                 .with_arrays(compiled.arrays(number))

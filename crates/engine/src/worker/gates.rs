@@ -10,6 +10,7 @@ use crate::event_time::END;
 use crate::flow::Feeds;
 use crate::gather::{ChunkAt, Gather};
 use crate::intake::Only;
+use crate::observe::Doing;
 
 /// What a worker may take.
 pub(super) struct Gates {
@@ -148,10 +149,14 @@ impl Worker {
             return Some(self.stall(stages));
         }
         if waits.contains(&Some(Wait::Room)) {
+            self.doing = Doing::Output;
             let soon = self.context.shared.env.now_us() + STALL_US;
             return Some(self.pause(stages, Some(soon)));
         }
-        self.context.stats.credit_stalls += u64::from(waits.contains(&Some(Wait::Credit)));
+        if waits.contains(&Some(Wait::Credit)) {
+            self.context.stats.credit_stalls += 1;
+            self.doing = Doing::Credit;
+        }
         Some(self.pause(stages, None))
     }
 

@@ -4,6 +4,7 @@
 use super::{State, Step, Worker};
 use crate::budget::Kind;
 use crate::error::Result;
+use crate::observe::Doing;
 
 /// A worker that waits for others to free memory looks again after this time, microseconds.
 pub(super) const STALL_US: i64 = 1_000;
@@ -76,6 +77,7 @@ impl Worker {
     /// Waits for others to free memory; looks again soon, whoever does it.
     pub(super) fn stall(&mut self, stages: &[State]) -> Step {
         self.context.stats.memory_stalls += 1;
+        self.doing = Doing::Memory;
         let soon = self.context.shared.env.now_us() + STALL_US;
         self.pause(stages, Some(soon))
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millstream_engine::Stopper;
+use millstream_engine::observe::Snapshot;
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::Value;
 
@@ -43,6 +45,14 @@ impl Interrupt {
     /// done.
     pub fn is_late(&self) -> bool {
         self.0.is_committing()
+    }
+
+    /// What a query is doing in all processes, as far as they say so in time; `own` is process 0's
+    /// part.
+    pub fn observe(&self, own: &Stopper) -> Snapshot {
+        let mut all = own.observe();
+        self.0.observe().iter().for_each(|other| all.add_process(other));
+        all
     }
 
     /// Why the job ends early, as far as it is known.

@@ -6,12 +6,20 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millstream_engine::Standing;
+use millstream_engine::observe::Snapshot;
 
 use super::failure::Failure;
 use super::member::SetHook;
 
 pub(super) type Hook = Box<dyn Fn(&Failure) + Send>;
-type Watched = Box<dyn Fn() -> Standing + Send>;
+
+/// Who says how a query gets on that runs here.
+pub(super) struct Watched {
+    /// How far it is. It does not wait.
+    pub(super) standing: Box<dyn Fn() -> Standing + Send>,
+    /// What it is doing. It waits for a moment.
+    pub(super) observe: Box<dyn Fn() -> Snapshot + Send>,
+}
 
 /// Messages by process, and the first failure that tells something.
 pub(super) struct Inbox<M> {
@@ -88,7 +96,12 @@ impl<M> Inbox<M> {
 
     /// How far the query is that runs here, if one does.
     pub(super) fn standing(&self) -> Option<Standing> {
-        self.watched().as_ref().map(|standing| standing())
+        self.watched().as_ref().map(|watched| (watched.standing)())
+    }
+
+    /// What the query is doing that runs here, if one does.
+    pub(super) fn observe(&self) -> Option<Snapshot> {
+        self.watched().as_ref().map(|watched| (watched.observe)())
     }
 
     /// Nothing that happens from now on is a failure.
@@ -139,8 +152,8 @@ impl<M: Send> SetHook for Inbox<M> {
     fn set(&self, hook: Hook) {
         self.set_hook(hook);
     }
-    fn watch(&self, standing: Watched) {
-        *self.watched() = Some(standing);
+    fn watch(&self, watched: Watched) {
+        *self.watched() = Some(watched);
     }
 }
 

@@ -49,8 +49,9 @@ impl Link {
         Ok(())
     }
 
-    /// Sends a heartbeat, unless something is being sent at the moment, which says as much.
-    fn send_heartbeat(&self, message: &impl Serialize) {
+    /// Sends a heartbeat, or what may be lost, unless something is being sent at the moment, which
+    /// says as much.
+    pub(super) fn send_heartbeat(&self, message: &impl Serialize) {
         if let (Ok(bytes), Ok(_turn)) = (frame::encode(message), self.sending.try_lock()) {
             write(&self.stream, &bytes);
         }

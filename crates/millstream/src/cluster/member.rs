@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use millstream_contract::table::SplitSpec;
 use millstream_engine::Standing;
+use millstream_engine::observe::Snapshot;
 use millstream_fabric::setup::Hello;
 use serde_json::Value;
 
 use super::failure::{Failure, Fault};
+use super::inbox::Watched;
 use super::parts::Parts;
 
 /// One process's part in a job. The calls come in the order of the messages: for each statement
@@ -67,7 +69,7 @@ pub struct Stops(pub(super) Arc<dyn SetHook>);
 
 pub(super) trait SetHook: Send + Sync {
     fn set(&self, hook: Box<dyn Fn(&Failure) + Send>);
-    fn watch(&self, standing: Box<dyn Fn() -> Standing + Send>);
+    fn watch(&self, watched: Watched);
 }
 
 impl Stops {
@@ -77,9 +79,14 @@ impl Stops {
         self.0.set(Box::new(stop));
     }
 
-    /// From now on, until the query has ended, `standing` says how far it is. It must not wait.
-    pub fn watch(&self, standing: impl Fn() -> Standing + Send + 'static) {
-        self.0.watch(Box::new(standing));
+    /// From now on, until the query has ended, `standing` says how far it is, without waiting, and
+    /// `observe` what it is doing.
+    pub fn watch(
+        &self,
+        standing: impl Fn() -> Standing + Send + 'static,
+        observe: impl Fn() -> Snapshot + Send + 'static,
+    ) {
+        self.0.watch(Watched { standing: Box::new(standing), observe: Box::new(observe) });
     }
 }
 

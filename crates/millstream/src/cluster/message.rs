@@ -4,12 +4,14 @@
 //! A job's life: *Setup* → *Ready*. Then, for each statement, *Execute* → *Planned*, and if it is a
 //! query, *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*.
 //! At last *End*. *Failed* may come in place of any reply. *Stopped* may come in place of *Done*
-//! (before *Failed*, if this process is the one that failed). *Stop* may come at any time.
+//! (before *Failed*, if this process is the one that failed). *Stop* and *Observe* may come at any
+//! time; while a query runs, *Observed* answers the latter.
 
 use std::fmt::{self, Debug};
 
 use millstream_contract::table::SplitSpec;
 use millstream_engine::Standing;
+use millstream_engine::observe::Snapshot;
 use millstream_fabric::setup::{HELLO_BYTES, Hello, Token};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -43,6 +45,8 @@ pub enum Request {
     Start,
     /// All have ended the query well: its result is complete.
     Commit,
+    /// Say what the query is doing here.
+    Observe,
     /// The job is over, because of this.
     Stop(Failure),
     /// The job is done.
@@ -56,6 +60,8 @@ pub enum Reply {
     Heartbeat,
     /// It is still there, and so far with a query.
     Standing(Standing),
+    /// What the query is doing here.
+    Observed(Box<Snapshot>),
     /// Set up.
     Ready,
     /// The statement was executed; with what has to be the same everywhere if it is a query.
@@ -207,6 +213,7 @@ mod tests {
             ]),
             Request::Connect(vec![vec![hello], vec![]]),
             Request::Start,
+            Request::Observe,
             Request::Commit,
             Request::Stop(Failure::new(1, Cause::Ended("was killed".into()))),
             Request::Stop(Failure::new(2, Cause::Silent(2000))),
@@ -218,6 +225,7 @@ mod tests {
         vec![
             Reply::Heartbeat,
             Reply::Standing(Standing { steps: 7, waits_for: Some("x".into()) }),
+            Reply::Observed(Box::new(Snapshot { records: 7, ..Snapshot::default() })),
             Reply::Ready,
             Reply::Planned(None),
             Reply::Planned(Some(Parts::new().with("plan", "scan"))),

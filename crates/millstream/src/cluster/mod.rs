@@ -28,6 +28,7 @@ mod listener;
 mod member;
 pub mod message;
 mod node;
+mod observing;
 mod part;
 mod parts;
 mod peers;

@@ -245,6 +245,12 @@ impl Shared {
         let heartbeat = || self.inbox.standing().map_or(Reply::Heartbeat, Reply::Standing);
         let cause = read_all(stream, &self.link, heartbeat, |request| match request {
             Request::Heartbeat => {}
+            Request::Observe => {
+                if let Some(snapshot) = self.inbox.observe() {
+                    // Whoever has asked does without it if it cannot be sent.
+                    self.link.send_heartbeat(&Reply::Observed(Box::new(snapshot)));
+                }
+            }
             Request::Stop(failure) => drop(self.inbox.fail(failure)),
             request => self.inbox.put(0, request),
         });

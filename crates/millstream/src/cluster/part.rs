@@ -277,8 +277,8 @@ impl QueryPart {
             return (Stats::default(), Err(Error::Internal("a query out of turn".into())));
         };
         let stopper = job.stopper();
-        let watched = stopper.clone();
-        stops.watch(move || watched.standing());
+        let (watched, observed) = (stopper.clone(), stopper.clone());
+        stops.watch(move || watched.standing(), move || observed.observe());
         stops.set(move |Failure { process, cause }| match cause {
             Cause::Interrupted => stopper.stop(),
             cause => {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream_engine::Standing;
+use millstream_engine::observe::Snapshot;
 use serde_json::Value;
 
 use super::children::Children;
@@ -15,6 +16,7 @@ use super::failure::{Cause, Failure, Fault, guarded};
 use super::inbox::Inbox;
 use super::link::{Link, read_all};
 use super::message::{Reply, Request};
+use super::observing::Observing;
 use super::watch::Watch;
 
 /// How long processes may take to end, once told, before they are ended.
@@ -37,6 +39,7 @@ pub(super) struct Peers {
     /// Taken after `committing`, if both are.
     telling: Mutex<()>,
     watch: Mutex<Watch>,
+    observing: Observing,
     /// Whether the others have been told of a failure.
     told: AtomicBool,
     over: AtomicBool,
@@ -63,6 +66,7 @@ impl Peers {
             committing: Mutex::default(),
             telling: Mutex::default(),
             watch: Mutex::new(Watch::new(processes)),
+            observing: Observing::new(processes),
             told: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
@@ -145,6 +149,7 @@ impl Peers {
                 self.note_standing(process, Standing { steps: 0, waits_for: Some(none) });
             }
             Reply::Standing(standing) => self.note_standing(process, standing),
+            Reply::Observed(snapshot) => self.observing.note(process, *snapshot),
             Reply::Stopped(end) => self.note_end(process, end),
             Reply::Failed(fault) => self.fail(Failure::new(process, Cause::Fault(fault))),
             // This process was stopped, or did not get to run.
@@ -179,6 +184,14 @@ impl Peers {
         if let Some(waits) = stuck {
             self.fail(Failure::new(0, Cause::Stuck(waits)));
         }
+    }
+
+    /// What the other processes are doing, as far as they say so in time.
+    pub(super) fn observe(&self) -> Vec<Snapshot> {
+        self.observing.ask(|| {
+            let links: Vec<_> = self.links().iter().flatten().cloned().collect();
+            links.iter().for_each(|link| link.send_heartbeat(&Request::Observe));
+        })
     }
 
     pub(super) fn watch(&self) -> MutexGuard<'_, Watch> {

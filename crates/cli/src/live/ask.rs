@@ -1,0 +1,235 @@
+//! `millstream jobs`, `why` and `stop`: they ask the jobs that run.
+
+use std::io::{ErrorKind, Read};
+
+use millstream::observe::{
+    Snapshot, duration, open_windows, share_read, time_text, watermark, why,
+};
+use millstream::{bytes, grouped, harmless};
+
+use super::desk::{Phase, Report, Told};
+use super::local::{Answer, Request, Socket, all};
+use crate::Failure;
+use crate::console::{fail, note, print, usage};
+
+/// Lists the jobs that run.
+pub(crate) fn jobs(json: bool) -> Result<(), Failure> {
+    let reports: Vec<Report> = all().iter().filter_map(|socket| report(socket).ok()).collect();
+    if json {
+        let lines: Vec<String> =
+            reports.iter().filter_map(|r| serde_json::to_string(r).ok()).collect();
+        return if lines.is_empty() { Ok(()) } else { print(&lines.join("\n")) };
+    }
+    if reports.is_empty() {
+        note(&"no job is running");
+        return Ok(());
+    }
+    let mut rows = vec![["JOB", "RUNNING", "PHASE", "RECORDS", "ROWS", "SCRIPT"].map(String::from)];
+    rows.extend(reports.iter().map(|report| {
+        let of = |what: fn(&Snapshot) -> u64| {
+            report.snapshot.as_ref().map_or_else(|| "-".to_string(), |s| grouped(what(s)))
+        };
+        [
+            report.job.to_string(),
+            duration(report.running_us),
+            report.phase.name().to_string(),
+            of(|snapshot| snapshot.records),
+            of(|snapshot| snapshot.outputs.iter().map(|output| output.rows).sum()),
+            one_line(&report.script),
+        ]
+    }));
+    print(&harmless(&table(&rows)))
+}
+
+/// Columns below each other, two blanks apart.
+fn table(rows: &[[String; 6]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..6).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &[String; 6]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Says what a job is doing, and why no rows come.
+pub(crate) fn why_job(job: Option<u32>, json: bool) -> Result<(), Failure> {
+    let socket = find(job)?;
+    let report = report(&socket).map_err(|error| gone(&socket, &error))?;
+    match json {
+        true => {
+            let text = serde_json::to_string(&report);
+            print(&text.map_err(|e| fail(&e))?)
+        }
+        false => print(&harmless(&told(&report))),
+    }
+}
+
+/// Lets a job end, and waits for its end.
+pub(crate) fn stop(job: Option<u32>, drain: bool) -> Result<(), Failure> {
+    let socket = find(job)?;
+    let request = if drain { Request::Drain } else { Request::Stop };
+    match socket.ask(request) {
+        Ok((Answer::Told(Told::Yes), mut connection)) => {
+            // However it ends, it closes the connection then.
+            let _ = connection.get_ref().set_read_timeout(None);
+            let _ = connection.read_to_end(&mut Vec::new());
+        }
+        Ok((Answer::Told(Told::No(reason)), _)) => return Err(fail(&reason)),
+        Ok((Answer::Report(_), _)) => return Err(fail(&"the job answers something else")),
+        // It has ended before it could answer.
+        Err(error)
+            if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {}
+        Err(error) => return Err(gone(&socket, &error)),
+    }
+    note(&format!("job {} has ended", socket.job));
+    Ok(())
+}
+
+fn report(socket: &Socket) -> std::io::Result<Report> {
+    match socket.ask(Request::Report)?.0 {
+        Answer::Report(report) => Ok(*report),
+        Answer::Told(_) => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+fn gone(socket: &Socket, error: &std::io::Error) -> Failure {
+    fail(&format!("job {} does not answer: {error}", socket.job))
+}
+
+/// The job of this number, or the only one.
+fn find(job: Option<u32>) -> Result<Socket, Failure> {
+    let mut found = all();
+    let numbers = |found: &[Socket]| {
+        found.iter().map(|socket| socket.job.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    match (job, found.len()) {
+        (_, 0) => Err(fail(&"no job is running")),
+        (None, 1) => Ok(found.remove(0)),
+        (None, _) => Err(usage(&format!(
+            "{} jobs are running: {}\n  help: name one; `millstream jobs` says what they are",
+            found.len(),
+            numbers(&found)
+        ))),
+        (Some(job), _) => match found.iter().position(|socket| socket.job == job) {
+            Some(at) => Ok(found.remove(at)),
+            None => Err(fail(&format!(
+                "there is no job {job}\n  help: these are running: {}",
+                numbers(&found)
+            ))),
+        },
+    }
+}
+
+/// What a job is doing, in a few lines.
+fn told(report: &Report) -> String {
+    let mut text = format!("job {}: {}", report.job, one_line(&report.script));
+    if let Some((number, statement)) = &report.statement {
+        text += &format!("\nstatement {number}: {}", shortened(&one_line(statement)));
+    }
+    let since = duration(report.phase_us);
+    text += &match report.phase {
+        Phase::Starting => {
+            format!("\nstarting for {since}: it reads the script, and what the script names")
+        }
+        Phase::Planning => format!(
+            "\nplanning for {since}: it plans the statement and opens its tables; a pipe is opened \
+             when its writer comes"
+        ),
+        Phase::Running => format!("\nrunning for {since}"),
+        Phase::Committing => format!("\ncommitting for {since}: the result gets its names"),
+        Phase::Ending => format!("\nending for {since}: the last statement has ended"),
+    };
+    if let Some(snapshot) = &report.snapshot {
+        text += &format!("\n{}", numbers(snapshot));
+        for reason in why(snapshot) {
+            text += &format!("\nno rows just now: {reason}");
+        }
+    }
+    text
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(100) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_string(),
+    }
+}
+
+/// The numbers of a query, in a line or two.
+fn numbers(snapshot: &Snapshot) -> String {
+    let rows: u64 = snapshot.outputs.iter().map(|output| output.rows).sum();
+    let mut parts = vec![
+        format!("{} records", grouped(snapshot.records)),
+        bytes(snapshot.input_bytes),
+        format!("{} rows written", grouped(rows)),
+    ];
+    if let Some(thousandths) = share_read(snapshot) {
+        parts.push(format!("{} % read", thousandths / 10));
+    }
+    let (open, more) = open_windows(snapshot);
+    let plus = if more { "+" } else { "" };
+    parts.push(format!("{open}{plus} windows open"));
+    parts.push(format!("{} of state", bytes(snapshot.memory.state_bytes)));
+    for (number, what) in
+        [(snapshot.late_records, "late records"), (snapshot.bad_records, "bad records")]
+    {
+        if number > 0 {
+            parts.push(format!("{} {what}", grouped(number)));
+        }
+    }
+    if let Some((at, behind)) = watermark(snapshot) {
+        let behind = behind.map(|us| format!(", {} behind the clock", duration(us.max(0) as u64)));
+        parts.push(format!("watermark {}{}", time_text(at), behind.unwrap_or_default()));
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(phase: Phase) -> Report {
+        Report {
+            job: 17,
+            script: "SELECT 1;\n  SELECT 2".into(),
+            phase,
+            phase_us: 12_000_000,
+            running_us: 13_000_000,
+            statement: Some((2, "SELECT\n 2".into())),
+            snapshot: None,
+        }
+    }
+
+    #[test]
+    fn every_phase_has_something_to_tell() {
+        for (phase, expected) in [
+            (Phase::Starting, "starting for 12 s: it reads the script"),
+            (Phase::Planning, "planning for 12 s: it plans the statement"),
+            (Phase::Running, "running for 12 s"),
+            (Phase::Committing, "committing for 12 s: the result gets its names"),
+            (Phase::Ending, "ending for 12 s"),
+        ] {
+            let text = told(&report(phase));
+            assert!(
+                text.starts_with("job 17: SELECT 1; SELECT 2\nstatement 2: SELECT 2\n"),
+                "{text}"
+            );
+            assert!(text.lines().nth(2).unwrap().starts_with(expected), "{text}");
+        }
+        let text = told(&Report { snapshot: Some(Snapshot::default()), ..report(Phase::Running) });
+        assert!(text.contains("\n0 records, 0 B, 0 rows written, 0 windows open"), "{text}");
+        assert!(text.contains("\nno rows just now: "), "{text}");
+    }
+
+    #[test]
+    fn long_statements_are_cut_between_characters() {
+        let long = "ü".repeat(101);
+        assert_eq!(shortened(&long), format!("{}…", "ü".repeat(100)));
+        assert_eq!(shortened(&long[..200]), long[..200]);
+    }
+}

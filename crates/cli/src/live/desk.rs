@@ -1,0 +1,239 @@
+//! What the program is doing, for all that show it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use millstream::observe::Snapshot;
+use serde::{Deserialize, Serialize};
+
+/// A snapshot is as good as new for so long: a hundred who ask at once cost the job one look.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// How far the program is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Phase {
+    /// It reads the script, opens what it names, or starts processes.
+    #[default]
+    Starting,
+    /// It plans a statement.
+    Planning,
+    /// A query runs.
+    Running,
+    /// A result is complete and gets its names.
+    Committing,
+    /// The last statement has ended.
+    Ending,
+}
+
+impl Phase {
+    /// In a word.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Phase::Starting => "starting",
+            Phase::Planning => "planning",
+            Phase::Running => "running",
+            Phase::Committing => "committing",
+            Phase::Ending => "ending",
+        }
+    }
+}
+
+/// What whoever asks is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// The process id, which names the job.
+    pub(crate) job: u32,
+    /// The script.
+    pub(crate) script: String,
+    pub(crate) phase: Phase,
+    /// How long the program has been in that phase, and how long it has run.
+    pub(crate) phase_us: u64,
+    pub(crate) running_us: u64,
+    /// The statement whose turn it is, by its number from 1, and its text.
+    pub(crate) statement: Option<(usize, String)>,
+    /// What the query is doing, while one runs.
+    pub(crate) snapshot: Option<Snapshot>,
+}
+
+/// What came of asking a job to end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Told {
+    /// It is told.
+    Yes,
+    /// It cannot do that, and why.
+    No(String),
+}
+
+type Observe = Arc<dyn Fn() -> Snapshot + Send + Sync>;
+type Stop = Arc<dyn Fn(bool) -> Told + Send + Sync>;
+
+/// Where the program notes what it is doing, and others look.
+pub(crate) struct Desk {
+    script: String,
+    started: Instant,
+    state: Mutex<State>,
+    /// The last snapshot, of the query that is so many; held while one is taken.
+    last: Mutex<Option<(u64, Instant, Arc<Snapshot>)>>,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    since: Option<Instant>,
+    statement: Option<(usize, String)>,
+    observe: Option<Observe>,
+    stop: Option<Stop>,
+    /// Queries that have begun.
+    queries: u64,
+}
+
+impl Desk {
+    /// Of a program that starts with this script.
+    pub(crate) fn new(script: &str) -> Desk {
+        Desk {
+            script: script.to_string(),
+            started: Instant::now(),
+            state: Mutex::default(),
+            last: Mutex::new(None),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn_to(&self, phase: Phase) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        (state.phase, state.since) = (phase, Some(Instant::now()));
+        if phase != Phase::Running {
+            state.observe = None;
+        }
+        state
+    }
+
+    /// `stop` is called when somebody asks the program to end; with `true`, to drain.
+    pub(crate) fn on_stop(&self, stop: impl Fn(bool) -> Told + Send + Sync + 'static) {
+        self.lock().stop = Some(Arc::new(stop));
+    }
+
+    /// The program is planning the statement of this number, from 0.
+    pub(crate) fn plans(&self, number: usize, text: &str) {
+        self.turn_to(Phase::Planning).statement = Some((number + 1, text.to_string()));
+    }
+
+    /// The query of that statement runs.
+    pub(crate) fn runs(&self, observe: impl Fn() -> Snapshot + Send + Sync + 'static) {
+        let mut state = self.turn_to(Phase::Running);
+        state.queries += 1;
+        state.observe = Some(Arc::new(observe));
+    }
+
+    /// The query has ended: its result gets its names.
+    pub(crate) fn commits(&self) {
+        drop(self.turn_to(Phase::Committing));
+    }
+
+    /// Nothing is left to be done.
+    pub(crate) fn ends(&self) {
+        drop(self.turn_to(Phase::Ending));
+    }
+
+    /// Asks the program to end.
+    pub(crate) fn stop(&self, drain: bool) -> Told {
+        // The program may turn to something else meanwhile.
+        let stop = self.lock().stop.clone();
+        stop.map_or_else(|| Told::No("it has not begun yet".into()), |stop| stop(drain))
+    }
+
+    /// What the query is doing that runs, if one does, and its number.
+    pub(crate) fn observe(&self) -> Option<(u64, Arc<Snapshot>)> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (observe, query) = {
+            let state = self.lock();
+            (state.observe.clone()?, state.queries)
+        };
+        if let Some((of, at, snapshot)) = &*last
+            && *of == query
+            && at.elapsed() < FRESH
+        {
+            return Some((query, snapshot.clone()));
+        }
+        let snapshot = Arc::new(observe());
+        *last = Some((query, Instant::now(), snapshot.clone()));
+        Some((query, snapshot))
+    }
+
+    /// How long the program has run.
+    pub(crate) fn running(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Queries that have begun.
+    pub(crate) fn queries(&self) -> u64 {
+        self.lock().queries
+    }
+
+    /// What whoever asks is told.
+    pub(crate) fn report(&self) -> Report {
+        let snapshot = self.observe().map(|(_, snapshot)| (*snapshot).clone());
+        let state = self.lock();
+        let us = |duration: Duration| duration.as_micros() as u64;
+        Report {
+            job: std::process::id(),
+            script: self.script.clone(),
+            phase: state.phase,
+            phase_us: us(state.since.unwrap_or(self.started).elapsed()),
+            running_us: us(self.running()),
+            statement: state.statement.clone(),
+            // It may have ended meanwhile.
+            snapshot: snapshot.filter(|_| state.phase == Phase::Running),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_hundred_who_ask_at_once_cost_the_job_one_look() {
+        let (desk, looks) = (Desk::new("-e"), Arc::new(AtomicU64::new(0)));
+        assert!(desk.observe().is_none());
+        let counted = looks.clone();
+        desk.runs(move || {
+            let records = counted.fetch_add(1, Ordering::Relaxed) + 1;
+            Snapshot { records, ..Snapshot::default() }
+        });
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            (0..100).for_each(|_| drop(scope.spawn(|| desk.observe().unwrap())));
+        });
+        // Another look for each time that one has grown old, on a machine that is slow.
+        let most = 1 + begun.elapsed().as_millis() as u64 / FRESH.as_millis() as u64;
+        assert!((1..=most).contains(&looks.load(Ordering::Relaxed)), "{looks:?} of {most}");
+        // What the last query said is not said of the next.
+        desk.runs(|| Snapshot { records: 1_000_000, ..Snapshot::default() });
+        assert_eq!(desk.observe().unwrap().1.records, 1_000_000);
+        desk.commits();
+        assert!(desk.observe().is_none() && desk.report().snapshot.is_none());
+    }
+
+    #[test]
+    fn who_stops_it_is_told_what_came_of_that() {
+        let desk = Desk::new("q.sql");
+        assert!(matches!(desk.stop(false), Told::No(_)));
+        desk.on_stop(|drain| if drain { Told::No("no".into()) } else { Told::Yes });
+        assert_eq!(desk.stop(false), Told::Yes);
+        assert_eq!(desk.stop(true), Told::No("no".into()));
+        desk.plans(1, "SELECT 1");
+        let report = desk.report();
+        assert_eq!(
+            (report.phase, report.statement),
+            (Phase::Planning, Some((2, "SELECT 1".into())))
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! A small HTTP server, for metrics and the page: it answers GET and HEAD, and closes the
+//! connection after each answer (RFC 9112).
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::desk::Desk;
+
+/// Bytes of a request's head at most.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Connections at a time; who comes beyond is told to come again.
+const CONNECTIONS_MAX: usize = 256;
+/// How long a request may take, and an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) content_type: &'static str,
+    pub(super) body: String,
+}
+
+impl Answer {
+    pub(super) fn new(content_type: &'static str, body: String) -> Answer {
+        Answer { status: 200, content_type, body }
+    }
+
+    pub(super) fn failed(status: u16, text: &str) -> Answer {
+        Answer { status, content_type: "text/plain; charset=utf-8", body: format!("{text}\n") }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.status {
+            200 => "OK",
+            400 => "Bad Request",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            408 => "Request Timeout",
+            421 => "Misdirected Request",
+            431 => "Request Header Fields Too Large",
+            _ => "Service Unavailable",
+        }
+    }
+
+    /// As it is sent; `HEAD` asks for all but the body.
+    fn bytes(&self, with_body: bool) -> Vec<u8> {
+        let Answer { status, content_type, body } = self;
+        let allow = if *status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let mut bytes = format!(
+            "HTTP/1.1 {status} {}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{allow}\
+             Connection: close\r\n\r\n",
+            self.reason(),
+            body.len()
+        )
+        .into_bytes();
+        if with_body {
+            bytes.extend_from_slice(body.as_bytes());
+        }
+        bytes
+    }
+}
+
+/// Answers a request for a path.
+pub(super) type Answering = fn(&Desk, &str) -> Answer;
+
+/// Listens, and answers as long as the program runs. Returns where.
+pub(super) fn serve(
+    address: SocketAddr,
+    desk: Arc<Desk>,
+    answer: Answering,
+) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    let bound = listener.local_addr()?;
+    // Who listens to other machines is called by whatever name they have for this one.
+    let guarded = address.ip().is_loopback();
+    let thread = thread::Builder::new().name("http".into());
+    thread.spawn(move || accept(&listener, &desk, (answer, guarded)))?;
+    Ok(bound)
+}
+
+fn accept(listener: &TcpListener, desk: &Arc<Desk>, answering: (Answering, bool)) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            // No descriptor is left, perhaps, which may change.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+            open.fetch_sub(1, Ordering::SeqCst);
+            let busy = Answer::failed(503, "too many connections");
+            // Whoever cannot even take this is not waited for.
+            let _ = stream.set_nonblocking(true);
+            let _ = (&stream).write(&busy.bytes(true));
+            continue;
+        }
+        let (desk, counted) = (desk.clone(), open.clone());
+        let thread = thread::Builder::new().name("http".into()).spawn(move || {
+            // A connection that breaks concerns whoever has opened it.
+            let _ = converse(&stream, &desk, answering);
+            counted.fetch_sub(1, Ordering::SeqCst);
+        });
+        if thread.is_err() {
+            open.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+fn converse(
+    stream: &TcpStream,
+    desk: &Desk,
+    (answer, guarded): (Answering, bool),
+) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (reply, with_body) = match head(stream)? {
+        None => return Ok(()),
+        Some(Err(refused)) => (refused, true),
+        Some(Ok(head)) => match parse(&head, guarded) {
+            Err(refused) => (refused, true),
+            Ok((method, path)) => (answer(desk, path), method == "GET"),
+        },
+    };
+    let mut stream = stream;
+    stream.write_all(&reply.bytes(with_body))?;
+    stream.shutdown(Shutdown::Write)?;
+    // What is still sent is taken in for a moment: else the answer could be lost.
+    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+    let _ = stream.read(&mut [0; 4096]);
+    Ok(())
+}
+
+/// The head of a request, up to its empty line; `None` if nothing comes.
+fn head(mut stream: &TcpStream) -> io::Result<Option<Result<Vec<u8>, Answer>>> {
+    let (mut head, end) = (Vec::new(), Instant::now() + PATIENCE);
+    let mut part = [0; 2048];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(Some(Err(Answer::failed(408, "the head took too long"))));
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part) {
+            Ok(0) => return Ok(None),
+            Ok(got) => head.extend_from_slice(&part[..got]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        if head.windows(4).any(|four| four == b"\r\n\r\n") {
+            return Ok(Some(Ok(head)));
+        }
+        if head.len() > HEAD_BYTES_MAX {
+            return Ok(Some(Err(Answer::failed(431, "the head is too long"))));
+        }
+    }
+}
+
+/// Method and path of a request. `guarded`: only if it names an address, or this machine.
+fn parse(head: &[u8], guarded: bool) -> Result<(&str, &str), Answer> {
+    let bad = |text: &str| Answer::failed(400, text);
+    let text = std::str::from_utf8(head).map_err(|_| bad("the head is no text"))?;
+    let mut lines = text.split("\r\n");
+    let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    let [method, target, "HTTP/1.1" | "HTTP/1.0"] = words[..] else {
+        return Err(bad("expected a request line such as 'GET /metrics HTTP/1.1'"));
+    };
+    if !matches!(method, "GET" | "HEAD") {
+        return Err(Answer::failed(405, "only GET and HEAD are answered"));
+    }
+    // A page of elsewhere may have its name lead here (DNS rebinding), to read what it may not.
+    let host = lines.filter_map(|line| line.split_once(':'));
+    let mut host = host.filter(|(name, _)| name.eq_ignore_ascii_case("host"));
+    if let Some((_, host)) = host.next()
+        && guarded
+        && !is_address(host.trim())
+    {
+        return Err(Answer::failed(421, "use the address instead of a name, or localhost"));
+    }
+    Ok((method, target.split('?').next().unwrap_or_default()))
+}
+
+/// Whether a host is an address, with or without a port, or this machine.
+fn is_address(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str) -> Result<(&str, &str), u16> {
+        parse(text.as_bytes(), true).map_err(|answer| answer.status)
+    }
+
+    #[test]
+    fn only_what_can_be_answered_is_understood() {
+        assert_eq!(request("GET /metrics HTTP/1.1\r\n\r\n"), Ok(("GET", "/metrics")));
+        let named = "HEAD /?a=b HTTP/1.0\r\nhOsT: localhost:9464\r\n\r\n";
+        assert_eq!(request(named), Ok(("HEAD", "/")));
+        let host = b"GET / HTTP/1.1\r\nHost: millstream.example:9464\r\n\r\n";
+        assert_eq!(parse(host, false), Ok(("GET", "/")));
+        for (text, status) in [
+            ("\r\n\r\n", 400),
+            ("GET /metrics\r\n\r\n", 400),
+            ("GET  /metrics HTTP/1.1\r\n\r\n", 400),
+            ("GET / HTTP/2\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\n\r\n", 405),
+            ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        ] {
+            assert_eq!(request(text), Err(status), "{text:?}");
+        }
+        assert_eq!(parse(b"GET /\xff HTTP/1.1\r\n\r\n", true).unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn addresses_are_no_names() {
+        for host in ["127.0.0.1", "127.0.0.1:9464", "[::1]:80", "[::1]", "localhost", "LOCALHOST:1"]
+        {
+            assert!(is_address(host), "{host}");
+        }
+        for host in ["", "a.example", "127.0.0.1.a.example:80", "localhost.a:1", "::x"] {
+            assert!(!is_address(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_answer_to_head_has_no_body() {
+        let answer = Answer::new("text/plain", "abc".into());
+        let with = String::from_utf8(answer.bytes(true)).unwrap();
+        let without = String::from_utf8(answer.bytes(false)).unwrap();
+        assert_eq!(with, format!("{without}abc"));
+        assert!(with.contains("Content-Length: 3\r\n"), "{with}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The local socket of a running job, over which `millstream jobs`, `why` and `stop` ask it.
+//!
+//! It stands in a folder of its user's own (mode 0700), as `PID.sock` (mode 0600). It appears under
+//! that name only when somebody listens, so a socket on which nobody does is one that a killed job
+//! has left. A request and its answer are a line of JSON each. After the answer to *stop* the
+//! connection stays open until the job has ended.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::{Desk, Report, Told};
+
+/// Bytes of a request at most.
+const REQUEST_BYTES_MAX: u64 = 1 << 10;
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a request or an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a socket's path at most: the kernel's limit, with its end.
+const PATH_BYTES_MAX: usize = 107;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Request {
+    /// What it is doing.
+    Report,
+    /// To end, as at Ctrl-C.
+    Stop,
+    /// To read no more, fire what is open, and end well.
+    Drain,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Answer {
+    Report(Box<Report>),
+    Told(Told),
+}
+
+/// The file of this program's socket, which is removed at its end.
+static OWN: OnceLock<PathBuf> = OnceLock::new();
+
+extern "C" fn remove_own() {
+    if let Some(path) = OWN.get() {
+        // Whoever has removed it already has done no harm.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// The folders in which sockets may stand: the first that can be used is.
+fn folders() -> Vec<PathBuf> {
+    // SAFETY: it reads a number of this process and cannot fail.
+    let user = unsafe { libc::getuid() };
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
+    let own = own.map(|folder| folder.join("millstream"));
+    let temporary = std::env::temp_dir().join(format!("millstream-{user}"));
+    own.into_iter().chain([temporary]).collect()
+}
+
+/// Whether a folder is this user's own, and nobody else can look into it.
+fn is_own(folder: &Path) -> bool {
+    // SAFETY: it reads a number of this process and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    fs::symlink_metadata(folder)
+        .is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0)
+}
+
+/// Makes the folder for sockets, if it is not there.
+fn make_folder() -> Option<PathBuf> {
+    folders().into_iter().find(|folder| {
+        let path = folder.join(format!(".{}.new", u32::MAX));
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            return false;
+        }
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => false,
+            _ => is_own(folder),
+        }
+    })
+}
+
+/// Listens for those who ask what `desk` tells, as long as the program runs. `None` where that is
+/// not possible.
+pub(super) fn open(desk: &Arc<Desk>) -> Option<()> {
+    let folder = make_folder()?;
+    let (job, new) = (std::process::id(), folder.join(format!(".{}.new", std::process::id())));
+    let path = folder.join(format!("{job}.sock"));
+    // One of a killed job that had the same number.
+    let _ = fs::remove_file(&new);
+    let listener = UnixListener::bind(&new).ok()?;
+    let named = fs::set_permissions(&new, Permissions::from_mode(0o600))
+        .and_then(|()| fs::rename(&new, &path));
+    if named.is_err() {
+        let _ = fs::remove_file(&new);
+        return None;
+    }
+    if OWN.set(path).is_ok() {
+        // SAFETY: what it is to call is a function without arguments that unwinds nowhere.
+        unsafe { libc::atexit(remove_own) };
+    }
+    let desk = desk.clone();
+    let thread = thread::Builder::new().name("local".into());
+    thread.spawn(move || accept(&listener, &desk)).ok().map(drop)
+}
+
+fn accept(listener: &UnixListener, desk: &Arc<Desk>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            // No descriptor is left, perhaps, which may change.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+            open.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let (desk, counted) = (desk.clone(), open.clone());
+        let thread = thread::Builder::new().name("local".into()).spawn(move || {
+            // Whoever has gone needs no answer.
+            let _ = serve(stream, &desk);
+            counted.fetch_sub(1, Ordering::SeqCst);
+        });
+        if thread.is_err() {
+            open.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+fn serve(stream: UnixStream, desk: &Desk) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+    let request: Request = serde_json::from_str(&line)?;
+    let answer = match request {
+        Request::Report => Answer::Report(Box::new(desk.report())),
+        Request::Stop => Answer::Told(desk.stop(false)),
+        Request::Drain => Answer::Told(desk.stop(true)),
+    };
+    let mut text = serde_json::to_vec(&answer)?;
+    text.push(b'\n');
+    (&stream).write_all(&text)?;
+    if matches!(answer, Answer::Told(Told::Yes)) {
+        // It closes when the program ends, which whoever has asked waits for.
+        stream.set_read_timeout(None)?;
+        let _ = (&stream).read(&mut [0]);
+    }
+    Ok(())
+}
+
+/// A job that can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Socket {
+    pub(super) job: u32,
+    path: PathBuf,
+}
+
+/// The jobs of this user that run, in the order of their numbers. What killed jobs have left is
+/// removed.
+pub(super) fn all() -> Vec<Socket> {
+    let mut found = Vec::new();
+    for folder in folders().into_iter().filter(|folder| is_own(folder)) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let is_socket = path.extension().is_some_and(|end| end == "sock");
+            let job = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+            let Some(job) = job.filter(|_| is_socket) else { continue };
+            match UnixStream::connect(&path) {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                    let _ = fs::remove_file(&path);
+                }
+                Err(_) => {}
+                Ok(_) => found.push(Socket { job, path }),
+            }
+        }
+    }
+    found.sort_by_key(|socket| socket.job);
+    found
+}
+
+impl Socket {
+    /// Asks, and returns the answer, with the connection.
+    pub(super) fn ask(&self, request: Request) -> io::Result<(Answer, BufReader<UnixStream>)> {
+        let mut stream = UnixStream::connect(&self.path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut text = serde_json::to_vec(&request)?;
+        text.push(b'\n');
+        stream.write_all(&text)?;
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        Ok((serde_json::from_str(&line)?, reader))
+    }
+}

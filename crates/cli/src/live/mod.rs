@@ -1,0 +1,61 @@
+//! What shows a running script: the progress line, the local socket, metrics and the page. All of
+//! them look at the [`Desk`].
+
+mod ask;
+mod desk;
+mod http;
+mod local;
+mod metrics;
+mod progress;
+mod ui;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::Failure;
+use crate::console::{note, usage};
+
+pub(crate) use ask::{jobs, stop, why_job};
+pub(crate) use desk::{Desk, Told};
+
+/// How a run shows what it does.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct LiveArguments {
+    /// Show no progress line. (It is shown on a terminal alone)
+    #[arg(short, long)]
+    quiet: bool,
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics, and /healthz
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Serve a page that shows the running query at http://ADDRESS/
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    ui: Option<SocketAddr>,
+}
+
+/// Runs a script, and shows it. A port that is in use is an error before anything runs.
+pub(crate) fn shown<T>(
+    arguments: &LiveArguments,
+    script: &str,
+    run: impl FnOnce(&Arc<Desk>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let desk = Arc::new(Desk::new(script));
+    for (option, address, answer) in [
+        ("--metrics", arguments.metrics, metrics::answer as http::Answering),
+        ("--ui", arguments.ui, ui::answer),
+    ] {
+        let Some(address) = address else { continue };
+        let bound = http::serve(address, desk.clone(), answer).map_err(|error| {
+            usage(&format!(
+                "{option}: cannot listen on {address}: {error}\n  help: choose another port, or 0 \
+                 for any that is free"
+            ))
+        })?;
+        if address.port() == 0 {
+            note(&format!("{option}: http://{bound}/"));
+        }
+    }
+    // Without it, the job runs all the same; it cannot be asked.
+    let _socket = local::open(&desk);
+    let _line = (!arguments.quiet).then(|| progress::start(&desk));
+    run(&desk)
+}

@@ -1,0 +1,298 @@
+//! The progress line: on a terminal, what a query that runs is doing; and why, if no rows come.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millstream::observe::{Phase, Snapshot, duration, open_windows, share_read, watermark, why};
+use millstream::{bytes, harmless, short};
+
+use super::desk::Desk;
+use crate::console::note;
+use crate::screen;
+
+/// How often it is drawn.
+const EVERY: Duration = Duration::from_millis(250);
+/// A query that ends sooner shows none.
+const FIRST: Duration = Duration::from_millis(500);
+/// Rates are those of the last seconds.
+const RATE_OVER: Duration = Duration::from_secs(3);
+/// After so long without rows it says why, and again after twice as long.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Draws progress until it is dropped.
+pub(super) struct Line {
+    over: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.over.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        drop(screen::erase());
+    }
+}
+
+/// Shows what `desk` tells, if stderr is a terminal that can erase a line.
+pub(super) fn start(desk: &Arc<Desk>) -> Option<Line> {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    if is_dumb || !stderr().is_terminal() {
+        return None;
+    }
+    let over: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let (desk, until) = (desk.clone(), over.clone());
+    let thread = thread::Builder::new().name("progress".into());
+    let thread = thread.spawn(move || {
+        let mut showing = Showing::default();
+        let (lock, changed) = &*until;
+        let mut is_over = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_over {
+            let waited = changed.wait_timeout(is_over, EVERY);
+            is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if !*is_over {
+                drop(is_over);
+                showing.look(&desk);
+                is_over = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    });
+    Some(Line { over, thread: thread.ok() })
+}
+
+/// Whether colours are wanted: <https://no-color.org>.
+fn is_coloured() -> bool {
+    static COLOURED: AtomicBool = AtomicBool::new(true);
+    static LOOKED: std::sync::Once = std::sync::Once::new();
+    LOOKED.call_once(|| {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        COLOURED.store(wanted, Ordering::Relaxed);
+    });
+    COLOURED.load(Ordering::Relaxed)
+}
+
+/// A text in a colour, if colours are wanted.
+fn coloured(text: &str, code: &str) -> String {
+    match is_coloured() {
+        true => format!("\x1b[{code}m{text}\x1b[0m"),
+        false => text.to_string(),
+    }
+}
+
+/// What is being shown.
+#[derive(Default)]
+struct Showing {
+    query: u64,
+    samples: Samples,
+    /// Rows when the last ones came, and when that was.
+    rows: u64,
+    rows_at: Option<Instant>,
+    /// How often it has said why, since then.
+    told: u32,
+}
+
+impl Showing {
+    fn look(&mut self, desk: &Desk) {
+        let now = Instant::now();
+        let Some((query, snapshot)) = desk.observe() else { return drop(screen::erase()) };
+        if query != self.query {
+            *self = Showing { query, rows_at: Some(now), ..Showing::default() };
+        }
+        self.samples.add(now, snapshot.records, snapshot.input_bytes);
+        if Duration::from_micros(snapshot.elapsed_us) < FIRST {
+            return;
+        }
+        self.tell_why(now, &snapshot);
+        let width = terminal_size::terminal_size_of(stderr())
+            .map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns));
+        let text = line(&snapshot, self.samples.rates(), width.saturating_sub(1));
+        screen::draw(&coloured(&text, "2"));
+    }
+
+    /// After a silence, says why; once more after twice as long, and so on.
+    fn tell_why(&mut self, now: Instant, snapshot: &Snapshot) {
+        let rows = snapshot.outputs.iter().map(|output| output.rows).sum();
+        if rows != self.rows || self.rows_at.is_none() {
+            (self.rows, self.rows_at, self.told) = (rows, Some(now), 0);
+            return;
+        }
+        let silence = self.rows_at.map_or(Duration::ZERO, |at| now.duration_since(at));
+        if silence < SILENCE * 2u32.saturating_pow(self.told.min(20)) {
+            return;
+        }
+        self.told += 1;
+        let mut text = format!("no rows for {}: ", duration(silence.as_micros() as u64));
+        let reasons: Vec<String> = why(snapshot).iter().map(ToString::to_string).collect();
+        text += &reasons.join("\n");
+        note(&text);
+    }
+}
+
+/// Records and bytes of the last moments.
+#[derive(Default)]
+struct Samples(VecDeque<(Instant, u64, u64)>);
+
+impl Samples {
+    fn add(&mut self, now: Instant, records: u64, bytes: u64) {
+        self.0.push_back((now, records, bytes));
+        while self.0.len() > 2 && self.0.get(1).is_some_and(|s| now - s.0 >= RATE_OVER) {
+            self.0.pop_front();
+        }
+    }
+
+    /// Records and bytes per second, if there has been a second look.
+    fn rates(&self) -> Option<(u64, u64)> {
+        let ((from, records, bytes), (to, more_records, more_bytes)) =
+            (self.0.front()?, self.0.back()?);
+        let seconds = to.duration_since(*from).as_secs_f64();
+        let rate = |from: &u64, to: &u64| (to.saturating_sub(*from) as f64 / seconds) as u64;
+        (seconds > 0.0).then(|| (rate(records, more_records), rate(bytes, more_bytes)))
+    }
+}
+
+/// One line of at most so many columns: as many of its parts as fit, the most telling first.
+fn line(snapshot: &Snapshot, rates: Option<(u64, u64)>, columns: usize) -> String {
+    // How telling each part is: the least number is left out last.
+    let mut parts: Vec<(u8, String)> = Vec::new();
+    match snapshot.phase {
+        Phase::Draining => parts.push((0, "draining".into())),
+        Phase::Ending | Phase::Ended => parts.push((0, "ending".into())),
+        Phase::Reading => {}
+    }
+    let share = share_read(snapshot).filter(|_| snapshot.phase == Phase::Reading);
+    if let Some(thousandths) = share {
+        parts.push((0, format!("{} %", thousandths / 10)));
+        if let Some(left) = time_left(snapshot.elapsed_us, thousandths) {
+            parts.push((2, format!("{left} left")));
+        }
+    }
+    if let Some((records, input)) = rates {
+        parts.push((1, format!("{} records/s", short(records))));
+        parts.push((6, format!("{}/s", bytes(input))));
+    }
+    if let Some((at, behind)) = watermark(snapshot) {
+        parts.push((3, format!("at {}", clock_text(at))));
+        if let Some(behind) = behind {
+            let ahead = if behind < 0 { "ahead" } else { "behind" };
+            parts.push((4, format!("{} {ahead}", duration(behind.unsigned_abs()))));
+        }
+    }
+    let (open, more) = open_windows(snapshot);
+    if open > 0 {
+        let plus = if more { "+" } else { "" };
+        parts.push((5, format!("{open}{plus} open")));
+    }
+    parts.push((7, format!("{} state", bytes(snapshot.memory.state_bytes))));
+    fitting(parts, columns)
+}
+
+/// As many of the parts as fit, in their order.
+fn fitting(mut parts: Vec<(u8, String)>, columns: usize) -> String {
+    loop {
+        let texts: Vec<&str> = parts.iter().map(|(_, text)| text.as_str()).collect();
+        let text = texts.join(" · ");
+        let width = text.chars().count();
+        let last = parts.iter().map(|(rank, _)| *rank).max();
+        match last {
+            Some(last) if width > columns => parts.retain(|(rank, _)| *rank != last),
+            _ => return harmless(&text),
+        }
+    }
+}
+
+/// How long it will take if it goes on as so far.
+fn time_left(elapsed_us: u64, thousandths: u64) -> Option<String> {
+    // Before that, it is a guess.
+    if thousandths < 10 || elapsed_us < 1_000_000 {
+        return None;
+    }
+    let left = u128::from(elapsed_us) * u128::from(1000 - thousandths) / u128::from(thousandths);
+    u64::try_from(left).ok().map(duration)
+}
+
+/// The time of day of an event time, with its date only if that is not all.
+fn clock_text(us: i64) -> String {
+    let text = millstream::observe::time_text(us);
+    match text.split_once(' ') {
+        Some((_, time)) => time.chars().take(8).collect(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Extent;
+    use millstream::observe::{Source, Split, Stage, Window};
+
+    use super::*;
+
+    fn snapshot(bounded: bool) -> Snapshot {
+        let at = Some(1_704_110_403_000_000);
+        let progress = bounded.then_some(Extent { done: 25, of: 100, bytes: true });
+        let mut snapshot = Snapshot {
+            now_us: 1_704_110_405_500_000,
+            elapsed_us: 4_000_000,
+            sources: vec![Source { watermark_us: at, live: !bounded, ..Source::default() }],
+            splits: vec![Split { progress, ..Split::default() }],
+            stages: vec![Stage { open: vec![Window::default(); 3], ..Stage::default() }],
+            ..Snapshot::default()
+        };
+        snapshot.memory.state_bytes = 12_345_678;
+        snapshot
+    }
+
+    #[test]
+    fn a_wide_terminal_has_room_for_all() {
+        let rates = Some((1_234_567, 85_000_000));
+        assert_eq!(
+            line(&snapshot(true), rates, 120),
+            "25 % · 12 s left · 1.2M records/s · 85 MB/s · at 12:00:03 · 3 open · 12 MB state"
+        );
+        assert_eq!(
+            line(&snapshot(false), rates, 120),
+            "1.2M records/s · 85 MB/s · at 12:00:03 · 2.5 s behind · 3 open · 12 MB state"
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_what_tells_most() {
+        let rates = Some((1_234_567, 85_000_000));
+        for columns in 0..100 {
+            for bounded in [true, false] {
+                let text = line(&snapshot(bounded), rates, columns);
+                assert!(text.chars().count() <= columns, "{columns}: {text}");
+            }
+        }
+        assert_eq!(line(&snapshot(true), rates, 39), "25 % · 12 s left · 1.2M records/s");
+        assert_eq!(line(&snapshot(false), rates, 39), "1.2M records/s · at 12:00:03");
+        assert_eq!(line(&snapshot(true), rates, 5), "25 %");
+    }
+
+    #[test]
+    fn rates_are_those_of_the_last_seconds() {
+        let (mut samples, start) = (Samples::default(), Instant::now());
+        let at = |s: u64| start + Duration::from_secs(s);
+        samples.add(at(0), 0, 0);
+        assert_eq!(samples.rates(), None);
+        for second in 1..=20u64 {
+            // 100 records a second, and from the tenth on 1000.
+            let records = 100 * second.min(10) + 1000 * second.saturating_sub(10);
+            samples.add(at(second), records, 8 * records);
+        }
+        assert_eq!(samples.rates(), Some((1000, 8000)));
+    }
+
+    #[test]
+    fn the_time_left_is_told_when_it_is_known() {
+        assert_eq!(time_left(500_000, 500), None);
+        assert_eq!(time_left(60_000_000, 5), None);
+        assert_eq!(time_left(60_000_000, 250).as_deref(), Some("3 min 0 s"));
+        assert_eq!(time_left(60_000_000, 1000).as_deref(), Some("0 ms"));
+    }
+}

@@ -1,0 +1,188 @@
+//! What all processes of a job do, from what each of them says.
+
+use std::collections::BTreeSet;
+
+use super::{Latency, Memory, Output, Phase, Snapshot, Split, Stage, Window};
+
+impl Snapshot {
+    /// Adds what another process of the same job says. Counts and bytes add up, watermarks are the
+    /// least, and a split is as the process says that reads it.
+    pub fn add_process(&mut self, other: &Snapshot) {
+        self.now_us = self.now_us.max(other.now_us);
+        self.elapsed_us = self.elapsed_us.max(other.elapsed_us);
+        self.phase = earlier(self.phase, other.phase);
+        self.records += other.records;
+        self.input_bytes += other.input_bytes;
+        self.bad_records += other.bad_records;
+        self.late_records += other.late_records;
+        for (source, other) in self.sources.iter_mut().zip(&other.sources) {
+            source.ended &= other.ended;
+            source.watermark_us = source.watermark_us.min(other.watermark_us);
+        }
+        self.splits.iter_mut().zip(&other.splits).for_each(|(split, other)| add(split, other));
+        self.workers.extend_from_slice(&other.workers);
+        for (stage, other) in self.stages.iter_mut().zip(&other.stages) {
+            stage.add(other);
+        }
+        for (output, other) in self.outputs.iter_mut().zip(&other.outputs) {
+            output.add(other);
+        }
+        self.channels.extend_from_slice(&other.channels);
+        self.memory.add(&other.memory);
+        self.latency.add(&other.latency);
+    }
+}
+
+/// The phase of a job whose processes are in these.
+fn earlier(one: Phase, other: Phase) -> Phase {
+    let order = [Phase::Draining, Phase::Reading, Phase::Ending, Phase::Ended];
+    order.into_iter().find(|phase| [one, other].contains(phase)).unwrap_or_default()
+}
+
+fn add(split: &mut Split, other: &Split) {
+    match (split.elsewhere, other.elsewhere) {
+        (_, true) => {}
+        (true, false) => *split = other.clone(),
+        // Both read it, each some of its chunks.
+        (false, false) => {
+            split.watermark_us = split.watermark_us.min(other.watermark_us);
+            split.holds_us = split.holds_us.min(other.holds_us);
+            split.records = split.records.max(other.records);
+            split.bytes += other.bytes;
+            split.silent_us = split.silent_us.min(other.silent_us);
+            split.waits &= other.waits;
+            split.ready += other.ready;
+            split.idle &= other.idle;
+            split.ended &= other.ended;
+            if let (Some(own), Some(other)) = (&mut split.progress, &other.progress) {
+                own.done = own.done.min(other.done);
+            }
+        }
+    }
+}
+
+impl Stage {
+    fn add(&mut self, other: &Stage) {
+        self.frontier_us = self.frontier_us.min(other.frontier_us);
+        for (own, other) in self.clock_us.iter_mut().zip(&other.clock_us) {
+            *own = (*own).min(*other);
+        }
+        let open: BTreeSet<Window> = self.open.iter().chain(&other.open).copied().collect();
+        let first = |stage: &Stage| stage.open.first().map(Window::order);
+        if other.open.first().is_some()
+            && first(self).is_none_or(|own| first(other).is_some_and(|other| other < own))
+        {
+            self.needs = other.needs.clone();
+        }
+        self.open = open.into_iter().collect();
+        self.open.sort_by_key(Window::order);
+        self.open_more |= other.open_more;
+        self.firing |= other.firing;
+        self.rows_in += other.rows_in;
+        self.rows_out += other.rows_out;
+        self.state_rows += other.state_rows;
+        self.state_bytes += other.state_bytes;
+        self.late_records += other.late_records;
+        self.partly_late_records += other.partly_late_records;
+    }
+}
+
+impl Window {
+    /// Windows in the order in which they fire; what fires at the end of the input comes last.
+    pub(crate) fn order(&self) -> (bool, Window) {
+        (self.fires_at_us.is_none(), *self)
+    }
+}
+
+impl Output {
+    fn add(&mut self, other: &Output) {
+        self.rows += other.rows;
+        // Of those that see all of them; where each writes its own, all see about the same.
+        self.windows = self.windows.max(other.windows);
+        self.queued_bytes += other.queued_bytes;
+        self.ended |= other.ended;
+    }
+}
+
+impl Memory {
+    fn add(&mut self, other: &Memory) {
+        self.limit_bytes += other.limit_bytes;
+        self.state_bytes += other.state_bytes;
+        self.input_bytes += other.input_bytes;
+        self.segment_bytes += other.segment_bytes;
+        self.output_bytes += other.output_bytes;
+        self.peak_bytes += other.peak_bytes;
+        self.tight |= other.tight;
+    }
+}
+
+impl Latency {
+    /// Shares are those of the slower process.
+    fn add(&mut self, other: &Latency) {
+        self.windows += other.windows;
+        self.sum_us += other.sum_us;
+        self.p50_us = self.p50_us.max(other.p50_us);
+        self.p99_us = self.p99_us.max(other.p99_us);
+        self.max_us = self.max_us.max(other.max_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Need, Source};
+    use super::*;
+    use crate::table::Extent;
+
+    fn window(fires_at_us: Option<i64>) -> Window {
+        Window { fires_at_us, ..Window::default() }
+    }
+
+    #[test]
+    fn processes_add_up() {
+        let need = |watermark_us| Need { source: 0, watermark_us };
+        let split = |watermark_us, done| Split {
+            watermark_us,
+            records: 5,
+            progress: Some(Extent { done, of: 9, bytes: true }),
+            ..Split::default()
+        };
+        let away = Split { elsewhere: true, ..Split::default() };
+        let mut one = Snapshot {
+            phase: Phase::Ending,
+            records: 10,
+            sources: vec![Source { watermark_us: Some(7), ended: true, ..Source::default() }],
+            splits: vec![away.clone(), split(Some(7), 4), split(Some(1), 9)],
+            stages: vec![Stage {
+                open: vec![window(Some(30)), window(None)],
+                needs: vec![need(Some(30))],
+                clock_us: vec![Some(5), Some(6)],
+                ..Stage::default()
+            }],
+            ..Snapshot::default()
+        };
+        let other = Snapshot {
+            phase: Phase::Reading,
+            records: 32,
+            sources: vec![Source { watermark_us: Some(3), ..Source::default() }],
+            splits: vec![split(Some(8), 2), split(Some(3), 6), away],
+            stages: vec![Stage {
+                open: vec![window(Some(20)), window(Some(30))],
+                needs: vec![need(Some(20))],
+                clock_us: vec![None, Some(9)],
+                ..Stage::default()
+            }],
+            ..Snapshot::default()
+        };
+        one.add_process(&other);
+        assert_eq!((one.phase, one.records), (Phase::Reading, 42));
+        assert_eq!((one.sources[0].watermark_us, one.sources[0].ended), (Some(3), false));
+        let watermarks: Vec<_> = one.splits.iter().map(|split| split.watermark_us).collect();
+        assert_eq!(watermarks, [Some(8), Some(3), Some(1)]);
+        assert_eq!(one.splits[1].progress.map(|extent| extent.done), Some(4));
+        let stage = &one.stages[0];
+        assert_eq!(stage.open, [window(Some(20)), window(Some(30)), window(None)]);
+        assert_eq!(stage.needs, [need(Some(20))]);
+        assert_eq!(stage.clock_us, [None, Some(6)]);
+        assert!(one.splits.iter().all(|split| !split.elsewhere));
+    }
+}

@@ -1,0 +1,234 @@
+//! What the observer sees of a job in this process: from what all workers share, and from what each
+//! has told.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Shared;
+use crate::budget::Kind;
+use crate::event_time::{BEGINNING, END};
+use crate::flow::Root;
+use crate::gather::Gather;
+use crate::observe::{
+    Channel, Input, Latency, Memory, Need, Output, Phase, Snapshot, Stage, StageTold, Told, Window,
+    time,
+};
+use crate::stats::Stats;
+
+/// Windows that one look tells of at the most.
+pub(crate) const OPEN_MAX: usize = 1_000;
+
+/// Latencies that shares are taken of, the latest.
+const LATEST: usize = 1_000;
+
+/// Fire latencies that are kept, the latest: half a megabyte.
+const LATENCIES_MAX: usize = 1 << 16;
+
+/// How long windows took to fire.
+#[derive(Debug, Default)]
+pub(crate) struct Latencies {
+    latest: VecDeque<u64>,
+    windows: u64,
+    sum_us: u64,
+}
+
+impl Latencies {
+    pub(crate) fn add(&mut self, us: u64) {
+        if self.latest.len() >= LATENCIES_MAX {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(us);
+        self.windows += 1;
+        self.sum_us += us;
+    }
+
+    /// The latest ones, which are taken out.
+    pub(crate) fn take(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.latest).into()
+    }
+
+    fn observed(&self) -> Latency {
+        let latest = self.latest.iter().rev().take(LATEST).copied().collect();
+        Latency::of(latest, self.windows, self.sum_us)
+    }
+}
+
+/// Where rows come from.
+fn input(root: &Root) -> Input {
+    match root {
+        Root::Source(source) => Input::Source(*source),
+        Root::Stage(stage) => Input::Stage(*stage),
+    }
+}
+
+impl Shared {
+    /// What the job is doing. Asks all workers, and waits a moment for their answers.
+    pub(crate) fn observe(&self) -> Snapshot {
+        self.cells.ask(|| self.wake_all());
+        let told = self.cells.told();
+        let mut stats = Stats::default();
+        told.iter().for_each(|told| stats.add(&told.stats));
+        let now_us = self.env.now_us();
+        let latency = self.latencies.lock().unwrap_or_else(PoisonError::into_inner).observed();
+        let process = self.net.as_ref().map_or(0, |net| net.place.process);
+        Snapshot {
+            process,
+            now_us,
+            elapsed_us: (now_us - self.started_us).max(0) as u64,
+            phase: self.phase(),
+            records: stats.records,
+            input_bytes: stats.input_bytes,
+            bad_records: stats.malformed_records
+                + stats.null_time_records
+                + stats.unusable_time_records,
+            late_records: stats.late_records,
+            sources: self.intake.observed_sources(),
+            splits: self.intake.observed_splits(),
+            workers: self.cells.workers(process, now_us),
+            stages: (0..self.stages.len()).map(|n| self.observed_stage(n, &told, &stats)).collect(),
+            outputs: self.gathers.iter().map(|gather| self.observed_output(gather)).collect(),
+            channels: self.observed_channels(),
+            memory: self.observed_memory(),
+            latency,
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match () {
+            () if self.closing.load(Relaxed) => Phase::Ended,
+            () if !self.intake.has_more() => Phase::Ending,
+            () if self.draining.load(Relaxed) => Phase::Draining,
+            () => Phase::Reading,
+        }
+    }
+
+    fn observed_memory(&self) -> Memory {
+        let budget = &self.budget;
+        Memory {
+            limit_bytes: self.settings.memory_bytes,
+            state_bytes: budget.state(),
+            input_bytes: budget.held(Kind::Input),
+            segment_bytes: budget.held(Kind::Segments),
+            output_bytes: budget.held(Kind::Output),
+            peak_bytes: budget.most(),
+            tight: budget.tight(),
+        }
+    }
+
+    fn observed_output(&self, gather: &Gather) -> Output {
+        Output {
+            inputs: self.flow.outputs[gather.output()].iter().map(input).collect(),
+            rows: gather.rows(),
+            windows: gather.windows(),
+            queued_bytes: gather.queued_bytes(),
+            side: gather.is_side(),
+            ended: gather.has_ended(),
+        }
+    }
+
+    fn observed_channels(&self) -> Vec<Channel> {
+        let Some(net) = &self.net else { return Vec::new() };
+        let others = (0..net.place.processes).filter(|process| *process != net.place.process);
+        let channel = |to| {
+            let shipped = net.shipped_to(to);
+            Channel {
+                from: net.place.process,
+                to,
+                bytes: shipped.bytes,
+                messages: shipped.messages,
+                rows: shipped.rows,
+                credit_stalls: shipped.credit_stalls,
+            }
+        };
+        others.map(channel).collect()
+    }
+
+    fn observed_stage(&self, number: usize, told: &[Told], stats: &Stats) -> Stage {
+        let stage = &self.stages[number];
+        let of: Vec<&StageTold> = told.iter().filter_map(|told| told.stages.get(number)).collect();
+        let open: BTreeSet<Window> = of.iter().flat_map(|told| &told.open).copied().collect();
+        let mut open: Vec<Window> = open.into_iter().collect();
+        open.sort_by_key(Window::order);
+        let open_more = open.len() > OPEN_MAX || of.iter().any(|told| told.open_more);
+        open.truncate(OPEN_MAX);
+        let clocks = of.iter().map(|told| told.clock.len()).max().unwrap_or(0);
+        let entry = |at: usize| of.iter().filter_map(|told| told.clock.get(at)).min();
+        let sum = |what: fn(&StageTold) -> u64| of.iter().map(|told| what(told)).sum();
+        let mut needs = Vec::new();
+        if let Some(first) = open.first() {
+            self.needs_of(number, first.fires_at_us.unwrap_or(END), &mut needs);
+        }
+        Stage {
+            stage: stage.place + 1,
+            name: stage.program.name(),
+            inputs: stage.inputs.iter().map(input).collect(),
+            frontier_us: of.iter().map(|told| told.frontier).min().and_then(time),
+            clock_us: (0..clocks)
+                .map(|at| entry(at).copied().filter(|us| *us != BEGINNING))
+                .collect(),
+            firing: stage.is_firing(),
+            open,
+            open_more,
+            needs,
+            rows_in: sum(|told| told.rows_in),
+            rows_out: sum(|told| told.rows_out),
+            state_rows: sum(|told| told.state_rows),
+            state_bytes: sum(|told| told.state_bytes),
+            late_records: stats.stages.get(number).map_or(0, |stage| stage.late_records),
+            partly_late_records: stats.stages.get(number).map_or(0, |s| s.partly_late_records),
+        }
+    }
+
+    /// Which watermarks the sources have to reach that feed a stage, so that it fires up to a
+    /// watermark.
+    fn needs_of(&self, stage: usize, watermark: i64, needs: &mut Vec<Need>) {
+        for root in &self.stages[stage].inputs {
+            match root {
+                Root::Source(source) => {
+                    let need = Need { source: *source, watermark_us: time(watermark) };
+                    if !needs.contains(&need) {
+                        needs.push(need);
+                    }
+                }
+                Root::Stage(before) if watermark == BEGINNING => {
+                    self.needs_of(*before, BEGINNING, needs);
+                }
+                Root::Stage(before) => {
+                    let frontier = self.stages[*before].windowing().frontier_for(watermark);
+                    self.needs_of(*before, frontier, needs);
+                }
+            }
+        }
+    }
+
+    /// Reads no more, and ends as if the input had ended there. Of several processes, none knows
+    /// how far the others have read.
+    pub(crate) fn drain(&self) -> bool {
+        if self.net.as_ref().is_some_and(|net| net.place.processes > 1) {
+            return false;
+        }
+        self.draining.store(true, Relaxed);
+        self.intake.drain();
+        // What waited for rows of a split that has ended now.
+        self.queue_batches();
+        self.wake_all();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_latencies_are_kept_and_all_are_counted() {
+        let mut latencies = Latencies::default();
+        (0..LATENCIES_MAX as u64 + 5).for_each(|us| latencies.add(us));
+        let observed = latencies.observed();
+        assert_eq!(observed.windows, LATENCIES_MAX as u64 + 5);
+        assert_eq!(observed.max_us, LATENCIES_MAX as u64 + 4);
+        let latest = latencies.take();
+        assert_eq!((latest.len(), latest[0]), (LATENCIES_MAX, 5));
+    }
+}

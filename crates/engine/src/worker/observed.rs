@@ -1,0 +1,95 @@
+//! What a worker tells the observer, when somebody has asked.
+
+use std::collections::BTreeSet;
+
+use super::{State, Step, Worker};
+use crate::event_time::END;
+use crate::observe::{Doing, StageTold, Told, Window, time};
+use crate::shared::OPEN_MAX;
+
+impl Worker {
+    /// Between two steps: counts the time of the step before, and what came after it.
+    pub(super) fn begin_step(&mut self) {
+        let shared = &self.context.shared;
+        shared.cells.pass(self.context.id, self.doing, shared.env.now_us());
+        self.doing = Doing::Step;
+    }
+
+    /// After a step: notes what comes next, and answers, if somebody has asked.
+    pub(super) fn end_step(&mut self, step: &Step) {
+        let shared = self.context.shared.clone();
+        match step {
+            Step::Busy => self.doing = Doing::Step,
+            Step::Wait { .. } => {
+                if self.doing == Doing::Step {
+                    self.doing = Doing::Input;
+                }
+                shared.cells.turn_to(self.context.id, self.doing);
+            }
+            Step::Done => {}
+        }
+        let asked = shared.cells.asked();
+        if asked != self.answered || *step == Step::Done {
+            self.answer(asked);
+        }
+        if *step == Step::Done {
+            shared.cells.turn_to(self.context.id, Doing::Done);
+        }
+    }
+
+    #[cold]
+    fn answer(&mut self, question: u64) {
+        self.answered = question;
+        let stages = self.stages.iter().zip(&self.context.flows);
+        let stages = stages.map(|(state, flow)| StageTold {
+            rows_in: flow.rows_in,
+            rows_out: flow.rows_out,
+            ..told_of(state)
+        });
+        let told = Told { stages: stages.collect(), stats: self.context.stats.clone() };
+        self.context.shared.cells.answer(self.context.id, question, told);
+    }
+}
+
+/// What is to be told of a stage.
+fn told_of(state: &State) -> StageTold {
+    let windowing = state.stage.windowing();
+    let (mut open, mut open_more) = (BTreeSet::new(), false);
+    let slices = state.operator.open();
+    for slice in &slices {
+        for window in windowing.windows_of(*slice) {
+            let fires_at = windowing.fires_at(window);
+            if fires_at <= state.frontier {
+                continue;
+            }
+            if open.len() == OPEN_MAX {
+                open_more = true;
+                break;
+            }
+            let bounds = match windowing.columns_of(window) {
+                _ if windowing.is_whole() => None,
+                Some([start, end, _]) => Some((start, end)),
+                // Several windows, or sessions, that fire under one name.
+                None => {
+                    let end = fires_at.saturating_sub(windowing.lateness_us());
+                    Some((windowing.begin_of(*slice), end))
+                }
+            };
+            open.insert(Window {
+                fires_at_us: time(fires_at).filter(|at| *at < END),
+                start_us: bounds.map(|(start, _)| start).and_then(time),
+                end_us: bounds.map(|(_, end)| end).and_then(time),
+            });
+        }
+    }
+    StageTold {
+        frontier: state.frontier,
+        clock: state.clock.entries().to_vec(),
+        open: open.into_iter().collect(),
+        open_more,
+        rows_in: 0,
+        rows_out: 0,
+        state_rows: state.usage.keys,
+        state_bytes: state.usage.bytes,
+    }
+}

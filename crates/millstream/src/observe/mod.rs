@@ -1,0 +1,91 @@
+//! What a running job is doing: one source for the progress line, `millstream why`, metrics and
+//! the page.
+//!
+//! [`JobHandle::observe`](crate::JobHandle::observe) and [`Stopper::observe`](crate::Stopper)
+//! take a [`Snapshot`]; [`why`] says in words why no rows come.
+
+mod why;
+
+pub use millstream_engine::observe::*;
+pub use why::{Reason, duration, time_text, why};
+
+/// How much of the input has been read, in a thousand; `None` where that is not known of all
+/// sources that have not ended.
+pub fn share_read(snapshot: &Snapshot) -> Option<u64> {
+    let mut sum = (0u128, 0u128);
+    for split in snapshot.splits.iter().filter(|split| !split.elsewhere) {
+        let source = snapshot.sources.get(split.source)?;
+        match split.progress {
+            Some(extent) => {
+                let done = if split.ended || source.ended { extent.of } else { extent.done };
+                sum = (sum.0 + u128::from(done), sum.1 + u128::from(extent.of));
+            }
+            None if split.ended || source.ended => {}
+            None => return None,
+        }
+    }
+    (sum.1 > 0).then(|| (sum.0 * 1000 / sum.1).min(1000) as u64)
+}
+
+/// Windows that are open: those of the stages that feed outputs, or else of the last stage that
+/// has any. `true`: there are more of them.
+pub fn open_windows(snapshot: &Snapshot) -> (usize, bool) {
+    let of = |stage: &Stage| (stage.open.len(), stage.open_more);
+    snapshot
+        .stages
+        .iter()
+        .map(of)
+        .fold((0, false), |(sum, more), (open, and_more)| (sum.max(open), more | and_more))
+}
+
+/// The least watermark of the sources that have not ended, and how far it is behind the clock, if
+/// records come as they happen.
+pub fn watermark(snapshot: &Snapshot) -> Option<(i64, Option<i64>)> {
+    let sources = snapshot.sources.iter().filter(|source| !source.ended);
+    let (at, live) = sources.filter_map(|s| Some((s.watermark_us?, s.live))).min()?;
+    Some((at, live.then(|| snapshot.now_us - at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Extent;
+
+    fn split(progress: Option<(u64, u64)>, ended: bool) -> Split {
+        let progress = progress.map(|(done, of)| Extent { done, of, bytes: true });
+        Split { progress, ended, ..Split::default() }
+    }
+
+    #[test]
+    fn the_share_that_has_been_read_is_known_where_it_is_of_all_splits() {
+        let of = |splits| {
+            share_read(&Snapshot {
+                sources: vec![Source::default()],
+                splits,
+                ..Snapshot::default()
+            })
+        };
+        assert_eq!(of(vec![split(Some((1, 4)), false), split(Some((1, 4)), false)]), Some(250));
+        // One that has ended has been read, whatever it said.
+        assert_eq!(of(vec![split(Some((1, 4)), true), split(Some((0, 4)), false)]), Some(500));
+        assert_eq!(of(vec![split(Some((4, 4)), false), split(None, false)]), None);
+        assert_eq!(of(vec![split(Some((2, 4)), false), split(None, true)]), Some(500));
+        assert_eq!(of(vec![split(Some((0, 0)), false)]), None);
+        assert_eq!(of(vec![]), None);
+    }
+
+    #[test]
+    fn a_snapshot_survives_its_text() {
+        let snapshot = Snapshot {
+            stages: vec![Stage {
+                inputs: vec![Input::Source(0), Input::Stage(1)],
+                clock_us: vec![None, Some(i64::MAX)],
+                ..Stage::default()
+            }],
+            workers: vec![Worker { doing: Doing::Credit, ..Worker::default() }],
+            ..Snapshot::default()
+        };
+        let text = serde_json::to_string(&snapshot).unwrap();
+        assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), snapshot);
+    }
+}

@@ -1,0 +1,464 @@
+//! Why no rows come: which window waits for which split, and what would help.
+
+use std::fmt;
+
+use arrow::array::temporal_conversions::timestamp_us_to_datetime;
+use millstream_contract::wording::grouped;
+use serde::{Deserialize, Serialize};
+
+use super::{Doing, Input, Phase, Snapshot, Split, Stage, Window, share_read};
+use crate::wording::bytes;
+
+/// Splits that are named one by one.
+const NAMED_MAX: usize = 3;
+/// A worker that is in one step for so long does more than to compute.
+const LONG_STEP_US: u64 = 1_000_000;
+/// A split that has been without records for so long is called silent.
+const SILENT_US: u64 = 1_000_000;
+
+/// A reason why no rows come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// What is waited for.
+    pub what: String,
+    /// What would help, if anything would.
+    pub help: Option<String>,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        self.help.as_ref().map_or(Ok(()), |help| write!(f, "\n  help: {help}"))
+    }
+}
+
+fn reason(what: String) -> Reason {
+    Reason { what, help: None }
+}
+
+/// Why a job yields no rows just now: all reasons, the most telling first. There is always one.
+pub fn why(snapshot: &Snapshot) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if snapshot.phase == Phase::Ended {
+        return vec![reason("all workers have ended: the result is being completed".into())];
+    }
+    reasons.extend(output(snapshot));
+    reasons.extend(memory(snapshot));
+    reasons.extend(snapshot.stages.iter().rev().filter_map(|stage| of_stage(snapshot, stage)));
+    if reasons.is_empty() {
+        reasons.push(without_windows(snapshot));
+    }
+    reasons
+}
+
+/// Rows wait for whoever takes them.
+fn output(snapshot: &Snapshot) -> Option<Reason> {
+    let queued: u64 = snapshot.outputs.iter().map(|output| output.queued_bytes).sum();
+    let workers = &snapshot.workers;
+    let long = workers.iter().find(|w| w.doing == Doing::Step && w.since_us >= LONG_STEP_US);
+    let waits = workers.iter().any(|worker| worker.doing == Doing::Output);
+    if queued > 0 && (waits || long.is_some()) {
+        return Some(Reason {
+            what: format!("{} of result rows wait for whoever reads the output", bytes(queued)),
+            help: Some("read it faster, or write to files (INSERT INTO)".into()),
+        });
+    }
+    let long = long?;
+    Some(reason(format!(
+        "worker {} of process {} has been in one step for {}: it writes to an output that nobody \
+         reads, or works on a large chunk",
+        long.worker,
+        long.process,
+        duration(long.since_us)
+    )))
+}
+
+fn memory(snapshot: &Snapshot) -> Option<Reason> {
+    let waits = snapshot.workers.iter().any(|worker| worker.doing == Doing::Memory);
+    let memory = &snapshot.memory;
+    waits.then(|| Reason {
+        what: format!(
+            "memory is scarce: {} of {} are in use, and only the splits that are least far go on",
+            bytes(memory.used_bytes()),
+            bytes(memory.limit_bytes)
+        ),
+        help: Some("a larger setting 'memory', or shorter windows".into()),
+    })
+}
+
+/// What the first open window of a stage waits for.
+fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
+    let first = stage.open.first()?;
+    if first.fires_at_us.is_none() {
+        return Some(at_the_end(snapshot, stage));
+    }
+    let window = window_text(first);
+    let named = format!("window {window} of stage {}", stage.stage);
+    let mut waits: Vec<(&Split, i64)> = Vec::new();
+    for need in &stage.needs {
+        let Some(needed) = need.watermark_us else { continue };
+        let of_source = |split: &&Split| split.source == need.source;
+        let holds = |split: &&Split| {
+            !split.ended && !split.idle && split.holds_us.is_none_or(|at| at < needed)
+        };
+        let splits = snapshot.splits.iter().filter(of_source).filter(holds);
+        waits.extend(splits.map(|split| (split, needed)));
+    }
+    if waits.is_empty() {
+        return Some(complete(snapshot, stage, &named));
+    }
+    waits.sort_by_key(|(split, _)| split.holds_us);
+    let mut what = format!("{named} waits for ");
+    for (number, (split, needed)) in waits.iter().take(NAMED_MAX).enumerate() {
+        if number > 0 {
+            what += "; and for ";
+        }
+        what += &split_text(split, *needed, first.start_us);
+    }
+    if waits.len() > NAMED_MAX {
+        what += &format!("; and for {} more", waits.len() - NAMED_MAX);
+    }
+    if let (Some(end), Some(at)) = (first.end_us, first.fires_at_us)
+        && at > end
+    {
+        let later = duration((at - end) as u64);
+        what += &format!("\n  (it fires {later} after its end: setting 'allowed_lateness')");
+    }
+    Some(Reason { what, help: help_for(snapshot, stage, &waits) })
+}
+
+/// `events.csv: its watermark is 12:00:03, and must be 12:00:10; nothing has come for 12 s`. Times
+/// of the day of `base` come without their date.
+fn split_text(split: &Split, needed: i64, base: Option<i64>) -> String {
+    let mut text = format!("{}: ", split.name);
+    text += &match split.holds_us {
+        None if split.records == 0 => "it has had no record yet".to_string(),
+        None => "it has no watermark yet".to_string(),
+        Some(at) => {
+            let (at, needed) = (time_near(at, base), time_near(needed, base));
+            format!("its watermark is {at}, and must be {needed}")
+        }
+    };
+    if split.ready > 0 {
+        let batches = if split.ready == 1 { "batch waits" } else { "batches wait" };
+        text += &format!(", and {} {batches} for a worker", split.ready);
+        return text;
+    }
+    if split.waits && split.silent_us >= SILENT_US {
+        text += &format!(", and nothing has come for {}", duration(split.silent_us));
+    }
+    text
+}
+
+/// The setting that lets a window fire without the splits that hold it back, if there is one.
+fn help_for(snapshot: &Snapshot, stage: &Stage, waits: &[(&Split, i64)]) -> Option<String> {
+    let silent = |split: &Split| split.waits && split.silent_us >= SILENT_US;
+    if !waits.iter().all(|(split, _)| silent(split)) {
+        return None;
+    }
+    let source = snapshot.sources.get(waits.first()?.0.source)?;
+    let feeds = |split: &&Split| stage.needs.iter().any(|need| need.source == split.source);
+    let others = snapshot.splits.iter().filter(feeds).filter(|split| !split.ended);
+    let reached = |split: &Split| {
+        let needed = stage.needs.iter().find(|need| need.source == split.source);
+        split.watermark_us >= needed.and_then(|need| need.watermark_us)
+    };
+    let others_reached = others.into_iter().any(reached);
+    match source.idle_timeout_us {
+        None if others_reached => Some(
+            "other inputs are far enough: let them go on without a silent one with \
+             'scan.watermark.idle-timeout' = '10 s' in the WITH options of its table"
+                .into(),
+        ),
+        Some(timeout) => Some(format!(
+            "after {} without a record it is not waited for any longer \
+             ('scan.watermark.idle-timeout')",
+            duration(timeout as u64)
+        )),
+        None => Some(
+            "it fires when a record comes that takes the watermark that far, or when the input \
+             ends; `millstream stop --drain` fires all that is open, and ends"
+                .into(),
+        ),
+    }
+}
+
+/// The watermark is far enough: what is missing is work.
+fn complete(snapshot: &Snapshot, stage: &Stage, named: &str) -> Reason {
+    if stage.firing {
+        return reason(format!("{named} is complete, and its rows are being written"));
+    }
+    let credit = snapshot.workers.iter().any(|worker| worker.doing == Doing::Credit);
+    reason(match credit {
+        true => format!("{named} is complete, and waits until leaders have merged its rows"),
+        false => format!("{named} is complete, and waits for its turn"),
+    })
+}
+
+/// A result that comes at the end of the input.
+fn at_the_end(snapshot: &Snapshot, stage: &Stage) -> Reason {
+    let endless = sources_of(snapshot, stage)
+        .into_iter()
+        .filter_map(|source| snapshot.sources.get(source))
+        .find(|source| !source.bounded && !source.ended);
+    if let Some(source) = endless {
+        return Reason {
+            what: format!(
+                "the result of stage {} comes when its input ends, and {} does not end",
+                stage.stage, source.name
+            ),
+            help: Some(
+                "group by windows (TUMBLE, HOP, SESSION), or end the input with \
+                 `millstream stop --drain`"
+                    .into(),
+            ),
+        };
+    }
+    let read = match share_read(snapshot) {
+        Some(thousandths) => format!(", of which {} % have been read", thousandths / 10),
+        None => format!(", of which {} have been read", records(snapshot.records)),
+    };
+    reason(format!("the result of stage {} comes at the end of its input{read}", stage.stage))
+}
+
+/// The sources that feed a stage, in the end.
+fn sources_of(snapshot: &Snapshot, stage: &Stage) -> Vec<usize> {
+    let mut found = Vec::new();
+    for input in &stage.inputs {
+        match input {
+            Input::Source(source) => found.push(*source),
+            Input::Stage(before) => {
+                let before = snapshot.stages.get(*before);
+                found.extend(before.map(|before| sources_of(snapshot, before)).unwrap_or_default());
+            }
+        }
+    }
+    found
+}
+
+/// No window is open.
+fn without_windows(snapshot: &Snapshot) -> Reason {
+    let open = || snapshot.splits.iter().filter(|split| !split.ended && !split.elsewhere);
+    if matches!(snapshot.phase, Phase::Ending) {
+        return reason("all input has been read: what is left is fired and written".into());
+    }
+    let silent: Vec<&Split> = open().filter(|s| s.waits && s.silent_us >= SILENT_US).collect();
+    if open().count() > 0 && silent.len() == open().count() {
+        let of = |split: &&Split| match split.records {
+            0 => format!("{} (no record yet)", split.name),
+            n => format!("{} (after {})", split.name, records(n)),
+        };
+        let names: Vec<String> = silent.iter().take(NAMED_MAX).map(of).collect();
+        let more = match silent.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let least = silent.iter().map(|split| split.silent_us).min().unwrap_or(0);
+        return reason(format!(
+            "no window is open, and for {} nothing has come from {}{more}",
+            duration(least),
+            names.join(", ")
+        ));
+    }
+    let Snapshot { late_records: late, bad_records: bad, .. } = snapshot;
+    let dropped = match (late, bad) {
+        (0, 0) => String::new(),
+        (late, 0) => format!(", of which {} came too late", grouped(*late)),
+        (0, bad) => format!(", of which {} were left out", grouped(*bad)),
+        (late, bad) => {
+            format!(
+                ", of which {} came too late and {} were left out",
+                grouped(*late),
+                grouped(*bad)
+            )
+        }
+    };
+    let has_stages = !snapshot.stages.is_empty();
+    let rest = match has_stages {
+        true => "no window is open",
+        false => "none of them yields a row, or the rows wait for their turn",
+    };
+    reason(format!("{} have been read{dropped}; {rest}", records(snapshot.records)))
+}
+
+fn records(number: u64) -> String {
+    format!("{} {}", grouped(number), if number == 1 { "record" } else { "records" })
+}
+
+/// `[2024-01-01 12:00:00, 12:00:10)`.
+fn window_text(window: &Window) -> String {
+    let Some(end) = window.end_us else { return "of the whole input".into() };
+    match window.start_us {
+        Some(start) => format!("[{}, {})", time_text(start), time_near(end, Some(start))),
+        None => format!("up to {}", time_text(end)),
+    }
+}
+
+/// An event time, as SQL writes it: `2024-01-01 12:00:00.5`.
+pub fn time_text(us: i64) -> String {
+    let Some(time) = timestamp_us_to_datetime(us) else { return format!("{us} µs") };
+    let text = time.format("%Y-%m-%d %H:%M:%S%.6f").to_string();
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// The same, without its date if that is the date of `base`.
+fn time_near(us: i64, base: Option<i64>) -> String {
+    let text = time_text(us);
+    let base = base.map(time_text).unwrap_or_default();
+    match (text.split_once(' '), base.split_once(' ')) {
+        (Some((date, time)), Some((of_base, _))) if date == of_base => time.to_string(),
+        _ => text,
+    }
+}
+
+/// A length of time in its largest units: `850 ms`, `12.3 s`, `4 min 5 s`, `3 h 7 min`, `2 d 5 h`.
+pub fn duration(us: u64) -> String {
+    let (ms, s) = (us / 1_000, us / 1_000_000);
+    match s {
+        0 => format!("{ms} ms"),
+        1..=9 => format!("{}.{} s", s, ms % 1_000 / 100),
+        10..=59 => format!("{s} s"),
+        60..=3_599 => format!("{} min {} s", s / 60, s % 60),
+        3_600..=86_399 => format!("{} h {} min", s / 3_600, s % 3_600 / 60),
+        _ => format!("{} d {} h", s / 86_400, s % 86_400 / 3_600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Need, Output, Source, Worker};
+    use super::*;
+    use crate::Extent;
+
+    const S: i64 = 1_000_000;
+
+    fn split(name: &str, holds_us: Option<i64>, silent_s: u64) -> Split {
+        Split {
+            name: name.into(),
+            watermark_us: holds_us,
+            holds_us,
+            records: u64::from(holds_us.is_some()),
+            silent_us: silent_s * S as u64,
+            waits: silent_s > 0,
+            ..Split::default()
+        }
+    }
+
+    /// One window, up to second 10, of one source.
+    fn waiting(splits: Vec<Split>) -> Snapshot {
+        let end_us = Some(10 * S);
+        Snapshot {
+            sources: vec![Source { name: "events".into(), ..Source::default() }],
+            splits,
+            stages: vec![Stage {
+                stage: 2,
+                inputs: vec![Input::Source(0)],
+                open: vec![Window { fires_at_us: end_us, start_us: Some(0), end_us }],
+                needs: vec![Need { source: 0, watermark_us: end_us }],
+                ..Stage::default()
+            }],
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn a_silent_split_is_named_with_the_setting_that_lets_others_go_on() {
+        let snapshot =
+            waiting(vec![split("a.csv", Some(20 * S), 0), split("b.csv", Some(3 * S), 12)]);
+        let [reason] = &why(&snapshot)[..] else { panic!("one reason") };
+        assert_eq!(
+            reason.what,
+            "window [1970-01-01 00:00:00, 00:00:10) of stage 2 waits for b.csv: its watermark is \
+             00:00:03, and must be 00:00:10, and nothing has come for 12 s"
+        );
+        let help = reason.help.as_deref().unwrap();
+        assert!(help.contains("'scan.watermark.idle-timeout' = '10 s'"), "{help}");
+        assert_eq!(reason.to_string(), format!("{}\n  help: {help}", reason.what));
+    }
+
+    #[test]
+    fn where_no_other_is_far_enough_no_setting_helps() {
+        let snapshot = waiting(vec![split("a.csv", Some(3 * S), 12), split("b.csv", None, 12)]);
+        let [reason] = &why(&snapshot)[..] else { panic!("one reason") };
+        assert!(reason.what.contains("waits for b.csv: it has had no record yet"), "{reason}");
+        assert!(reason.what.contains("; and for a.csv: its watermark is"), "{reason}");
+        assert!(!reason.help.as_deref().unwrap().contains("idle-timeout"), "{reason}");
+        // While records come, it is only a matter of time.
+        let snapshot = waiting(vec![split("a.csv", Some(3 * S), 0)]);
+        assert_eq!(why(&snapshot)[0].help, None);
+    }
+
+    #[test]
+    fn idle_splits_are_not_waited_for_and_lateness_is_said() {
+        let mut idle = split("b.csv", Some(3 * S), 12);
+        idle.idle = true;
+        let mut snapshot = waiting(vec![split("a.csv", Some(20 * S), 0), idle]);
+        let text = why(&snapshot)[0].to_string();
+        assert!(text.ends_with("is complete, and waits for its turn"), "{text}");
+        snapshot.stages[0].open[0].fires_at_us = Some(3_610 * S);
+        snapshot.stages[0].needs[0].watermark_us = Some(3_610 * S);
+        let text = why(&snapshot)[0].to_string();
+        assert!(text.contains("waits for a.csv"), "{text}");
+        assert!(
+            text.contains("fires 1 h 0 min after its end: setting 'allowed_lateness'"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn results_at_the_end_of_the_input_say_how_far_it_is_or_that_it_has_none() {
+        let mut snapshot = waiting(vec![split("a.csv", Some(3 * S), 0)]);
+        snapshot.stages[0].open = vec![Window::default()];
+        let text = why(&snapshot)[0].to_string();
+        assert!(text.contains("events does not end"), "{text}");
+        assert!(text.contains("TUMBLE"), "{text}");
+        snapshot.sources[0].bounded = true;
+        snapshot.splits[0].progress = Some(Extent { done: 43, of: 100, bytes: true });
+        let text = why(&snapshot)[0].to_string();
+        assert!(text.ends_with("at the end of its input, of which 43 % have been read"), "{text}");
+    }
+
+    #[test]
+    fn without_a_window_it_says_what_has_come() {
+        let mut snapshot = waiting(vec![split("a.csv", None, 12)]);
+        snapshot.stages[0].open.clear();
+        let text = why(&snapshot)[0].to_string();
+        assert_eq!(
+            text,
+            "no window is open, and for 12 s nothing has come from a.csv (no record yet)"
+        );
+        (snapshot.splits[0].waits, snapshot.records) = (false, 1_234);
+        (snapshot.late_records, snapshot.bad_records) = (1_000, 234);
+        let text = why(&snapshot)[0].to_string();
+        let expected =
+            "1,234 records have been read, of which 1,000 came too late and 234 were left out";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn an_output_that_nobody_reads_and_scarce_memory_come_first() {
+        let mut snapshot = waiting(vec![split("a.csv", Some(3 * S), 0)]);
+        let doing = |doing, since_us| Worker { doing, since_us, ..Worker::default() };
+        snapshot.workers = vec![doing(Doing::Step, 3_000_000)];
+        assert!(why(&snapshot)[0].what.contains("in one step for 3.0 s"));
+        snapshot.outputs = vec![Output { queued_bytes: 5_000, ..Output::default() }];
+        assert!(why(&snapshot)[0].what.starts_with("5.0 kB of result rows wait"));
+        snapshot.workers = vec![doing(Doing::Memory, 0)];
+        assert!(why(&snapshot)[0].what.starts_with("memory is scarce"));
+        snapshot.phase = Phase::Ended;
+        assert!(why(&snapshot)[0].what.contains("the result is being completed"));
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(time_text(1_704_110_403_500_000), "2024-01-01 12:00:03.5");
+        assert_eq!(time_text(i64::MAX - 1), "9223372036854775806 µs");
+        let day = 86_400 * S;
+        assert_eq!(time_near(day, Some(day - 1)), "1970-01-02 00:00:00");
+        assert_eq!(time_near(day + 1, Some(day)), "00:00:00.000001");
+        assert_eq!(time_near(day, None), "1970-01-02 00:00:00");
+        let all = [850_000, 1_230_000, 12_300_000, 245_000_000, 11_220_000_000, 190_800_000_000];
+        let texts = all.map(duration);
+        assert_eq!(texts, ["850 ms", "1.2 s", "12 s", "4 min 5 s", "3 h 7 min", "2 d 5 h"]);
+    }
+}
