@@ -156,3 +156,16 @@ def test_an_error_in_a_key_names_the_record(tmp_path):
     result = harness.run("run", script, settings={"workers": 1})
     assert result.code == 1
     assert "cannot cast '1' to DATE, for the record at row 1 of lookup table 'side'" in result.stderr
+
+
+def test_malformed_rows_of_the_side_table_are_told_of(tmp_path):
+    (tmp_path / "keys.csv").write_text("a\nb\n")
+    (tmp_path / "side.csv").write_text("k,v\na,1\nb,many\nb,2\nb,more\n")
+    script = tmp_path / "query.sql"
+    skip = "'path' = 'side.csv', 'on_error' = 'skip'"
+    script.write_text(TABLES.replace(", 'follow' = 'true'", "").replace("'path' = 'side.csv'", skip) + JOIN)
+    result = harness.run("run", script, "--format", "csv", settings={"workers": 1})
+    assert result.code == 0, result.stderr
+    assert result.stdout == b"k,v\na,1\nb,2\n"
+    assert "lookup table 'side': 2 malformed records left out, the first: " in result.stderr
+    assert "side.csv:3" in result.stderr

@@ -39,19 +39,19 @@ fn plan(text: &str) -> Plan {
 const COUNTS: &str = "CREATE VIEW counts AS SELECT item, COUNT(*) AS n FROM items GROUP BY item;";
 
 fn lookups(plan: &Plan) -> Vec<&Lookup> {
-    let of = |operator| match operator {
-        &Operator::Lookup(ref lookup) => Some(&**lookup),
+    let lookups = plan.stages.iter().filter_map(|stage| match &stage.operator {
+        Operator::Lookup(lookup) => Some(&**lookup),
         _ => None,
-    };
-    plan.stages.iter().filter_map(|stage| of(&stage.operator)).collect()
+    });
+    lookups.collect()
 }
 
 fn joins(plan: &Plan) -> Vec<&Join> {
-    let of = |operator| match operator {
-        &Operator::Join(ref join) => Some(&**join),
+    let joins = plan.stages.iter().filter_map(|stage| match &stage.operator {
+        Operator::Join(join) => Some(&**join),
         _ => None,
-    };
-    plan.stages.iter().filter_map(|stage| of(&stage.operator)).collect()
+    });
+    joins.collect()
 }
 
 #[test]
