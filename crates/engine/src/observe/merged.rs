@@ -69,7 +69,7 @@ impl Stage {
         }
         let open: BTreeSet<Window> = self.open.iter().chain(&other.open).copied().collect();
         let first = |stage: &Stage| stage.open.first().map(Window::order);
-        if other.open.first().is_some()
+        if !other.open.is_empty()
             && first(self).is_none_or(|own| first(other).is_some_and(|other| other < own))
         {
             self.needs = other.needs.clone();
