@@ -193,6 +193,29 @@ def test_rows_come_while_the_query_runs_and_ctrl_c_ends_it_alone(shell):
     terminal.leave()
 
 
+def test_a_query_that_waits_for_a_writer_is_left_behind(shell, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    terminal = shell()
+    terminal.answer("CREATE TABLE t (a STRING) WITH ('connector' = 'file', 'path' = 'pipe', 'format' = 'raw');")
+    terminal.send("SELECT a FROM t;\r")
+    terminal.expect("FROM t;\r\n")
+    end = time.monotonic() + SECONDS
+    while "the query was left behind" not in terminal.seen:
+        assert time.monotonic() < end, terminal.seen
+        terminal.send("\x03")
+        terminal.read(0.3)
+    terminal.expect(PROMPT)
+    assert "t" in terminal.answer("SHOW TABLES;")
+    # Who comes late finds nobody who shows what he writes.
+    writer = os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+    os.write(writer, b"late\n")
+    os.close(writer)
+    terminal.settle()
+    assert "late" not in terminal.answer("SELECT 1 AS one;")
+    terminal.send("\\q\r")
+    terminal.leave()
+
+
 def test_a_signal_ends_the_shell_and_leaves_the_terminal_as_it_was(shell):
     terminal = shell()
     os.kill(terminal.process.pid, signal.SIGTERM)

@@ -21,7 +21,7 @@ enum Doing {
     /// It waits for a statement.
     #[default]
     Waiting,
-    /// A query is being planned, or opens what it reads.
+    /// A statement is executed: a query is planned, or opens what it reads.
     Starting,
     Query(Stopper),
     /// It was asked to stop.
@@ -31,8 +31,12 @@ enum Doing {
 #[derive(Default)]
 struct State {
     doing: Doing,
+    /// The number of the statement that is executed.
+    number: u64,
     /// Whether the shell is to end.
     leave: bool,
+    /// Leaves a query behind that does not stop.
+    give_up: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// Knows what a signal has to stop.
@@ -56,29 +60,35 @@ impl Interrupts {
         Ok(Interrupts(state))
     }
 
-    /// A statement is about to be executed.
-    pub(super) fn starts(&self) {
-        self.set(Doing::Starting);
-    }
-
-    /// A query runs from now on. Whether it may: it may have been interrupted before.
-    pub(super) fn runs(&self, stopper: Stopper) {
+    /// A statement is about to be executed; returns its number. `give_up` leaves it behind.
+    pub(super) fn starts(&self, give_up: impl FnOnce() + Send + 'static) -> u64 {
         let mut state = lock(&self.0);
-        if let Doing::Stopping(_) = state.doing {
-            stopper.stop();
-        } else {
-            state.doing = Doing::Query(stopper);
+        state.doing = Doing::Starting;
+        state.give_up = Some(Box::new(give_up));
+        state.number += 1;
+        state.number
+    }
+
+    /// The query of this statement runs from now on, unless it was interrupted. Whether it may: it
+    /// may have been left behind.
+    pub(super) fn runs(&self, number: u64, stopper: Stopper) -> bool {
+        let mut state = lock(&self.0);
+        if state.number != number {
+            return false;
         }
+        match state.doing {
+            Doing::Stopping(_) => stopper.stop(),
+            _ => state.doing = Doing::Query(stopper),
+        }
+        true
     }
 
-    /// The statement has been executed. Whether the shell goes on.
+    /// The statement has been executed, or left behind. Whether the shell goes on.
     pub(super) fn ends(&self) -> bool {
-        self.set(Doing::Waiting);
-        !lock(&self.0).leave
-    }
-
-    fn set(&self, doing: Doing) {
-        lock(&self.0).doing = doing;
+        let mut state = lock(&self.0);
+        (state.doing, state.give_up) = (Doing::Waiting, None);
+        state.number += 1;
+        !state.leave
     }
 }
 
@@ -89,11 +99,13 @@ fn came(state: &Arc<Mutex<State>>, ends: bool) -> bool {
     match &locked.doing {
         Doing::Waiting => return ends,
         Doing::Query(stopper) => stopper.stop(),
-        Doing::Starting => note(&"interrupted before it runs; Ctrl-C again leaves the shell"),
+        Doing::Starting => note(&"interrupted before it runs; Ctrl-C again leaves it behind"),
         Doing::Stopping(since) if since.elapsed() < ECHO_MAX => return false,
         Doing::Stopping(_) => {
-            note(&"the query does not stop: it waits for a reader or a writer; the shell ends");
-            return true;
+            if let Some(give_up) = locked.give_up.take().filter(|_| !locked.leave) {
+                give_up();
+            }
+            return locked.leave;
         }
     }
     locked.doing = Doing::Stopping(Instant::now());

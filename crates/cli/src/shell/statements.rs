@@ -1,15 +1,17 @@
 //! Executes the statements of the shell in its session.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
 
 use millstream::cluster::check_settings;
 use millstream::{
-    Error, Executed, Job, Planned, Session, Statement, analyzed, commit_all, grouped, harmless,
+    Error, Executed, Job, Session, Statement, analyzed, commit_all, grouped, harmless,
     parse_script, plural,
 };
 
 use super::interrupt::Interrupts;
-use crate::console::{Remarks, failed, note, panicked, print};
+use crate::console::{Remarks, fail, failed, note, panicked, print};
 use crate::run::{print_rows, text_sink};
 use crate::{Failure, Format, Output, report};
 
@@ -18,7 +20,7 @@ pub(super) struct Statements {
     session: Session,
     output: Output,
     interrupts: Interrupts,
-    remarks: Remarks,
+    remarks: Arc<Mutex<Remarks>>,
     /// Whether a person types.
     pub(super) interactive: bool,
     /// Whether each query's numbers are told.
@@ -33,7 +35,7 @@ impl Statements {
         interactive: bool,
     ) -> Statements {
         session.print_to(move |format| text_sink(output.with_format(format)));
-        let (remarks, timing) = (Remarks::default(), !interactive);
+        let (remarks, timing) = (Arc::default(), !interactive);
         Statements { session, output, interrupts, remarks, interactive, timing }
     }
 
@@ -66,35 +68,88 @@ impl Statements {
     }
 
     fn one(&mut self, statement: &Statement) -> Result<(), Failure> {
-        self.interrupts.starts();
-        let done = self.executed(statement);
-        if !self.interrupts.ends() {
-            return Err(Failure::Interrupted);
+        let done = match statement.is_query() {
+            true => self.query(statement),
+            false => {
+                self.interrupts.starts(|| ());
+                self.executed(statement)
+            }
+        };
+        match self.interrupts.ends() {
+            true => done,
+            false => Err(Failure::Interrupted),
         }
-        done
     }
 
+    /// Executes what is no query.
     fn executed(&mut self, statement: &Statement) -> Result<(), Failure> {
         match self.session.execute(statement).map_err(failed)? {
             Executed::Done if self.interactive => print("ok"),
-            Executed::Done => Ok(()),
+            Executed::Done | Executed::Query(_) => Ok(()),
             Executed::Explained(text) => print(&harmless(&text)),
             Executed::Listed(rows) => print_rows(self.output, &rows),
-            Executed::Query(planned) => self.query(*planned),
         }
     }
 
-    /// Runs a query to its end, or until it is interrupted.
-    fn query(&mut self, mut planned: Planned) -> Result<(), Failure> {
+    /// Runs a query, in a thread of its own: one that waits for somebody who never comes, to open
+    /// a pipe, say, can be left behind. It changes nothing in the session.
+    fn query(&mut self, statement: &Statement) -> Result<(), Failure> {
+        let (sender, ended) = mpsc::channel();
+        let give_up = sender.clone();
+        let number = self.interrupts.starts(move || drop(give_up.send(None)));
+        let query = Query {
+            session: self.session.clone(),
+            output: self.output,
+            interrupts: self.interrupts.clone(),
+            number,
+            remarks: self.remarks.clone(),
+            timing: self.timing,
+        };
+        let statement = statement.clone();
+        let run = move || {
+            let done = catch_unwind(AssertUnwindSafe(|| query.run(&statement)));
+            drop(sender.send(Some(done.unwrap_or_else(|panic| Err(panicked(&*panic))))));
+        };
+        let started = thread::Builder::new().name("query".into()).spawn(run);
+        started.map_err(|e| fail(&format!("cannot start a thread: {e}")))?;
+        match ended.recv() {
+            Ok(Some(done)) => done,
+            _ => {
+                note(&"the query was left behind: it waits for a reader or a writer");
+                Err(Failure::Interrupted)
+            }
+        }
+    }
+}
+
+/// A query of the shell, with all that it takes to run it.
+struct Query {
+    session: Session,
+    output: Output,
+    interrupts: Interrupts,
+    /// That of its statement.
+    number: u64,
+    remarks: Arc<Mutex<Remarks>>,
+    timing: bool,
+}
+
+impl Query {
+    /// Runs it to its end, or until it is interrupted.
+    fn run(mut self, statement: &Statement) -> Result<(), Failure> {
+        let Executed::Query(mut planned) = self.session.execute(statement).map_err(failed)? else {
+            return Ok(());
+        };
         check_settings(1, self.session.settings())
             .map_err(|e| failed(millstream::Failure::Sql(self.session.refuse_setting(e))))?;
         let inserts = !planned.sinks.is_empty() && !planned.analyze;
         let sinks = planned.take_sinks(|| text_sink(self.output));
         let job = Job::new(&planned.plan, self.session.settings(), sinks.clone())
             .map_err(|e| failed(millstream::Failure::Run(e)))?;
-        self.remarks.say(job.remarks());
+        if !self.interrupts.runs(self.number, job.stopper()) {
+            return Err(Failure::Interrupted);
+        }
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).say(job.remarks());
         job.stopper().on_notice(|notice| note(&notice));
-        self.interrupts.runs(job.stopper());
         let (stats, result, remains) = job.run_and_keep();
         drop(remains);
         let result = result.and_then(|()| commit_all(&sinks, &planned.targets));
