@@ -113,7 +113,7 @@ pub struct Stats {
     pub elapsed_us: u64,
 }
 
-/// What a stage has dropped.
+/// What a stage has taken, dropped and given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageStats {
     /// Its number among all stages of the plan, from 1, as `EXPLAIN` has it.
@@ -125,6 +125,9 @@ pub struct StageStats {
     pub late_records: u64,
     /// Records that came too late for some of them.
     pub partly_late_records: u64,
+    /// Rows that it has fired, before the conditions of those that take them.
+    #[serde(default)]
+    pub rows_out: u64,
 }
 
 /// What has come out at one output.
@@ -204,6 +207,7 @@ impl Stats {
             own.rows_in += other.rows_in;
             own.late_records += other.late_records;
             own.partly_late_records += other.partly_late_records;
+            own.rows_out += other.rows_out;
         }
         self.inner_rows += other.inner_rows;
         self.malformed_records += other.malformed_records;

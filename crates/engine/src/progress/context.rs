@@ -20,15 +20,6 @@ pub(crate) struct Context {
     pub(crate) stats: Stats,
     /// By source: its low watermark, as of the last step.
     pub(crate) lows: Vec<i64>,
-    /// By stage with state.
-    pub(crate) flows: Vec<RowsOf>,
-}
-
-/// Rows that a worker's part of a stage has taken and fired.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RowsOf {
-    pub(crate) rows_in: u64,
-    pub(crate) rows_out: u64,
 }
 
 impl Context {
@@ -38,9 +29,8 @@ impl Context {
         let of_stage =
             |stage: &Arc<Stage>| StageStats { stage: stage.place + 1, ..StageStats::default() };
         let stages: Vec<StageStats> = shared.stages.iter().map(of_stage).collect();
-        let flows = vec![RowsOf::default(); stages.len()];
         let stats = Stats { stages, ..Stats::default() };
-        Context { id, leader, shared, stats, lows: Vec::new(), flows }
+        Context { id, leader, shared, stats, lows: Vec::new() }
     }
 
     /// What the worker took last has been taken in by all stages: finds out what the low watermarks

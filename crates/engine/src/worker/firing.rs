@@ -123,7 +123,9 @@ impl Worker {
         };
         let times = times.map_or(RowTimes::Same(time), RowTimes::Each);
         span.add(rows.num_rows());
-        self.context.flows[number].rows_out += rows.num_rows() as u64;
+        if let Some(of_stage) = self.context.stats.stages.get_mut(number) {
+            of_stage.rows_out += rows.num_rows() as u64;
+        }
         let holds = |output: &usize| shared.gathers[*output].holds();
         let more = batch_bytes(&rows) as u64 > foreseen_bytes && feeds.outputs.iter().any(holds);
         self.push_fired(stages, &feeds.takers, &FiredRows { rows, window, times, last })?;

@@ -469,7 +469,6 @@ impl Worker {
         }
         self.note_taken(edge.stage, records.rows.num_rows());
         self.context.stats.fragment_rows_in += others_rows;
-        self.context.flows[edge.stage].rows_in += records.rows.num_rows() as u64;
         Ok(())
     }
 
@@ -547,7 +546,6 @@ impl Worker {
         let updated = self.delivery.update(&mut self.context, state, &batch)?;
         self.context.stats.inner_rows += rows.num_rows() as u64;
         self.note_taken(edge.stage, rows.num_rows());
-        self.context.flows[state.stage.number].rows_in += rows.num_rows() as u64;
         self.context.stats.fragment_rows_in += updated.others_rows;
         Ok(())
     }

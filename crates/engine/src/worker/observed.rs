@@ -40,10 +40,10 @@ impl Worker {
     #[cold]
     fn answer(&mut self, question: u64) {
         self.answered = question;
-        let stages = self.stages.iter().zip(&self.context.flows);
-        let stages = stages.map(|(state, flow)| StageTold {
-            rows_in: flow.rows_in,
-            rows_out: flow.rows_out,
+        let stages = self.stages.iter().zip(&self.context.stats.stages);
+        let stages = stages.map(|(state, counted)| StageTold {
+            rows_in: counted.rows_in,
+            rows_out: counted.rows_out,
             ..told_of(state)
         });
         let told = Told { stages: stages.collect(), stats: self.context.stats.clone() };
