@@ -147,7 +147,7 @@ fn told(report: &Report) -> String {
     if let Some(snapshot) = &report.snapshot {
         text += &format!("\n{}", numbers(snapshot));
         for reason in why(snapshot) {
-            text += &format!("\nno rows just now: {reason}");
+            text += &format!("\n{reason}");
         }
     }
     text
@@ -223,7 +223,7 @@ mod tests {
         }
         let text = told(&Report { snapshot: Some(Snapshot::default()), ..report(Phase::Running) });
         assert!(text.contains("\n0 records, 0 B, 0 rows written, 0 windows open"), "{text}");
-        assert!(text.contains("\nno rows just now: "), "{text}");
+        assert!(text.ends_with("\n0 records have been read; no row has come of them"), "{text}");
     }
 
     #[test]

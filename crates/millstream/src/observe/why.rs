@@ -273,10 +273,11 @@ fn without_windows(snapshot: &Snapshot) -> Reason {
             )
         }
     };
-    let has_stages = !snapshot.stages.is_empty();
-    let rest = match has_stages {
-        true => "no window is open",
-        false => "none of them yields a row, or the rows wait for their turn",
+    let rows: u64 = snapshot.outputs.iter().map(|output| output.rows).sum();
+    let rest = match (snapshot.stages.is_empty(), rows) {
+        (false, _) => "no window is open".to_string(),
+        (true, 0) => "no row has come of them".to_string(),
+        (true, rows) => format!("nothing holds rows back, of which {} came", grouped(rows)),
     };
     reason(format!("{} have been read{dropped}; {rest}", records(snapshot.records)))
 }
@@ -433,6 +434,11 @@ mod tests {
         let expected =
             "1,234 records have been read, of which 1,000 came too late and 234 were left out";
         assert!(text.starts_with(expected), "{text}");
+        // Rows of records come as these do.
+        snapshot.stages.clear();
+        snapshot.outputs = vec![Output { rows: 5_000, ..Output::default() }];
+        let text = why(&snapshot)[0].to_string();
+        assert!(text.ends_with("; nothing holds rows back, of which 5,000 came"), "{text}");
     }
 
     #[test]
