@@ -399,3 +399,19 @@ def test_explain_analyze_runs_inserts_and_shows_no_rows(script):
     assert "result\n  = 3 rows" in done.stdout.decode(), done.stdout
     assert len(list((script.folder / "kept").glob("part-*"))) >= 1
     assert b"19" not in script.run(TABLE + "EXPLAIN ANALYZE SELECT MAX(v) AS v FROM events;").stdout
+
+
+def test_explain_analyze_counts_the_rows_of_each_stage_and_result(script):
+    script.data("events.csv", EVENTS)
+    sums = ("CREATE VIEW sums AS SELECT window_time AS at, k, SUM(v) AS v FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), "
+            "INTERVAL '5' SECOND)) GROUP BY window_start, window_end, window_time, k;")
+    query = "FROM TABLE(TUMBLE(TABLE sums, DESCRIPTOR(at), INTERVAL '10' SECOND)) GROUP BY window_start, window_end"
+    done = script.run(TABLE + sums + f"EXPLAIN ANALYZE SELECT MAX(v) AS v {query};")
+    # 20 records make two sums in each of four windows, which make two rows.
+    taken = re.findall(r"\n  = (\d+ rows? taken|\d+ rows? in \d+ windows?)", done.stdout.decode())
+    assert taken == ["20 rows taken", "8 rows taken", "2 rows in 2 windows"], done.stdout
+    tables = "".join(f"CREATE TABLE {name} (v BIGINT) WITH ('connector' = 'blackhole');" for name in "ab")
+    done = script.run(TABLE + tables + "EXPLAIN ANALYZE EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT v FROM events "
+                      "WHERE v < 3; INSERT INTO b SELECT COUNT(*) FROM events; END;")
+    results = re.findall(r"\nresult INSERT INTO (\w): .*\n  = (\d+ rows?)", done.stdout.decode())
+    assert results == [("a", "3 rows"), ("b", "1 row")], done.stdout

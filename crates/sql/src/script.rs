@@ -70,7 +70,6 @@ pub(crate) enum StatementKind {
     Analyze(Box<StatementKind>),
     /// `DESCRIBE`.
     Describe(Ident),
-    /// `SHOW`.
     Show(Listed),
 }
 
@@ -200,7 +199,11 @@ type Placed = (StatementKind, Option<Span>);
 fn parse_next(parts: &[&[TokenWithSpan]]) -> Result<(Option<Placed>, usize)> {
     if let Some(set) = StatementSet::parse(parts, &parse_insert)? {
         let inserts = StatementKind::Inserts(set.inserts);
-        let kind = if set.explained { StatementKind::Explain(Box::new(inserts)) } else { inserts };
+        let kind = match (set.explained, set.analyzed) {
+            (_, true) => StatementKind::Analyze(Box::new(inserts)),
+            (true, _) => StatementKind::Explain(Box::new(inserts)),
+            (false, false) => inserts,
+        };
         return Ok((Some((kind, set.span)), set.parts));
     }
     let Some((part, (first, last))) = parts.first().and_then(|part| Some((part, ends(part)?)))
@@ -388,10 +391,8 @@ fn parse_statement(parser: &mut Parser<'_>) -> Result<StatementKind> {
                 true => insert(parser)?,
                 false => StatementKind::Query(query(parser)?),
             };
-            match analyze {
-                true => StatementKind::Analyze(Box::new(explained)),
-                false => StatementKind::Explain(Box::new(explained)),
-            }
+            let kind = if analyze { StatementKind::Analyze } else { StatementKind::Explain };
+            kind(Box::new(explained))
         }
         Keyword::DESCRIBE | Keyword::DESC => {
             parser.next_token();

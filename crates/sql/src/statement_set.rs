@@ -23,6 +23,8 @@ pub(crate) struct StatementSet {
     pub(crate) inserts: Vec<Insert>,
     /// Whether it is to be explained, not executed.
     pub(crate) explained: bool,
+    /// It runs, and what comes of it is shown with its plan.
+    pub(crate) analyzed: bool,
     /// From its first token to its END.
     pub(crate) span: Option<Span>,
     /// How many parts between semicolons it takes.
@@ -73,8 +75,9 @@ impl StatementSet {
                     }
                     _ => None,
                 };
-                let explained = opening.explained;
-                return Ok(Some(StatementSet { inserts, explained, span, parts: number + 1 }));
+                let Opening { explained, analyzed, .. } = opening;
+                let parts = number + 1;
+                return Ok(Some(StatementSet { inserts, explained, analyzed, span, parts }));
             }
             if !is(start, Keyword::INSERT) {
                 return Err(misplaced(start));
@@ -88,6 +91,7 @@ impl StatementSet {
 /// What a set begins with.
 struct Opening {
     explained: bool,
+    analyzed: bool,
     /// How many tokens it has, blanks and comments among them.
     tokens: usize,
     span: Option<Span>,
@@ -100,7 +104,8 @@ impl Opening {
         let Some((_, first)) = tokens.peek().copied() else { return Ok(None) };
         let mut next = |keyword| tokens.next_if(|(_, t)| is(t, keyword));
         let explained = next(Keyword::EXPLAIN).is_some();
-        if explained && next(Keyword::PLAN).is_some() && next(Keyword::FOR).is_none() {
+        let analyzed = explained && next(Keyword::ANALYZE).is_some();
+        if explained && !analyzed && next(Keyword::PLAN).is_some() && next(Keyword::FOR).is_none() {
             return Ok(None);
         }
         // `BEGIN STATEMENT SET;`
@@ -116,7 +121,7 @@ impl Opening {
         };
         let opening = |at: usize, last: &TokenWithSpan| {
             let span = Span::new(first.span.union(&last.span));
-            Ok(Some(Opening { explained, tokens: at + 1, span }))
+            Ok(Some(Opening { explained, analyzed, tokens: at + 1, span }))
         };
         let begin = next(Keyword::BEGIN);
         match (old, begin, tokens.next()) {

@@ -16,6 +16,11 @@ pub(super) struct Splitter {
     taken_lines: usize,
 }
 
+/// Words that may stand before a statement set.
+const BEFORE_SETS: [&str; 4] = ["EXPLAIN", "ANALYZE", "PLAN", "FOR"];
+/// Words that a statement set is known by, with those before it.
+const FIRST_WORDS: usize = 5;
+
 #[derive(Default, Clone, Copy, PartialEq)]
 enum Within {
     #[default]
@@ -130,7 +135,7 @@ impl Splitter {
             return;
         }
         let word = std::mem::take(&mut self.word);
-        if self.first.len() < 3 {
+        if self.first.len() < FIRST_WORDS {
             self.first.push(word.clone());
         }
         self.last = word;
@@ -138,13 +143,10 @@ impl Splitter {
 
     /// Whether the statement is a statement set whose END has not come.
     fn is_open_set(&self) -> bool {
-        let mut words = self.first.iter().map(String::as_str);
-        let mut first = words.next();
-        if first == Some("EXPLAIN") {
-            first = words.next();
-        }
+        let words = self.first.iter().map(String::as_str);
+        let mut words = words.skip_while(|word| BEFORE_SETS.contains(word));
         let begins = matches!(
-            (first, words.next()),
+            (words.next(), words.next()),
             (Some("EXECUTE" | "BEGIN"), Some("STATEMENT")) | (Some("STATEMENT"), Some("SET"))
         );
         begins && self.last != "END"
@@ -188,8 +190,10 @@ mod tests {
         assert_eq!(split(&set), [set.join("\n")]);
         let set = ["begin statement set;", "INSERT INTO a SELECT b AS end_of FROM c;", "end;"];
         assert_eq!(split(&set), [set.join("\n")]);
-        let set = ["EXPLAIN STATEMENT SET BEGIN INSERT INTO a SELECT 1;", "END;"];
-        assert_eq!(split(&set), [set.join("\n")]);
+        for explain in ["EXPLAIN", "EXPLAIN PLAN FOR", "EXPLAIN ANALYZE EXECUTE"] {
+            let first = format!("{explain} STATEMENT SET BEGIN INSERT INTO a SELECT 1;");
+            assert_eq!(split(&[&first, "END;"]), [first + "\nEND;"]);
+        }
     }
 
     #[test]
