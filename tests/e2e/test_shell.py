@@ -204,14 +204,16 @@ def test_a_query_that_waits_for_a_writer_is_left_behind(shell, tmp_path):
         assert time.monotonic() < end, terminal.seen
         terminal.send("\x03")
         terminal.read(0.3)
-    terminal.expect(PROMPT)
-    assert "t" in terminal.answer("SHOW TABLES;")
+    # Each Ctrl-C that comes too late gives a prompt.
+    terminal.settle()
+    terminal.seen = ""
+    assert "│ t " in terminal.answer("SHOW TABLES;")
     # Who comes late finds nobody who shows what he writes.
     writer = os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK)
     os.write(writer, b"late\n")
     os.close(writer)
     terminal.settle()
-    assert "late" not in terminal.answer("SELECT 1 AS one;")
+    assert "late" not in terminal.seen + terminal.answer("SELECT 1 AS one;")
     terminal.send("\\q\r")
     terminal.leave()
 
