@@ -42,7 +42,7 @@ pub(crate) fn bytes_mut(word: u64, arena: &mut Arena) -> &mut [u8] {
 #[inline(always)]
 pub(crate) fn fixed_mut<const N: usize>(word: u64, arena: &mut Arena) -> Option<&mut [u8; N]> {
     // An empty one lies outside.
-    let (head, rest) = arena.from_mut(word).split_first_mut()?;
+    let (head, rest) = arena.rest_mut(word).split_first_mut()?;
     if *head as u32 as usize != N {
         return None;
     }
