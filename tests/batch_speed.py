@@ -100,6 +100,7 @@ DISTINCT = [
     keyed("count distinct", "COUNT(DISTINCT v)", "count(DISTINCT v)", "BIGINT", False),
     sketch("approx count distinct", "BIGINT", "APPROX_COUNT_DISTINCT(v)"),
     sketch("approx percentile", "DOUBLE", "APPROX_PERCENTILE(x, 0.5)", "approx_quantile(x, 0.5)"),
+    sketch("approx top k", "INT", "CARDINALITY(APPROX_TOP_K(v, 10))", "len(approx_top_k(v, 10))"),
 ]
 
 

@@ -164,7 +164,7 @@ impl Arena {
 
     /// The words from an offset on, to be changed; none if it lies outside.
     #[inline(always)]
-    pub(crate) fn from_mut(&mut self, offset: u64) -> &mut [u64] {
+    pub(crate) fn rest_mut(&mut self, offset: u64) -> &mut [u64] {
         self.words.get_mut(offset as usize..).unwrap_or_default()
     }
 

@@ -13,12 +13,14 @@ use crate::kind::NO_BYTES;
 /// The least room of a blob, in words.
 const ROOM_WORDS_MIN: usize = 2;
 
+#[inline(always)]
 fn head(arena: &Arena, word: u64) -> (usize, usize) {
     let head = arena.words(word as u32, 1)[0];
     (head as u32 as usize, (head >> 32) as usize)
 }
 
 /// What a blob holds; nothing if it is empty.
+#[inline(always)]
 pub fn blob_bytes(word: u64, arena: &Arena) -> &[u8] {
     if word == NO_BYTES {
         return &[];
@@ -40,7 +42,7 @@ pub(crate) fn bytes_mut(word: u64, arena: &mut Arena) -> &mut [u8] {
 #[inline(always)]
 pub(crate) fn fixed_mut<const N: usize>(word: u64, arena: &mut Arena) -> Option<&mut [u8; N]> {
     // An empty one lies outside.
-    let (head, rest) = arena.from_mut(word).split_first_mut()?;
+    let (head, rest) = arena.rest_mut(word).split_first_mut()?;
     if *head as u32 as usize != N {
         return None;
     }
