@@ -141,14 +141,18 @@ def test_columns_of_one_name(script):
     assert rows(script.run("SELECT a, a_3 FROM 'x.csv';")) == ["1,2"]
 
 
-def test_a_directory_or_file_without_rights_is_said_with_what_to_do(script):
-    """As root, without root's right to pass over all others."""
+def unprivileged() -> list[str]:
+    """What runs a program without root's right to pass over all others."""
+    if os.geteuid() != 0:
+        return []
     setpriv = shutil.which("setpriv")
-    prefix = []
-    if os.geteuid() == 0:
-        if not setpriv:
-            cannot_run("there is no setpriv")
-        prefix = [setpriv, "--bounding-set", "-dac_override,-dac_read_search"]
+    if not setpriv:
+        cannot_run("there is no setpriv")
+    return [setpriv, "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+def test_a_directory_or_file_without_rights_is_said_with_what_to_do(script):
+    prefix = unprivileged()
     folder = script.folder / "closed"
     folder.mkdir()
     (folder / "x.csv").write_text("a\n1\n")
@@ -167,6 +171,84 @@ def test_a_directory_or_file_without_rights_is_said_with_what_to_do(script):
             assert "help" in result.stderr, (path, result.stderr)
     finally:
         folder.chmod(0o755)
+
+
+FILES = "CREATE TABLE t (a BIGINT{}) {}WITH ('connector' = 'file', 'format' = 'csv', 'path' = '{}');\n"
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT COUNT(*) AS n FROM 'g/*/*.csv';",
+    "SELECT COUNT(*) AS n FROM 'g/*/x.csv';",
+    "SELECT COUNT(*) AS n FROM 'g/**/*.csv';",
+    FILES.format("", "", "g/*/*.csv") + "SELECT COUNT(*) AS n FROM t;",
+    FILES.format("", "", "g/b") + "SELECT COUNT(*) AS n FROM t;",
+    FILES.format("", "", "g/b/*") + "SELECT COUNT(*) AS n FROM t;",
+    FILES.format("", "", "g/*/*.csv', 'follow' = 'true") + "SELECT COUNT(*) AS n FROM t;",
+    FILES.format(", k BIGINT", "PARTITIONED BY (k) ", "p") + "SELECT COUNT(*) AS n FROM t;",
+    "SELECT COUNT(*) AS n FROM 'g/b';",
+])
+def test_a_directory_that_may_only_be_listed_leaves_no_file_out(script, sql):
+    """Its entries can be seen, and not looked at."""
+    prefix = unprivileged()
+    for name in ["g/a", "g/b", "p/k=1", "p/k=2"]:
+        (script.folder / name).mkdir(parents=True)
+        (script.folder / name / "x.csv").write_text("a\n1\n")
+    closed = [script.folder / "g/b", script.folder / "p/k=2"]
+    for folder in closed:
+        folder.chmod(0o644)
+    try:
+        command = [*prefix, str(harness.program()), "run", str(script.write(sql))]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    finally:
+        for folder in closed:
+            folder.chmod(0o755)
+    assert result.returncode in (1, 2) and result.stdout == "", result
+    assert re.search(r"(g/b|p/k=2)/x\.csv\S*: Permission denied", result.stderr), result.stderr
+    assert "chmod" in result.stderr, result.stderr
+
+
+def test_a_link_that_leads_nowhere_is_said(script):
+    script.data("x.csv", "a\n1\n")
+    (script.folder / "y.csv").symlink_to("gone.csv")
+    for path in ["y.csv", "*.csv", "."]:
+        result = script.run(f"SELECT COUNT(*) AS n FROM '{path}';")
+        assert result.code != 0 and "leads nowhere, to 'gone.csv'" in result.stderr, (path, result.stderr)
+        assert "y.csv" in result.stderr and "help" in result.stderr, (path, result.stderr)
+
+
+def test_a_link_in_a_circle_is_not_followed(script):
+    (script.folder / "s").mkdir()
+    script.data("s/x.csv", "a\n1\n")
+    (script.folder / "s" / "loop").symlink_to(".")
+    assert rows(script.run("SELECT COUNT(*) AS n FROM 's/**/*.csv';")) == ["1"]
+
+
+def skippable(first: int, content: bytes) -> bytes:
+    """A frame of zstd that readers leave out."""
+    return bytes([first, 0x2a, 0x4d, 0x18]) + len(content).to_bytes(4, "little") + content
+
+
+def test_zstd_that_begins_with_a_frame_to_leave_out(script):
+    """As pzstd writes it. The frame of one block that is not packed is written by hand (RFC 8878)."""
+    text = b"a\n1\n2\n"
+    header = bytes([0x28, 0xb5, 0x2f, 0xfd, 0x20, len(text)])  # one segment, its length in one byte
+    block = ((len(text) << 3) | 1).to_bytes(3, "little") + text  # the last, as it is
+    packed = skippable(0x50, b"1234") + header + block + skippable(0x5f, b"")
+    script.data("x.csv.zst", packed)
+    script.data("plain.csv", packed)
+    for name in ["x.csv.zst", "plain.csv"]:
+        assert rows(script.run(f"SELECT COUNT(*) AS n, SUM(a) AS a FROM '{name}';")) == ["2,3"]
+
+
+def test_what_is_behind_gzip(script):
+    """Zeros fill a block of a tape; anything else is no data."""
+    packed = gzip.compress(b"a\n1\n2\n")
+    script.data("zeros.csv.gz", packed + bytes(1000))
+    assert rows(script.run("SELECT COUNT(*) AS n FROM 'zeros.csv.gz';")) == ["2"]
+    script.data("more.csv.gz", packed + bytes(3) + b"rubbish")
+    result = script.run("SELECT COUNT(*) AS n FROM 'more.csv.gz';")
+    assert result.code != 0 and f"offset {len(packed) + 3}" in result.stderr, result.stderr
+    assert "more.csv.gz" in result.stderr and "in the middle" not in result.stderr, result.stderr
 
 
 @pytest.mark.parametrize("format", ["parquet", "arrow"])

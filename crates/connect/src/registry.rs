@@ -232,7 +232,10 @@ impl Connectors for Registry {
                 let (own, secrets) = resolved(options)?;
                 let written = written.iter().map(|w| resolved(w).map(|(written, _)| written));
                 match may_be_written(&own, &written.collect::<Result<Vec<_>>>()?) {
-                    true => Ok(secrets.hide_in(Arc::new(FileTable::not_yet(&own)?))),
+                    true => {
+                        let table = FileTable::not_yet(&own).map_err(|e| secrets.hide(e))?;
+                        Ok(secrets.hide_in(Arc::new(table)))
+                    }
                     false => self.table(options),
                 }
             }
@@ -349,7 +352,9 @@ fn connector<'a>(
     let list = format!("connectors to {direction} are {}", first.collect::<Vec<_>>().join(", "));
     let error = |message, help| Err(option_error(&options.name, "connector", message, help));
     if name.is_empty() {
-        return error("a table needs a connector".to_string(), list);
+        let meant = closest("connector", options.options.keys().map(String::as_str));
+        let help = meant.map_or(list, |other| format!("did you mean 'connector' by '{other}'?"));
+        return error("a table needs a connector".to_string(), help);
     }
     let shown = name.escape_debug();
     if opposite {
