@@ -264,3 +264,41 @@ def test_batches_have_the_rows_that_the_setting_says_in_every_format(script, for
         result = script.run(read, workers=1, batch_rows=rows_of_batch)
         assert result.code == 1 and "division" in result.stderr.lower(), result.stderr
         assert len(result.stdout.splitlines()[1:]) == expected, result.stderr
+
+
+def made(options: str, columns: str = "a BIGINT") -> str:
+    return f"CREATE TABLE t ({columns}) WITH ('connector' = 'file', {options});\n"
+
+
+@pytest.mark.parametrize("sql, message, way_on", [
+    (made("'path' = 'o', 'format' = 'parquet', 'parquet.compresion' = 'zstd'") + "INSERT INTO t SELECT a FROM 'x.csv';",
+     "parquet.compresion", "did you mean 'parquet.compression'?"),
+    (made("'path' = 'x.csv', 'formt' = 'csv'") + "SELECT a FROM t;", "needs a format", "did you mean 'format' by 'formt'?"),
+    (made("'pth' = 'x.csv', 'format' = 'csv'") + "SELECT a FROM t;", "needs a path", "did you mean 'path' by 'pth'?"),
+    ("INSERT INTO 'out.csv' SELECT a FROM 'x.csv';", "'out.csv' is a file", "CREATE TABLE results"),
+    ("CREATE TABLE t LIKE 'x.csv';", "'x.csv' is a file", "millstream init x.csv"),
+    ("FROM 'x.csv';", "expected a statement, found FROM", "SELECT * FROM"),
+    ("SELECT * FROM read_csv('x.csv');", "read_csv", "FROM 'data.csv'"),
+    ("SELECT * FROM '';", "none is there", "FROM 'data/events.csv'"),
+    (made("'path' = 'o', 'format' = 'raw'", "s STRING") + "INSERT INTO t SELECT CAST(a AS STRING) FROM 'x.csv';",
+     "raw is read, and not written", "csv, ndjson, parquet and arrow"),
+    (made("'path' = 'x.csv', 'format' = 'raw'") + "SELECT a FROM t;", "type BIGINT", "declare the column STRING"),
+    (made("'path' = 'half.csv', 'format' = 'csv'") + "SELECT a FROM t;", "half.csv:2:1", "DOUBLE or DECIMAL"),
+    (made("'path' = 'x.csv', 'format' = 'csv', 'csv.field-delimiter' = 'ab'") + "SELECT a FROM t;", "one ASCII character", "tabulator"),
+    (made("'path' = 'x.csv', 'format' = 'csv', 'csv.header' = 'no'") + "SELECT a FROM t;", "expected 'auto'", "names the columns"),
+    ("CREATE TABLE t (a BIGINT) WITH ('conector' = 'file');\nSELECT a FROM t;", "needs a connector", "by 'conector'?"),
+])
+def test_messages_show_a_way_on(script, sql, message, way_on):
+    script.data("x.csv", "a\n1\n")
+    script.data("half.csv", "a\n1.25\n")
+    result = script.run(sql)
+    assert result.code != 0 and message in result.stderr, result.stderr
+    assert way_on in result.stderr.split("help: ", 1)[1], result.stderr
+
+
+def test_null_within_what_may_have_none_is_said_in_plain_words(script):
+    duckdb.sql(f"COPY (SELECT [1, NULL] AS l) TO '{script.folder / 'x.parquet'}' (FORMAT parquet)")
+    table = ("CREATE TABLE t (l ARRAY<INT NOT NULL>) "
+             "WITH ('connector' = 'file', 'format' = 'parquet', 'path' = 'x.parquet');\n")
+    result = script.run(table + "SELECT l FROM t;")
+    assert result.code == 1 and "'l': NULL within, where the type has NOT NULL" in result.stderr, result.stderr
