@@ -352,9 +352,7 @@ fn connector<'a>(
     let list = format!("connectors to {direction} are {}", first.collect::<Vec<_>>().join(", "));
     let error = |message, help| Err(option_error(&options.name, "connector", message, help));
     if name.is_empty() {
-        let meant = closest("connector", options.options.keys().map(String::as_str));
-        let help = meant.map_or(list, |other| format!("did you mean 'connector' by '{other}'?"));
-        return error("a table needs a connector".to_string(), help);
+        return error("a table needs a connector".to_string(), list);
     }
     let shown = name.escape_debug();
     if opposite {

@@ -343,7 +343,7 @@ mod tests {
     fn a_file_without_a_column_shows_the_statement_without_it() {
         for message in ["the header has no column 'n1'", "the file has no column 'n1'"] {
             let (_, help) = explained(3, message);
-            assert!(help.contains("CREATE TABLE a (\n    n0 BIGINT,\n    n2 BIGINT\n"), "{help}");
+            assert!(help.contains("CREATE TABLE a (\n    n0 BIGINT,\n    n2 BIGINT,\n"), "{help}");
         }
         let (_, help) = explained(1, "the header has no column 'n0'");
         assert!(!help.contains("CREATE TABLE") && help.contains("pattern"), "{help}");

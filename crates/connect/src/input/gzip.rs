@@ -52,17 +52,20 @@ fn next<R: BufRead>(mut rest: Counted<R>) -> Result<State<R>, (Counted<R>, io::E
             Ok([]) => return Ok(State::Ended),
             Ok(bytes) => {
                 let zeros = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
-                (bytes.get(zeros).copied(), zeros)
+                let left = bytes.get(zeros..).unwrap_or_default();
+                // Of its first two bytes, the second may not have come yet.
+                let begins = matches!(left, [0x1f] | [0x1f, 0x8b, ..]);
+                (left.first().map(|_| begins), zeros)
             }
         };
         rest.consume(zeros);
         match found {
             None => {}
-            Some(0x1f) => {
+            Some(true) => {
                 let start = Some(rest.taken);
                 return Ok(State::Member { decoder: GzDecoder::new(rest), start });
             }
-            Some(_) => {
+            Some(false) => {
                 let behind = io::Error::new(io::ErrorKind::InvalidData, Behind(rest.taken));
                 return Err((rest, behind));
             }
