@@ -357,3 +357,40 @@ def test_the_examples_of_the_documentation_run(script):
     assert rows["archive/part-*"] == rows["per_page/page=*/part-*"] == 10_000
     # 10,000 seconds are 167 minutes, with up to ten pages.
     assert 1_600 < rows["clicks/part-*"] <= 1_670
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_a_table_writes_it_reads_whatever_the_types(script, format):
+    """Times of whole seconds, of which Parquet has none, and values made of others, of which CSV has none."""
+    types = "at TIMESTAMP(0), t TIME(0), l ARRAY<BIGINT>, r ROW<a STRING, b ARRAY<DOUBLE>>, m MAP<STRING, INT>"
+    script.data("x.ndjson", '{"at": "2024-05-01 12:00:03", "t": "01:02:03", "l": [1, null], '
+                '"r": {"a": "say \\"hi\\", é\\n", "b": [0.5]}, "m": {"k,": 1}}\n{"l": [], "r": {}, "m": {}}\n')
+    read = f"CREATE TABLE x ({types}) WITH ('connector' = 'file', 'format' = 'ndjson', 'path' = 'x.ndjson');\n"
+    table = f"CREATE TABLE o ({types}) WITH ('connector' = 'file', 'format' = '{format}', 'path' = 'o');\n"
+    assert script.run(read + table + "INSERT INTO o SELECT * FROM x;", workers=1).code == 0
+    expected = script.run(read + "SELECT * FROM x;", workers=1)
+    again = script.run(table + "SELECT * FROM o;", workers=1)
+    assert again.code == 0 and again.stdout == expected.stdout, (again.stdout, again.stderr)
+    assert again.stdout.count(b"2024-05-01 12:00:03") == 1 and b'say \\' in again.stdout, again.stdout
+
+
+@pytest.mark.parametrize("text", ["[1", "[1] 2", "[\"\"x\"\"]", "{}", "[1.5]", "1"])
+def test_csv_with_text_that_is_no_array_says_where(script, text):
+    script.data("x.csv", f'n,l\n1,"[1]"\n2,"{text}"\n3,"[2, 3]"\n4,\n')
+    table = "CREATE TABLE t (n BIGINT, l ARRAY<BIGINT>) WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'x.csv'{});\n"
+    result = script.run(table.format("") + "SELECT n, CARDINALITY(l) AS c FROM t;")
+    assert result.code == 1 and "x.csv:3:3: expected ARRAY<BIGINT> for column 'l'" in result.stderr, result.stderr
+    result = script.run(table.format(", 'on_error' = 'skip'") + "SELECT n, CARDINALITY(l) AS c FROM t;")
+    assert result.stdout.decode().splitlines()[1:] == ["1,1", "3,2", "4,"], result.stderr
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_a_time_with_more_digits_than_its_column_is_an_error(script, format):
+    def table(digits: int) -> str:
+        return (f"CREATE TABLE o{digits} (at TIMESTAMP({digits})) "
+                f"WITH ('connector' = 'file', 'format' = '{format}', 'path' = 'o');\n")
+    script.data("x.csv", "at\n2024-05-01 12:00:03.5\n")
+    x = "CREATE TABLE x (at TIMESTAMP(3)) WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'x.csv');\n"
+    assert script.run(x + table(3) + "INSERT INTO o3 SELECT at FROM x;").code == 0
+    result = script.run(table(0) + "SELECT at FROM o0;")
+    assert result.code == 1 and "'at': a time with more digits than TIMESTAMP(0)" in result.stderr, result.stderr

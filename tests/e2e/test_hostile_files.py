@@ -141,14 +141,18 @@ def test_columns_of_one_name(script):
     assert rows(script.run("SELECT a, a_3 FROM 'x.csv';")) == ["1,2"]
 
 
-def test_a_directory_or_file_without_rights_is_said_with_what_to_do(script):
-    """As root, without root's right to pass over all others."""
+def unprivileged() -> list[str]:
+    """What runs a program without root's right to pass over all others."""
+    if os.geteuid() != 0:
+        return []
     setpriv = shutil.which("setpriv")
-    prefix = []
-    if os.geteuid() == 0:
-        if not setpriv:
-            cannot_run("there is no setpriv")
-        prefix = [setpriv, "--bounding-set", "-dac_override,-dac_read_search"]
+    if not setpriv:
+        cannot_run("there is no setpriv")
+    return [setpriv, "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+def test_a_directory_or_file_without_rights_is_said_with_what_to_do(script):
+    prefix = unprivileged()
     folder = script.folder / "closed"
     folder.mkdir()
     (folder / "x.csv").write_text("a\n1\n")
@@ -169,6 +173,84 @@ def test_a_directory_or_file_without_rights_is_said_with_what_to_do(script):
         folder.chmod(0o755)
 
 
+FILES = "CREATE TABLE t (a BIGINT{}) {}WITH ('connector' = 'file', 'format' = 'csv', 'path' = '{}');\n"
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT COUNT(*) AS n FROM 'g/*/*.csv';",
+    "SELECT COUNT(*) AS n FROM 'g/*/x.csv';",
+    "SELECT COUNT(*) AS n FROM 'g/**/*.csv';",
+    FILES.format("", "", "g/*/*.csv") + "SELECT COUNT(*) AS n FROM t;",
+    FILES.format("", "", "g/b") + "SELECT COUNT(*) AS n FROM t;",
+    FILES.format("", "", "g/b/*") + "SELECT COUNT(*) AS n FROM t;",
+    FILES.format("", "", "g/*/*.csv', 'follow' = 'true") + "SELECT a FROM t;",
+    FILES.format(", k BIGINT", "PARTITIONED BY (k) ", "p") + "SELECT COUNT(*) AS n FROM t;",
+    "SELECT COUNT(*) AS n FROM 'g/b';",
+])
+def test_a_directory_that_may_only_be_listed_leaves_no_file_out(script, sql):
+    """Its entries can be seen, and not looked at."""
+    prefix = unprivileged()
+    for name in ["g/a", "g/b", "p/k=1", "p/k=2"]:
+        (script.folder / name).mkdir(parents=True)
+        (script.folder / name / "x.csv").write_text("a\n1\n")
+    closed = [script.folder / "g/b", script.folder / "p/k=2"]
+    for folder in closed:
+        folder.chmod(0o644)
+    try:
+        command = [*prefix, str(harness.program()), "run", str(script.write(sql))]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    finally:
+        for folder in closed:
+            folder.chmod(0o755)
+    assert result.returncode in (1, 2) and result.stdout == "", result
+    assert re.search(r"(g/b|p/k=2)/x\.csv\S*: Permission denied", result.stderr), result.stderr
+    assert "chmod" in result.stderr, result.stderr
+
+
+def test_a_link_that_leads_nowhere_is_said(script):
+    script.data("x.csv", "a\n1\n")
+    (script.folder / "y.csv").symlink_to("gone.csv")
+    for path in ["y.csv", "*.csv", "."]:
+        result = script.run(f"SELECT COUNT(*) AS n FROM '{path}';")
+        assert result.code != 0 and "leads nowhere, to 'gone.csv'" in result.stderr, (path, result.stderr)
+        assert "y.csv" in result.stderr and "help" in result.stderr, (path, result.stderr)
+
+
+def test_a_link_in_a_circle_is_not_followed(script):
+    (script.folder / "s").mkdir()
+    script.data("s/x.csv", "a\n1\n")
+    (script.folder / "s" / "loop").symlink_to(".")
+    assert rows(script.run("SELECT COUNT(*) AS n FROM 's/**/*.csv';")) == ["1"]
+
+
+def skippable(first: int, content: bytes) -> bytes:
+    """A frame of zstd that readers leave out."""
+    return bytes([first, 0x2a, 0x4d, 0x18]) + len(content).to_bytes(4, "little") + content
+
+
+def test_zstd_that_begins_with_a_frame_to_leave_out(script):
+    """As pzstd writes it. The frame of one block that is not packed is written by hand (RFC 8878)."""
+    text = b"a\n1\n2\n"
+    header = bytes([0x28, 0xb5, 0x2f, 0xfd, 0x20, len(text)])  # one segment, its length in one byte
+    block = ((len(text) << 3) | 1).to_bytes(3, "little") + text  # the last, as it is
+    packed = skippable(0x50, b"1234") + header + block + skippable(0x5f, b"")
+    script.data("x.csv.zst", packed)
+    script.data("plain.csv", packed)
+    for name in ["x.csv.zst", "plain.csv"]:
+        assert rows(script.run(f"SELECT COUNT(*) AS n, SUM(a) AS a FROM '{name}';")) == ["2,3"]
+
+
+def test_what_is_behind_gzip(script):
+    """Zeros fill a block of a tape; anything else is no data."""
+    packed = gzip.compress(b"a\n1\n2\n")
+    script.data("zeros.csv.gz", packed + bytes(1000))
+    assert rows(script.run("SELECT COUNT(*) AS n FROM 'zeros.csv.gz';")) == ["2"]
+    script.data("more.csv.gz", packed + bytes(3) + b"rubbish")
+    result = script.run("SELECT COUNT(*) AS n FROM 'more.csv.gz';")
+    assert result.code != 0 and f"offset {len(packed) + 3}" in result.stderr, result.stderr
+    assert "more.csv.gz" in result.stderr and "in the middle" not in result.stderr, result.stderr
+
+
 @pytest.mark.parametrize("format", ["parquet", "arrow"])
 def test_batches_have_the_rows_that_the_setting_says_in_every_format(script, format):
     """A filter with an error in one row: the batch before it has been printed, whatever the format decodes at once."""
@@ -182,3 +264,40 @@ def test_batches_have_the_rows_that_the_setting_says_in_every_format(script, for
         result = script.run(read, workers=1, batch_rows=rows_of_batch)
         assert result.code == 1 and "division" in result.stderr.lower(), result.stderr
         assert len(result.stdout.splitlines()[1:]) == expected, result.stderr
+
+
+def made(options: str, columns: str = "a BIGINT") -> str:
+    return f"CREATE TABLE t ({columns}) WITH ('connector' = 'file', {options});\n"
+
+
+@pytest.mark.parametrize("sql, message, way_on", [
+    (made("'path' = 'o', 'format' = 'parquet', 'parquet.compresion' = 'zstd'") + "INSERT INTO t SELECT a FROM 'x.csv';",
+     "parquet.compresion", "did you mean 'parquet.compression'?"),
+    (made("'path' = 'x.csv', 'formt' = 'csv'") + "SELECT a FROM t;", "needs a format", "did you mean 'format' by 'formt'?"),
+    (made("'pth' = 'x.csv', 'format' = 'csv'") + "SELECT a FROM t;", "option 'pth'", "did you mean 'path'?"),
+    ("INSERT INTO 'out.csv' SELECT a FROM 'x.csv';", "'out.csv' is a file", "CREATE TABLE results"),
+    ("CREATE TABLE t LIKE 'x.csv';", "'x.csv' is a file", "millstream init x.csv"),
+    ("FROM 'x.csv';", "expected a statement, found FROM", "SELECT * FROM"),
+    ("SELECT * FROM read_csv('x.csv');", "read_csv", "FROM 'data.csv'"),
+    ("SELECT * FROM '';", "none is there", "FROM 'data/events.csv'"),
+    (made("'path' = 'o', 'format' = 'raw'", "s STRING") + "INSERT INTO t SELECT CAST(a AS STRING) FROM 'x.csv';",
+     "raw is read, and not written", "csv, ndjson, parquet and arrow"),
+    (made("'path' = 'x.csv', 'format' = 'raw'") + "SELECT a FROM t;", "type BIGINT", "declare the column STRING"),
+    (made("'path' = 'half.csv', 'format' = 'csv'") + "SELECT a FROM t;", "half.csv:2:1", "DOUBLE or DECIMAL"),
+    (made("'path' = 'x.csv', 'format' = 'csv', 'csv.field-delimiter' = 'ab'") + "SELECT a FROM t;", "one ASCII character", "tabulator"),
+    (made("'path' = 'x.csv', 'format' = 'csv', 'csv.header' = 'no'") + "SELECT a FROM t;", "expected 'auto'", "names the columns"),
+])
+def test_messages_show_a_way_on(script, sql, message, way_on):
+    script.data("x.csv", "a\n1\n")
+    script.data("half.csv", "a\n1.25\n")
+    result = script.run(sql)
+    assert result.code != 0 and message in result.stderr, result.stderr
+    assert way_on in result.stderr.split("help: ", 1)[1], result.stderr
+
+
+def test_null_within_what_may_have_none_is_said_in_plain_words(script):
+    duckdb.sql(f"COPY (SELECT [1, NULL] AS l) TO '{script.folder / 'x.parquet'}' (FORMAT parquet)")
+    table = ("CREATE TABLE t (l ARRAY<INT NOT NULL>) "
+             "WITH ('connector' = 'file', 'format' = 'parquet', 'path' = 'x.parquet');\n")
+    result = script.run(table + "SELECT l FROM t;")
+    assert result.code == 1 and "'l': NULL within, where the type has NOT NULL" in result.stderr, result.stderr

@@ -236,3 +236,42 @@ def test_memory_stays_flat_at_50_000_events_per_second(running, script, source):
         assert job.next() == f"{stamp},500000,500000"
     late = resident_mib(job.process)
     assert late < early + 100, f"{early:.0f} MiB after a third, {late:.0f} MiB at the end"
+
+
+@pytest.mark.parametrize("path", ["${env:MILLSTREAM_TEST_SECRET}/l/*.log", "l/${env:MILLSTREAM_TEST_SECRET}*.log"])
+def test_a_file_that_is_written_anew_is_told_without_the_secret_in_its_path(script, monkeypatch, path):
+    monkeypatch.setenv("MILLSTREAM_TEST_SECRET", "hunter2")
+    folder = script.folder / ("hunter2/l" if "/l/" in path else "l")
+    folder.mkdir(parents=True)
+    log = folder / ("x.log" if "/l/" in path else "hunter2x.log")
+    log.write_text("one\ntwo\n")
+    job = Listened(script.write(f"CREATE TABLE t (line STRING) WITH ('connector' = 'file', 'format' = 'raw', "
+                                f"'follow' = 'true', 'path' = '{path}');\nSELECT line FROM t;"))
+    try:
+        assert [job.next() for _ in range(3)] == ["line", "one", "two"]
+        log.write_text("new\n")
+        assert job.next() == "new"
+        job.says("truncated or written anew")
+        assert "hunter2" not in job.said() and "${env:MILLSTREAM_TEST_SECRET}" in job.said(), job.said()
+    finally:
+        job.kill()
+
+
+def test_a_partition_does_not_show_the_secret_in_its_path(script, monkeypatch):
+    monkeypatch.setenv("MILLSTREAM_TEST_SECRET", "hunter2")
+    (script.folder / "k/p=hunter2").mkdir(parents=True)
+    script.data("k/p=hunter2/x.csv", "a\n1\n")
+    table = ("CREATE TABLE t (a BIGINT, p STRING) PARTITIONED BY (p) WITH ('connector' = 'file', 'format' = 'csv', "
+             "'path' = 'k/p=${env:MILLSTREAM_TEST_SECRET}/*.csv');\n")
+    result = script.run(table + "SELECT a, p FROM t;")
+    assert result.code == 2 and "column 'p'" in result.stderr, result.stderr
+    assert "hunter2" not in result.stderr and b"hunter2" not in result.stdout, result
+
+
+def test_a_port_alone_is_one_of_this_machine(running):
+    job = running("'connector' = 'socket', 'listen' = '0', 'format' = 'csv'")
+    host, port = job.address()
+    assert host == "127.0.0.1"
+    with socket.create_connection((host, port)) as sender:
+        sender.sendall((record(1, 1) + record(2, 2) + record(10, 3)).encode())
+    assert [job.next() for _ in range(3)] == [HEADER, FIRST, SECOND]

@@ -2,8 +2,10 @@
 
 import bz2
 import gzip
+import re
 import subprocess
 
+import duckdb
 import harness
 import pytest
 
@@ -125,3 +127,62 @@ def test_raw_lines(script):
     two = create.replace("line STRING", "line STRING, n INT")
     result = script.run(two + "SELECT COUNT(*) AS n FROM lines;")
     assert result.code != 0 and "raw" in result.stderr, result.stderr
+
+
+def parquet(script, name: str, select: str) -> None:
+    duckdb.sql(f"COPY ({select}) TO '{script.folder / name}' (FORMAT parquet)")
+
+
+def declared(message: str) -> str:
+    """The CREATE TABLE that a message shows."""
+    found = re.search(r"CREATE TABLE .*?\)\s*WITH \(.*?\);", message, re.DOTALL)
+    assert found, message
+    return found[0] + "\n"
+
+
+@pytest.mark.parametrize("first, last", [("INTEGER", "BIGINT"), ("BIGINT", "INTEGER")])
+def test_of_several_schemas_the_wider_type_is_inferred(script, first, last):
+    parquet(script, "x1.parquet", f"SELECT 1::{first} AS a")
+    parquet(script, "x2.parquet", f"SELECT 2::{last} AS a")
+    assert rows(script.run("SELECT SUM(a) AS a FROM 'x*.parquet';")) == ["3"]
+    shown = harness.run("init", script.folder / "x*.parquet", stats=False)
+    assert shown.code == 0 and b"a BIGINT" in shown.stdout, shown.stdout
+
+
+def test_a_file_in_the_midst_with_a_wider_type_shows_the_table_that_takes_it(script):
+    for name, of in [("x1", "INTEGER"), ("x2", "BIGINT"), ("x3", "INTEGER")]:
+        parquet(script, f"{name}.parquet", f"SELECT 5::{of} AS a, 'x' AS s")
+    result = script.run("SELECT SUM(a) AS a FROM 'x*.parquet';")
+    assert result.code != 0 and "x2.parquet" in result.stderr, result.stderr
+    table = re.search(r"select from (\w+)", result.stderr)[1]
+    again = script.run(declared(result.stderr) + f"SELECT SUM(a) AS a FROM {table};")
+    assert rows(again) == ["15"], again.stderr
+
+
+def test_columns_that_files_have_not_in_common_are_left_out_and_said(script):
+    parquet(script, "x1.parquet", "SELECT 1 AS a, 'x' AS s, 1 AS only_first")
+    parquet(script, "x2.parquet", "SELECT 2 AS a, 7 AS s, 1 AS only_last")
+    result = script.run("SELECT * FROM 'x*.parquet';")
+    assert result.code == 0 and sorted(result.stdout.decode().split()) == ["1", "2", "a"], result
+    for word in ["column s", "only_first", "only_last"]:
+        assert word in result.stderr, result.stderr
+
+
+def test_a_csv_file_without_a_column_shows_the_table_without_it(script):
+    for name, text in [("x1", "a,b\n1,2\n"), ("x2", "a\n3\n"), ("x3", "a,b\n5,6\n")]:
+        script.data(f"{name}.csv", text)
+    result = script.run("SELECT SUM(a) AS a FROM 'x*.csv';")
+    assert result.code != 0 and "x2.csv" in result.stderr and "no column 'b'" in result.stderr, result.stderr
+    table = re.search(r"select from (\w+)", result.stderr)[1]
+    assert rows(script.run(declared(result.stderr) + f"SELECT SUM(a) AS a FROM {table};")) == ["9"]
+
+
+@pytest.mark.parametrize("good, bad", [('{"arr": [1, 2]}', '{"arr": ["str"]}'),
+                                       ('{"arr": {"n": [1], "s": "x"}}', '{"arr": {"n": [1.5], "s": "x"}}')])
+def test_an_element_that_does_not_fit_shows_the_table_with_a_wider_one(script, good, bad):
+    script.data("x.ndjson", (good + "\n") * 60_000 + bad + "\n" + (good + "\n") * 60_000)
+    result = script.run("SELECT COUNT(arr) AS n FROM 'x.ndjson';")
+    assert result.code != 0 and "x.ndjson:60001:" in result.stderr, result.stderr
+    table = declared(result.stderr)
+    assert "on_error" not in table, table
+    assert rows(script.run(table + "SELECT COUNT(arr) AS n FROM x;")) == ["120001"]

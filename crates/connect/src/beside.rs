@@ -301,6 +301,10 @@ impl Split for BesideSplit {
         self.inner.remark()
     }
 
+    fn notice(&mut self) -> Option<String> {
+        self.inner.notice()
+    }
+
     fn position(&self) -> Position {
         self.inner.position()
     }

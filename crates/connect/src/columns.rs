@@ -8,12 +8,13 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use millstream_contract::settings::closest;
 use millstream_contract::table::Places;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use crate::conform::{self, conform, conformed, widens};
+use crate::conform::{self, conform, conformed, may_hold, widens};
 use crate::input::Name;
 use crate::types::sql_name;
 
@@ -94,7 +95,7 @@ impl Columns {
             let conformed = kept.map_or_else(|| conform(array, field.data_type()), Ok);
             let column = conformed.map_err(|error| Error::Data {
                 place: at.prefix.to_string(),
-                message: format!("column '{}': {error}", field.name()),
+                message: format!("column '{}': {}", field.name(), said(&error)),
                 help: "declare the column with the type that it has in the file".into(),
             })?;
             match column.logical_nulls().filter(|_| !field.is_nullable()) {
@@ -134,6 +135,17 @@ impl Columns {
     /// For messages.
     pub(crate) fn path(&self) -> &Name {
         &self.path
+    }
+}
+
+/// What an error says, without its kind.
+fn said(error: &ArrowError) -> String {
+    match error {
+        ArrowError::InvalidArgumentError(text)
+        | ArrowError::SchemaError(text)
+        | ArrowError::CastError(text)
+        | ArrowError::ComputeError(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 
@@ -208,14 +220,16 @@ fn check_type(path: &Name, declared: &Field, file: &Field) -> Result<()> {
             help: "leave the column out of CREATE TABLE, or write it as another type".into(),
         });
     };
-    if widens(&has, declared.data_type()) {
+    if may_hold(&has, declared.data_type()) {
         return Ok(());
     }
+    // What is inferred may be declared so, too.
+    let wider = if widens(declared.data_type(), &has) { ", which is wider" } else { "" };
     let has = sql_name(&has);
     let wants = sql_name(declared.data_type());
     Err(Error::Data {
         place,
-        message: format!("column '{name}' is declared as {wants}, but is {has} in the file"),
+        message: format!("column '{name}' is declared as {wants}, but is {has} in the file{wider}"),
         help: format!("write {name} {has} in CREATE TABLE, and CAST it where it is used"),
     })
 }

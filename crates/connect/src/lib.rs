@@ -39,6 +39,7 @@ mod records;
 mod registry;
 #[cfg(test)]
 mod round_trip;
+mod scalar;
 mod secrets;
 mod sinks;
 mod socket;

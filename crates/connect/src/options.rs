@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use arrow::datatypes::TimeUnit;
@@ -48,6 +49,17 @@ impl<'a> Options<'a> {
         self.table.options.get(key).map(String::as_str)
     }
 
+    /// That an option is missing that has to be there; another may be meant by its name.
+    pub(crate) fn missing(&self, key: &str, message: &str, help: &str) -> Error {
+        let known = self.known.borrow();
+        let others = self.table.options.keys().filter(|key| !known.contains(*key));
+        let help = match closest(key, others.map(String::as_str)) {
+            Some(other) => format!("did you mean '{key}' by '{other}'?"),
+            None => help.to_string(),
+        };
+        self.error(key, message.into(), help)
+    }
+
     /// The columns of `PARTITIONED BY`.
     pub(crate) fn partitioned_by(&self) -> &'a [String] {
         &self.table.partitioned_by
@@ -77,13 +89,24 @@ impl<'a> Options<'a> {
         form: &str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>> {
+        self.parsed_or(key, form, "", parse)
+    }
+
+    /// As [`Options::parsed`]; `help` says more where it cannot be read.
+    pub(crate) fn parsed_or<T>(
+        &self,
+        key: &str,
+        form: &str,
+        help: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>> {
         let Some(text) = self.text(key) else { return Ok(None) };
         match parse(text) {
             Some(value) => Ok(Some(value)),
             None => Err(self.error(
                 key,
                 format!("expected {form}, found '{}'", text.escape_debug()),
-                String::new(),
+                help,
             )),
         }
     }
@@ -126,6 +149,11 @@ impl<'a> Options<'a> {
         })
     }
 
+    /// An address to listen at, or a port of this machine alone; `form` says so.
+    pub(crate) fn address(&self, key: &str, form: &str) -> Result<Option<SocketAddr>> {
+        self.parsed(key, form, |text| address(text.trim()))
+    }
+
     /// A duration such as `'10 us'`, in microseconds.
     pub(crate) fn duration_us(&self, key: &str) -> Result<Option<i64>> {
         self.parsed(key, "a duration such as '10 us' or '1 min'", parse_duration_us)
@@ -140,7 +168,9 @@ impl<'a> Options<'a> {
 
     /// A single ASCII character that can stand between fields or around them.
     pub(crate) fn ascii_char(&self, key: &str) -> Result<Option<u8>> {
-        self.parsed(key, "one ASCII character, not a letter, a digit or a line end", |text| {
+        let form = "one ASCII character, not a letter, a digit or a line end";
+        let help = "for example ';' or '|'; '\\t' is the tabulator";
+        self.parsed_or(key, form, help, |text| {
             // People write the tabulator as SQL text, where '\t' are two characters.
             let text = if text == "\\t" { "\t" } else { text };
             match text.as_bytes() {
@@ -173,6 +203,15 @@ impl<'a> Options<'a> {
             }
         };
         Err(self.error(key, format!("{what} has no such option"), help))
+    }
+}
+
+/// An address with its port; of this machine alone, where only the port is given.
+fn address(text: &str) -> Option<SocketAddr> {
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    match port.parse::<u16>() {
+        Ok(port) => Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        Err(_) => text.parse().ok(),
     }
 }
 

@@ -232,7 +232,10 @@ impl Connectors for Registry {
                 let (own, secrets) = resolved(options)?;
                 let written = written.iter().map(|w| resolved(w).map(|(written, _)| written));
                 match may_be_written(&own, &written.collect::<Result<Vec<_>>>()?) {
-                    true => Ok(secrets.hide_in(Arc::new(FileTable::not_yet(&own)?))),
+                    true => {
+                        let table = FileTable::not_yet(&own).map_err(|e| secrets.hide(e))?;
+                        Ok(secrets.hide_in(Arc::new(table)))
+                    }
                     false => self.table(options),
                 }
             }

@@ -5,6 +5,7 @@
 //! declarations have them as they are written. Where a connector's messages would show one, they
 //! show what is written instead.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use millstream_contract::wrapped::{Words, Wrapped, WrappedSink};
 use millstream_contract::{Error, Result};
 
 use crate::beside;
+use crate::files::value_in;
 use crate::options::option_error;
 
 /// Bytes of a file that is a secret.
@@ -44,12 +46,12 @@ pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> 
     let (mut resolved, mut secrets) = (table.clone(), Secrets::default());
     for (key, value) in &mut resolved.options {
         if value.contains('$') {
-            let before = secrets.0.len();
             let wrong = |(message, help): Wrong| option_error(&table.name, key, message, help);
-            *value = put_in(value, &table.base_dir, &mut secrets).map_err(wrong)?;
-            if key == "path" && secrets.0.len() > before {
-                not_shown(table).map_err(wrong)?;
+            let whole = put_in(value, &table.base_dir, &mut secrets).map_err(wrong)?;
+            if key == "path" {
+                not_shown(table, &whole).map_err(wrong)?;
             }
+            *value = whole.text;
         }
     }
     // Longer ones first: one may contain another.
@@ -59,28 +61,47 @@ pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> 
 
 type Wrong = (String, String);
 
-/// Refuses a column that holds the files' paths: it would show the secret in the path.
-fn not_shown(table: &TableOptions) -> std::result::Result<(), Wrong> {
-    match table.metadata.iter().find(|(_, key)| *key == beside::PATH) {
-        None => Ok(()),
-        Some((column, _)) => Err((
-            format!("column '{column}' is the files' path, and would show the secret in it"),
-            "leave the column out, or write the path without a secret".into(),
-        )),
-    }
+/// A text with its secrets put in, and where they stand in it.
+#[derive(Default)]
+struct Whole {
+    text: String,
+    secrets: Vec<Range<usize>>,
 }
 
-fn put_in(
-    text: &str,
-    base_dir: &Path,
-    secrets: &mut Secrets,
-) -> std::result::Result<String, Wrong> {
-    let (mut out, mut rest) = (String::new(), text);
+/// Refuses a column that holds the files' paths, or what a directory's name says: it would show
+/// the secret in the path.
+fn not_shown(table: &TableOptions, path: &Whole) -> std::result::Result<(), Wrong> {
+    if path.secrets.is_empty() {
+        return Ok(());
+    }
+    let help = "leave the column out, or write the path without a secret".to_string();
+    if let Some((column, _)) = table.metadata.iter().find(|(_, key)| *key == beside::PATH) {
+        let what = format!("column '{column}' is the files' path, and would show the secret in it");
+        return Err((what, help));
+    }
+    let mut start = 0;
+    for directory in path.text.split('/') {
+        let span = start..start + directory.len();
+        start = span.end + 1;
+        let is_secret = |secret: &Range<usize>| secret.start < span.end && span.start < secret.end;
+        let column = table.partitioned_by.iter().find(|c| value_in(directory, c).is_some());
+        if let Some(column) = column.filter(|_| path.secrets.iter().any(is_secret)) {
+            let what = format!(
+                "column '{column}' is what a directory's name says, and would show the secret in it"
+            );
+            return Err((what, help));
+        }
+    }
+    Ok(())
+}
+
+fn put_in(text: &str, base_dir: &Path, secrets: &mut Secrets) -> std::result::Result<Whole, Wrong> {
+    let (mut out, mut rest) = (Whole::default(), text);
     while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
+        out.text.push_str(&rest[..at]);
         rest = &rest[at + 1..];
         if let Some(after) = rest.strip_prefix('$') {
-            out.push('$');
+            out.text.push('$');
             rest = after;
         } else if let Some(after) = rest.strip_prefix('{') {
             let Some((written, after)) = after.split_once('}') else {
@@ -88,14 +109,17 @@ fn put_in(
                 return Err((message, HELP.to_string()));
             };
             let value = value(written, base_dir)?;
-            out.push_str(&value);
+            let start = out.text.len();
+            out.text.push_str(&value);
+            out.secrets.push(start..out.text.len());
             secrets.0.push(Secret { written: format!("${{{written}}}"), value });
             rest = after;
         } else {
-            out.push('$');
+            out.text.push('$');
         }
     }
-    Ok(out + rest)
+    out.text.push_str(rest);
+    Ok(out)
 }
 
 const HELP: &str = "write '${env:NAME}' for an environment variable, '${file:PATH}' for the \
@@ -203,6 +227,10 @@ impl Words for Secrets {
         inner.map(|inner| self.hidden(inner.to_string()))
     }
 
+    fn notice(&self, inner: String) -> String {
+        self.hidden(inner)
+    }
+
     fn error(&self, error: Error) -> Error {
         self.hide(error)
     }
@@ -280,6 +308,34 @@ mod tests {
         assert!(error.contains("column 'f'") && !error.contains("hunter2"), "{error}");
         assert!(of("a/$${file:key}/b", "path").is_ok());
         assert!(of("a/${file:key}/b", "offset").is_ok());
+    }
+
+    #[test]
+    fn no_column_holds_a_secret_of_a_directory_s_name() {
+        let of = |path: &str, key: &str| {
+            let mut table = table(path);
+            std::fs::write(table.base_dir.join("key"), key).unwrap();
+            let value = table.options.remove("password").unwrap();
+            table.options.insert("path".into(), value);
+            table.partitioned_by = vec!["p".into()];
+            resolved(&table).map(drop)
+        };
+        for path in ["k/p=${file:key}/*.csv", "k/P=a${file:key}b/x.csv", "p=1/p=${file:key}"] {
+            let error = of(path, "hunter2").unwrap_err().to_string();
+            assert!(error.contains("column 'p'") && !error.contains("hunter2"), "{error}");
+        }
+        // The secret has the directory within.
+        assert!(of("${file:key}/*.csv", "a/p=hunter2").is_err());
+        assert!(of("${file:key}/p=1/*.csv", "hunter2").is_ok());
+        assert!(of("a/p=1/q=${file:key}.csv", "hunter2").is_ok());
+    }
+
+    #[test]
+    fn notices_show_how_a_secret_is_written() {
+        let table = table("${file:key}");
+        std::fs::write(table.base_dir.join("key"), "hunter2").unwrap();
+        let (_, secrets) = resolved(&table).unwrap();
+        assert_eq!(secrets.notice("hunter2/x: anew".into()), "${file:key}/x: anew");
     }
 
     #[test]

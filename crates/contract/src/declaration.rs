@@ -148,6 +148,13 @@ impl Declaration {
         self.written(name, &|note| Some(format!("  -- {}", note.replace(['\n', '\r'], " "))))
     }
 
+    /// The same without a column; `None` if there is no such column, or no other.
+    pub fn without(&self, column: &str) -> Option<Declaration> {
+        let mut other = self.with_type(column, "")?;
+        other.columns.retain(|known| known.name != column);
+        (!other.columns.is_empty()).then_some(other)
+    }
+
     /// The same with another type for a column; `None` if there is no such column.
     pub fn with_type(&self, column: &str, sql_type: &str) -> Option<Declaration> {
         let mut other = self.clone();

@@ -8,6 +8,7 @@ use std::fmt;
 use crate::declaration::{
     Declaration, DeclaredColumn, NULL_WORDS, identifier, literal, table_name,
 };
+use crate::element;
 use crate::error::Error;
 use crate::wrapped::Words;
 
@@ -46,13 +47,8 @@ impl Inferred {
     fn explained(&self, error: Error) -> Error {
         let Error::Data { place, message, help } = error else { return error };
         let init = format!("millstream init {} > declared.sql", literal(&self.path));
-        let column = self
-            .declaration
-            .columns
-            .iter()
-            .filter(|column| message.contains(&format!("column '{}'", column.name)))
-            .max_by_key(|column| column.name.len());
-        let Some(column) = column else {
+        let column = self.column(&message);
+        let Some((column, path)) = column else {
             let more = match is_of_record(&place) {
                 true if help.contains(NEVER_LEFT_OUT) => {
                     return Error::Data { place, message, help };
@@ -72,9 +68,18 @@ impl Inferred {
         };
         let json = self.option("format") == Some("ndjson");
         let free = self.option("csv.null-literal").is_none();
-        let Some(wider) = wider(column, &message, json, free) else {
-            let help =
-                if help.is_empty() { init } else { format!("{help}; or declare it: {init}") };
+        if message.contains(&format!(" has no column '{}'", column.name)) {
+            return Error::Data { place, help: self.without(&column.name, &help), message };
+        }
+        let Some(wider) = wider_at(column, path, &message, json, free) else {
+            let help = match message.contains("' is declared as ") {
+                // What is declared fits other files.
+                true => "no type takes the values of all files: name those of one schema by a \
+                         pattern"
+                    .to_string(),
+                false if help.is_empty() => init,
+                false => format!("{help}; or declare it: {init}"),
+            };
             return Error::Data { place, message, help };
         };
         let message = format!("{message}; the type was inferred from a sample");
@@ -88,6 +93,31 @@ impl Inferred {
             ),
         };
         Error::Data { place, message, help }
+    }
+
+    /// The column that a message is about, and where in it.
+    fn column<'a>(&self, message: &'a str) -> Option<(&DeclaredColumn, &'a str)> {
+        let found = |column: &'_ DeclaredColumn| {
+            let (_, rest) = message.split_once(&format!("column '{}", column.name))?;
+            let end = if rest.starts_with(['[', '.']) { rest.find("', found ")? } else { 0 };
+            rest.get(end..)?.starts_with('\'').then_some(rest.get(..end)?)
+        };
+        let columns = self.declaration.columns.iter();
+        let found = columns.filter_map(|column| Some((column, found(column)?)));
+        found.max_by_key(|(column, _)| column.name.len())
+    }
+
+    /// What to do about a file that lacks a column.
+    fn without(&self, column: &str, help: &str) -> String {
+        let name = table_name(&self.path);
+        let sql = self.declaration.without(column).map(|without| without.to_sql(&name));
+        match sql.filter(|sql| sql.chars().count() <= SHOWN_CHARS_MAX) {
+            Some(sql) => format!(
+                "{help}; or name the files that have it by a pattern; or declare the table \
+                 without it, and select from {name}:\n{sql};"
+            ),
+            None => format!("{help}; or name the files that have it by a pattern"),
+        }
     }
 
     fn option(&self, key: &str) -> Option<&str> {
@@ -158,11 +188,35 @@ impl Wider {
     }
 }
 
+/// As [`wider`], of what stands at `path` in a column.
+fn wider_at(
+    column: &DeclaredColumn,
+    path: &str,
+    message: &str,
+    json: bool,
+    free: bool,
+) -> Option<Wider> {
+    if path.is_empty() {
+        return wider(column, message, json, free);
+    }
+    let of = |sql_type: &str| {
+        let (name, sql_type) = (format!("{}{path}", column.name), sql_type.to_string());
+        let wider = wider(&DeclaredColumn { name, sql_type, note: None }, message, json, free)?;
+        Some((wider.sql_type, wider.option))
+    };
+    let (sql_type, option) = element::at(&column.sql_type, path, &of)?;
+    Some(Wider { sql_type, option })
+}
+
 /// What also takes the value of which `message` says that it does not fit; `None` if it is no
 /// matter of types. `json`: values are JSON, where a number is no string. `free`: no option says
 /// yet what is NULL.
 fn wider(column: &DeclaredColumn, message: &str, json: bool, free: bool) -> Option<Wider> {
     // As readers word it.
+    let in_file = message.strip_suffix(" in the file, which is wider");
+    if let Some((_, has)) = in_file.and_then(|message| message.rsplit_once(", but is ")) {
+        return Some(Wider::of(has));
+    }
     let (_, found) = message.split_once(&format!("column '{}', found ", column.name))?;
     let found = found.strip_suffix(", which does not fit").unwrap_or(found);
     let is_string = json && found.starts_with('"');
@@ -274,6 +328,45 @@ mod tests {
             help.contains("n1 BIGINT") && help.contains("'csv.null-literal' = 'NULL'"),
             "{help}"
         );
+    }
+
+    #[test]
+    fn a_file_with_a_wider_type_shows_the_statement_that_takes_both() {
+        let message = "column 'n1' is declared as BIGINT, but is DECIMAL(38, 0) in the file";
+        let (_, help) = explained(3, &format!("{message}, which is wider"));
+        assert!(help.contains("CREATE TABLE a (") && help.contains("n1 DECIMAL(38, 0)"), "{help}");
+        let (_, help) = explained(3, message);
+        assert!(!help.contains("CREATE TABLE") && help.contains("pattern"), "{help}");
+    }
+
+    #[test]
+    fn a_file_without_a_column_shows_the_statement_without_it() {
+        for message in ["the header has no column 'n1'", "the file has no column 'n1'"] {
+            let (_, help) = explained(3, message);
+            assert!(help.contains("CREATE TABLE a (\n    n0 BIGINT,\n    n2 BIGINT,\n"), "{help}");
+        }
+        let (_, help) = explained(1, "the header has no column 'n0'");
+        assert!(!help.contains("CREATE TABLE") && help.contains("pattern"), "{help}");
+    }
+
+    #[test]
+    fn an_element_that_does_not_fit_widens_the_type_of_elements() {
+        let of = |sql_type: &str, path: &str, found: &str| {
+            let mut inferred = inferred(2);
+            inferred.declaration.columns[1].sql_type = sql_type.into();
+            inferred.declaration.options.push(("format".into(), "ndjson".into()));
+            let message = format!("expected BIGINT for column 'n1{path}', found {found}");
+            let (place, help) = ("a:1:1".into(), String::new());
+            match inferred.explained(Error::Data { place, message, help }) {
+                Error::Data { help, .. } => help,
+                other => panic!("{other}"),
+            }
+        };
+        let help = of("ARRAY<BIGINT>", "[1]", "\"str\"");
+        assert!(help.contains("n1 ARRAY<STRING>") && help.contains("any-as-string"), "{help}");
+        let help = of("ROW<a ARRAY<BIGINT>, b STRING>", ".a[12]", "1.5");
+        assert!(help.contains("n1 ROW<a ARRAY<DOUBLE>, b STRING>"), "{help}");
+        assert!(!help.contains("on_error") && !help.contains("any-as-string"), "{help}");
     }
 
     #[test]

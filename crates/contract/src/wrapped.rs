@@ -25,6 +25,10 @@ pub trait Words: Send + Sync + Debug {
     fn remark(&self, _first: bool, inner: Option<&str>) -> Option<String> {
         inner.map(str::to_string)
     }
+    /// What the user is told while a split is read.
+    fn notice(&self, inner: String) -> String {
+        inner
+    }
     /// Why it cannot be read.
     fn error(&self, error: Error) -> Error {
         error
@@ -135,7 +139,7 @@ impl<W: Words + 'static> Split for WrappedSplit<W> {
     }
 
     fn notice(&mut self) -> Option<String> {
-        self.inner.notice()
+        self.inner.notice().map(|notice| self.words.notice(notice))
     }
 
     fn position(&self) -> Position {

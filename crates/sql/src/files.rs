@@ -117,6 +117,11 @@ impl Declarer<'_> {
         if let Some(given) = self.given.get(&name.value) {
             return Ok(given.clone());
         }
+        if name.value.trim().is_empty() {
+            let error =
+                SqlError::name("a file's name stands between the quotes, and none is there");
+            return Err(error.at(Span::new(name.span)).help("write FROM 'data/events.csv'"));
+        }
         let found = self.connectors.declaration(&name.value, self.base_dir);
         found.map_err(|error| refused(error).at(Span::new(name.span)))
     }

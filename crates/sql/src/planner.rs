@@ -18,7 +18,7 @@ use chrono::{DateTime, Utc};
 use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
-use millstream_contract::declaration::Declaration;
+use millstream_contract::declaration::{Declaration, literal};
 use millstream_contract::settings::{SETTINGS, SettingError, Settings};
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
@@ -27,7 +27,7 @@ use crate::assemble::Assembler;
 use crate::blame::blame;
 use crate::catalog::{
     Catalog, Entry, EventTimeDecl, FileTables, LeftOut, Origin, TableColumn, TableEntry,
-    WatermarkDecl,
+    WatermarkDecl, is_path,
 };
 use crate::check::check_query;
 use crate::coercion::Coercion;
@@ -363,6 +363,14 @@ impl Planner {
             ))
             .at(Span::new(name.span))
             .help("insert into a table")),
+            None if is_path(&name.value) => {
+                let path = literal(&name.value);
+                let message = format!("INSERT INTO takes a table, and {path} is a file");
+                Err(SqlError::name(message).at(Span::new(name.span)).help(
+                    "declare a table of files: CREATE TABLE results (…) WITH ('connector' = \
+                     'file', 'format' = 'csv', 'path' = 'results')",
+                ))
+            }
             None => Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
         }
     }

@@ -450,13 +450,14 @@ fn refused_statement(word: &Word, token: &TokenWithSpan) -> SqlError {
         "ALTER" => ("a table cannot be changed", "DROP it and CREATE it again"),
         "USE" | "RESET" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "ANALYZE" | "CALL" | "BEGIN"
         | "STOP" | "COMPILE" | "EXECUTE" => ("it is not part of this dialect yet", THERE_ARE),
+        "FROM" => {
+            return unknown_statement(token).help("a query begins with SELECT: SELECT * FROM …");
+        }
         "END" => ("no statement set has begun", "write EXECUTE STATEMENT SET BEGIN before INSERT"),
         _ => {
             let error = unknown_statement(token);
             return match closest(&upper, STATEMENTS.iter().copied()) {
-                Some(statement) => {
-                    SqlError { help: Some(format!("did you mean {statement}?")), ..error }
-                }
+                Some(statement) => error.help(format!("did you mean {statement}?")),
                 None => error,
             };
         }

@@ -127,6 +127,11 @@ fn plan_window(
 fn kind_named(name: &str) -> Result<WindowKind> {
     WindowKind::named(name).ok_or_else(|| {
         let error = SqlError::name(format!("there is no window function '{name}'"));
+        // As other engines name what reads a file.
+        if name.to_lowercase().starts_with("read_") || name.to_lowercase().ends_with("_scan") {
+            let message = format!("there is no function '{name}' to read files");
+            return SqlError::name(message).help("a file is a table by its name: FROM 'data.csv'");
+        }
         match closest(&name.to_uppercase(), WindowKind::ALL.into_iter().map(WindowKind::name)) {
             Some(meant) => error.help(format!("did you mean {meant}?")),
             None => error.help(FORM),

@@ -19,6 +19,8 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use arrow::util::display::FormatOptions;
 
+use crate::types::sql_name;
+
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
 
@@ -119,9 +121,28 @@ pub(crate) fn index_of(name: &str, fields: &Fields) -> Result<usize, usize> {
 /// Whether each value of one type is one of the other, too, or an error says that it is out of its
 /// range, as the last seconds of a calendar counted in nanoseconds. Both are conformed.
 pub(crate) fn widens(from: &DataType, to: &DataType) -> bool {
+    takes(from, to, &|from, to| from <= to)
+}
+
+/// As [`widens`]; also where times have fewer digits than in the file: that all of theirs are zeros
+/// is seen when values come.
+pub(crate) fn may_hold(from: &DataType, to: &DataType) -> bool {
+    takes(from, to, &|_, _| true)
+}
+
+/// The one of two types that takes the values of both.
+pub(crate) fn wider(one: &DataType, other: &DataType) -> Option<DataType> {
+    match (widens(one, other), widens(other, one)) {
+        (true, _) => Some(other.clone()),
+        (false, true) => Some(one.clone()),
+        (false, false) => None,
+    }
+}
+
+/// As [`widens`], where `units` says which units of time take which.
+fn takes(from: &DataType, to: &DataType, units: &dyn Fn(&TimeUnit, &TimeUnit) -> bool) -> bool {
     use DataType::*;
     let bits = |data_type: &DataType| data_type.primitive_width().unwrap_or(0) * 8;
-    let finer = |from: &TimeUnit, to: &TimeUnit| from <= to;
     match (from, to) {
         _ if from.is_signed_integer() && to.is_signed_integer() => bits(from) <= bits(to),
         _ if from.is_unsigned_integer() && to.is_unsigned_integer() => bits(from) <= bits(to),
@@ -135,18 +156,18 @@ pub(crate) fn widens(from: &DataType, to: &DataType) -> bool {
             scale <= finer && before(precision, scale) <= before(wider, finer)
         }
         // Without a zone it is UTC, as everywhere.
-        (Timestamp(from, _), Timestamp(to, _)) => finer(from, to),
-        (Time32(from) | Time64(from), Time32(to) | Time64(to)) => finer(from, to),
+        (Timestamp(from, _), Timestamp(to, _)) => units(from, to),
+        (Time32(from) | Time64(from), Time32(to) | Time64(to)) => units(from, to),
         // Whether NULL may be within is seen when values come.
-        (List(from), List(to)) => widens(from.data_type(), to.data_type()),
+        (List(from), List(to)) => takes(from.data_type(), to.data_type(), units),
         (Struct(from), Struct(to)) => to.iter().all(|field| {
             let found = index_of(field.name(), from).ok().and_then(|index| from.get(index));
-            found.is_some_and(|found| widens(found.data_type(), field.data_type()))
+            found.is_some_and(|found| takes(found.data_type(), field.data_type(), units))
         }),
         (Map(from, _), Map(to, _)) => match (key_and_value(from), key_and_value(to)) {
             (Some(from), Some(to)) => {
-                widens(from.0.data_type(), to.0.data_type())
-                    && widens(from.1.data_type(), to.1.data_type())
+                takes(from.0.data_type(), to.0.data_type(), units)
+                    && takes(from.1.data_type(), to.1.data_type(), units)
             }
             _ => false,
         },
@@ -194,7 +215,25 @@ fn conform_plain(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError
             cast_with_options(array, &DataType::Timestamp(*unit, Some(UTC.into())), &STRICT)?;
         return conform(&instants, to);
     }
-    cast_with_options(array, to, &STRICT)
+    let made = cast_with_options(array, to, &STRICT)?;
+    // A finer unit is cut off, and must be zeros.
+    if loses_digits(array.data_type(), to)
+        && &cast_with_options(&made, array.data_type(), &STRICT)? != array
+    {
+        let message = format!("a time with more digits than {} has", sql_name(to));
+        return Err(ArrowError::InvalidArgumentError(message));
+    }
+    Ok(made)
+}
+
+/// Whether times of one type have digits for which the other has no place.
+fn loses_digits(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    match (from, to) {
+        (Timestamp(from, _), Timestamp(to, _)) => from > to,
+        (Time32(from) | Time64(from), Time32(to) | Time64(to)) => from > to,
+        _ => false,
+    }
 }
 
 fn conform_list(array: &ArrayRef, item: &FieldRef) -> Result<ArrayRef, ArrowError> {
@@ -211,7 +250,8 @@ fn conform_list(array: &ArrayRef, item: &FieldRef) -> Result<ArrayRef, ArrowErro
     };
     let (offsets, start, length) = rebased(lists.offsets());
     let values = conform(&lists.values().slice(start, length), item.data_type())?;
-    let lists = ListArray::try_new(item.clone(), offsets, values, lists.nulls().cloned())?;
+    let lists = ListArray::try_new(item.clone(), offsets, values, lists.nulls().cloned());
+    let lists = lists.map_err(null_within)?;
     Ok(Arc::new(lists))
 }
 
@@ -240,7 +280,8 @@ fn conform_struct(array: &ArrayRef, fields: &Fields) -> Result<ArrayRef, ArrowEr
         conform(rows.column(index), field.data_type())
     };
     let columns = fields.iter().map(column).collect::<Result<Vec<_>, _>>()?;
-    Ok(Arc::new(StructArray::try_new(fields.clone(), columns, rows.nulls().cloned())?))
+    let rows = StructArray::try_new(fields.clone(), columns, rows.nulls().cloned());
+    Ok(Arc::new(rows.map_err(null_within)?))
 }
 
 fn conform_map(
@@ -255,9 +296,14 @@ fn conform_map(
     let keys = conform(&maps.keys().slice(start, length), key.data_type())?;
     let values = conform(&maps.values().slice(start, length), value.data_type())?;
     let fields = Fields::from_iter([key.clone(), value.clone()]);
-    let both = StructArray::try_new(fields, vec![keys, values], None)?;
+    let both = StructArray::try_new(fields, vec![keys, values], None).map_err(null_within)?;
     let nulls = maps.nulls().cloned();
     Ok(Arc::new(MapArray::try_new(entries.clone(), offsets, both, nulls, ordered)?))
+}
+
+/// All that can be wrong with arrays whose types and lengths are right.
+fn null_within(_: ArrowError) -> ArrowError {
+    ArrowError::InvalidArgumentError("NULL within, where the type has NOT NULL".into())
 }
 
 fn unlike(found: &DataType, expected: &str) -> ArrowError {

@@ -93,6 +93,25 @@ fn only_what_fits_widens() {
 }
 
 #[test]
+fn times_may_have_fewer_digits_if_those_are_zeros() {
+    let seconds = DataType::Timestamp(TimeUnit::Second, None);
+    for (micros, expected) in [(-3_000_000, Some(-3)), (5_000_001, None), (-1, None)] {
+        let array: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![None, Some(micros)]));
+        assert!(may_hold(array.data_type(), &seconds) && !widens(array.data_type(), &seconds));
+        let made = conform(&array, &seconds).ok();
+        let made = made.map(|made| made.as_primitive::<TimestampSecondType>().value(1));
+        assert_eq!(made, expected, "{micros}");
+    }
+    let times: ArrayRef = Arc::new(Time64NanosecondArray::from(vec![7_000_000]));
+    let made = conform(&times, &DataType::Time32(TimeUnit::Millisecond)).unwrap();
+    assert_eq!(made.as_primitive::<Time32MillisecondType>().value(0), 7);
+    assert!(conform(&times, &DataType::Time32(TimeUnit::Second)).is_err());
+    assert_eq!(wider(&seconds, times.data_type()), None);
+    let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
+    assert_eq!(wider(&millis, &seconds), Some(millis));
+}
+
+#[test]
 fn lists_of_every_layout_have_an_item() {
     let lists = |offsets: Vec<i32>| {
         let element = Arc::new(field("element", LargeStringArray::DATA_TYPE));

@@ -9,11 +9,13 @@ use arrow::error::ArrowError;
 use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 
-use super::decode::{Column, Decoder, Fault, Why};
+use super::decode::{Column, Decoder, Fault};
 use super::dialect::Dialect;
 use super::header::Layout;
 use super::index::{Index, Misshapen, Shape, index};
+use crate::number::parse_f64;
 use crate::records::{Block, Decode, Lines, line, place, shown};
+use crate::scalar::Why;
 use crate::types::{epoch_help, integer_range, sql_name};
 
 /// What is the same for all chunks of a split.
@@ -217,6 +219,9 @@ impl Plan {
             (Why::NotUtf8, _) => "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8",
             (Why::Malformed, DataType::Timestamp(_, _)) if text.iter().all(u8::is_ascii_digit) => {
                 epoch_help(text.len())
+            }
+            (Why::Malformed, of) if integer_range(of).is_some() && parse_f64(text).is_some() => {
+                "declare the column DOUBLE or DECIMAL"
             }
             (Why::Malformed, _) if first_line && !self.named => {
                 "if this line is a header, set 'csv.header' = 'true'"

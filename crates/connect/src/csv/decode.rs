@@ -8,27 +8,22 @@ use arrow::array::{
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
+    DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
     Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use memchr::memchr;
 use millstream_contract::Error;
+use millstream_contract::nested::is_nested;
 
 use super::dialect::Dialect;
 use super::index::Index;
-use crate::datetime::{parse_date, parse_time, parse_timestamp};
-use crate::number::{NumberError, parse_decimal, parse_f32, parse_f64, parse_i64, parse_u64};
-
-/// Standard base64, with or without padding.
-pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
+use crate::datetime::parse_date;
+use crate::ndjson::{NdjsonFormat, Texts};
+use crate::number::{parse_decimal, parse_f32, parse_f64, parse_i64, parse_u64};
+use crate::scalar::{BASE64, Why, stamp, time, time32};
 
 /// A column to decode.
 #[derive(Debug, Clone)]
@@ -38,24 +33,6 @@ pub(crate) struct Column {
     pub(crate) nullable: bool,
     /// Which field of a record.
     pub(crate) field: usize,
-}
-
-/// What is wrong with a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
-    Malformed,
-    OutOfRange,
-    Null,
-    NotUtf8,
-}
-
-impl From<NumberError> for Why {
-    fn from(error: NumberError) -> Why {
-        match error {
-            NumberError::Malformed => Why::Malformed,
-            NumberError::OutOfRange => Why::OutOfRange,
-        }
-    }
 }
 
 /// The first field of a column that cannot be decoded.
@@ -105,7 +82,7 @@ pub(crate) fn supported(data_type: &DataType) -> bool {
             | DataType::Timestamp(_, _)
             | DataType::Time32(TimeUnit::Second | TimeUnit::Millisecond)
             | DataType::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond)
-    )
+    ) || is_nested(data_type) && NdjsonFormat::supported(data_type)
 }
 
 impl<'a> Decoder<'a> {
@@ -165,6 +142,7 @@ impl<'a> Decoder<'a> {
             }
             D::Utf8 => return self.strings(column),
             D::Binary => return self.binary(column),
+            other if is_nested(other) => return self.nested(column),
             other => return Err(Error::Internal(format!("CSV column of type {other}"))),
         })
     }
@@ -333,6 +311,37 @@ impl<'a> Decoder<'a> {
         out.extend_from_slice(text);
     }
 
+    /// Values made of others are JSON, as the sink writes them.
+    fn nested(&mut self, column: &Column) -> Result<Decoded, Error> {
+        let field = Field::new(&column.name, column.data_type.clone(), column.nullable);
+        let mut values = Texts::new(&field)
+            .ok_or_else(|| Error::Internal(format!("CSV column of type {}", column.data_type)))?;
+        let mut single = Vec::new();
+        for row in 0..self.index.rows() {
+            let text = self.value(row, column.field).map(<[u8]>::trim_ascii);
+            let taken = match (text.filter(|text| !text.is_empty()), self.text(row, column.field)) {
+                (Some(text), Text::Quoted(_)) => {
+                    single.clear();
+                    self.unquote(text, &mut single);
+                    values.take(&single)
+                }
+                (Some(text), Text::Plain(_)) => values.take(text),
+                (None, _) if column.nullable => {
+                    values.absent();
+                    Ok(())
+                }
+                (None, _) => Err(Why::Null),
+            };
+            if let Err(why) = taken {
+                if let Err(fault) = self.fault(row, why) {
+                    return Ok(Err(fault));
+                }
+                values.absent();
+            }
+        }
+        Ok(Ok(values.finish()?))
+    }
+
     fn binary(&mut self, column: &Column) -> Result<Decoded, Error> {
         let rows = self.index.rows();
         let mut values: Vec<Option<Vec<u8>>> = Vec::with_capacity(rows);
@@ -384,21 +393,6 @@ fn without_blanks<V>(
     } else {
         Err(why)
     }
-}
-
-/// Reads timestamps in `unit`s.
-pub(crate) fn stamp(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
-    move |text| parse_timestamp(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
-}
-
-/// Reads times of day in `unit`s.
-pub(crate) fn time(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
-    move |text| parse_time(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
-}
-
-/// As [`time`]; a day has fewer than 2^31 milliseconds.
-pub(crate) fn time32(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i32, Why> + Clone {
-    move |text| time(unit)(text).map(|value| value as i32)
 }
 
 #[inline]

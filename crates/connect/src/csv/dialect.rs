@@ -16,6 +16,11 @@ pub(crate) enum Header {
 }
 
 impl Header {
+    /// The option `csv.header`.
+    pub(crate) fn from_options(options: &Options<'_>) -> Result<Option<Header>> {
+        options.parsed_or("csv.header", HEADER_FORM, HEADER_HELP, Header::parse)
+    }
+
     /// What `csv.header` says.
     pub(crate) fn parse(text: &str) -> Option<Header> {
         match text.to_ascii_lowercase().as_str() {
@@ -48,6 +53,8 @@ pub(crate) struct Dialect {
 }
 
 const HEADER_FORM: &str = "'auto', 'true', 'false' or 'skip'";
+const HEADER_HELP: &str = "'true': the first line names the columns; 'false': it is a record; \
+                           'skip': it is left out; 'auto': its fields show which";
 
 /// No more than a chunk, so that rows of a pipe need not wait long for a quote that never comes.
 const QUOTED_BYTES_MAX: usize = 1 << 20;
@@ -70,7 +77,7 @@ impl Default for Dialect {
 impl Dialect {
     /// Reads the `csv.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<Dialect> {
-        let header = options.parsed("csv.header", HEADER_FORM, Header::parse)?;
+        let header = Header::from_options(options)?;
         let on_error = options.on_error(Some("csv.ignore-parse-errors"))?;
         let quote = options.ascii_char("csv.quote-character")?.unwrap_or(b'"');
         let dialect = Dialect {
@@ -84,7 +91,8 @@ impl Dialect {
             quoted_bytes_max: QUOTED_BYTES_MAX,
         };
         let clash = |option: &str, what: &str| {
-            Err(options.error(option, format!("the same character is {what}"), String::new()))
+            let message = format!("the same character is {what}");
+            Err(options.error(option, message, "choose another character"))
         };
         if dialect.quote == Some(dialect.delimiter) {
             return clash("csv.quote-character", "the field delimiter");

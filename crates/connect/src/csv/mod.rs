@@ -58,7 +58,6 @@ use self::decode::{Column, Decoder};
 use crate::options::{OnError, Options};
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
 
-pub(crate) use self::decode::{BASE64, Why, stamp, time, time32};
 pub(crate) use self::dialect::{Dialect, Header};
 pub use self::fuzz::fuzz_csv;
 pub(crate) use self::header::name as header_name;

@@ -41,16 +41,20 @@ impl Settings {
             Some("ndjson" | "jsonl") => Encoding::Text(Format::Ndjson, TextOptions::default()),
             Some("parquet") => Encoding::Parquet(parquet_options(&options)?),
             Some("arrow") => Encoding::Arrow(arrow_options(&options)?),
+            Some("raw") => {
+                let message = "raw is read, and not written".to_string();
+                return Err(options.error("format", message, FORMATS));
+            }
             Some(other) => {
                 let message = format!("there is no format '{}'", other.escape_debug());
                 return Err(options.error("format", message, FORMATS));
             }
-            None => return Err(options.error("format", "a file needs a format".into(), FORMATS)),
+            None => return Err(options.missing("format", "a file needs a format", FORMATS)),
         };
         let given = options.text("path").map_or("", str::trim);
         if given.is_empty() {
             let help = "write 'path' = 'results' among the options, relative to the SQL file";
-            return Err(options.error("path", "files need a path to a directory".into(), help));
+            return Err(options.missing("path", "files need a path to a directory", help));
         }
         let rolling = Rolling::from_options(&options)?;
         options.finish("a file that is written")?;
@@ -94,14 +98,14 @@ pub(crate) fn check_partitions(options: &Options<'_>, schema: &Schema) -> Result
 
 /// The `csv.*` options, which mean what they mean to the source.
 fn text_options(options: &Options<'_>) -> Result<TextOptions> {
-    let header = options.parsed("csv.header", "'true', 'false' or 'auto'", Header::parse)?;
+    let header = Header::from_options(options)?;
     let (delimiter, quote) =
         (options.ascii_char("csv.field-delimiter")?, options.ascii_char("csv.quote-character")?);
     let between = delimiter.unwrap_or(b',');
     let around = quote.unwrap_or(b'"');
     if around == between {
         let message = "the same character is the field delimiter".into();
-        return Err(options.error("csv.quote-character", message, ""));
+        return Err(options.error("csv.quote-character", message, "choose another character"));
     }
     if PLAIN.contains(&around) {
         let message = format!("numbers and times have '{}' in them", char::from(around));
@@ -150,9 +154,8 @@ fn arrow_options(options: &Options<'_>) -> Result<ArrowOptions> {
 
 /// Whether an option belongs to files that are written, and to no file that is read.
 pub(crate) fn is_only_written(option: &str) -> bool {
-    ["sink.", "parquet.compression", "parquet.block.size", "arrow.compression"]
-        .iter()
-        .any(|start| option.starts_with(start))
+    // Files of these formats are read without options.
+    ["sink.", "parquet.", "arrow."].iter().any(|start| option.starts_with(start))
 }
 
 /// That rows are told apart by their values is said of a table that is not written to files.

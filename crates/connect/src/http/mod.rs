@@ -28,7 +28,7 @@ mod fuzz;
 mod request;
 mod server;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
@@ -76,8 +76,8 @@ impl HttpTable {
     /// [`millstream_contract::Error::Option`] with the option at fault.
     pub fn from_options(table: &TableOptions) -> Result<HttpTable> {
         let options = Options::new(table);
-        let form = "a port, or an address such as '127.0.0.1:8080'";
-        let address = options.parsed("listen", form, |text| address(text.trim()))?;
+        let address =
+            options.address("listen", "a port, or an address such as '127.0.0.1:8080'")?;
         let form = "a number of bytes from 1 to 1 GB, such as '16 MB'";
         let body_bytes_max = options.parsed("max-body", form, |text| {
             parse_bytes(text).filter(|bytes| (1..=BODY_BYTES_MAX).contains(bytes))
@@ -94,15 +94,6 @@ impl HttpTable {
 
     fn name(&self) -> String {
         format!("http {}", self.address)
-    }
-}
-
-/// An address with its port; of this machine alone, where only the port is given.
-fn address(text: &str) -> Option<SocketAddr> {
-    let port = text.strip_prefix("localhost:").unwrap_or(text);
-    match port.parse::<u16>() {
-        Ok(port) => Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
-        Err(_) => text.parse().ok(),
     }
 }
 

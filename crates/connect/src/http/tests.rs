@@ -286,7 +286,9 @@ fn options_that_are_wrong_are_refused() {
     for (given, expected) in
         [("9000", "127.0.0.1:9000"), ("localhost:1", "127.0.0.1:1"), ("[::1]:2", "[::1]:2")]
     {
-        assert_eq!(address(given).unwrap().to_string(), expected);
+        let given = options(&[("listen", given)]);
+        let address = crate::options::Options::new(&given).address("listen", "").unwrap();
+        assert_eq!(address.unwrap().to_string(), expected);
     }
     let table = HttpTable::from_options(&options(&[("format", "csv")])).unwrap();
     assert_eq!(table.describe(&[0]), "http 127.0.0.1:8080 (CSV, 1 of 1 column)");

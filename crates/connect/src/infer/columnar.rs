@@ -19,16 +19,25 @@ use super::sample::{ends, read_once};
 use super::value::{Shape, Values};
 use super::{Column, Columns, Format, RECORDS_MAX};
 use crate::source::{FileTable, OneFile};
-use crate::{ipc, parquet};
+use crate::types::sql_name;
+use crate::{conform, ipc, parquet};
+
+/// Names that a remark shows.
+const NAMES_MAX: usize = 8;
 
 /// Columns that are looked into, at most.
 const TIMES_MAX: usize = 16;
 
-/// The columns of the schema that the first file carries; and whether all of the data has been
-/// seen.
+/// The columns of the schema that the first file carries, as far as the last one has them, with
+/// the types that take both; and whether all of the data has been seen.
 pub(super) fn columns(format: Format, files: &[OneFile]) -> Result<(Columns, bool)> {
-    let Some(first) = files.first() else { return Ok((Columns::default(), true)) };
-    let (schema, unknown) = schema(format, first)?;
+    // One without anything in it may come before.
+    let Some(first) = ends(files).next() else { return Ok((Columns::default(), true)) };
+    let (mut schema, unknown) = schema_of(format, first)?;
+    let mut apart = Vec::new();
+    for other in ends(files).filter(|file| file.name != first.name) {
+        (schema, apart) = common(&schema, first, &schema_of(format, other)?.0, other);
+    }
     let is_time =
         |field: &Arc<Field>| matches!(field.data_type(), DataType::Timestamp(..) | DataType::Int64);
     let times = (0..).zip(schema.fields()).filter(|(_, field)| is_time(field));
@@ -46,12 +55,67 @@ pub(super) fn columns(format: Format, files: &[OneFile]) -> Result<(Columns, boo
         format!("the column {name} is left out: SQL has no type for {data_type}")
     };
     let columns = schema.fields().iter().zip(found).map(column).collect();
-    let remarks = unknown.into_iter().map(left_out).collect();
+    let remarks = unknown.into_iter().map(left_out).chain(apart).collect();
     Ok((Columns { columns, remarks, ..Columns::default() }, whole))
 }
 
+/// The columns that two files have in common, with types that take the values of both; and what is
+/// to be said of the others.
+fn common(
+    schema: &SchemaRef,
+    first: &OneFile,
+    other_schema: &SchemaRef,
+    other: &OneFile,
+) -> (SchemaRef, Vec<String>) {
+    let (mut fields, mut apart, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    for field in schema.fields() {
+        let found = conform::index_of(field.name(), other_schema.fields());
+        // Two of the same name are for the reader to refuse.
+        let Ok(at) = found else {
+            match found {
+                Err(0) => missing.push(field.name().as_str()),
+                _ => fields.push(field.clone()),
+            }
+            continue;
+        };
+        let theirs = other_schema.field(at).data_type();
+        match conform::wider(field.data_type(), theirs) {
+            Some(wider) => fields.push(Arc::new(field.as_ref().clone().with_data_type(wider))),
+            None => apart.push(format!(
+                "the column {} is left out: it is {} in {}, and {} in {}",
+                field.name(),
+                sql_name(field.data_type()),
+                first.name,
+                sql_name(theirs),
+                other.name
+            )),
+        }
+    }
+    let is_new = |field: &&Arc<Field>| {
+        conform::index_of(field.name(), schema.fields()).is_err_and(|found| found == 0)
+    };
+    let new: Vec<&str> =
+        other_schema.fields().iter().filter(is_new).map(|field| field.name().as_str()).collect();
+    for (names, has, lacks) in [(missing, first, other), (new, other, first)] {
+        if !names.is_empty() {
+            let (has, lacks) = (&has.name, &lacks.name);
+            apart.push(format!("left out as {lacks} has them not, but {has}: {}", listed(&names)));
+        }
+    }
+    (Arc::new(Schema::new(fields)), apart)
+}
+
+/// Some names of columns.
+fn listed(names: &[&str]) -> String {
+    let shown = names.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// The schema of a file as a table would declare it, and the columns for which SQL has no type.
-fn schema(format: Format, file: &OneFile) -> Result<(SchemaRef, Vec<(String, DataType)>)> {
+fn schema_of(format: Format, file: &OneFile) -> Result<(SchemaRef, Vec<(String, DataType)>)> {
     let path = PathBuf::from(&*file.name);
     if !path.metadata().map_err(|e| crate::input::io_error(&path, &e))?.is_file() {
         return Err(read_once(&file.name));

@@ -1,6 +1,7 @@
 //! Bytes of a file, wherever they come from: memory, a regular file, a packed one, a pipe.
 
 mod anywhere;
+mod gzip;
 mod missing;
 mod packed;
 mod pipe;

@@ -1,6 +1,7 @@
 //! Packed files: gzip, zstd and bzip2, known by their first bytes.
 //!
 //! A file may consist of several packed parts, one after the other, as `cat a.gz b.gz` makes them.
+//! Behind them, gzip may have zeros that fill a block, and zstd has parts that are left out.
 //! A file that ends in the middle of a part is an error. So is one whose name promises a packing
 //! that its bytes do not have.
 
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bzip2::bufread::MultiBzDecoder;
-use flate2::bufread::MultiGzDecoder;
+
+use super::gzip::{Behind, Gzip};
 
 /// A repeated byte packs best: with zstd, whose blocks of 128 KiB then have four bytes.
 const TIMES_MAX: u64 = 32 << 10;
@@ -37,6 +39,14 @@ const MAGIC_BYTES_MAX: usize = 4;
 
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 128 << 10;
+
+/// Whether a part of zstd that readers leave out begins so, as far as it goes: a skippable frame,
+/// of which `pzstd` writes one before each other.
+fn may_be_left_out(start: &[u8]) -> bool {
+    // The first byte is from 0x50 to 0x5f.
+    let like = start.iter().zip([0x50, 0x2a, 0x4d, 0x18]).enumerate();
+    like.into_iter().all(|(at, (byte, magic))| *byte == magic || at == 0 && byte & 0xf0 == magic)
+}
 
 impl fmt::Display for Packing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,19 +84,22 @@ impl Packing {
 
     /// What a file's first bytes say.
     pub(crate) fn of_bytes(start: &[u8]) -> Option<Packing> {
-        ALL.into_iter().find(|packing| start.starts_with(packing.magic()))
+        let is_left_out = start.len() >= MAGIC_BYTES_MAX && may_be_left_out(start);
+        let found = ALL.into_iter().find(|packing| start.starts_with(packing.magic()));
+        found.or(is_left_out.then_some(Packing::Zstd))
     }
 
     /// Whether more bytes could still show a packing.
     fn may_follow(start: &[u8]) -> bool {
-        ALL.iter().any(|packing| {
+        let known = |packing: &Packing| {
             packing.magic().len() > start.len() && packing.magic().starts_with(start)
-        })
+        };
+        ALL.iter().any(known) || start.len() < MAGIC_BYTES_MAX && may_be_left_out(start)
     }
 
     fn unpack(self, packed: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            Packing::Gzip => Box::new(MultiGzDecoder::new(packed)),
+            Packing::Gzip => Box::new(Gzip::new(packed)),
             Packing::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(packed)?),
             Packing::Bzip2 => Box::new(MultiBzDecoder::new(packed)),
         })
@@ -121,6 +134,9 @@ impl Read for Unpacked {
             Err(error) => {
                 let (name, taken) = (self.packing.name(), self.taken.load(Ordering::Relaxed));
                 let message = match error.kind() {
+                    _ if error.get_ref().is_some_and(|inner| inner.is::<Behind>()) => {
+                        error.to_string()
+                    }
                     io::ErrorKind::UnexpectedEof => {
                         format!(
                             "the file ends in the middle of its {name} data, after {taken} bytes"
@@ -262,6 +278,51 @@ mod tests {
                 assert!(error.contains(&expected), "{packing:?} {end}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn zeros_behind_gzip_are_left_out_and_anything_else_is_an_error_with_its_offset() {
+        let member = pack(Packing::Gzip, b"first\n");
+        let zeros = vec![0; 300_000];
+        let padded = [&member[..], &zeros].concat();
+        assert_eq!(unpack(Packing::Gzip, &padded).unwrap(), b"first\n");
+        let twice = [&member[..], &zeros[..100], &member, &zeros].concat();
+        assert_eq!(unpack(Packing::Gzip, &twice).unwrap(), b"first\nfirst\n");
+        let at = member.len();
+        let garbage: [(&[u8], usize); 5] =
+            [(b"x", at), (b"\x1f", at), (b"\x1fnothing", at), (b"\0\0\0x", at + 3), (b"\n", at)];
+        for (behind, at) in garbage {
+            let found = unpack(Packing::Gzip, &[&member[..], behind].concat()).unwrap_err();
+            let found = found.to_string();
+            assert!(found.contains(&format!("offset {at}")), "{behind:?}: {found}");
+            assert!(!found.contains("in the middle"), "{behind:?}: {found}");
+        }
+        // A further member that is cut off is no garbage.
+        let cut = [&member[..], &member[..at - 1]].concat();
+        let found = unpack(Packing::Gzip, &cut).unwrap_err().to_string();
+        assert!(found.contains("in the middle"), "{found}");
+    }
+
+    #[test]
+    fn parts_of_zstd_that_readers_leave_out_may_come_first() {
+        // As pzstd writes them: the length of what follows.
+        let text = b"a,b\n1,2\n";
+        let frame = pack(Packing::Zstd, text);
+        for first in [0x50u8, 0x57, 0x5f] {
+            let length = [4, 0, 0, 0];
+            let skipped = [&[first, 0x2a, 0x4d, 0x18][..], &length, &[7; 4]].concat();
+            let packed = [&skipped[..], &frame, &skipped, &frame].concat();
+            assert_eq!(Packing::of_bytes(&packed), Some(Packing::Zstd));
+            assert_eq!(unpack(Packing::Zstd, &packed).unwrap(), text.repeat(2));
+            let mut out = Vec::new();
+            let stream = Box::new(Slowly(io::Cursor::new(packed)));
+            MaybePacked::new(stream).read_to_end(&mut out).unwrap();
+            assert_eq!(out, text.repeat(2));
+        }
+        for other in [&b"PRIMARY"[..], b"P*M", b"P*Mx", b"\x60\x2a\x4d\x18", b"P"] {
+            assert_eq!(Packing::of_bytes(other), None);
+        }
+        assert!(!Packing::may_follow(b"Px"));
     }
 
     #[test]

@@ -17,8 +17,8 @@ use super::fault::{Fault, Read};
 use super::nested::{List, Map, Row};
 use super::scan::{self, Quoted};
 use super::value;
-use crate::csv::{BASE64, Why, stamp, time, time32};
 use crate::datetime::parse_date;
+use crate::scalar::{BASE64, Why, stamp, time, time32};
 
 /// A block's bytes.
 #[derive(Debug, Clone, Copy)]

@@ -3,8 +3,8 @@
 use arrow::datatypes::{DataType, Field};
 
 use super::scan;
-use crate::csv::Why;
 use crate::records::shown;
+use crate::scalar::Why;
 use crate::types::{epoch_help, integer_range, sql_name};
 
 /// What to do about an object over several lines.
@@ -110,6 +110,14 @@ impl Fault {
 
     pub(super) fn said(wrong: Wrong) -> Box<Fault> {
         fault(wrong.at, What::Said(wrong))
+    }
+
+    /// Why the value as a whole is none of its type.
+    pub(super) fn why(&self) -> Why {
+        match self.what {
+            What::Misfit(Why::OutOfRange, _) => Why::OutOfRange,
+            _ => Why::Malformed,
+        }
     }
 
     /// It is in a column, or a field of a ROW.

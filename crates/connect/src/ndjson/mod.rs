@@ -43,6 +43,7 @@ mod nested;
 mod object;
 mod parsed;
 mod scan;
+mod texts;
 mod value;
 
 use std::sync::Arc;
@@ -58,6 +59,7 @@ use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Start
 
 pub use self::fuzz::fuzz_ndjson;
 pub(crate) use self::parsed::{Json, Members, record};
+pub(crate) use self::texts::Texts;
 
 #[cfg(test)]
 mod tests;

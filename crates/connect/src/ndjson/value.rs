@@ -1,10 +1,10 @@
 //! From the text of a JSON value to a value of a type: numbers, and what stands in quotes.
 
 use super::scan::{self, Number, byte};
-use crate::csv::Why;
 use crate::number::{
     POW10_F32, POW10_F64, parse_decimal, parse_f32, parse_f64, parse_i64, parse_u64,
 };
+use crate::scalar::Why;
 
 /// A value, and the offset behind it.
 pub(super) type Valued<V> = Result<(V, usize), Why>;

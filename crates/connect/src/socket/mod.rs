@@ -3,7 +3,7 @@
 //! | option | default | |
 //! |---|---|---|
 //! | `hostname`, `port` | | where to connect to, as in Flink |
-//! | `listen` | | in place of these: the address on which to wait for the sender |
+//! | `listen` | | in place of these: where to wait: an address, or a port of this machine alone |
 //! | `format` | | `csv`, `ndjson` or `raw`, with the options of these |
 //! | `byte-delimiter` | `10` | as in Flink; lines end with no other byte |
 //!
@@ -21,7 +21,6 @@
 mod connection;
 
 use std::io::Read;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
@@ -72,9 +71,8 @@ impl SocketTable {
 /// Whom to connect to, or where to wait.
 fn peer(options: &Options<'_>) -> Result<Peer> {
     let (host, port) = (options.text("hostname"), options.integer("port", 1, 65535)?);
-    let listen = options.parsed("listen", "an address such as '127.0.0.1:9999'", |text| {
-        text.trim().parse::<SocketAddr>().ok()
-    })?;
+    let form = "a port, or an address such as '127.0.0.1:9999'";
+    let listen = options.address("listen", form)?;
     match (host.map(str::trim), port, listen) {
         (None, None, Some(address)) => Ok(Peer::Listen(address)),
         (Some(host), Some(port), None) if !host.is_empty() => {

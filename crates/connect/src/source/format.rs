@@ -155,9 +155,9 @@ pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
                 None => list,
             },
         )),
-        None => Err(options.error(
+        None => Err(options.missing(
             "format",
-            "a file needs a format".into(),
+            "a file needs a format",
             "write 'format' = 'csv' among the options",
         )),
     }
@@ -195,7 +195,12 @@ pub(super) fn check_columns(
                 field.name(),
                 sql_name(data_type)
             );
-            return Err(options.error("format", message, ""));
+            let help = match format.name() {
+                "raw" => "raw is whole lines: declare the column STRING, or take another format",
+                _ if matches!(data_type, DataType::Map(..)) => "a MAP has keys of type STRING",
+                _ => "declare the column with another type, for example STRING",
+            };
+            return Err(options.error("format", message, help));
         }
     }
     match format.misfit(schema) {

@@ -24,6 +24,7 @@ mod follow;
 mod format;
 mod many;
 mod paths;
+mod pattern;
 
 use std::sync::Arc;
 use std::task::Waker;

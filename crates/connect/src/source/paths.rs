@@ -12,6 +12,7 @@ use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
 use super::OneFile;
+use super::pattern::{self, Dangling};
 use crate::files::{misplaced, value_in};
 use crate::input::{io_error, missing_help};
 use crate::options::Options;
@@ -58,9 +59,9 @@ impl Files {
     pub(super) fn named(options: &Options<'_>, given: Option<&str>) -> Result<Files> {
         let given = given.unwrap_or_default();
         if given.is_empty() {
-            return Err(options.error(
+            return Err(options.missing(
                 "path",
-                "a file needs a path".into(),
+                "a file needs a path",
                 "write 'path' = 'data/events.csv' among the options, relative to the SQL file",
             ));
         }
@@ -81,11 +82,7 @@ impl Files {
                 "there is no file '-'".into(),
                 "write 'path' = '/dev/stdin' to read standard input",
             ),
-            ErrorKind::NotFound | ErrorKind::NotADirectory => options.error(
-                "path",
-                format!("there is no file '{}'", path.display()),
-                elsewhere(given).unwrap_or_else(|| missing_help(&path, options.start(given))),
-            ),
+            ErrorKind::NotFound | ErrorKind::NotADirectory => missing(options, given, &path),
             _ => io_error(&path, &error),
         })?;
         if !metadata.is_dir() {
@@ -113,13 +110,26 @@ impl Files {
     }
 
     /// The regular files that there are now, in the order of their paths.
+    ///
+    /// # Errors
+    ///
+    /// If something cannot be looked at, or is a link that leads nowhere.
     pub(crate) fn list(&self) -> Result<Vec<OneFile>> {
+        self.listed_now(Dangling::Refused)
+    }
+
+    /// As [`Files::list`], where more may come: so may the file that a link leads to.
+    pub(super) fn list_for_now(&self) -> Result<Vec<OneFile>> {
+        self.listed_now(Dangling::Awaited)
+    }
+
+    fn listed_now(&self, dangling: Dangling) -> Result<Vec<OneFile>> {
         let mut paths = match self {
             Files::One(file) => return Ok(vec![file.clone()]),
             Files::Listed(files) => return Ok(files.clone()),
-            Files::Directory(directory) => in_directory(directory, Path::is_file)?,
-            Files::Partitions(directory, columns) => in_partitions(directory, columns)?,
-            Files::Pattern(pattern) => matching(pattern)?,
+            Files::Directory(directory) => pattern::files_in(directory, dangling)?,
+            Files::Partitions(directory, columns) => in_partitions(directory, columns, dangling)?,
+            Files::Pattern(pattern) => pattern::matching(pattern, dangling)?,
         };
         paths.sort();
         Ok(paths.into_iter().map(OneFile::at).collect())
@@ -138,14 +148,15 @@ impl Files {
 }
 
 /// The files of a directory of partitions, which lie as deep as there are columns.
-fn in_partitions(directory: &Path, columns: &[String]) -> Result<Vec<PathBuf>> {
+fn in_partitions(directory: &Path, columns: &[String], dangling: Dangling) -> Result<Vec<PathBuf>> {
     let mut directories = vec![directory.to_path_buf()];
     for column in columns {
         let mut below = Vec::new();
         for directory in &directories {
-            for path in in_directory(directory, |_| true)? {
+            for path in pattern::visible(directory)? {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                if value_in(&name, column).is_none() || !path.is_dir() {
+                let is_partition = value_in(&name, column).is_some();
+                if !is_partition || !pattern::is_directory(&path, dangling)? {
                     return Err(misplaced(&path, column, columns));
                 }
                 below.push(path);
@@ -155,42 +166,9 @@ fn in_partitions(directory: &Path, columns: &[String]) -> Result<Vec<PathBuf>> {
     }
     let mut files = Vec::new();
     for directory in &directories {
-        files.extend(in_directory(directory, Path::is_file)?);
+        files.extend(pattern::files_in(directory, dangling)?);
     }
     Ok(files)
-}
-
-/// What is in a directory and counts.
-fn in_directory(directory: &Path, counts: fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
-    let failed = |error| io_error(directory, &error);
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        if !name.starts_with(b".") && !name.starts_with(b"_") && counts(&path) {
-            paths.push(path);
-        }
-    }
-    Ok(paths)
-}
-
-/// The files that a pattern matches.
-fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
-    // As in a shell, a hidden file is matched only by a pattern that names its dot.
-    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
-    let found = glob::glob_with(pattern, options).map_err(|error| Error::Io {
-        place: pattern.to_string(),
-        message: format!("no pattern of paths: {}", error.msg),
-        help: String::new(),
-    })?;
-    let mut paths = Vec::new();
-    for path in found {
-        let path = path.map_err(|error| io_error(error.path(), error.error()))?;
-        if path.is_file() {
-            paths.push(path);
-        }
-    }
-    Ok(paths)
 }
 
 /// Standard input, if it can be read only once.
@@ -213,6 +191,19 @@ pub(super) fn read_once(path: &Path) -> Option<ReadOnce> {
         false => format!("'{}'", path.display()),
     };
     Some(ReadOnce { id: format!("{}:{}", metadata.dev(), metadata.ino()), name })
+}
+
+/// That there is no file at a path, or only a link.
+fn missing(options: &Options<'_>, given: &str, path: &Path) -> Error {
+    let shown = path.display();
+    match pattern::dangling_link(path) {
+        Some((what, help)) => options.error("path", format!("'{shown}' is {what}"), help),
+        None => options.error(
+            "path",
+            format!("there is no file '{shown}'"),
+            elsewhere(given).unwrap_or_else(|| missing_help(path, options.start(given))),
+        ),
+    }
 }
 
 /// What to do about a directory without files that count.

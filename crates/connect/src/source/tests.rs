@@ -220,3 +220,79 @@ fn what_is_packed_is_unpacked_by_its_bytes_and_checked_by_its_name() {
         assert!(error.contains(expected) && error.contains(name), "{name}: {error}");
     }
 }
+
+#[test]
+fn patterns_match_as_in_a_shell() {
+    let scratch = Scratch::new();
+    for name in ["x.csv", "a/x.csv", "a/b/x.csv", "a/a/y.csv", ".h/x.csv", "a/.x.csv", "_x.csv"] {
+        scratch.write(name, b"n\n1\n");
+    }
+    for (pattern, expected) in [
+        ("*.csv", &["_x.csv", "x.csv"][..]),
+        ("*/x.csv", &["a/x.csv"]),
+        ("**/x.csv", &["a/b/x.csv", "a/x.csv", "x.csv"]),
+        ("**/**/a/**/*.csv", &["a/a/y.csv", "a/b/x.csv", "a/x.csv"]),
+        ("a/**", &["a/a/y.csv", "a/b/x.csv", "a/x.csv"]),
+        ("a/*/../x.csv", &["a/a/../x.csv", "a/b/../x.csv"]),
+        (".h/*", &[".h/x.csv"]),
+        (".*/x.csv", &[".h/x.csv"]),
+        ("a/.*", &["a/.x.csv"]),
+        ("[ab]/?.csv", &["a/x.csv"]),
+        // A file has no directory below, and a directory is no file.
+        ("x.csv/*", &[]),
+        ("?", &[]),
+        ("*/", &[]),
+    ] {
+        let found = scratch.table(pattern).and_then(|table| table.splits());
+        match found {
+            Ok(_) => assert_eq!(scratch.names(pattern), expected, "{pattern}"),
+            Err(error) => {
+                assert!(expected.is_empty() && error.to_string().contains("no file"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn linked_directories_are_entered_by_their_names_only() {
+    let scratch = Scratch::new();
+    scratch.write("s/x.csv", b"n\n1\n");
+    scratch.write("other/y.csv", b"n\n2\n");
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, scratch.0.join(at)).unwrap();
+    link(".", "s/loop");
+    link("../other", "s/linked");
+    link("../other/y.csv", "s/file.csv");
+    assert_eq!(scratch.names("s/**/*.csv"), ["s/file.csv", "s/x.csv"]);
+    assert_eq!(scratch.names("s/*/y.csv"), ["s/linked/y.csv"]);
+    assert_eq!(scratch.names("s/linked/**/*.csv"), ["s/linked/y.csv"]);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_an_error() {
+    let scratch = Scratch::new();
+    scratch.write("s/x.csv", b"n\n1\n");
+    scratch.write("k=1/x.csv", b"n\n1\n");
+    for at in ["s/y.csv", "k=2"] {
+        std::os::unix::fs::symlink("gone", scratch.0.join(at)).unwrap();
+    }
+    for path in ["s", "s/*.csv", "**/*.csv", "s/y.csv", "s/y*"] {
+        let error = scratch.table(path).unwrap_err().to_string();
+        assert!(error.contains("leads nowhere, to 'gone'"), "{path}: {error}");
+        assert!(error.contains("y.csv"), "{path}: {error}");
+    }
+    assert_eq!(scratch.names("s/x*.csv"), ["s/x.csv"]);
+    // Nothing is behind a directory that is not there.
+    assert_eq!(scratch.names("k=*/*.csv"), ["k=1/x.csv"]);
+}
+
+/// Whoever follows files waits for what is not there yet.
+#[test]
+fn a_link_that_leads_nowhere_is_waited_for() {
+    let scratch = Scratch::new();
+    scratch.write("x.csv", b"n\n1\n");
+    std::os::unix::fs::symlink("gone", scratch.0.join("y.csv")).unwrap();
+    let options = scratch.options("*.csv");
+    let files = Files::named(&Options::new(&options), Some("*.csv")).unwrap();
+    assert_eq!(files.list_for_now().unwrap().len(), 1);
+    assert!(files.list().is_err());
+}

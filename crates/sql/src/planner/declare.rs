@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use datafusion_expr::{Expr, LogicalPlanBuilder};
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
+use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 use millstream_contract::wording::counted;
 
 use super::rehearsed::Found;
 use super::{Logical, Outcome, Planner, output_names};
-use crate::catalog::{Entry, Origin, TableEntry, ViewEntry};
+use crate::catalog::{Entry, Origin, TableEntry, ViewEntry, is_path};
 use crate::check::{check_expr, refuse_inner_order};
 use crate::completed::completed;
 use crate::create::table_entry;
@@ -62,6 +63,11 @@ impl Planner {
             error.help("declare the columns: CREATE TABLE name (column TYPE, …) WITH (…)")
         };
         match self.catalog.get(&name.value) {
+            None if is_path(&name.value) => {
+                let message = format!("LIKE takes a table, and {} is a file", literal(&name.value));
+                let init = format!("'millstream init {}' writes its CREATE TABLE", name.value);
+                Err(SqlError::name(message).at(Span::new(name.span)).help(init))
+            }
             None => Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
             Some(Entry::View(_)) => {
                 Err(refused(format!("'{}' is a view, and LIKE takes a table", name.value)))

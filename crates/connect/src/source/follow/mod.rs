@@ -198,7 +198,7 @@ impl FollowSplit {
     /// The files that there are.
     fn found(&self) -> Result<Vec<(PathBuf, Seen)>> {
         let mut found = Vec::new();
-        for file in self.files.list()? {
+        for file in self.files.list_for_now()? {
             let Some(path) = file.path() else { continue };
             match path.metadata() {
                 Ok(metadata) if metadata.is_file() => {

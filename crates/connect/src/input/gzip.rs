@@ -1,0 +1,140 @@
+//! Gzip, member by member.
+//!
+//! Behind the last member there may be zeros, as tapes and devices have them that are written in
+//! blocks. What else is there is an error that says where: it is no data of a member, and to leave
+//! it out would hide that something is wrong.
+
+use std::fmt;
+use std::io::{self, BufRead, Read};
+
+use flate2::bufread::GzDecoder;
+
+/// What is behind the last member, and where.
+#[derive(Debug)]
+pub(super) struct Behind(u64);
+
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.0;
+        write!(f, "behind its gzip data something else begins, at offset {at}: cut it off there")
+    }
+}
+
+impl std::error::Error for Behind {}
+
+/// What the members of a file unpack to, one after the other.
+pub(super) struct Gzip<R: BufRead>(State<R>);
+
+enum State<R: BufRead> {
+    Member {
+        decoder: GzDecoder<Counted<R>>,
+        /// Where it begins, unless it is the first.
+        start: Option<u64>,
+    },
+    /// Between members.
+    Between(Counted<R>),
+    Ended,
+}
+
+impl<R: BufRead> Gzip<R> {
+    /// Of packed bytes.
+    pub(super) fn new(packed: R) -> Gzip<R> {
+        let decoder = GzDecoder::new(Counted { inner: packed, taken: 0 });
+        Gzip(State::Member { decoder, start: None })
+    }
+}
+
+/// Passes over zeros; the next member, if there is one.
+fn next<R: BufRead>(mut rest: Counted<R>) -> Result<State<R>, (Counted<R>, io::Error)> {
+    loop {
+        let (found, zeros) = match rest.fill_buf() {
+            Err(error) => return Err((rest, error)),
+            Ok([]) => return Ok(State::Ended),
+            Ok(bytes) => {
+                let zeros = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
+                let left = bytes.get(zeros..).unwrap_or_default();
+                // Of its first two bytes, the second may not have come yet.
+                let begins = matches!(left, [0x1f] | [0x1f, 0x8b, ..]);
+                (left.first().map(|_| begins), zeros)
+            }
+        };
+        rest.consume(zeros);
+        match found {
+            None => {}
+            Some(true) => {
+                let start = Some(rest.taken);
+                return Ok(State::Member { decoder: GzDecoder::new(rest), start });
+            }
+            Some(false) => {
+                let behind = io::Error::new(io::ErrorKind::InvalidData, Behind(rest.taken));
+                return Err((rest, behind));
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Read for Gzip<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match &mut self.0 {
+                State::Ended => return Ok(0),
+                State::Member { decoder, start } => match decoder.read(out) {
+                    Ok(0) if !out.is_empty() => {
+                        let ended = std::mem::replace(&mut self.0, State::Ended);
+                        if let State::Member { decoder, .. } = ended {
+                            self.0 = State::Between(decoder.into_inner());
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+                    Err(error) => {
+                        // It is no member from its first two bytes on.
+                        let short = decoder.get_ref().taken < start.unwrap_or(0) + 2;
+                        let is_other = error.kind() == io::ErrorKind::InvalidInput || short;
+                        let is_other = is_other && decoder.header().is_none();
+                        return Err(match start.filter(|_| is_other) {
+                            Some(at) => io::Error::new(io::ErrorKind::InvalidData, Behind(at)),
+                            None => error,
+                        });
+                    }
+                    got => return got,
+                },
+                State::Between(_) => {
+                    if let State::Between(rest) = std::mem::replace(&mut self.0, State::Ended) {
+                        match next(rest) {
+                            Ok(state) => self.0 = state,
+                            Err((rest, error)) => {
+                                self.0 = State::Between(rest);
+                                return Err(error);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Counts what is taken.
+struct Counted<R> {
+    inner: R,
+    taken: u64,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let got = self.inner.read(out)?;
+        self.taken += got as u64;
+        Ok(got)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.taken += count as u64;
+        self.inner.consume(count);
+    }
+}
