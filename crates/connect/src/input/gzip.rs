@@ -27,7 +27,7 @@ pub(super) struct Gzip<R: BufRead>(State<R>);
 
 enum State<R: BufRead> {
     Member {
-        decoder: GzDecoder<Counted<R>>,
+        decoder: Box<GzDecoder<Counted<R>>>,
         /// Where it begins, unless it is the first.
         start: Option<u64>,
     },
@@ -39,7 +39,7 @@ enum State<R: BufRead> {
 impl<R: BufRead> Gzip<R> {
     /// Of packed bytes.
     pub(super) fn new(packed: R) -> Gzip<R> {
-        let decoder = GzDecoder::new(Counted { inner: packed, taken: 0 });
+        let decoder = Box::new(GzDecoder::new(Counted { inner: packed, taken: 0 }));
         Gzip(State::Member { decoder, start: None })
     }
 }
@@ -63,7 +63,8 @@ fn next<R: BufRead>(mut rest: Counted<R>) -> Result<State<R>, (Counted<R>, io::E
             None => {}
             Some(true) => {
                 let start = Some(rest.taken);
-                return Ok(State::Member { decoder: GzDecoder::new(rest), start });
+                let decoder = Box::new(GzDecoder::new(rest));
+                return Ok(State::Member { decoder, start });
             }
             Some(false) => {
                 let behind = io::Error::new(io::ErrorKind::InvalidData, Behind(rest.taken));
