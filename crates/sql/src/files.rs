@@ -19,7 +19,8 @@ use crate::catalog::{Catalog, FileTables, Origin, TableEntry};
 use crate::create::table_entry;
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
-use crate::script::{Statement, StatementKind, inserts, parse_script};
+use crate::script::{Statement, parse_script};
+use crate::statement::{StatementKind, inserts};
 
 /// The queries of a statement.
 fn queries(kind: &StatementKind) -> Vec<&Query> {

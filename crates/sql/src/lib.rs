@@ -109,6 +109,7 @@ mod source;
 mod stack;
 mod stage_windows;
 mod stand_ins;
+mod statement;
 mod statement_set;
 mod subscripts;
 mod syntax;

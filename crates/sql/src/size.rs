@@ -10,7 +10,7 @@ use datafusion_expr::{Case, Expr};
 use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Query, Spanned, Visit, Visitor};
 
 use crate::error::{Result, Span, SqlError};
-use crate::script::StatementKind;
+use crate::statement::StatementKind;
 use crate::syntax::parts;
 
 /// Levels of an expression's tree; a chain of operators, `a + b + c`, is as deep as it is long.

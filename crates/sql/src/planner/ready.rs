@@ -8,7 +8,8 @@ use millstream_contract::sink::Sink;
 use super::{PlannedQuery, Planner};
 use crate::catalog::Origin;
 use crate::error::{Result, Span};
-use crate::script::{Statement, StatementKind, inserts};
+use crate::script::Statement;
+use crate::statement::{StatementKind, inserts};
 use crate::written::check_new;
 
 impl Planner {
