@@ -80,18 +80,15 @@ fn condition(operator: &mut JoinOperator) -> Option<&mut SqlExpr> {
         FullOuter, Inner, Join, Left, LeftAnti, LeftOuter, LeftSemi, Right, RightOuter,
     };
     match operator {
-        Join(constraint) | Inner(constraint) | Left(constraint) | LeftOuter(constraint) => {
-            on(constraint)
-        }
-        Right(constraint) | RightOuter(constraint) | FullOuter(constraint) => on(constraint),
-        LeftSemi(constraint) | LeftAnti(constraint) => on(constraint),
-        _ => None,
-    }
-}
-
-fn on(constraint: &mut JoinConstraint) -> Option<&mut SqlExpr> {
-    match constraint {
-        JoinConstraint::On(on) => Some(on),
+        Join(JoinConstraint::On(on))
+        | Inner(JoinConstraint::On(on))
+        | Left(JoinConstraint::On(on))
+        | LeftOuter(JoinConstraint::On(on))
+        | Right(JoinConstraint::On(on))
+        | RightOuter(JoinConstraint::On(on))
+        | FullOuter(JoinConstraint::On(on))
+        | LeftSemi(JoinConstraint::On(on))
+        | LeftAnti(JoinConstraint::On(on)) => Some(on),
         _ => None,
     }
 }

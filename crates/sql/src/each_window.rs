@@ -30,10 +30,6 @@ impl Stage {
             },
             None => return Ok(self),
         };
-        let is_grouped = |rows: &Rows| match rows {
-            Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
-            Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
-        };
         let name = WindowKind::of(&kind).name();
         let refused = |message: String, help: &str| {
             Err(SqlError::unsupported(message).at(assigned.place).help(help))
@@ -47,7 +43,7 @@ impl Stage {
                  CUMULATE",
             );
         }
-        if is_grouped(&self.input) {
+        if self.input.are_results() {
             return refused(
                 format!("{name} of the rows of a GROUP BY runs only with a GROUP BY of its own"),
                 "add GROUP BY window_start, window_end, …",

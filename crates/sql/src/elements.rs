@@ -36,11 +36,7 @@ impl Stage {
     /// The rows that an UNNEST makes of those of this stage, over whose plan it stands.
     pub(crate) fn unnested(mut self, node: &UnnestNode, places: &Places) -> Result<Stage> {
         self.refuse_after_limit("UNNEST", places)?;
-        let of_groups = match &self.input {
-            Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
-            Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
-        };
-        if of_groups || self.fires.is_some() {
+        if self.input.are_results() || self.fires.is_some() {
             let message = "UNNEST of the rows of a GROUP BY or a join does not run yet";
             let help = "put the UNNEST before the GROUP BY or the join, in a query in FROM: it \
                         takes the records of a table";

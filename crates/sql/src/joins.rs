@@ -159,11 +159,10 @@ impl Stage {
         let numbered = Numbered::new(&schemas)?;
         let sides = [Side::new(left, &schemas[0], places)?, Side::new(right, &schemas[1], places)?];
         let mut on_pairs = numbered.conditions(&on, places)?;
-        if windows::common(&sides, &on_pairs, &named)?.is_none() {
-            let within = interval::within(kind, &sides, &on_pairs, (&numbered, &schemas), places);
-            on_pairs.extend(numbered.conditions(&within, places)?);
-            on.extend(within);
-        }
+        let plans = (&numbered, &schemas);
+        let within = interval::within(kind, &sides, &on_pairs, plans, (&named, places))?;
+        on_pairs.extend(numbered.conditions(&within, places)?);
+        on.extend(within);
         if kind == JoinKind::Full
             && windows::common(&sides, &on_pairs, &named)?.is_none()
             && let Told::Interval(..) = interval::told(kind, &sides, &on_pairs, &numbered)
@@ -256,12 +255,7 @@ impl Stage {
     ) -> Result<Stage> {
         let Meets { window, interval, unwindowed, as_of } = meets;
         let sessions = matches!(window, Some(Window::Session(_)));
-        for (side, filters) in sides.iter_mut().zip(std::mem::take(&mut parts.pushed)) {
-            for filter in filters {
-                let own = side.stage.columns.clone();
-                side.stage.filters.push(conditions::over(&filter, [&own, &own])?);
-            }
-        }
+        parts.push_filters(&mut sides)?;
         let padded = [kind.keeps_right(), matches!(kind, JoinKind::Left | JoinKind::Full)];
         let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
         let mut take = |side: Side, padded: bool| match window {

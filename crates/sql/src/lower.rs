@@ -79,6 +79,16 @@ pub(crate) enum Rows {
     Expanded(Arc<Expanded>),
 }
 
+impl Rows {
+    /// Whether some of them are results of a GROUP BY or a join.
+    pub(crate) fn are_results(&self) -> bool {
+        match self {
+            Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
+            Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
+        }
+    }
+}
+
 /// Which of a grouping's parts count the records that it drops, as they are late or have no time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {

@@ -301,6 +301,18 @@ impl Parts {
         Parts::sorted((kind, None), (on, above), sides, numbered, bounds)
     }
 
+    /// Moves the conditions on rows of one side alone into that side.
+    pub(super) fn push_filters(&mut self, sides: &mut [Side; 2]) -> Result<()> {
+        for (side, filters) in sides.iter_mut().zip(std::mem::take(&mut self.pushed)) {
+            for filter in filters {
+                let own = &side.stage.columns;
+                let filter = over(&filter, [own, own])?;
+                side.stage.filters.push(filter);
+            }
+        }
+        Ok(())
+    }
+
     /// As [`Parts::new`], of a join with versions, which some columns of the right side tell apart.
     pub(super) fn of_versions(
         (kind, key): (JoinKind, &[usize]),

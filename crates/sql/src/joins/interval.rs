@@ -9,8 +9,9 @@ use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator, cast, 
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use super::conditions::{Condition, Numbered, column_of};
-use super::{Named, Side};
+use super::{Named, Side, windows};
 use crate::durations::interval_us;
+use crate::error::Result;
 use crate::indexed::Indexed;
 use crate::joined::Unwindowed;
 use crate::located::within_mark;
@@ -124,20 +125,22 @@ pub(super) fn told(
 }
 
 /// What the setting `join.within` says of a join without windows, over the columns of the plans of
-/// its sides: nothing if its conditions say how far apart times are, or a side has no event time.
+/// its sides. Nothing, if rows meet within windows, if its conditions say how far apart times are,
+/// or if a side has no event time.
 pub(super) fn within(
     kind: JoinKind,
     sides: &[Side; 2],
     on: &[Condition],
     (numbered, schemas): (&Numbered, &[Indexed; 2]),
-    places: &Places,
-) -> Vec<Expr> {
-    match places.join_within_us {
-        Some(us) if !matches!(told(kind, sides, on, numbered), Told::Interval(..)) => {
-            apart(us, sides, schemas).map(Vec::from).unwrap_or_default()
-        }
-        _ => vec![],
+    (named, places): (&Named, &Places),
+) -> Result<Vec<Expr>> {
+    let Some(us) = places.join_within_us else { return Ok(vec![]) };
+    if windows::common(sides, on, named)?.is_some()
+        || matches!(told(kind, sides, on, numbered), Told::Interval(..))
+    {
+        return Ok(vec![]);
     }
+    Ok(apart(us, sides, schemas).map(Vec::from).unwrap_or_default())
 }
 
 /// Conditions that the event times of two rows are at most so far apart.
@@ -149,14 +152,14 @@ fn apart(us: i64, sides: &[Side; 2], schemas: &[Indexed; 2]) -> Option<[Expr; 2]
             _ => None,
         });
         let [Some(zone), Some(other)] = zones else { return None };
-        let finest = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
-        let common = match times.iter().any(|(_, data_type)| *data_type == finest) {
-            true => finest,
-            false => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
-        };
         if zone != other {
             return None;
         }
+        let finest = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
+        let common = match times.iter().any(|(_, data_type)| *data_type == finest) {
+            true => finest,
+            false => DataType::Timestamp(TimeUnit::Microsecond, zone),
+        };
         times = times.map(|(time, _)| (cast(time, common.clone()), common.clone()));
     }
     let [(left, _), (right, _)] = times;

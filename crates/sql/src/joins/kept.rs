@@ -12,7 +12,7 @@ use datafusion_expr::{
 use millstream_contract::plan::JoinKind;
 
 use super::conditions::Numbered;
-use super::{Named, Side, at, interval, windows};
+use super::{Named, Side, at, interval};
 use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
 use crate::lower::{Places, Stage, indexed};
@@ -88,10 +88,9 @@ impl Stage {
         let kind = if subquery.negated { JoinKind::LeftAnti } else { JoinKind::LeftSemi };
         let [left, inner] = &schemas;
         let sides = [Side::new(self, left, places)?, Side::new(right, inner, places)?];
-        if windows::common(&sides, &on, &named)?.is_none() {
-            let within = interval::within(kind, &sides, &on, (&numbered, &schemas), places);
-            on.extend(numbered.conditions(&within, places)?);
-        }
+        let plans = (&numbered, &schemas);
+        let within = interval::within(kind, &sides, &on, plans, (&named, places))?;
+        on.extend(numbered.conditions(&within, places)?);
         Stage::joined(kind, sides, on, vec![], &numbered, named)
     }
 }

@@ -26,12 +26,7 @@ impl Stage {
         let on = numbered.conditions(&on, places)?;
         let above = numbered.conditions(&above, places)?;
         let mut parts = Parts::new(kind, on, above, &sides, &numbered, [Bounds::Told; 2]);
-        for (side, filters) in sides.iter_mut().zip(std::mem::take(&mut parts.pushed)) {
-            for filter in filters {
-                let own = side.stage.columns.clone();
-                side.stage.filters.push(conditions::over(&filter, [&own, &own])?);
-            }
-        }
+        parts.push_filters(&mut sides)?;
         let asked = parts.keys.iter().flatten().chain(&parts.condition);
         let asked: HashSet<usize> = asked
             .flat_map(|expr| expr.column_refs())
@@ -67,11 +62,7 @@ impl Stage {
 
 /// That rows can be looked up as they are taken in.
 fn check_left(left: &Stage, named: &Named) -> Result<()> {
-    let fired = match &left.input {
-        Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
-        Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
-    };
-    if fired || left.fires.is_some() {
+    if left.input.are_results() || left.fires.is_some() {
         return Err(named.error(
             format!(
                 "{}, a lookup for the rows of a GROUP BY or a join, does not run yet",

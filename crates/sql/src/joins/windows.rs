@@ -8,7 +8,7 @@ use super::conditions::{Condition, column_of};
 use super::{Named, Side, at};
 use crate::durations::duration;
 use crate::error::{Result, SqlError};
-use crate::lower::{Rows, is_window_column};
+use crate::lower::is_window_column;
 use crate::window_kinds::WindowKind;
 use crate::window_node::WINDOW_COLUMNS;
 
@@ -67,10 +67,7 @@ fn check_rows(side: &Side, named: &Named) -> Result<()> {
     let Some((kind, assigned)) = windows.and_then(|own| Some((own.kind, own.assignment()?))) else {
         return Ok(());
     };
-    let fired = match &side.stage.input {
-        Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
-        Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
-    };
+    let fired = side.stage.input.are_results();
     let name = WindowKind::of(&kind).name();
     let (message, help) = match kind {
         Window::Session(_) => (
