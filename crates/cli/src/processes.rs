@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millstream::arrow::array::RecordBatch;
 use millstream::cluster::{
     Cause, Cluster, Early, Failure as Reason, Guard, Interrupt, Launch, Program, check_settings,
-    shared_settings, stats_of,
+    stats_of,
 };
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use millstream::{Error, ErrorKind, Statement, Stats, harmless, parse_script};
@@ -120,18 +120,8 @@ fn task(
     settings: &SettingArguments,
 ) -> Result<ScriptTask, Failure> {
     let Text { name, text, base_dir, standard_input } = read_script(script)?;
-    let (defaults, settings) = (shared_settings(processes), setting_pairs(settings)?);
-    Ok(ScriptTask {
-        name,
-        text,
-        base_dir,
-        standard_input,
-        defaults,
-        settings,
-        files: Vec::new(),
-        inputs: Vec::new(),
-        captured: false,
-    })
+    let task = ScriptTask::new((name, text), base_dir, processes, setting_pairs(settings)?);
+    Ok(ScriptTask { standard_input, ..task })
 }
 
 /// What the other processes are told.

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::cluster::{
     Cluster, Early, FabricName, Fault, Interrupt, Launch, PROCESSES_MAX, Program, check_settings,
-    shared_settings, stats_of, take_part,
+    stats_of, take_part,
 };
 use crate::failure::Failure;
 use crate::jobs::{Jobs, Running, Shared, Shown, submit};
@@ -127,17 +127,8 @@ impl Processes {
                 self.count
             )));
         }
-        let mut task = ScriptTask {
-            name: NAME.into(),
-            text: script.into(),
-            base_dir: self.base_dir.clone(),
-            standard_input: false,
-            defaults: shared_settings(self.count),
-            settings: self.settings.clone(),
-            files: Vec::new(),
-            inputs: Vec::new(),
-            captured: false,
-        };
+        let (named, settings) = ((NAME.into(), script.into()), self.settings.clone());
+        let mut task = ScriptTask::new(named, self.base_dir.clone(), self.count, settings);
         let mut session = session(&task, 0, self.set_up)?;
         check_settings(self.count, session.settings()).map_err(|e| session.refuse_setting(e))?;
         let statements = parse_script(script, NAME)?;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::analyzed::analyzed;
 use crate::cluster::{
     Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Member, Parts, QueryPart, Stops,
-    fault, now_us, stats_of,
+    fault, now_us, shared_settings, stats_of,
 };
 use crate::failure::Failure;
 use crate::planned::Executed;
@@ -52,6 +52,26 @@ pub struct ScriptTask {
 }
 
 impl ScriptTask {
+    /// A script that runs on so many processes, and is not from the standard input.
+    pub fn new(
+        (name, text): (String, String),
+        base_dir: PathBuf,
+        processes: usize,
+        settings: Vec<(String, String)>,
+    ) -> ScriptTask {
+        ScriptTask {
+            name,
+            text,
+            base_dir,
+            standard_input: false,
+            defaults: shared_settings(processes),
+            settings,
+            files: Vec::new(),
+            inputs: Vec::new(),
+            captured: false,
+        }
+    }
+
     /// Finds out what the files declare that the script names as tables. `session` is that of
     /// process 0.
     ///

@@ -4,10 +4,10 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::accept::accept_all;
 use super::desk::Desk;
 
 /// Bytes of a request's head at most.
@@ -80,36 +80,25 @@ pub(super) fn serve(
     // Who listens to other machines is called by whatever name they have for this one.
     let guarded = address.ip().is_loopback();
     let thread = thread::Builder::new().name("http".into());
-    thread.spawn(move || accept(&listener, &desk, (answer, guarded)))?;
+    thread.spawn(move || accept(&listener, desk, (answer, guarded)))?;
     Ok(bound)
 }
 
-fn accept(listener: &TcpListener, desk: &Arc<Desk>, answering: (Answering, bool)) {
-    let open = Arc::new(AtomicUsize::new(0));
-    loop {
-        let Ok((stream, _)) = listener.accept() else {
-            // No descriptor is left, perhaps, which may change.
-            thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
-            open.fetch_sub(1, Ordering::SeqCst);
+fn accept(listener: &TcpListener, desk: Arc<Desk>, answering: (Answering, bool)) {
+    accept_all(
+        ("http", CONNECTIONS_MAX),
+        || listener.accept().map(|(stream, _)| stream),
+        |stream| {
             let busy = Answer::failed(503, "too many connections");
             // Whoever cannot even take this is not waited for.
             let _ = stream.set_nonblocking(true);
             let _ = (&stream).write(&busy.bytes(true));
-            continue;
-        }
-        let (desk, counted) = (desk.clone(), open.clone());
-        let thread = thread::Builder::new().name("http".into()).spawn(move || {
+        },
+        move |stream| {
             // A connection that breaks concerns whoever has opened it.
             let _ = converse(&stream, &desk, answering);
-            counted.fetch_sub(1, Ordering::SeqCst);
-        });
-        if thread.is_err() {
-            open.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
+        },
+    );
 }
 
 fn converse(

@@ -10,13 +10,13 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::accept::accept_all;
 use super::desk::{Desk, Report, Told};
 
 /// Bytes of a request at most.
@@ -111,31 +111,19 @@ pub(super) fn open(desk: &Arc<Desk>) -> Option<()> {
     }
     let desk = desk.clone();
     let thread = thread::Builder::new().name("local".into());
-    thread.spawn(move || accept(&listener, &desk)).ok().map(drop)
+    thread.spawn(move || accept(&listener, desk)).ok().map(drop)
 }
 
-fn accept(listener: &UnixListener, desk: &Arc<Desk>) {
-    let open = Arc::new(AtomicUsize::new(0));
-    loop {
-        let Ok((stream, _)) = listener.accept() else {
-            // No descriptor is left, perhaps, which may change.
-            thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
-            open.fetch_sub(1, Ordering::SeqCst);
-            continue;
-        }
-        let (desk, counted) = (desk.clone(), open.clone());
-        let thread = thread::Builder::new().name("local".into()).spawn(move || {
+fn accept(listener: &UnixListener, desk: Arc<Desk>) {
+    accept_all(
+        ("local", CONNECTIONS_MAX),
+        || listener.accept().map(|(stream, _)| stream),
+        drop,
+        move |stream| {
             // Whoever has gone needs no answer.
             let _ = serve(stream, &desk);
-            counted.fetch_sub(1, Ordering::SeqCst);
-        });
-        if thread.is_err() {
-            open.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
+        },
+    );
 }
 
 fn serve(stream: UnixStream, desk: &Desk) -> io::Result<()> {

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, stderr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,13 +67,8 @@ pub(super) fn start(desk: &Arc<Desk>) -> Option<Line> {
 
 /// Whether colours are wanted: <https://no-color.org>.
 fn is_coloured() -> bool {
-    static COLOURED: AtomicBool = AtomicBool::new(true);
-    static LOOKED: std::sync::Once = std::sync::Once::new();
-    LOOKED.call_once(|| {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        COLOURED.store(wanted, Ordering::Relaxed);
-    });
-    COLOURED.load(Ordering::Relaxed)
+    static COLOURED: OnceLock<bool> = OnceLock::new();
+    *COLOURED.get_or_init(|| std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
 }
 
 /// A text in a colour, if colours are wanted.

@@ -102,12 +102,15 @@ fn script(case: &Case, text: String, expected: &[Expected]) -> Script {
         expected.iter().filter_map(|found| Some((found.table.clone()?, of(found)))).collect();
     let (base_dir, inputs, captured) = match &case.kind {
         Kind::Folder { folder, inputs } => (folder.clone(), inputs.clone(), true),
-        Kind::File { .. } => {
-            let folder = case.query.parent().filter(|folder| !folder.as_os_str().is_empty());
-            (folder.unwrap_or(Path::new(".")).to_path_buf(), Vec::new(), false)
-        }
+        Kind::File { .. } => (beside(case).to_path_buf(), Vec::new(), false),
     };
     Script { name, text, base_dir, inputs, now_us: None, captured, format, formats }
+}
+
+/// The folder in which a case's query stands.
+fn beside(case: &Case) -> &Path {
+    let folder = case.query.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 /// The files of expected rows that there are; that of shown rows in any case.
@@ -292,13 +295,12 @@ impl Place {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).map_err(failed)?;
         let place = Place(folder);
-        let beside = case.query.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let beside = beside.unwrap_or(Path::new(".")).canonicalize().map_err(failed)?;
+        let beside = beside(case).canonicalize().map_err(failed)?;
+        let first = |output: &String| output.split('/').next().map(str::to_string);
+        let outputs: Vec<_> = directives.outputs.iter().filter_map(first).collect();
         for entry in fs::read_dir(beside).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
-            let first = |output: &String| output.split('/').next().map(str::to_string);
-            let outputs: Vec<_> = directives.outputs.iter().filter_map(first).collect();
             if !outputs.iter().any(|output| name == output.as_str()) {
                 symlink(entry.path(), place.0.join(name)).map_err(failed)?;
             }

@@ -8,9 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use millstream::arrow::array::RecordBatch;
-use millstream::cluster::{
-    Cluster, Early, FabricName, Interrupt, check_settings, now_us, shared_settings,
-};
+use millstream::cluster::{Cluster, Early, FabricName, Interrupt, check_settings, now_us};
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use millstream::{
     Executed, Failure, Format, Job, Session, Sink, Statement, Stats, Stopper, TextOptions,
@@ -267,19 +265,8 @@ impl Runs {
 
     fn on_processes(&self, processes: usize) -> Result<Done, String> {
         let Script { name, text, base_dir, inputs, captured, .. } = self.script.clone();
-        let (defaults, settings) = (shared_settings(processes), self.pairs());
-        let (standard_input, files) = (false, Vec::new());
-        let mut task = ScriptTask {
-            name,
-            text,
-            base_dir,
-            standard_input,
-            defaults,
-            settings,
-            files,
-            inputs,
-            captured,
-        };
+        let task = ScriptTask::new((name, text), base_dir, processes, self.pairs());
+        let mut task = ScriptTask { inputs, captured, ..task };
         let mut session = task.session(0).map_err(|e| e.to_string())?;
         self.keep_rows(&mut session);
         check_settings(processes, session.settings()).map_err(|e| e.to_string())?;

@@ -1,0 +1,38 @@
+//! Connections to a running script: each has a thread of its own, up to a number of them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Serves the connections that come, as long as the program runs. `name` is that of their threads.
+/// Those beyond `most` at a time are refused.
+pub(super) fn accept_all<S: Send + 'static>(
+    (name, most): (&str, usize),
+    mut accept: impl FnMut() -> io::Result<S>,
+    refuse: impl Fn(S),
+    serve: impl Fn(S) + Clone + Send + 'static,
+) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let Ok(stream) = accept() else {
+            // No descriptor is left, perhaps, which may change.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        if open.fetch_add(1, Ordering::SeqCst) >= most {
+            open.fetch_sub(1, Ordering::SeqCst);
+            refuse(stream);
+            continue;
+        }
+        let (serve, counted) = (serve.clone(), open.clone());
+        let thread = thread::Builder::new().name(name.into()).spawn(move || {
+            serve(stream);
+            counted.fetch_sub(1, Ordering::SeqCst);
+        });
+        if thread.is_err() {
+            open.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
