@@ -102,21 +102,23 @@ impl Arriving {
         if !self.begun(last)? {
             return Ok(None);
         }
-        let Some(decode) = self.decode.clone() else { return Ok(None) };
+        let block = match self.end(last)? {
+            Some(end) => self.block(end),
+            None => self.after_long(last),
+        };
+        let (Some(block), Some(decode)) = (block, self.decode.clone()) else { return Ok(None) };
         let format = self.wanted.format.clone();
-        let end = if self.long.is_none() { self.end(last)? } else { None };
-        if self.long.is_some() {
-            let block = self.after_long(last);
-            return Ok(block.map(|block| Box::new(RecordChunk { format, decode, block }) as _));
-        }
-        let Some(end) = end else { return Ok(None) };
-        let Some(data) = self.rest().get(..end).map(<[u8]>::to_vec) else { return Ok(None) };
+        Ok(Some(Box::new(RecordChunk { format, decode, block })))
+    }
+
+    /// Takes out the records that end there.
+    fn block(&mut self, end: usize) -> Option<Block> {
+        let data = self.rest().get(..end)?.to_vec();
         let lines = memchr_iter(b'\n', &data).count();
         let (line, offset, offsets) = (self.line, self.offset, self.wanted.offsets);
-        let block = Block { line, lines, offset, offsets, data, too_long: None };
         self.line += lines as u64;
         self.pass(end);
-        Ok(Some(Box::new(RecordChunk { format, decode, block })))
+        Some(Block { line, lines, offset, offsets, data, too_long: None })
     }
 
     /// Whether it is known how blocks are decoded; finds out as soon as it can.
@@ -168,9 +170,10 @@ impl Arriving {
         memchr(b'\n', new).is_some() || self.rest().len() >= RECORD_BYTES_MAX
     }
 
-    /// Where the chunk that comes next ends in the buffer.
+    /// Where the chunk that comes next ends in the buffer. Nowhere, if a line that is too long
+    /// comes first.
     fn end(&mut self, last: bool) -> Result<Option<usize>> {
-        if self.is_empty() || !(last || self.is_worth_a_look()) {
+        if self.long.is_some() || self.is_empty() || !(last || self.is_worth_a_look()) {
             return Ok(None);
         }
         let (format, rows) = (&self.wanted.format, self.wanted.batch_rows.max(1));
@@ -205,8 +208,9 @@ impl Arriving {
         self.looked = 0;
     }
 
-    /// The line that is too long, once its end has come.
+    /// The line that is too long, if there is one, once its end has come.
     fn after_long(&mut self, last: bool) -> Option<Block> {
+        self.long.as_ref()?;
         let end = memchr(b'\n', self.rest());
         self.pass(end.map_or(self.rest().len(), |end| end + 1));
         self.line += u64::from(end.is_some());

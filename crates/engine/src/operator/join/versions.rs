@@ -21,8 +21,10 @@ use crate::error::Result;
 pub(super) struct Versions {
     chunks: Vec<Chunk>,
     /// By the hash of the key, or, if that belongs to another key, the next that is free.
-    places: HashMap<u64, At, BuildHasherDefault<Same>>,
+    places: Places,
 }
+
+type Places = HashMap<u64, At, BuildHasherDefault<Same>>;
 
 /// Versions of several keys.
 struct Chunk {
@@ -75,25 +77,7 @@ impl Versions {
 
     /// The last version of a key.
     pub(super) fn find(&self, side: &Side, sought: &Sought<'_>) -> Option<At> {
-        self.place(side, sought).1
-    }
-
-    /// Under which hash a key's last version is, or would be; and where it stands.
-    fn place(&self, side: &Side, sought: &Sought<'_>) -> (u64, Option<At>) {
-        let mut hash = sought.hash;
-        while let Some(at) = self.places.get(&hash) {
-            let columns = &self.chunks[at.chunk as usize].columns;
-            let row = at.row as usize;
-            // The texts are looked at only where the rest is equal.
-            if columns.hashes[row] == sought.hash {
-                let texts = columns.texts(side);
-                if sought.is_of(&Sought::of(columns, &texts, row)) {
-                    return (hash, Some(*at));
-                }
-            }
-            hash = hash.wrapping_add(1);
-        }
-        (hash, None)
+        place(&self.chunks, &self.places, side, sought).1
     }
 
     /// Takes in the versions of a slice, which are later than all before.
@@ -123,17 +107,20 @@ impl Versions {
 
     /// Adds a chunk of versions that replace others.
     fn add(&mut self, side: &Side, columns: Columns) {
-        let (chunk, rows) = (self.chunks.len() as u32, columns.rows);
+        let (chunk, rows) = (self.chunks.len(), columns.rows);
         self.chunks.push(Chunk { columns, live: vec![true; rows], live_rows: rows });
+        let columns = &self.chunks[chunk].columns;
+        let texts = columns.texts(side);
+        let mut replaced = Vec::new();
         for row in 0..rows {
-            let columns = &self.chunks[chunk as usize].columns;
-            let texts = columns.texts(side);
-            let (hash, before) = self.place(side, &Sought::of(columns, &texts, row));
-            self.places.insert(hash, At { chunk, row: row as u32 });
-            if let Some(At { chunk, row }) = before {
-                let chunk = &mut self.chunks[chunk as usize];
-                chunk.live_rows -= usize::from(std::mem::take(&mut chunk.live[row as usize]));
-            }
+            let sought = Sought::of(columns, &texts, row);
+            let (hash, before) = place(&self.chunks, &self.places, side, &sought);
+            self.places.insert(hash, At { chunk: chunk as u32, row: row as u32 });
+            replaced.extend(before);
+        }
+        for At { chunk, row } in replaced {
+            let chunk = &mut self.chunks[chunk as usize];
+            chunk.live_rows -= usize::from(std::mem::take(&mut chunk.live[row as usize]));
         }
     }
 
@@ -174,6 +161,24 @@ impl Versions {
         self.chunks.push(Chunk { columns, live: vec![true; rows], live_rows: rows });
         Ok(())
     }
+}
+
+/// Under which hash a key's last version is, or would be; and where it stands.
+fn place(chunks: &[Chunk], places: &Places, side: &Side, sought: &Sought<'_>) -> (u64, Option<At>) {
+    let mut hash = sought.hash;
+    while let Some(at) = places.get(&hash) {
+        let columns = &chunks[at.chunk as usize].columns;
+        let row = at.row as usize;
+        // The texts are looked at only where the rest is equal.
+        if columns.hashes[row] == sought.hash {
+            let texts = columns.texts(side);
+            if sought.is_of(&Sought::of(columns, &texts, row)) {
+                return (hash, Some(*at));
+            }
+        }
+        hash = hash.wrapping_add(1);
+    }
+    (hash, None)
 }
 
 /// Rows of several columns as one.
