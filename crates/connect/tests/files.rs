@@ -219,7 +219,10 @@ fn wrong_options_and_places_are_explained() {
         ),
         (&[("format", "csv"), ("sink.rolling-policy.row", "5")], "did you mean"),
         (&[("format", "csv"), ("path", " ")], "files need a path to a directory"),
-        (&[("format", "csv"), ("csv.header", "maybe")], "expected 'true', 'false' or 'auto'"),
+        (
+            &[("format", "csv"), ("csv.header", "maybe")],
+            "expected 'auto', 'true', 'false' or 'skip'",
+        ),
         (&[("format", "csv"), ("csv.heade", "true")], "did you mean 'csv.header'?"),
         (
             &[("format", "csv"), ("csv.allow-comments", "true")],

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use millstream_sql::{ErrorKind, Mistake, SqlError, parse_all};
+use millstream_sql::{ErrorKind, Mended, Mistake, SqlError, Statement, parse_all};
 
 use crate::failure::Failure;
 use crate::session::Session;
@@ -13,7 +13,7 @@ use crate::session::Session;
 pub struct Checked {
     /// Its statements, also those with mistakes.
     pub statements: usize,
-    /// What is wrong, in the order of the text. Of a statement it is the first mistake.
+    /// What is wrong, in the order of the text.
     pub failures: Vec<Failure>,
 }
 
@@ -34,18 +34,40 @@ impl Session {
         for statement in &statements {
             let Err(failure) = trial.execute(statement) else { continue };
             broken.extend(statement.declares().map(str::to_string));
-            let place = match &failure {
-                Failure::Sql(error) if follows(error, &broken) => continue,
-                Failure::Sql(error) => place(error),
-                _ => None,
-            };
-            found.push((place, failure));
+            match failure {
+                Failure::Sql(error) => {
+                    let mistakes = and_further(error, statement, &trial);
+                    let mistakes = mistakes.into_iter().filter(|error| !follows(error, &broken));
+                    found.extend(mistakes.map(|error| (place(&error), Failure::Sql(error))));
+                }
+                other => found.push((None, other)),
+            }
         }
         // What has no place comes last.
         found.sort_by_key(|(place, _)| place.unwrap_or((u32::MAX, u32::MAX)));
         let failures = found.into_iter().map(|(_, failure)| failure).collect();
         Checked { statements: number, failures }
     }
+}
+
+/// A statement's first mistake, and those that planning meets once what is known to be wrong is left
+/// out. What is said twice is told once.
+fn and_further(first: SqlError, statement: &Statement, session: &Session) -> Vec<SqlError> {
+    const MISTAKES_MAX: usize = 20;
+    let mut mistakes = vec![first.clone()];
+    let mut rest = Mended::new(statement).without(&first);
+    for _ in 0..MISTAKES_MAX {
+        let Some(mended) = rest else { break };
+        let Err(Failure::Sql(error)) = session.rehearsal().execute(&mended.statement) else {
+            break;
+        };
+        let is_new = mistakes.iter().all(|known| known.message != error.message);
+        rest = mended.clone().without(&error);
+        if is_new && mended.is_independent(&error) {
+            mistakes.push(error);
+        }
+    }
+    mistakes
 }
 
 fn place(error: &SqlError) -> Option<(u32, u32)> {

@@ -77,6 +77,7 @@ mod like;
 mod listed;
 mod located;
 mod lower;
+mod mended;
 mod nest;
 mod nested_casts;
 mod ordering;
@@ -137,6 +138,7 @@ mod written;
 pub use error::{ErrorKind, Result, Source, Span, SqlError};
 #[doc(hidden)]
 pub use fuzz::fuzz_sql;
+pub use mended::Mended;
 pub use planner::{EventTimeSpec, Outcome, PlannedQuery, Planner};
 pub use script::{Mistake, Statement, parse_all, parse_script};
 pub use types::sql_type_name;

@@ -9,7 +9,7 @@ use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 
 use crate::dialect::MillstreamDialect;
-use crate::error::{Result, Source, Span, SqlError};
+use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::grammar::{hint, token_error};
 use crate::nested_casts::refuse_nested_casts;
 use crate::size::{check_lists, check_size};
@@ -126,16 +126,45 @@ fn parse(
                 statements.extend(next);
             }
             Err(error) => {
-                mistakes.push(Mistake { error, declares: declared_name(parts[at]) });
+                let declares = declared_name(parts[at]);
                 if first {
+                    mistakes.push(Mistake { error, declares });
                     return Ok(());
                 }
+                let mistake = |error| Mistake { error, declares: declares.clone() };
+                mistakes.extend(and_further(error, parts[at]).into_iter().map(mistake));
                 // What stands in a set that is wrong would be wrong outside of it.
                 at += StatementSet::extent(&parts[at..]);
             }
         }
     }
     Ok(())
+}
+
+/// A statement's first mistake, and those that parsing meets where a type stands for what each
+/// points at. Whoever misspells one type may have misspelled two.
+fn and_further(first: SqlError, tokens: &[TokenWithSpan]) -> Vec<SqlError> {
+    const MISTAKES_MAX: usize = 20;
+    let mut tokens = tokens.to_vec();
+    let mut mistakes = vec![first];
+    while mistakes.len() < MISTAKES_MAX
+        && let Some(last) = mistakes.last().filter(|last| last.kind == ErrorKind::Unsupported)
+        && let Some(wrong) = last.span
+    {
+        let is_wrong = |t: &TokenWithSpan| Span::new(t.span).is_some_and(|own| wrong.holds(own));
+        let Some(at) = tokens.iter().position(is_wrong) else { break };
+        tokens[at].token = Token::make_keyword("STRING");
+        let mut behind = tokens.split_off(at + 1);
+        behind.retain(|token| !is_wrong(token));
+        tokens.append(&mut behind);
+        match parse_part(&tokens) {
+            Err(next) if next.kind == ErrorKind::Unsupported && next.span != last.span => {
+                mistakes.push(next);
+            }
+            _ => break,
+        }
+    }
+    mistakes
 }
 
 /// What a statement says, and where it stands.

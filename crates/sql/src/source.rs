@@ -37,6 +37,12 @@ impl Span {
             end_column: number(end.1)?,
         })
     }
+
+    /// Whether another lies within this one.
+    pub(crate) fn holds(self, other: Span) -> bool {
+        let (start, end) = ((self.line, self.column), (self.end_line, self.end_column));
+        start <= (other.line, other.column) && (other.end_line, other.end_column) <= end
+    }
 }
 
 impl From<datafusion_common::Span> for Span {
