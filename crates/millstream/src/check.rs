@@ -123,6 +123,38 @@ SELECT w FROM u;";
     }
 
     #[test]
+    fn every_mistake_of_a_statement_is_told() {
+        let text = "CREATE TABLE u (v BIGINT, s STRING) WITH ('connector' = 'datagen');
+CREATE TABLE a (v BIGNT, w INTT, s STRING) WITH ('connector' = 'datagen');
+CREATE TABLE b (v BIGINT, w AS nov, x AS UPER(v), WATERMARK FOR noz AS v)
+WITH ('connector' = 'datagen', 'rows-per-secnd' = '5', 'number-of-rows' = 'many');
+SELECT nob, UPER(s),
+s + 1, v
+FROM u WHERE noc > 3 ORDER BY nod;
+SELECT x.nog, x.noe FROM (SELECT
+nof AS noe FROM u) x;
+INSERT INTO nosuch SELECT v FROM u WHERE nob > 1;";
+        let expected = [
+            &[(2, 19), (2, 28), (3, 32), (3, 42), (3, 65), (4, 32), (4, 55)][..],
+            &[(5, 8), (5, 13), (6, 1), (7, 14), (7, 31)],
+            &[(8, 8), (9, 1), (10, 13)],
+        ];
+        assert_eq!(places(text), expected.concat());
+    }
+
+    #[test]
+    fn what_follows_from_a_mistake_is_not_told() {
+        // A sum of NULL; a column that is in no key; a computed column of one that is wrong; a value
+        // of a subquery that is wrong.
+        let text = "CREATE TABLE u (v BIGINT, s STRING) WITH ('connector' = 'datagen');
+CREATE TABLE b (v AS nov, w AS v + 1, x BIGINT) WITH ('connector' = 'datagen');
+SELECT s, COUNT(*) FROM u GROUP BY nos;
+SELECT UPPER(x), SUM(x) FROM (SELECT nox AS x FROM u);
+SELECT nov, nov + 1 FROM u WHERE nov > 1;";
+        assert_eq!(places(text), [(2, 22), (3, 36), (4, 38), (5, 8)]);
+    }
+
+    #[test]
     fn a_text_that_is_right_has_no_mistakes() {
         let text = "CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen'); SELECT v FROM u;;";
         let Checked { statements, failures } = Session::new(".").check(text, "x.sql");
