@@ -50,8 +50,8 @@ impl Session {
     }
 }
 
-/// A statement's first mistake, and those that planning meets once what is known to be wrong is left
-/// out. What is said twice is told once.
+/// A statement's first mistake, and those that planning meets once what is known to be wrong is
+/// left out. What is said twice is told once.
 fn and_further(first: SqlError, statement: &Statement, session: &Session) -> Vec<SqlError> {
     const MISTAKES_MAX: usize = 20;
     let mut mistakes = vec![first.clone()];
@@ -144,8 +144,7 @@ INSERT INTO nosuch SELECT v FROM u WHERE nob > 1;";
 
     #[test]
     fn what_follows_from_a_mistake_is_not_told() {
-        // A sum of NULL; a column that is in no key; a computed column of one that is wrong; a value
-        // of a subquery that is wrong.
+        // A computed column of one that is wrong; a column that is in no key; a sum of NULL.
         let text = "CREATE TABLE u (v BIGINT, s STRING) WITH ('connector' = 'datagen');
 CREATE TABLE b (v AS nov, w AS v + 1, x BIGINT) WITH ('connector' = 'datagen');
 SELECT s, COUNT(*) FROM u GROUP BY nos;
