@@ -45,6 +45,14 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Whether whoever read stdout has gone away.
+pub(crate) fn reader_is_gone() -> bool {
+    let mut stdout = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
+    // SAFETY: one valid descriptor to look at, for the length of the call; it does not wait.
+    let ready = unsafe { libc::poll(&mut stdout, 1, 0) };
+    ready == 1 && stdout.revents & libc::POLLERR != 0
+}
+
 /// Prints an error and says that the run failed.
 pub(crate) fn fail(message: &dyn Display) -> Failure {
     note(&format!("error: {message}"));

@@ -135,7 +135,7 @@ SELECT x.nog, x.noe FROM (SELECT
 nof AS noe FROM u) x;
 INSERT INTO nosuch SELECT v FROM u WHERE nob > 1;";
         let expected = [
-            &[(2, 19), (2, 28), (3, 32), (3, 42), (3, 65), (4, 32), (4, 55)][..],
+            &[(2, 19), (2, 28), (3, 32), (3, 42), (3, 65), (4, 32), (4, 75)][..],
             &[(5, 8), (5, 13), (6, 1), (7, 14), (7, 31)],
             &[(8, 8), (9, 1), (10, 13)],
         ];
@@ -148,9 +148,9 @@ INSERT INTO nosuch SELECT v FROM u WHERE nob > 1;";
         let text = "CREATE TABLE u (v BIGINT, s STRING) WITH ('connector' = 'datagen');
 CREATE TABLE b (v AS nov, w AS v + 1, x BIGINT) WITH ('connector' = 'datagen');
 SELECT s, COUNT(*) FROM u GROUP BY nos;
-SELECT UPPER(x), SUM(x) FROM (SELECT nox AS x FROM u);
+SELECT SUM(x) FROM (SELECT nox AS x FROM u);
 SELECT nov, nov + 1 FROM u WHERE nov > 1;";
-        assert_eq!(places(text), [(2, 22), (3, 36), (4, 38), (5, 8)]);
+        assert_eq!(places(text), [(2, 22), (3, 36), (4, 28), (5, 34)]);
     }
 
     #[test]

@@ -288,7 +288,8 @@ impl Visitor for Checker<'_> {
             }
         }
         if let Some(qualify) = &select.qualify {
-            return refuse("QUALIFY", "write HAVING", qualify.span());
+            let help = "put the SELECT into FROM, and the condition into WHERE around it";
+            return refuse("QUALIFY", help, qualify.span());
         }
         let odd = [
             (select.top.is_some(), "TOP", "write LIMIT at the end"),

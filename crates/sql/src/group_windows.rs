@@ -199,14 +199,30 @@ fn group_window(select: &Select) -> Result<Option<GroupWindow>> {
                 kind.name(),
                 lengths.join(" and ")
             );
-            return Err(SqlError::syntax(message).at(place).help(
-                "an offset goes with a window in FROM: TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), \
-                 size, offset))",
-            ));
+            let intervals = ", INTERVAL '1' MINUTE".repeat(kind.lengths().len());
+            return Err(SqlError::syntax(message).at(place).help(format!(
+                "write {}(ts{intervals}); an offset goes with a window in FROM, TABLE({}(…))",
+                kind.name(),
+                kind.name()
+            )));
         };
         found = Some(GroupWindow { kind, name, args });
     }
-    Ok(found)
+    let of_sets = |key: &&SqlExpr| {
+        matches!(key, SqlExpr::Rollup(_) | SqlExpr::Cube(_) | SqlExpr::GroupingSets(_))
+    };
+    match (&found, keys.iter().find(of_sets)) {
+        (Some(window), Some(sets)) => {
+            let (name, place) = (window.kind.name(), Span::new(sets.span()));
+            let message = format!("GROUPING SETS, ROLLUP and CUBE do not go with GROUP BY {name}");
+            let help = format!(
+                "put the window into FROM, TABLE({name}(TABLE …, DESCRIPTOR(…), …)), and group by \
+                 window_start, window_end and the sets"
+            );
+            Err(SqlError::unsupported(message).at(place).help(help))
+        }
+        _ => Ok(found),
+    }
 }
 
 /// Makes markers of calls such as `TUMBLE_START(…)`.

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion_sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select, SelectItem,
-    Spanned, Value, VisitMut, VisitorMut,
+    Expr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select, SelectItem, Spanned,
+    Value, VisitMut, VisitorMut,
 };
 
 use crate::create_table::{ColumnDef, CreateTable, WatermarkDef};
@@ -120,7 +120,7 @@ impl Parts {
         part.as_ref().is_some_and(|part| self.holds(part))
     }
 
-    /// Leaves out a condition, a key of GROUP BY or a value of SELECT.
+    /// Leaves out a condition or a value of SELECT.
     fn leave_out_of(&self, select: &mut Select) -> bool {
         for condition in [&mut select.selection, &mut select.having, &mut select.qualify] {
             if self.is_wrong(condition) {
@@ -141,10 +141,8 @@ impl Parts {
                 return leave_out_value(item);
             }
         }
-        let GroupByExpr::Expressions(keys, _) = &mut select.group_by else { return false };
-        let before = keys.len();
-        keys.retain(|key| !self.holds(key));
-        keys.len() < before
+        // Without a key of GROUP BY, what SELECT says of it would be wrong.
+        false
     }
 
     fn note(&mut self) {

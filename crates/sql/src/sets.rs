@@ -144,7 +144,7 @@ impl Sets {
         let assigned = of.window.as_ref().and_then(Windows::assignment);
         if let (Some(_), Some(Window::Session(_))) = (assigned, kind) {
             return Err(SqlError::unsupported(
-                "several sets of keys do not run over SESSION: each would have sessions of its own",
+                "GROUPING SETS, ROLLUP and CUBE do not run over SESSION",
             )
             .at(places.group_by)
             .help(

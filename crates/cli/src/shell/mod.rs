@@ -22,7 +22,7 @@ use rustyline::history::FileHistory;
 use rustyline::{Config, Editor, Event, EventHandler};
 
 use crate::Failure;
-use crate::console::{fail, note, print, usage};
+use crate::console::{fail, note, print, reader_is_gone, usage};
 use crate::{Arguments, Format, Output};
 use complete::{Completion, Names};
 use history::History;
@@ -138,7 +138,8 @@ impl Shell {
         Next::Go
     }
 
-    /// Reads statements from a pipe or a file, and executes each when it is complete.
+    /// Reads statements from a pipe or a file, and executes each when it is complete. Ends when
+    /// whoever reads the output has gone away.
     fn piped(mut self) -> Result<(), Failure> {
         let (mut input, mut splitter) = (stdin().lock(), Splitter::default());
         loop {
@@ -177,7 +178,7 @@ impl Shell {
                 let (text, name) = placed(text, first);
                 self.statements.execute(&text, &name)?;
             }
-            if read == 0 {
+            if read == 0 || reader_is_gone() {
                 return Ok(());
             }
         }
@@ -196,10 +197,10 @@ impl Shell {
                     argument => argument == "on",
                 };
                 self.statements.timing = on;
-                print(&format!("timing is {}", if on { "on" } else { "off" }))?;
+                note(&format!("timing is {}", if on { "on" } else { "off" }));
             }
             ("\\format", format) => match self.statements.set_format(format) {
-                Ok(()) => print(&format!("rows are written as {format}"))?,
+                Ok(()) => note(&format!("rows are written as {format}")),
                 Err(message) => self.refuse(&message)?,
             },
             ("\\d", "") => self.told("SHOW TABLES")?,

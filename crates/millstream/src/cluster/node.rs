@@ -257,10 +257,11 @@ impl Shared {
         if self.over.load(Ordering::SeqCst) {
             return;
         }
-        self.inbox.fail(Failure::new(0, cause.clone()));
         if let Cause::Silent(ms) = cause {
-            // Stopped and continued, it would take our end for the failure.
+            // Stopped and continued, it would take our end for the failure. Whoever hears of the
+            // failure here ends the connection.
             let _ = self.link.send(&Reply::Unheard(ms));
         }
+        self.inbox.fail(Failure::new(0, cause));
     }
 }
