@@ -6,17 +6,51 @@ use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
 
 use millstream::cluster::{Cause, Failure as Reason, Fault, FaultKind};
-use millstream::{Error, ErrorKind, harmless};
+use millstream::{Error, ErrorKind, Stats, harmless};
+
+use tracing::Level;
 
 use crate::Failure;
+use crate::log;
 use crate::screen::erase;
 
 /// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
 pub(crate) fn note(line: &dyn Display) {
+    let line = line.to_string();
+    if log::message(Level::INFO, &line) {
+        return;
+    }
+    tell_person(&line);
+}
+
+/// As [`note`], of what may be wrong.
+pub(crate) fn warn(line: &dyn Display) {
+    let line = line.to_string();
+    if !log::message(Level::WARN, &line) {
+        tell_person(&line);
+    }
+}
+
+/// As [`note`], of why something failed.
+fn error(line: &str) {
+    let logged = line.strip_prefix("error: ").unwrap_or(line);
+    if !log::message(Level::ERROR, logged) {
+        tell_person(line);
+    }
+}
+
+fn tell_person(line: &str) {
     // In one piece: the processes of a job share stderr.
-    let line = harmless(&line.to_string()) + "\n";
+    let line = harmless(line) + "\n";
     let _erased = erase();
     let _ = stderr().write_all(line.as_bytes());
+}
+
+/// Says with which counters a query has ended.
+pub(crate) fn tell_end(line: &str, stats: &Stats) {
+    if !log::ended(line, stats) {
+        tell_person(line);
+    }
 }
 
 /// Remarks about a script's queries. Several may read the same file; what is to be said of it is
@@ -28,7 +62,7 @@ impl Remarks {
     pub(crate) fn say(&mut self, remarks: &[String]) {
         for remark in remarks {
             if self.0.insert(remark.clone()) {
-                note(remark);
+                warn(remark);
             }
         }
     }
@@ -55,13 +89,13 @@ pub(crate) fn reader_is_gone() -> bool {
 
 /// Prints an error and says that the run failed.
 pub(crate) fn fail(message: &dyn Display) -> Failure {
-    note(&format!("error: {message}"));
+    error(&format!("error: {message}"));
     Failure::Run
 }
 
 /// Prints an error and says that it is the user's.
 pub(crate) fn usage(message: &dyn Display) -> Failure {
-    note(&format!("error: {message}"));
+    error(&format!("error: {message}"));
     Failure::Usage
 }
 
@@ -69,7 +103,7 @@ pub(crate) fn failed(failure: millstream::Failure) -> Failure {
     match failure {
         millstream::Failure::Sql(error) if error.kind == ErrorKind::System => fail(&error),
         millstream::Failure::Sql(error) => {
-            note(&error.render());
+            self::error(&error.render());
             Failure::Usage
         }
         // A wrong option of a table is the user's mistake, found late.

@@ -11,6 +11,7 @@ mod console;
 mod fabric;
 mod init;
 mod live;
+mod log;
 mod manual;
 mod node;
 mod processes;
@@ -63,6 +64,8 @@ enum Command {
         settings: SettingArguments,
         #[command(flatten)]
         live: live::LiveArguments,
+        #[command(flatten)]
+        log: log::LogArguments,
     },
     /// List the jobs of this user that run
     Jobs {
@@ -134,7 +137,10 @@ enum Command {
     },
     /// A further process of a job: started by `run` and `bench`, which tell it what to do
     #[command(hide = true)]
-    Node,
+    Node {
+        #[command(flatten)]
+        log: log::LogArguments,
+    },
 }
 
 #[derive(clap::Args)]
@@ -300,7 +306,8 @@ fn main() -> ExitCode {
     };
     let result = catch_unwind(|| match arguments.command.as_ref().unwrap_or(&Command::Shell) {
         Command::Shell => shell::run(),
-        Command::Run { script, output, stats_json, processes, settings, live } => {
+        Command::Run { script, output, stats_json, processes, settings, live, log } => {
+            log.begin();
             let path = stats_json.as_deref();
             output.check()?;
             processes.check_fabric();
@@ -321,7 +328,10 @@ fn main() -> ExitCode {
         Command::Fabric => fabric::list(),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man { command } => manual::page(command.as_deref()),
-        Command::Node => node::run(),
+        Command::Node { log } => {
+            log.begin();
+            node::run()
+        }
     });
     match result.unwrap_or_else(|panic| Err(console::panicked(&*panic))) {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,6 +9,7 @@ use millstream_lab::processes::WorkloadMember;
 
 use crate::Failure;
 use crate::console::{note, usage};
+use crate::log;
 use crate::processes::Task;
 
 /// Joins a job and takes part in it until its end.
@@ -24,6 +25,7 @@ pub(crate) fn run() -> Result<(), Failure> {
 
 /// This process's part of the task.
 fn member(process: usize, setup: &Setup, token: &Token) -> Result<Box<dyn Member>, Fault> {
+    log::is_process(process);
     let task = serde_json::from_value(setup.task.clone());
     let task: Task =
         task.map_err(|e| Fault::run(format!("process 0 asks for what is no task: {e}")))?;

@@ -16,8 +16,9 @@ use millstream_lab::processes::WorkloadTask;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::console::{Remarks, fail, failed, note, print, tell, usage};
+use crate::console::{Remarks, fail, failed, note, print, tell, tell_end, usage, warn};
 use crate::live::{Desk, Told};
+use crate::log;
 use crate::run::{
     Text, check_stats_path, print_rows, read_script, setting_pairs, text_sink, write_stats,
 };
@@ -173,7 +174,7 @@ impl Progress for Telling<'_> {
         // All processes read the same.
         self.remarks.say(own.remarks());
         if let Some(stopper) = own.stopper() {
-            stopper.on_notice(|notice| note(&notice));
+            stopper.on_notice(|notice| warn(&notice));
             if let Some(interrupt) = self.interrupt.clone() {
                 self.desk.runs(move || interrupt.observe(&stopper));
             }
@@ -185,7 +186,7 @@ impl Progress for Telling<'_> {
             true => self.desk.commits(),
             false => self.desk.ends(),
         }
-        note(&report::closing_line(&stats, false, false));
+        tell_end(&report::closing_line(&stats, false, false), &stats);
         self.all.push(stats);
         write_stats(self.stats_json, &self.all)
     }
@@ -205,7 +206,7 @@ fn stopped_line(mut stats: Stats, others: &[Option<Value>], interrupted: bool) -
     if !silent.is_empty() {
         line += &format!(", without those of process {}", silent.join(", "));
     }
-    note(&line);
+    tell_end(&line, &stats);
     stats
 }
 
@@ -224,7 +225,9 @@ fn why(reason: &Reason, own: Option<&ScriptMember>) -> Failure {
 pub(crate) fn launch(processes: usize) -> Result<Launch, Failure> {
     let path = std::env::current_exe()
         .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
-    let program = Program { path, arguments: vec!["node".into()] };
+    let words = [vec!["node".to_string()], log::words()].concat();
+    let arguments = words.into_iter().map(Into::into).collect();
+    let program = Program { path, arguments };
     Ok(Launch { processes, program, log: Arc::new(|line: &str| note(&line)) })
 }
 

@@ -14,7 +14,7 @@ use millstream::{
 };
 use serde_json::Value;
 
-use crate::console::{Remarks, fail, failed, note, print, usage};
+use crate::console::{Remarks, fail, failed, note, print, tell_end, usage, warn};
 use crate::live::Desk;
 use crate::screen::out;
 use crate::watch::Alone;
@@ -168,14 +168,14 @@ pub(crate) fn run(
                 let job = Job::new(&planned.plan, session.settings(), sinks.clone())
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
                 remarks.say(job.remarks());
-                job.stopper().on_notice(|notice| note(&notice));
+                job.stopper().on_notice(|notice| warn(&notice));
                 alone.runs(job.stopper());
                 let (stats, result, remains) = job.run_and_keep();
                 drop(remains);
                 let (result, interrupted) = alone.commits(result, &sinks, &planned.targets);
                 let stopped = matches!(result, Err(Error::Interrupted));
                 let simulated = session.settings().simulate.is_some();
-                note(&report::closing_line(&stats, simulated, stopped));
+                tell_end(&report::closing_line(&stats, simulated, stopped), &stats);
                 if planned.analyze && result.is_ok() {
                     print(&harmless(&analyzed(&planned.explain, &planned.plan, &stats)))?;
                 }

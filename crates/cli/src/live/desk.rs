@@ -126,6 +126,8 @@ impl Desk {
     pub(crate) fn runs(&self, observe: impl Fn() -> Snapshot + Send + Sync + 'static) {
         let mut state = self.turn_to(Phase::Running);
         state.queries += 1;
+        let number = state.statement.as_ref().map_or(0, |(number, _)| *number);
+        tracing::info!(statement = number, "query started");
         state.observe = Some(Arc::new(observe));
     }
 

@@ -1,4 +1,5 @@
-//! The progress line: on a terminal, what a query that runs is doing; and why, if no rows come.
+//! Progress: what a query that runs is doing, as a line on a terminal or as log lines; and why, if no
+//! rows come.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, stderr};
@@ -10,11 +11,14 @@ use millstream::observe::{Phase, Snapshot, duration, open_windows, share_read, w
 use millstream::{bytes, harmless, short};
 
 use super::desk::Desk;
-use crate::console::note;
+use crate::console::warn;
+use crate::log;
 use crate::screen;
 
 /// How often it is drawn.
 const EVERY: Duration = Duration::from_millis(250);
+/// How often it is logged.
+const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// A query that ends sooner shows none.
 const FIRST: Duration = Duration::from_millis(500);
 /// Rates are those of the last seconds.
@@ -39,10 +43,11 @@ impl Drop for Line {
     }
 }
 
-/// Shows what `desk` tells, if stderr is a terminal that can erase a line.
+/// Shows what `desk` tells: in log lines if there are any, or if stderr is a terminal that can erase
+/// a line.
 pub(super) fn start(desk: &Arc<Desk>) -> Option<Line> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    if is_dumb || !stderr().is_terminal() {
+    if !log::is_on() && (is_dumb || !stderr().is_terminal()) {
         return None;
     }
     let over: Arc<(Mutex<bool>, Condvar)> = Arc::default();
@@ -89,6 +94,7 @@ struct Showing {
     rows_at: Option<Instant>,
     /// How often it has said why, since then.
     told: u32,
+    logged_at: Option<Instant>,
 }
 
 impl Showing {
@@ -103,10 +109,24 @@ impl Showing {
             return;
         }
         self.tell_why(now, &snapshot);
+        if log::is_on() {
+            return self.log(now, &snapshot);
+        }
         let width = terminal_size::terminal_size_of(stderr())
             .map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns));
         let text = line(&snapshot, self.samples.rates(), width.saturating_sub(1));
         screen::draw(&coloured(&text, "2"));
+    }
+
+    fn log(&mut self, now: Instant, snapshot: &Snapshot) {
+        if self.logged_at.is_some_and(|at| now.duration_since(at) < LOGGED_EVERY) {
+            return;
+        }
+        self.logged_at = Some(now);
+        let Snapshot { records, input_bytes, .. } = snapshot;
+        let rows = snapshot.outputs.iter().map(|output| output.rows).sum::<u64>();
+        let records_per_second = self.samples.rates().map_or(0, |(records, _)| records);
+        tracing::info!(records, input_bytes, rows, records_per_second, "progress");
     }
 
     /// After a silence, says why; once more after twice as long, and so on.
@@ -124,7 +144,7 @@ impl Showing {
         let mut text = format!("no rows for {}: ", duration(silence.as_micros() as u64));
         let reasons: Vec<String> = why(snapshot).iter().map(ToString::to_string).collect();
         text += &reasons.join("\n");
-        note(&text);
+        warn(&text);
     }
 }
 

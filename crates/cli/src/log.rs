@@ -1,0 +1,207 @@
+//! Logs: with `--log`, each message of a run is an event on stderr, one line each, with its time,
+//! its level, the process that it comes from, and what it is about as fields.
+//!
+//! Events come from the library, too (crate `tracing`). Without `--log` nobody listens to those.
+
+use std::fmt::{self, Debug};
+use std::io::{Write, stderr};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::ValueEnum;
+use millstream::Stats;
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+use crate::screen::erase;
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct LogArguments {
+    /// Write messages to stderr as log lines, with time, level and fields. There is no progress
+    /// line then
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    log: Option<LogFormat>,
+    /// The least level that is logged
+    #[arg(long, value_name = "LEVEL", value_enum, default_value = "info", requires = "log")]
+    log_level: LogLevel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum LogFormat {
+    /// A JSON object a line
+    Json,
+    /// For reading: 2024-05-01T12:00:00.000000Z INFO message key=value
+    Text,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum LogLevel {
+    /// Why something failed
+    Error,
+    /// Also what may be wrong: late files, lost readers, odd settings
+    Warn,
+    /// Also queries that begin and end, with their counters
+    Info,
+    /// Also files and processes
+    Debug,
+}
+
+/// What was asked for, once it is known.
+static ASKED: OnceLock<(LogFormat, LogLevel)> = OnceLock::new();
+/// This process's number in its job.
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
+
+impl LogArguments {
+    /// From now on messages are events, if that was asked for.
+    pub(crate) fn begin(self) {
+        let Some(format) = self.log else { return };
+        let level = match self.log_level {
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+        };
+        let _ = ASKED.set((format, self.log_level));
+        let lines = tracing_subscriber::registry().with(Lines(format).with_filter(level));
+        // There is one already only if this is called twice.
+        let _ = tracing::subscriber::set_global_default(lines);
+    }
+}
+
+/// Whether messages are events.
+pub(crate) fn is_on() -> bool {
+    ASKED.get().is_some()
+}
+
+/// The words that ask a further process of the job for the same.
+pub(crate) fn words() -> Vec<String> {
+    let name = |value: &dyn Debug| format!("{value:?}").to_lowercase();
+    match ASKED.get() {
+        Some((format, level)) => {
+            vec!["--log".into(), name(format), "--log-level".into(), name(level)]
+        }
+        None => vec![],
+    }
+}
+
+/// Events from now on come from this process of the job.
+pub(crate) fn is_process(number: usize) {
+    PROCESS.store(number, Ordering::Relaxed);
+}
+
+/// A message as an event; `false` if messages are none.
+pub(crate) fn message(level: Level, text: &str) -> bool {
+    if !is_on() {
+        return false;
+    }
+    match level {
+        Level::ERROR => tracing::error!("{text}"),
+        Level::WARN => tracing::warn!("{text}"),
+        _ => tracing::info!("{text}"),
+    }
+    true
+}
+
+/// A query has ended, with these counters; `false` if that is to be said otherwise.
+pub(crate) fn ended(line: &str, stats: &Stats) -> bool {
+    let Stats { records, rows, windows, late_records, malformed_records, .. } = stats;
+    if is_on() {
+        let seconds = stats.elapsed_us as f64 / 1e6;
+        tracing::info!(
+            records,
+            rows,
+            windows,
+            late_records,
+            malformed_records,
+            seconds,
+            "query ended: {line}"
+        );
+    }
+    is_on()
+}
+
+/// Writes each event as a line.
+struct Lines(LogFormat);
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut time = String::new();
+        // A clock that cannot be read leaves it empty.
+        let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let level = event.metadata().level();
+        let process = PROCESS.load(Ordering::Relaxed);
+        let mut line = match self.0 {
+            LogFormat::Json => {
+                let mut all = Map::new();
+                all.insert("time".into(), time.into());
+                all.insert("level".into(), level.as_str().to_lowercase().into());
+                all.insert("process".into(), process.into());
+                all.insert("message".into(), fields.message.into());
+                all.extend(fields.others);
+                Value::Object(all).to_string()
+            }
+            LogFormat::Text => {
+                let text = millstream::harmless(&fields.message).replace('\n', "\n    ");
+                let mut line = format!("{time} {level:5} process={process} {text}");
+                for (key, value) in fields.others {
+                    line.push_str(&format!(" {key}={value}"));
+                }
+                line
+            }
+        };
+        line.push('\n');
+        let _erased = erase();
+        // Where that cannot be written to, nobody is left to be told.
+        let _ = stderr().write_all(line.as_bytes());
+    }
+}
+
+/// What an event says.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Map<String, Value>,
+}
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: Value) {
+        self.others.insert(field.name().to_string(), value);
+    }
+}
+
+impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = format!("{value:?}");
+        match field.name() {
+            "message" => self.message = text,
+            _ => self.add(field, text.into()),
+        }
+    }
+}
