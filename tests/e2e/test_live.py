@@ -549,12 +549,12 @@ TEN = "CREATE TABLE ten (n BIGINT) WITH ('connector' = 'datagen', 'number-of-row
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_line_of_a_json_log_is_an_object(tmp_path, place, processes):
-    sql = TEN + "SELECT COUNT(*) AS n FROM ten;\nSELECT n FROM ten WHERE n < 0;"
+    sql = TEN + "SELECT COUNT(*) AS n FROM ten;\nSELECT n FROM ten;"
     code, log = logged(tmp_path, sql, "--log", "json", "--processes", str(processes), environment=place)
     assert code == 0
     assert all({"time", "level", "process", "message"} <= set(line) for line in log), log
     ends = [line for line in log if line["message"].startswith("query ended")]
-    assert [(line["records"], line["rows"]) for line in ends] == [(10, 1), (10, 0)]
+    assert [(line["records"], line["rows"]) for line in ends] == [(10, 1), (10, 10)]
     assert [line["statement"] for line in log if line["message"] == "query started"] == [2, 3]
     times = [time.strptime(line["time"][:19], "%Y-%m-%dT%H:%M:%S") for line in log]
     assert times == sorted(times) and all(line["time"].endswith("Z") for line in log)

@@ -139,13 +139,17 @@ impl<S: Subscriber> Layer<S> for Lines {
         let process = PROCESS.load(Ordering::Relaxed);
         let mut line = match self.0 {
             LogFormat::Json => {
-                let mut all = Map::new();
-                all.insert("time".into(), time.into());
-                all.insert("level".into(), level.as_str().to_lowercase().into());
-                all.insert("process".into(), process.into());
-                all.insert("message".into(), fields.message.into());
-                all.extend(fields.others);
-                Value::Object(all).to_string()
+                let first: [(&str, Value); 4] = [
+                    ("time", time.into()),
+                    ("level", level.as_str().to_lowercase().into()),
+                    ("process", process.into()),
+                    ("message", fields.message.into()),
+                ];
+                let rest = fields.others.iter().map(|(key, value)| (key.as_str(), value.clone()));
+                let pairs = first.into_iter().chain(rest);
+                let pairs: Vec<String> =
+                    pairs.map(|(key, value)| format!("{}:{value}", Value::from(key))).collect();
+                format!("{{{}}}", pairs.join(","))
             }
             LogFormat::Text => {
                 let text = millstream::harmless(&fields.message).replace('\n', "\n    ");

@@ -1,5 +1,5 @@
-//! Progress: what a query that runs is doing, as a line on a terminal or as log lines; and why, if no
-//! rows come.
+//! Progress: what a query that runs is doing, as a line on a terminal or as log lines; and why, if
+//! no rows come.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, stderr};
@@ -43,8 +43,8 @@ impl Drop for Line {
     }
 }
 
-/// Shows what `desk` tells: in log lines if there are any, or if stderr is a terminal that can erase
-/// a line.
+/// Shows what `desk` tells: in log lines if there are any, or if stderr is a terminal that can
+/// erase a line.
 pub(super) fn start(desk: &Arc<Desk>) -> Option<Line> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     if !log::is_on() && (is_dumb || !stderr().is_terminal()) {
