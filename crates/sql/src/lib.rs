@@ -71,6 +71,7 @@ mod indexed;
 mod insert;
 mod joined;
 mod joins;
+mod json_syntax;
 mod lazy;
 mod left_out;
 mod like;
@@ -95,6 +96,8 @@ mod refusals;
 mod repeats;
 mod rewrite;
 mod safe;
+#[cfg(test)]
+mod scalar_forms;
 #[cfg(test)]
 mod scalar_tests;
 mod scalars;

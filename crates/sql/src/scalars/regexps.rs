@@ -74,7 +74,7 @@ pub(super) fn check_patterns(expr: &Expr) -> DfResult<()> {
     Ok(())
 }
 
-fn compile(pattern: &str) -> DfResult<Regex> {
+pub(super) fn compile(pattern: &str) -> DfResult<Regex> {
     Regex::new(pattern).map_err(|e| exec_datafusion_err!("{e}"))
 }
 
