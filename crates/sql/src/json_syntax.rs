@@ -1,19 +1,19 @@
 //! The syntax of SQL/JSON that sqlparser does not know: the clauses of `JSON_VALUE` and
 //! `JSON_EXISTS`, and `IS JSON`. They become calls with texts in place of clauses.
 
-use datafusion_sql::sqlparser::ast::{Expr, Function, Ident, Spanned, UnaryOperator, Value};
+use datafusion_sql::sqlparser::ast::{Expr, Ident, UnaryOperator, Value};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
-use crate::calls::{function, string};
-use crate::error::{Result, Span, SqlError};
-use crate::scalars::{DEFAULT, IS_JSON, JsonPath, fits, returned_type};
+use crate::calls::{DEFAULT, IS_JSON, function, string};
 
-type Parsed<T> = std::result::Result<T, ParserError>;
+type Parsed<T> = Result<T, ParserError>;
 
-const VALUE: &str = "JSON_VALUE";
-const EXISTS: &str = "JSON_EXISTS";
+/// Looks a value up.
+pub(crate) const VALUE: &str = "JSON_VALUE";
+/// Says whether there is one.
+pub(crate) const EXISTS: &str = "JSON_EXISTS";
 
 fn word_at(parser: &Parser, at: usize) -> Option<String> {
     match &parser.peek_nth_token_ref(at).token {
@@ -109,7 +109,7 @@ fn next(parser: &mut Parser, word: &str) -> String {
 }
 
 /// The text of a constant; of NULL none.
-fn constant(expr: &Expr) -> Option<Option<String>> {
+pub(crate) fn constant(expr: &Expr) -> Option<Option<String>> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) => Some(Some(text.clone())),
@@ -140,7 +140,10 @@ pub(crate) struct IsJson {
 impl IsJson {
     /// It, if it comes next.
     pub(crate) fn ahead(parser: &Parser) -> Option<IsJson> {
-        let is = |at: usize, keyword: Keyword| matches!(&parser.peek_nth_token_ref(at).token, Token::Word(w) if w.keyword == keyword);
+        let is = |at: usize, keyword: Keyword| match &parser.peek_nth_token_ref(at).token {
+            Token::Word(word) => word.keyword == keyword,
+            _ => false,
+        };
         let negated = is(1, Keyword::NOT);
         let at = 1 + usize::from(negated);
         if !is(0, Keyword::IS) || !is(at, Keyword::JSON) {
@@ -163,46 +166,4 @@ impl IsJson {
             false => is,
         }
     }
-}
-
-/// Refuses a call of JSON_VALUE or JSON_EXISTS with a wrong path or clause.
-pub(crate) fn check(call: &Function, args: &[Expr]) -> Result<()> {
-    let name = call.name.to_string().to_uppercase();
-    let at = |expr: &Expr| Span::new(expr.span()).or(Span::new(call.name.span()));
-    let takes = format!("write for example {name}(x, '$.a.b[0]')");
-    let (Some(path), true) =
-        (args.get(1), matches!((&*name, args.len()), (_, 2) | (VALUE, 5) | (EXISTS, 3)))
-    else {
-        let message = format!("{name} takes a text and a path");
-        return Err(SqlError::types(message).at(Span::new(call.name.span())).help(takes));
-    };
-    let Some(Some(text)) = constant(path).filter(|_| !matches!(path, Expr::UnaryOp { .. })) else {
-        let message = format!("the path of {name} must be a text in quotes");
-        return Err(SqlError::unsupported(message).at(at(path)).help(takes));
-    };
-    JsonPath::parse(&text).map_err(|wrong| {
-        SqlError::types(format!("{text} is no path: {wrong}"))
-            .at(at(path))
-            .help("write for example '$.a.b[0]', or '$[''a b'']' for other names")
-    })?;
-    let clause = |at: usize| args.get(at).and_then(constant).flatten().unwrap_or_default();
-    if name == VALUE && args.len() == 5 {
-        let returning = clause(2);
-        let Some(data_type) = returned_type(&returning) else {
-            return Err(SqlError::types(format!("JSON_VALUE does not return {returning}"))
-                .at(Span::new(call.name.span()))
-                .help(format!(
-                    "it returns STRING, BOOLEAN, INT, BIGINT or DOUBLE; write for example \
-                     CAST(JSON_VALUE(x, '$.a') AS {returning})"
-                )));
-        };
-        for on in [clause(3), clause(4)] {
-            if let Some(default) = on.strip_prefix(DEFAULT).filter(|text| !fits(text, &data_type)) {
-                return Err(SqlError::types(format!("the default {default} is no {returning}"))
-                    .at(Span::new(call.name.span()))
-                    .help(format!("write a default that is of type {returning}")));
-            }
-        }
-    }
-    Ok(())
 }

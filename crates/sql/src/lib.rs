@@ -71,6 +71,7 @@ mod indexed;
 mod insert;
 mod joined;
 mod joins;
+mod json_calls;
 mod json_syntax;
 mod lazy;
 mod left_out;

@@ -17,7 +17,7 @@ use crate::calls::{function, string};
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::group_windows::mark_group_windows;
-use crate::json_syntax;
+use crate::json_calls;
 use crate::located::NAMED_CAST;
 use crate::pattern::to_strftime;
 use crate::scalars::{CEIL_TIME, time_step, unit_names};
@@ -147,14 +147,12 @@ impl VisitorMut for Rewriter<'_> {
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
                 if *unit != DateTimeField::NoDateTime =>
             {
-                let name = Ident { span: of.span(), ..Ident::new("") };
-                let unit = string(&unit.to_string().to_lowercase());
-                Ok(Some(function(&name, "date_trunc", vec![unit, (**of).clone()])))
+                to_unit(of, unit, "FLOOR", "date_trunc").map(Some)
             }
             Expr::Ceil { expr: of, field: CeilFloorKind::DateTimeField(unit), .. }
                 if *unit != DateTimeField::NoDateTime =>
             {
-                ceil_to(unit, of).map(Some)
+                to_unit(of, unit, "CEIL", CEIL_TIME).map(Some)
             }
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
                 match escape_char.take() {
@@ -284,7 +282,7 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         ("DATEDIFF", [_, _, _]) => Err(SqlError::types("DATEDIFF takes two times: it counts days")
             .at(Span::new(name.span))
             .help("write TIMESTAMPDIFF(unit, from, to) for other units")),
-        ("JSON_VALUE" | "JSON_EXISTS", _) => json_syntax::check(call, &args).map(|()| None),
+        ("JSON_VALUE" | "JSON_EXISTS", _) => json_calls::check(call, &args).map(|()| None),
         ("CONVERT_TZ", [_, from, to]) => {
             check_zone(from).and_then(|()| check_zone(to)).map(|()| None)
         }
@@ -339,17 +337,28 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
     }
 }
 
-/// `CEIL(time TO unit)`.
-fn ceil_to(unit: &DateTimeField, time: &Expr) -> Result<Expr> {
-    const UNITS: [&str; 9] =
-        ["YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND"];
+/// `CEIL(time TO unit)` or `FLOOR(time TO unit)`, as a call of `new`.
+fn to_unit(of: &Expr, unit: &DateTimeField, call: &str, new: &str) -> Result<Expr> {
+    const UNITS: [&str; 11] = [
+        "YEAR",
+        "QUARTER",
+        "MONTH",
+        "WEEK",
+        "DAY",
+        "HOUR",
+        "MINUTE",
+        "SECOND",
+        "MILLISECOND",
+        "MICROSECOND",
+        "NANOSECOND",
+    ];
     let unit = unit.to_string().to_uppercase();
     if !UNITS.contains(&unit.as_str()) {
-        return Err(SqlError::types(format!("CEIL has no unit {unit}"))
+        return Err(SqlError::types(format!("{call} has no unit {unit}"))
             .help(format!("the units are {}", UNITS.join(", "))));
     }
-    let name = Ident { span: time.span(), ..Ident::new("") };
-    Ok(function(&name, CEIL_TIME, vec![string(&unit.to_lowercase()), time.clone()]))
+    let name = Ident { span: of.span(), ..Ident::new("") };
+    Ok(function(&name, new, vec![string(&unit.to_lowercase()), of.clone()]))
 }
 
 /// Refuses what is written as a time zone and is none.

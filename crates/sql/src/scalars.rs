@@ -54,7 +54,7 @@ pub(crate) use date_ceil::CEIL_TIME;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, within_decided};
 pub(crate) use interval_order::measured_interval;
-pub(crate) use json::{DEFAULT, IS_JSON, fits, returned_type};
+pub(crate) use json::{fits, returned_type};
 pub(crate) use json_path::JsonPath;
 pub(crate) use lengths::text_bytes;
 pub(crate) use local::with_zone;

@@ -18,12 +18,8 @@ use datafusion_expr::{
 };
 
 use super::json_path::{JsonPath, whole};
+use crate::calls::{DEFAULT, IS_JSON};
 use crate::types::sql_type_name;
-
-/// `x IS JSON kind`, as a call of the text and the kind. It cannot be written in SQL.
-pub(crate) const IS_JSON: &str = "$is_json";
-/// What stands before the text of a default.
-pub(crate) const DEFAULT: &str = "DEFAULT ";
 
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
