@@ -84,6 +84,8 @@ WRONG = [
     ("SELECT CRC32(name) FROM events", "CRC32", "write MD5(x) or SHA256(x)"),
     ("SELECT CEIL(ts TO EPOCH) FROM events", "ts", "the units are YEAR, QUARTER, MONTH, WEEK, DAY"),
     ("SELECT FLOOR(ts TO DECADE) FROM events", "ts", "the units are YEAR, QUARTER, MONTH, WEEK, DAY"),
+    ("SELECT SHA2(name, 100) FROM events", "100", "write 224, 256, 384 or 512"),
+    ("SELECT STR_TO_MAP(name, '(') FROM events", "STR_TO_MAP(name, '(')", "makes it an ordinary character"),
     ("SELECT CONVERT_TZ(name, 'UTC', 'Mars/Base') FROM events", "'Mars/Base'", "'Europe/Zurich', 'UTC' or '+02:00'"),
     ("SELECT ts + INTERVAL '36500' DAY(5) AS x FROM events", "'36500'", "leave it out: INTERVAL '36500' DAY"),
     # The help of a watermark names a column that does not exist yet.

@@ -283,6 +283,7 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             .at(Span::new(name.span))
             .help("write TIMESTAMPDIFF(unit, from, to) for other units")),
         ("JSON_VALUE" | "JSON_EXISTS", _) => json_calls::check(call, &args).map(|()| None),
+        ("SHA2", [_, bits]) => check_bits(bits).map(|()| None),
         ("CONVERT_TZ", [_, from, to]) => {
             check_zone(from).and_then(|()| check_zone(to)).map(|()| None)
         }
@@ -359,6 +360,17 @@ fn to_unit(of: &Expr, unit: &DateTimeField, call: &str, new: &str) -> Result<Exp
     }
     let name = Ident { span: of.span(), ..Ident::new("") };
     Ok(function(&name, new, vec![string(&unit.to_lowercase()), of.clone()]))
+}
+
+/// Refuses a number of bits that no hash of SHA-2 has.
+fn check_bits(bits: &Expr) -> Result<()> {
+    let known = ["224", "256", "384", "512"];
+    match number_literal(bits).filter(|number| !known.contains(&number.as_str())) {
+        None => Ok(()),
+        Some(number) => Err(SqlError::types(format!("SHA2 has no {number} bits"))
+            .at(Span::new(bits.span()))
+            .help("write 224, 256, 384 or 512")),
+    }
 }
 
 /// Refuses what is written as a time zone and is none.
