@@ -1,15 +1,20 @@
 //! The syntax of SQL/JSON that sqlparser does not know: the clauses of `JSON_VALUE` and
-//! `JSON_EXISTS`, and `IS JSON`. They become calls with texts in place of clauses.
+//! `JSON_EXISTS`, and `IS JSON`. Until functions are rewritten, its words stand as operators, so that
+//! expressions are shown as they were written; see [`json_calls`](crate::json_calls).
 
-use datafusion_sql::sqlparser::ast::{Expr, Ident, UnaryOperator, Value};
+use datafusion_sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
-use crate::calls::{DEFAULT, IS_JSON, function, string};
+use crate::calls::function;
 
 type Parsed<T> = Result<T, ParserError>;
 
+/// Says that a text is JSON.
+pub(crate) const IS: &str = "IS JSON";
+/// Says that a text is not JSON.
+pub(crate) const IS_NOT: &str = "IS NOT JSON";
 /// Looks a value up.
 pub(crate) const VALUE: &str = "JSON_VALUE";
 /// Says whether there is one.
@@ -38,74 +43,112 @@ pub(crate) fn parse_call(parser: &mut Parser) -> Parsed<Expr> {
         false => parser.parse_comma_separated(Parser::parse_expr)?,
     };
     let of_value = name.value.eq_ignore_ascii_case(VALUE);
-    if parser.peek_token_ref().token != Token::RParen {
-        match of_value {
-            true => args.extend(value_clauses(parser)?),
-            false => args.push(exists_clause(parser)?),
-        }
+    if parser.peek_token_ref().token != Token::RParen
+        && let Some(path) = args.pop()
+    {
+        args.push(if of_value {
+            value_clauses(parser, path)?
+        } else {
+            exists_clause(parser, path)?
+        });
     }
     parser.expect_token(&Token::RParen)?;
     Ok(function(&name, if of_value { VALUE } else { EXISTS }, args))
 }
 
-/// `[RETURNING type] [… ON EMPTY] [… ON ERROR]`.
-fn value_clauses(parser: &mut Parser) -> Parsed<[Expr; 3]> {
-    let returning = match parser.parse_keyword(Keyword::RETURNING) {
-        true => parser.parse_data_type()?.to_string(),
-        false => "STRING".into(),
-    };
-    let (mut on_empty, mut on_error) = (None, None);
-    while on_error.is_none() && parser.peek_token_ref().token != Token::RParen {
-        let text = match word_at(parser, 0).as_deref() {
-            Some("NULL") => next(parser, "NULL"),
-            Some("ERROR") => next(parser, "ERROR"),
+/// `[RETURNING type] [… ON EMPTY] [… ON ERROR]`, after the path.
+fn value_clauses(parser: &mut Parser, mut path: Expr) -> Parsed<Expr> {
+    if parser.parse_keyword(Keyword::RETURNING) {
+        path = after(path, "RETURNING", word(&parser.parse_data_type()?.to_string()));
+    }
+    let (mut on_empty, mut on_error) = (false, false);
+    while !on_error && parser.peek_token_ref().token != Token::RParen {
+        let instead = match word_at(parser, 0).as_deref() {
+            Some("NULL") => next(parser, "NULL ON"),
+            Some("ERROR") => next(parser, "ERROR ON"),
             Some("DEFAULT") => {
                 parser.advance_token();
                 let found = parser.peek_token();
-                match constant(&parser.parse_expr()?) {
-                    Some(Some(text)) => format!("{DEFAULT}{text}"),
-                    Some(None) => "NULL".into(),
-                    None => return parser.expected("a constant after DEFAULT", found),
+                let default = parser.parse_expr()?;
+                if constant(&default).is_none() {
+                    return parser.expected("a constant after DEFAULT", found);
                 }
+                path = after(path, "DEFAULT", default);
+                "ON"
             }
             _ => {
-                return parser.expected(
-                    "NULL, ERROR or DEFAULT … ON EMPTY or ON ERROR",
-                    parser.peek_token(),
-                );
+                let expected = "NULL, ERROR or DEFAULT … ON EMPTY or ON ERROR";
+                return parser.expected(expected, parser.peek_token());
             }
         };
         parser.expect_keyword(Keyword::ON)?;
-        match word_at(parser, 0).as_deref() {
-            Some("EMPTY") if on_empty.is_none() => on_empty = Some(text),
-            Some("ERROR") => on_error = Some(text),
+        let of = match word_at(parser, 0).as_deref() {
+            Some("EMPTY") if !on_empty => "EMPTY",
+            Some("ERROR") => "ERROR",
             _ => return parser.expected("EMPTY or ERROR", parser.peek_token()),
-        }
+        };
         parser.advance_token();
+        path = after(path, instead, word(of));
+        (on_empty, on_error) = (true, of == "ERROR");
     }
-    let text = |on: Option<String>| string(&on.unwrap_or_else(|| "NULL".into()));
-    Ok([string(&returning), text(on_empty), text(on_error)])
+    Ok(path)
 }
 
-/// `TRUE | FALSE | UNKNOWN | ERROR ON ERROR`.
-fn exists_clause(parser: &mut Parser) -> Parsed<Expr> {
-    let word =
-        word_at(parser, 0).filter(|w| matches!(&**w, "TRUE" | "FALSE" | "UNKNOWN" | "ERROR"));
-    let Some(word) = word else {
-        return parser.expected("TRUE, FALSE, UNKNOWN or ERROR, and ON ERROR", parser.peek_token());
+/// `TRUE | FALSE | UNKNOWN | ERROR ON ERROR`, after the path.
+fn exists_clause(parser: &mut Parser, path: Expr) -> Parsed<Expr> {
+    let instead = match word_at(parser, 0).as_deref() {
+        Some("TRUE") => next(parser, "TRUE ON"),
+        Some("FALSE") => next(parser, "FALSE ON"),
+        Some("UNKNOWN") => next(parser, "UNKNOWN ON"),
+        Some("ERROR") => next(parser, "ERROR ON"),
+        _ => {
+            let expected = "TRUE, FALSE, UNKNOWN or ERROR, and ON ERROR";
+            return parser.expected(expected, parser.peek_token());
+        }
     };
-    parser.advance_token();
     parser.expect_keyword(Keyword::ON)?;
     match word_at(parser, 0).as_deref() {
         Some("ERROR") => parser.advance_token(),
         _ => return parser.expected("ERROR", parser.peek_token()),
     }
-    Ok(string(&word))
+    Ok(after(path, instead, word("ERROR")))
 }
 
-fn next(parser: &mut Parser, word: &str) -> String {
+fn next<'w>(parser: &mut Parser, words: &'w str) -> &'w str {
     parser.advance_token();
-    word.to_string()
+    words
+}
+
+/// A word that stands where an expression does.
+fn word(word: &str) -> Expr {
+    Expr::value(Value::Placeholder(word.to_string()))
+}
+
+/// Words after an expression, and what follows them.
+fn after(left: Expr, words: &str, right: Expr) -> Expr {
+    let op = BinaryOperator::Custom(words.to_string());
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+/// Such words, with what is before and after them.
+pub(crate) fn worded(expr: &Expr) -> Option<(&Expr, &str, &Expr)> {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::Custom(words), right } => {
+            Some((left, words, right))
+        }
+        _ => None,
+    }
+}
+
+/// What a word says that stands where an expression does.
+pub(crate) fn word_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Placeholder(word) => Some(word),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The text of a constant; of NULL none.
@@ -158,12 +201,7 @@ impl IsJson {
 
     /// Reads it, after what it is of.
     pub(crate) fn parse(&self, parser: &mut Parser, of: &Expr) -> Expr {
-        let place = Ident { span: parser.peek_token_ref().span, ..Ident::new("") };
         (0..self.words).for_each(|_| parser.advance_token());
-        let is = function(&place, IS_JSON, vec![of.clone(), string(self.kind)]);
-        match self.negated {
-            true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(is) },
-            false => is,
-        }
+        after(of.clone(), if self.negated { IS_NOT } else { IS }, word(self.kind))
     }
 }

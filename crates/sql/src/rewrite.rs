@@ -135,6 +135,7 @@ impl VisitorMut for Rewriter<'_> {
                 ..
             } => Ok(Some(plus_one(extract(DateTimeField::Dow, (**of).clone())))),
             Expr::Function(call) => rewrite_call(call),
+            Expr::BinaryOp { op: BinaryOperator::Custom(_), .. } => Ok(json_calls::is_json(expr)),
             Expr::CompoundFieldAccess { root, access_chain } => {
                 rewrite_access(root, access_chain).map(Some)
             }
@@ -282,7 +283,7 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         ("DATEDIFF", [_, _, _]) => Err(SqlError::types("DATEDIFF takes two times: it counts days")
             .at(Span::new(name.span))
             .help("write TIMESTAMPDIFF(unit, from, to) for other units")),
-        ("JSON_VALUE" | "JSON_EXISTS", _) => json_calls::check(call, &args).map(|()| None),
+        ("JSON_VALUE" | "JSON_EXISTS", _) => json_calls::rewrite(&name, call, &args),
         ("SHA2", [_, bits]) => check_bits(bits).map(|()| None),
         ("CONVERT_TZ", [_, from, to]) => {
             check_zone(from).and_then(|()| check_zone(to)).map(|()| None)

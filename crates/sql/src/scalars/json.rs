@@ -1,7 +1,7 @@
 //! `JSON_VALUE`, `JSON_EXISTS` and `IS JSON` as Flink has them.
 //!
 //! The forms with clauses are calls with texts: `JSON_VALUE(json, path, type, on empty, on error)`
-//! and `JSON_EXISTS(json, path, on error)`, which [`json_syntax`](crate::json_syntax) makes.
+//! and `JSON_EXISTS(json, path, on error)`, which [`json_calls`](crate::json_calls) makes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
