@@ -1,5 +1,5 @@
-//! What stands for the [syntax](crate::json_syntax) of SQL/JSON when it is planned: calls with texts
-//! in place of clauses. What is wrong with them is found here.
+//! What stands for the [syntax](crate::json_syntax) of SQL/JSON when it is planned: calls with
+//! texts in place of clauses. What is wrong with them is found here.
 
 use datafusion_sql::sqlparser::ast::{Expr, Function, Ident, Spanned, UnaryOperator};
 

@@ -1,6 +1,6 @@
 //! The syntax of SQL/JSON that sqlparser does not know: the clauses of `JSON_VALUE` and
-//! `JSON_EXISTS`, and `IS JSON`. Until functions are rewritten, its words stand as operators, so that
-//! expressions are shown as they were written; see [`json_calls`](crate::json_calls).
+//! `JSON_EXISTS`, and `IS JSON`. Until functions are rewritten, its words stand as operators, so
+//! that expressions are shown as they were written; see [`json_calls`](crate::json_calls).
 
 use datafusion_sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 use datafusion_sql::sqlparser::keywords::Keyword;
