@@ -11,6 +11,12 @@ pub(crate) const MAP: &str = "map";
 /// What stands for `TABLE t PARTITION BY k, …`: a call with the table and the columns.
 pub(crate) const PARTITIONED: &str = "$partitioned";
 
+/// `x IS JSON kind`, as a call of the text and the kind.
+pub(crate) const IS_JSON: &str = "$is_json";
+
+/// What stands before the text of a default of `JSON_VALUE`.
+pub(crate) const DEFAULT: &str = "DEFAULT ";
+
 /// A text in quotes.
 pub(crate) fn string(text: &str) -> Expr {
     Expr::value(Value::SingleQuotedString(text.to_string()))

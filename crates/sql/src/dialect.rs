@@ -1,6 +1,6 @@
-//! The dialect: Flink's lexical rules, the precedence of its operators, and two pieces of
-//! expression syntax that sqlparser does not know: `TABLE t [PARTITION BY k]` as a function's
-//! argument, and `MAP[key, value]`.
+//! The dialect: Flink's lexical rules, the precedence of its operators, and expression syntax that
+//! sqlparser does not know: `TABLE t [PARTITION BY k]` as a function's argument, `MAP[key, value]`,
+//! and that of [JSON](crate::json_syntax).
 
 use datafusion_sql::planner::{NullOrdering, ParserOptions};
 use std::cell::Cell;
@@ -12,6 +12,7 @@ use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
 use crate::calls::{MAP, PARTITIONED, function};
+use crate::json_syntax::{self, IsJson, calls_json};
 
 /// The dialect of Millstream: Flink's, with double quotes for names too.
 ///
@@ -145,6 +146,9 @@ impl Dialect for MillstreamDialect {
 
     /// `IS [NOT] DISTINCT FROM` is a comparison.
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        if IsJson::ahead(parser).is_some() {
+            return Some(Ok(self.prec_value(Precedence::Is)));
+        }
         distinct_from(parser).map(|_| Ok(self.prec_value(Precedence::Eq)))
     }
 
@@ -155,6 +159,9 @@ impl Dialect for MillstreamDialect {
         left: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if let Some(is_json) = IsJson::ahead(parser) {
+            return Some(Ok(is_json.parse(parser, left)));
+        }
         let (words, negated) = distinct_from(parser)?;
         (0..words).for_each(|_| parser.advance_token());
         let left = Box::new(left.clone());
@@ -181,6 +188,9 @@ impl Dialect for MillstreamDialect {
         }
         if makes_map(parser) {
             return Some(parse_map(parser));
+        }
+        if calls_json(parser) {
+            return Some(json_syntax::parse_call(parser));
         }
         if !parser.peek_keyword(Keyword::TABLE)
             || !matches!(

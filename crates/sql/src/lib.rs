@@ -71,6 +71,8 @@ mod indexed;
 mod insert;
 mod joined;
 mod joins;
+mod json_calls;
+mod json_syntax;
 mod lazy;
 mod left_out;
 mod like;
@@ -95,6 +97,8 @@ mod refusals;
 mod repeats;
 mod rewrite;
 mod safe;
+#[cfg(test)]
+mod scalar_forms;
 #[cfg(test)]
 mod scalar_tests;
 mod scalars;

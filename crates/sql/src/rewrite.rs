@@ -4,20 +4,23 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::str::FromStr;
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
     ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
     ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut, VisitorMut, helpers,
 };
+use millstream_contract::zone::Zone;
 
 use crate::calls::{function, string};
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::group_windows::mark_group_windows;
+use crate::json_calls;
 use crate::located::NAMED_CAST;
 use crate::pattern::to_strftime;
-use crate::scalars::{time_step, unit_names};
+use crate::scalars::{CEIL_TIME, time_step, unit_names};
 use crate::subscripts::{is_field, rewrite_access};
 
 /// Rewrites the functions of a query.
@@ -132,6 +135,7 @@ impl VisitorMut for Rewriter<'_> {
                 ..
             } => Ok(Some(plus_one(extract(DateTimeField::Dow, (**of).clone())))),
             Expr::Function(call) => rewrite_call(call),
+            Expr::BinaryOp { op: BinaryOperator::Custom(_), .. } => Ok(json_calls::is_json(expr)),
             Expr::CompoundFieldAccess { root, access_chain } => {
                 rewrite_access(root, access_chain).map(Some)
             }
@@ -144,18 +148,12 @@ impl VisitorMut for Rewriter<'_> {
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
                 if *unit != DateTimeField::NoDateTime =>
             {
-                let name = Ident { span: of.span(), ..Ident::new("") };
-                let unit = string(&unit.to_string().to_lowercase());
-                Ok(Some(function(&name, "date_trunc", vec![unit, (**of).clone()])))
+                to_unit(of, unit, "FLOOR", "date_trunc").map(Some)
             }
-            Expr::Ceil { field: CeilFloorKind::DateTimeField(unit), .. }
+            Expr::Ceil { expr: of, field: CeilFloorKind::DateTimeField(unit), .. }
                 if *unit != DateTimeField::NoDateTime =>
             {
-                let help = format!(
-                    "write CASE WHEN FLOOR(x TO {unit}) = x THEN x ELSE FLOOR(x TO {unit}) + \
-                     INTERVAL '1' {unit} END"
-                );
-                Err(SqlError::unsupported("CEIL to a unit of time does not run here").help(help))
+                to_unit(of, unit, "CEIL", CEIL_TIME).map(Some)
             }
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
                 match escape_char.take() {
@@ -285,6 +283,11 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         ("DATEDIFF", [_, _, _]) => Err(SqlError::types("DATEDIFF takes two times: it counts days")
             .at(Span::new(name.span))
             .help("write TIMESTAMPDIFF(unit, from, to) for other units")),
+        ("JSON_VALUE" | "JSON_EXISTS", _) => json_calls::rewrite(&name, call, &args),
+        ("SHA2", [_, bits]) => check_bits(bits).map(|()| None),
+        ("CONVERT_TZ", [_, from, to]) => {
+            check_zone(from).and_then(|()| check_zone(to)).map(|()| None)
+        }
         ("STARTSWITH", [_, _]) => rename("starts_with", args),
         ("ENDSWITH", [_, _]) => rename("ends_with", args),
         ("TO_BASE64", [_]) => rename("encode", [&args[..], &[string("base64pad")]].concat()),
@@ -334,6 +337,51 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         }
         _ => Ok(None),
     }
+}
+
+/// `CEIL(time TO unit)` or `FLOOR(time TO unit)`, as a call of `new`.
+fn to_unit(of: &Expr, unit: &DateTimeField, call: &str, new: &str) -> Result<Expr> {
+    const UNITS: [&str; 11] = [
+        "YEAR",
+        "QUARTER",
+        "MONTH",
+        "WEEK",
+        "DAY",
+        "HOUR",
+        "MINUTE",
+        "SECOND",
+        "MILLISECOND",
+        "MICROSECOND",
+        "NANOSECOND",
+    ];
+    let unit = unit.to_string().to_uppercase();
+    if !UNITS.contains(&unit.as_str()) {
+        return Err(SqlError::types(format!("{call} has no unit {unit}"))
+            .help(format!("the units are {}", UNITS.join(", "))));
+    }
+    let name = Ident { span: of.span(), ..Ident::new("") };
+    Ok(function(&name, new, vec![string(&unit.to_lowercase()), of.clone()]))
+}
+
+/// Refuses a number of bits that no hash of SHA-2 has.
+fn check_bits(bits: &Expr) -> Result<()> {
+    let known = ["224", "256", "384", "512"];
+    match number_literal(bits).filter(|number| !known.contains(&number.as_str())) {
+        None => Ok(()),
+        Some(number) => Err(SqlError::types(format!("SHA2 has no {number} bits"))
+            .at(Span::new(bits.span()))
+            .help("write 224, 256, 384 or 512")),
+    }
+}
+
+/// Refuses what is written as a time zone and is none.
+fn check_zone(zone: &Expr) -> Result<()> {
+    let unknown = string_literal(zone).filter(|name| Zone::from_str(name).is_err());
+    unknown.map_or(Ok(()), |name| {
+        Err(SqlError::types(format!("there is no time zone '{name}'"))
+            .at(Span::new(zone.span()))
+            .help("write for example 'Europe/Zurich', 'UTC' or '+02:00'"))
+    })
 }
 
 /// A call has too few or too many arguments.

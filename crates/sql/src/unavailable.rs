@@ -49,12 +49,11 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
             ("does not run here: it needs OVER", "aggregate over a window instead")
         }
         name if name.starts_with("json_") || name == "is_json" => (
-            "does not exist here: a text is not looked into as JSON yet",
-            "take the field out before, or with REGEXP_EXTRACT(x, '\"name\":\"([^\"]*)\"', 1)",
+            "does not exist here",
+            "JSON_VALUE(x, '$.a'), JSON_EXISTS(x, '$.a') and x IS JSON look into a text",
         ),
-        "md5" | "sha1" | "sha2" | "sha224" | "sha256" | "sha384" | "sha512" | "crc32" | "hash"
-        | "hash_code" | "murmurhash" => {
-            ("does not exist here", "a key may be a text of any length: GROUP BY the text itself")
+        "crc32" | "hash" | "hash_code" | "murmurhash" => {
+            ("does not exist here", "write MD5(x) or SHA256(x) for a hash of a text")
         }
         "bin" => ("does not exist here", "TO_HEX(x) writes a number to base 16"),
         "hex" => (
@@ -62,8 +61,8 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
             "write TO_HEX(x) for a number, ENCODE(x, 'hex') for a text or bytes",
         ),
         "unhex" => ("does not exist here", "write DECODE(x, 'hex')"),
-        "parse_url" | "url_decode" | "url_encode" => {
-            ("does not exist here", "REGEXP_EXTRACT(x, '://([^/]*)', 1) takes a host out of a URL")
+        "url_decode" | "url_encode" => {
+            ("does not exist here", "PARSE_URL(x, 'HOST') takes a URL apart")
         }
         "unnest" => (
             "stands in FROM, not among expressions",

@@ -141,9 +141,12 @@ impl ScalarUDFImpl for DateBin {
     }
 }
 
+/// Nanoseconds of a day.
+pub(super) const DAY_NS: i64 = 86_400_000_000_000;
+
 /// A unit; all but the first are whole days.
 #[derive(Debug, Clone, Copy)]
-enum Unit {
+pub(super) enum Unit {
     /// So many nanoseconds, up to a day.
     Nanos(i64),
     Day,
@@ -154,9 +157,24 @@ enum Unit {
 }
 
 impl Unit {
+    /// The unit of a name.
+    pub(super) fn named(name: &str) -> Option<Unit> {
+        Some(match name.to_lowercase().as_str() {
+            "week" => Unit::Week,
+            "month" => Unit::Month,
+            "quarter" => Unit::Quarter,
+            "year" => Unit::Year,
+            name => match time_step(name)? {
+                TimeStep::Nanos(DAY_NS) => Unit::Day,
+                TimeStep::Nanos(ns) => Unit::Nanos(ns),
+                TimeStep::Months(_) => return None,
+            },
+        })
+    }
+
     /// The first day of the unit that a day belongs to. Days are counted from 1970-01-01; `None`
     /// if the calendar does not reach as far.
-    fn first_day(self, at: i64) -> Option<i64> {
+    pub(super) fn first_day(self, at: i64) -> Option<i64> {
         match self {
             Unit::Day => return Some(at),
             // 1970-01-01 was a Thursday.
@@ -188,7 +206,7 @@ fn first_dates(dates: &ArrayRef, unit: Unit) -> DfResult<ArrayRef> {
 
 /// Times in UTC, and so are those that have a zone: it is that of the session.
 fn first_times(times: &ArrayRef, time_unit: TimeUnit, unit: Unit) -> DfResult<ArrayRef> {
-    let per_day = ticks(86_400_000_000_000, time_unit);
+    let per_day = ticks(DAY_NS, time_unit);
     let first = |time: i64| {
         let first = match unit {
             Unit::Nanos(ns) => time.checked_sub(time.rem_euclid(ticks(ns, time_unit))),
@@ -209,7 +227,7 @@ fn first_times(times: &ArrayRef, time_unit: TimeUnit, unit: Unit) -> DfResult<Ar
 }
 
 /// Ticks of a type of times in some nanoseconds; one at least.
-fn ticks(ns: i64, time_unit: TimeUnit) -> i64 {
+pub(super) fn ticks(ns: i64, time_unit: TimeUnit) -> i64 {
     let ticks = i128::from(ns) / tick_ns(time_unit);
     i64::try_from(ticks).unwrap_or(i64::MAX).max(1)
 }

@@ -16,12 +16,13 @@ use datafusion_expr::{
 };
 use millstream_contract::zone::Zone;
 
+use super::date_ceil::CEIL_TIME;
 use crate::types::UTC;
 
 /// Functions that look at the parts of a time.
 const PARTS: [&str; 3] = ["date_part", "to_char", "to_date"];
 /// Functions that look at the parts of a time, and give one.
-const TIMES: [&str; 2] = ["date_trunc", "date_bin"];
+const TIMES: [&str; 3] = ["date_trunc", "date_bin", CEIL_TIME];
 
 /// The session's time zone, among the options of all expressions.
 #[derive(Debug, Clone)]

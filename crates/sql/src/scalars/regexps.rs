@@ -61,20 +61,25 @@ impl<F: Fn(&str) -> DfResult<Regex>> Patterns<F> {
 /// Refuses constant patterns that are none before a query runs.
 pub(super) fn check_patterns(expr: &Expr) -> DfResult<()> {
     expr.apply(|e| {
-        if let Expr::ScalarFunction(call) = e
-            && call.name().starts_with("regexp_")
-            && let Some(pattern) = call.args.get(1)
-            && let Expr::Literal(value, _) = within_mark(pattern).unwrap_or(pattern)
-            && let Some(Some(pattern)) = value.try_as_str()
-        {
-            compile(pattern)?;
+        let Expr::ScalarFunction(call) = e else { return Ok(TreeNodeRecursion::Continue) };
+        let patterns = match call.name() {
+            "str_to_map" => 1..3,
+            name if name.starts_with("regexp_") => 1..2,
+            _ => 0..0,
+        };
+        for pattern in call.args.iter().take(patterns.end).skip(patterns.start) {
+            if let Expr::Literal(value, _) = within_mark(pattern).unwrap_or(pattern)
+                && let Some(Some(pattern)) = value.try_as_str()
+            {
+                compile(pattern)?;
+            }
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(())
 }
 
-fn compile(pattern: &str) -> DfResult<Regex> {
+pub(super) fn compile(pattern: &str) -> DfResult<Regex> {
     Regex::new(pattern).map_err(|e| exec_datafusion_err!("{e}"))
 }
 

@@ -1,0 +1,58 @@
+//! `CONVERT_TZ` as Flink has it.
+
+use std::str::FromStr;
+
+use arrow::array::ArrayRef;
+use chrono::{DateTime, Datelike, NaiveDateTime, Timelike};
+use datafusion_common::{Result as DfResult, exec_err};
+use datafusion_expr::ScalarUDF;
+use millstream_contract::zone::Zone;
+
+use super::rows::{Arguments, TEXT, function, push};
+
+/// Zones that are kept at a time.
+const ZONES_MAX: usize = 64;
+
+/// `CONVERT_TZ(text, from, to)`.
+pub(super) fn convert_function() -> ScalarUDF {
+    function("convert_tz", &[], &[&[TEXT, TEXT, TEXT]], TEXT, convert)
+}
+
+/// The zones of one batch: mostly they are the same in every row.
+#[derive(Default)]
+struct Zones(Vec<(String, Zone)>);
+
+impl Zones {
+    fn get(&mut self, name: &str) -> DfResult<Zone> {
+        if let Some((_, zone)) = self.0.iter().find(|(known, _)| known == name) {
+            return Ok(zone.clone());
+        }
+        let Ok(zone) = Zone::from_str(name) else {
+            return exec_err!("there is no time zone '{name}'");
+        };
+        if self.0.len() >= ZONES_MAX {
+            self.0.clear();
+        }
+        self.0.push((name.to_string(), zone.clone()));
+        Ok(zone)
+    }
+}
+
+/// What a clock in another zone shows at a local time; NULL of what is no such time.
+fn convert(args: &Arguments) -> DfResult<ArrayRef> {
+    let mut zones = Zones::default();
+    args.texts(|row, out| {
+        let (from, to) = (zones.get(args.text(1, row)?)?, zones.get(args.text(2, row)?)?);
+        // Java, which reads it in Flink, passes over what follows.
+        let read = NaiveDateTime::parse_and_remainder(args.text(0, row)?, "%Y-%m-%d %H:%M:%S");
+        let Ok((time, _)) = read else { return Ok(None) };
+        let instant = from.clock().instant(time.and_utc().timestamp_micros());
+        let Some(time) = DateTime::from_timestamp_micros(to.clock().local(instant)) else {
+            return Ok(None);
+        };
+        let (date, time) = (time.date_naive(), time.time());
+        push(out, &format!("{:04}-{:02}-{:02} ", date.year(), date.month(), date.day()));
+        push(out, &format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second()));
+        Ok(Some(()))
+    })
+}
