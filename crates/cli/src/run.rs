@@ -165,7 +165,8 @@ pub(crate) fn run(
                 check_settings(1, session.settings())
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
                 let sinks = planned.take_sinks(|| text_sink(output));
-                let job = Job::new(&planned.plan, session.settings(), sinks.clone())
+                let settings = planned.settings(session.settings());
+                let job = Job::new(&planned.plan, &settings, sinks.clone())
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
                 remarks.say(job.remarks());
                 job.stopper().on_notice(|notice| warn(&notice));

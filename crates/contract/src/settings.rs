@@ -50,6 +50,9 @@ pub struct Settings {
     /// `simulate`: run all workers on one thread in virtual time, every choice drawn from this
     /// seed.
     pub simulate: Option<u64>,
+    /// Whether workers note how long each part of their work takes. No key sets it: `EXPLAIN
+    /// ANALYZE` does.
+    pub timed: bool,
 }
 
 /// How far ahead of the clock a record may push the watermark.
@@ -217,6 +220,7 @@ impl Default for Settings {
             time_zone: None,
             exchange: Exchange::LateMerge,
             simulate: None,
+            timed: false,
         }
     }
 }

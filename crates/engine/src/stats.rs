@@ -111,6 +111,17 @@ pub struct Stats {
     pub fire_latency_us: Vec<u64>,
     /// Wall-clock (or virtual) microseconds from start to finish.
     pub elapsed_us: u64,
+    /// Of all workers together, microseconds in which they read and decoded records; like the times
+    /// of stages and outputs 0 unless [`Settings::timed`](crate::settings::Settings::timed) is set.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub read_us: u64,
+    /// Likewise, in which they gave rows to outputs: put them in order, wrote them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub write_us: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What a stage has taken, dropped and given.
@@ -128,6 +139,12 @@ pub struct StageStats {
     /// Rows that it has fired, before the conditions of those that take them.
     #[serde(default)]
     pub rows_out: u64,
+    /// Of all workers together, microseconds in which they brought rows into its state.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub update_us: u64,
+    /// Likewise, in which they made rows of its state.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fire_us: u64,
 }
 
 /// What has come out at one output.
@@ -208,6 +225,8 @@ impl Stats {
             own.late_records += other.late_records;
             own.partly_late_records += other.partly_late_records;
             own.rows_out += other.rows_out;
+            own.update_us += other.update_us;
+            own.fire_us += other.fire_us;
         }
         self.inner_rows += other.inner_rows;
         self.malformed_records += other.malformed_records;
@@ -237,5 +256,7 @@ impl Stats {
         self.credit_stalls += other.credit_stalls;
         self.memory_stalls += other.memory_stalls;
         self.batches_stolen += other.batches_stolen;
+        self.read_us += other.read_us;
+        self.write_us += other.write_us;
     }
 }

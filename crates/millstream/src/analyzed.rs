@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use millstream_contract::plan::Plan;
 use millstream_contract::wording::{counted, grouped};
-use millstream_engine::Stats;
+use millstream_engine::{StageStats, Stats};
 
 /// The plan's text (that of `EXPLAIN`, without the layout of state) with the rows that each of its
 /// parts took or gave, and the times of the run. Lines that begin with `=` were measured.
@@ -17,13 +17,14 @@ pub fn analyzed(explain: &str, plan: &Plan, stats: &Stats) -> String {
         if line.starts_with("first pipeline") {
             stage += 1;
         } else if line.starts_with("  read ") && plan.sources.len() == 1 {
-            let _ = writeln!(text, "  = {}", read(stats));
+            let _ = writeln!(text, "  = {}, {}", read(stats), seconds(stats.read_us));
         } else if line.starts_with("soft breaker") {
             let of_stage = stats.stages.iter().find(|of_stage| of_stage.stage == stage);
             let _ = of_stage.map(|of_stage| {
                 let taken = rows(of_stage.rows_in, "row");
                 let late = rows(of_stage.late_records, "late record");
-                writeln!(text, "  = {taken} taken, {late}")
+                let (update, fire) = (seconds(of_stage.update_us), seconds(of_stage.fire_us));
+                writeln!(text, "  = {taken} taken, {late}; {update} in its state, {fire} firing")
             });
         } else if line.starts_with("result") {
             let _ = stats.outputs.get(output).map(|of_output| {
@@ -47,6 +48,11 @@ fn rows(number: u64, what: &str) -> String {
     }
 }
 
+/// `0.123 s`.
+fn seconds(us: u64) -> String {
+    format!("{:.3} s", us as f64 / 1e6)
+}
+
 /// What was read.
 fn read(stats: &Stats) -> String {
     format!("{}, {}", rows(stats.records, "record"), bytes(stats.input_bytes))
@@ -59,6 +65,14 @@ fn whole(stats: &Stats) -> String {
     let rate = if seconds > 0.0 { stats.records as f64 / seconds } else { 0.0 };
     let (what, rate) = (read(stats), grouped(rate as u64));
     let _ = writeln!(text, "  = {what} in {seconds:.3} s, {rate} records/s");
+    let sum = |part: fn(&StageStats) -> u64| seconds(stats.stages.iter().map(part).sum());
+    let (update, fire) = (sum(|stage| stage.update_us), sum(|stage| stage.fire_us));
+    let (read, write) = (seconds(stats.read_us), seconds(stats.write_us));
+    let _ = writeln!(
+        text,
+        "  = of the workers' time: {read} reading, {update} updating state, {fire} firing, {write} \
+         writing"
+    );
     let mut latencies = stats.fire_latency_us.clone();
     latencies.sort_unstable();
     if let Some(most) = latencies.last() {

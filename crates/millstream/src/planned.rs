@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use millstream_connect::BlackholeSink;
 use millstream_contract::plan::Plan;
+use millstream_contract::settings::Settings;
 use millstream_contract::sink::Sink;
 use millstream_sql::PlannedQuery;
 
@@ -48,6 +49,11 @@ impl Planned {
 
     pub(crate) fn analyzed(self) -> Planned {
         Planned { analyze: true, ..self }
+    }
+
+    /// The settings of its job, of a session with these.
+    pub fn settings(&self, session: &Settings) -> Settings {
+        Settings { timed: self.analyze, ..session.clone() }
     }
 
     /// The sinks of all its outputs; `show` makes that of the rows that the caller takes. Those of

@@ -300,7 +300,7 @@ fn prepare(
     check_settings(1, session.settings()).map_err(|e| session.refuse_setting(e))?;
     // A query whose rows nobody takes has sinks of its own.
     let sinks = planned.take_sinks(|| sink.unwrap_or_else(|| Arc::new(BlackholeSink::new())));
-    let job = Job::new(&planned.plan, session.settings(), sinks.clone())?;
+    let job = Job::new(&planned.plan, &planned.settings(session.settings()), sinks.clone())?;
     Ok(Ready { job, sinks, targets: planned.targets })
 }
 

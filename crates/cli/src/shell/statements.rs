@@ -143,7 +143,8 @@ impl Query {
             .map_err(|e| failed(millstream::Failure::Sql(self.session.refuse_setting(e))))?;
         let inserts = !planned.sinks.is_empty() && !planned.analyze;
         let sinks = planned.take_sinks(|| text_sink(self.output));
-        let job = Job::new(&planned.plan, self.session.settings(), sinks.clone())
+        let settings = planned.settings(self.session.settings());
+        let job = Job::new(&planned.plan, &settings, sinks.clone())
             .map_err(|e| failed(millstream::Failure::Run(e)))?;
         if !self.interrupts.runs(self.number, job.stopper()) {
             return Err(Failure::Interrupted);

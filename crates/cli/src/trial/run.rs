@@ -245,7 +245,8 @@ impl Runs {
         check_settings(1, session.settings()).map_err(|e| session.refuse_setting(e))?;
         let ordered = planned.plan.outputs.first().is_some_and(|output| output.sort.is_some());
         let sinks = planned.take_sinks(|| self.kept.sink(None, ordered, self.script.format));
-        let job = Job::new(&planned.plan, session.settings(), sinks.clone())?;
+        let settings = planned.settings(session.settings());
+        let job = Job::new(&planned.plan, &settings, sinks.clone())?;
         *lock(&self.stop) = Some(Stop::Job(job.stopper()));
         let (stats, result, remains) = job.run_and_keep();
         drop(remains);

@@ -33,6 +33,16 @@ impl Context {
         Context { id, leader, shared, stats, lows: Vec::new() }
     }
 
+    /// Now, if parts of the work are timed.
+    pub(crate) fn timed_from(&self) -> Option<i64> {
+        self.shared.settings.timed.then(|| self.shared.env.now_us())
+    }
+
+    /// Microseconds since `from`; 0 if parts of the work are not timed.
+    pub(crate) fn timed_since(&self, from: Option<i64>) -> u64 {
+        from.map_or(0, |from| self.shared.env.now_us().saturating_sub(from).max(0) as u64)
+    }
+
     /// What the worker took last has been taken in by all stages: finds out what the low watermarks
     /// of their inputs are now.
     pub(crate) fn note_lows(&mut self, stages: &mut [State]) -> Result<()> {

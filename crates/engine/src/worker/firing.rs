@@ -110,7 +110,13 @@ impl Worker {
         let next_bytes = firing.next.map_or(0, |next| next.text_bytes as u64);
         let foreseen_bytes = 2 * next_bytes + UNFORESEEN_BYTES;
         let time = stage.windowing().row_time(window);
-        let (rows, times, last) = match operator.step()? {
+        let from = self.context.timed_from();
+        let step = operator.step()?;
+        let us = self.context.timed_since(from);
+        if let Some(of_stage) = self.context.stats.stages.get_mut(number) {
+            of_stage.fire_us += us;
+        }
+        let (rows, times, last) = match step {
             Step::Rows { rows, times, last } => (rows, times, last),
             Step::Working => {
                 self.context.note_usage(&mut stages[number]);
@@ -144,6 +150,7 @@ impl Worker {
     ) -> Result<()> {
         let FiredRows { rows, window, times, last } = fired;
         for Way { output, input, .. } in &takers.ways {
+            let from = self.context.timed_from();
             let gather = &self.context.shared.gathers[*output];
             let came = gather.window_rows(
                 self.context.id,
@@ -151,6 +158,7 @@ impl Worker {
                 (rows.clone(), times),
                 *last,
             );
+            self.context.stats.write_us += self.context.timed_since(from);
             self.context.shared.ends(*output, came)?;
         }
         for edge in &takers.edges {

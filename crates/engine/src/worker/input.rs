@@ -137,7 +137,12 @@ impl Worker {
             Ok(gates) => gates,
             Err(step) => return Ok(step),
         };
-        match shared.intake.take(self.context.id, &gates.only)? {
+        let from = self.context.timed_from();
+        let taken = shared.intake.take(self.context.id, &gates.only)?;
+        if let Taken::Batch(_) | Taken::Again = taken {
+            self.context.stats.read_us += self.context.timed_since(from);
+        }
+        match taken {
             Taken::Batch(batch) => {
                 let source = shared.intake.source_of(batch.split);
                 let feeds = &shared.flow.sources[source];
@@ -427,6 +432,14 @@ impl Worker {
         }
     }
 
+    /// Counts the time since `from`, in which a stage was updated.
+    fn note_updating(&mut self, stage: usize, from: Option<i64>) {
+        let us = self.context.timed_since(from);
+        if let Some(of_stage) = self.context.stats.stages.get_mut(stage) {
+            of_stage.update_us += us;
+        }
+    }
+
     /// Counts records that a stage has dropped.
     fn note_dropped(&mut self, stage: usize, dropped: &Dropped, stamped: &Stamped) {
         self.context.stats.late_records += dropped.late;
@@ -461,7 +474,9 @@ impl Worker {
             filter: edge.taking.plain_filter(),
             bytes: records.bytes,
         };
+        let from = self.context.timed_from();
         let updated = self.delivery.update(&mut self.context, state, &batch);
+        self.note_updating(edge.stage, from);
         let Updated { dropped, others_rows, .. } = updated
             .map_err(|error| self.of_record(error, &*state.stage.program, &batch, &records))?;
         if !edge.again {
@@ -482,6 +497,7 @@ impl Worker {
         if feeds.outputs.is_empty() {
             return Ok(());
         }
+        let from = self.context.timed_from();
         let shared = &self.context.shared;
         let ended = shared.intake.ended_splits();
         passed.sort_by_key(|passed| (passed.output, passed.input));
@@ -501,6 +517,7 @@ impl Worker {
                 shared.check_gathered()?;
             }
         }
+        self.context.stats.write_us += self.context.timed_since(from);
         Ok(())
     }
 
@@ -543,7 +560,9 @@ impl Worker {
             filter: edge.taking.plain_filter(),
             bytes: batch_bytes(rows),
         };
+        let from = self.context.timed_from();
         let updated = self.delivery.update(&mut self.context, state, &batch)?;
+        self.note_updating(edge.stage, from);
         self.context.stats.inner_rows += rows.num_rows() as u64;
         self.note_taken(edge.stage, rows.num_rows());
         self.context.stats.fragment_rows_in += updated.others_rows;

@@ -193,7 +193,8 @@ impl QueryPart {
             .with("schema", schemas(&planned.plan))
             .with("fabric", self.fabric.name())
             .with("settings", by_line(settings));
-        self.planned = Some(Ready { planned, settings: settings.clone(), sinks, start_us });
+        let settings = planned.settings(settings);
+        self.planned = Some(Ready { planned, settings, sinks, start_us });
         Ok(parts)
     }
 
