@@ -61,10 +61,10 @@ fn read(stats: &Stats) -> String {
 /// What is known of the run as a whole.
 fn whole(stats: &Stats) -> String {
     let mut text = String::from("in all\n");
-    let seconds = stats.elapsed_us as f64 / 1e6;
-    let rate = if seconds > 0.0 { stats.records as f64 / seconds } else { 0.0 };
+    let elapsed = stats.elapsed_us as f64 / 1e6;
+    let rate = if elapsed > 0.0 { stats.records as f64 / elapsed } else { 0.0 };
     let (what, rate) = (read(stats), grouped(rate as u64));
-    let _ = writeln!(text, "  = {what} in {seconds:.3} s, {rate} records/s");
+    let _ = writeln!(text, "  = {what} in {elapsed:.3} s, {rate} records/s");
     let sum = |part: fn(&StageStats) -> u64| seconds(stats.stages.iter().map(part).sum());
     let (update, fire) = (sum(|stage| stage.update_us), sum(|stage| stage.fire_us));
     let (read, write) = (seconds(stats.read_us), seconds(stats.write_us));
