@@ -1,5 +1,5 @@
-//! Logs: with `--log`, each message of a run is an event on stderr, one line each, with its time,
-//! its level, the process that it comes from, and what it is about as fields.
+//! Logs: with `--log`, each message of a run is an event on stderr, with its time, its level, the
+//! process that it comes from, and what it is about as fields: a line each, as JSON.
 //!
 //! Events come from the library, too (crate `tracing`). Without `--log` nobody listens to those.
 
@@ -35,7 +35,7 @@ pub(crate) struct LogArguments {
 enum LogFormat {
     /// A JSON object a line
     Json,
-    /// For reading: 2024-05-01T12:00:00.000000Z INFO message key=value
+    /// For reading: 2024-05-01T12:00:00.000000Z INFO  process=0 message key=value
     Text,
 }
 
@@ -43,11 +43,11 @@ enum LogFormat {
 enum LogLevel {
     /// Why something failed
     Error,
-    /// Also what may be wrong: late files, lost readers, odd settings
+    /// Also what may be wrong: records that are left out, no rows for long, odd settings
     Warn,
     /// Also queries that begin and end, with their counters
     Info,
-    /// Also files and processes
+    /// Also processes that are started
     Debug,
 }
 
@@ -55,6 +55,8 @@ enum LogLevel {
 static ASKED: OnceLock<(LogFormat, LogLevel)> = OnceLock::new();
 /// This process's number in its job.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
+/// The number of the statement whose query runs.
+static STATEMENT: AtomicUsize = AtomicUsize::new(0);
 
 impl LogArguments {
     /// From now on messages are events, if that was asked for.
@@ -107,20 +109,37 @@ pub(crate) fn message(level: Level, text: &str) -> bool {
     true
 }
 
+/// The query of this statement starts.
+pub(crate) fn started(statement: usize) {
+    STATEMENT.store(statement, Ordering::Relaxed);
+    tracing::info!(statement, "query started");
+}
+
 /// A query has ended, with these counters; `false` if that is to be said otherwise.
 pub(crate) fn ended(line: &str, stats: &Stats) -> bool {
     let Stats { records, rows, windows, late_records, malformed_records, .. } = stats;
     if is_on() {
-        let seconds = stats.elapsed_us as f64 / 1e6;
-        tracing::info!(
-            records,
-            rows,
-            windows,
-            late_records,
-            malformed_records,
-            seconds,
-            "query ended: {line}"
-        );
+        let (seconds, statement) =
+            (stats.elapsed_us as f64 / 1e6, STATEMENT.load(Ordering::Relaxed));
+        macro_rules! event {
+            ($level:ident) => {
+                tracing::$level!(
+                    statement,
+                    records,
+                    rows,
+                    windows,
+                    late_records,
+                    malformed_records,
+                    seconds,
+                    "query ended: {line}"
+                )
+            };
+        }
+        match late_records + malformed_records {
+            0 => event!(info),
+            // Some are not in the result.
+            _ => event!(warn),
+        }
     }
     is_on()
 }

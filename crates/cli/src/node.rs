@@ -8,13 +8,13 @@ use millstream_fabric::setup::Token;
 use millstream_lab::processes::WorkloadMember;
 
 use crate::Failure;
-use crate::console::{note, usage};
+use crate::console::{usage, warn};
 use crate::log;
 use crate::processes::Task;
 
 /// Joins a job and takes part in it until its end.
 pub(crate) fn run() -> Result<(), Failure> {
-    take_part(member, Arc::new(|line: &str| note(&line))).map_err(|why| match why {
+    take_part(member, Arc::new(|line: &str| warn(&line))).map_err(|why| match why {
         NoPart::NotInvited => usage(
             &"`millstream node` is started by `millstream run` and `bench`\n  help: use \
               millstream run FILE.sql --processes N",

@@ -228,7 +228,7 @@ pub(crate) fn launch(processes: usize) -> Result<Launch, Failure> {
     let words = [vec!["node".to_string()], log::words()].concat();
     let arguments = words.into_iter().map(Into::into).collect();
     let program = Program { path, arguments };
-    Ok(Launch { processes, program, log: Arc::new(|line: &str| note(&line)) })
+    Ok(Launch { processes, program, log: Arc::new(|line: &str| warn(&line)) })
 }
 
 /// Lets a failure and Ctrl-C end the program, whatever it waits for, until the guard is dropped.

@@ -64,7 +64,15 @@ fn and_further(first: SqlError, statement: &Statement, session: &Session) -> Vec
         let is_new = mistakes.iter().all(|known| known.message != error.message);
         rest = mended.clone().without(&error);
         if is_new && mended.is_independent(&error) {
-            mistakes.push(error);
+            let meant = error.help.as_deref().and_then(|help| help.strip_prefix("did you mean '"));
+            let meant = meant.and_then(|rest| rest.split('\'').next());
+            // A name that is wrong itself is no help.
+            let is_wrong = |name| {
+                let wrong = format!("'{name}'");
+                mistakes.iter().any(|known| known.message.contains(&wrong))
+            };
+            let help = error.help.clone().filter(|_| !meant.is_some_and(is_wrong));
+            mistakes.push(SqlError { help, ..error });
         }
     }
     mistakes
@@ -74,9 +82,13 @@ fn place(error: &SqlError) -> Option<(u32, u32)> {
     error.span.map(|span| (span.line, span.column))
 }
 
-/// Whether nothing is wrong but that the declaration of a table is.
+/// Whether nothing is wrong but that the declaration of a table or a function is.
 fn follows(error: &SqlError, broken: &HashSet<String>) -> bool {
-    let missing = |name: &String| error.message == format!("there is no table '{name}'");
+    let missing = |name: &String| {
+        let function = format!("there is no function '{name}'");
+        error.message == format!("there is no table '{name}'")
+            || error.message.eq_ignore_ascii_case(&function)
+    };
     error.kind == ErrorKind::Name && broken.iter().any(missing)
 }
 
@@ -133,11 +145,14 @@ s + 1, v
 FROM u WHERE noc > 3 ORDER BY nod;
 SELECT x.nog, x.noe FROM (SELECT
 nof AS noe FROM u) x;
-INSERT INTO nosuch SELECT v FROM u WHERE nob > 1;";
+INSERT INTO nosuch SELECT v FROM u WHERE nob > 1;
+SELECT v FROM u WHERE (nob = 1 AND noc = 2) OR
+nod = 3;";
         let expected = [
             &[(2, 19), (2, 28), (3, 32), (3, 42), (3, 65), (4, 32), (4, 75)][..],
             &[(5, 8), (5, 13), (6, 1), (7, 14), (7, 31)],
             &[(8, 8), (9, 1), (10, 13)],
+            &[(11, 24), (11, 36), (12, 1)],
         ];
         assert_eq!(places(text), expected.concat());
     }
@@ -149,8 +164,30 @@ INSERT INTO nosuch SELECT v FROM u WHERE nob > 1;";
 CREATE TABLE b (v AS nov, w AS v + 1, x BIGINT) WITH ('connector' = 'datagen');
 SELECT s, COUNT(*) FROM u GROUP BY nos;
 SELECT SUM(x) FROM (SELECT nox AS x FROM u);
-SELECT nov, nov + 1 FROM u WHERE nov > 1;";
-        assert_eq!(places(text), [(2, 22), (3, 36), (4, 28), (5, 34)]);
+SELECT nov, nov + 1 FROM u WHERE nov > 1;
+CREATE FUNCTION f(x BIGINT RETURNS BIGINT RETURN x;
+SELECT f(v) FROM u;";
+        assert_eq!(places(text), [(2, 22), (3, 36), (4, 28), (5, 34), (6, 28)]);
+    }
+
+    #[test]
+    fn what_is_never_closed_hides_no_other_mistake() {
+        let text = "CREATE TABLE u (v BIGINT, s STRING) WITH ('connector' = 'datagen');
+SELECT w FROM u;
+SELECT 'ab;c' AS x, y FROM u;
+SELECT 'abc; FROM u;
+";
+        assert_eq!(places(text), [(2, 8), (3, 21), (4, 8)]);
+    }
+
+    #[test]
+    fn a_name_that_is_wrong_is_not_what_was_meant() {
+        let text = "CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen');
+SELECT nox, v FROM u ORDER BY noy;";
+        let Checked { failures, .. } = Session::new(".").check(text, "x.sql");
+        let said: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 2);
+        assert!(said.iter().all(|said| !said.contains("did you mean 'nox'")), "{said:?}");
     }
 
     #[test]

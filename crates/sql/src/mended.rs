@@ -7,13 +7,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion_sql::sqlparser::ast::{
-    Expr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select, SelectItem, Spanned,
-    Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select,
+    SelectItem, Spanned, Value, VisitMut, VisitorMut,
 };
 
 use crate::create_table::{ColumnDef, CreateTable, WatermarkDef};
 use crate::error::{ErrorKind, Span, SqlError};
 use crate::script::Statement;
+use crate::stack::on_large_stack;
 use crate::statement::StatementKind;
 
 /// A statement whose known mistakes are left out.
@@ -40,7 +41,12 @@ impl Mended {
         if !error.source.as_ref().is_none_or(is_own) {
             return None;
         }
-        let left_out = match &mut self.statement.kind {
+        on_large_stack(|| Ok(self.leave_out(span))).ok()?.then_some(self)
+    }
+
+    /// Whether there was something to leave out.
+    fn leave_out(&mut self, span: Span) -> bool {
+        match &mut self.statement.kind {
             StatementKind::CreateTable(create) => without_clause(create, span, &mut self.gone),
             kind => {
                 let mut parts = Parts { span, depth: 0, left_out: None };
@@ -48,8 +54,7 @@ impl Mended {
                 self.types_changed |= parts.left_out == Some(LeftOut::OfSubquery);
                 parts.left_out.is_some()
             }
-        };
-        left_out.then_some(self)
+        }
     }
 
     /// Whether a mistake found in what is left stands in the text, too.
@@ -116,15 +121,25 @@ impl Parts {
         Span::new(part.span()).is_some_and(|own| own.holds(self.span))
     }
 
-    fn is_wrong(&self, part: &Option<Expr>) -> bool {
-        part.as_ref().is_some_and(|part| self.holds(part))
+    /// The smallest operand of AND and OR that has the mistake becomes TRUE.
+    fn leave_out_operand(&self, condition: &mut Expr) {
+        match condition {
+            Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
+                match [left, right].into_iter().find(|operand| self.holds(&***operand)) {
+                    Some(operand) => self.leave_out_operand(operand),
+                    None => *condition = Expr::Value(Value::Boolean(true).into()),
+                }
+            }
+            Expr::Nested(inner) => self.leave_out_operand(inner),
+            other => *other = Expr::Value(Value::Boolean(true).into()),
+        }
     }
 
     /// Leaves out a condition or a value of SELECT.
     fn leave_out_of(&self, select: &mut Select) -> bool {
         for condition in [&mut select.selection, &mut select.having, &mut select.qualify] {
-            if self.is_wrong(condition) {
-                *condition = None;
+            if let Some(condition) = condition.as_mut().filter(|condition| self.holds(*condition)) {
+                self.leave_out_operand(condition);
                 return true;
             }
         }
@@ -132,7 +147,7 @@ impl Parts {
             if let Some(JoinConstraint::On(on)) = constraint(&mut join.join_operator)
                 && self.holds(on)
             {
-                *on = Expr::Value(Value::Boolean(true).into());
+                self.leave_out_operand(on);
                 return true;
             }
         }

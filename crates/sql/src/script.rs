@@ -37,11 +37,12 @@ impl Statement {
         matches!(self.kind, Query(_) | Insert(_) | Inserts(_) | Analyze(_))
     }
 
-    /// The table or view that it declares.
+    /// The table, view or function that it declares.
     pub fn declares(&self) -> Option<&str> {
         match &self.kind {
             StatementKind::CreateTable(create) => Some(&create.name.value),
             StatementKind::CreateView { name, .. } => Some(&name.value),
+            StatementKind::CreateFunction(create) => Some(&create.name.value),
             _ => None,
         }
     }
@@ -72,7 +73,7 @@ pub fn parse_script(text: &str, source_name: &str) -> Result<Vec<Statement>> {
 pub struct Mistake {
     /// What is wrong with it.
     pub error: SqlError,
-    /// The table or view that it would declare.
+    /// The table, view or function that it would declare.
     pub declares: Option<String>,
 }
 
@@ -107,9 +108,22 @@ fn parse(
     mistakes: &mut Vec<Mistake>,
 ) -> Result<()> {
     check_lists(&source.text)?;
-    let tokens = Tokenizer::new(&MillstreamDialect::default(), &source.text)
-        .tokenize_with_location()
-        .map_err(|e| token_error(&e, &source.text))?;
+    let dialect = MillstreamDialect::default();
+    let tokens_of = |text| Tokenizer::new(&dialect, text).tokenize_with_location();
+    let tokens = match tokens_of(&source.text) {
+        Ok(tokens) => tokens,
+        Err(error) => {
+            let error = token_error(&error, &source.text);
+            let before = error.span.map_or("", |span| source.statements_before(span));
+            match tokens_of(before) {
+                Ok(tokens) if !first => {
+                    mistakes.push(Mistake { error, declares: None });
+                    tokens
+                }
+                _ => return Err(error),
+            }
+        }
+    };
     if let Some(comment) = tokens.iter().find(|t| is_hint(&t.token)) {
         return Err(SqlError::unsupported("hints are not supported")
             .at(Span::new(comment.span))
@@ -189,7 +203,7 @@ fn parse_next(parts: &[&[TokenWithSpan]]) -> Result<(Option<Placed>, usize)> {
     Ok((Some((parse_part(part)?, Span::new(first.span.union(&last.span)))), 1))
 }
 
-/// The name behind CREATE TABLE or CREATE VIEW, of a statement that may be no more than that.
+/// The name behind CREATE TABLE, VIEW or FUNCTION, of a statement that may be no more than that.
 fn declared_name(tokens: &[TokenWithSpan]) -> Option<String> {
     let mut words = tokens.iter().filter_map(|token| match &token.token {
         Token::Word(word) => Some(word),
@@ -202,6 +216,7 @@ fn declared_name(tokens: &[TokenWithSpan]) -> Option<String> {
         Keyword::TEMPORARY,
         Keyword::TABLE,
         Keyword::VIEW,
+        Keyword::FUNCTION,
         Keyword::IF,
         Keyword::NOT,
         Keyword::EXISTS,

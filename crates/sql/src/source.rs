@@ -121,6 +121,16 @@ impl Source {
         }
     }
 
+    /// The text of the statements that end before a place.
+    pub(crate) fn statements_before(&self, span: Span) -> &str {
+        let start =
+            self.text.split_inclusive('\n').take(span.line as usize - 1).map(str::len).sum();
+        let line = self.text.get(start..).unwrap_or_default();
+        let column = line.char_indices().nth(span.column as usize - 1).map_or(0, |(at, _)| at);
+        let before = self.text.get(..start + column).unwrap_or_default();
+        &before[..before.rfind(';').map_or(0, |at| at + 1)]
+    }
+
     /// The text of a range.
     pub(crate) fn slice(&self, span: Span) -> String {
         let lines = self.text.lines().zip(1u32..);

@@ -53,7 +53,7 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
             "JSON_VALUE(x, '$.a'), JSON_EXISTS(x, '$.a') and x IS JSON look into a text",
         ),
         "crc32" | "hash" | "hash_code" | "murmurhash" => {
-            ("does not exist here", "write MD5(x) or SHA256(x) for a hash of a text")
+            ("does not exist here", "write MD5(x) or SHA256(x), which give a text")
         }
         "bin" => ("does not exist here", "TO_HEX(x) writes a number to base 16"),
         "hex" => (

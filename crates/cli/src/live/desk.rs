@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use millstream::observe::Snapshot;
 use serde::{Deserialize, Serialize};
 
+use crate::log;
+
 /// A snapshot is as good as new for so long: a hundred who ask at once cost the job one look.
 const FRESH: Duration = Duration::from_millis(100);
 
@@ -127,7 +129,7 @@ impl Desk {
         let mut state = self.turn_to(Phase::Running);
         state.queries += 1;
         let number = state.statement.as_ref().map_or(0, |(number, _)| *number);
-        tracing::info!(statement = number, "query started");
+        log::started(number);
         state.observe = Some(Arc::new(observe));
     }
 

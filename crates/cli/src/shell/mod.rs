@@ -165,8 +165,8 @@ impl Shell {
                 _ if command => {
                     splitter.skip_line();
                     match self.command(line.trim())? {
-                        Next::Go => continue,
-                        Next::Leave => return Ok(()),
+                        Next::Go if !reader_is_gone() => continue,
+                        Next::Go | Next::Leave => return Ok(()),
                     }
                 }
                 _ => splitter.take(line.strip_suffix('\n').unwrap_or(&line)),

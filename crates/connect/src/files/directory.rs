@@ -296,7 +296,6 @@ fn give_name(from: &Path, to: &Path) -> Result<()> {
         (Some(_), Some(_)) => return Err(taken()),
         (Some(_), None) => {}
     }
-    tracing::debug!(path = %to.display(), "a file that was written is complete");
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from).map_err(failed),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken()),

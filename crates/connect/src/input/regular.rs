@@ -42,7 +42,6 @@ pub(crate) struct Found {
 /// again: neither a pipe nor one whose length is not known before it has been read.
 pub(crate) fn open(path: &Path) -> Result<(File, Option<Found>)> {
     let file = File::open(path).map_err(|error| io_error(path, &error))?;
-    tracing::debug!(path = %path.display(), "a file is opened to be read");
     opened(file, path)
 }
 

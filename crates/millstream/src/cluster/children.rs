@@ -143,7 +143,7 @@ impl Children {
         let length = children.len().max(invitation.process + 1);
         children.resize_with(length, || None);
         let (process, pid) = (invitation.process, child.id());
-        tracing::debug!(started = process, pid, "a process is started");
+        tracing::debug!(pid, "process {process} is started");
         children[invitation.process] = Some(Started { child, ended: None, killed: false });
         match told {
             // It has ended already: how, its end says.

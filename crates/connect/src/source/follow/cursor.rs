@@ -317,7 +317,6 @@ fn opened(path: &Path, id: Id) -> Result<Option<File>> {
         opened => opened.map_err(failed)?,
     };
     let metadata = file.metadata().map_err(failed)?;
-    tracing::debug!(path = %path.display(), "a file that is followed is opened");
     Ok(Some(file).filter(|_| (metadata.dev(), metadata.ino()) == (id.device, id.inode)))
 }
 

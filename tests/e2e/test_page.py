@@ -1,0 +1,49 @@
+"""The page of `--ui` in a real browser."""
+
+import re
+
+import browser
+import pytest
+from conftest import cannot_run, generated
+from test_live import LIVE, LONG_WINDOWS, WINDOWS, address_of, place, start  # noqa: F401
+
+
+@pytest.fixture
+def page(tmp_path):
+    if browser.program() is None:
+        cannot_run("there is no Chromium: `.ci/setup browser` installs it")
+    with browser.Browser(tmp_path / "browser") as one:
+        yield one
+        # What the page's script complains of, or what its policy has kept out. Browsers look for an icon, and the page
+        # for a job that is gone.
+        fine = ("favicon.ico", "ERR_CONNECTION_REFUSED")
+        assert [c for c in one.complaints if not any(word in str(c) for word in fine)] == []
+
+
+def test_a_browser_shows_a_job_that_waits(start, page):  # noqa: F811
+    job = start(LIVE + LONG_WINDOWS, "--ui", "127.0.0.1:0")
+    page.open(address_of(job, "--ui"))
+    # A rate takes two looks.
+    numbers = page.wait_for("numbers", lambda text: re.search(r"\d+k? records/s", text))
+    assert re.search(r"\d+k? records 0 rows written", numbers) and "1 windows open" in numbers
+    assert re.match(r"window \[.*\) of stage 1 waits for datagen, split [01]: its watermark is", page.text("why"))
+    # An edge from the source to the stage with its rate, and what is at its ends.
+    plan = page.text("plan")
+    assert re.search(r"\d+k?/s", plan) and "1. aggregate by (k)" in plan and "output" in plan, plan
+    splits = page.text("splits")
+    assert "datagen, split 0" in splits and "datagen, split 1" in splits
+    assert re.search(r"0\.0 \w+ \d+ %", page.text("workers"))
+    assert page.text("statement").startswith("SELECT window_start, k, COUNT(*) AS n")
+    assert page.text("lost") == ""
+    job.kill()
+    assert page.wait_for("lost", bool) == "the job does not answer: it has ended"
+
+
+def test_names_of_any_characters_are_texts(start, page):  # noqa: F811
+    table = generated(per_second=20_000).replace("(k BIGINT", "(`<b>k</b>` BIGINT").replace("fields.k.", "fields.<b>k</b>.")
+    query = WINDOWS.replace("window_start, k, COUNT", "window_start, `<b>k</b>` AS k, COUNT").replace("end, k;", "end, `<b>k</b>`;")
+    job = start(table + query, "--ui", "127.0.0.1:0")
+    page.open(address_of(job, "--ui"))
+    assert "(<b>k</b>)" in page.wait_for("stages", bool)
+    # Windows of a second have rows soon.
+    assert page.wait_for("plan", lambda text: re.search(r"[1-9]\d* rows", text))
