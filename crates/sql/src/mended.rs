@@ -124,11 +124,11 @@ impl Parts {
     /// The smallest operand of AND and OR that has the mistake becomes TRUE.
     fn leave_out_operand(&self, condition: &mut Expr) {
         match condition {
-            Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
-                match [left, right].into_iter().find(|operand| self.holds(&***operand)) {
-                    Some(operand) => self.leave_out_operand(operand),
-                    None => *condition = Expr::Value(Value::Boolean(true).into()),
-                }
+            Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right }
+                if self.holds(&**left) || self.holds(&**right) =>
+            {
+                let operand = if self.holds(&**left) { left } else { right };
+                self.leave_out_operand(operand);
             }
             Expr::Nested(inner) => self.leave_out_operand(inner),
             other => *other = Expr::Value(Value::Boolean(true).into()),
