@@ -392,7 +392,7 @@ def test_explain_analyze_counts_rows_by_operator(script, processes):
     # Which process fires, and tells, is a matter of time.
     latency = "(  = from a window's end to its last row: .*\n)" + ("" if processes == 1 else "?")
     parts = r"  = of the workers' time: \d\.\d{3} s reading, \d\.\d{3} s updating state, .* firing, .* writing\n"
-        assert re.search(r"in all\n  = 20 records, .* records/s\n" + parts + latency + "  = state: ", text), text
+    assert re.search(r"in all\n  = 20 records, .* records/s\n" + parts + latency + "  = state: ", text), text
     assert re.search(r"  = state: .* keys and values\n  = \d+ epochs?, ", text), text
 
 
