@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS = 300
 
 # Counters of every run, added up: what the closing assertions of a suite look at.
 Stats = dict[str, int]

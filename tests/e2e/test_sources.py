@@ -72,6 +72,8 @@ def test_a_file_that_grows_has_no_half_records(script, processes):
 def test_processes_never_read_two_files_of_one_name(script):
     """One file after the other takes the name: each run reads one of them, or says what it has found."""
     path, over = script.folder / "numbers.csv", threading.Event()
+    # Longer after each run that met two files: on a slow machine some are to meet one, too.
+    pauses = [0.001]
     script.data("numbers.csv", "1\n" * 100_000)
 
     def replace() -> None:
@@ -80,7 +82,7 @@ def test_processes_never_read_two_files_of_one_name(script):
             version += 1
             script.data("new", f"{version % 10}\n" * 100_000)
             os.rename(script.folder / "new", path)
-            time.sleep(0.001)
+            over.wait(pauses[-1])
 
     replacing, ends = threading.Thread(target=replace), {0: 0, 1: 0}
     replacing.start()
@@ -93,6 +95,7 @@ def test_processes_never_read_two_files_of_one_name(script):
                 assert count == 100_000 and least == greatest, result.stdout
             else:
                 assert "numbers.csv: it was replaced by another file while" in result.stderr, result.stderr
+                pauses.append(min(2 * pauses[-1], 2))
     finally:
         over.set()
         replacing.join()
