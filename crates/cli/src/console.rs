@@ -7,7 +7,6 @@ use std::io::{self, Write, stderr, stdout};
 
 use millstream::cluster::{Cause, Failure as Reason, Fault, FaultKind};
 use millstream::{Error, ErrorKind, Stats, harmless};
-
 use tracing::Level;
 
 use crate::Failure;
@@ -16,25 +15,22 @@ use crate::screen::erase;
 
 /// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
 pub(crate) fn note(line: &dyn Display) {
-    let line = line.to_string();
-    if log::message(Level::INFO, &line) {
-        return;
-    }
-    tell_person(&line);
+    say(Level::INFO, &line.to_string());
 }
 
 /// As [`note`], of what may be wrong.
 pub(crate) fn warn(line: &dyn Display) {
-    let line = line.to_string();
-    if !log::message(Level::WARN, &line) {
-        tell_person(&line);
-    }
+    say(Level::WARN, &line.to_string());
 }
 
 /// As [`note`], of why something failed.
 fn error(line: &str) {
-    let logged = line.strip_prefix("error: ").unwrap_or(line);
-    if !log::message(Level::ERROR, logged) {
+    say(Level::ERROR, line);
+}
+
+fn say(level: Level, line: &str) {
+    // The level of an event says that it is an error.
+    if !log::message(level, line.strip_prefix("error: ").unwrap_or(line)) {
         tell_person(line);
     }
 }

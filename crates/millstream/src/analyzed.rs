@@ -64,7 +64,7 @@ fn whole(stats: &Stats) -> String {
     let elapsed = stats.elapsed_us as f64 / 1e6;
     let rate = if elapsed > 0.0 { stats.records as f64 / elapsed } else { 0.0 };
     let (what, rate) = (read(stats), grouped(rate as u64));
-    let _ = writeln!(text, "  = {what} in {elapsed:.3} s, {rate} records/s");
+    let _ = writeln!(text, "  = {what} in {}, {rate} records/s", seconds(stats.elapsed_us));
     let sum = |part: fn(&StageStats) -> u64| seconds(stats.stages.iter().map(part).sum());
     let (update, fire) = (sum(|stage| stage.update_us), sum(|stage| stage.fire_us));
     let (read, write) = (seconds(stats.read_us), seconds(stats.write_us));
