@@ -49,7 +49,7 @@ test:
 test-long: .venv/ready
 	@.ci/setup cc rust
 	cargo build --profile ci --locked --workspace --all-targets
-	$(PYTHON) tests/run_sql.py --seeds 1000
+	$(PYTHON) tests/run_sql.py --seeds 1000 --full
 	$(PYTHON) tests/oracle/run.py --count 2000
 	MILLSTREAM_MOMENTS=100 $(PYTHON) -m pytest -q tests/e2e/test_processes_failing.py
 	$(MAKE) simulate
