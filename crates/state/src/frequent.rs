@@ -19,8 +19,9 @@
 //!
 //! The blob has a head, 16 bytes: how many entries and how many slots there are, and a bound, 0
 //! while all values are counted. Then come the counters if there are any, the slots of a hash table
-//! with open addressing (four bytes: where an entry stands behind the slots, plus one; 0: none),
-//! and the entries: the least number drawn, the count, the length and the bytes of a value. Where
+//! with open addressing (eight bytes: where an entry stands behind the slots, plus one, or 0 for
+//! none; and the upper half of its value's hash, so that other values are not looked at), and the
+//! entries: the least number drawn, the count, the length and the bytes of a value. Where
 //! there are counters, a new value goes in if its number is below the bound; a few more than 2,048
 //! stay until they are sorted out.
 
@@ -29,6 +30,7 @@ use std::cmp::Reverse;
 use crate::arena::Arena;
 use crate::blob::{append, blob_bytes, bytes_mut, number_at, replace};
 use crate::hash::hash_bytes;
+use crate::index;
 
 /// So many different values are counted exactly, and so many stay of more.
 const KEPT: usize = 2048;
@@ -40,7 +42,7 @@ const COUNTER_BYTES: usize = 8;
 const SKETCH_BYTES: usize = (SKETCH_ROWS * COUNTER_BYTES) << INDEX_BITS;
 
 const HEAD_BYTES: usize = 16;
-const SLOT_BYTES: usize = 4;
+const SLOT_BYTES: usize = 8;
 const SLOTS_MIN: usize = 4;
 const SLOTS_MAX: usize = 4096;
 /// Bytes of an entry before its value.
@@ -116,7 +118,9 @@ impl Parts {
             let at = table + slot * SLOT_BYTES;
             let Some(entry) = number_at(bytes, at).checked_sub(1) else { return (at, None) };
             let entry = first + entry;
-            if bytes.get(entry..).and_then(Entry::first).is_some_and(|e| e.value == value) {
+            if number_at(bytes, at + 4) == tag_of(hash)
+                && bytes.get(entry..).and_then(Entry::first).is_some_and(|e| e.value == value)
+            {
                 return (at, Some(entry));
             }
             slot = (slot + 1) & (self.slots - 1);
@@ -136,6 +140,16 @@ impl Parts {
 /// Where a search for a value begins. The sketch takes other bits.
 fn slot_of(hash: u64, slots: usize) -> usize {
     (hash >> (SKETCH_ROWS * INDEX_BITS)) as usize & (slots - 1)
+}
+
+/// What a slot knows of its value.
+fn tag_of(hash: u64) -> usize {
+    (hash >> 32) as usize
+}
+
+/// A slot for an entry that stands so far behind the slots.
+fn slot_for(place: usize, hash: u64) -> [u8; SLOT_BYTES] {
+    ((tag_of(hash) as u64) << 32 | (place + 1) as u64).to_le_bytes()
 }
 
 /// Whether so many entries leave enough slots free.
@@ -167,9 +181,10 @@ fn written(counters: Option<&[u8]>, bound: u64, entries: &[Entry<'_>], slots: us
     blob.extend_from_slice(counters.unwrap_or_default());
     blob.resize(parts.first_entry(), 0);
     for entry in entries {
-        let (at, _) = parts.find(&blob, hash_bytes(entry.value), entry.value);
-        let place = (blob.len() - parts.first_entry() + 1) as u32;
-        blob[at..at + SLOT_BYTES].copy_from_slice(&place.to_le_bytes());
+        let hash = hash_bytes(entry.value);
+        let (at, _) = parts.find(&blob, hash, entry.value);
+        let place = blob.len() - parts.first_entry();
+        blob[at..at + SLOT_BYTES].copy_from_slice(&slot_for(place, hash));
         entry.put(&mut blob);
     }
     blob
@@ -231,6 +246,21 @@ pub(crate) fn add(word: &mut u64, arena: &mut Arena, input: &[u8]) {
     take(word, arena, Entry { drawn: u64::from_le_bytes(*drawn) >> 1, count: 1, value });
 }
 
+/// Asks for the cache lines that [`add`] will change first.
+#[inline]
+pub(crate) fn prefetch(word: u64, arena: &Arena, input: &[u8]) {
+    let bytes = blob_bytes(word, arena);
+    let Some((_, value)) = input.split_first_chunk::<8>().filter(|_| !bytes.is_empty()) else {
+        return;
+    };
+    let (hash, parts) = (hash_bytes(value), Parts::of(bytes));
+    let ask = |at: usize| index::prefetch(bytes.as_ptr().wrapping_add(at).cast());
+    match parts.is_exact() {
+        true => ask(parts.table() + slot_of(hash, parts.slots) * SLOT_BYTES),
+        false => counters_of(hash).into_iter().for_each(ask),
+    }
+}
+
 /// Takes a value in, with its count.
 fn take(word: &mut u64, arena: &mut Arena, new: Entry<'_>) {
     let hash = hash_bytes(new.value);
@@ -259,8 +289,8 @@ fn take(word: &mut u64, arena: &mut Arena, new: Entry<'_>) {
         grow(word, arena);
         return take(word, arena, new);
     }
-    let place = (bytes.len() - parts.first_entry() + 1) as u32;
-    bytes[slot..slot + SLOT_BYTES].copy_from_slice(&place.to_le_bytes());
+    let place = bytes.len() - parts.first_entry();
+    bytes[slot..slot + SLOT_BYTES].copy_from_slice(&slot_for(place, hash));
     bytes[..4].copy_from_slice(&(parts.entries as u32 + 1).to_le_bytes());
     let mut put = Vec::with_capacity(entry.bytes());
     entry.put(&mut put);

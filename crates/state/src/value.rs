@@ -15,6 +15,10 @@ use crate::layout::{RowLayout, ValueSlot};
 use crate::numbers::read_i128;
 use crate::registers;
 
+/// Blobs that take more do not stay in the cache: what is changed of them is asked for ahead, a
+/// block of records at a time. Otherwise the processor waits for one after the other.
+const CACHED_BYTES: usize = 256 << 10;
+
 /// The rows of a block of keys, ready for updating value by value.
 ///
 /// `picks` are the positions within the block that take part (those whose argument is not NULL and
@@ -335,6 +339,11 @@ impl<'t> Block<'t> {
     ) {
         // SAFETY: see `count`.
         let take = |word: *mut u64| unsafe { &mut *word };
+        if slot.kind == ValueKind::Frequent && self.arena.used_bytes() > CACHED_BYTES {
+            self.each(slot, picks, |place, k, arena| {
+                crate::frequent::prefetch(*take(place), arena, value(k));
+            });
+        }
         self.each(slot, picks, |place, k, arena| {
             blobs::take_bytes(slot.kind, take(place), arena, value(k));
         });
@@ -351,8 +360,6 @@ impl<'t> Block<'t> {
         // SAFETY: see `count`.
         let take = |word: *mut u64| unsafe { &mut *word };
         if slot.kind == ValueKind::Registers {
-            // Otherwise the processor waits for one register after the other.
-            const CACHED_BYTES: usize = 256 << 10;
             if self.arena.used_bytes() > CACHED_BYTES {
                 self.each(slot, picks, |place, k, arena| {
                     registers::prefetch(*take(place), arena, value(k));
