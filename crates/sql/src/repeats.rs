@@ -3,8 +3,8 @@
 //! The engine knows no such thing: the plan is made of groupings. For each `x`, one groups by the
 //! keys and `x`, so that each value stands in one row. The other aggregates are computed by one
 //! grouping by the keys. A last one takes the rows of all, with NULL for what a row does not have,
-//! and groups them by the keys again: it counts or adds up the values, and takes the greatest of
-//! the other aggregates, of which there is one for each group.
+//! and groups them by the keys again: it counts or adds up the values, and takes the other
+//! aggregates as they are, of which there is one for each group.
 //!
 //! State is spread over the leaders by key and value, so one key with a million values is no hot
 //! key, and one row of the result.
@@ -19,10 +19,9 @@ use millstream_contract::plan::AggregateFunction;
 use crate::alike::alike;
 use crate::catalog::input_column;
 use crate::collecting::is_ordered;
-use crate::error::{Result, SqlError};
+use crate::error::Result;
 use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique, window_column};
 use crate::text::sql_text;
-use crate::types::sql_type_name;
 use crate::window_node::WINDOW_COLUMNS;
 
 /// Values that are to come once.
@@ -82,12 +81,12 @@ impl Stage {
         }
         let over = Stage::over_all(rows.parts.clone(), rows.names.clone())?;
         let above = |(call, source): (Call, Source)| match source {
-            Source::Values(number) => Ok(rows.once(call, number)),
+            Source::Values(number) => rows.once(call, number),
             Source::Aggregate(number) => {
-                greatest(call, &rows.names[rows.aggregates().start + number])
+                as_computed(call, &rows.names[rows.aggregates().start + number])
             }
         };
-        let calls = calls.into_iter().zip(sources).map(above).collect::<Result<_>>()?;
+        let calls = calls.into_iter().zip(sources).map(above).collect();
         let keys = over.columns[..keys.len()].to_vec();
         over.group(keys, calls, places)
     }
@@ -196,18 +195,15 @@ pub(crate) fn null(data_type: &DataType) -> Expr {
     lit(ScalarValue::try_from(data_type).unwrap_or(ScalarValue::Null))
 }
 
-/// An aggregate that has been computed, one for each group: the greatest is it.
-pub(crate) fn greatest(call: Call, name: &str) -> Result<Call> {
-    if !is_ordered(&call.result_type) {
-        let of = sql_type_name(&call.result_type);
-        let message =
-            format!("{} gives {of}, which does not go with DISTINCT or GROUPING SETS", call.text());
-        return Err(SqlError::unsupported(message)
-            .at(call.place.as_ref().map(|place| place.span))
-            .help("compute it by a query of its own"));
-    }
-    let (arguments, function) = (vec![input_column(name)], AggregateFunction::Max);
+/// An aggregate that has been computed: of each group, one row has it, and the others have NULL.
+pub(crate) fn as_computed(call: Call, name: &str) -> Call {
+    let function = match is_ordered(&call.result_type) {
+        true => AggregateFunction::Max,
+        // Of arrays and the like there is no greatest.
+        false => AggregateFunction::First { nulls: false },
+    };
+    let arguments = vec![input_column(name)];
     let mut call = Call { arguments, function, distinct: None, filter: None, ..call };
     call.name = call.text();
-    Ok(call)
+    call
 }

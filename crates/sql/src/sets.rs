@@ -14,10 +14,11 @@ use millstream_contract::plan::Window;
 use crate::aggregates::is_grouping;
 use crate::alike::alike;
 use crate::catalog::input_column;
+use crate::collecting;
 use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
 use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique};
-use crate::repeats::{greatest, null, once_passed};
+use crate::repeats::{as_computed, null, once_passed};
 use crate::text::sql_text;
 use crate::types::plain_type;
 use crate::windows::{Assigned, Windows};
@@ -129,7 +130,7 @@ impl Sets {
         let keys = self.keys.len() + 1 + self.asked.len();
         let over = Stage::over_all(stages, names.clone())?;
         let calls = self.calls.into_iter().zip(&names[keys..]);
-        let calls = calls.map(|(call, name)| greatest(call, name)).collect::<Result<_>>()?;
+        let calls = calls.map(|(call, name)| as_computed(call, name)).collect();
         let keys = over.columns[..keys].to_vec();
         over.group(keys, calls, places)
     }
@@ -237,9 +238,12 @@ impl Fed {
 
     /// A call over these columns.
     fn call(&mut self, call: &Call) -> Call {
-        let shown = call.arguments.iter().map(|argument| once_passed(argument, &call.filter));
+        // To others than these a record with NULL is none.
+        let takes_nulls = collecting::form(call.function).is_some();
+        let filters = if takes_nulls { &None } else { &call.filter };
+        let shown = call.arguments.iter().map(|argument| once_passed(argument, filters));
         let arguments: Vec<Expr> = shown.map(|argument| self.column(&argument)).collect();
-        let filter = call.filter.as_ref().filter(|_| arguments.is_empty());
+        let filter = call.filter.as_ref().filter(|_| takes_nulls || arguments.is_empty());
         let filter = filter.map(|filter| self.column(filter));
         Call { arguments, filter, ..call.clone() }
     }
