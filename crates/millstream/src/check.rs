@@ -3,7 +3,9 @@
 
 use std::collections::HashSet;
 
-use millstream_sql::{ErrorKind, Mended, Mistake, SqlError, Statement, parse_all};
+use millstream_sql::{
+    ErrorKind, MISTAKES_MAX, Mended, Mistake, Span, SqlError, Statement, parse_all,
+};
 
 use crate::failure::Failure;
 use crate::session::Session;
@@ -23,7 +25,7 @@ impl Session {
     /// told.
     pub fn check(&self, text: &str, name: &str) -> Checked {
         let (statements, mistakes) = parse_all(text, name);
-        let number = statements.len() + mistakes.len();
+        let number = statements.len() + mistakes.iter().filter(|mistake| mistake.is_first).count();
         let mut broken: HashSet<String> =
             mistakes.iter().filter_map(|mistake| mistake.declares.clone()).collect();
         let mut found: Vec<(Option<(u32, u32)>, Failure)> = mistakes
@@ -51,31 +53,47 @@ impl Session {
 }
 
 /// A statement's first mistake, and those that planning meets once what is known to be wrong is
-/// left out. What is said twice is told once.
+/// left out. What is said twice of one SELECT is told once.
 fn and_further(first: SqlError, statement: &Statement, session: &Session) -> Vec<SqlError> {
-    const MISTAKES_MAX: usize = 20;
-    let mut mistakes = vec![first.clone()];
-    let mut rest = Mended::new(statement).without(&first);
-    for _ in 0..MISTAKES_MAX {
-        let Some(mended) = rest else { break };
-        let Err(Failure::Sql(error)) = session.rehearsal().execute(&mended.statement) else {
-            break;
-        };
-        let is_new = mistakes.iter().all(|known| known.message != error.message);
-        rest = mended.clone().without(&error);
-        if is_new && mended.is_independent(&error) {
-            let meant = error.help.as_deref().and_then(|help| help.strip_prefix("did you mean '"));
-            let meant = meant.and_then(|rest| rest.split('\'').next());
-            // A name that is wrong itself is no help.
-            let is_wrong = |name| {
-                let wrong = format!("'{name}'");
-                mistakes.iter().any(|known| known.message.contains(&wrong))
+    let parts = Mended::of(statement);
+    let place = parts.iter().find_map(|part| part.select_of(&first));
+    let mut mistakes = vec![(first, place)];
+    for part in parts {
+        let mut rest = Some(part);
+        // The first mistake comes again.
+        for _ in 0..=MISTAKES_MAX {
+            let Some(mended) = rest else { break };
+            let Err(Failure::Sql(error)) = session.rehearsal().execute(&mended.statement) else {
+                break;
             };
-            let help = error.help.clone().filter(|_| !meant.is_some_and(is_wrong));
-            mistakes.push(SqlError { help, ..error });
+            let place = mended.select_of(&error);
+            rest = mended.clone().without(&error);
+            if !is_known(&mistakes, &error, place) && mended.is_independent(&error) {
+                mistakes.push((without_wrong_help(error, &mistakes), place));
+            }
         }
     }
-    mistakes
+    mistakes.into_iter().map(|(error, _)| error).collect()
+}
+
+/// Whether a mistake has been found before, as far as is known in the same SELECT.
+fn is_known(known: &[(SqlError, Option<Span>)], error: &SqlError, place: Option<Span>) -> bool {
+    known.iter().any(|(other, at)| {
+        let elsewhere = at.is_some() && place.is_some() && *at != place;
+        other.message == error.message && !elsewhere
+    })
+}
+
+/// A name that is wrong itself is no help.
+fn without_wrong_help(mut error: SqlError, known: &[(SqlError, Option<Span>)]) -> SqlError {
+    let meant = error.help.as_deref().and_then(|help| help.strip_prefix("did you mean '"));
+    if let Some(meant) = meant.and_then(|rest| rest.split('\'').next()) {
+        let wrong = format!("'{meant}'");
+        if known.iter().any(|(other, _)| other.message.contains(&wrong)) {
+            error.help = None;
+        }
+    }
+    error
 }
 
 fn place(error: &SqlError) -> Option<(u32, u32)> {
@@ -151,10 +169,118 @@ nod = 3;";
         let expected = [
             &[(2, 19), (2, 28), (3, 32), (3, 42), (3, 65), (4, 32), (4, 75)][..],
             &[(5, 8), (5, 13), (6, 1), (7, 14), (7, 31)],
-            &[(8, 8), (9, 1), (10, 13)],
+            &[(8, 8), (9, 1), (10, 13), (10, 42)],
             &[(11, 24), (11, 36), (12, 1)],
         ];
         assert_eq!(places(text), expected.concat());
+    }
+
+    /// The lines on which there is a mistake, of a text behind two tables; each stands first on its
+    /// line.
+    fn lines(text: &str) -> Vec<u32> {
+        let tables = "CREATE TABLE u (v BIGINT, s STRING) WITH ('connector' = 'datagen'); CREATE \
+                      TABLE n (v BIGINT) WITH ('connector' = 'blackhole');";
+        let places = places(&format!("{tables}{text}"));
+        assert!(places.iter().all(|(_, column)| *column == 1), "{places:?}");
+        places.into_iter().map(|(line, _)| line).collect()
+    }
+
+    #[test]
+    fn a_table_that_is_not_there_hides_nothing_but_its_columns() {
+        let joined = "SELECT nox,
+UPER(s) FROM
+nosuch JOIN
+nosuch2 ON nosuch.k = nosuch2.k WHERE noz = 1 GROUP BY noz ORDER BY noy;";
+        assert_eq!(lines(joined), [2, 3, 4]);
+        let within = "SELECT x FROM (SELECT x FROM
+nosuch) AS t UNION ALL SELECT
+nov FROM u;";
+        assert_eq!(lines(within), [2, 3]);
+        // Which columns the subquery has is not known.
+        let all = "SELECT x FROM (SELECT * FROM
+nosuch) AS t WHERE y = 1;";
+        assert_eq!(lines(all), [2]);
+    }
+
+    #[test]
+    fn mistakes_in_all_clauses_are_told() {
+        let grouped = "SELECT s, COUNT(*) FROM u GROUP BY s,
+nok,
+UPER(s) HAVING
+noh > 1 LIMIT
+many;";
+        assert_eq!(lines(grouped), [2, 3, 4, 5]);
+        let joined = "SELECT u.v,
+nov FROM u JOIN n USING (
+nou, v,
+now);";
+        assert_eq!(lines(joined), [2, 3, 4]);
+        let unnested = "SELECT item,
+nov FROM u CROSS JOIN UNNEST(
+noa) AS x (item);";
+        assert_eq!(lines(unnested), [2, 3]);
+        let declared = "CREATE TABLE p (v
+BIGNT, w BIGINT, PRIMARY KEY (
+nok) NOT ENFORCED) PARTITIONED BY (
+nop) WITH ('connector' = 'datagen');";
+        assert_eq!(lines(declared), [2, 3, 4]);
+    }
+
+    #[test]
+    fn mistakes_of_any_kind_within_values_and_conditions_are_told() {
+        let text = "SELECT
+v & 1,
+v | 2 FROM u WHERE
+v ^ 3 = 1 AND
+noy = 2;";
+        assert_eq!(lines(text), [2, 3, 4, 5]);
+        let text = "SELECT
+CAST(v AS BIGNT),
+nox FROM u WHERE
+NOT v AND
+SUBSTRING(s FROM 'x') = 'y' AND
+noy = 2;";
+        assert_eq!(lines(text), [2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_target_that_is_not_there_hides_nothing() {
+        let set = "EXECUTE STATEMENT SET BEGIN INSERT INTO
+nosuch SELECT
+nov FROM u; INSERT INTO n SELECT
+nov FROM u; INSERT INTO n (
+now) SELECT
+nov FROM u; END;";
+        assert_eq!(lines(set), [2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_function_is_wrong_where_it_is_declared() {
+        let text = "CREATE FUNCTION f(x
+BIGNT, y
+INTT) RETURNS BIGINT RETURN
+nox + y; SELECT f(v, v) FROM u; CREATE FUNCTION g(x STRING) RETURNS BIGINT RETURN
+x + 1; SELECT g(s) FROM u;";
+        assert_eq!(lines(text), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_hint_hides_nothing() {
+        let text = "SELECT
+/*+ a */ v,
+nox FROM u; SELECT
+noy FROM u;";
+        assert_eq!(lines(text), [2, 3, 4]);
+        let Checked { statements, .. } = Session::new(".").check("SELECT /*+ a */ 1;", "x.sql");
+        assert_eq!(statements, 1);
+    }
+
+    #[test]
+    fn the_same_mistake_in_two_queries_is_told_twice() {
+        let text = "SELECT
+nox FROM u UNION ALL SELECT
+nox FROM u;";
+        assert_eq!(lines(text), [2, 3]);
     }
 
     #[test]

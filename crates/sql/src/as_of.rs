@@ -12,11 +12,12 @@ use datafusion_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr as SqlExpr, Ident, JoinConstraint, JoinOperator, Spanned, TableFactor,
-    TableVersion, TableWithJoins, Value,
+    BinaryOperator, Expr as SqlExpr, Ident, JoinConstraint, Spanned, TableFactor, TableVersion,
+    TableWithJoins, Value,
 };
 
 use crate::calls::function;
+use crate::syntax::constraint;
 
 /// The marker's name, which nobody can write without quotes.
 const NAME: &str = "$system_time";
@@ -57,7 +58,9 @@ pub(crate) fn move_times(from: &mut [TableWithJoins]) {
         within(&mut item.relation);
         for join in &mut item.joins {
             within(&mut join.relation);
-            let Some(on) = condition(&mut join.join_operator) else { continue };
+            let Some(JoinConstraint::On(on)) = constraint(&mut join.join_operator) else {
+                continue;
+            };
             let TableFactor::Table { version, .. } = &mut join.relation else { continue };
             let Some(TableVersion::ForSystemTimeAsOf(time)) = version else { continue };
             let name = Ident { span: time.span(), ..Ident::new(NAME) };
@@ -72,24 +75,6 @@ pub(crate) fn move_times(from: &mut [TableWithJoins]) {
 fn within(relation: &mut TableFactor) {
     if let TableFactor::NestedJoin { table_with_joins, .. } = relation {
         move_times(std::slice::from_mut(table_with_joins));
-    }
-}
-
-fn condition(operator: &mut JoinOperator) -> Option<&mut SqlExpr> {
-    use JoinOperator::{
-        FullOuter, Inner, Join, Left, LeftAnti, LeftOuter, LeftSemi, Right, RightOuter,
-    };
-    match operator {
-        Join(JoinConstraint::On(on))
-        | Inner(JoinConstraint::On(on))
-        | Left(JoinConstraint::On(on))
-        | LeftOuter(JoinConstraint::On(on))
-        | Right(JoinConstraint::On(on))
-        | RightOuter(JoinConstraint::On(on))
-        | FullOuter(JoinConstraint::On(on))
-        | LeftSemi(JoinConstraint::On(on))
-        | LeftAnti(JoinConstraint::On(on)) => Some(on),
-        _ => None,
     }
 }
 

@@ -79,7 +79,7 @@ fn column_in(select: &Select) -> Option<tokenizer::Span> {
 }
 
 /// What stands after LIMIT and OFFSET.
-fn limits(query: &Query) -> Vec<&Expr> {
+pub(crate) fn limits(query: &Query) -> Vec<&Expr> {
     match &query.limit_clause {
         Some(LimitClause::LimitOffset { limit, offset, .. }) => {
             limit.iter().chain(offset.as_ref().map(|o| &o.value)).collect()

@@ -33,6 +33,7 @@ use crate::schemas::{nullable, table_schema};
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::{plain_type, sql_type_name};
+use crate::user_functions::{CreateFunction, UserFunction};
 
 /// An option that is the planner's, not the connector's.
 pub(crate) const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";
@@ -292,6 +293,22 @@ fn plan_expr(sql: &SqlExpr, schema: &DFSchema, context: &Context<'_>) -> Result<
     // Names without a table before them belong to this one.
     let expr = datafusion_expr::expr_rewriter::unalias(expr);
     Ok(expr)
+}
+
+/// Refuses a function whose body does not go with the types of its parameters, which are `fields`,
+/// and of its result.
+pub(crate) fn check_function(
+    create: &CreateFunction,
+    function: &UserFunction,
+    fields: Vec<Field>,
+    context: &Context<'_>,
+    source: &Arc<Source>,
+) -> Result<()> {
+    let schema = DFSchema::try_from_qualified_schema(INPUT, &Schema::new(fields))?;
+    let parameters = create.parameters.iter().map(|(name, _)| SqlExpr::Identifier(name.clone()));
+    let call = function.of(&parameters.collect::<Vec<_>>());
+    let place = Syntax::of_source(source).span(&create.body);
+    plan_expr(&call, &schema, context).map(drop).map_err(|e| e.at(place))
 }
 
 fn event_time(

@@ -9,8 +9,10 @@ use millstream_contract::settings::closest;
 
 use crate::aggregates::aggregate_named;
 use crate::error::{Span, SqlError};
+use crate::joins::using;
 use crate::syntax::{Syntax, parts};
 use crate::wording::same_name;
+use crate::words::single_part;
 
 /// An error in one of the SELECTs of a query, with what there is to say about it.
 pub(crate) fn hint(
@@ -27,6 +29,7 @@ pub(crate) fn hint(
         let error = ungrouped_column(error, select, syntax);
         let error = same_names(error, select);
         let error = unknown_table(error, select);
+        let error = column_of_using(error, select);
         unknown_column(error, select, syntax)
     })
 }
@@ -146,6 +149,17 @@ fn unknown_table(error: SqlError, select: &Select) -> SqlError {
         _ => None,
     });
     error.at(name.and_then(|name| Span::new(name.span())))
+}
+
+/// A column of USING that one of the sides has not.
+fn column_of_using(error: SqlError, select: &Select) -> SqlError {
+    if !error.message.starts_with("there is no column") || error.span.is_some() {
+        return error;
+    }
+    let mut names = select.from.iter().flat_map(|table| &table.joins).flat_map(using);
+    let name = names.find(|name| single_part(name).is_some_and(|n| n.value == quoted(&error)));
+    let place = name.and_then(|name| Span::new(name.span()));
+    error.at(place)
 }
 
 /// A text in double quotes, or an alias where there are none.

@@ -44,7 +44,7 @@ use conditions::{Bounds, Condition, Numbered, Parts};
 use interval::Told;
 use ranked::Ranked;
 use sides::Taken;
-pub(crate) use written::{LATERAL, check_kind, check_star, misplaced, subqueries};
+pub(crate) use written::{LATERAL, check_kind, check_star, misplaced, subqueries, using};
 
 /// A side, before it is known what the join needs of it.
 #[derive(Clone)]

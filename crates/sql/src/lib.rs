@@ -144,5 +144,5 @@ pub use error::{ErrorKind, Result, Source, Span, SqlError};
 pub use fuzz::fuzz_sql;
 pub use mended::Mended;
 pub use planner::{EventTimeSpec, Outcome, PlannedQuery, Planner};
-pub use script::{Mistake, Statement, parse_all, parse_script};
+pub use script::{MISTAKES_MAX, Mistake, Statement, parse_all, parse_script};
 pub use types::sql_type_name;

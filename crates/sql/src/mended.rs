@@ -3,35 +3,60 @@
 //! A part that is left out leaves NULL, or nothing. What is then found may follow from that rather
 //! than stand in the text; [`Mended::is_independent`] tells.
 
+mod parts;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select,
-    SelectItem, Spanned, Value, VisitMut, VisitorMut,
-};
+use datafusion_sql::sqlparser::ast::{DataType, Query, Select, Spanned, Visit, Visitor};
 
 use crate::create_table::{ColumnDef, CreateTable, WatermarkDef};
 use crate::error::{ErrorKind, Span, SqlError};
 use crate::script::Statement;
 use crate::stack::on_large_stack;
 use crate::statement::StatementKind;
+use crate::syntax::Syntax;
+use crate::user_functions::{CreateFunction, Typed};
+use parts::{LeftOut, Part};
 
 /// A statement whose known mistakes are left out.
 #[derive(Debug, Clone)]
 pub struct Mended {
     /// What is left.
     pub statement: Statement,
+    syntax: Arc<Syntax>,
+    /// Where its SELECTs stood.
+    selects: Vec<Span>,
     /// Whether types may have changed where no mistake was.
     types_changed: bool,
+    /// Whether it may group, join or filter otherwise than it did.
+    shape_changed: bool,
+    keys_changed: bool,
+    /// Whether it is no longer known which columns there are.
+    is_open: bool,
     /// Columns of a table's declaration that are left out.
     gone: Vec<String>,
 }
 
 impl Mended {
-    /// A statement with all its mistakes.
-    pub fn new(statement: &Statement) -> Mended {
-        Mended { statement: statement.clone(), types_changed: false, gone: Vec::new() }
+    /// A statement with all its mistakes; of a statement set, each INSERT by itself.
+    pub fn of(statement: &Statement) -> Vec<Mended> {
+        let syntax = Arc::new(Syntax::of_source(&statement.source));
+        let mended = |kind| {
+            let mut statement = Statement { kind, ..statement.clone() };
+            let selects = selects(query(&mut statement.kind));
+            Mended {
+                statement,
+                syntax: syntax.clone(),
+                selects,
+                types_changed: false,
+                shape_changed: false,
+                keys_changed: false,
+                is_open: false,
+                gone: Vec::new(),
+            }
+        };
+        kinds(&statement.kind).into_iter().map(mended).collect()
     }
 
     /// The same without what `error` points at; `None` if that leaves nothing to check.
@@ -47,39 +72,120 @@ impl Mended {
     /// Whether there was something to leave out.
     fn leave_out(&mut self, span: Span) -> bool {
         match &mut self.statement.kind {
-            StatementKind::CreateTable(create) => without_clause(create, span, &mut self.gone),
-            kind => {
-                let mut parts = Parts { span, depth: 0, left_out: None };
-                queries(kind).into_iter().for_each(|query| parts.leave_out(query));
-                self.types_changed |= parts.left_out == Some(LeftOut::OfSubquery);
-                parts.left_out.is_some()
+            StatementKind::CreateTable(create) => {
+                return without_clause(create, span, &mut self.gone);
             }
+            StatementKind::CreateFunction(create) => {
+                self.types_changed = true;
+                return without_type(create, span);
+            }
+            StatementKind::Insert(insert) => {
+                let mut names = std::iter::once(&insert.table).chain(&insert.columns);
+                if names.any(|name| Span::new(name.span).is_some_and(|own| own.holds(span))) {
+                    self.statement.kind = StatementKind::Query(insert.query.clone());
+                    return true;
+                }
+            }
+            _ => {}
         }
+        let left_out = query(&mut self.statement.kind)
+            .and_then(|query| parts::leave_out(query, span, &self.syntax));
+        let Some(LeftOut { part, is_within, is_open }) = left_out else { return false };
+        self.types_changed |= part == Part::Relation || is_within && part != Part::Last;
+        self.shape_changed |= !matches!(part, Part::Value | Part::Last);
+        self.keys_changed |= part == Part::Key;
+        self.is_open |= is_open;
+        true
+    }
+
+    /// Which part of a query a mistake points at.
+    fn part(&self, error: &SqlError) -> Option<Part> {
+        let (mut statement, span) = (self.statement.clone(), error.span?);
+        let left_out = on_large_stack(|| {
+            let query = query(&mut statement.kind);
+            Ok(query.and_then(|query| parts::leave_out(query, span, &self.syntax)))
+        });
+        left_out.ok()?.map(|left_out| left_out.part)
+    }
+
+    /// The SELECT that a mistake stands in.
+    pub fn select_of(&self, error: &SqlError) -> Option<Span> {
+        let span = error.span?;
+        let start = Span { end_line: span.line, end_column: span.column, ..span };
+        let holding = self.selects.iter().filter(|select| select.holds(start));
+        holding.max().copied()
     }
 
     /// Whether a mistake found in what is left stands in the text, too.
     pub fn is_independent(&self, error: &SqlError) -> bool {
-        if let StatementKind::CreateTable(_) = self.statement.kind {
-            let of_gone = |name: &String| error.message.contains(&format!("'{name}'"));
-            return !self.gone.iter().any(of_gone) && self.clone().without(error).is_some();
+        match self.statement.kind {
+            StatementKind::CreateTable(_) => {
+                let of_gone = |name: &String| error.message.contains(&format!("'{name}'"));
+                return !self.gone.iter().any(of_gone) && self.clone().without(error).is_some();
+            }
+            StatementKind::CreateFunction(_) => {
+                return error.kind != ErrorKind::Type
+                    || !self.types_changed
+                    || self.clone().without(error).is_some();
+            }
+            _ => {}
+        }
+        if self.keys_changed && error.message.contains("GROUP BY") {
+            return false;
         }
         match error.kind {
-            ErrorKind::Name => true,
+            ErrorKind::Name => !self.is_open || is_of_catalog(&error.message),
             ErrorKind::Type => !self.types_changed,
+            // Not what a query cannot do as a whole: that may follow from what was left out.
+            ErrorKind::Unsupported | ErrorKind::Syntax => {
+                !self.shape_changed
+                    && matches!(self.part(error), Some(Part::Value | Part::Condition))
+            }
+            ErrorKind::Connector => self.part(error) == Some(Part::Relation),
             _ => false,
         }
     }
 }
 
-/// The queries of a statement.
-fn queries(kind: &mut StatementKind) -> Vec<&mut Query> {
+/// Whether a message says that there is no such table or function, whatever the columns.
+fn is_of_catalog(message: &str) -> bool {
+    let no_table = message.starts_with("there is no table ") && !message.ends_with(" here");
+    no_table || message.starts_with("there is no function ")
+}
+
+/// What of a statement is checked by itself.
+fn kinds(kind: &StatementKind) -> Vec<StatementKind> {
     match kind {
-        StatementKind::Query(query) | StatementKind::CreateView { query, .. } => vec![query],
-        StatementKind::Insert(insert) => vec![&mut insert.query],
-        StatementKind::Inserts(inserts) => inserts.iter_mut().map(|i| &mut *i.query).collect(),
-        StatementKind::Explain(inner) | StatementKind::Analyze(inner) => queries(inner),
-        _ => vec![],
+        StatementKind::Inserts(inserts) => {
+            inserts.iter().cloned().map(StatementKind::Insert).collect()
+        }
+        StatementKind::Explain(inner) | StatementKind::Analyze(inner) => kinds(inner),
+        other => vec![other.clone()],
     }
+}
+
+/// The query of a statement.
+fn query(kind: &mut StatementKind) -> Option<&mut Query> {
+    match kind {
+        StatementKind::Query(query) | StatementKind::CreateView { query, .. } => Some(query),
+        StatementKind::Insert(insert) => Some(&mut insert.query),
+        _ => None,
+    }
+}
+
+/// Where the SELECTs of a query stand.
+fn selects(query: Option<&mut Query>) -> Vec<Span> {
+    struct Selects(Vec<Span>);
+    impl Visitor for Selects {
+        type Break = ();
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            self.0.extend(Span::new(select.span()));
+            ControlFlow::Continue(())
+        }
+    }
+    let mut selects = Selects(Vec::new());
+    let _ = query.map(|query| query.visit(&mut selects));
+    selects.0
 }
 
 /// Leaves out the column, the watermark or the option that has the mistake.
@@ -93,139 +199,20 @@ fn without_clause(create: &mut CreateTable, span: Span, gone: &mut Vec<String>) 
     create.options.retain(|option| !holds(option.key_span) && !holds(option.value_span));
     let of_watermark = |w: &WatermarkDef| holds(Span::new(w.column.span)) || holds(w.span);
     let watermark = create.watermark.take_if(|watermark| of_watermark(watermark));
-    gone.len() > before || create.options.len() < options || watermark.is_some()
+    let mut named = false;
+    for names in [&mut create.primary_key, &mut create.partitioned_by] {
+        let before = names.len();
+        names.retain(|name| !holds(Span::new(name.span)));
+        named |= names.len() < before;
+    }
+    gone.len() > before || create.options.len() < options || watermark.is_some() || named
 }
 
-/// What was left out of a query.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LeftOut {
-    /// A part that no other query reads.
-    OfWhole,
-    OfSubquery,
-}
-
-/// Leaves out the innermost part that has the mistake.
-struct Parts {
-    span: Span,
-    /// Queries that we are inside of.
-    depth: usize,
-    left_out: Option<LeftOut>,
-}
-
-impl Parts {
-    fn leave_out(&mut self, query: &mut Query) {
-        let _: ControlFlow<()> = query.visit(self);
-    }
-
-    fn holds(&self, part: &impl Spanned) -> bool {
-        Span::new(part.span()).is_some_and(|own| own.holds(self.span))
-    }
-
-    /// The smallest operand of AND and OR that has the mistake becomes TRUE.
-    fn leave_out_operand(&self, condition: &mut Expr) {
-        match condition {
-            Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right }
-                if self.holds(&**left) || self.holds(&**right) =>
-            {
-                let operand = if self.holds(&**left) { left } else { right };
-                self.leave_out_operand(operand);
-            }
-            Expr::Nested(inner) => self.leave_out_operand(inner),
-            other => *other = Expr::Value(Value::Boolean(true).into()),
-        }
-    }
-
-    /// Leaves out a condition or a value of SELECT.
-    fn leave_out_of(&self, select: &mut Select) -> bool {
-        for condition in [&mut select.selection, &mut select.having, &mut select.qualify] {
-            if let Some(condition) = condition.as_mut().filter(|condition| self.holds(*condition)) {
-                self.leave_out_operand(condition);
-                return true;
-            }
-        }
-        for join in select.from.iter_mut().flat_map(|table| &mut table.joins) {
-            if let Some(JoinConstraint::On(on)) = constraint(&mut join.join_operator)
-                && self.holds(on)
-            {
-                self.leave_out_operand(on);
-                return true;
-            }
-        }
-        for item in &mut select.projection {
-            if self.holds(item) {
-                return leave_out_value(item);
-            }
-        }
-        // Without a key of GROUP BY, what SELECT says of it would be wrong.
-        false
-    }
-
-    fn note(&mut self) {
-        let whole = self.depth <= 1;
-        self.left_out = Some(if whole { LeftOut::OfWhole } else { LeftOut::OfSubquery });
-    }
-}
-
-fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
-    use JoinOperator::{Anti, FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter, Semi};
-    match operator {
-        Join(on) | Inner(on) | Left(on) | LeftOuter(on) | Right(on) | RightOuter(on)
-        | FullOuter(on) | Semi(on) | Anti(on) => Some(on),
-        _ => None,
-    }
-}
-
-/// The value becomes NULL, under the name that it has.
-fn leave_out_value(item: &mut SelectItem) -> bool {
-    let null = || Expr::Value(Value::Null.into());
-    let name: Option<Ident> = match item {
-        SelectItem::ExprWithAlias { expr, .. } => {
-            *expr = null();
-            return true;
-        }
-        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
-        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => names.last().cloned(),
-        SelectItem::UnnamedExpr(_) => None,
-        _ => return false,
-    };
-    *item = match name {
-        Some(alias) => SelectItem::ExprWithAlias { expr: null(), alias },
-        None => SelectItem::UnnamedExpr(null()),
-    };
-    true
-}
-
-impl VisitorMut for Parts {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        if self.left_out.is_none() && self.leave_out_of(select) {
-            self.note();
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if self.left_out.is_none()
-            && let Some(order_by) = &mut query.order_by
-            && let OrderByKind::Expressions(keys) = &mut order_by.kind
-        {
-            let before = keys.len();
-            keys.retain(|key| !self.holds(&key.expr));
-            let (wrong, empty) = (keys.len() < before, keys.is_empty());
-            if empty {
-                query.order_by = None;
-            }
-            if wrong {
-                self.note();
-            }
-        }
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+/// Takes a type that there is for the one that has the mistake.
+fn without_type(create: &mut CreateFunction, span: Span) -> bool {
+    let types = create.parameters.iter_mut().map(|(_, of)| of).chain([&mut create.returns]);
+    let mut wrong = types.filter(|of| of.span.is_some_and(|own| own.holds(span))).peekable();
+    let found = wrong.peek().is_some();
+    wrong.for_each(|of| *of = Typed { of: DataType::String(None), span: None });
+    found
 }

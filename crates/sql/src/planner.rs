@@ -317,7 +317,7 @@ impl Planner {
                 }
                 Ok(Outcome::Done)
             }
-            StatementKind::CreateFunction(create) => self.create_function(create),
+            StatementKind::CreateFunction(create) => self.create_function(create, statement),
             StatementKind::DropFunction { name, if_exists } => self.drop_function(name, *if_exists),
             StatementKind::Drop { view, name, if_exists } => self.drop(*view, name, *if_exists),
             StatementKind::Set { key, value, key_span, value_span } => {

@@ -68,13 +68,24 @@ pub fn parse_script(text: &str, source_name: &str) -> Result<Vec<Statement>> {
     }
 }
 
-/// A statement that cannot be parsed.
+/// Mistakes of one statement that are told at most.
+pub const MISTAKES_MAX: usize = 20;
+
+/// What keeps a statement from being parsed, or from being executed.
 #[derive(Debug)]
 pub struct Mistake {
     /// What is wrong with it.
     pub error: SqlError,
     /// The table, view or function that it would declare.
     pub declares: Option<String>,
+    /// Whether there is no statement for it, and no mistake of the same statement before it.
+    pub is_first: bool,
+}
+
+impl Mistake {
+    fn new(error: SqlError) -> Mistake {
+        Mistake { error, declares: None, is_first: true }
+    }
 }
 
 /// Parses the statements of `text`, also those behind one that cannot be parsed.
@@ -90,7 +101,7 @@ fn parse_to_end(text: &str, source_name: &str, first: bool) -> (Vec<Statement>, 
     let (mut statements, mut mistakes) = (Vec::new(), Vec::new());
     let parsed = on_large_stack(|| parse(&source, first, &mut statements, &mut mistakes));
     if let Err(error) = parsed {
-        mistakes.push(Mistake { error, declares: None });
+        mistakes.push(Mistake::new(error));
     }
     for mistake in &mut mistakes {
         mistake.error = mistake.error.clone().in_source(&source);
@@ -117,17 +128,21 @@ fn parse(
             let before = error.span.map_or("", |span| source.statements_before(span));
             match tokens_of(before) {
                 Ok(tokens) if !first => {
-                    mistakes.push(Mistake { error, declares: None });
+                    mistakes.push(Mistake::new(error));
                     tokens
                 }
                 _ => return Err(error),
             }
         }
     };
-    if let Some(comment) = tokens.iter().find(|t| is_hint(&t.token)) {
-        return Err(SqlError::unsupported("hints are not supported")
+    for comment in tokens.iter().filter(|t| is_hint(&t.token)) {
+        let error = SqlError::unsupported("hints are not supported")
             .at(Span::new(comment.span))
-            .help("leave it out; options of a table stand in WITH (…), settings in SET"));
+            .help("leave it out; options of a table stand in WITH (…), settings in SET");
+        mistakes.push(Mistake { is_first: false, ..Mistake::new(error) });
+        if first {
+            return Ok(());
+        }
     }
     let parts: Vec<&[TokenWithSpan]> = tokens.split(|t| t.token == Token::SemiColon).collect();
     let mut at = 0;
@@ -140,13 +155,17 @@ fn parse(
                 statements.extend(next);
             }
             Err(error) => {
-                let declares = declared_name(parts[at]);
                 if first {
-                    mistakes.push(Mistake { error, declares });
+                    mistakes.push(Mistake::new(error));
                     return Ok(());
                 }
-                let mistake = |error| Mistake { error, declares: declares.clone() };
-                mistakes.extend(and_further(error, parts[at]).into_iter().map(mistake));
+                let declares = declared_name(parts[at]);
+                let errors = and_further(error, parts[at]).into_iter().enumerate();
+                mistakes.extend(errors.map(|(number, error)| Mistake {
+                    error,
+                    declares: declares.clone(),
+                    is_first: number == 0,
+                }));
                 // What stands in a set that is wrong would be wrong outside of it.
                 at += StatementSet::extent(&parts[at..]);
             }
@@ -158,7 +177,6 @@ fn parse(
 /// A statement's first mistake, and those that parsing meets where a type stands for what each
 /// points at. Whoever misspells one type may have misspelled two.
 fn and_further(first: SqlError, tokens: &[TokenWithSpan]) -> Vec<SqlError> {
-    const MISTAKES_MAX: usize = 20;
     let mut tokens = tokens.to_vec();
     let mut mistakes = vec![first];
     while mistakes.len() < MISTAKES_MAX

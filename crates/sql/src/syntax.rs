@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion_sql::sqlparser::ast::{
-    self, Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Spanned, Visit,
-    Visitor, visit_expressions,
+    self, Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, JoinConstraint,
+    JoinOperator, Query, Spanned, Visit, Visitor, visit_expressions,
 };
 use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use datafusion_sql::sqlparser::tokenizer::{self, Location, Token, TokenWithSpan};
 
 use crate::error::{Source, Span, SqlError};
 
@@ -62,6 +62,11 @@ impl Syntax {
         Syntax::new(source, roots.found)
     }
 
+    /// Of a text: what stands in it is placed, none of it is found.
+    pub(crate) fn of_source(source: &Arc<Source>) -> Syntax {
+        Syntax::new(source, vec![])
+    }
+
     /// Of one expression.
     pub(crate) fn of_expr(expr: &SqlExpr, source: &Arc<Source>) -> Syntax {
         Syntax::new(source, vec![expr.clone()])
@@ -106,8 +111,13 @@ impl Syntax {
     /// The whole text of an expression: sqlparser's spans leave out brackets, and the names of what
     /// looks like a function and is none.
     pub(crate) fn span(&self, expr: &SqlExpr) -> Option<Span> {
+        self.extent(expr).and_then(Span::new)
+    }
+
+    /// The same, as sqlparser has it.
+    pub(crate) fn extent(&self, expr: &SqlExpr) -> Option<tokenizer::Span> {
         let (from, to) = self.range(expr)?;
-        Span::new(self.source.tokens().get(from)?.span.union(&self.source.tokens().get(to)?.span))
+        Some(self.source.tokens().get(from)?.span.union(&self.source.tokens().get(to)?.span))
     }
 
     /// The text of a range.
@@ -183,7 +193,10 @@ impl Syntax {
             }
             other => {
                 let span = other.span();
-                Some((self.at(span.start)?, self.ending(span.end)?))
+                let own = self.at(span.start).zip(self.ending(span.end));
+                let parts = parts(other).into_iter().filter_map(|part| self.range(part));
+                let all = own.into_iter().chain(parts);
+                all.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
             }
         }
     }
@@ -272,6 +285,25 @@ pub(crate) fn arguments(call: &ast::Function) -> Option<Vec<&SqlExpr>> {
         }
     }
     Some(arguments)
+}
+
+/// What says which rows belong together, of the kinds of joins that have it and run.
+pub(crate) fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+    use JoinOperator::{
+        FullOuter, Inner, Join, Left, LeftAnti, LeftOuter, LeftSemi, Right, RightOuter,
+    };
+    match operator {
+        Join(constraint)
+        | Inner(constraint)
+        | Left(constraint)
+        | LeftOuter(constraint)
+        | Right(constraint)
+        | RightOuter(constraint)
+        | FullOuter(constraint)
+        | LeftSemi(constraint)
+        | LeftAnti(constraint) => Some(constraint),
+        _ => None,
+    }
 }
 
 /// What an expression is made of.

@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrow::datatypes::Field;
 use datafusion_sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
     ObjectNamePart, Query, Select, SelectItem, Spanned, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::Parser;
+use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::{Span as Extent, Token};
 
 use crate::error::{Result, Span, SqlError};
+use crate::types::arrow_type;
 use crate::words::{if_not_exists, single_name, single_part};
 
 /// How a function is declared.
@@ -25,9 +27,28 @@ pub(crate) struct CreateFunction {
     pub(crate) name: Ident,
     pub(crate) or_replace: bool,
     pub(crate) if_not_exists: bool,
-    pub(crate) parameters: Vec<(Ident, DataType)>,
-    pub(crate) returns: DataType,
+    pub(crate) parameters: Vec<(Ident, Typed)>,
+    pub(crate) returns: Typed,
     pub(crate) body: Expr,
+}
+
+/// A type, and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Typed {
+    pub(crate) of: DataType,
+    pub(crate) span: Option<Span>,
+}
+
+impl Typed {
+    fn parse(parser: &mut Parser<'_>) -> std::result::Result<Typed, ParserError> {
+        let from = parser.peek_token().span;
+        let of = parser.parse_data_type()?;
+        Ok(Typed { of, span: Span::new(from.union(&parser.get_current_token().span)) })
+    }
+
+    fn arrow_type(&self) -> Result<arrow::datatypes::DataType> {
+        arrow_type(&self.of).map_err(|error| error.at(self.span))
+    }
 }
 
 /// The functions that are declared, by name in small letters.
@@ -58,14 +79,29 @@ pub(crate) fn parse_create_function(
     parser.expect_token(&Token::LParen)?;
     if !parser.consume_token(&Token::RParen) {
         parameters =
-            parser.parse_comma_separated(|p| Ok((p.parse_identifier()?, p.parse_data_type()?)))?;
+            parser.parse_comma_separated(|p| Ok((p.parse_identifier()?, Typed::parse(p)?)))?;
         parser.expect_token(&Token::RParen)?;
     }
     parser.expect_keyword(Keyword::RETURNS)?;
-    let returns = parser.parse_data_type()?;
+    let returns = Typed::parse(parser)?;
     parser.expect_keyword(Keyword::RETURN)?;
     let body = parser.parse_expr()?;
     Ok(CreateFunction { name, or_replace, if_not_exists, parameters, returns, body })
+}
+
+impl CreateFunction {
+    /// The types of its parameters, as fields.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such type, also that of its result.
+    pub(crate) fn fields(&self) -> Result<Vec<Field>> {
+        let field = |(name, typed): &(Ident, Typed)| {
+            typed.arrow_type().map(|of| Field::new(&name.value, of, true))
+        };
+        let fields = self.parameters.iter().map(field).collect::<Result<_>>()?;
+        self.returns.arrow_type().map(|_| fields)
+    }
 }
 
 impl UserFunction {
@@ -95,9 +131,9 @@ impl UserFunction {
         if let ControlFlow::Break(error) = VisitMut::visit(&mut body, &mut Expansion(declared)) {
             return Err(error);
         }
-        let named = |(name, of): &(Ident, DataType)| (name.value.clone(), of.clone());
+        let named = |(name, typed): &(Ident, Typed)| (name.value.clone(), typed.of.clone());
         let parameters = create.parameters.iter().map(named).collect();
-        Ok(UserFunction { parameters, returns: create.returns.clone(), body })
+        Ok(UserFunction { parameters, returns: create.returns.of.clone(), body })
     }
 
     /// What it computes of its parameters.
@@ -112,7 +148,7 @@ impl UserFunction {
     }
 
     /// The body, with arguments for its parameters.
-    fn of(&self, arguments: &[Expr]) -> Expr {
+    pub(crate) fn of(&self, arguments: &[Expr]) -> Expr {
         struct Parameters<'a>(&'a UserFunction, &'a [Expr]);
         impl VisitorMut for Parameters<'_> {
             type Break = ();

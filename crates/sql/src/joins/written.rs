@@ -1,8 +1,8 @@
 //! Joins and subqueries as they are written: those that do not run, whatever they are over.
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, Select, SelectItem, Spanned,
-    TableFactor, TableWithJoins, UnaryOperator,
+    BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, ObjectName, Select, SelectItem,
+    Spanned, TableFactor, TableWithJoins, UnaryOperator,
 };
 
 use crate::error::{Result, Span, SqlError};
@@ -13,6 +13,19 @@ pub(crate) const LATERAL: &str = "what stands in FROM cannot refer to what stand
 /// What to write in the place of a join by time.
 const WITHIN_WINDOWS: &str = "rows of one window can be joined: ON L.window_start = R.window_start AND \
                        L.window_end = R.window_end AND …";
+/// The columns of a join's USING.
+pub(crate) fn using(join: &Join) -> &[ObjectName] {
+    use JoinConstraint::Using;
+    use JoinOperator::{Inner, Join as Plain, Left, LeftOuter};
+    match &join.join_operator {
+        Plain(Using(names))
+        | Inner(Using(names))
+        | Left(Using(names))
+        | LeftOuter(Using(names)) => names,
+        _ => &[],
+    }
+}
+
 /// Refuses a kind of join that does not run, and a join without a condition.
 pub(crate) fn check_kind(join: &Join) -> Result<()> {
     let place = join.relation.span();

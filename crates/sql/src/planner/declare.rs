@@ -14,7 +14,7 @@ use super::{Logical, Outcome, Planner, output_names};
 use crate::catalog::{Entry, Origin, TableEntry, ViewEntry, is_path};
 use crate::check::{check_expr, refuse_inner_order};
 use crate::completed::completed;
-use crate::create::table_entry;
+use crate::create::{check_function, table_entry};
 use crate::create_table::CreateTable;
 use crate::error::{Result, Span, SqlError};
 use crate::joins::are_versions;
@@ -140,7 +140,11 @@ impl Planner {
         }
     }
 
-    pub(super) fn create_function(&mut self, create: &CreateFunction) -> Result<Outcome> {
+    pub(super) fn create_function(
+        &mut self,
+        create: &CreateFunction,
+        statement: &Statement,
+    ) -> Result<Outcome> {
         let name = &create.name;
         if self.functions.knows(&name.value.to_lowercase()) {
             let message = format!("there is a function {} already", name.value);
@@ -155,9 +159,12 @@ impl Planner {
             }
             _ => {}
         }
+        let fields = create.fields()?;
         let is_aggregate = |name: &str| self.functions.is_aggregate(name);
         let function = UserFunction::new(create, self.catalog.functions(), &is_aggregate)?;
         check_expr(&rewrite_expr(function.body().clone(), &self.functions)?, &self.functions)?;
+        let (context, source) = (self.context(), &statement.source);
+        check_function(create, &function, fields, &context, source)?;
         self.catalog.set_function(&name.value, Some(function.unplaced()));
         Ok(Outcome::Done)
     }
