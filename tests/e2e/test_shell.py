@@ -385,7 +385,7 @@ def test_explain_analyze_counts_rows_by_operator(script, processes):
     done = script.run(TABLE + f"EXPLAIN ANALYZE {query};", "--processes", processes)
     text = done.stdout.decode()
     # Two windows of ten records each.
-    assert done.code == 0 and re.search(r"read events: .*\n  = 20 records, \d+ bytes, 0\.\d{3} s\n", text), text
+    assert done.code == 0 and re.search(r"read events: .*\n  = 20 records, [\d.]+ k?B, 0\.\d{3} s\n", text), text
     times = r"; 0\.\d{3} s in its state, 0\.\d{3} s firing\n"
     assert re.search(r"soft breaker .*\n  = 20 rows taken, 0 late records" + times, text), text
     assert re.search(r"result\n  = 2 rows in 2 windows\n", text), text

@@ -6,6 +6,8 @@ use millstream_contract::plan::Plan;
 use millstream_contract::wording::{counted, grouped};
 use millstream_engine::{StageStats, Stats};
 
+use crate::wording::bytes;
+
 /// The plan's text (that of `EXPLAIN`, without the layout of state) with the rows that each of its
 /// parts took or gave, and the times of the run. Lines that begin with `=` were measured.
 pub fn analyzed(explain: &str, plan: &Plan, stats: &Stats) -> String {
@@ -102,20 +104,4 @@ fn whole(stats: &Stats) -> String {
 
 fn millis(us: u64) -> String {
     format!("{:.1} ms", us as f64 / 1e3)
-}
-
-/// `321 bytes`, `1.2 MB`.
-fn bytes(number: u64) -> String {
-    let units = ["KB", "MB", "GB", "TB"];
-    let mut size = number as f64 / 1000.0;
-    if size < 1.0 {
-        return counted(number, "byte");
-    }
-    for unit in units {
-        if size < 1000.0 {
-            return format!("{size:.1} {unit}");
-        }
-        size /= 1000.0;
-    }
-    format!("{size:.1} PB")
 }
