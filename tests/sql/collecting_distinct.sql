@@ -3,7 +3,7 @@
 --   window 12:00:10   11 s a q 1, 12 s a r 1, 13 s b NULL NULL
 -- exchange: refused
 CREATE TABLE offers (
-    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts - INTERVAL '3' SECOND
 ) WITH ('connector' = 'file', 'path' = 'data/offers.csv', 'format' = 'csv', 'csv.null-literal' = '-');
 
 -- Lists and the like beside aggregates of distinct values.
