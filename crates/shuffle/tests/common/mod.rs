@@ -1,0 +1,380 @@
+//! What the tests share: a shuffle between nodes of one process, and a run of it that checks
+//! everything that arrives.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use millstream_fabric::Fabric;
+use millstream_shuffle::{
+    Counters, Delivery, Depth, Design, Error, Received, Receiver, ReceiverSetup, Result, Sender,
+    SenderSetup, Settings, State,
+};
+
+/// Small messages, so that runs are short.
+pub const MESSAGE_BYTES: usize = 96;
+
+/// Settings of a test: `depth` buffers, credit after `credit_every`.
+pub fn settings(design: Design, depth: u32, credit_every: u32) -> Settings {
+    Settings {
+        message_bytes: MESSAGE_BYTES,
+        depth: Depth::Fixed(depth),
+        credit_every,
+        ..Settings::new(design)
+    }
+}
+
+/// All endpoints of a shuffle: `senders[node][endpoint]`, and the same of receivers. Endpoint e of
+/// a node is connected to endpoint e of every node, its own included.
+pub struct Shuffle<F: Fabric> {
+    pub senders: Vec<Vec<Sender<F>>>,
+    pub receivers: Vec<Vec<Receiver<F>>>,
+    pub settings: Settings,
+    pub threads: usize,
+}
+
+pub fn sender_id(node: usize, endpoint: usize) -> u32 {
+    (100 + 10 * node + endpoint) as u32
+}
+
+pub fn receiver_id(node: usize, endpoint: usize) -> u32 {
+    (500 + 10 * node + endpoint) as u32
+}
+
+impl<F: Fabric> Shuffle<F> {
+    /// Opens and connects everything, with so many threads on each node.
+    pub fn new(devices: &[F], settings: Settings, threads: usize) -> Result<Shuffle<F>> {
+        let nodes = devices.len();
+        let endpoints = settings.design.endpoints_of(threads);
+        let shared = (threads / endpoints) as u32;
+        let settings = Settings { threads: shared, ..settings };
+        let mut to = Vec::new();
+        let mut from = Vec::new();
+        for (node, device) in devices.iter().enumerate() {
+            let open = |e| SenderSetup::new(device, sender_id(node, e), nodes, settings);
+            to.push((0..endpoints).map(open).collect::<Result<Vec<_>>>()?);
+            let open = |e| ReceiverSetup::new(device, receiver_id(node, e), nodes, settings);
+            from.push((0..endpoints).map(open).collect::<Result<Vec<_>>>()?);
+        }
+        let hellos = |e: usize, node: usize| -> Vec<_> {
+            from.iter().map(|there| there[e].hello(node)).collect()
+        };
+        let to_senders: Vec<Vec<_>> =
+            (0..nodes).map(|n| (0..endpoints).map(|e| hellos(e, n)).collect()).collect();
+        let hellos = |e: usize, node: usize| -> Vec<_> {
+            to.iter().map(|there| there[e].hello(node)).collect()
+        };
+        let to_receivers: Vec<Vec<_>> =
+            (0..nodes).map(|n| (0..endpoints).map(|e| hellos(e, n)).collect()).collect();
+        let mut shuffle =
+            Shuffle { senders: Vec::new(), receivers: Vec::new(), settings, threads };
+        for (setups, hellos) in to.into_iter().zip(&to_senders) {
+            let connected = setups.into_iter().zip(hellos).map(|(setup, all)| setup.connect(all));
+            shuffle.senders.push(connected.collect::<Result<_>>()?);
+        }
+        for (setups, hellos) in from.into_iter().zip(&to_receivers) {
+            let connected = setups.into_iter().zip(hellos).map(|(setup, all)| setup.connect(all));
+            shuffle.receivers.push(connected.collect::<Result<_>>()?);
+        }
+        Ok(shuffle)
+    }
+
+    /// The sum over all sending endpoints, and over all receiving ones.
+    pub fn counters(&self) -> (Counters, Counters) {
+        let mut sums = (Counters::default(), Counters::default());
+        for sender in self.senders.iter().flatten() {
+            sums.0 += sender.counters();
+        }
+        for receiver in self.receivers.iter().flatten() {
+            sums.1 += receiver.counters();
+        }
+        sums
+    }
+}
+
+/// Communication patterns (paper, section 4.1), by their transmission groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    Repartition,
+    Multicast,
+    Broadcast,
+}
+
+impl Pattern {
+    pub const ALL: [Pattern; 3] = [Pattern::Repartition, Pattern::Multicast, Pattern::Broadcast];
+
+    pub fn groups(self, nodes: usize) -> Vec<Vec<usize>> {
+        match self {
+            Pattern::Repartition => (0..nodes).map(|node| vec![node]).collect(),
+            // Each node and its neighbour, and the first alone: some are in several, and of two
+            // nodes the last group has both.
+            Pattern::Multicast => {
+                let pair = |node| vec![node, (node + 1) % nodes];
+                let mut groups: Vec<_> = (0..nodes).map(pair).collect();
+                groups.push(vec![0]);
+                groups
+            }
+            Pattern::Broadcast => vec![(0..nodes).collect()],
+        }
+    }
+}
+
+/// The tests' only source of chance.
+pub struct Chance(pub u64);
+
+impl Chance {
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+}
+
+/// What a run does.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    pub pattern: Pattern,
+    /// Messages that each thread puts.
+    pub messages: usize,
+    /// A receiver of node 0 has its turn only so seldom.
+    pub slow: usize,
+    /// Messages that a consumer holds before it releases the oldest.
+    pub hold: usize,
+    /// Whether messages are full, or of any length.
+    pub full: bool,
+    pub seed: u64,
+}
+
+impl Work {
+    pub fn new(pattern: Pattern, messages: usize) -> Work {
+        Work { pattern, messages, slow: 1, hold: 0, full: false, seed: 1 }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Errors by endpoint: id and error. Senders that had finished have none.
+    pub errors: Vec<(u32, Error)>,
+    /// Messages delivered.
+    pub delivered: u64,
+    pub steps: u64,
+}
+
+/// One thread that puts.
+struct Producer {
+    node: usize,
+    endpoint: usize,
+    left: usize,
+    failed: bool,
+    finished: bool,
+}
+
+/// One endpoint that is got from.
+struct Consumer<'a, F: Fabric> {
+    receiver: &'a Receiver<F>,
+    held: Vec<Delivery<'a, F>>,
+    ends: usize,
+    finished: bool,
+    failed: bool,
+}
+
+/// A payload: sender's id, number among those of this sender for this receiver, and bytes that
+/// follow from both.
+fn fill(payload: &mut [u8], sender: u32, number: u32) {
+    payload[..4].copy_from_slice(&sender.to_le_bytes());
+    payload[4..8].copy_from_slice(&number.to_le_bytes());
+    for (i, byte) in payload.iter_mut().enumerate().skip(8) {
+        *byte = (sender as usize + 31 * number as usize + i) as u8;
+    }
+}
+
+/// Runs a shuffle to its end, one call after the other in an order that follows from the seed, and
+/// checks what arrives. `idle` lets time pass. After `steps_max` turns it counts as hanging.
+pub fn run<F: Fabric>(
+    shuffle: &Shuffle<F>,
+    work: Work,
+    idle: &mut dyn FnMut(u64),
+    steps_max: u64,
+) -> Outcome {
+    let mut run = Run::new(shuffle, work);
+    while !run.is_over() {
+        run.turn();
+        run.outcome.steps += 1;
+        idle(run.outcome.steps);
+        assert!(run.outcome.steps < steps_max, "{work:?} {} hangs", shuffle.settings.design);
+    }
+    run.check();
+    run.outcome
+}
+
+struct Run<'a, F: Fabric> {
+    shuffle: &'a Shuffle<F>,
+    work: Work,
+    groups: Vec<Vec<usize>>,
+    chance: Chance,
+    producers: Vec<Producer>,
+    consumers: Vec<Consumer<'a, F>>,
+    /// By sender and receiver: the numbers put, and those received.
+    put: HashMap<(u32, u32), Vec<u32>>,
+    got: HashMap<(u32, u32), Vec<u32>>,
+    /// By sender: messages put, which gives them their numbers.
+    numbers: HashMap<u32, u32>,
+    outcome: Outcome,
+}
+
+impl<'a, F: Fabric> Run<'a, F> {
+    fn new(shuffle: &'a Shuffle<F>, work: Work) -> Run<'a, F> {
+        let mut producers = Vec::new();
+        for (node, senders) in shuffle.senders.iter().enumerate() {
+            for thread in 0..shuffle.threads {
+                let endpoint = thread % senders.len();
+                let left = work.messages;
+                producers.push(Producer { node, endpoint, left, failed: false, finished: false });
+            }
+        }
+        let consumer = |receiver: &'a Receiver<F>| Consumer {
+            receiver,
+            held: Vec::new(),
+            ends: 0,
+            finished: false,
+            failed: false,
+        };
+        Run {
+            groups: work.pattern.groups(shuffle.senders.len()),
+            chance: Chance(work.seed),
+            consumers: shuffle.receivers.iter().flatten().map(consumer).collect(),
+            shuffle,
+            work,
+            producers,
+            put: HashMap::new(),
+            got: HashMap::new(),
+            numbers: HashMap::new(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.producers.iter().all(|one| one.failed || one.finished)
+            && self.consumers.iter().all(|one| one.failed || one.finished)
+    }
+
+    fn turn(&mut self) {
+        let all = self.producers.len() + self.consumers.len();
+        let who = self.chance.below(all);
+        let result = match who.checked_sub(self.producers.len()) {
+            None => self.produce(who),
+            Some(consumer) => self.consume(consumer),
+        };
+        let Err(error) = result else { return };
+        assert!(error.is_final(), "{error}");
+        let id = match who.checked_sub(self.producers.len()) {
+            None => {
+                self.producers[who].failed = true;
+                let Producer { node, endpoint, .. } = self.producers[who];
+                sender_id(node, endpoint)
+            }
+            Some(consumer) => {
+                self.consumers[consumer].failed = true;
+                self.consumers[consumer].held.clear();
+                self.consumers[consumer].receiver.id()
+            }
+        };
+        self.outcome.errors.push((id, error));
+    }
+
+    fn produce(&mut self, who: usize) -> Result<()> {
+        let Producer { node, endpoint, left, failed, finished } = self.producers[who];
+        let sender = &self.shuffle.senders[node][endpoint];
+        if failed || finished {
+            return Ok(());
+        }
+        if left == 0 {
+            // The last thread of an endpoint ends its streams.
+            let others = self.producers.iter();
+            let of_sender = |one: &&Producer| one.node == node && one.endpoint == endpoint;
+            if others.filter(of_sender).all(|one| one.left == 0) {
+                self.producers[who].finished = sender.try_finish()?;
+            }
+            return Ok(());
+        }
+        let Some(mut buffer) = sender.try_acquire()? else { return Ok(()) };
+        let group = self.groups[self.chance.below(self.groups.len())].clone();
+        let number = self.numbers.entry(sender.id()).or_default();
+        let bytes = match self.work.full {
+            true => MESSAGE_BYTES,
+            false => 8 + self.chance.below(MESSAGE_BYTES - 7),
+        };
+        fill(&mut buffer.payload()[..bytes], sender.id(), *number);
+        sender.put(buffer, bytes, &group, State::MoreData)?;
+        for to in group {
+            let pair = (sender.id(), receiver_id(to, endpoint));
+            self.put.entry(pair).or_default().push(*number);
+        }
+        *number += 1;
+        self.producers[who].left -= 1;
+        Ok(())
+    }
+
+    fn consume(&mut self, who: usize) -> Result<()> {
+        let slow = who == 0 && !self.outcome.steps.is_multiple_of(self.work.slow as u64);
+        let consumer = &mut self.consumers[who];
+        if slow || consumer.failed || consumer.finished {
+            return Ok(());
+        }
+        match consumer.receiver.try_get()? {
+            Received::Empty => {
+                if self.chance.below(4) == 0 && !consumer.held.is_empty() {
+                    consumer.held.remove(0).release()?;
+                }
+            }
+            Received::End => {
+                consumer.held.clear();
+                consumer.ends += 1;
+                // The end stays.
+                consumer.finished = consumer.ends > 1 && consumer.receiver.try_finish()?;
+            }
+            Received::Message(message) => {
+                assert_eq!(consumer.ends, 0, "nothing comes after the end");
+                if !message.is_empty() {
+                    let sender = u32::from_le_bytes(message[..4].try_into().unwrap());
+                    let number = u32::from_le_bytes(message[4..8].try_into().unwrap());
+                    assert_eq!(sender, consumer.receiver.sources()[message.source()]);
+                    let mut expected = vec![0; message.len()];
+                    fill(&mut expected, sender, number);
+                    assert!(*message == expected[..], "a message is damaged");
+                    let pair = (sender, consumer.receiver.id());
+                    self.got.entry(pair).or_default().push(number);
+                    self.outcome.delivered += 1;
+                }
+                consumer.held.push(message);
+                if consumer.held.len() > self.work.hold {
+                    consumer.held.remove(0).release()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// That endpoints which came to their end have received what was put, once each, and in order
+    /// where that is promised.
+    fn check(&mut self) {
+        let ordered = self.shuffle.settings.design.is_ordered();
+        for consumer in self.consumers.iter().filter(|one| one.finished) {
+            for source in consumer.receiver.sources() {
+                let pair = (*source, consumer.receiver.id());
+                let put = self.put.remove(&pair).unwrap_or_default();
+                let mut got = self.got.remove(&pair).unwrap_or_default();
+                if !ordered {
+                    got.sort_unstable();
+                }
+                assert_eq!(got, put, "{pair:?} of {} {:?}", self.shuffle.settings.design, self.work);
+            }
+        }
+    }
+}
+
+/// Time for anything between threads and processes.
+pub const PATIENCE: Duration = Duration::from_secs(20);
