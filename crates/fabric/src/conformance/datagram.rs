@@ -2,7 +2,7 @@
 
 use super::ends::SIZES;
 use super::{Bed, Check, Failure, Outcome, ensure, pattern, same, text};
-use crate::contract::{Datagram, Fabric};
+use crate::contract::{CompletionQueue, Datagram, Fabric};
 use crate::error::Error;
 use crate::memory::{Access, Region};
 use crate::work::{
@@ -66,7 +66,6 @@ fn arrival<F: Fabric>(
     to: &mut Side<F>,
     bytes: usize,
 ) -> Result<Completion, Failure> {
-    use crate::contract::CompletionQueue;
     for _ in 0..100 {
         from.send(to, bytes, Some(3))?;
         from.sent(bed)?;

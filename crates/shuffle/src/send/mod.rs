@@ -257,7 +257,7 @@ impl<F: Fabric> Sender<F> {
         let Inner { out, core, .. } = &mut *inner;
         let own = match out {
             Out::Datagrams(out) => out.memory_bytes(),
-            out => out.links().map_or(0, |links| links.control_bytes()),
+            _ => out.links().map_or(0, |links| links.control_bytes()),
         };
         let pairs = out.links().map_or(1, |links| links.links.len());
         let slots = core.buffers.registered_bytes(core.settings.slot_bytes());

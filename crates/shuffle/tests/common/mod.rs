@@ -12,10 +12,10 @@ use millstream_shuffle::{
 };
 
 /// Small messages, so that runs are short.
-pub const MESSAGE_BYTES: usize = 96;
+pub(crate) const MESSAGE_BYTES: usize = 96;
 
 /// Settings of a test: `depth` buffers, credit after `credit_every`.
-pub fn settings(design: Design, depth: u32, credit_every: u32) -> Settings {
+pub(crate) fn settings(design: Design, depth: u32, credit_every: u32) -> Settings {
     Settings {
         message_bytes: MESSAGE_BYTES,
         depth: Depth::Fixed(depth),
@@ -26,24 +26,24 @@ pub fn settings(design: Design, depth: u32, credit_every: u32) -> Settings {
 
 /// All endpoints of a shuffle: `senders[node][endpoint]`, and the same of receivers. Endpoint e of
 /// a node is connected to endpoint e of every node, its own included.
-pub struct Shuffle<F: Fabric> {
-    pub senders: Vec<Vec<Sender<F>>>,
-    pub receivers: Vec<Vec<Receiver<F>>>,
-    pub settings: Settings,
-    pub threads: usize,
+pub(crate) struct Shuffle<F: Fabric> {
+    pub(crate) senders: Vec<Vec<Sender<F>>>,
+    pub(crate) receivers: Vec<Vec<Receiver<F>>>,
+    pub(crate) settings: Settings,
+    pub(crate) threads: usize,
 }
 
-pub fn sender_id(node: usize, endpoint: usize) -> u32 {
+pub(crate) fn sender_id(node: usize, endpoint: usize) -> u32 {
     (100 + 10 * node + endpoint) as u32
 }
 
-pub fn receiver_id(node: usize, endpoint: usize) -> u32 {
+pub(crate) fn receiver_id(node: usize, endpoint: usize) -> u32 {
     (500 + 10 * node + endpoint) as u32
 }
 
 impl<F: Fabric> Shuffle<F> {
     /// Opens and connects everything, with so many threads on each node.
-    pub fn new(devices: &[F], settings: Settings, threads: usize) -> Result<Shuffle<F>> {
+    pub(crate) fn new(devices: &[F], settings: Settings, threads: usize) -> Result<Shuffle<F>> {
         let nodes = devices.len();
         let endpoints = settings.design.endpoints_of(threads);
         let shared = (threads / endpoints) as u32;
@@ -80,7 +80,7 @@ impl<F: Fabric> Shuffle<F> {
     }
 
     /// The sum over all sending endpoints, and over all receiving ones.
-    pub fn counters(&self) -> (Counters, Counters) {
+    pub(crate) fn counters(&self) -> (Counters, Counters) {
         let mut sums = (Counters::default(), Counters::default());
         for sender in self.senders.iter().flatten() {
             sums.0 += sender.counters();
@@ -94,16 +94,16 @@ impl<F: Fabric> Shuffle<F> {
 
 /// Communication patterns (paper, section 4.1), by their transmission groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pattern {
+pub(crate) enum Pattern {
     Repartition,
     Multicast,
     Broadcast,
 }
 
 impl Pattern {
-    pub const ALL: [Pattern; 3] = [Pattern::Repartition, Pattern::Multicast, Pattern::Broadcast];
+    pub(crate) const ALL: [Pattern; 3] = [Pattern::Repartition, Pattern::Multicast, Pattern::Broadcast];
 
-    pub fn groups(self, nodes: usize) -> Vec<Vec<usize>> {
+    pub(crate) fn groups(self, nodes: usize) -> Vec<Vec<usize>> {
         match self {
             Pattern::Repartition => (0..nodes).map(|node| vec![node]).collect(),
             // Each node and its neighbour, and the first alone: some are in several, and of two
@@ -120,10 +120,10 @@ impl Pattern {
 }
 
 /// The tests' only source of chance.
-pub struct Chance(pub u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -134,33 +134,33 @@ impl Chance {
 
 /// What a run does.
 #[derive(Debug, Clone, Copy)]
-pub struct Work {
-    pub pattern: Pattern,
+pub(crate) struct Work {
+    pub(crate) pattern: Pattern,
     /// Messages that each thread puts.
-    pub messages: usize,
+    pub(crate) messages: usize,
     /// A receiver of node 0 has its turn only so seldom.
-    pub slow: usize,
+    pub(crate) slow: usize,
     /// Messages that a consumer holds before it releases the oldest.
-    pub hold: usize,
+    pub(crate) hold: usize,
     /// Whether messages are full, or of any length.
-    pub full: bool,
-    pub seed: u64,
+    pub(crate) full: bool,
+    pub(crate) seed: u64,
 }
 
 impl Work {
-    pub fn new(pattern: Pattern, messages: usize) -> Work {
+    pub(crate) fn new(pattern: Pattern, messages: usize) -> Work {
         Work { pattern, messages, slow: 1, hold: 0, full: false, seed: 1 }
     }
 }
 
 /// How a run ended.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Errors by endpoint: id and error. Senders that had finished have none.
-    pub errors: Vec<(u32, Error)>,
+    pub(crate) errors: Vec<(u32, Error)>,
     /// Messages delivered.
-    pub delivered: u64,
-    pub steps: u64,
+    pub(crate) delivered: u64,
+    pub(crate) steps: u64,
 }
 
 /// One thread that puts.
@@ -193,7 +193,7 @@ fn fill(payload: &mut [u8], sender: u32, number: u32) {
 
 /// Runs a shuffle to its end, one call after the other in an order that follows from the seed, and
 /// checks what arrives. `idle` lets time pass. After `steps_max` turns it counts as hanging.
-pub fn run<F: Fabric>(
+pub(crate) fn run<F: Fabric>(
     shuffle: &Shuffle<F>,
     work: Work,
     idle: &mut dyn FnMut(u64),
@@ -377,4 +377,4 @@ impl<'a, F: Fabric> Run<'a, F> {
 }
 
 /// Time for anything between threads and processes.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
