@@ -3,15 +3,13 @@
 
 mod common;
 
-use common::{Pattern, Shuffle, Work, run, settings};
+use common::{Pattern, Shuffle, Work, run_well, settings, simulated, while_away};
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
-use millstream_fabric::sim::{Model, Sim, SimDevice};
+use millstream_fabric::sim::Model;
 use millstream_fabric::tcp::TcpDevice;
 use millstream_shuffle::{Design, Transport};
-
-const STEPS_MAX: u64 = 5_000_000;
 
 /// Tiny buffers, credit from every message to as seldom as is possible, a slow reader, a reader
 /// that holds as many messages as it may.
@@ -31,27 +29,9 @@ fn check<F: Fabric>(
                 let shuffle = Shuffle::new(devices, settings, threads).unwrap();
                 let seed = (at as u64) << 8 | u64::from(depth);
                 let work = Work { slow, hold, seed, ..Work::new(pattern, messages) };
-                let outcome = run(&shuffle, work, idle, STEPS_MAX);
-                assert!(outcome.errors.is_empty(), "{design} {work:?}: {:?}", outcome.errors);
-                let put = messages * threads * devices.len();
-                assert!(outcome.delivered >= put as u64, "{design} {work:?}: {outcome:?}");
-                let (sent, received) = shuffle.counters();
-                assert_eq!((sent.messages, sent.bytes), (received.messages, received.bytes));
+                run_well(&shuffle, work, idle);
             }
         }
-    }
-}
-
-fn simulated(seed: u64, model: Model, nodes: usize) -> (Sim, Vec<SimDevice>) {
-    let sim = Sim::new(seed);
-    let devices = (0..nodes).map(|_| sim.node(model)).collect();
-    (sim, devices)
-}
-
-/// The next thing happens; if there is none, time passes.
-fn while_away(sim: &Sim) {
-    if !sim.step() {
-        sim.advance(std::time::Duration::from_micros(10));
     }
 }
 
