@@ -10,7 +10,7 @@ use common::{
 };
 use millstream_fabric::sim::{Model, Placement, Sim, SimDevice};
 use millstream_shuffle::{
-    Counters, Depth, Design, Error, Received, Receiver, Sender, Settings, State, Transport,
+    Counters, Design, Error, Received, Receiver, Sender, Settings, State, Transport,
 };
 
 fn design(name: &str) -> Design {
@@ -67,19 +67,14 @@ fn sim_a_thousand_seeds() {
 /// One sender and one receiver on two nodes, the other endpoints idle.
 struct Pair {
     sim: Sim,
-    devices: Vec<SimDevice>,
     shuffle: Shuffle<SimDevice>,
 }
 
 impl Pair {
     fn new(settings: Settings) -> Pair {
-        Pair::with(settings, Model::default())
-    }
-
-    fn with(settings: Settings, model: Model) -> Pair {
-        let (sim, devices) = simulated(3, model, 2);
+        let (sim, devices) = simulated(3, Model::default(), 2);
         let shuffle = Shuffle::new(&devices, settings, 1).unwrap();
-        Pair { sim, devices, shuffle }
+        Pair { sim, shuffle }
     }
 
     fn sender(&self) -> &Sender<SimDevice> {

@@ -146,11 +146,13 @@ pub(crate) struct Work {
     /// Whether messages are full, or of any length.
     pub(crate) full: bool,
     pub(crate) seed: u64,
+    /// A node whose endpoints are not called any more from this step on.
+    pub(crate) dies: Option<(usize, u64)>,
 }
 
 impl Work {
     pub(crate) fn new(pattern: Pattern, messages: usize) -> Work {
-        Work { pattern, messages, slow: 1, hold: 0, full: false, seed: 1 }
+        Work { pattern, messages, slow: 1, hold: 0, full: false, seed: 1, dies: None }
     }
 }
 
@@ -178,6 +180,7 @@ struct Producer {
 
 /// One endpoint that is got from.
 struct Consumer<'a, F: Fabric> {
+    node: usize,
     receiver: &'a Receiver<F>,
     held: Vec<Delivery<'a, F>>,
     ends: usize,
@@ -276,7 +279,10 @@ impl<'a, F: Fabric> Run<'a, F> {
                 producers.push(Producer { node, endpoint, left, failed: false, finished: false });
             }
         }
-        let consumer = |receiver: &'a Receiver<F>| Consumer {
+        let each = shuffle.receivers.iter().enumerate();
+        let each = each.flat_map(|(node, all)| all.iter().map(move |one| (node, one)));
+        let consumer = |(node, receiver): (usize, &'a Receiver<F>)| Consumer {
+            node,
             receiver,
             held: Vec::new(),
             ends: 0,
@@ -286,7 +292,7 @@ impl<'a, F: Fabric> Run<'a, F> {
         Run {
             groups: work.pattern.groups(shuffle.senders.len()),
             chance: Chance(work.seed),
-            consumers: shuffle.receivers.iter().flatten().map(consumer).collect(),
+            consumers: each.map(consumer).collect(),
             shuffle,
             work,
             producers,
@@ -303,7 +309,7 @@ impl<'a, F: Fabric> Run<'a, F> {
             let Producer { left, failed, finished, .. } = one;
             println!("{}: {left} left, {failed} {finished} {:?}", sender.id(), sender.counters());
         }
-        for Consumer { receiver, held, ends, finished, failed } in &self.consumers {
+        for Consumer { receiver, held, ends, finished, failed, .. } in &self.consumers {
             let held = held.len();
             println!("{}: {held} held, {ends} ends, {failed} {finished}", receiver.id());
             println!("{:?}", receiver.counters());
@@ -312,20 +318,34 @@ impl<'a, F: Fabric> Run<'a, F> {
     }
 
     fn is_over(&self) -> bool {
-        self.producers.iter().all(|one| one.failed || one.finished)
-            && self.consumers.iter().all(|one| one.failed || one.finished)
+        let mut producers = self.producers.iter();
+        let mut consumers = self.consumers.iter();
+        producers.all(|one| one.failed || one.finished || self.is_dead(one.node))
+            && consumers.all(|one| one.failed || one.finished || self.is_dead(one.node))
+    }
+
+    fn is_dead(&self, node: usize) -> bool {
+        self.work.dies.is_some_and(|(dead, at)| dead == node && self.outcome.steps >= at)
     }
 
     fn turn(&mut self) {
         let all = self.producers.len() + self.consumers.len();
         let who = self.chance.below(all);
-        let result = match who.checked_sub(self.producers.len()) {
+        let consumer = who.checked_sub(self.producers.len());
+        let node = match consumer {
+            None => self.producers[who].node,
+            Some(consumer) => self.consumers[consumer].node,
+        };
+        if self.is_dead(node) {
+            return;
+        }
+        let result = match consumer {
             None => self.produce(who),
             Some(consumer) => self.consume(consumer),
         };
         let Err(error) = result else { return };
         assert!(error.is_final(), "{error}");
-        let id = match who.checked_sub(self.producers.len()) {
+        let id = match consumer {
             None => {
                 self.producers[who].failed = true;
                 let Producer { node, endpoint, .. } = self.producers[who];
