@@ -2,7 +2,9 @@
 mod counters;
 mod design;
 mod error;
+mod groups;
 mod link;
+mod operator;
 mod pool;
 mod receive;
 mod send;
@@ -13,6 +15,8 @@ pub mod wire;
 pub use counters::Counters;
 pub use design::{Design, Endpoints, Notification, Transport};
 pub use error::{Error, Result};
+pub use groups::Groups;
+pub use operator::{Reader, Shuffle, Writer};
 pub use pool::Pool;
 pub use receive::{Delivery, Received, Receiver, ReceiverSetup};
 pub use send::{Buffer, Sender, SenderSetup};

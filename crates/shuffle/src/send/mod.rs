@@ -135,6 +135,7 @@ pub struct Sender<F: Fabric> {
     id: u32,
     receivers: usize,
     message_bytes: usize,
+    buffers: usize,
     spin: Duration,
     fabric: F,
 }
@@ -145,6 +146,7 @@ impl<F: Fabric> Sender<F> {
             id: core.id,
             receivers: core.lanes.len(),
             message_bytes: core.settings.message_bytes,
+            buffers: core.settings.per_peer().0 as usize * core.lanes.len(),
             spin: core.settings.spin,
             fabric: core.fabric.clone(),
             inner: Mutex::new(Inner { out, core, failed: None, idle: 0 }),
@@ -179,6 +181,11 @@ impl<F: Fabric> Sender<F> {
     /// How many destinations there are; they are named 0, 1, … in the order of connecting.
     pub fn receivers(&self) -> usize {
         self.receivers
+    }
+
+    /// Buffers that it has at least.
+    pub fn buffers(&self) -> usize {
+        self.buffers
     }
 
     /// Bytes of payload that a buffer has room for.
@@ -224,6 +231,21 @@ impl<F: Fabric> Sender<F> {
     /// endpoint is alive. Every other call does so, too.
     pub fn keep_alive(&self) -> Result<()> {
         self.with(Inner::advance)
+    }
+
+    /// Whether everything that was put has been handed to the network card. Does not wait.
+    pub fn try_flush(&self) -> Result<bool> {
+        self.with(|inner| {
+            inner.advance()?;
+            Ok(inner.core.lanes.iter().all(|lane| lane.backlog.is_empty()))
+        })
+    }
+
+    /// Waits until everything that was put has been handed to the network card: a thread that goes
+    /// away, or waits for an answer to what it has put, calls it before.
+    pub fn flush(&self, timeout: Duration) -> Result<()> {
+        let what = "credit for what was put";
+        wait_for(&self.fabric, self.spin, timeout, what, || Ok(self.try_flush()?.then_some(())))
     }
 
     /// Ends the streams to all destinations that have not ended yet, and returns whether all

@@ -2,6 +2,8 @@
 //! everything that arrives.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod process;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
