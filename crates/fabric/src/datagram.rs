@@ -238,8 +238,7 @@ impl<P: Member> SharedDatagram<P> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: all pointers are alive; the kernel only reads the parts, and the source was
         // checked.
-        let sent =
-            unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, flags) };
+        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, flags) };
         let reason = std::io::Error::last_os_error().raw_os_error();
         sent >= 0 || !matches!(reason, Some(libc::EAGAIN | libc::ENOBUFS))
     }

@@ -36,7 +36,10 @@ impl Groups {
     }
 
     /// How many groups there are.
-    #[expect(clippy::len_without_is_empty, reason = "there is at least one, but for no destination")]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "there is at least one, but for no destination"
+    )]
     pub fn len(&self) -> usize {
         self.groups.len()
     }
@@ -57,7 +60,7 @@ impl Groups {
     /// Never: there is a group.
     #[inline]
     pub fn of_hash(&self, hash: u64) -> usize {
-        (u128::from(hash) * self.groups.len() as u128 >> 64) as usize
+        ((u128::from(hash) * self.groups.len() as u128) >> 64) as usize
     }
 }
 

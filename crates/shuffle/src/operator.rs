@@ -35,7 +35,8 @@ impl<'a, F: Fabric> Shuffle<'a, F> {
         patience: Duration,
     ) -> Result<Shuffle<'a, F>> {
         if threads * groups.len() > sender.buffers() {
-            let what = "an endpoint needs a buffer for every thread and group; more depth would help";
+            let what =
+                "an endpoint needs a buffer for every thread and group; more depth would help";
             return Err(Error::Setting { what, value: sender.buffers() as u64 });
         }
         let (to_come, active) = (AtomicUsize::new(threads), AtomicUsize::new(threads));

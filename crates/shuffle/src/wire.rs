@@ -115,8 +115,7 @@ impl Entry {
             return None;
         }
         let slot = (word >> 32) as u32 & ((1 << SLOT_BITS) - 1);
-        let state =
-            if word >> STATE_AT & 1 == 1 { State::Depleted } else { State::MoreData };
+        let state = if word >> STATE_AT & 1 == 1 { State::Depleted } else { State::MoreData };
         Some(Entry { slot, bytes: word as u32, state })
     }
 }

@@ -128,8 +128,7 @@ fn an_endpoint_that_is_dropped_is_an_error_at_its_peers() {
 fn a_full_completion_queue_is_an_error_everywhere() {
     for design in Design::VARIANTS {
         let (sim, devices) = simulated(1, Model::default(), 2);
-        let settings =
-            Settings { completion_entries: Some(3), ..settings(design, 8, 2) };
+        let settings = Settings { completion_entries: Some(3), ..settings(design, 8, 2) };
         let shuffle = Shuffle::new(&devices, settings, 1).unwrap();
         // Nobody polls often enough.
         let mut idle = |_| {
@@ -143,13 +142,14 @@ fn a_full_completion_queue_is_an_error_everywhere() {
         let work = Work { full: true, ..Work::new(Pattern::Broadcast, 400) };
         let Outcome { errors, wrong, .. } = run(&shuffle, work, &mut idle, STEPS_MAX);
         assert!(wrong.is_empty());
-        let full = |error: &Error| {
-            matches!(error, Error::Fabric(error) if matches!(**error, FabricError::CompletionOverflow))
+        let full = |error: &Error| match error {
+            Error::Fabric(error) => matches!(**error, FabricError::CompletionOverflow),
+            _ => false,
         };
         assert!(errors.iter().any(|(_, error)| full(error)), "{design}: {errors:?}");
         for (id, error) in &errors {
-            let expected = full(error)
-                || matches!(error, Error::PeerLost { .. } | Error::Silent { .. });
+            let expected =
+                full(error) || matches!(error, Error::PeerLost { .. } | Error::Silent { .. });
             assert!(expected, "{design}: {id}: {error}");
         }
         assert_eq!(errors.len(), 4, "{design}: {errors:?}");
@@ -157,7 +157,10 @@ fn a_full_completion_queue_is_an_error_everywhere() {
 }
 
 /// One sender and one receiver of datagrams, the other endpoints idle.
-fn datagrams(model: Model, sequences: bool) -> (millstream_fabric::sim::Sim, Vec<SimDevice>, Shuffle<SimDevice>) {
+fn datagrams(
+    model: Model,
+    sequences: bool,
+) -> (millstream_fabric::sim::Sim, Vec<SimDevice>, Shuffle<SimDevice>) {
     let (sim, devices) = simulated(9, model, 2);
     let design = "SESQ/SR".parse().unwrap();
     let settings = Settings { sequences, ..settings(design, 4, 2) };
@@ -166,7 +169,10 @@ fn datagrams(model: Model, sequences: bool) -> (millstream_fabric::sim::Sim, Vec
 }
 
 /// Gets until the end or an error.
-fn get_all(shuffle: &Shuffle<SimDevice>, sim: &millstream_fabric::sim::Sim) -> Result<usize, Error> {
+fn get_all(
+    shuffle: &Shuffle<SimDevice>,
+    sim: &millstream_fabric::sim::Sim,
+) -> Result<usize, Error> {
     let mut got = 0;
     for _ in 0..1_000_000 {
         match shuffle.receivers[1][0].try_get()? {

@@ -33,10 +33,14 @@ fn operators(design: Design, pattern: Pattern, rows: u32) {
     let groups = Groups::multicast(pattern.groups(2), 2).unwrap();
     let ends = design.endpoints_of(THREADS);
     let each = THREADS / ends;
-    let operators: Vec<Vec<_>> = nodes.senders.iter().map(|all| {
-        let new = |sender| Shuffle::new(sender, groups.clone(), each, PATIENCE).unwrap();
-        all.iter().map(new).collect()
-    }).collect();
+    let operators: Vec<Vec<_>> = nodes
+        .senders
+        .iter()
+        .map(|all| {
+            let new = |sender| Shuffle::new(sender, groups.clone(), each, PATIENCE).unwrap();
+            all.iter().map(new).collect()
+        })
+        .collect();
     let read = std::thread::scope(|scope| {
         for (node, all) in operators.iter().enumerate() {
             for thread in 0..THREADS {

@@ -146,9 +146,7 @@ impl<F: Fabric> Core<F> {
         let Depth::Adaptive { .. } = self.settings.depth else { return None };
         let most = self.settings.per_peer().1;
         let starves = |source: &Origin| {
-            !source.ended
-                && source.circulating < most
-                && source.posted < self.settings.credit_every
+            !source.ended && source.circulating < most && source.posted < self.settings.credit_every
         };
         self.sources.iter().position(starves)
     }

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use millstream_fabric::{Completion, DATAGRAM_HEADER_BYTES, Datagram, Error as FabricError, Fabric};
+use millstream_fabric::{
+    Completion, DATAGRAM_HEADER_BYTES, Datagram, Error as FabricError, Fabric,
+};
 use millstream_fabric::{Destination, Kind as Done, Outgoing, Receive, Source, Status};
 
 use super::core::{Core, Ready};
@@ -130,14 +132,7 @@ impl<F: Fabric> Datagrams<F> {
             return post(&mut self.pair, core, slot);
         }
         stream.received += 1;
-        let ready = Ready {
-            source,
-            slot,
-            remote: 0,
-            bytes: header.bytes,
-            state,
-            surplus: false,
-        };
+        let ready = Ready { source, slot, remote: 0, bytes: header.bytes, state, surplus: false };
         if state == State::Depleted {
             stream.last = Some((ready, u64::from(number) + 1));
         } else if header.bytes == 0 {
@@ -171,8 +166,8 @@ impl<F: Fabric> Datagrams<F> {
         let again = core.settings.silence / 8;
         for (source, stream) in self.streams.iter_mut().enumerate() {
             let origin = &mut core.sources[source];
-            let due = origin.granted >= origin.told + every
-                || now.saturating_sub(stream.told) >= again;
+            let due =
+                origin.granted >= origin.told + every || now.saturating_sub(stream.told) >= again;
             if origin.ended || !due || self.used >= self.entries {
                 continue;
             }

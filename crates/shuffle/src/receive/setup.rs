@@ -127,8 +127,11 @@ impl<F: Fabric> ReceiverSetup<F> {
                     }
                     Pairs::Reliable(pairs, _) => {
                         let bytes = core.settings.message_bytes;
-                        pairs[source]
-                            .post_receive(&[receive(core.buffers.slot(slot), slot, bytes)])?;
+                        pairs[source].post_receive(&[receive(
+                            core.buffers.slot(slot),
+                            slot,
+                            bytes,
+                        )])?;
                         core.counters.receives += 1;
                     }
                 }

@@ -216,7 +216,13 @@ impl<F: Fabric> Sender<F> {
     /// With [`State::Depleted`] it is the last for these destinations. An error about the call
     /// itself ([`Error::TooLong`], [`Error::Destination`], [`Error::Ended`]) gives the buffer back
     /// unsent.
-    pub fn put(&self, buffer: Buffer<'_, F>, bytes: usize, to: &[usize], state: State) -> Result<()> {
+    pub fn put(
+        &self,
+        buffer: Buffer<'_, F>,
+        bytes: usize,
+        to: &[usize],
+        state: State,
+    ) -> Result<()> {
         if !std::ptr::eq(buffer.sender(), self) {
             // Dropped, it goes back to where it is from.
             return Err(Error::Destination { number: 0, count: 0 });

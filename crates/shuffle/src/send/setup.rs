@@ -82,7 +82,8 @@ impl<F: Fabric> SenderSetup<F> {
             }
             _ => {
                 let sizes = QueueSizes { send: settings.sender_queue(), receive: 0 };
-                let queue = fabric.completion_queue(settings.completions(sizes, receivers), None)?;
+                let queue =
+                    fabric.completion_queue(settings.completions(sizes, receivers), None)?;
                 let pair = |_| new_pair(fabric, &queue, sizes, &settings);
                 let pairs: Result<Vec<_>> = (0..receivers).map(pair).collect();
                 let control = Control::new(fabric, &settings, receivers)?;

@@ -69,8 +69,7 @@ impl<F: Fabric> Shuffle<F> {
         };
         let to_receivers: Vec<Vec<_>> =
             (0..nodes).map(|n| (0..endpoints).map(|e| hellos(e, n)).collect()).collect();
-        let mut shuffle =
-            Shuffle { senders: Vec::new(), receivers: Vec::new(), settings, threads };
+        let mut shuffle = Shuffle { senders: Vec::new(), receivers: Vec::new(), settings, threads };
         for (setups, hellos) in to.into_iter().zip(&to_senders) {
             let connected = setups.into_iter().zip(hellos).map(|(setup, all)| setup.connect(all));
             shuffle.senders.push(connected.collect::<Result<_>>()?);
@@ -104,7 +103,8 @@ pub(crate) enum Pattern {
 }
 
 impl Pattern {
-    pub(crate) const ALL: [Pattern; 3] = [Pattern::Repartition, Pattern::Multicast, Pattern::Broadcast];
+    pub(crate) const ALL: [Pattern; 3] =
+        [Pattern::Repartition, Pattern::Multicast, Pattern::Broadcast];
 
     pub(crate) fn groups(self, nodes: usize) -> Vec<Vec<usize>> {
         match self {

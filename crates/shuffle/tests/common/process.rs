@@ -143,7 +143,9 @@ pub(crate) fn there_and_back<F: Fabric>(sender: &Sender<F>, receiver: &Receiver<
         }
         sender.keep_alive().unwrap();
         match receiver.try_get().unwrap() {
-            Received::Message(message) => got.push(u32::from_le_bytes((*message).try_into().unwrap())),
+            Received::Message(message) => {
+                got.push(u32::from_le_bytes((*message).try_into().unwrap()))
+            }
             Received::Empty => std::thread::yield_now(),
             Received::End => panic!("the peer ended early"),
         }
