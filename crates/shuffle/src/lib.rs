@@ -23,10 +23,10 @@
 //!   for what it has overtaken.
 //! - Every sender's stream ends once for every receiver, with [`State::Depleted`]. When all have
 //!   ended, every thread of a receiver is told so, however often it asks.
-//! - A peer that is gone is an error at every endpoint connected to it: within two seconds, if the
-//!   endpoint is called meanwhile (a second of silence, and a quarter until an idle connection
-//!   asks; providers may round). An endpoint that fails breaks its own connections, so its peers
-//!   learn of it. Errors stay: each call repeats the first.
+//! - A peer that is gone is an error at every endpoint connected to it, within two seconds if the
+//!   endpoint is called meanwhile: three quarters of a second of silence, which providers may
+//!   double, and a quarter until an idle connection asks. An endpoint that fails breaks its own
+//!   connections, so its peers learn of it. Errors stay: each call repeats the first.
 //! - Calls that begin with `try_`, [`Sender::put`], [`Sender::keep_alive`] and
 //!   [`Delivery::release`] never wait; the others wait for as long as they are told.
 //! - Memory is registered when an endpoint is opened, and gone when it is dropped, whatever has

@@ -65,6 +65,8 @@ pub struct Settings {
 impl Settings {
     /// The paper's choices for a design (sections 7.1.1 and 7.1.3): messages of 64 KiB, of
     /// datagrams 4 KiB with their header, two buffers for each peer and thread, credit after two.
+    /// Connections are patient for 750 ms, which a provider may double: with a quarter of a second
+    /// until an idle one asks, a loss is known within two.
     pub fn new(design: Design) -> Settings {
         let message_bytes = match design.transport {
             Transport::Datagrams => 4096 - HEADER_BYTES,
@@ -79,7 +81,7 @@ impl Settings {
             sequences: false,
             stragglers: Duration::from_millis(500),
             silence: Duration::from_secs(1),
-            timing: Timing::default(),
+            timing: Timing { silence: Duration::from_millis(750), receiver_not_ready: None },
             spin: Duration::from_micros(200),
             completion_entries: None,
         }
