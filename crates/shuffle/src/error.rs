@@ -77,6 +77,11 @@ pub enum Error {
         /// The names that there are.
         names: Vec<&'static str>,
     },
+    /// There is no depth of this name.
+    NoSuchDepth {
+        /// The text given.
+        text: String,
+    },
     /// A peer wrote something that the protocol does not allow.
     Protocol {
         /// Id of the peer's endpoint.
@@ -160,6 +165,11 @@ impl fmt::Display for Error {
             Error::NoSuchDesign { name, names } => {
                 write!(f, "no design {name:?}; there are {}", names.join(", "))
             }
+            Error::NoSuchDepth { text } => write!(
+                f,
+                "no depth {text:?}; there are fixed:K, bdp:BYTES_PER_S:LATENCY_NS, adaptive and \
+                 adaptive:LEAST:MOST"
+            ),
             Error::Protocol { peer, what, found } => {
                 write!(f, "endpoint {peer} broke the shuffle's protocol: {what} ({found:#x})")
             }

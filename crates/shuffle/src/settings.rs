@@ -1,5 +1,7 @@
 //! The settings of a shuffle, and the sizes that follow from them.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use millstream_fabric::{DATAGRAM_HEADER_BYTES, Limits, QueueSizes, Timing};
@@ -28,6 +30,47 @@ pub enum Depth {
         /// Never more.
         most: u32,
     },
+}
+
+/// What `adaptive` alone means: the paper has no numbers.
+const ADAPTIVE: Depth = Depth::Adaptive { least: 2, most: 64 };
+
+/// `fixed:K`, `bdp:BYTES_PER_S:LATENCY_NS`, `adaptive` or `adaptive:LEAST:MOST`.
+impl FromStr for Depth {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Depth> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let depth = match parts[..] {
+            ["fixed", depth] => depth.parse().ok().map(Depth::Fixed),
+            ["bdp", bytes_per_s, latency] => {
+                let bandwidth = bytes_per_s.parse().ok();
+                bandwidth.zip(latency.parse().ok()).map(|(bytes_per_s, nanoseconds)| {
+                    let latency = Duration::from_nanos(nanoseconds);
+                    Depth::BandwidthDelay { bytes_per_s, latency }
+                })
+            }
+            ["adaptive"] => Some(ADAPTIVE),
+            ["adaptive", least, most] => {
+                let least = least.parse().ok();
+                least.zip(most.parse().ok()).map(|(least, most)| Depth::Adaptive { least, most })
+            }
+            _ => None,
+        };
+        depth.ok_or_else(|| Error::NoSuchDepth { text: text.into() })
+    }
+}
+
+impl fmt::Display for Depth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Depth::Fixed(depth) => write!(f, "fixed:{depth}"),
+            Depth::BandwidthDelay { bytes_per_s, latency } => {
+                write!(f, "bdp:{bytes_per_s}:{}", latency.as_nanos())
+            }
+            Depth::Adaptive { least, most } => write!(f, "adaptive:{least}:{most}"),
+        }
+    }
 }
 
 /// Settings of a shuffle. All endpoints of one need the same, but for `spin` and the times.
@@ -256,6 +299,18 @@ mod tests {
         let words = 8 * (128 + 14 * 16 * 8);
         assert_eq!(settings.receiver_bytes(8), buffers + headers + words);
         assert_eq!(8 * buffers, 896 << 20, "nearly a gigabyte");
+    }
+
+    #[test]
+    fn depths_have_names() {
+        for text in ["fixed:3", "bdp:12500000000:14100", "adaptive:2:64"] {
+            assert_eq!(text.parse::<Depth>().unwrap().to_string(), text);
+        }
+        assert_eq!("adaptive".parse::<Depth>().unwrap(), ADAPTIVE);
+        for text in ["", "fixed", "fixed:x", "bdp:1", "adaptive:1", "fixed:1:2"] {
+            let error = text.parse::<Depth>().unwrap_err().to_string();
+            assert!(error.contains("adaptive:LEAST:MOST"), "{error}");
+        }
     }
 
     /// 100 Gb/s and 14.4 µs, with 4 KiB: the 44 buffers that the paper found (section 7.1.8).
