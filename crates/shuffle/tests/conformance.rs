@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Pattern, Shuffle, Work, run_well, settings, simulated, while_away};
+use common::{Pattern, Shuffle, Work, patient, run_well, settings, simulated, while_away};
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
@@ -25,7 +25,7 @@ fn check<F: Fabric>(
             for (depth, credit_every, slow, hold) in
                 [(1, 1, 1, 0), (2, 2, 40, 0), (3, 3, 1, 0), (4, 2, 7, 2)]
             {
-                let settings = settings(*design, depth, credit_every);
+                let settings = patient(settings(*design, depth, credit_every));
                 let shuffle = Shuffle::new(devices, settings, threads).unwrap();
                 let seed = (at as u64) << 8 | u64::from(depth);
                 let work = Work { slow, hold, seed, ..Work::new(pattern, messages) };
@@ -39,14 +39,14 @@ fn check<F: Fabric>(
 fn sim_keeps_all_promises() {
     let (sim, devices) = simulated(1, Model::default(), 3);
     let mut idle = |_| while_away(&sim);
-    check(&devices, 2, 40, &Design::VARIANTS, &mut idle);
+    check(&devices, 2, 24, &Design::VARIANTS, &mut idle);
 }
 
 #[test]
 fn shm_keeps_all_promises() {
     let token = Token::new([1; 32]);
     let devices: Vec<_> = (0..2).map(|_| ShmDevice::open(token).unwrap()).collect();
-    check(&devices, 2, 30, &Design::VARIANTS, &mut |_| ());
+    check(&devices, 2, 16, &Design::VARIANTS, &mut |_| ());
 }
 
 /// Over TCP one node is enough to see that nothing depends on the fabric; datagrams go over UDP.

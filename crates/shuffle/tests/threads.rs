@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Chance, PATIENCE, Pattern, Shuffle as Nodes, settings};
+use common::{Chance, PATIENCE, Pattern, Shuffle as Nodes, patient, settings};
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_shuffle::{Design, Error, Groups, Reader, Shuffle, State};
@@ -29,7 +29,7 @@ fn row(node: usize, thread: usize, number: u32) -> [u8; ROW_BYTES] {
 /// Every row is read as often as its group has destinations, and rows of one thread that one thread
 /// reads come in order where that is promised.
 fn operators(design: Design, pattern: Pattern, rows: u32) {
-    let nodes = Nodes::new(&devices(2), settings(design, 3, 2), THREADS).unwrap();
+    let nodes = Nodes::new(&devices(2), patient(settings(design, 3, 2)), THREADS).unwrap();
     let groups = Groups::multicast(pattern.groups(2), 2).unwrap();
     let ends = design.endpoints_of(THREADS);
     let each = THREADS / ends;

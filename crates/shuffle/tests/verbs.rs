@@ -4,23 +4,15 @@
 mod common;
 
 use common::process::{PEER, between_processes, both_end, killed, peer};
-use common::{Pattern, Shuffle, Work, run_well, settings};
-use millstream_fabric::Timing;
+use common::{Pattern, Shuffle, Work, patient, run_well, settings};
 use millstream_fabric::verbs::{Options, Verbs};
-use millstream_shuffle::{Design, Settings};
+use millstream_shuffle::Design;
 
 const ARGUMENTS: [&str; 4] = ["--ignored", "--exact", "as_another_process", "--nocapture"];
 
 fn open() -> Verbs {
     // The kernel's driver copies packets in order; it only does not promise it.
     Verbs::open(&Options { ordered_placement: Some(true), ..Options::default() }).unwrap()
-}
-
-/// Everything takes long in emulated machines.
-fn patient(settings: Settings) -> Settings {
-    let silence = std::time::Duration::from_secs(10);
-    let timing = Timing { silence, receiver_not_ready: None };
-    Settings { silence, stragglers: silence, timing, ..settings }
 }
 
 /// The conformance suite, in all designs and patterns.
@@ -46,8 +38,8 @@ fn verbs_keep_all_promises() {
 #[ignore = "started by other tests"]
 fn as_another_process() {
     let Ok(role) = std::env::var(PEER) else { return };
-    let (_, design) = role.split_once(' ').unwrap();
-    peer(&open(), between_processes(design.parse().unwrap()));
+    let (role, design) = role.split_once(' ').unwrap();
+    peer(&open(), between_processes(role, design.parse().unwrap()));
 }
 
 fn single() -> impl Iterator<Item = Design> {

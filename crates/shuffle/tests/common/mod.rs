@@ -7,8 +7,8 @@ pub(crate) mod process;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use millstream_fabric::Fabric;
 use millstream_fabric::sim::{Model, Sim, SimDevice};
+use millstream_fabric::{Fabric, Timing};
 use millstream_shuffle::{
     Counters, Delivery, Depth, Design, Error, Received, Receiver, ReceiverSetup, Result, Sender,
     SenderSetup, Settings, State,
@@ -25,6 +25,13 @@ pub(crate) fn settings(design: Design, depth: u32, credit_every: u32) -> Setting
         credit_every,
         ..Settings::new(design)
     }
+}
+
+/// The same for fabrics in real time, where a busy machine is no reason to take a peer for lost.
+pub(crate) fn patient(settings: Settings) -> Settings {
+    let silence = Duration::from_secs(60);
+    let timing = Timing { silence, receiver_not_ready: None };
+    Settings { silence, stragglers: silence, timing, ..settings }
 }
 
 /// All endpoints of a shuffle: `senders[node][endpoint]`, and the same of receivers. Endpoint e of

@@ -10,7 +10,7 @@ use millstream_shuffle::{
     Design, Error, Received, Receiver, ReceiverSetup, Sender, SenderSetup, Settings, State,
 };
 
-use super::{PATIENCE, settings};
+use super::{PATIENCE, patient, settings};
 
 /// Which design a peer process runs.
 pub(crate) const PEER: &str = "MILLSTREAM_TEST_PEER";
@@ -81,10 +81,14 @@ pub(crate) fn peer<F: Fabric>(device: &F, settings: Settings) {
     receiver.finish(PATIENCE).unwrap();
 }
 
-/// The settings of both processes.
-pub(crate) fn between_processes(design: Design) -> Settings {
-    settings(design, 4, 2)
+/// The settings of both processes, of a role: one that is to be killed is missed soon.
+pub(crate) fn between_processes(role: &str, design: Design) -> Settings {
+    let settings = settings(design, 4, 2);
+    if role.ends_with(KILLED) { settings } else { patient(settings) }
 }
+
+/// At the end of the role of a process that is to be killed.
+const KILLED: &str = "-killed";
 
 /// A peer process.
 pub(crate) struct Peer {
@@ -115,7 +119,7 @@ pub(crate) fn start<F: Fabric>(
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut end = End::new(device, between_processes(design), 10);
+    let mut end = End::new(device, between_processes(role, design), 10);
     let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
     let line = loop {
         let line = output.next().expect("the peer ended early").unwrap();
@@ -174,7 +178,8 @@ pub(crate) fn killed<F: Fabric>(
     role: &str,
     arguments: &[&str],
 ) -> std::time::Duration {
-    let (mut peer, sender, receiver) = start(device, design, role, arguments);
+    let role = format!("{role}{KILLED}");
+    let (mut peer, sender, receiver) = start(device, design, &role, arguments);
     there_and_back(&sender, &receiver, 20);
     peer.process.kill().unwrap();
     peer.process.wait().unwrap();
