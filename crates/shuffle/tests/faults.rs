@@ -210,6 +210,37 @@ fn a_lost_depleted_is_an_error() {
     assert!(sim.now() - begin < SOON, "{:?}", sim.now() - begin);
 }
 
+/// Credit that is lost comes again.
+#[test]
+fn lost_credit_is_no_error() {
+    let (sim, devices, shuffle) = datagrams(Model::default(), false);
+    let (sender, receiver) = (&shuffle.senders[0][0], &shuffle.receivers[1][0]);
+    for _ in 0..4 {
+        put(&shuffle, 8, State::MoreData);
+    }
+    sim.advance(Duration::from_millis(1));
+    let before = receiver.counters().credits;
+    sim.cut(&devices[0], &devices[1]);
+    for _ in 0..4 {
+        assert!(matches!(receiver.try_get(), Ok(Received::Message(_))));
+    }
+    receiver.keep_alive().unwrap();
+    assert_eq!(receiver.counters().credits, before + 2);
+    sim.advance(Duration::from_millis(1));
+    sim.mend(&devices[0], &devices[1]);
+    put(&shuffle, 8, State::MoreData);
+    assert!(!sender.try_flush().unwrap(), "it does not know of its credit");
+    for _ in 0..100 {
+        drop(shuffle.senders[1][0].keep_alive());
+        match receiver.try_get().unwrap() {
+            Received::Message(message) => return assert_eq!(message.len(), 8),
+            _ => sim.advance(Duration::from_millis(5)),
+        }
+        sender.keep_alive().unwrap();
+    }
+    panic!("no credit came");
+}
+
 /// A message in the middle; the end says how many there were.
 #[test]
 fn a_lost_message_is_an_error_at_the_end() {

@@ -5,7 +5,7 @@ mod common;
 use common::{Chance, PATIENCE, Pattern, Shuffle as Nodes, patient, settings};
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
-use millstream_shuffle::{Design, Error, Groups, Reader, Shuffle, State};
+use millstream_shuffle::{Design, Error, Groups, Reader, Shuffle, State, Transport};
 
 const THREADS: usize = 3;
 /// A row: node, thread, number, and what it should be.
@@ -132,6 +132,32 @@ fn operators_refuse_what_would_wait_for_ever() {
     let error = writers[0].push(0, &[0; 97]).unwrap_err();
     assert!(matches!(error, Error::TooLong { bytes: 97, max: 96 }), "{error}");
     writers[0].push(0, &[0; 96]).unwrap();
+}
+
+/// A sender that ends abruptly is an error behind what it had sent. What the receiver would have to
+/// read from its memory is gone with it.
+#[test]
+fn what_arrived_before_an_abrupt_end_is_delivered() {
+    for design in Design::VARIANTS {
+        if matches!(design.transport, Transport::Read | Transport::Datagrams) {
+            continue;
+        }
+        let mut nodes = Nodes::new(&devices(2), settings(design, 4, 2), 1).unwrap();
+        let sender = nodes.senders[0].remove(0);
+        for number in 0..4 {
+            let buffer = sender.acquire(PATIENCE).unwrap();
+            sender.put(buffer, number, &[1], State::MoreData).unwrap();
+        }
+        sender.flush(PATIENCE).unwrap();
+        drop(sender);
+        let receiver = &nodes.receivers[1][0];
+        for number in 0..4 {
+            let message = receiver.get(PATIENCE).unwrap().expect("a message");
+            assert_eq!(message.len(), number, "{design}");
+        }
+        let error = receiver.get(PATIENCE).unwrap_err();
+        assert!(matches!(error, Error::PeerLost { peer: 100, .. }), "{design}: {error}");
+    }
 }
 
 /// Time-outs are errors of one call, and change nothing.
