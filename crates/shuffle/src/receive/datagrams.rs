@@ -90,7 +90,6 @@ impl<F: Fabric> Datagrams<F> {
                 _ => self.used -= 1,
             }
         }
-        self.tell(core, now)?;
         Ok(count > 0)
     }
 
@@ -161,7 +160,7 @@ impl<F: Fabric> Datagrams<F> {
     }
 
     /// Writes credit: when it has become so much, and again and again, since it may be lost.
-    fn tell(&mut self, core: &mut Core<F>, now: Duration) -> Result<()> {
+    pub(crate) fn tell(&mut self, core: &mut Core<F>, now: Duration) -> Result<()> {
         let every = u64::from(core.settings.credit_every);
         let again = core.settings.silence / 8;
         for (source, stream) in self.streams.iter_mut().enumerate() {

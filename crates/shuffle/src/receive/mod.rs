@@ -88,9 +88,11 @@ impl<F: Fabric> In<F> {
     }
 
     fn tell(&mut self, core: &mut Core<F>) -> Result<()> {
-        match self.links() {
-            Some(links) => links.tell(core),
-            None => Ok(()),
+        match self {
+            In::SendReceive(from) => from.links.tell(core),
+            In::Read(from) => from.links.tell(core),
+            In::Write(from) => from.links.tell(core),
+            In::Datagrams(from) => from.tell(core, core.now()),
         }
     }
 }
