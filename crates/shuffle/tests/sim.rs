@@ -249,6 +249,28 @@ impl Pair {
     }
 }
 
+/// A sender that went away would take its buffers with it: it waits until they have been read.
+#[test]
+fn a_sender_does_not_end_before_its_buffers_are_released() {
+    let pair = Pair::new(settings(design("SEMQ/RD"), 3, 2));
+    assert!(pair.put(&[1]));
+    let held = pair.get();
+    let own = &pair.shuffle.receivers[0][0];
+    for _ in 0..400 {
+        assert!(!pair.sender().try_finish().unwrap(), "one buffer is being read");
+        // The end itself is released at once.
+        for receiver in [own, pair.receiver()] {
+            if let Received::Message(last) = receiver.try_get().unwrap() {
+                assert_eq!((last.state(), last.len()), (State::Depleted, 0));
+            }
+        }
+        pair.settle_once();
+    }
+    held.release().unwrap();
+    pair.settle();
+    assert!(pair.sender().try_finish().unwrap());
+}
+
 #[test]
 fn calls_that_make_no_sense_are_errors_and_harm_nothing() {
     let pair = Pair::new(settings(design("SEMQ/SR"), 2, 2));

@@ -12,7 +12,7 @@ use millstream_fabric::{Fabric, Kind, Receive};
 use super::core::{Core, Ready};
 use super::links::Links;
 use crate::design::Notification;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::wire::{Entry, of_immediate, unseal};
 
 pub(crate) struct Write<F: Fabric> {
@@ -40,7 +40,7 @@ impl<F: Fabric> Write<F> {
             core.check(source, slot, most, 0)?;
             let local = source as u32 * most + slot;
             let (bytes, _) = core.header(source, local, completion.bytes as usize)?;
-            granted[source].retain(|other| *other != slot);
+            take_granted(&mut granted[source], core.sources[source].id, slot)?;
             core.arrived(Ready { source, slot: local, remote: 0, bytes, state, surplus: false });
             Ok(())
         })?;
@@ -64,7 +64,7 @@ impl<F: Fabric> Write<F> {
             self.links.took(source);
             let Entry { slot, bytes, state } = entry;
             core.check(source, slot, most, bytes)?;
-            self.granted[source].retain(|other| *other != slot);
+            take_granted(&mut self.granted[source], core.sources[source].id, slot)?;
             let slot = source as u32 * most + slot;
             core.arrived(Ready { source, slot, remote: 0, bytes, state, surplus: false });
             found = true;
@@ -129,6 +129,17 @@ impl<F: Fabric> Write<F> {
         }
         Ok(())
     }
+}
+
+/// A source may fill a buffer that is free, once.
+fn take_granted(granted: &mut VecDeque<u32>, peer: u32, slot: u32) -> Result<()> {
+    // The first, unless the source does not keep to the order.
+    let Some(at) = granted.iter().position(|free| *free == slot) else {
+        let what = "it filled a buffer that was not free";
+        return Err(Error::Protocol { peer, what, found: slot.into() });
+    };
+    granted.remove(at);
+    Ok(())
 }
 
 /// The seal of a buffer, if it is sealed.
