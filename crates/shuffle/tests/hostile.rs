@@ -141,7 +141,7 @@ fn receivers_survive_any_sender() {
                 }
             }
         }
-        assert!(errors > 10, "{design}: {errors} errors: it writes too little nonsense");
+        assert!(errors > 0, "{design}: {errors} errors: its nonsense is never looked at");
     }
 }
 
@@ -172,7 +172,7 @@ fn senders_survive_any_receiver() {
                 }
             }
         }
-        assert!(errors > 10, "{design}: {errors} errors: it writes too little nonsense");
+        assert!(errors > 0, "{design}: {errors} errors: its nonsense is never looked at");
     }
 }
 
