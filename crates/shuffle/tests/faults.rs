@@ -293,7 +293,7 @@ fn sequence_numbers_tell_of_a_loss_before_the_end() {
 fn only_sequence_numbers_tell_of_a_loss_with_a_repetition() {
     let model = Model { datagram_loss: 0.03, datagram_repeat: 0.05, ..Model::default() };
     let mut ends = [[0, 0], [0, 0]];
-    for seed in 0..200 {
+    for seed in 0..80 {
         for sequences in [false, true] {
             let (sim, devices) = simulated(seed, model, 2);
             let design = Design::ALL[3];
