@@ -21,8 +21,8 @@ help:
 	@echo "make soak       followed files and HTTP for ten minutes each, then the oracle suite, new seeds, until it"
 	@echo "                fails or SOAK_MINUTES (60) have passed"
 	@echo "make fuzz       hostile input for FUZZ_SECONDS (600)"
-	@echo "make memcheck   tests of the fabric and of channels under valgrind"
-	@echo "make sanitize   tests of state, fabric and channels with AddressSanitizer"
+	@echo "make memcheck   tests of the fabric, channels and the shuffle under valgrind"
+	@echo "make sanitize   tests of state, fabric, channels and the shuffle with AddressSanitizer"
 	@echo "make clean      remove what was built"
 
 demo:

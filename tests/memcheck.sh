@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# memcheck.sh [--short]: runs the tests of the verbs binding, the fabric and channels under valgrind's memcheck.
+# memcheck.sh [--short]: runs the tests of the verbs binding, the fabric, channels and the shuffle under valgrind's
+# memcheck.
 # It leaves out tests that use a model checker (they switch stacks, which confuses memcheck) and tests that start
 # processes (they depend on time). The short form also leaves out tests that try many seeds.
 set -eu
@@ -7,8 +8,8 @@ cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "memcheck: valgrind is not installed"; exit 1; }
 skips=(--skip loom_tests)
 [ "${1:-}" != --short ] || skips+=(--skip sim_ --skip any_schedule --skip random_ --skip limits_move)
-binaries=$(cargo test --profile ci --locked -p millstream-verbs -p millstream-fabric -p millstream-flow --lib \
-    --test conformance --test sim --test gather --no-run --message-format=json 2>/dev/null |
+binaries=$(cargo test --profile ci --locked -p millstream-verbs -p millstream-fabric -p millstream-flow \
+    -p millstream-shuffle --lib --test conformance --test sim --test gather --no-run --message-format=json 2>/dev/null |
     sed -n 's|.*"executable":"\([^"]*/deps/[^"]*\)".*|\1|p' | sort -u)
 [ -n "$binaries" ] || { echo "memcheck: the tests do not build"; exit 1; }
 for binary in $binaries; do

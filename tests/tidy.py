@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = [
     {"verbs"},
     {"fabric"},
-    {"flow", "state"},
+    {"flow", "shuffle", "state"},
     {"contract"},
     {"engine", "connect", "sql", "workloads"},
     {"millstream"},

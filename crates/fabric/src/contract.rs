@@ -206,7 +206,9 @@ pub trait Datagram: Send {
     /// Resolves a peer's endpoint.
     fn resolve(&mut self, peer: &Endpoint) -> Result<Self::Address>;
 
-    /// Posts datagrams. Success means sent, not arrived.
+    /// Posts datagrams. Success means sent, not arrived. One that finds its way full waits, as
+    /// long as its queue has an entry for it; a receiver that is too slow costs time, and none of
+    /// its datagrams, except where the network itself drops them (`tcp`, over UDP).
     fn post(
         &mut self,
         requests: &[Outgoing<'_, Self::Address>],

@@ -2,6 +2,10 @@
 //!
 //! A datagram queue pair may receive from anybody at any time, which kernel sockets are good at.
 //! Each datagram carries the job's token, since any process can send to the socket.
+//!
+//! A network card sends as fast as its link takes datagrams. So does this: what finds a socket full
+//! (Unix sockets hold ten datagrams by default) is not lost, but waits, and is sent when its owner
+//! posts or polls again.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -71,8 +75,52 @@ pub(crate) struct SharedDatagram<P> {
     inner: Mutex<Inner>,
 }
 
+/// Most bytes of an inline source, which is kept while a datagram waits.
+const INLINE_MAX: usize = 128;
+
+/// Where a datagram's bytes are while it waits.
+enum Bytes {
+    Region(Region, usize, usize),
+    Inline([u8; INLINE_MAX], usize),
+}
+
+impl Bytes {
+    fn new(source: &Source<'_>) -> Bytes {
+        match *source {
+            Source::Region { region, offset, bytes } => {
+                Bytes::Region(region.clone(), offset, bytes)
+            }
+            Source::Inline(slice) => {
+                let mut copy = [0; INLINE_MAX];
+                copy[..slice.len()].copy_from_slice(slice);
+                Bytes::Inline(copy, slice.len())
+            }
+        }
+    }
+
+    fn parts(&self) -> (*const u8, usize) {
+        match self {
+            Bytes::Region(region, offset, bytes) => {
+                (region.as_ptr().wrapping_add(*offset).cast_const(), *bytes)
+            }
+            Bytes::Inline(copy, bytes) => (copy.as_ptr(), *bytes),
+        }
+    }
+}
+
+/// A datagram that has been posted and not been sent.
+struct Unsent {
+    to: SocketAddress,
+    bytes: Bytes,
+    immediate: Option<u32>,
+    id: u64,
+    signalled: bool,
+}
+
 struct Inner {
     unsignalled: u32,
+    /// Datagrams for sockets that were full, oldest first.
+    unsent: VecDeque<Unsent>,
     receives: VecDeque<(u64, Region, usize, usize)>,
     incoming: Box<[u8]>,
 }
@@ -98,6 +146,7 @@ impl<P: Member> SharedDatagram<P> {
             used: AtomicU32::new(0),
             inner: Mutex::new(Inner {
                 unsignalled: 0,
+                unsent: VecDeque::with_capacity(sizes.send as usize),
                 receives: VecDeque::with_capacity(sizes.receive as usize),
                 incoming: vec![0; WIRE_HEADER_BYTES + limits.datagram_bytes].into(),
             }),
@@ -127,38 +176,58 @@ impl<P: Member> SharedDatagram<P> {
             return Err(Error::QueueFull);
         }
         self.used.fetch_add(1, Ordering::AcqRel);
-        self.send(to, request);
+        let (bytes, immediate) = (Bytes::new(&request.source), request.immediate);
+        let (id, signalled) = (request.id, request.signalled);
+        let datagram = Unsent { to: *to, bytes, immediate, id, signalled };
         let mut inner = lock(&self.inner);
-        if !request.signalled {
+        self.send_waiting(&mut inner);
+        if inner.unsent.is_empty() && self.send(&datagram) {
+            self.sent(&mut inner, &datagram);
+        } else {
+            inner.unsent.push_back(datagram);
+        }
+        Ok(())
+    }
+
+    /// Sends what waits, as far as sockets have room.
+    fn send_waiting(&self, inner: &mut Inner) {
+        while let Some(datagram) = inner.unsent.pop_front() {
+            if !self.send(&datagram) {
+                inner.unsent.push_front(datagram);
+                return;
+            }
+            self.sent(inner, &datagram);
+        }
+    }
+
+    fn sent(&self, inner: &mut Inner, datagram: &Unsent) {
+        if !datagram.signalled {
             inner.unsignalled += 1;
-            return Ok(());
+            return;
         }
         let frees = 1 + std::mem::take(&mut inner.unsignalled);
         let completion = Completion {
-            id: request.id,
+            id: datagram.id,
             kind: Kind::Send,
             queue_pair: self.number,
             ..Completion::default()
         };
         self.send_queue.push(completion, frees);
-        Ok(())
     }
 
-    /// Whatever goes wrong, the datagram is lost, as datagrams may be.
-    fn send<A>(&self, to: &SocketAddress, request: &Outgoing<'_, A>) {
-        let (address, length) = to.parts();
+    /// Returns false if a socket, here or there, is full at the moment. Whatever else goes wrong,
+    /// the datagram is lost, as datagrams may be.
+    fn send(&self, datagram: &Unsent) -> bool {
+        let (address, length) = datagram.to.parts();
         let mut header = [0; WIRE_HEADER_BYTES];
         header[..32].copy_from_slice(self.token.bytes());
         header[32..36].copy_from_slice(&self.number.to_le_bytes());
-        header[36..40].copy_from_slice(&request.immediate.unwrap_or(0).to_le_bytes());
-        header[40] = request.immediate.is_some().into();
-        let start = match &request.source {
-            Source::Region { region, offset, .. } => region.as_ptr().wrapping_add(*offset),
-            Source::Inline(slice) => slice.as_ptr().cast_mut(),
-        };
+        header[36..40].copy_from_slice(&datagram.immediate.unwrap_or(0).to_le_bytes());
+        header[40] = datagram.immediate.is_some().into();
+        let (start, bytes) = datagram.bytes.parts();
         let mut parts = [
             libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() },
-            libc::iovec { iov_base: start.cast(), iov_len: request.source.bytes() },
+            libc::iovec { iov_base: start.cast_mut().cast(), iov_len: bytes },
         ];
         // SAFETY: zeros are an empty message header.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -169,9 +238,9 @@ impl<P: Member> SharedDatagram<P> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: all pointers are alive; the kernel only reads the parts, and the source was
         // checked.
-        unsafe {
-            libc::sendmsg(self.socket.as_raw_fd(), &raw const message, flags);
-        }
+        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, flags) };
+        let reason = std::io::Error::last_os_error().raw_os_error();
+        sent >= 0 || !matches!(reason, Some(libc::EAGAIN | libc::ENOBUFS))
     }
 
     pub(crate) fn post_receive(&self, receive: &Receive<'_>) -> Result<()> {
@@ -232,6 +301,13 @@ impl<P: Member> Datagrams<P> for SharedDatagram<P> {
 
     fn free(&self, entries: u32) {
         self.used.fetch_sub(entries, Ordering::AcqRel);
+    }
+
+    fn send_on(&self) {
+        let mut inner = lock(&self.inner);
+        if !inner.unsent.is_empty() {
+            self.send_waiting(&mut inner);
+        }
     }
 
     /// Takes datagrams that have come; those without a receive are lost.

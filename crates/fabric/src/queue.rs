@@ -31,6 +31,8 @@ pub(crate) trait Datagrams<P>: Send + Sync {
     fn number(&self) -> u32;
     /// Whether completions of receives go to this queue.
     fn receives_at(&self, queue: &Queue<P>) -> bool;
+    /// Sends what has waited for room.
+    fn send_on(&self);
     /// Takes what has arrived.
     fn poll(&self, out: &mut [Completion]) -> Result<usize>;
     /// Frees entries of the send queue, when a completion has been polled.
@@ -200,6 +202,9 @@ impl<P: Member> Queue<P> {
         let attached = lock(&self.attached);
         for pair in &attached.pairs {
             pair.poll();
+        }
+        for datagrams in &attached.datagrams {
+            datagrams.send_on();
         }
         let mut count = self.take_ready(&attached, out);
         for pair in &attached.pairs {

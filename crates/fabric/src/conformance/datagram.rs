@@ -2,11 +2,12 @@
 
 use super::ends::SIZES;
 use super::{Bed, Check, Failure, Outcome, ensure, pattern, same, text};
-use crate::contract::{Datagram, Fabric};
+use crate::contract::{CompletionQueue, Datagram, Fabric};
 use crate::error::Error;
 use crate::memory::{Access, Region};
 use crate::work::{
-    Completion, DATAGRAM_HEADER_BYTES, Destination, Kind, Outgoing, Receive, Source, Status,
+    Completion, DATAGRAM_HEADER_BYTES, Destination, Kind, Outgoing, QueueSizes, Receive, Source,
+    Status,
 };
 
 pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
@@ -14,6 +15,7 @@ pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
         ("a datagram arrives behind its header", arrives::<F>),
         ("datagrams can be answered", answered::<F>),
         ("a datagram without a receive is lost", without_receive::<F>),
+        ("datagrams wait while their way is full", way_full::<F>),
         ("a datagram longer than the limit is refused", too_long::<F>),
         ("a datagram longer than the receive harms nothing", longer_than_receive::<F>),
     ]
@@ -27,8 +29,13 @@ struct Side<F: Fabric> {
 
 impl<F: Fabric> Side<F> {
     fn new(device: &F) -> Result<Side<F>, Failure> {
-        let queue = device.completion_queue(64, None).map_err(text)?;
-        let datagrams = device.datagram(&queue, &queue, SIZES).map_err(text)?;
+        Side::with(device, SIZES)
+    }
+
+    fn with(device: &F, sizes: QueueSizes) -> Result<Side<F>, Failure> {
+        let entries = sizes.send + sizes.receive;
+        let queue = device.completion_queue(entries.max(64), None).map_err(text)?;
+        let datagrams = device.datagram(&queue, &queue, sizes).map_err(text)?;
         let memory = device.allocate(64 * 1024, Access::LOCAL).map_err(text)?;
         Ok(Side { queue, datagrams, memory })
     }
@@ -59,7 +66,6 @@ fn arrival<F: Fabric>(
     to: &mut Side<F>,
     bytes: usize,
 ) -> Result<Completion, Failure> {
-    use crate::contract::CompletionQueue;
     for _ in 0..100 {
         from.send(to, bytes, Some(3))?;
         from.sent(bed)?;
@@ -113,6 +119,31 @@ fn without_receive<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
     // And the pair goes on working.
     b.receive(1, 0, 2048)?;
     arrival(bed, &mut a, &mut b, 10).map(drop)
+}
+
+/// More datagrams than a socket holds, to a receiver with a receive for each that does not look.
+fn way_full<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
+    const COUNT: usize = 60;
+    let sizes = QueueSizes { send: COUNT as u32, receive: COUNT as u32 };
+    let mut a = Side::with(bed.a, sizes)?;
+    let mut b = Side::with(bed.b, sizes)?;
+    for id in 0..COUNT {
+        b.receive(id as u64, 1024 * id, 1024)?;
+    }
+    for number in 0..COUNT {
+        a.send(&b, 8, Some(number as u32))?;
+    }
+    let mut arrived = Vec::new();
+    let found = bed.until(|| {
+        let mut some = [Completion::default(); 4];
+        a.queue.poll(&mut some).map_err(text)?;
+        let count = b.queue.poll(&mut some).map_err(text)?;
+        arrived.extend(some[..count].iter().map(|done| done.immediate));
+        Ok(arrived.len() == COUNT)
+    })?;
+    let expected: Vec<_> = (0..COUNT as u32).map(Some).collect();
+    arrived.sort_unstable();
+    ensure(found && arrived == expected, || format!("of {COUNT} these arrived: {arrived:?}"))
 }
 
 fn too_long<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {

@@ -1,0 +1,241 @@
+//! How fast a shuffle is: tuples of 16 bytes between processes, with the answer checked (paper,
+//! section 7.1).
+//!
+//! Every process generates tuples of a key and a value, and sends each to the process of its key's
+//! hash (or all to all). Receivers add them up, again and again if they are to compute. What
+//! everybody received has to add up to what everybody sent. Besides times, a [`Report`] has counts,
+//! which hold on any machine.
+//!
+//! [`run`] starts the processes and is what a program calls; [`child`] is what each of them does.
+
+mod node;
+mod processes;
+mod report;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use processes::{child, run};
+pub use report::{NodeReport, Report};
+
+use crate::design::{Design, Endpoints};
+use crate::error::Error;
+use crate::groups::Groups;
+use crate::settings::{Depth, Settings};
+
+/// Bytes of a tuple: a key and a value.
+pub const TUPLE_BYTES: usize = 16;
+/// Bytes that the paper's receivers add up at a time (section 7.1): as many as a first-level cache
+/// holds.
+pub const COMPUTE_BYTES: usize = 32 * 1024;
+
+/// Who gets a tuple.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// The process of its key's hash.
+    Repartition,
+    /// Every process.
+    Broadcast,
+}
+
+impl Pattern {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::Repartition => "repartition",
+            Pattern::Broadcast => "broadcast",
+        }
+    }
+
+    fn groups(self, processes: usize) -> Groups {
+        match self {
+            Pattern::Repartition => Groups::repartition(processes),
+            Pattern::Broadcast => Groups::broadcast(processes),
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = Failure;
+
+    fn from_str(name: &str) -> Result<Pattern, Failure> {
+        let all = [Pattern::Repartition, Pattern::Broadcast];
+        let found = all.into_iter().find(|pattern| pattern.name() == name);
+        let refused = || format!("no pattern {name:?}; there are repartition and broadcast");
+        found.ok_or_else(|| Failure::Options(refused()))
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// Which design.
+    pub design: Design,
+    /// Who gets a tuple.
+    pub pattern: Pattern,
+    /// Processes, each sender and receiver; itself is one of its receivers.
+    pub processes: usize,
+    /// Threads of each process, which send and receive by turns.
+    pub threads: usize,
+    /// Bytes of a message's payload, a multiple of a tuple's.
+    pub message_bytes: usize,
+    /// Buffers in circulation.
+    pub depth: Depth,
+    /// Credit is written back after so many messages (f).
+    pub credit_every: u32,
+    /// What receiving [`COMPUTE_BYTES`] costs in microseconds, beside adding them up once.
+    pub compute_us: f64,
+    /// Tuples that each process sends; to all others, if it is a broadcast.
+    pub tuples: u64,
+}
+
+impl Options {
+    /// The paper's settings for a design, between two processes of one thread.
+    pub fn new(design: Design) -> Options {
+        let Settings { message_bytes, depth, credit_every, .. } = Settings::new(design);
+        Options {
+            design,
+            pattern: Pattern::Repartition,
+            processes: 2,
+            threads: 1,
+            message_bytes,
+            depth,
+            credit_every,
+            compute_us: 0.0,
+            tuples: 10_000_000,
+        }
+    }
+
+    /// The settings of each endpoint.
+    pub fn settings(&self) -> Settings {
+        let threads = match self.design.endpoints {
+            Endpoints::Several => 1,
+            Endpoints::Single => self.threads as u32,
+        };
+        Settings {
+            message_bytes: self.message_bytes,
+            depth: self.depth,
+            credit_every: self.credit_every,
+            threads,
+            ..Settings::new(self.design)
+        }
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let refused = |what: &str| Err(Failure::Options(what.into()));
+        if self.processes == 0 || self.threads == 0 {
+            return refused("a shuffle needs a process and a thread");
+        }
+        if self.message_bytes == 0 || !self.message_bytes.is_multiple_of(TUPLE_BYTES) {
+            return refused("message bytes have to be a multiple of a tuple's 16");
+        }
+        if !(0.0..=1e6).contains(&self.compute_us) {
+            return refused("compute microseconds have to be 0 to a million");
+        }
+        Ok(())
+    }
+}
+
+/// One line, for another process.
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { design, pattern, processes, threads, .. } = self;
+        let Options { message_bytes, depth, credit_every, compute_us, tuples, .. } = self;
+        let pattern = pattern.name();
+        write!(f, "{design},{pattern},{processes},{threads},{message_bytes},{depth},")?;
+        write!(f, "{credit_every},{compute_us},{tuples}")
+    }
+}
+
+impl FromStr for Options {
+    type Err = Failure;
+
+    fn from_str(line: &str) -> Result<Options, Failure> {
+        fn number<T: FromStr>(text: &str) -> Result<T, Failure> {
+            text.parse().map_err(|_| Failure::Options(format!("{text:?} is no number")))
+        }
+        let parts: Vec<&str> = line.split(',').collect();
+        let [design, pattern, processes, threads, bytes, depth, credit, compute, tuples] =
+            parts[..]
+        else {
+            return Err(Failure::Options(format!("{line:?} has not nine parts")));
+        };
+        let options = Options {
+            design: design.parse()?,
+            pattern: pattern.parse()?,
+            processes: number(processes)?,
+            threads: number(threads)?,
+            message_bytes: number(bytes)?,
+            depth: depth.parse()?,
+            credit_every: number(credit)?,
+            compute_us: number(compute)?,
+            tuples: number(tuples)?,
+        };
+        options.check()?;
+        Ok(options)
+    }
+}
+
+/// Why nothing was measured.
+#[derive(Debug)]
+pub enum Failure {
+    /// An option is impossible.
+    Options(String),
+    /// An endpoint failed.
+    Shuffle(Error),
+    /// A process could not be started, or talked to.
+    Process(std::io::Error),
+    /// A process said something else than was expected; it has written why to its standard error.
+    Said {
+        /// Which process.
+        process: usize,
+        /// What it said, nothing if it ended.
+        line: String,
+    },
+    /// What was received is not what was sent.
+    Answer {
+        /// Tuples expected, and what they add up to.
+        expected: (u64, u64),
+        /// Tuples received, and what they add up to.
+        found: (u64, u64),
+    },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Options(what) => f.write_str(what),
+            Failure::Shuffle(error) => error.fmt(f),
+            Failure::Process(error) => write!(f, "a process of the benchmark: {error}"),
+            Failure::Said { process, line } => {
+                write!(f, "process {process} of the benchmark said {line:?} and did not go on")
+            }
+            Failure::Answer { expected, found } => write!(
+                f,
+                "the answer is wrong: {} tuples that add up to {:#x} were sent, and {} that add \
+                 up to {:#x} received",
+                expected.0, expected.1, found.0, found.1
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Shuffle(error)
+    }
+}
+
+impl From<millstream_fabric::Error> for Failure {
+    fn from(error: millstream_fabric::Error) -> Failure {
+        Failure::Shuffle(error.into())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::Process(error)
+    }
+}

@@ -1,0 +1,219 @@
+//! What one process of the benchmark does, over any fabric.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use millstream_fabric::Fabric;
+
+use super::{COMPUTE_BYTES, NodeReport, Options, TUPLE_BYTES};
+use crate::error::{Error, Result};
+use crate::groups::Groups;
+use crate::receive::{Received, Receiver};
+use crate::send::{Buffer, Sender};
+use crate::wire::State;
+
+/// Tuples that a thread makes before it looks at what has come.
+const TURN: u64 = 4096;
+/// Messages that it takes before it makes tuples again.
+const MESSAGES: usize = 8;
+/// Nothing happens for so long: somebody is gone without a word.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The tuple of this number: a key without order, and the number.
+#[inline]
+fn tuple(number: u64) -> (u64, u64) {
+    let mut key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (key ^ (key >> 31), number)
+}
+
+/// What a tuple adds to the sum: both of its halves count, and which is which.
+#[inline]
+fn weight(key: u64, value: u64) -> u64 {
+    key.wrapping_add(value.wrapping_mul(3))
+}
+
+/// The sum over a message's tuples.
+#[inline(never)]
+fn sum(payload: &[u8]) -> u64 {
+    payload.as_chunks::<TUPLE_BYTES>().0.iter().fold(0, |sum: u64, tuple| {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| tuple[at + i]));
+        sum.wrapping_add(weight(word(0), word(8)))
+    })
+}
+
+/// The endpoints of one process, connected.
+pub(super) struct Node<F: Fabric> {
+    pub(super) senders: Vec<Sender<F>>,
+    pub(super) receivers: Vec<Receiver<F>>,
+    pub(super) setup: Duration,
+}
+
+/// One thread's work.
+struct Worker<'a, F: Fabric> {
+    sender: &'a Sender<F>,
+    receiver: &'a Receiver<F>,
+    groups: &'a Groups,
+    /// Threads of the sender that still make tuples.
+    active: &'a AtomicUsize,
+    out: Vec<Option<(Buffer<'a, F>, usize)>>,
+    /// Numbers of the tuples to make.
+    next: u64,
+    end: u64,
+    compute: Duration,
+    sent: (u64, u64),
+    received: (u64, u64),
+}
+
+/// What a worker still has to do.
+#[derive(PartialEq, Eq)]
+enum Stage {
+    Making,
+    Ending,
+    Sent,
+}
+
+impl<F: Fabric> Node<F> {
+    /// Sends and receives everything.
+    pub(super) fn work(&self, options: &Options, process: usize) -> Result<NodeReport> {
+        let groups = options.pattern.groups(options.processes);
+        let each = options.threads / self.senders.len();
+        let active: Vec<_> = self.senders.iter().map(|_| AtomicUsize::new(each)).collect();
+        let start = Instant::now();
+        let parts: Vec<Result<_>> = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for thread in 0..options.threads {
+                let at = thread % self.senders.len();
+                let first = process as u64 * options.tuples;
+                let share =
+                    |thread: usize| first + options.tuples * thread as u64 / options.threads as u64;
+                let worker = Worker {
+                    sender: &self.senders[at],
+                    receiver: &self.receivers[at],
+                    groups: &groups,
+                    active: &active[at],
+                    out: (0..groups.len()).map(|_| None).collect(),
+                    next: share(thread),
+                    end: share(thread + 1),
+                    compute: Duration::from_secs_f64(options.compute_us / 1e6),
+                    sent: (0, 0),
+                    received: (0, 0),
+                };
+                threads.push(scope.spawn(|| worker.run()));
+            }
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
+                Ok(part) => part,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let mut report =
+            NodeReport { time: start.elapsed(), setup: self.setup, ..NodeReport::default() };
+        for part in parts {
+            let (sent, received) = part?;
+            report.sent = (report.sent.0 + sent.0, report.sent.1.wrapping_add(sent.1));
+            let (count, sum) = report.received;
+            report.received = (count + received.0, sum.wrapping_add(received.1));
+        }
+        self.senders.iter().for_each(|sender| report.sender += sender.counters());
+        for receiver in &self.receivers {
+            receiver.finish(PATIENCE)?;
+            report.receiver += receiver.counters();
+        }
+        Ok(report)
+    }
+}
+
+impl<F: Fabric> Worker<'_, F> {
+    fn run(mut self) -> Result<((u64, u64), (u64, u64))> {
+        let mut stage = Stage::Making;
+        let mut ended = false;
+        let mut moved = Instant::now();
+        while stage != Stage::Sent || !ended {
+            let before = (self.next, self.received.0);
+            stage = match stage {
+                Stage::Making => self.make()?,
+                Stage::Ending if self.sender.try_finish()? => Stage::Sent,
+                other => other,
+            };
+            if !ended {
+                ended = self.take()?;
+            }
+            if before != (self.next, self.received.0) {
+                moved = Instant::now();
+            } else if moved.elapsed() > PATIENCE {
+                return Err(Error::TimedOut { what: "anything to happen" });
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        Ok((self.sent, self.received))
+    }
+
+    /// Makes tuples, as far as there are buffers.
+    fn make(&mut self) -> Result<Stage> {
+        let max = self.sender.message_bytes();
+        for _ in 0..TURN {
+            if self.next == self.end {
+                return self.end_making();
+            }
+            let (key, value) = tuple(self.next);
+            let group = self.groups.of_hash(key);
+            if self.out[group].is_none() {
+                match self.sender.try_acquire()? {
+                    Some(buffer) => self.out[group] = Some((buffer, 0)),
+                    None => break,
+                }
+            }
+            let Some((buffer, filled)) = &mut self.out[group] else { break };
+            let row = &mut buffer.payload()[*filled..][..TUPLE_BYTES];
+            row[..8].copy_from_slice(&key.to_le_bytes());
+            row[8..].copy_from_slice(&value.to_le_bytes());
+            *filled += TUPLE_BYTES;
+            let full = *filled == max;
+            self.sent.0 += 1;
+            self.sent.1 = self.sent.1.wrapping_add(weight(key, value));
+            self.next += 1;
+            if full {
+                self.put(group)?;
+            }
+        }
+        Ok(Stage::Making)
+    }
+
+    fn put(&mut self, group: usize) -> Result<()> {
+        let Some((buffer, bytes)) = self.out[group].take() else { return Ok(()) };
+        self.sender.put(buffer, bytes, self.groups.destinations(group), State::MoreData)
+    }
+
+    /// Sends what is left. The endpoint's last thread ends its streams.
+    fn end_making(&mut self) -> Result<Stage> {
+        for group in 0..self.out.len() {
+            self.put(group)?;
+        }
+        let last = self.active.fetch_sub(1, Ordering::AcqRel) == 1;
+        Ok(if last { Stage::Ending } else { Stage::Sent })
+    }
+
+    /// Takes what has come. Returns whether all streams have ended.
+    fn take(&mut self) -> Result<bool> {
+        for _ in 0..MESSAGES {
+            match self.receiver.try_get()? {
+                Received::Message(message) => {
+                    let begin = Instant::now();
+                    self.received.0 += (message.len() / TUPLE_BYTES) as u64;
+                    self.received.1 = self.received.1.wrapping_add(sum(&message));
+                    let share = message.len() as f64 / COMPUTE_BYTES as f64;
+                    while begin.elapsed() < self.compute.mul_f64(share) {
+                        std::hint::black_box(sum(&message));
+                    }
+                    message.release()?;
+                }
+                Received::Empty => break,
+                Received::End => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,90 @@
+//! What an endpoint has done, in numbers that hold on any machine.
+
+use std::ops::AddAssign;
+
+/// Declares the counters once: as a structure, by name, and for adding up.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts since the endpoint was opened. Those of several endpoints can be added up.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Their names, in the order of [`Counters::values`].
+            pub const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+            /// All of them.
+            pub fn values(&self) -> Vec<u64> {
+                vec![$(self.$name),*]
+            }
+
+            /// From as many values as there are names.
+            pub fn of_values(values: &[u64]) -> Option<Counters> {
+                let [$($name),*] = *values else { return None };
+                Some(Counters { $($name),* })
+            }
+        }
+
+        impl AddAssign for Counters {
+            fn add_assign(&mut self, other: Counters) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Messages sent or received; one for each destination.
+    messages,
+    /// Bytes of their payload.
+    bytes,
+    /// Write requests posted, those with an immediate value included.
+    writes,
+    /// Of them, writes with an immediate value.
+    immediates,
+    /// Of the writes, and of the datagrams, those that carried only credit.
+    credits,
+    /// Of the writes, those that only ask whether an idle peer is alive.
+    probes,
+    /// Send requests posted.
+    sends,
+    /// Read requests posted.
+    reads,
+    /// Datagrams posted, credit included.
+    datagrams,
+    /// Datagrams that only say that the sender is alive.
+    keep_alives,
+    /// Receives posted.
+    receives,
+    /// Completions taken from the completion queue.
+    completions,
+    /// Times that the completion queue was polled.
+    polls,
+    /// Words of memory that were looked at for a peer's news.
+    looks,
+    /// Datagrams that came again and were dropped.
+    repeated,
+    /// Queue pairs.
+    queue_pairs,
+    /// Bytes of registered memory, now.
+    registered_bytes,
+    /// Buffers in circulation, now.
+    buffers,
+    /// The most buffers that were in circulation.
+    buffers_max,
+    /// Buffers that were put into circulation because none was free.
+    added,
+    /// Buffers that were taken out of circulation because more than one was free.
+    retired,
+    /// Times that no buffer, or no message, was there when asked for.
+    starved,
+}
+
+impl Counters {
+    /// Requests to remote network cards: everything but receives.
+    pub fn operations(&self) -> u64 {
+        self.writes + self.sends + self.reads + self.datagrams
+    }
+}

@@ -1,0 +1,226 @@
+//! Receives of unreliable datagrams (SQ/SR; paper, section 5.3).
+//!
+//! One queue pair and one queue of receives for all sources; each source's credit is a part of it.
+//! A stream has ended when `Depleted` has come, which says how many messages there are, and as many
+//! have come. `Depleted` waits for those that it has overtaken.
+
+use std::time::Duration;
+
+use millstream_fabric::{
+    Completion, DATAGRAM_HEADER_BYTES, Datagram, Error as FabricError, Fabric,
+};
+use millstream_fabric::{Destination, Kind as Done, Outgoing, Receive, Source, Status};
+
+use super::core::{Core, Ready};
+use super::window::{Seen, Window};
+use crate::error::{Error, Result};
+use crate::wire::{DATAGRAM_AT, HEADER_AT, HEADER_BYTES, Header, Kind, State};
+
+pub(crate) struct Datagrams<F: Fabric> {
+    pair: F::Datagram,
+    streams: Vec<Stream<F>>,
+    /// Entries of the send queue, and how many are taken. All requests are signalled.
+    entries: u32,
+    used: u32,
+    /// When this endpoint was last called, and since when it is called often enough to judge
+    /// others.
+    called: Duration,
+    awake: Duration,
+}
+
+/// What comes from one source.
+pub(crate) struct Stream<F: Fabric> {
+    pub(crate) address: <F::Datagram as Datagram>::Address,
+    received: u64,
+    /// `Depleted`, and how many messages there are with it.
+    last: Option<(Ready, u64)>,
+    window: Option<Window>,
+    heard: Duration,
+    told: Duration,
+}
+
+impl<F: Fabric> Stream<F> {
+    pub(crate) fn new(
+        address: <F::Datagram as Datagram>::Address,
+        window: Option<Window>,
+        now: Duration,
+    ) -> Stream<F> {
+        Stream { address, received: 0, last: None, window, heard: now, told: now }
+    }
+}
+
+/// Completions taken at a time.
+const BATCH: usize = 16;
+
+/// Posts the receive of a buffer.
+pub(crate) fn post<F: Fabric>(
+    pair: &mut F::Datagram,
+    core: &mut Core<F>,
+    number: u32,
+) -> Result<()> {
+    let slot = core.buffers.slot(number);
+    let bytes = DATAGRAM_HEADER_BYTES + HEADER_BYTES + core.settings.message_bytes;
+    let into = Destination { region: &slot.region, offset: slot.offset + DATAGRAM_AT, bytes };
+    pair.post_receive(&[Receive { id: number.into(), buffer: Some(into) }])?;
+    core.counters.receives += 1;
+    Ok(())
+}
+
+impl<F: Fabric> Datagrams<F> {
+    pub(crate) fn new(pair: F::Datagram, streams: Vec<Stream<F>>, core: &Core<F>) -> Datagrams<F> {
+        let (now, entries) = (core.now(), core.settings.receiver_datagrams(streams.len()).send);
+        Datagrams { pair, streams, entries, used: 0, called: now, awake: now }
+    }
+
+    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+        let now = core.now();
+        if now.saturating_sub(self.called) > core.settings.silence / 4 {
+            // This thread was away: what others said meanwhile may have been lost.
+            self.awake = now;
+        }
+        self.called = now;
+        let mut some = [Completion::default(); BATCH];
+        let count = core.complete(&mut some)?;
+        for completion in &some[..count] {
+            if completion.status != Status::Success {
+                return Err(FabricError::Failed.into());
+            }
+            match completion.kind {
+                Done::Receive => self.take(core, completion, now)?,
+                _ => self.used -= 1,
+            }
+        }
+        Ok(count > 0)
+    }
+
+    /// Takes a datagram. One of anybody else, or one that came before, leaves its receive free.
+    fn take(&mut self, core: &mut Core<F>, done: &Completion, now: Duration) -> Result<()> {
+        let slot = done.id as u32;
+        let mut header = [0; HEADER_BYTES];
+        let local = core.buffers.slot(slot);
+        local.region.read(local.offset + HEADER_AT, &mut header)?;
+        let whole = DATAGRAM_HEADER_BYTES + HEADER_BYTES;
+        let known = Header::decode(&header).and_then(|header| {
+            let right = whole + header.bytes as usize == done.bytes as usize;
+            let source = core.sources.iter().position(|source| source.id == header.id)?;
+            match (header.kind, done.immediate) {
+                (Kind::Data(state), Some(number)) if right => Some((source, header, state, number)),
+                _ => None,
+            }
+        });
+        let Some((source, header, state, number)) = known else {
+            return post(&mut self.pair, core, slot);
+        };
+        let stream = &mut self.streams[source];
+        stream.heard = now;
+        if let Some(window) = &mut stream.window {
+            match window.see(number) {
+                Seen::New => {}
+                Seen::Before => {
+                    core.counters.repeated += 1;
+                    return post(&mut self.pair, core, slot);
+                }
+                Seen::Gap(number) => {
+                    return Err(Error::Missing { source: core.sources[source].id, number });
+                }
+            }
+        }
+        let again = state == State::Depleted && stream.last.is_some();
+        if again || core.sources[source].ended {
+            core.counters.repeated += 1;
+            return post(&mut self.pair, core, slot);
+        }
+        stream.received += 1;
+        let ready = Ready { source, slot, remote: 0, bytes: header.bytes, state, surplus: false };
+        if state == State::Depleted {
+            stream.last = Some((ready, u64::from(number) + 1));
+        } else if header.bytes == 0 {
+            // It only says that the sender is alive.
+            post(&mut self.pair, core, slot)?;
+            core.sources[source].granted += 1;
+        } else {
+            core.arrived(ready);
+        }
+        self.end(core, source)
+    }
+
+    /// Ends a stream if all of it is there.
+    fn end(&mut self, core: &mut Core<F>, source: usize) -> Result<()> {
+        let stream = &mut self.streams[source];
+        let Some((ready, sent)) = stream.last else { return Ok(()) };
+        let received = stream.received;
+        if received > sent {
+            let source = core.sources[source].id;
+            return Err(Error::Repeated { source, sent, received });
+        }
+        if received == sent {
+            core.arrived(ready);
+        }
+        Ok(())
+    }
+
+    /// Writes credit: when it has become so much, and again and again, since it may be lost.
+    pub(crate) fn tell(&mut self, core: &mut Core<F>, now: Duration) -> Result<()> {
+        let every = u64::from(core.settings.credit_every);
+        let again = core.settings.silence / 8;
+        for (source, stream) in self.streams.iter_mut().enumerate() {
+            let origin = &mut core.sources[source];
+            let due =
+                origin.granted >= origin.told + every || now.saturating_sub(stream.told) >= again;
+            if origin.ended || !due || self.used >= self.entries {
+                continue;
+            }
+            origin.told = origin.granted;
+            stream.told = now;
+            let mut bytes = [0; HEADER_BYTES + 8];
+            let header = Header { bytes: 8, kind: Kind::Credit, id: core.id };
+            bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
+            bytes[HEADER_BYTES..].copy_from_slice(&origin.granted.to_le_bytes());
+            self.used += 1;
+            core.counters.datagrams += 1;
+            core.counters.credits += 1;
+            let (to, source) = (&stream.address, Source::Inline(&bytes));
+            let credit = Outgoing { id: 0, to, source, immediate: None, signalled: true };
+            self.pair.post(&[credit])?;
+        }
+        Ok(())
+    }
+
+    /// The source may fill this buffer (again).
+    pub(crate) fn grant(&mut self, core: &mut Core<F>, source: usize, slot: u32) -> Result<()> {
+        post(&mut self.pair, core, slot)?;
+        core.sources[source].granted += 1;
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
+        if ready.surplus {
+            core.retire(ready);
+            return Ok(());
+        }
+        core.sources[ready.source].posted += 1;
+        self.grant(core, ready.source, ready.slot)
+    }
+
+    /// Whether what is missing can be waited for any longer. A source that has used up its credit
+    /// owes nothing.
+    pub(crate) fn judge(&self, core: &Core<F>) -> Result<()> {
+        let now = core.now();
+        for (stream, origin) in self.streams.iter().zip(&core.sources) {
+            let time = now.saturating_sub(stream.heard.max(self.awake));
+            if origin.ended {
+                continue;
+            }
+            if let Some((_, sent)) = stream.last
+                && time > core.settings.stragglers
+            {
+                let (source, received) = (origin.id, stream.received);
+                return Err(Error::Lost { source, sent, received });
+            }
+            if stream.received < origin.told && time > core.settings.silence {
+                return Err(Error::Silent { peer: origin.id, time });
+            }
+        }
+        Ok(())
+    }
+}

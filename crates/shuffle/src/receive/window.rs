@@ -1,0 +1,86 @@
+//! Which messages of a stream of datagrams have come, by their numbers.
+
+use std::collections::VecDeque;
+
+/// Numbers from `first` on; those before have all come.
+pub(crate) struct Window {
+    first: u64,
+    seen: VecDeque<bool>,
+    /// A number so far ahead of a gap means that the gap is a loss: no network delays a message for
+    /// as long as eight times all others that can be under way.
+    most: usize,
+}
+
+/// What a number means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    New,
+    Before,
+    /// The message of this number has not come and never will.
+    Gap(u64),
+}
+
+impl Window {
+    /// For so many messages under way.
+    pub(crate) fn new(under_way: u32) -> Window {
+        Window { first: 0, seen: VecDeque::new(), most: (8 * under_way as usize).max(64) }
+    }
+
+    /// A message of this number (its low 32 bits) has come.
+    pub(crate) fn see(&mut self, number: u32) -> Seen {
+        // The distance from the first missing one, as a signed number.
+        let ahead = number.wrapping_sub(self.first as u32) as i32;
+        let Ok(ahead) = usize::try_from(ahead) else { return Seen::Before };
+        if ahead >= self.most {
+            return Seen::Gap(self.first);
+        }
+        if self.seen.len() <= ahead {
+            self.seen.resize(ahead + 1, false);
+        }
+        if std::mem::replace(&mut self.seen[ahead], true) {
+            return Seen::Before;
+        }
+        while self.seen.front() == Some(&true) {
+            self.seen.pop_front();
+            self.first += 1;
+        }
+        Seen::New
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_new_once_in_any_order() {
+        let mut window = Window::new(4);
+        for number in [1, 0, 3, 5, 2] {
+            assert_eq!(window.see(number), Seen::New, "{number}");
+            assert_eq!(window.see(number), Seen::Before, "{number}");
+        }
+        assert_eq!(window.first, 4);
+        assert_eq!(window.see(4), Seen::New);
+        assert_eq!(window.first, 6);
+    }
+
+    #[test]
+    fn a_gap_is_a_loss_when_too_much_has_come_behind_it() {
+        let mut window = Window::new(1);
+        assert_eq!(window.see(0), Seen::New);
+        for number in 2..65 {
+            assert_eq!(window.see(number), Seen::New, "{number}");
+        }
+        assert_eq!(window.see(65), Seen::Gap(1));
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut window = Window::new(4);
+        window.first = u64::from(u32::MAX);
+        assert_eq!(window.see(u32::MAX), Seen::New);
+        assert_eq!(window.see(0), Seen::New);
+        assert_eq!(window.see(u32::MAX), Seen::Before);
+        assert_eq!(window.first, u64::from(u32::MAX) + 2);
+    }
+}

@@ -1,0 +1,329 @@
+//! The settings of a shuffle, and the sizes that follow from them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use millstream_fabric::{DATAGRAM_HEADER_BYTES, Limits, QueueSizes, Timing};
+
+use crate::design::{Design, Endpoints, Notification, Transport};
+use crate::error::{Error, Result};
+use crate::wire::{HEADER_BYTES, LINE, PAYLOAD_AT, SLOTS_MAX};
+
+/// How many buffers an endpoint has in circulation (paper, section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// So many for each peer and thread, always.
+    Fixed(u32),
+    /// As many as keep a link busy: bandwidth times latency (section 6.1). A connection has as many
+    /// as if it had the link for itself, since the peers of the others may have nothing to send.
+    BandwidthDelay {
+        /// The link's bandwidth.
+        bytes_per_s: u64,
+        /// From the sender's post until the receiver's answer is seen.
+        latency: Duration,
+    },
+    /// Between two numbers for each peer and thread, as they are needed (section 6.2).
+    Adaptive {
+        /// So many at first, and never fewer.
+        least: u32,
+        /// Never more.
+        most: u32,
+    },
+}
+
+/// What `adaptive` alone means: the paper has no numbers.
+const ADAPTIVE: Depth = Depth::Adaptive { least: 2, most: 64 };
+
+/// `fixed:K`, `bdp:BYTES_PER_S:LATENCY_NS`, `adaptive` or `adaptive:LEAST:MOST`.
+impl FromStr for Depth {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Depth> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let depth = match parts[..] {
+            ["fixed", depth] => depth.parse().ok().map(Depth::Fixed),
+            ["bdp", bytes_per_s, latency] => {
+                let bandwidth = bytes_per_s.parse().ok();
+                bandwidth.zip(latency.parse().ok()).map(|(bytes_per_s, nanoseconds)| {
+                    let latency = Duration::from_nanos(nanoseconds);
+                    Depth::BandwidthDelay { bytes_per_s, latency }
+                })
+            }
+            ["adaptive"] => Some(ADAPTIVE),
+            ["adaptive", least, most] => {
+                let least = least.parse().ok();
+                least.zip(most.parse().ok()).map(|(least, most)| Depth::Adaptive { least, most })
+            }
+            _ => None,
+        };
+        depth.ok_or_else(|| Error::NoSuchDepth { text: text.into() })
+    }
+}
+
+impl fmt::Display for Depth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Depth::Fixed(depth) => write!(f, "fixed:{depth}"),
+            Depth::BandwidthDelay { bytes_per_s, latency } => {
+                write!(f, "bdp:{bytes_per_s}:{}", latency.as_nanos())
+            }
+            Depth::Adaptive { least, most } => write!(f, "adaptive:{least}:{most}"),
+        }
+    }
+}
+
+/// Settings of a shuffle. All endpoints of one need the same, but for `spin` and the times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Which of the eight designs.
+    pub design: Design,
+    /// Bytes of payload that a buffer has room for. A datagram has to fit into the fabric's.
+    pub message_bytes: usize,
+    /// Buffers in circulation.
+    pub depth: Depth,
+    /// Threads that share an endpoint; each may hold buffers. Of [`Endpoints::Several`], 1.
+    pub threads: u32,
+    /// Credit is written back when so many receives have been posted (f, section 7.1.1). At most
+    /// the buffers for each peer: with fewer, credit would never be written.
+    pub credit_every: u32,
+    /// Of datagrams: whether sequence numbers are checked. They are what tells a loss with a
+    /// repetition from nothing at all, and they drop repetitions (section 5.3).
+    pub sequences: bool,
+    /// Of datagrams: how long to wait for what is missing when a stream has ended.
+    pub stragglers: Duration,
+    /// Of datagrams: a peer from which something is due and nothing comes for so long is lost. A
+    /// thread that may be away longer calls
+    /// [`Sender::keep_alive`](crate::Sender::keep_alive) meanwhile.
+    pub silence: Duration,
+    /// Patience of reliable connections.
+    pub timing: Timing,
+    /// How long a blocking call looks again and again before it sleeps between looks.
+    pub spin: Duration,
+    /// Entries of the completion queue in place of as many as can be needed; for tests of what
+    /// happens when it is too small.
+    pub completion_entries: Option<u32>,
+}
+
+impl Settings {
+    /// The paper's choices for a design (sections 7.1.1 and 7.1.3): messages of 64 KiB, of
+    /// datagrams 4 KiB with their header, two buffers for each peer and thread, credit after two.
+    /// Connections are patient for 750 ms, which a provider may double: with a quarter of a second
+    /// until an idle one asks, a loss is known within two.
+    pub fn new(design: Design) -> Settings {
+        let message_bytes = match design.transport {
+            Transport::Datagrams => 4096 - HEADER_BYTES,
+            _ => 64 * 1024,
+        };
+        Settings {
+            design,
+            message_bytes,
+            depth: Depth::Fixed(2),
+            threads: 1,
+            credit_every: 2,
+            sequences: false,
+            stragglers: Duration::from_millis(500),
+            silence: Duration::from_secs(1),
+            timing: Timing { silence: Duration::from_millis(750), receiver_not_ready: None },
+            spin: Duration::from_micros(200),
+            completion_entries: None,
+        }
+    }
+
+    /// Buffers for one connection: at first, and at most.
+    pub(crate) fn per_peer(&self) -> (u32, u32) {
+        let (least, most) = match self.depth {
+            Depth::Fixed(depth) => (depth, depth),
+            Depth::BandwidthDelay { bytes_per_s, latency } => {
+                let bytes = u128::from(bytes_per_s) * latency.as_nanos() / 1_000_000_000;
+                let buffers = bytes.div_ceil(self.message_bytes.max(1) as u128);
+                let buffers = u32::try_from(buffers).unwrap_or(u32::MAX / LINE as u32);
+                let buffers = buffers.max(self.credit_every).max(2);
+                return (buffers, buffers);
+            }
+            Depth::Adaptive { least, most } => (least, most),
+        };
+        (least.saturating_mul(self.threads), most.saturating_mul(self.threads))
+    }
+
+    /// That the settings are possible, on a device with these limits, for so many peers.
+    pub(crate) fn check(&self, limits: &Limits, peers: usize) -> Result<()> {
+        let refused = |what, value| Err(Error::Setting { what, value });
+        let (least, most) = self.per_peer();
+        if peers == 0 {
+            return refused("an endpoint needs a peer", 0);
+        }
+        if self.threads == 0 || (self.design.endpoints == Endpoints::Several && self.threads > 1) {
+            let what = "an endpoint has one thread, and only a single one may have more";
+            return refused(what, self.threads.into());
+        }
+        if least == 0 || most < least {
+            return refused("buffers have to be 1 or more, and not more at first", least.into());
+        }
+        if most as usize > SLOTS_MAX / peers {
+            return refused("an endpoint has at most 1048576 buffers", u64::from(most));
+        }
+        if self.credit_every == 0 || self.credit_every > least {
+            let what = "credit has to be written back after 1 receive or more, and not more than \
+                        there are buffers for a peer (or the sender waits for ever)";
+            return refused(what, self.credit_every.into());
+        }
+        if self.message_bytes == 0 || self.message_bytes > limits.message_bytes - 4 * LINE {
+            let what = "a message needs a byte, and the fabric has a longest";
+            return refused(what, self.message_bytes as u64);
+        }
+        let datagrams = self.design.transport == Transport::Datagrams;
+        if datagrams && self.message_bytes + HEADER_BYTES > limits.datagram_bytes {
+            let what = "a message and its 16 bytes of header have to fit into one datagram";
+            return refused(what, self.message_bytes as u64);
+        }
+        let polled = self.design.transport == Transport::Write(Notification::Buffers);
+        if polled && !limits.ordered_placement {
+            let what = "polling buffers needs a fabric that places bytes in address order";
+            return refused(what, 0);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a slot: header's line, payload, and the seal's line where there is one.
+    pub(crate) fn slot_bytes(&self) -> usize {
+        let seal = match self.design.transport {
+            Transport::Write(Notification::Buffers) => LINE,
+            _ => 0,
+        };
+        PAYLOAD_AT + self.message_bytes.next_multiple_of(LINE) + seal
+    }
+
+    /// Bytes of the block of words that an endpoint has for each connection: credit, a word for
+    /// probes, and a queue with an entry for every buffer that may be under way (at most `most`).
+    pub(crate) fn block_bytes(&self) -> usize {
+        2 * LINE + (self.per_peer().1 as usize * 8).next_multiple_of(LINE)
+    }
+
+    /// Send queue of a sender's connection: two requests for every message under way, one signalled
+    /// request per batch, as many unsignalled ones, a probe.
+    pub(crate) fn sender_queue(&self) -> u32 {
+        2 * self.per_peer().1 + 2 * SIGNAL_EVERY + 8
+    }
+
+    /// Queues of a receiver's connection. Send queue: a read and a free entry or a credit for every
+    /// buffer, batches as above. Receive queue: a receive for every buffer, and where receives have
+    /// no buffers as many more as credit may be late.
+    pub(crate) fn receiver_queues(&self) -> QueueSizes {
+        let most = self.per_peer().1;
+        let send = 3 * most + 2 * SIGNAL_EVERY + 8;
+        let receive = match self.design.transport {
+            Transport::SendReceive => most,
+            Transport::Write(Notification::CompletionQueue) => most + self.credit_every,
+            _ => 0,
+        };
+        QueueSizes { send, receive }
+    }
+
+    /// Queues of a sender's datagrams: its messages and a keep-alive for each peer; receives for
+    /// credit, four for each peer, since it may be lost where none is posted.
+    pub(crate) fn sender_datagrams(&self, peers: usize) -> QueueSizes {
+        let peers = peers as u32;
+        QueueSizes {
+            send: peers * (self.per_peer().1 + 2) + SIGNAL_EVERY,
+            receive: CREDIT_RECEIVES * peers,
+        }
+    }
+
+    /// Queues of a receiver's datagrams: credit for each peer; a receive for every buffer.
+    pub(crate) fn receiver_datagrams(&self, peers: usize) -> QueueSizes {
+        let peers = peers as u32;
+        let most = self.per_peer().1;
+        QueueSizes { send: peers * (most + 2) + SIGNAL_EVERY, receive: peers * most }
+    }
+
+    /// Entries of a completion queue for these sizes: everything posted may fail at once.
+    pub(crate) fn completions(&self, queues: QueueSizes, pairs: usize) -> u32 {
+        let needed = (queues.send + queues.receive).saturating_mul(pairs as u32);
+        self.completion_entries.unwrap_or(needed)
+    }
+
+    /// Bytes that a sending endpoint for so many receivers registers at most, of which the buffers
+    /// are the paper's formula (section 7.1.1): buffers for each peer and thread, times peers,
+    /// times threads, times the message's length. With them: the header's line in each buffer, a
+    /// block of words for each connection, and for datagrams room for credit.
+    pub fn sender_bytes(&self, receivers: usize) -> u64 {
+        let buffers = receivers * self.per_peer().1 as usize * self.slot_bytes();
+        let rest = match self.design.transport {
+            Transport::Datagrams => CREDIT_RECEIVES as usize * receivers * CREDIT_SLOT_BYTES,
+            _ => receivers * self.block_bytes(),
+        };
+        (buffers + rest) as u64
+    }
+
+    /// Bytes that a receiving endpoint for so many senders registers at most; the same formula.
+    pub fn receiver_bytes(&self, senders: usize) -> u64 {
+        let buffers = senders * self.per_peer().1 as usize * self.slot_bytes();
+        let rest = match self.design.transport {
+            Transport::Datagrams => 0,
+            _ => senders * self.block_bytes(),
+        };
+        (buffers + rest) as u64
+    }
+}
+
+/// Unsignalled requests after which one is signalled, to free the queue's entries.
+pub(crate) const SIGNAL_EVERY: u32 = 16;
+/// Receives for credit that a sender of datagrams posts for each receiver.
+pub(crate) const CREDIT_RECEIVES: u32 = 4;
+/// Room for one credit: its own header, ours, and a word.
+pub(crate) const CREDIT_SLOT_BYTES: usize = 128;
+const _: () = assert!(DATAGRAM_HEADER_BYTES + HEADER_BYTES + 8 <= CREDIT_SLOT_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(name: &str) -> Settings {
+        Settings::new(name.parse().unwrap())
+    }
+
+    /// Section 7.1.1: 8 nodes of 14 threads with 16 buffers of 64 KiB for each peer and thread
+    /// need nearly 1 GB "across the entire cluster"; on one node that is 112 MiB.
+    #[test]
+    fn memory_is_by_the_formula() {
+        let settings = Settings {
+            depth: Depth::Fixed(16),
+            threads: 14,
+            credit_every: 16,
+            ..settings("SEMQ/SR")
+        };
+        let buffers = 8 * 14 * 16 * 65536;
+        let headers = 8 * 14 * 16 * 64;
+        // For each of 8 peers two lines and 14 times 16 words.
+        let words = 8 * (128 + 14 * 16 * 8);
+        assert_eq!(settings.receiver_bytes(8), buffers + headers + words);
+        assert_eq!(8 * buffers, 896 << 20, "nearly a gigabyte");
+    }
+
+    #[test]
+    fn depths_have_names() {
+        for text in ["fixed:3", "bdp:12500000000:14100", "adaptive:2:64"] {
+            assert_eq!(text.parse::<Depth>().unwrap().to_string(), text);
+        }
+        assert_eq!("adaptive".parse::<Depth>().unwrap(), ADAPTIVE);
+        for text in ["", "fixed", "fixed:x", "bdp:1", "adaptive:1", "fixed:1:2"] {
+            let error = text.parse::<Depth>().unwrap_err().to_string();
+            assert!(error.contains("adaptive:LEAST:MOST"), "{error}");
+        }
+    }
+
+    /// 100 Gb/s and 14.4 µs, with 4 KiB: the 44 buffers that the paper found (section 7.1.8).
+    #[test]
+    fn the_bandwidth_delay_rule_rounds_up() {
+        let depth = Depth::BandwidthDelay {
+            bytes_per_s: 12_500_000_000,
+            latency: Duration::from_nanos(14_100),
+        };
+        // 176,250 bytes are 43.03 messages of 4096 bytes.
+        let settings = Settings { depth, message_bytes: 4096, ..settings("MEMQ/SR") };
+        assert_eq!(settings.per_peer(), (44, 44));
+        let short = Depth::BandwidthDelay { bytes_per_s: 1, latency: Duration::ZERO };
+        assert_eq!(Settings { depth: short, ..settings }.per_peer(), (2, 2));
+    }
+}

@@ -1,0 +1,68 @@
+//! The benchmark, tiny, so that it cannot rot: its processes are this binary.
+
+use std::process::Command;
+
+use millstream_shuffle::bench::{Options, Pattern, child, run};
+use millstream_shuffle::{Depth, Design};
+
+const CHILD: &str = "MILLSTREAM_TEST_CHILD";
+
+/// What this test's binary does as a process of the benchmark.
+#[test]
+fn as_child() {
+    let Ok(line) = std::env::var(CHILD) else { return };
+    let (options, process) = line.split_once(' ').unwrap();
+    let (input, output) = (std::io::stdin(), std::io::stdout());
+    child(&options.parse().unwrap(), process.parse().unwrap(), input, output).unwrap();
+}
+
+fn command(options: &Options, process: usize) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["as_child", "--exact", "--nocapture"]).env(CHILD, format!("{options} {process}"));
+    command
+}
+
+#[test]
+fn every_design_is_measured_and_its_answer_checked() {
+    for (number, design) in Design::VARIANTS.into_iter().enumerate() {
+        for pattern in [Pattern::Repartition, Pattern::Broadcast] {
+            let options = Options {
+                pattern,
+                processes: 2 + number % 2,
+                threads: 1 + number % 3,
+                message_bytes: 1024,
+                depth: if number % 2 == 0 { Depth::Fixed(3) } else { "adaptive".parse().unwrap() },
+                tuples: 1000,
+                compute_us: 1.0,
+                ..Options::new(design)
+            };
+            let report = run(&options, command).unwrap();
+            assert_eq!(report.nodes.len(), options.processes);
+            let (sender, receiver) = report.counters();
+            let copies = if pattern == Pattern::Broadcast { options.processes } else { 1 };
+            let bytes = 1000 * options.processes * copies * 16;
+            assert_eq!((sender.bytes, receiver.bytes), (bytes as u64, bytes as u64), "{design}");
+            let pairs = options.processes * design.queue_pairs(options.processes, options.threads);
+            assert_eq!(sender.queue_pairs, pairs as u64, "{design}");
+            let json = report.json();
+            let start = format!("{{\"bench\":\"shuffle\",\"design\":\"{design}\"");
+            assert!(json.starts_with(&start) && json.ends_with("}}"), "{json}");
+        }
+    }
+}
+
+#[test]
+fn impossible_options_are_refused() {
+    let design = "SEMQ/SR".parse().unwrap();
+    for options in [
+        Options { processes: 0, ..Options::new(design) },
+        Options { message_bytes: 17, ..Options::new(design) },
+        Options { compute_us: f64::NAN, ..Options::new(design) },
+    ] {
+        assert!(run(&options, command).is_err());
+    }
+    // What only a process finds out.
+    let options = Options { credit_every: 3, processes: 1, ..Options::new(design) };
+    let error = run(&options, command).unwrap_err().to_string();
+    assert!(error.contains("process 0"), "{error}");
+}
