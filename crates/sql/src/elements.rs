@@ -103,7 +103,8 @@ impl Stage {
                 }
             };
             let (time, place) = (input_column(&name), assigned.place);
-            Windows::assigned(kind, Assigned { time, partition: vec![], below: 0, place })
+            let (partition, records) = (vec![], vec![]);
+            Windows::assigned(kind, Assigned { time, partition, records, below: 0, place })
         });
         Ok(Kept { names, inner, columns, own, window, taken })
     }

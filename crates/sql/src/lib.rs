@@ -105,6 +105,7 @@ mod scalars;
 mod scan;
 mod schemas;
 mod script;
+mod session_records;
 mod sessions;
 mod sets;
 #[cfg(test)]

@@ -14,7 +14,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef, DataFusionError};
 use datafusion_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
-use millstream_contract::plan::AggregateFunction;
+use millstream_contract::plan::{self, AggregateFunction};
 
 use crate::aggregates::{Takes, aggregate_named, counts_repeats};
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
@@ -489,6 +489,9 @@ impl Stage {
     pub(crate) fn finish(mut self) -> Result<Vec<Stage>> {
         if let (Some(window), None) = (&self.window, &self.fires) {
             match window.assignment() {
+                Some(_) if matches!(window.kind, plan::Window::Session(_)) => {
+                    return self.with_session_records()?.folded();
+                }
                 Some(_) if !window.are_told() => return self.in_each_window()?.folded(),
                 Some(assigned) => self.filters.insert(0, assigned.time.clone().is_not_null()),
                 None => {}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
-use millstream_contract::plan::Unnest;
+use millstream_contract::plan::{Unnest, Window};
 
 use crate::catalog::{INPUT, TableEntry, input_column};
 use crate::error::{Place, Result, SqlError};
@@ -137,7 +137,14 @@ impl Stage {
         self.columns =
             columns.into_iter().map(|c| self.without_window(c)).collect::<Result<_>>()?;
         self.drop_windows()?;
+        let records = match window {
+            Window::Session(_) => {
+                self.columns.iter().cloned().zip(input.fields().iter().cloned()).collect()
+            }
+            _ => vec![],
+        };
         let assigned = Assigned {
+            records,
             time: self.columns[*time].clone(),
             partition: partition.iter().map(|at| self.columns[*at].clone()).collect(),
             below: self.filters.len(),
