@@ -2,6 +2,7 @@
 
 mod joined;
 mod looked_up;
+mod paired;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -71,6 +72,7 @@ impl Assembler<'_> {
         mut graph: Graph,
         asides: &[Aside],
     ) -> std::result::Result<Plan, Refused> {
+        graph.pair_sessions();
         graph.prune();
         let mut needs: Vec<Needs> = graph.scans.iter().map(|_| Needs::default()).collect();
         for number in 0..graph.operators.len() {
@@ -327,7 +329,12 @@ impl Assembler<'_> {
         let aggregates =
             calls.map(|call| self.call(call, input, &mut compiled)).collect::<Result<Vec<_>>>()?;
         let types = keys.iter().map(|k: &Key| (k.data_type.clone(), k.nullable)).collect();
-        let fired = Arc::new(fired_schema(grouped, types)?);
+        let rows = fired_schema(grouped, types)?;
+        let (pairs, fired) = match &grouped.pairs {
+            Some(pairs) => self.pairs(pairs, Arc::new(rows))?,
+            None => (None, rows),
+        };
+        let fired = Arc::new(fired);
         let Given { having, project, output } = self.given(operator, &fired)?;
         let body = Aggregate {
             window: operator.window,
@@ -336,6 +343,7 @@ impl Assembler<'_> {
             project,
             keys,
             aggregates,
+            pairs,
             fired: Arc::new(fired.as_arrow().clone()),
         };
         Ok((Operator::Aggregate(body), output))

@@ -8,6 +8,7 @@
 
 mod expands;
 mod operators;
+mod pairs;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash};
@@ -29,6 +30,7 @@ use crate::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
 use crate::nest::Inner;
 pub(crate) use expands::{Elements, Expands, LookedUp, Makes};
 pub(crate) use operators::{Body, Column, Operator, Side, View, used_by};
+pub(crate) use pairs::Pairs;
 
 /// Queries with all that they read.
 #[derive(Default)]

@@ -21,6 +21,7 @@ use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::collected;
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
+use crate::graph::Pairs;
 use crate::group_windows::window_among;
 use crate::indexed::Indexed;
 use crate::joined::Joined;
@@ -142,6 +143,8 @@ pub(crate) struct Grouped {
     pub(crate) aggregates: Vec<Call>,
     /// Over [`FIRED`].
     pub(crate) having: Vec<Expr>,
+    /// If what fires is pairs of the rows of groups; then these are what [`FIRED`] is.
+    pub(crate) pairs: Option<Box<Pairs>>,
 }
 
 /// An aggregate call.
@@ -445,6 +448,7 @@ impl Stage {
             key_names: vec![],
             aggregates: vec![],
             having: vec![],
+            pairs: None,
         };
         let fired = windowed && self.window.as_ref().is_some_and(Windows::fire_themselves);
         if fired {

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_expr::{Expr, lit};
 use datafusion_expr::utils::split_conjunction_owned;
+use datafusion_expr::{Expr, lit};
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{AggregateFunction, Best, Directions, Ranking, Window};
 

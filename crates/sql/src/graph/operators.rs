@@ -32,6 +32,7 @@ pub(crate) struct Operator {
 }
 
 /// Rows that an operator takes as if they were of one table.
+#[derive(Clone)]
 pub(crate) struct Side {
     pub(crate) parts: Vec<Part>,
     /// The columns of all parts; none if the part is a table as it is.
@@ -51,7 +52,7 @@ pub(crate) enum Body {
 }
 
 /// What others take of an operator's result.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct View {
     /// Over what fires, as its columns.
     pub(crate) having: Vec<Expr>,
@@ -114,6 +115,8 @@ impl Body {
     /// Leaves out what is not among the columns that somebody needs of what fires.
     pub(super) fn keep(&mut self, fired: &BTreeSet<String>) {
         let Body::Grouped(grouped) = self else { return };
+        let of_pairs = grouped.pairs.as_mut().map(|pairs| pairs.keep(fired));
+        let fired = of_pairs.as_ref().unwrap_or(fired);
         grouped.aggregates.retain(|call| call.is_ranking() || fired.contains(&call.name));
         grouped.aggregates.iter_mut().for_each(|call| call.keep(fired));
     }
