@@ -36,7 +36,12 @@ impl RowData {
 
     /// Adds the `data` of a row to a text: its key as text, again and again, as far as there is
     /// room; where there is less than for one, the key's end.
-    pub(crate) fn write(self, key: &[u8; STRING_KEY_BYTES], seller: bool, write: impl FnOnce(&str)) {
+    pub(crate) fn write(
+        self,
+        key: &[u8; STRING_KEY_BYTES],
+        seller: bool,
+        write: impl FnOnce(&str),
+    ) {
         let mut room = [0; DATA_BYTES_MAX];
         let room = &mut room[..self.bytes(seller)];
         let key = &key[key.len().saturating_sub(room.len())..];
