@@ -1,5 +1,6 @@
 //! From a graph of lowered queries to the engine's plan, every expression compiled.
 
+mod expanded;
 mod joined;
 mod looked_up;
 mod paired;
@@ -106,6 +107,7 @@ impl Assembler<'_> {
             let stage = match &operator.body {
                 Body::Grouped(grouped) => self.grouping(&graph, operator, grouped, &plan),
                 Body::Joined(joined) => self.join(&graph, operator, joined, &plan),
+                Body::Expanded(makes) => self.expanding(&graph, operator, makes, &plan),
             };
             plan.stages.push(of(operator.query, stage)?);
         }

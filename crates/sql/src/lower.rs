@@ -21,18 +21,18 @@ use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::collected;
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
-use crate::graph::Pairs;
 use crate::group_windows::window_among;
 use crate::indexed::Indexed;
 use crate::joined::Joined;
 use crate::located::without_cast_names;
-use crate::nest::{Expanded, Inner};
+use crate::nest::{Expanded, Expanding, Inner};
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
 use crate::types::plain_type;
 use crate::unnest::UnnestNode;
+use crate::views::Pairs;
 use crate::window_node::{WINDOW_COLUMNS, WindowNode};
 use crate::windows::Windows;
 
@@ -105,6 +105,8 @@ pub(crate) enum Counted {
 pub(crate) enum Fires {
     Grouped(Grouped),
     Joined(Box<Joined>),
+    /// Results that an UNNEST or a lookup makes other rows of.
+    Expanded(Box<Expanding>),
 }
 
 impl Fires {
@@ -113,6 +115,7 @@ impl Fires {
         match self {
             Fires::Grouped(grouped) => grouped.windowed,
             Fires::Joined(joined) => joined.is_windowed(),
+            Fires::Expanded(expanding) => expanding.windowed,
         }
     }
 
@@ -121,6 +124,7 @@ impl Fires {
         match self {
             Fires::Grouped(grouped) => &grouped.having,
             Fires::Joined(joined) => &joined.having,
+            Fires::Expanded(expanding) => &expanding.having,
         }
     }
 
@@ -129,6 +133,7 @@ impl Fires {
         match self {
             Fires::Grouped(grouped) => &mut grouped.having,
             Fires::Joined(joined) => &mut joined.having,
+            Fires::Expanded(expanding) => &mut expanding.having,
         }
     }
 }

@@ -13,12 +13,10 @@ use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, S
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
-use crate::rows::{RowData, SELLER_EVERY};
+pub use crate::rows::STRING_KEY_BYTES;
+use crate::rows::{RowData, SELLER_EVERY, string_key};
 use crate::spec::{Spec, Workload};
 use crate::zipf;
-
-/// Bytes of a string key: `user-` and 11 digits.
-pub const STRING_KEY_BYTES: usize = 16;
 
 /// Of `nb11`, a bid is for one of the last sellers: of the last one in so many of all records.
 const BIDS_LATELY: u64 = 1000;
@@ -444,17 +442,6 @@ impl Columns {
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .expect("the columns follow the schema, with the same number of rows each")
     }
-}
-
-/// `user-` and `k` as 11 digits.
-#[inline(always)]
-pub(crate) fn string_key(mut k: u64) -> [u8; STRING_KEY_BYTES] {
-    let mut key = *b"user-00000000000";
-    for digit in key[5..].iter_mut().rev() {
-        *digit = b'0' + (k % 10) as u8;
-        k /= 10;
-    }
-    key
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! Whole rows of the workloads that join them: how many bytes they have, and the text that fills
-//! them up.
+//! Keys as strings; whole rows of the workloads that join them: how many bytes they have, and the
+//! text that fills them up.
 
-use crate::generate::STRING_KEY_BYTES;
 use crate::spec::Workload;
+
+/// Bytes of a string key: `user-` and 11 digits.
+pub const STRING_KEY_BYTES: usize = 16;
 
 /// Of the records of a join one in so many is a seller (`event_type` 0); the others are auctions
 /// (`nb8`, `nb8_rows`) or bids (`nb11`).
@@ -66,10 +68,20 @@ impl RowData {
     }
 }
 
+/// `user-` and `k` as 11 digits.
+#[inline(always)]
+pub(crate) fn string_key(mut k: u64) -> [u8; STRING_KEY_BYTES] {
+    let mut key = *b"user-00000000000";
+    for digit in key[5..].iter_mut().rev() {
+        *digit = b'0' + (k % 10) as u8;
+        k /= 10;
+    }
+    key
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::string_key;
 
     #[test]
     fn data_is_told_from_that_of_other_keys_and_sides() {

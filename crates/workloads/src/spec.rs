@@ -111,7 +111,8 @@ impl Workload {
         }
     }
 
-    /// The modulus of the key's draw (`nb11`: of a seller's); `None` where keys have a long tail instead (`nb7`).
+    /// The modulus of the key's draw (`nb11`: of a seller's); `None` where keys have a long tail
+    /// instead (`nb7`).
     pub fn keys(self) -> Option<u64> {
         match self {
             Workload::Ysb => Some(10_000_000),

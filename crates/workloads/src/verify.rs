@@ -16,8 +16,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 
 use crate::error::{Error, Result};
-use crate::generate::string_key;
-use crate::rows::RowData;
+use crate::rows::{RowData, string_key};
 use crate::spec::{Spec, Workload};
 use mix::{Memo, Sums, m};
 

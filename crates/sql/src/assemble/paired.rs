@@ -8,9 +8,9 @@ use millstream_contract::plan::{self, PairSide, Project};
 
 use super::Assembler;
 use crate::error::Result;
-use crate::graph::{Pairs, View};
 use crate::lower::FIRED;
 use crate::schemas::{output_schema, qualified};
+use crate::views::{Pairs, View};
 
 impl Assembler<'_> {
     /// The sides of pairs of `rows`, and the columns of pairs.

@@ -1,43 +1,18 @@
 //! Joins of the records of sessions with themselves: `FROM s AS a JOIN s AS b ON a.k = b.k AND …`,
-//! where `s` are the records of `SESSION … PARTITION BY k`, each side perhaps with conditions of its
-//! own, and rows meet in their session.
+//! where `s` are the records of `SESSION … PARTITION BY k`, each side perhaps with conditions of
+//! its own, and rows meet in their session.
 //!
 //! All rows of a session are in one row of state already. So the grouping that keeps them gives the
 //! pairs itself when a session is over, and there is one operator instead of two.
 
-use std::collections::BTreeSet;
-
 use datafusion_expr::Expr;
 use millstream_contract::plan::{JoinKind, Ranking, Window};
 
-use super::{Body, Graph, Operator, Part, Side, View};
-use crate::catalog::add_columns;
+use super::{Body, Graph, Operator, Part, Side};
 use crate::joined::Joined;
 use crate::lower::{Grouped, fired_column};
+use crate::views::{Pairs, View};
 use crate::window_node::WINDOW_COLUMNS;
-
-/// What fires of a group, if that is pairs of its rows.
-#[derive(Debug, Clone)]
-pub(crate) struct Pairs {
-    /// What each side is of the rows of a group. The columns of both are those of a pair.
-    pub(crate) sides: [View; 2],
-}
-
-impl Pairs {
-    /// Leaves out the columns that nobody needs of pairs. Returns what is needed of the rows of
-    /// groups.
-    pub(super) fn keep(&mut self, needed: &BTreeSet<String>) -> BTreeSet<String> {
-        let mut used = BTreeSet::new();
-        for side in &mut self.sides {
-            side.having.iter().for_each(|expr| add_columns(expr, &mut used));
-            for column in &mut side.columns {
-                column.needed = needed.contains(&column.name);
-            }
-            side.needed().for_each(|column| add_columns(&column.expr, &mut used));
-        }
-        used
-    }
-}
 
 impl Graph {
     /// Makes one operator of each such join and its grouping.
@@ -135,8 +110,8 @@ impl Grouped {
     }
 }
 
-/// Whether rows meet if, and only if, they are of one group: all keys and the end of the session are
-/// equal, and nothing else needs to be.
+/// Whether rows meet if, and only if, they are of one group: all keys and the end of the session
+/// are equal, and nothing else needs to be.
 fn meet_in_sessions(joined: &Joined, sides: [&View; 2], grouped: &Grouped) -> bool {
     let column_of = |side: usize, key: &Expr| {
         let Expr::Column(column) = key else { return None };

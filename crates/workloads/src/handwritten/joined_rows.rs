@@ -8,8 +8,7 @@ use arrow_array::{RecordBatch, StringArray};
 
 use super::columns::numbers;
 use crate::error::{Error, Result};
-use crate::generate::string_key;
-use crate::rows::RowData;
+use crate::rows::{RowData, string_key};
 use crate::spec::Spec;
 use crate::verify::{Bounds, Verifier};
 

@@ -9,8 +9,7 @@ use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 
 use super::columns::numbers;
 use crate::error::{Error, Result};
-use crate::generate::string_key;
-use crate::rows::RowData;
+use crate::rows::{RowData, string_key};
 use crate::spec::Spec;
 use crate::verify::{Bounds, Verifier};
 

@@ -8,6 +8,9 @@ use super::Value::{Number, Text};
 use super::{Auction, Bid, DAY_MS, auctions_by_id, bids, day_text, of_auction};
 use crate::nexmark::rows::{Rows, Value};
 
+/// A bid behind what it is ranked by: its price, turned round, and its time.
+type Ranked<'a> = (i64, i64, [Value<'a>; 7]);
+
 /// All columns of a bid.
 fn of_bid<'a>(b: &Bid<'a>) -> [Value<'a>; 7] {
     [
@@ -62,7 +65,7 @@ pub(super) fn last_bids(events: &[RecordBatch]) -> Rows {
 
 /// q19: of each auction and day the ten highest bids, the earlier first of those that are alike.
 pub(super) fn highest_of_auctions(events: &[RecordBatch]) -> Rows {
-    let mut all: HashMap<(i64, i64), Vec<(i64, i64, [Value<'_>; 7])>> = HashMap::new();
+    let mut all: HashMap<(i64, i64), Vec<Ranked<'_>>> = HashMap::new();
     bids(events, |b| {
         let of_day = all.entry((b.auction, b.at_ms.div_euclid(DAY_MS))).or_default();
         of_day.push((-b.price, b.at_ms, of_bid(b)));
