@@ -145,7 +145,7 @@ fn forms_of_joins_that_do_not_run_are_refused() {
             "write ON L.id = R.id, and COALESCE(L.id, R.id) for the column of both",
         ),
         (
-            "(SELECT tags FROM names UNION ALL SELECT ARRAY_AGG(id) FROM names GROUP BY id) AS x
+            "(SELECT tags FROM names UNION ALL SELECT ARRAY_AGG(name) FROM names GROUP BY id) AS x
              CROSS JOIN UNNEST(tags) AS u (t)",
             "UNNEST for a UNION ALL of records of tables and of results of a GROUP BY or a join does \
              not run",
