@@ -318,8 +318,8 @@ def test_windows_that_do_not_go_are_refused(words, message):
     assert result.code == 2 and message in result.stderr, result.stderr
 
 
-NEXMARK = ["q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q11", "q12", "q14", "q15", "q16", "q17", "q20", "q21",
-           "q22"]
+NEXMARK = ["q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q10", "q11", "q12", "q13", "q14", "q15", "q16", "q17",
+           "q18", "q19", "q20", "q21", "q22"]
 
 
 @pytest.mark.parametrize("query", NEXMARK)
@@ -329,7 +329,9 @@ def test_a_query_of_nexmark_is_right_for_any_number_of_workers(query):
     for line in (one, three):
         assert line["ok"] is True and line["records"] == 120_000 and line["result_rows"] > 0
         assert line["workload"] == f"nexmark-{query}" and line["generate_seconds"] > 0
-    if query != "q12":
+    if query == "q18":  # of bids in one millisecond the first counts, and which that is depends on the splits
+        assert one["result_rows"] == three["result_rows"]
+    elif query != "q12":
         assert (one["result_rows"], one["mix"]) == (three["result_rows"], three["mix"])
 
 

@@ -20,6 +20,7 @@ mod join;
 mod left_out;
 mod lookup;
 mod packed;
+mod pairs;
 mod ranked;
 mod source;
 mod window;
@@ -29,6 +30,7 @@ pub use join::{Join, JoinKind};
 use left_out::MALFORMED;
 pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_rows, malformed_schema};
 pub use lookup::Lookup;
+pub use pairs::{PairSide, Pairs};
 pub use ranked::{Best, Directions, Ranking, Share};
 pub use source::{Derived, EventTime, Source, Watermark};
 pub use window::{Cumulate, Hop, Interval, Session, Tumble, Window};
@@ -436,7 +438,9 @@ pub struct Aggregate {
     pub keys: Vec<Key>,
     /// Aggregate calls; may be empty (SELECT DISTINCT).
     pub aggregates: Vec<AggregateCall>,
-    /// Schema of the batch that a fired window yields.
+    /// What fires of each group, if that is pairs of its rows.
+    pub pairs: Option<Box<Pairs>>,
+    /// Schema of the batch that a fired window yields; of pairs, the columns of both sides.
     pub fired: SchemaRef,
     /// HAVING, over `fired`.
     pub having: Option<Expr>,

@@ -120,6 +120,7 @@ fn query(source: Memory, keys: Vec<Key>, aggregates: Vec<AggregateCall>) -> Plan
     };
     let aggregate = Aggregate {
         windows_in_slice: 1,
+        pairs: None,
         window: Some(Tumble { size_us: WINDOW_MS * 1000, offset_us: 0 }.into()),
         keys,
         aggregates,

@@ -15,6 +15,7 @@ use millstream::{CollectSink, RowOrder, Session, Settings, counted, grouped};
 use serde_json::json;
 
 use crate::failure::{fail, note, print};
+use crate::folder::Folder;
 use crate::{Failure, peak_rss_bytes, round};
 
 /// The formats of files.
@@ -57,10 +58,10 @@ impl Ingest {
     /// # Errors
     /// If the file cannot be written or read.
     pub fn run(&self) -> Result<(), Failure> {
-        let folder = Folder::new()?;
+        let folder = Folder::new("ingest")?;
         let path = match &self.file {
             Some(path) => std::path::absolute(path).map_err(|e| fail(&e))?,
-            None => folder.0.join(format!("events.{}", self.format)),
+            None => folder.path().join(format!("events.{}", self.format)),
         };
         if !path.exists() {
             self.generate(&path)?;
@@ -188,22 +189,4 @@ fn quoted(path: &Path) -> String {
 
 fn is_part(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("part-"))
-}
-
-/// A temporary folder, which is removed.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Folder, Failure> {
-        let name = format!("millstream-ingest-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).map_err(|e| fail(&e))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

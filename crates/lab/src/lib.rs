@@ -13,6 +13,7 @@
 
 pub mod channel;
 mod failure;
+mod folder;
 pub mod ingest;
 pub mod latency;
 pub mod nexmark;

@@ -31,10 +31,14 @@ fn run(
 /// Everything that a spec can differ in from the published workload, one at a time and together.
 fn perturbed(workload: Workload) -> Vec<Spec> {
     // Of whole rows all pairs are kept.
-    let records = if workload == Workload::Nb8Rows { 3_001 } else { 30_011 };
+    let (records, many) = match workload {
+        Workload::Nb8Rows => (3_001, 1_000_003),
+        Workload::Nb11 => (2_001, 60_001),
+        _ => (30_011, 1_000_003),
+    };
     let base = Spec { records, ..Spec::new(workload) };
     vec![
-        Spec { records: 1_000_003, keys: workload.keys().map(|n| n + 1), ..base.clone() },
+        Spec { records: many, keys: workload.keys().map(|n| n + 1), ..base.clone() },
         Spec { event_modulus: 7, ..base.clone() },
         Spec { event_modulus: 1, ..base.clone() },
         Spec { keys: Some(1), ..base.clone() },

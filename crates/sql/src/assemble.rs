@@ -1,7 +1,9 @@
 //! From a graph of lowered queries to the engine's plan, every expression compiled.
 
+mod expanded;
 mod joined;
 mod looked_up;
+mod paired;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -71,6 +73,7 @@ impl Assembler<'_> {
         mut graph: Graph,
         asides: &[Aside],
     ) -> std::result::Result<Plan, Refused> {
+        graph.pair_sessions();
         graph.prune();
         let mut needs: Vec<Needs> = graph.scans.iter().map(|_| Needs::default()).collect();
         for number in 0..graph.operators.len() {
@@ -104,6 +107,7 @@ impl Assembler<'_> {
             let stage = match &operator.body {
                 Body::Grouped(grouped) => self.grouping(&graph, operator, grouped, &plan),
                 Body::Joined(joined) => self.join(&graph, operator, joined, &plan),
+                Body::Expanded(makes) => self.expanding(&graph, operator, makes, &plan),
             };
             plan.stages.push(of(operator.query, stage)?);
         }
@@ -327,7 +331,12 @@ impl Assembler<'_> {
         let aggregates =
             calls.map(|call| self.call(call, input, &mut compiled)).collect::<Result<Vec<_>>>()?;
         let types = keys.iter().map(|k: &Key| (k.data_type.clone(), k.nullable)).collect();
-        let fired = Arc::new(fired_schema(grouped, types)?);
+        let rows = fired_schema(grouped, types)?;
+        let (pairs, fired) = match &grouped.pairs {
+            Some(pairs) => self.pairs(pairs, Arc::new(rows))?,
+            None => (None, rows),
+        };
+        let fired = Arc::new(fired);
         let Given { having, project, output } = self.given(operator, &fired)?;
         let body = Aggregate {
             window: operator.window,
@@ -336,6 +345,7 @@ impl Assembler<'_> {
             project,
             keys,
             aggregates,
+            pairs,
             fired: Arc::new(fired.as_arrow().clone()),
         };
         Ok((Operator::Aggregate(body), output))

@@ -23,6 +23,7 @@ pub(crate) fn name_of(ranking: Ranking) -> &'static str {
         Ranking::RowNumber => "ROW_NUMBER",
         Ranking::Rank => "RANK",
         Ranking::DenseRank => "DENSE_RANK",
+        Ranking::All => "RECORDS",
     }
 }
 
@@ -131,6 +132,10 @@ pub(crate) fn text(function: AggregateFunction, argument: Option<&Expr>) -> Opti
 /// A ranking as SQL text.
 fn ranking_text(best: Best, argument: Option<&Expr>) -> String {
     let keys = argument.and_then(row_fields).unwrap_or_default();
+    if best.ranking == Ranking::All {
+        let columns: Vec<String> = keys.iter().map(sql_text).collect();
+        return format!("RECORDS({})", columns.join(", "));
+    }
     let key = |(at, key): (usize, &Expr)| {
         let (descending, nulls_first) = best.directions.of(at);
         let direction = if descending { " DESC" } else { "" };

@@ -34,15 +34,6 @@ impl Stage {
         let refused = |message: String, help: &str| {
             Err(SqlError::unsupported(message).at(assigned.place).help(help))
         };
-        if let Window::Session(_) = kind {
-            return refused(
-                "SESSION without GROUP BY does not run: a record's session is known when it ends, \
-                 and its records would have to wait for that"
-                    .into(),
-                "add GROUP BY window_start, window_end, … with aggregates; or take TUMBLE, HOP or \
-                 CUMULATE",
-            );
-        }
         if self.input.are_results() {
             return refused(
                 format!("{name} of the rows of a GROUP BY runs only with a GROUP BY of its own"),

@@ -9,14 +9,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use datafusion_expr::{Expr, UserDefinedLogicalNodeCore};
-use millstream_contract::plan::Window;
 
 use crate::catalog::input_column;
-use crate::error::{Result, SqlError};
+use crate::error::{Result, Span, SqlError};
 use crate::lower::{Places, Rows, Stage, is_window_column, unique};
 use crate::nest::{By, Expanded, Inner};
 use crate::unnest::UnnestNode;
-use crate::windows::{Assigned, OfRow, Windows};
+use crate::windows::{Assigned, Windows};
 
 /// The columns of a stage that are kept where a pass makes other rows of its own.
 pub(crate) struct Kept {
@@ -36,24 +35,20 @@ impl Stage {
     /// The rows that an UNNEST makes of those of this stage, over whose plan it stands.
     pub(crate) fn unnested(mut self, node: &UnnestNode, places: &Places) -> Result<Stage> {
         self.refuse_after_limit("UNNEST", places)?;
-        if self.input.are_results() || self.fires.is_some() {
-            let message = "UNNEST of the rows of a GROUP BY or a join does not run yet";
-            let help = "put the UNNEST before the GROUP BY or the join, in a query in FROM: it \
-                        takes the records of a table";
-            return Err(SqlError::unsupported(message).at(node.place).help(help));
-        }
-        if let Some(Windows { kind: Window::Session(_), of_row: OfRow::Assigned(_) }) = self.window
-        {
-            let message = "UNNEST of the rows of SESSION does not run";
-            return Err(SqlError::unsupported(message).at(node.place).help(
-                "put the UNNEST below it: then records without elements make no session longer",
-            ));
-        }
+        self = self.with_session_records()?.over_groups(node.input.schema());
+        self.refuse_mixed("UNNEST", node.place)?;
         let fields = UserDefinedLogicalNodeCore::schema(node).fields();
         let (fields, elements) = fields.split_at(fields.len() - node.elements.len());
         let array = self.columns.last().cloned();
         let array = array.ok_or_else(|| SqlError::internal("an UNNEST of no column"))?;
         let array = self.without_window(array)?;
+        if self.gives_results() {
+            let mut kept = self.kept_of_results(fields)?;
+            let shown = elements.iter().map(|field| unique(field.name().clone(), &mut kept.taken));
+            let shown = shown.collect();
+            let name = unique("$array".into(), &mut kept.taken);
+            return self.expanding(kept, Some((name, array)), shown, By::Elements(node.body()));
+        }
         let Kept { names, mut inner, mut columns, window, mut taken, .. } =
             self.kept(fields, &|_| false)?;
         let shown: Vec<String> =
@@ -63,6 +58,20 @@ impl Stage {
         self.columns = inner;
         let input = self.expanded(&names, &shown, &By::Elements(node.body()))?;
         Ok(Stage { window, ..Stage::over(input, columns) })
+    }
+
+    /// That not some of its rows alone are results.
+    pub(crate) fn refuse_mixed(&self, what: &str, place: Option<Span>) -> Result<()> {
+        let Rows::Stages(parts) = &self.input else { return Ok(()) };
+        if !self.input.are_results() || parts.iter().all(|part| part.stage.fires.is_some()) {
+            return Ok(());
+        }
+        let message = format!(
+            "{what} for a UNION ALL of records of tables and of results of a GROUP BY or a join does \
+             not run"
+        );
+        let help = "write it into each query of the UNION ALL";
+        Err(SqlError::unsupported(message).at(place).help(help))
     }
 
     /// Takes the columns of this stage that a pass keeps, which are of `fields` in the plan. Its
@@ -103,7 +112,8 @@ impl Stage {
                 }
             };
             let (time, place) = (input_column(&name), assigned.place);
-            Windows::assigned(kind, Assigned { time, partition: vec![], below: 0, place })
+            let (partition, records) = (vec![], vec![]);
+            Windows::assigned(kind, Assigned { time, partition, records, below: 0, place })
         });
         Ok(Kept { names, inner, columns, own, window, taken })
     }

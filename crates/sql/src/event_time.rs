@@ -83,11 +83,14 @@ impl Stage {
     }
 
     /// Whether a column of an interval join's rows is their event time.
-    fn is_time_of_interval(&self, column: &Expr) -> bool {
+    pub(crate) fn is_time_of_interval(&self, column: &Expr) -> bool {
         match &self.fires {
             Some(Fires::Joined(joined)) => {
                 // Windows have bounds in whole milliseconds.
                 joined.time.as_ref() == Some(as_it_is(column, TimeUnit::Millisecond))
+            }
+            Some(Fires::Expanded(expanding)) => {
+                expanding.time.as_ref() == Some(as_it_is(column, TimeUnit::Millisecond))
             }
             _ => false,
         }
@@ -117,6 +120,12 @@ impl Stage {
             let message = "what a join without a window gives has no event time";
             return Err(SqlError::unsupported(message)
                 .help("join within windows: L.window_start = R.window_start AND …"));
+        }
+        if let Some(Fires::Expanded(_)) = self.fires {
+            let message =
+                format!("'{name}' is not the event time of the rows that are taken there");
+            return Err(SqlError::unsupported(message)
+                .help("select their event time as it is, and name it in DESCRIPTOR(…)"));
         }
         let message = "what a GROUP BY without a window gives has no event time";
         Err(SqlError::unsupported(message).help(

@@ -7,8 +7,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_expr::LogicalPlan;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    Aggregate, Derived, Input, Interval, Join, JoinKind, Lookup, Node, Operator, Plan, Sort,
-    Source, Stage, Unnest, Watermark, Window,
+    Aggregate, Derived, Input, Interval, Join, JoinKind, Lookup, Node, Operator, PairSide, Plan,
+    Sort, Source, Stage, Unnest, Watermark, Window,
 };
 
 use crate::durations::duration;
@@ -307,6 +307,14 @@ fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
         None => "once, at the end of the input",
     };
     let _ = writeln!(text, "second pipeline ({when})");
+    for (side, of) in aggregate.pairs.iter().flat_map(|of| ["left", "right"].map(|side| (side, of)))
+    {
+        let PairSide { filter, project } = &of.sides[usize::from(side == "right")];
+        let columns = list(project.columns.iter().map(|column| shown(column, &of.records)));
+        let filter = filter.as_ref().map(|filter| shown(filter, &of.records));
+        let filter = filter.map_or(String::new(), |filter| format!(" where {filter}"));
+        let _ = writeln!(text, "  {side} side of its pairs: {columns}{filter}");
+    }
     let fired = |e: &Expr| shown(e, &aggregate.fired);
     if let Some(having) = &aggregate.having {
         let _ = writeln!(text, "  filter {}", fired(having));

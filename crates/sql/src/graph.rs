@@ -8,6 +8,7 @@
 
 mod expands;
 mod operators;
+mod pairs;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash};
@@ -27,8 +28,9 @@ use crate::error::{Result, SqlError};
 use crate::joined::Joined;
 use crate::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
 use crate::nest::Inner;
+use crate::views::{Column, View};
 pub(crate) use expands::{Elements, Expands, LookedUp, Makes};
-pub(crate) use operators::{Body, Column, Operator, Side, View, used_by};
+pub(crate) use operators::{Body, Operator, Side, used_by};
 
 /// Queries with all that they read.
 #[derive(Default)]
@@ -221,6 +223,7 @@ impl Graph {
                 }
                 Body::Joined(Box::new(Joined { having: vec![], ..Joined::clone(joined) }))
             }
+            Fires::Expanded(expanding) => Body::Expanded(self.expanding(expanding, reader)?),
         };
         let fingerprint = hash_of(|state| {
             sides.iter().for_each(|side| side.hash_into(state));

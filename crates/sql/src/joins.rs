@@ -75,6 +75,7 @@ impl Side {
     /// A stage of a plan of `schema`.
     fn new(stage: Stage, schema: &Indexed, places: &Places) -> Result<Side> {
         stage.refuse_after_limit("a join", places)?;
+        let stage = stage.with_session_records()?;
         let names = schema.fields().iter().map(|field| field.name().clone()).collect();
         Ok(Side { stage: stage.over_groups(schema), names })
     }

@@ -14,7 +14,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef, DataFusionError};
 use datafusion_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
-use millstream_contract::plan::AggregateFunction;
+use millstream_contract::plan::{self, AggregateFunction};
 
 use crate::aggregates::{Takes, aggregate_named, counts_repeats};
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
@@ -25,13 +25,14 @@ use crate::group_windows::window_among;
 use crate::indexed::Indexed;
 use crate::joined::Joined;
 use crate::located::without_cast_names;
-use crate::nest::{Expanded, Inner};
+use crate::nest::{Expanded, Expanding, Inner};
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
 use crate::types::plain_type;
 use crate::unnest::UnnestNode;
+use crate::views::Pairs;
 use crate::window_node::{WINDOW_COLUMNS, WindowNode};
 use crate::windows::Windows;
 
@@ -104,6 +105,8 @@ pub(crate) enum Counted {
 pub(crate) enum Fires {
     Grouped(Grouped),
     Joined(Box<Joined>),
+    /// Results that an UNNEST or a lookup makes other rows of.
+    Expanded(Box<Expanding>),
 }
 
 impl Fires {
@@ -112,6 +115,7 @@ impl Fires {
         match self {
             Fires::Grouped(grouped) => grouped.windowed,
             Fires::Joined(joined) => joined.is_windowed(),
+            Fires::Expanded(expanding) => expanding.windowed,
         }
     }
 
@@ -120,6 +124,7 @@ impl Fires {
         match self {
             Fires::Grouped(grouped) => &grouped.having,
             Fires::Joined(joined) => &joined.having,
+            Fires::Expanded(expanding) => &expanding.having,
         }
     }
 
@@ -128,6 +133,7 @@ impl Fires {
         match self {
             Fires::Grouped(grouped) => &mut grouped.having,
             Fires::Joined(joined) => &mut joined.having,
+            Fires::Expanded(expanding) => &mut expanding.having,
         }
     }
 }
@@ -142,6 +148,8 @@ pub(crate) struct Grouped {
     pub(crate) aggregates: Vec<Call>,
     /// Over [`FIRED`].
     pub(crate) having: Vec<Expr>,
+    /// If what fires is pairs of the rows of groups; then these are what [`FIRED`] is.
+    pub(crate) pairs: Option<Box<Pairs>>,
 }
 
 /// An aggregate call.
@@ -445,6 +453,7 @@ impl Stage {
             key_names: vec![],
             aggregates: vec![],
             having: vec![],
+            pairs: None,
         };
         let fired = windowed && self.window.as_ref().is_some_and(Windows::fire_themselves);
         if fired {
@@ -489,6 +498,9 @@ impl Stage {
     pub(crate) fn finish(mut self) -> Result<Vec<Stage>> {
         if let (Some(window), None) = (&self.window, &self.fires) {
             match window.assignment() {
+                Some(_) if matches!(window.kind, plan::Window::Session(_)) => {
+                    return self.with_session_records()?.folded();
+                }
                 Some(_) if !window.are_told() => return self.in_each_window()?.folded(),
                 Some(assigned) => self.filters.insert(0, assigned.time.clone().is_not_null()),
                 None => {}

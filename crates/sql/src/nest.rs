@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
-use millstream_contract::plan::Unnest;
+use millstream_contract::plan::{self, Unnest, Window};
 
 use crate::catalog::{INPUT, TableEntry, input_column};
 use crate::error::{Place, Result, SqlError};
@@ -45,6 +45,25 @@ pub(crate) struct Expanded {
 pub(crate) enum By {
     Elements(Unnest),
     Lookup(Box<Looked>),
+}
+
+/// What becomes of results.
+#[derive(Debug, Clone)]
+pub(crate) struct Expanding {
+    /// The names of the columns that are kept, which come first.
+    pub(crate) kept: Vec<String>,
+    /// The names of what is shown of the elements, or of the side table.
+    pub(crate) shown: Vec<String>,
+    pub(crate) by: By,
+    /// The columns of what comes out that hold those of the window, if there are such.
+    pub(crate) bounds: [Option<Expr>; 3],
+    /// Whether they come from windows, and what these are, or the slices of an interval join.
+    pub(crate) windowed: bool,
+    pub(crate) window: Option<plan::Window>,
+    /// The column that is their time, if they come from an interval join.
+    pub(crate) time: Option<Expr>,
+    /// Conditions on what comes out.
+    pub(crate) having: Vec<Expr>,
 }
 
 /// A lookup: the rows of a side table that match.
@@ -137,7 +156,14 @@ impl Stage {
         self.columns =
             columns.into_iter().map(|c| self.without_window(c)).collect::<Result<_>>()?;
         self.drop_windows()?;
+        let records = match window {
+            Window::Session(_) => {
+                self.columns.iter().cloned().zip(input.fields().iter().cloned()).collect()
+            }
+            _ => vec![],
+        };
         let assigned = Assigned {
+            records,
             time: self.columns[*time].clone(),
             partition: partition.iter().map(|at| self.columns[*at].clone()).collect(),
             below: self.filters.len(),

@@ -13,7 +13,7 @@ use crate::types::sql_type_name;
 impl Stage {
     /// Lowers a LIMIT.
     pub(crate) fn of_limit(limit: &Limit, places: &Places) -> Result<Stage> {
-        let mut stage = Stage::new(&limit.input, places)?;
+        let mut stage = Stage::new(&limit.input, places)?.with_session_records()?;
         let unknown = || {
             SqlError::unsupported("LIMIT and OFFSET take whole numbers")
                 .at(places.limit)
@@ -36,7 +36,7 @@ impl Stage {
     /// Lowers an ORDER BY.
     pub(crate) fn of_sort(sort: &Sort, places: &Places) -> Result<Stage> {
         let schema = &indexed(sort.input.schema());
-        let mut stage = Stage::new(&sort.input, places)?;
+        let mut stage = Stage::new(&sort.input, places)?.with_session_records()?;
         stage.refuse_after_limit("an ORDER BY", places)?;
         let mut order = Vec::new();
         for key in &sort.expr {

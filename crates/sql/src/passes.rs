@@ -244,7 +244,7 @@ impl Graph {
         match reader.of {
             Of::Operator(number, _) if whole => match &mut self.operators[number].body {
                 Body::Grouped(grouped) => each_input(grouped, change, change),
-                Body::Joined(_) => Ok(()),
+                Body::Joined(_) | Body::Expanded(_) => Ok(()),
             },
             _ => Ok(()),
         }

@@ -308,6 +308,9 @@ impl Grouped {
             return Ok(());
         };
         let name = name_of(best.ranking);
+        if best.ranking == Ranking::All {
+            return Ok(());
+        }
         if best.limit == UNBOUNDED {
             let message = format!("{name} needs a condition that bounds it, around its query");
             return Err(SqlError::unsupported(message).help(FORM));
@@ -404,7 +407,12 @@ impl Call {
         let (mut fields, values): (Vec<FieldRef>, Vec<Expr>) =
             kept.map(|(field, value)| (field.clone(), value.clone())).unzip();
         fields.push(rank.clone());
-        self.arguments = vec![row_of(keys.iter().cloned().chain(values).collect())];
+        let mut arguments: Vec<Expr> = keys.iter().cloned().chain(values).collect();
+        if arguments.is_empty() {
+            // A row has a field, though nobody asks for one.
+            arguments.push(lit(true));
+        }
+        self.arguments = vec![row_of(arguments)];
         self.result_type = DataType::Struct(fields.into());
     }
 

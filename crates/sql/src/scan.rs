@@ -155,6 +155,16 @@ pub(crate) fn finish_operator(
     number: usize,
     needs: &mut [Needs],
 ) -> Result<()> {
+    let used = graph.operators[number].fired_used();
+    match &mut graph.operators[number].body {
+        Body::Expanded(Makes::Elements(Elements { shown, .. })) => {
+            shown.retain(|(name, _)| used.contains(name));
+        }
+        Body::Expanded(Makes::Lookup(lookup)) => {
+            finish_lookup(compiler, lookup, &mut used.clone())?
+        }
+        Body::Grouped(_) | Body::Joined(_) => {}
+    }
     let Graph { scans, passes, operators, .. } = graph;
     let GraphOperator { sides, body, window, .. } = &mut operators[number];
     let windowed = window.is_some();
@@ -167,7 +177,7 @@ pub(crate) fn finish_operator(
             needs[*scan].event_time |= windowed || ordered;
             let needs = needed_of(needs, *scan, *pass, passes);
             match (columns, &mut *body) {
-                (None, Body::Joined(_)) => {
+                (None, Body::Joined(_) | Body::Expanded(_)) => {
                     return Err(SqlError::internal("a join of a table as it is"));
                 }
                 (None, Body::Grouped(grouped)) => {
@@ -254,10 +264,9 @@ fn finish_lookup(
     lookup: &mut LookedUp,
     used: &mut BTreeSet<String>,
 ) -> Result<()> {
-    let LookedUp { body, shown, output, .. } = lookup;
-    output.retain(|name| used.contains(name));
-    let asked = body.keys.iter().flatten().chain(&body.condition);
-    asked.for_each(|expr| add_columns(expr, used));
+    lookup.output.retain(|name| used.contains(name));
+    lookup.asks(used);
+    let LookedUp { body, shown, .. } = lookup;
     let columns = std::mem::take(shown).into_iter().zip(std::mem::take(&mut body.columns));
     (*shown, body.columns) = columns.filter(|(name, _)| used.contains(name)).unzip();
     let over = OverRecords::new(compiler, &body.entry, None, &[], false)?;

@@ -165,7 +165,7 @@ fn bring_forward<T>(first: &[usize], items: &mut Vec<T>) {
 }
 
 /// Whether an expression is computed of these alone.
-fn is_over(expr: &Expr, parts: &[Expr]) -> bool {
+pub(crate) fn is_over(expr: &Expr, parts: &[Expr]) -> bool {
     let parts: Vec<Expr> = parts.iter().map(without_marks).collect();
     let rest = without_marks(expr).transform_down(|e| match parts.contains(&e) {
         true => Ok(Transformed::yes(lit(true))),

@@ -174,7 +174,13 @@ impl Sets {
         let mut over = Stage::over_all(parts.into_iter().flatten().collect(), names)?;
         over.counted = Counted::First(each);
         if let (Some(kind), Some(assigned), Some(time)) = (kind, assigned, time) {
-            let above = Assigned { time, partition: vec![], below: 0, place: assigned.place };
+            let above = Assigned {
+                time,
+                partition: vec![],
+                records: vec![],
+                below: 0,
+                place: assigned.place,
+            };
             over.window = Some(Windows::assigned(kind, above));
         }
         let mut keys = over.columns[..self.keys.len() + 1 + self.asked.len()].to_vec();

@@ -57,6 +57,9 @@ impl Stage {
         {
             return Some(plan::Window::Interval(interval));
         }
+        if let Some(Fires::Expanded(expanding)) = &self.fires {
+            return expanding.window;
+        }
         let windows = self.fired_windows()?;
         Some(match (&self.fires, windows.kind) {
             // Sessions are told apart by keys.
@@ -70,6 +73,7 @@ impl Stage {
         let (windows, grouped) = match (self.fired_windows(), &self.fires) {
             (Some(windows), Some(Fires::Grouped(grouped))) => (windows, grouped),
             (Some(_), Some(Fires::Joined(joined))) => return joined.bounds.clone(),
+            (Some(_), Some(Fires::Expanded(expanding))) => return expanding.bounds.clone(),
             _ => return [None, None, None],
         };
         let inherited = match &windows.of_row {

@@ -1,6 +1,7 @@
 //! The windows that rows of a stage belong to: those that a window function assigns, or the one
 //! that the rows come from.
 
+use arrow::datatypes::FieldRef;
 use datafusion_expr::Expr;
 use millstream_contract::plan::{self, Tumble};
 
@@ -33,6 +34,8 @@ pub(crate) struct Assigned {
     pub(crate) time: Expr,
     /// What tells sessions apart.
     pub(crate) partition: Vec<Expr>,
+    /// Of sessions, the columns that the window function takes, and what they are called.
+    pub(crate) records: Vec<(Expr, FieldRef)>,
     /// How many of the stage's conditions are below the window function.
     pub(crate) below: usize,
     /// Of `DESCRIPTOR(…)`, for messages.

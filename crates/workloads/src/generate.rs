@@ -13,19 +13,13 @@ use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, S
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
+pub use crate::rows::STRING_KEY_BYTES;
+use crate::rows::{RowData, SELLER_EVERY, string_key};
 use crate::spec::{Spec, Workload};
 use crate::zipf;
 
-/// Bytes of a string key: `user-` and 11 digits.
-pub const STRING_KEY_BYTES: usize = 16;
-
-/// Of the records of `nb8` one in so many is a seller (`event_type` 0), the others are auctions.
-const NB8_SELLER_EVERY: u64 = 5;
-
-/// Bytes of a whole row of `nb8_rows`, of auctions and of sellers: time, key, event type and number
-/// take 28 of them, and `data` the others.
-const NB8_ROW_BYTES: [usize; 2] = [269, 206];
-const NB8_OTHER_BYTES: usize = 28;
+/// Of `nb11`, a bid is for one of the last sellers: of the last one in so many of all records.
+const BIDS_LATELY: u64 = 1000;
 
 /// Rows in a batch at most, whatever is asked for, so that string offsets fit 32 bits.
 const BATCH_ROWS_MAX: usize = 1 << 26;
@@ -47,12 +41,12 @@ pub fn schema(workload: Workload) -> SchemaRef {
         Workload::Nb7 => fields.push(Field::new("price", DataType::Int64, false)),
         Workload::Cm => fields.push(Field::new("cpu", DataType::Float64, false)),
         Workload::Ro => {}
-        Workload::Nb8 | Workload::Nb8Rows => {
+        Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11 => {
             fields.push(Field::new("event_type", DataType::Int32, false));
             fields.push(Field::new("id", DataType::Int64, false));
         }
     }
-    if workload == Workload::Nb8Rows {
+    if RowData::of(workload).is_some() {
         fields.push(Field::new("data", DataType::Utf8, false));
     }
     Arc::new(Schema::new(fields))
@@ -148,7 +142,7 @@ impl Iterator for BatchIter {
 struct Record {
     ts: u64,
     key: u64,
-    /// The third column: event type, price, `cpu` in units of 2^-20, or of `nb8` the record's
+    /// The third column: event type, price, `cpu` in units of 2^-20, or of joins the record's
     /// number.
     extra: u64,
 }
@@ -160,6 +154,8 @@ struct Stream {
     keys: Option<u64>,
     zipf: Option<zipf::Keys>,
     event_modulus: u64,
+    /// The keys of the last sellers (`nb11`).
+    sellers: Vec<u64>,
     /// State of xorshift64*.
     random: u64,
     /// Records not yet drawn.
@@ -183,6 +179,10 @@ impl Stream {
             keys: spec.keys.or(spec.workload.keys()),
             zipf: spec.zipf.map(|zipf| zipf::Keys::new(zipf, spec.key_range())),
             event_modulus: spec.event_modulus,
+            sellers: match spec.workload {
+                Workload::Nb11 => vec![0; lately(records)],
+                _ => vec![],
+            },
             random: 0x9E3779B97F4A7C15u64.wrapping_mul(spec.seed),
             left: spec.records,
             ts: 0,
@@ -199,6 +199,19 @@ impl Stream {
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
         self.random.wrapping_mul(0x2545F4914F6CDD1D)
+    }
+
+    /// The key of a record of `nb11`: a seller's is the one that was drawn for it, a bid's that of
+    /// a seller who came lately.
+    #[inline]
+    fn of_seller(&mut self, number: u64, r: u64, drawn: u64) -> u64 {
+        let (seller, kept) = (number / SELLER_EVERY, self.sellers.len() as u64);
+        if number.is_multiple_of(SELLER_EVERY) {
+            self.sellers[(seller % kept) as usize] = drawn;
+            return drawn;
+        }
+        let before = below(r, kept.min(seller + 1));
+        self.sellers[((seller - before) % kept) as usize]
     }
 }
 
@@ -217,10 +230,14 @@ impl Iterator for Stream {
             self.ts += 1;
         }
         let r = self.draw();
-        let key = match (&self.zipf, self.workload, self.keys) {
+        let drawn = match (&self.zipf, self.workload, self.keys) {
             (Some(zipf), ..) => zipf.key(r),
             (None, Workload::Nb7, keys) => keys.map_or(long_tail(r), |n| long_tail(r) % n.max(1)),
             (None, _, keys) => below(r, keys.unwrap_or(1)),
+        };
+        let key = match self.workload {
+            Workload::Nb11 => self.of_seller(number, r, drawn),
+            _ => drawn,
         };
         let extra = match self.workload {
             Workload::Ysb | Workload::YsbSmall => below(self.draw(), self.event_modulus),
@@ -234,10 +251,15 @@ impl Iterator for Stream {
             Workload::Nb7 => self.draw() >> 40,
             Workload::Cm => self.draw() >> 44,
             Workload::Ro => 0,
-            Workload::Nb8 | Workload::Nb8Rows => number,
+            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11 => number,
         };
         Some(Record { ts, key, extra })
     }
+}
+
+/// Of so many records of `nb11`, how many of the last sellers a bid may be for.
+fn lately(records: u64) -> usize {
+    (records / (SELLER_EVERY * BIDS_LATELY)).max(1) as usize
 }
 
 /// A number below `n` from the upper half of `r`.
@@ -283,7 +305,15 @@ enum Extra {
     /// Event types, and numbers of records.
     Numbered(Vec<i32>, Vec<i64>),
     /// The same, with the rest of their rows.
-    Whole(Vec<i32>, Vec<i64>, StringBuilder),
+    Whole(Vec<i32>, Vec<i64>, StringBuilder, RowData),
+}
+
+/// The columns of whole rows, but for time and key.
+fn whole_rows(workload: Workload) -> Extra {
+    match RowData::of(workload) {
+        Some(data) => Extra::Whole(Vec::new(), Vec::new(), StringBuilder::new(), data),
+        None => Extra::None,
+    }
 }
 
 impl Columns {
@@ -305,7 +335,7 @@ impl Columns {
                 Workload::Cm => Extra::Cpu(Vec::new()),
                 Workload::Ro => Extra::None,
                 Workload::Nb8 => Extra::Numbered(Vec::new(), Vec::new()),
-                Workload::Nb8Rows => Extra::Whole(Vec::new(), Vec::new(), StringBuilder::new()),
+                Workload::Nb8Rows | Workload::Nb11 => whole_rows(workload),
             },
         };
         columns.reserve();
@@ -329,10 +359,11 @@ impl Columns {
                 types.reserve_exact(rows);
                 numbers.reserve_exact(rows);
             }
-            Extra::Whole(types, numbers, data) => {
+            Extra::Whole(types, numbers, data, of) => {
                 types.reserve_exact(rows);
                 numbers.reserve_exact(rows);
-                *data = StringBuilder::with_capacity(rows, rows * NB8_ROW_BYTES[0]);
+                let bytes = (rows * of.bytes(false)).max(rows * of.bytes(true));
+                *data = StringBuilder::with_capacity(rows, bytes);
             }
         }
     }
@@ -358,15 +389,14 @@ impl Columns {
             Extra::Price(column) => column.push(record.extra as i64),
             Extra::Cpu(column) => column.push(record.extra as f64 / f64::from(1 << 20)),
             Extra::Numbered(types, numbers) => {
-                types.push(i32::from(!record.extra.is_multiple_of(NB8_SELLER_EVERY)));
+                types.push(i32::from(!record.extra.is_multiple_of(SELLER_EVERY)));
                 numbers.push(record.extra as i64);
             }
-            Extra::Whole(types, numbers, data) => {
-                let seller = record.extra.is_multiple_of(NB8_SELLER_EVERY);
+            Extra::Whole(types, numbers, data, of) => {
+                let seller = record.extra.is_multiple_of(SELLER_EVERY);
                 types.push(i32::from(!seller));
                 numbers.push(record.extra as i64);
-                let key = string_key(record.key);
-                data.append_value(row_data(&key, seller, &mut [0; ROW_DATA_MAX]));
+                of.write(&string_key(record.key), seller, |text| data.append_value(text));
             }
         }
     }
@@ -401,7 +431,7 @@ impl Columns {
                 columns.push(Arc::new(Int32Array::from(std::mem::take(types))));
                 columns.push(Arc::new(Int64Array::from(std::mem::take(numbers))));
             }
-            Extra::Whole(types, numbers, data) => {
+            Extra::Whole(types, numbers, data, _) => {
                 columns.push(Arc::new(Int32Array::from(std::mem::take(types))));
                 columns.push(Arc::new(Int64Array::from(std::mem::take(numbers))));
                 columns.push(Arc::new(data.finish()));
@@ -412,47 +442,6 @@ impl Columns {
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .expect("the columns follow the schema, with the same number of rows each")
     }
-}
-
-/// Bytes of `data` at the most.
-const ROW_DATA_MAX: usize = NB8_ROW_BYTES[0] - NB8_OTHER_BYTES;
-
-/// How many bytes the `data` of a row of `nb8_rows` has.
-pub(crate) fn row_data_bytes(seller: bool) -> usize {
-    NB8_ROW_BYTES[usize::from(seller)] - NB8_OTHER_BYTES
-}
-
-/// The `data` of a row of `nb8_rows`: its key as text, again and again, as far as there is room.
-fn row_data<'b>(
-    key: &[u8; STRING_KEY_BYTES],
-    seller: bool,
-    room: &'b mut [u8; ROW_DATA_MAX],
-) -> &'b str {
-    let room = &mut room[..row_data_bytes(seller)];
-    room.chunks_mut(key.len()).for_each(|part| part.copy_from_slice(&key[..part.len()]));
-    std::str::from_utf8(room).unwrap_or_default()
-}
-
-/// Whether this is the `data` of a row with this key ([`string_key`]), as far as its length, its
-/// beginning and its end say.
-#[inline]
-pub(crate) fn is_row_data(data: &[u8], key: &[u8; STRING_KEY_BYTES], seller: bool) -> bool {
-    let rest = data.len() % STRING_KEY_BYTES;
-    data.len() == row_data_bytes(seller)
-        && data.starts_with(key)
-        && data.ends_with(&key[..rest])
-        && data[..data.len() - rest].ends_with(key)
-}
-
-/// `user-` and `k` as 11 digits.
-#[inline(always)]
-pub(crate) fn string_key(mut k: u64) -> [u8; STRING_KEY_BYTES] {
-    let mut key = *b"user-00000000000";
-    for digit in key[5..].iter_mut().rev() {
-        *digit = b'0' + (k % 10) as u8;
-        k /= 10;
-    }
-    key
 }
 
 #[cfg(test)]

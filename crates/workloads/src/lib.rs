@@ -40,6 +40,7 @@ pub mod handwritten;
 pub mod nexmark;
 pub mod oracle;
 pub mod query;
+mod rows;
 pub mod spec;
 pub mod verify;
 pub mod window;

@@ -21,7 +21,7 @@ pub struct Group {
     pub price_max: u64,
     /// Sum of `cpu` (`cm` only). Exact: the terms are multiples of 2^-20.
     pub cpu_sum: f64,
-    /// Of a record alone (`nb8` only): whether it is a seller, and its number.
+    /// Of a record alone (joins only): whether it is a seller, and its number.
     pub seller: bool,
     /// See [`Group::seller`].
     pub id: u64,
@@ -85,11 +85,12 @@ fn records(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut((u64, 
         s.wrapping_mul(0x2545F4914F6CDD1D)
     };
     let below = |r: u64, n: u64| ((r >> 32) * n) >> 32;
+    let mut sellers = Vec::new();
     let zipf = spec.zipf.map(|zipf| Ranks::new(zipf.exponent(), spec.key_range()));
     for i in 0..spec.records {
         let mut ts = (u128::from(i) * u128::from(spec.span_ms) / u128::from(spec.records)) as u64;
         let r = draw();
-        let key = match (&zipf, spec.workload, spec.keys.or(spec.workload.keys())) {
+        let mut key = match (&zipf, spec.workload, spec.keys.or(spec.workload.keys())) {
             (Some(ranks), ..) => ranks.key(r),
             (None, Workload::Nb7, None) => long_tail(r),
             (None, Workload::Nb7, Some(n)) => long_tail(r) % n,
@@ -117,6 +118,16 @@ fn records(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut((u64, 
             Workload::Nb8 | Workload::Nb8Rows => {
                 add.seller = i.is_multiple_of(5);
                 add.id = i;
+            }
+            Workload::Nb11 => {
+                add.seller = i.is_multiple_of(5);
+                add.id = i;
+                if add.seller {
+                    sellers.push(key);
+                } else {
+                    let lately = (spec.records / 5000).max(1).min(sellers.len() as u64);
+                    key = sellers[sellers.len() - 1 - below(r, lately) as usize];
+                }
             }
         }
         // Only now: what is drawn for a record decides what is drawn for the next.
@@ -155,6 +166,9 @@ pub fn oracle_by_split(spec: &Spec, splits: usize) -> Vec<Answer> {
 
 /// Hands over the rows of the answer, in any order.
 fn rows(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
+    if spec.workload == Workload::Nb11 {
+        return session_pairs(spec, dealt, take);
+    }
     if spec.workload.is_join() {
         return pairs(spec, dealt, take);
     }
@@ -187,6 +201,25 @@ fn pairs(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
     }
 }
 
+/// The rows of `nb11`: each bid as often as there are sellers in its session, which consists of
+/// those bids and sellers of a key that come at most a gap after one another.
+fn session_pairs(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
+    let hasher = BuildFold(RandomState::new().hash_one(1u64) | 1);
+    let mut by_key: HashMap<u64, Vec<(u64, Group)>, BuildFold> = HashMap::with_hasher(hasher);
+    // They come in the order of time.
+    records(spec, dealt, |(ts, key, group)| by_key.entry(key).or_default().push((ts, group)));
+    for (key, records) in by_key {
+        for session in records.chunk_by(|a, b| b.0 - a.0 <= spec.window_ms) {
+            let (start, last) = (session[0].0 as i64, session[session.len() - 1].0);
+            let end = Some((last + spec.window_ms) as i64);
+            let sellers = session.iter().filter(|(_, group)| group.seller).count();
+            for (_, group) in session.iter().filter(|(_, group)| !group.seller) {
+                (0..sellers).for_each(|_| take(Row { start, end, key, group: *group }));
+            }
+        }
+    }
+}
+
 fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
     let mut answer = Answer::default();
     let mut averages = Vec::new();
@@ -194,7 +227,7 @@ fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
         let window = start as u64;
         let value = match spec.workload {
             Workload::Nb7 => group.price_max,
-            Workload::Nb8 | Workload::Nb8Rows => group.id,
+            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11 => group.id,
             _ => group.count,
         };
         answer.result_rows += 1;

@@ -41,16 +41,20 @@ pub fn sql(spec: &Spec) -> String {
             format!("SELECT {bounds}, key, COUNT(*) AS value, AVG(cpu) AS avg FROM {windows} {by}")
         }
         Workload::Ro => format!("SELECT key, COUNT(*) AS value FROM {table} GROUP BY key"),
-        Workload::Nb8 | Workload::Nb8Rows => {
+        Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11 => {
             let side = |event_type: u8| {
                 format!("(SELECT * FROM {windows} WHERE event_type = {event_type})")
             };
+            let bounds = match spec.windows.has_ends() {
+                true => "a.window_start, a.window_end",
+                false => "a.window_start",
+            };
             let rows = match spec.workload {
-                Workload::Nb8Rows => ", a.data, s.data AS seller",
+                Workload::Nb8Rows | Workload::Nb11 => ", a.data, s.data AS seller",
                 _ => "",
             };
             format!(
-                "SELECT a.window_start, a.key, a.id AS value{rows} FROM {} AS a JOIN {} AS s \
+                "SELECT {bounds}, a.key, a.id AS value{rows} FROM {} AS a JOIN {} AS s \
                  ON a.key = s.key AND a.window_start = s.window_start \
                  AND a.window_end = s.window_end",
                 side(1),
@@ -102,6 +106,15 @@ mod tests {
             "WITH seen AS (SELECT * FROM ysb WHERE event_type = 0) SELECT window_start, \
              window_end, key, COUNT(*) AS value FROM TABLE(SESSION(TABLE seen PARTITION BY key, \
              DESCRIPTOR(ts), INTERVAL '1' SECOND)) GROUP BY window_start, window_end, key"
+        );
+        assert_eq!(
+            sql(&Spec::new(Workload::Nb11)),
+            "SELECT a.window_start, a.window_end, a.key, a.id AS value, a.data, s.data AS seller \
+             FROM (SELECT * FROM TABLE(SESSION(TABLE nb11 PARTITION BY key, DESCRIPTOR(ts), \
+             INTERVAL '1' SECOND)) WHERE event_type = 1) AS a JOIN (SELECT * FROM \
+             TABLE(SESSION(TABLE nb11 PARTITION BY key, DESCRIPTOR(ts), INTERVAL '1' SECOND)) \
+             WHERE event_type = 0) AS s ON a.key = s.key AND a.window_start = s.window_start AND \
+             a.window_end = s.window_end"
         );
         assert_eq!(
             text(Workload::Nb7, "cumulate:60s:1s"),

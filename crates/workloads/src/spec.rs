@@ -26,11 +26,13 @@ pub enum Workload {
     Nb8,
     /// The same with whole rows: auctions of 269 bytes and sellers of 206, all of which come out.
     Nb8Rows,
+    /// NEXMark query 11 as a join: bids of 32 bytes with the sellers of 206 bytes in their session.
+    Nb11,
 }
 
 impl Workload {
     /// Every workload, in the order of their documentation.
-    pub const ALL: [Workload; 8] = [
+    pub const ALL: [Workload; 9] = [
         Workload::Ysb,
         Workload::YsbSmall,
         Workload::YsbStr,
@@ -39,6 +41,7 @@ impl Workload {
         Workload::Ro,
         Workload::Nb8,
         Workload::Nb8Rows,
+        Workload::Nb11,
     ];
 
     /// The name used on command lines, which is also the table's name in SQL.
@@ -52,11 +55,12 @@ impl Workload {
             Workload::Ro => "ro",
             Workload::Nb8 => "nb8",
             Workload::Nb8Rows => "nb8_rows",
+            Workload::Nb11 => "nb11",
         }
     }
 
     /// All names, for messages.
-    pub fn names() -> [&'static str; 8] {
+    pub fn names() -> [&'static str; 9] {
         Workload::ALL.map(Workload::name)
     }
 
@@ -68,7 +72,7 @@ impl Workload {
     /// Records of the published full-size run.
     pub fn default_records(self) -> u64 {
         match self {
-            Workload::Nb8 | Workload::Nb8Rows => 5_000_000,
+            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11 => 5_000_000,
             _ => 20_000_000,
         }
     }
@@ -81,22 +85,34 @@ impl Workload {
             Workload::Nb7 => 600_000,
             Workload::Cm => 200_000,
             Workload::Nb8 | Workload::Nb8Rows => 172_800_000,
+            Workload::Nb11 => 1_000_000,
             Workload::Ro => 0,
         }
     }
 
-    /// Length of the tumbling window, milliseconds; 0 for `ro`, which has none.
+    /// Length of the tumbling window, or the gap of sessions (`nb11`), milliseconds; 0 for `ro`,
+    /// which has none.
     pub fn window_ms(self) -> u64 {
         match self {
             Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 600_000,
             Workload::Nb7 => 60_000,
             Workload::Cm => 2_000,
             Workload::Nb8 | Workload::Nb8Rows => 43_200_000,
+            Workload::Nb11 => 1_000,
             Workload::Ro => 0,
         }
     }
 
-    /// The modulus of the key's draw; `None` where keys have a long tail instead (`nb7`).
+    /// The windows of its own.
+    pub fn windows(self) -> window::Kind {
+        match self {
+            Workload::Nb11 => window::Kind::Session,
+            _ => window::Kind::Tumble,
+        }
+    }
+
+    /// The modulus of the key's draw (`nb11`: of a seller's); `None` where keys have a long tail
+    /// instead (`nb7`).
     pub fn keys(self) -> Option<u64> {
         match self {
             Workload::Ysb => Some(10_000_000),
@@ -106,6 +122,7 @@ impl Workload {
             Workload::Cm => Some(12_500),
             Workload::Ro => Some(100_000_000),
             Workload::Nb8 | Workload::Nb8Rows => Some(250_000),
+            Workload::Nb11 => Some(20_000),
         }
     }
 
@@ -119,6 +136,7 @@ impl Workload {
             Workload::Nb8 | Workload::Nb8Rows => 5,
             Workload::Ro => 6,
             Workload::YsbStr => 7,
+            Workload::Nb11 => 8,
         }
     }
 
@@ -129,7 +147,7 @@ impl Workload {
 
     /// Whether its query joins.
     pub fn is_join(self) -> bool {
-        matches!(self, Workload::Nb8 | Workload::Nb8Rows)
+        matches!(self, Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11)
     }
 
     /// Whether records carry an `event_type` that is drawn, of which the query keeps one.
@@ -177,7 +195,7 @@ impl Spec {
             zipf: None,
             span_ms: workload.span_ms(),
             window_ms: workload.window_ms(),
-            windows: window::Kind::Tumble,
+            windows: workload.windows(),
             event_modulus: 3,
             seed: workload.id(),
         }

@@ -16,7 +16,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 
 use crate::error::{Error, Result};
-use crate::generate::{is_row_data, string_key};
+use crate::rows::{RowData, string_key};
 use crate::spec::{Spec, Workload};
 use mix::{Memo, Sums, m};
 
@@ -66,7 +66,7 @@ pub struct Verifier {
     ends: bool,
     averages: bool,
     /// Whether rows have `data`, which must be that of their key.
-    data: bool,
+    data: Option<RowData>,
     sums: Sums,
     avg_sum: f64,
     memo: Memo,
@@ -79,7 +79,7 @@ impl Verifier {
             windowed: spec.windowed(),
             ends: spec.windowed() && spec.windows.has_ends(),
             averages: spec.workload == Workload::Cm,
-            data: spec.workload == Workload::Nb8Rows,
+            data: RowData::of(spec.workload),
             sums: Sums::default(),
             avg_sum: 0.0,
             memo: Memo::new(),
@@ -149,7 +149,8 @@ impl Verifier {
     /// Adds the rows of `batch`, whose columns are found by name: `window_start` (a timestamp of
     /// any unit; not for `ro`), `window_end` (the same; for windows that cumulate and sessions),
     /// `key` (BIGINT, or strings `user-…`), `value` (BIGINT), for `cm` also `avg` (DOUBLE), and for
-    /// `nb8_rows` also `data` and `seller` (strings), the rest of both rows, which is checked.
+    /// `nb8_rows` and `nb11` also `data` and `seller` (strings), the rest of both rows, which is
+    /// checked.
     /// Other columns are ignored. On an error nothing of the batch has been added.
     pub fn add_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let values = column(batch, "value")?;
@@ -174,8 +175,8 @@ impl Verifier {
                 &parsed
             }
         };
-        if self.data {
-            check_data(batch, keys)?;
+        if let Some(data) = self.data {
+            check_data(batch, keys, data)?;
         }
         if let Some(windows) = windows {
             windows.check()?;
@@ -203,7 +204,7 @@ impl Verifier {
 }
 
 /// That each row has the data of its key, of both sides.
-fn check_data(batch: &RecordBatch, keys: &[i64]) -> Result<()> {
+fn check_data(batch: &RecordBatch, keys: &[i64], of: RowData) -> Result<()> {
     let texts = |name: &str| {
         let texts = column(batch, name)?.as_string_opt::<i32>();
         texts.ok_or_else(|| type_error(batch, name, "VARCHAR"))
@@ -213,7 +214,7 @@ fn check_data(batch: &RecordBatch, keys: &[i64]) -> Result<()> {
         let text = string_key(*key as u64);
         for (name, texts, is_seller) in [("data", data, false), ("seller", seller, true)] {
             let found = texts.value(row);
-            if !is_row_data(found.as_bytes(), &text, is_seller) {
+            if !of.is(found.as_bytes(), &text, is_seller) {
                 let message = format!("expected that of the key {key}, found '{found}'");
                 return Err(value_error(name, row, message));
             }

@@ -45,7 +45,13 @@ fn zipf(exponent: &str) -> Option<Zipf> {
 /// Specs that no published answer covers: every field changed, alone and together.
 fn perturbed(workload: Workload) -> Vec<Spec> {
     // Of whole rows all pairs are copied.
-    let records = if workload == Workload::Nb8Rows { 4_007 } else { 20_011 };
+    let records = match workload {
+        Workload::Nb8Rows => 4_007,
+        Workload::Nb11 => 2_003,
+        _ => 20_011,
+    };
+    // All of a hot key are in one session.
+    let skewed = if workload == Workload::Nb11 { 20_011 } else { MANY };
     let base = Spec { records, ..Spec::new(workload) };
     let mut specs = vec![
         Spec { records: MANY, keys: base.workload.keys().map(|n| n + 1), ..base.clone() },
@@ -58,7 +64,7 @@ fn perturbed(workload: Workload) -> Vec<Spec> {
         Spec { span_ms: 10_000_000_007, window_ms: 86_400_000, ..base.clone() },
         Spec { keys: Some(1), ..base.clone() },
         Spec { keys: Some(1 << 32), ..base.clone() },
-        Spec { records: MANY, zipf: zipf("1"), keys: Some(100_000), ..base.clone() },
+        Spec { records: skewed, zipf: zipf("1"), keys: Some(100_000), ..base.clone() },
         Spec { zipf: zipf("0"), keys: Some(977), ..base.clone() },
         Spec { zipf: zipf("0.2"), keys: Some(5_000), event_modulus: 1, ..base.clone() },
         Spec { zipf: zipf("3"), keys: Some(1 << 20), ..base.clone() },

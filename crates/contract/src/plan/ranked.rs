@@ -41,6 +41,8 @@ pub enum Ranking {
     Rank,
     /// One more than there are different lesser sort keys.
     DenseRank,
+    /// Its number, and all rows are kept: the records of sessions.
+    All,
 }
 
 /// The directions of up to 64 sort keys: a bit for each, the lowest for the first.

@@ -38,7 +38,7 @@ pub(super) fn kind_of(function: AggregateFunction) -> Option<ValueKind> {
 
 fn wanted(best: Best) -> Wanted {
     let counted = match best.ranking {
-        Ranking::RowNumber => Counted::Elements,
+        Ranking::RowNumber | Ranking::All => Counted::Elements,
         Ranking::Rank => Counted::Lesser,
         Ranking::DenseRank => Counted::Keys,
     };

@@ -67,6 +67,7 @@ impl Shape {
         let key = Key { name: "key".into(), expr: Expr::Column(0), data_type, nullable: false };
         Aggregate {
             windows_in_slice: 1,
+            pairs: None,
             window: None,
             keys: vec![key],
             aggregates,

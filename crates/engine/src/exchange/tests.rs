@@ -149,6 +149,7 @@ fn case(random: &mut Random) -> Case {
     }
     let aggregate = Aggregate {
         windows_in_slice: 1,
+        pairs: None,
         window: None,
         keys: (0..keys).map(key).collect(),
         aggregates: calls,
@@ -403,9 +404,17 @@ fn a_row_has_what_is_needed_once() {
             nullable: false,
         };
         let (fired, keys) = (Arc::new(Schema::empty()), vec![key]);
-        let (window, having, project) = Default::default();
-        let aggregate =
-            Aggregate { window, windows_in_slice: 1, keys, aggregates, fired, having, project };
+        let (window, pairs, having, project) = Default::default();
+        let aggregate = Aggregate {
+            window,
+            windows_in_slice: 1,
+            keys,
+            aggregates,
+            pairs,
+            fired,
+            having,
+            project,
+        };
         let grouping = Grouping::new(&aggregate, 0).expect("a good plan");
         Format::new(&grouping.codec, &grouping.aggregates).row_words()
     };

@@ -208,6 +208,7 @@ impl Link {
         let at_least = AtLeast { column: first_key + self.keys, least: self.at_least };
         Aggregate {
             windows_in_slice: 1,
+            pairs: None,
             window: self.window_ms.map(|(size, offset)| {
                 Tumble { size_us: size * 1000, offset_us: offset * 1000 }.into()
             }),

@@ -426,6 +426,7 @@ impl Graph {
         let project = (0..usize::from(windowed)).chain(first..fields.len());
         Aggregate {
             windows_in_slice: 1,
+            pairs: None,
             window: window_ms.map(|(size, offset)| {
                 Tumble { size_us: size * 1000, offset_us: offset * 1000 }.into()
             }),

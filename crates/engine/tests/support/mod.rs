@@ -366,6 +366,7 @@ pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i6
     let output = Arc::new(fired.project(&shown).unwrap());
     let aggregate = Aggregate {
         windows_in_slice: 1,
+        pairs: None,
         window: window_ms.map(|ms| Tumble { size_us: ms * 1000, offset_us: 0 }.into()),
         keys: vec![key("key", 1, DataType::Int64, true), key("name", 2, DataType::Utf8, false)],
         aggregates,

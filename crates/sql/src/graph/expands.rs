@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use datafusion_common::DFSchema;
 use datafusion_expr::Expr;
-use millstream_contract::plan::Element;
+use millstream_contract::plan::{Element, Unnest};
 use millstream_contract::table::Table;
 
 use super::{Graph, Pass, Reader};
 use crate::alike::all_alike;
-use crate::catalog::TableEntry;
+use crate::catalog::{TableEntry, add_columns};
 use crate::error::{Result, SqlError};
-use crate::nest::{By, Expanded, Looked};
+use crate::nest::{By, Expanded, Expanding, Looked};
 use crate::schemas::{elements_schema, pair_schema, table_schema};
 
 /// What a pass makes of each row.
@@ -50,13 +50,36 @@ pub(crate) struct LookedUp {
 impl Expands {
     /// Whether another one makes the same of the same rows.
     pub(super) fn is_like(&self, other: &Expands) -> bool {
-        match (&self.makes, &other.makes) {
+        self.makes.is_like(&other.makes)
+    }
+}
+
+impl Makes {
+    /// Whether another one makes the same of the same rows.
+    pub(super) fn is_like(&self, other: &Makes) -> bool {
+        match (self, other) {
             (Makes::Elements(own), Makes::Elements(other)) => own == other,
             (Makes::Lookup(own), Makes::Lookup(other)) => {
                 own.shown == other.shown && is_like(&own.body, &other.body)
             }
             _ => false,
         }
+    }
+
+    /// The names of what is shown.
+    pub(super) fn names(&self) -> Vec<&String> {
+        match self {
+            Makes::Elements(elements) => elements.shown.iter().map(|(name, _)| name).collect(),
+            Makes::Lookup(lookup) => lookup.shown.iter().collect(),
+        }
+    }
+}
+
+impl LookedUp {
+    /// Adds the columns that it needs itself of what it gives.
+    pub(crate) fn asks(&self, used: &mut BTreeSet<String>) {
+        let asked = self.body.keys.iter().flatten().chain(&self.body.condition);
+        asked.for_each(|expr| add_columns(expr, used));
     }
 }
 
@@ -86,18 +109,15 @@ impl Graph {
         let (columns, kept) = (rows.inner.columns.clone(), &rows.kept);
         let (makes, schema) = match &rows.by {
             By::Elements(body) => {
-                let shown = rows.shown.iter().cloned().zip(body.elements.iter().copied());
-                let (outer, shown) = (body.outer, shown.collect::<Vec<_>>());
-                let schema = elements_schema(&columns, &schema, kept, &shown, outer)?;
-                (Makes::Elements(Elements { outer, shown }), schema)
+                let elements = elements_of(body, &rows.shown);
+                let (shown, outer) = (&elements.shown, elements.outer);
+                let schema = elements_schema(&columns, &schema, kept, shown, outer)?;
+                (Makes::Elements(elements), schema)
             }
             By::Lookup(body) => {
-                let (body, shown) = (Looked::clone(body), rows.shown.clone());
-                let side = (&body.columns[..], &table_schema(&body.entry)?, &shown[..]);
+                let side = (&body.columns[..], &table_schema(&body.entry)?, &rows.shown[..]);
                 let schema = pair_schema((&columns, &schema, kept), side, body.outer)?;
-                let table = side_table(&body, reader)?;
-                let output = [&kept[..], &shown].concat();
-                (Makes::Lookup(Box::new(LookedUp { table, body, shown, output })), schema)
+                (Makes::Lookup(Box::new(looked_up(body, kept, &rows.shown, reader)?)), schema)
             }
         };
         let pass = Pass {
@@ -116,6 +136,33 @@ impl Graph {
         });
         Ok((scan, Some(number)))
     }
+
+    /// What becomes of results.
+    pub(super) fn expanding(&self, expanding: &Expanding, reader: &Reader<'_>) -> Result<Makes> {
+        let Expanding { kept, shown, by, .. } = expanding;
+        Ok(match by {
+            By::Elements(body) => Makes::Elements(elements_of(body, shown)),
+            By::Lookup(body) => Makes::Lookup(Box::new(looked_up(body, kept, shown, reader)?)),
+        })
+    }
+}
+
+fn elements_of(body: &Unnest, shown: &[String]) -> Elements {
+    let shown = shown.iter().cloned().zip(body.elements.iter().copied());
+    Elements { outer: body.outer, shown: shown.collect() }
+}
+
+/// A lookup for rows with these columns.
+fn looked_up(
+    body: &Looked,
+    kept: &[String],
+    shown: &[String],
+    reader: &Reader<'_>,
+) -> Result<LookedUp> {
+    let (body, shown) = (body.clone(), shown.to_vec());
+    let table = side_table(&body, reader)?;
+    let output = [kept, &shown].concat();
+    Ok(LookedUp { table, body, shown, output })
 }
 
 /// The table that is looked up in: it can be read wholly, as often as it takes.

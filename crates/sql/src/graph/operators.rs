@@ -7,12 +7,12 @@ use std::hash::{DefaultHasher, Hash};
 use datafusion_expr::Expr;
 use millstream_contract::plan::Window;
 
-use super::Part;
-use crate::alike::{alike, all_alike, hash_all, hash_of};
+use super::{Makes, Part};
+use crate::alike::{alike, all_alike, hash_all};
 use crate::catalog::add_columns;
 use crate::joined::Joined;
-use crate::located::without_marks;
 use crate::lower::{Call, Counted, Grouped, unique};
+use crate::views::View;
 use crate::window_node::WINDOW_COLUMNS;
 
 /// An operator with state: a grouping or a join.
@@ -32,6 +32,7 @@ pub(crate) struct Operator {
 }
 
 /// Rows that an operator takes as if they were of one table.
+#[derive(Clone)]
 pub(crate) struct Side {
     pub(crate) parts: Vec<Part>,
     /// The columns of all parts; none if the part is a table as it is.
@@ -48,25 +49,8 @@ pub(crate) enum Body {
     Grouped(Grouped),
     /// As well.
     Joined(Box<Joined>),
-}
-
-/// What others take of an operator's result.
-#[derive(Debug)]
-pub(crate) struct View {
-    /// Over what fires, as its columns.
-    pub(crate) having: Vec<Expr>,
-    pub(crate) columns: Vec<Column>,
-    /// The same for those like it.
-    pub(super) fingerprint: u64,
-}
-
-/// A column of a view.
-#[derive(Debug, Clone)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    pub(crate) expr: Expr,
-    /// Whether somebody takes it.
-    pub(super) needed: bool,
+    /// No state: rows go on as they come, and views are what others make of these.
+    Expanded(Makes),
 }
 
 impl Side {
@@ -96,6 +80,7 @@ impl Body {
                 joined.keys.iter().for_each(|key| hash_all(key, state));
                 hash_all(&joined.condition, state);
             }
+            Body::Expanded(makes) => makes.names().hash(state),
         }
     }
 
@@ -107,6 +92,7 @@ impl Body {
                     && own.ranks_like(other)
             }
             (Body::Joined(own), Body::Joined(other)) => own.is_like(other),
+            (Body::Expanded(own), Body::Expanded(other)) => own.is_like(other),
             _ => false,
         }
     }
@@ -114,6 +100,8 @@ impl Body {
     /// Leaves out what is not among the columns that somebody needs of what fires.
     pub(super) fn keep(&mut self, fired: &BTreeSet<String>) {
         let Body::Grouped(grouped) = self else { return };
+        let of_pairs = grouped.pairs.as_mut().map(|pairs| pairs.keep(fired));
+        let fired = of_pairs.as_ref().unwrap_or(fired);
         grouped.aggregates.retain(|call| call.is_ranking() || fired.contains(&call.name));
         grouped.aggregates.iter_mut().for_each(|call| call.keep(fired));
     }
@@ -141,6 +129,15 @@ impl Operator {
                 let used = joined.used_of(side, fired);
                 used.into_iter().filter(|name| self.sides[side].names.contains(name)).collect()
             }
+            Body::Expanded(makes) => {
+                let names = &self.sides[side].names;
+                let mut used = fired.clone();
+                match makes {
+                    Makes::Elements(_) => used.extend(names.last().cloned()),
+                    Makes::Lookup(lookup) => lookup.asks(&mut used),
+                }
+                used.into_iter().filter(|name| names.contains(name)).collect()
+            }
         }
     }
 
@@ -157,11 +154,14 @@ impl Operator {
 
     /// Whether what its stage gives is seen in several ways.
     pub(crate) fn is_shared(&self) -> bool {
-        self.views.len() > 1
+        self.views.len() > 1 || matches!(self.body, Body::Expanded(_))
     }
 
     /// Conditions on what fires that hold for all views, the first of each.
     pub(crate) fn common_having(&self) -> &[Expr] {
+        if let Body::Expanded(_) = self.body {
+            return &[];
+        }
         let Some((first, others)) = self.views.split_first() else { return &[] };
         let common = |at: &usize| {
             let condition = first.having.get(*at);
@@ -208,31 +208,6 @@ fn take_in(own: &mut Grouped, other: Grouped) -> HashMap<String, String> {
         renamed.insert(call.name, name);
     }
     renamed
-}
-
-impl View {
-    pub(super) fn new(having: Vec<Expr>, columns: Vec<Column>) -> View {
-        let fingerprint = hash_of(|state| {
-            hash_all(&having, state);
-            for Column { name, expr, .. } in &columns {
-                (name, without_marks(expr)).hash(state);
-            }
-        });
-        View { having, columns, fingerprint }
-    }
-
-    pub(super) fn is_like(&self, other: &View) -> bool {
-        let alike =
-            |a: &Column, b: &Column| a.name == b.name && alike(Some(&a.expr), Some(&b.expr));
-        all_alike(&self.having, &other.having)
-            && self.columns.len() == other.columns.len()
-            && self.columns.iter().zip(&other.columns).all(|(a, b)| alike(a, b))
-    }
-
-    /// The columns that somebody takes.
-    pub(crate) fn needed(&self) -> impl Iterator<Item = &Column> {
-        self.columns.iter().filter(|column| column.needed)
-    }
 }
 
 impl Call {

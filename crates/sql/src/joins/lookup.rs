@@ -4,24 +4,23 @@
 use std::collections::HashSet;
 
 use datafusion_expr::Expr;
-use millstream_contract::plan::{JoinKind, Window};
+use millstream_contract::plan::JoinKind;
 
 use super::conditions::{self, Bounds, Parts, column_of};
 use super::version::Versioned;
-use super::{Named, Side};
+use super::{Named, Side, at};
 use crate::catalog::input_column;
 use crate::elements::Kept;
 use crate::error::Result;
-use crate::lower::{Places, Rows, Stage, unique};
+use crate::lower::{Places, Rows, Stage, fired_column, unique};
 use crate::nest::{By, Looked};
-use crate::windows::{OfRow, Windows};
 
 impl Stage {
     /// What comes of a lookup join.
     pub(super) fn looked_up(join: Versioned, places: &Places) -> Result<Stage> {
         let numbered = join.numbered()?;
         let Versioned { kind, named, schemas, mut sides, on, above, .. } = join;
-        check_left(&sides[0].stage, &named)?;
+        sides[0].stage.refuse_mixed(&named.name, None).map_err(|e| at(e, named.place.as_ref()))?;
         check_right(&sides[1].stage, &named)?;
         let on = numbered.conditions(&on, places)?;
         let above = numbered.conditions(&above, places)?;
@@ -35,11 +34,15 @@ impl Stage {
             .collect();
         let [Side { stage: mut left, .. }, Side { stage: right, names }] = sides;
         let Rows::Table(entry) = right.input else { return Err(no_table(&named)) };
-        let kept = left.kept(schemas[0].fields(), &|at| asked.contains(&at))?;
-        let Kept { names: kept, inner, columns, own, window, mut taken } = kept;
-        let shown: Vec<String> = names.into_iter().map(|name| unique(name, &mut taken)).collect();
+        let fires = left.gives_results();
+        let mut kept = match fires {
+            true => left.kept_of_results(schemas[0].fields())?,
+            false => left.kept(schemas[0].fields(), &|at| asked.contains(&at))?,
+        };
+        let shown: Vec<String> =
+            names.into_iter().map(|name| unique(name, &mut kept.taken)).collect();
         let side: Vec<Expr> = shown.iter().map(|name| input_column(name)).collect();
-        let over = |expr: &Expr| conditions::over(expr, [&own, &side]);
+        let over = |expr: &Expr| conditions::over(expr, [&kept.own, &side]);
         let keys = parts.keys.iter().map(|[one, other]| Ok([over(one)?, over(other)?]));
         let looked = Looked {
             entry,
@@ -51,33 +54,25 @@ impl Stage {
             condition: parts.condition.iter().map(over).collect::<Result<_>>()?,
             place: named.place.clone(),
         };
-        let having = parts.having.iter().map(|e| conditions::over(e, [&columns, &side]));
-        let filters = having.collect::<Result<_>>()?;
+        let given: Vec<Expr> = match fires {
+            true => shown.iter().map(fired_column).collect(),
+            false => side.clone(),
+        };
+        let having = parts.having.iter().map(|e| conditions::over(e, [&kept.columns, &given]));
+        let having = having.collect::<Result<Vec<_>>>()?;
+        if fires {
+            let mut stage = left.expanding(kept, None, shown, By::Lookup(Box::new(looked)))?;
+            if let Some(fires) = &mut stage.fires {
+                *fires.having_mut() = having;
+            }
+            return Ok(stage);
+        }
+        let (filters, Kept { names: kept, inner, columns, window, .. }) = (having, kept);
         left.columns = inner;
         let input = left.expanded(&kept, &shown, &By::Lookup(Box::new(looked)))?;
         let columns = [columns, side].concat();
         Ok(Stage { window, filters, ..Stage::over(input, columns) })
     }
-}
-
-/// That rows can be looked up as they are taken in.
-fn check_left(left: &Stage, named: &Named) -> Result<()> {
-    if left.input.are_results() || left.fires.is_some() {
-        return Err(named.error(
-            format!(
-                "{}, a lookup for the rows of a GROUP BY or a join, does not run yet",
-                named.name
-            ),
-            "put the lookup join before the GROUP BY or the join: it takes the records of a table",
-        ));
-    }
-    if let Some(Windows { kind: Window::Session(_), of_row: OfRow::Assigned(_) }) = left.window {
-        return Err(named.error(
-            format!("{}, a lookup for the rows of SESSION, does not run", named.name),
-            "put the lookup join below it: then records without a match make no session longer",
-        ));
-    }
-    Ok(())
 }
 
 /// That the right side can be looked up in.

@@ -70,20 +70,13 @@ fn check_rows(side: &Side, named: &Named) -> Result<()> {
     let fired = side.stage.input.are_results();
     let name = WindowKind::of(&kind).name();
     let (message, help) = match kind {
-        Window::Session(_) => (
-            "records of SESSION do not join: their session is known when it ends, and they would \
-             have to wait for that"
-                .to_string(),
-            "group each side before: FROM TABLE(SESSION(…)) with GROUP BY window_start, \
-             window_end, …, and join the results",
-        ),
         Window::Hop(_) | Window::Cumulate(_) if fired => (
             format!("{name} of the rows of a GROUP BY or a join runs only with a GROUP BY"),
             "add GROUP BY window_start, window_end, … to that side, and join the result",
         ),
-        Window::Hop(_) | Window::Cumulate(_) | Window::Tumble(_) | Window::Interval(_) => {
-            return Ok(());
-        }
+        // Those of SESSION have become results.
+        Window::Hop(_) | Window::Cumulate(_) | Window::Tumble(_) => return Ok(()),
+        Window::Session(_) | Window::Interval(_) => return Ok(()),
     };
     let error = SqlError::unsupported(message).at(assigned.place);
     Err(at(error, named.place.as_ref()).help(help))

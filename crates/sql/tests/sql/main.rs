@@ -8,6 +8,7 @@ mod graph;
 mod growth;
 mod joins;
 mod joins_refused;
+mod joins_sessions;
 mod metadata;
 mod names;
 mod nested;

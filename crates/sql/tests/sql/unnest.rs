@@ -117,11 +117,11 @@ fn joins_that_are_none_are_refused() {
 }
 
 #[test]
-fn what_comes_after_groups_and_limits_is_refused() {
+fn what_comes_after_limits_and_of_unions_with_groups_is_refused() {
     refused_of_n(
-        "SELECT x FROM (SELECT id, COUNT(*) AS c FROM n GROUP BY id) AS g
-         CROSS JOIN UNNEST(ARRAY[c]) AS x",
-        &["UNNEST of the rows of a GROUP BY", "before the GROUP BY"],
+        "SELECT x FROM (SELECT l FROM n UNION ALL SELECT ARRAY_AGG(id) FROM n GROUP BY id) AS g
+         CROSS JOIN UNNEST(l) AS x",
+        &["UNNEST for a UNION ALL of records of tables and of results", "into each query"],
     );
     refused_of_n(
         "SELECT x FROM (SELECT l FROM n LIMIT 3) AS g CROSS JOIN UNNEST(l) AS x",

@@ -224,12 +224,13 @@ fn what_does_not_run_is_refused_with_the_reason() {
         ),
         (
             format!(
-                "(SELECT id, COUNT(*) AS n FROM items GROUP BY id) AS o
-                 JOIN items {} ON o.n = i.id",
+                "(SELECT id FROM items UNION ALL SELECT id FROM items GROUP BY id) AS o
+                 JOIN items {} ON o.id = i.id",
                 of("PROCTIME()")
             ),
-            "the JOIN of o and i, a lookup for the rows of a GROUP BY or a join, does not run yet",
-            "put the lookup join before the GROUP BY or the join",
+            "the JOIN of o and i for a UNION ALL of records of tables and of results of a GROUP BY \
+             or a join does not run",
+            "write it into each query of the UNION ALL",
         ),
     ] {
         check(&from, message, help);

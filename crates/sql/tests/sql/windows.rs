@@ -336,9 +336,20 @@ fn windows_without_a_grouping_are_rows() {
     assert_eq!((plan.sources.len(), plan.stages.len()), (1, 2));
     assert_eq!(filter(&plan), "(ts IS NOT NULL) AND price > 5");
     let Operator::Unnest(_) = &plan.stages[0].operator else { panic!("{plan:?}") };
+    let plan = graph(
+        "SELECT window_end, auction, price + 1 AS more
+         FROM TABLE(SESSION(TABLE bids PARTITION BY auction, DESCRIPTOR(ts), INTERVAL '2' SECOND))
+         WHERE price > 5 AND auction > 3",
+    );
+    assert_eq!((plan.sources.len(), plan.stages.len()), (1, 1));
+    // The one is asked of whole sessions, the other of records when they are given.
+    assert_eq!(filter(&plan), "auction > 3");
+    let Operator::Aggregate(records) = &plan.stages[0].operator else { panic!("{plan:?}") };
+    assert_eq!(records.having.as_ref().map(|e| format!("{e:?}").contains("price")), Some(true));
+    assert_eq!((records.keys.len(), records.aggregates.len()), (1, 1));
     refused(
-        "SELECT * FROM TABLE(SESSION(TABLE bids, DESCRIPTOR(ts), INTERVAL '2' SECOND))",
-        &["SESSION without GROUP BY", "GROUP BY window_start, window_end", "^^"],
+        "SELECT * FROM TABLE(SESSION(TABLE bids, DESCRIPTOR(ts), INTERVAL '2' SECOND)) LIMIT 3",
+        &["LIMIT"],
     );
     refused(
         "SELECT * FROM TABLE(HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '1' DAY))",

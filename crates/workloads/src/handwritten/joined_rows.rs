@@ -8,7 +8,7 @@ use arrow_array::{RecordBatch, StringArray};
 
 use super::columns::numbers;
 use crate::error::{Error, Result};
-use crate::generate::{is_row_data, row_data_bytes, string_key};
+use crate::rows::{RowData, string_key};
 use crate::spec::Spec;
 use crate::verify::{Bounds, Verifier};
 
@@ -53,6 +53,7 @@ struct Out {
 
 struct Loop {
     length: i64,
+    row_data: RowData,
     open: Vec<Open>,
     /// A window that has passed: its lists are used again.
     spare: Option<Open>,
@@ -67,7 +68,11 @@ struct Loop {
 pub(super) fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
     let (open, spare, first, next, out) = Default::default();
     let length = spec.window_ms.max(1) as i64;
-    let mut this = Loop { length, open, spare, first, next, out, verifier: Verifier::new(spec) };
+    let Some(row_data) = RowData::of(spec.workload) else {
+        return Err(Error::Batch("a workload without whole rows".into()));
+    };
+    let verifier = Verifier::new(spec);
+    let mut this = Loop { length, row_data, open, spare, first, next, out, verifier };
     for batch in batches {
         let ts = numbers::<TimestampMillisecondType>(batch, "ts")?;
         let keys = numbers::<Int64Type>(batch, "key")?;
@@ -132,7 +137,7 @@ impl Loop {
     /// The pairs of a window.
     fn pairs(&mut self, window: &Open) -> Result<()> {
         let [auctions, sellers] = &window.sides;
-        let bytes = [row_data_bytes(false), row_data_bytes(true)];
+        let bytes = [false, true].map(|seller| self.row_data.bytes(seller));
         let places = (2 * sellers.keys.len()).next_power_of_two().max(2);
         let shift = 64 - places.trailing_zeros();
         let place = |key: i64| ((key as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift) as usize;
@@ -172,11 +177,11 @@ impl Loop {
 
     /// Hands pairs out: they are checked.
     fn hand_out(&mut self, bounds: Bounds) -> Result<()> {
-        let [own, other] = &mut self.out.data;
-        let data = own.chunks(row_data_bytes(false)).zip(other.chunks(row_data_bytes(true)));
+        let ([own, other], of) = (&mut self.out.data, self.row_data);
+        let data = own.chunks(of.bytes(false)).zip(other.chunks(of.bytes(true)));
         let is_right = |(key, (own, other)): (&i64, (&[u8], &[u8]))| {
             let text = string_key(*key as u64);
-            is_row_data(own, &text, false) && is_row_data(other, &text, true)
+            of.is(own, &text, false) && of.is(other, &text, true)
         };
         if !self.out.keys.iter().zip(data).all(is_right) {
             return Err(Error::Batch("the data of a row is not that of its key".into()));

@@ -28,6 +28,7 @@
 mod columns;
 mod joined;
 mod joined_rows;
+mod joined_sessions;
 mod kinds;
 mod memory;
 mod overlapping;
@@ -70,6 +71,7 @@ pub fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
         Workload::Ro => Loop::<Plain>::run(spec, batches),
         Workload::Nb8 => joined::run(spec, batches),
         Workload::Nb8Rows => joined_rows::run(spec, batches),
+        Workload::Nb11 => joined_sessions::run(spec, batches),
     }
 }
 

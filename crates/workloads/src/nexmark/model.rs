@@ -1,6 +1,8 @@
 //! The answers of the queries, worked out in one pass after the other over all events, with plain
 //! maps. No code is shared with what runs the queries, so agreement means something.
 
+mod more;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use arrow_array::cast::AsArray;
@@ -18,8 +20,9 @@ const SLIDE_MS: i64 = 2_000;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// What the answer of a query comes to, over events in any order; `None` for a query whose answer
-/// depends on when it runs, or which is not known.
+/// What the answer of a query comes to, over events in any order, except that of bids that tie
+/// (q18, q19) the first counts; `None` for a query whose answer depends on when it runs, or which
+/// is not known.
 pub fn answer(query: &str, events: &[RecordBatch]) -> Option<Rows> {
     let mut rows = Rows::default();
     match query {
@@ -47,13 +50,17 @@ pub fn answer(query: &str, events: &[RecordBatch]) -> Option<Rows> {
         "q7" => rows = highest_bids(events),
         "q8" => rows = new_users(events),
         "q9" => rows = winning_bids(events),
+        "q10" => bids(events, |b| more::logged(b, &mut rows)),
         "q11" => rows = user_sessions(events),
+        "q13" => bids(events, |b| more::with_side_input(b, &mut rows)),
         "q14" => bids(events, |b| calculated(b, &mut rows)),
         "q15" => rows = statistics_of_days(events),
         "q16" => rows = statistics_of_channels(events),
         "q17" => rows = statistics_of_auctions(events),
-        "q20" => rows = expanded_bids(events),
-        "q21" => bids(events, |b| channel_id(b, &mut rows)),
+        "q18" => rows = more::last_bids(events),
+        "q19" => rows = more::highest_of_auctions(events),
+        "q20" => rows = more::expanded_bids(events),
+        "q21" => bids(events, |b| more::channel_id(b, &mut rows)),
         "q22" => bids(events, |b| {
             let parts: Vec<&str> = b.url.split('/').collect();
             let part = |place: usize| parts.get(place).map_or(Null, |part| Text(part));
@@ -459,37 +466,4 @@ fn statistics_of_auctions(events: &[RecordBatch]) -> Rows {
         ]);
     }
     rows
-}
-
-fn expanded_bids(events: &[RecordBatch]) -> Rows {
-    let (mut rows, known) = (Rows::default(), auctions_by_id(events));
-    bids(events, |b| {
-        let Some(a) = known.get(&b.auction).filter(|a| a.category == 10) else { return };
-        let bid = [
-            Number(b.auction),
-            Number(b.bidder),
-            Number(b.price),
-            Text(b.channel),
-            Text(b.url),
-            Number(b.at_ms),
-            Text(b.extra),
-        ];
-        rows.add(&[&bid[..], &of_auction(a)[1..]].concat());
-    });
-    rows
-}
-
-fn channel_id(b: &Bid<'_>, rows: &mut Rows) {
-    let hot = ["apple", "google", "facebook", "baidu"];
-    let place = hot.iter().position(|hot| *hot == b.channel.to_lowercase());
-    let named = b.url.split_once("&channel_id=").map(|(_, rest)| rest);
-    let id = match place {
-        Some(place) => ["0", "1", "2", "3"][place],
-        None => match named {
-            Some(rest) => rest.split('&').next().unwrap_or_default(),
-            None => return,
-        },
-    };
-    let own = [Number(b.auction), Number(b.bidder), Number(b.price), Text(b.channel)];
-    rows.add(&[&own[..], &[Text(id)]].concat());
 }

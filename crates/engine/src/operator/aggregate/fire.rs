@@ -20,6 +20,7 @@ use crate::event_time::Times;
 use crate::expr::Expr;
 use crate::operator::Step;
 use crate::operator::aggregate::grouping::Grouping;
+use crate::operator::aggregate::paired::{Paired, Pairing};
 use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Project};
 use crate::windowing::WindowId;
@@ -27,7 +28,10 @@ use crate::windowing::WindowId;
 /// HAVING and the output columns.
 #[derive(Debug)]
 pub(crate) struct Finisher {
+    /// Of rows of groups.
     fired: SchemaRef,
+    /// If pairs of these are what fires.
+    pairing: Option<Pairing>,
     taking: Taking,
     output: SchemaRef,
 }
@@ -44,6 +48,8 @@ pub(crate) struct Fire {
 pub(crate) struct ResultRows {
     /// Rows of the last block that have not been turned into result rows yet.
     left: Option<RecordBatch>,
+    /// Pairs that have not been made.
+    pairs: Option<Paired>,
     /// `window_start`, `window_end` and `window_time` for a full block; blocks take slices.
     bounds: Vec<ArrayRef>,
     /// Where each row of state has bounds of its own, the event times of the rows that are left.
@@ -52,7 +58,16 @@ pub(crate) struct ResultRows {
 
 impl Finisher {
     pub(crate) fn new(aggregate: &Aggregate, output: &SchemaRef) -> Finisher {
-        Finisher::of(&aggregate.fired, &aggregate.having, &aggregate.project, output)
+        let Aggregate { fired, having, project, .. } = aggregate;
+        let plain = Finisher::of(fired, having, project, output);
+        match aggregate.pairs.as_deref() {
+            Some(pairs) => Finisher {
+                fired: pairs.records.clone(),
+                pairing: Some(Pairing::new(pairs, fired)),
+                ..plain
+            },
+            None => plain,
+        }
     }
 
     /// Of rows with columns of their own.
@@ -65,6 +80,7 @@ impl Finisher {
         let project = Project { columns: project.to_vec(), schema: output.clone() };
         Finisher {
             fired: fired.clone(),
+            pairing: None,
             taking: Taking { filter: having.clone(), project: Some(project) },
             output: output.clone(),
         }
@@ -154,7 +170,7 @@ impl ResultRows {
             Arc::new(TimestampMillisecondArray::from_value(us.div_euclid(1000), rows))
         };
         let bounds = bounds.map_or(vec![], |bounds| bounds.map(column).to_vec());
-        ResultRows { left: None, bounds, times: Vec::new() }
+        ResultRows { left: None, pairs: None, bounds, times: Vec::new() }
     }
 
     /// The columns of the window's bounds, for so many rows.
@@ -186,7 +202,7 @@ impl ResultRows {
 
     /// Whether there are some that have not been given.
     pub(crate) fn are_left(&self) -> bool {
-        self.left.is_some()
+        self.left.is_some() || self.pairs.is_some()
     }
 
     /// Takes rows of state; none are left of those before.
@@ -197,15 +213,33 @@ impl ResultRows {
         rows: &RowsRef<'_>,
     ) -> Result<()> {
         let (left, of) = finisher.decode(grouping, &self.bounds, rows)?;
-        self.left = Some(left);
-        if let (Some(of), false) = (of, self.times.is_empty()) {
+        if let (Some(of), false) = (&of, self.times.is_empty()) {
             self.times = of.iter().map(|row| self.times[*row as usize]).collect();
+        }
+        match &finisher.pairing {
+            None => self.left = Some(left),
+            Some(pairing) => {
+                let of = of.unwrap_or_default();
+                self.pairs = pairing.pairs(&left, &of, &self.times)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the next pairs, if that is what comes next.
+    fn pair(&mut self, finisher: &Finisher) -> Result<()> {
+        if let (None, Some(pairs), Some(pairing)) = (&self.left, &mut self.pairs, &finisher.pairing)
+        {
+            let (rows, times) = pairs.next(pairing)?;
+            (self.left, self.times) = (Some(rows), times);
+            self.pairs.take_if(|pairs| pairs.is_over());
         }
         Ok(())
     }
 
     /// The next result rows.
     pub(crate) fn project(&mut self, finisher: &Finisher) -> Result<RecordBatch> {
+        self.pair(finisher)?;
         let Some(left) = self.left.take() else {
             return Ok(RecordBatch::new_empty(finisher.output.clone()));
         };
@@ -236,6 +270,7 @@ impl ResultRows {
         &mut self,
         finisher: &Finisher,
     ) -> Result<(RecordBatch, Vec<i64>)> {
+        self.pair(finisher)?;
         let Some(left) = self.left.take() else {
             return Ok((RecordBatch::new_empty(finisher.output.clone()), Vec::new()));
         };
@@ -259,7 +294,11 @@ impl ResultRows {
         rows: usize,
         text_bytes: impl Fn() -> usize,
     ) -> Load {
-        let rows = self.left.as_ref().map_or(rows, RecordBatch::num_rows);
+        let rows = match (&self.left, &self.pairs) {
+            (Some(left), _) => left.num_rows(),
+            (None, Some(pairs)) => pairs.next_rows(),
+            (None, None) => rows,
+        };
         Load { rows, text_bytes: finisher.rows_bytes(rows, text_bytes) as usize }
     }
 }

@@ -1,0 +1,173 @@
+//! Firing pairs: each row of one side of a group next to each of the other side. A step makes some
+//! of them, so a group of many rows does not keep the worker from anything else.
+
+use std::iter::repeat_n;
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::take_arrays;
+use arrow::datatypes::{DataType, SchemaRef};
+
+use crate::error::Result;
+use crate::operator::stateless::{Taken, Taking};
+use crate::plan;
+
+/// Pairs that are made in a step, at the most, and about how many bytes of them.
+const PAIRS_MAX: usize = 8192;
+const PAIRS_BYTES: usize = 64 << 20;
+
+/// Which rows of a group are on which side.
+#[derive(Debug)]
+pub(super) struct Pairing {
+    sides: [Taking; 2],
+    /// Of pairs.
+    schema: SchemaRef,
+}
+
+/// Pairs that are to be made.
+pub(super) struct Paired {
+    sides: [RecordBatch; 2],
+    /// The rows of groups that have both, the next last.
+    groups: Vec<Group>,
+    /// So many are made at a time.
+    most: usize,
+}
+
+/// Rows of a group, by side, and their event time.
+struct Group {
+    left: Range<u32>,
+    right: Range<u32>,
+    /// The right row that comes next, for the first left one.
+    next: u32,
+    time: Option<i64>,
+}
+
+impl Pairing {
+    pub(super) fn new(pairs: &plan::Pairs, schema: &SchemaRef) -> Pairing {
+        let side = |side: &plan::PairSide| Taking {
+            filter: side.filter.clone(),
+            project: Some(side.project.clone()),
+        };
+        Pairing { sides: pairs.sides.each_ref().map(side), schema: schema.clone() }
+    }
+
+    /// The pairs of some rows; `of` are their groups, which ascend, and `times` their event times,
+    /// if they have such. `None`: there are none.
+    pub(super) fn pairs(
+        &self,
+        rows: &RecordBatch,
+        of: &[u32],
+        times: &[i64],
+    ) -> Result<Option<Paired>> {
+        let [left, right] = self.sides.each_ref().map(|side| side.take(rows));
+        let (left, right) = (left?, right?);
+        let groups = groups(&places(&left), &places(&right), of, times);
+        if groups.is_empty() {
+            return Ok(None);
+        }
+        let sides = [left.rows, right.rows];
+        let widest: usize = sides.iter().flat_map(RecordBatch::columns).map(widest).sum();
+        let most = (PAIRS_BYTES / widest.max(1)).clamp(1, PAIRS_MAX);
+        Ok(Some(Paired { sides, groups, most }))
+    }
+}
+
+/// Where the rows that have been taken stand.
+fn places(taken: &Taken) -> Vec<u32> {
+    match &taken.places {
+        Some(places) => places.clone(),
+        None => (0..taken.rows.num_rows() as u32).collect(),
+    }
+}
+
+/// The groups that have rows on both sides, the first last.
+fn groups(left: &[u32], right: &[u32], of: &[u32], times: &[i64]) -> Vec<Group> {
+    let group_of = |place: &u32| of.get(*place as usize).copied();
+    let (mut groups, mut at) = (Vec::new(), 0);
+    let mut start = 0;
+    for rows in left.chunk_by(|a, b| group_of(a) == group_of(b)) {
+        let (group, from) = (group_of(&rows[0]), start as u32);
+        start += rows.len();
+        at += right[at..].iter().take_while(|place| group_of(place) < group).count();
+        let others = right[at..].iter().take_while(|place| group_of(place) == group).count();
+        if others > 0 {
+            let right = at as u32..(at + others) as u32;
+            let time = times.get(rows[0] as usize).copied();
+            groups.push(Group { left: from..start as u32, next: right.start, right, time });
+        }
+        at += others;
+    }
+    groups.reverse();
+    groups
+}
+
+/// How many bytes a value of a column takes at the most; of nested ones about.
+fn widest(column: &ArrayRef) -> usize {
+    let longest = |offsets: &[i32]| {
+        offsets.windows(2).map(|ends| (ends[1] - ends[0]) as usize).max().unwrap_or(0)
+    };
+    match column.data_type() {
+        DataType::Utf8 => longest(column.as_string::<i32>().value_offsets()),
+        DataType::Binary => longest(column.as_binary::<i32>().value_offsets()),
+        other => other.primitive_width().unwrap_or_else(|| {
+            let bytes = column.get_array_memory_size();
+            bytes.min(16 * bytes / column.len().max(1))
+        }),
+    }
+}
+
+impl Paired {
+    /// How many come next.
+    pub(super) fn next_rows(&self) -> usize {
+        let left = |group: &Group| group.left.len() * group.right.len();
+        self.groups.iter().rev().map(left).take(self.most).sum::<usize>().min(self.most)
+    }
+
+    /// Whether all have been made.
+    pub(super) fn is_over(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The next pairs, and their event times, if they have such.
+    pub(super) fn next(&mut self, pairing: &Pairing) -> Result<(RecordBatch, Vec<i64>)> {
+        let (mut left, mut right, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        while let (true, Some(group)) = (left.len() < self.most, self.groups.last_mut()) {
+            let to = group.right.end.min(group.next + (self.most - left.len()) as u32);
+            let count = (to - group.next) as usize;
+            left.extend(repeat_n(group.left.start, count));
+            right.extend(group.next..to);
+            times.extend(group.time.into_iter().flat_map(|time| repeat_n(time, count)));
+            group.next = to;
+            if to == group.right.end {
+                (group.left.start, group.next) = (group.left.start + 1, group.right.start);
+            }
+            if group.left.is_empty() {
+                self.groups.pop();
+            }
+        }
+        let count = left.len();
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        for (side, rows) in self.sides.iter().zip([left, right]) {
+            columns.extend(take_arrays(side.columns(), &UInt32Array::from(rows), None)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let schema = pairing.schema.clone();
+        Ok((RecordBatch::try_new_with_options(schema, columns, &options)?, times))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_with_rows_on_both_sides_have_pairs() {
+        // The groups 2, 3, 5 and 7, of which 3 has no right row, 5 no left one.
+        let of = [2, 2, 2, 3, 3, 5, 7, 7];
+        let times: Vec<i64> = (0..8).map(|row| 10 * row).collect();
+        let groups = groups(&[0, 2, 3, 4, 7], &[1, 5, 6], &of, &times);
+        let told = |group: &Group| (group.left.clone(), group.right.clone(), group.time);
+        let told: Vec<_> = groups.iter().rev().map(told).collect();
+        assert_eq!(told, [(0..2, 0..1, Some(0)), (4..5, 2..3, Some(70))]);
+    }
+}
