@@ -18,6 +18,7 @@ use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::joins::{LATERAL, check_kind, check_star, misplaced, subqueries};
+use crate::numbers::double_text;
 use crate::ranking;
 use crate::unavailable::reason;
 use crate::unnest::{check_join, is_unnest};
@@ -108,7 +109,7 @@ pub(crate) fn refuse_inner_order(query: &Query) -> ControlFlow<SqlError> {
 }
 
 fn refuse_count(expr: &Expr) -> Flow {
-    let text = expr.to_string();
+    let text = double_text(expr).map_or_else(|| expr.to_string(), str::to_string);
     let whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let error = match whole {
         true => SqlError::types(format!("LIMIT and OFFSET take at most {}, not {text}", i64::MAX))

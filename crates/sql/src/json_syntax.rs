@@ -8,6 +8,7 @@ use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
 use crate::calls::function;
+use crate::numbers::double_text;
 
 type Parsed<T> = Result<T, ParserError>;
 
@@ -166,9 +167,9 @@ pub(crate) fn constant(expr: &Expr) -> Option<Option<String>> {
                 Value::Number(number, _) => Some(Some(format!("-{number}"))),
                 _ => None,
             },
-            _ => None,
+            other => double_text(other).map(|number| Some(format!("-{number}"))),
         },
-        _ => None,
+        other => double_text(other).map(|number| Some(number.to_string())),
     }
 }
 

@@ -82,6 +82,7 @@ mod lower;
 mod mended;
 mod nest;
 mod nested_casts;
+mod numbers;
 mod ordering;
 mod passes;
 mod pattern;

@@ -19,6 +19,7 @@ use crate::functions::Functions;
 use crate::group_windows::mark_group_windows;
 use crate::json_calls;
 use crate::located::NAMED_CAST;
+use crate::numbers::{double, keep_casts};
 use crate::pattern::to_strftime;
 use crate::scalars::{CEIL_TIME, time_step, unit_names};
 use crate::subscripts::{is_field, rewrite_access};
@@ -77,6 +78,11 @@ impl Rewriter<'_> {
 
 impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        keep_casts(query);
+        ControlFlow::Continue(())
+    }
 
     /// Computed columns without a name are called what they say: DataFusion would leave CASTs out
     /// of the name, and two columns could then not be told apart.
@@ -143,7 +149,7 @@ impl VisitorMut for Rewriter<'_> {
                 if let Value::UnicodeStringLiteral(text) = &constant.value {
                     constant.value = Value::SingleQuotedString(text.clone());
                 }
-                Ok(None)
+                double(constant)
             }
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
                 if *unit != DateTimeField::NoDateTime =>

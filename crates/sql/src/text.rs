@@ -11,8 +11,8 @@ use millstream_contract::interval::write_interval;
 
 use crate::located::within_mark;
 use crate::scalars::{
-    Access, access, joined_texts, measured_interval, similar_parts, within_conformed,
-    within_decided, written_time,
+    Access, access, exact_operation, joined_texts, measured_interval, similar_parts,
+    within_conformed, within_decided, written_time,
 };
 use crate::types::sql_type_name;
 
@@ -28,6 +28,9 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         Expr::Literal(value, _) => literal(value),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             format!("{} {} {}", operand(left, op), operator(op), operand(right, op))
+        }
+        exact if let Some((left, op, right)) = exact_operation(exact) => {
+            format!("{} {} {}", operand(left, &op), operator(&op), operand(right, &op))
         }
         joined if let Some((left, right)) = joined_texts(joined) => {
             format!("{} || {}", t(left), t(right))
@@ -115,6 +118,7 @@ pub(crate) fn nested(expr: &Expr) -> String {
         infix if joined_texts(infix).is_some() || similar_parts(infix).is_some() => {
             format!("({text})")
         }
+        infix if exact_operation(infix).is_some() => format!("({text})"),
         Expr::Column(_)
         | Expr::Cast(_)
         | Expr::TryCast(_)
@@ -147,6 +151,7 @@ fn operand(expr: &Expr, outer: &Operator) -> String {
         {
             sql_text(expr)
         }
+        exact if is_comparison(outer) && exact_operation(exact).is_some() => sql_text(exact),
         _ => nested(expr),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
 use datafusion_common::{Result as DfResult, ScalarValue, exec_err, plan_err};
 use datafusion_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -68,6 +68,12 @@ impl ScalarUDFImpl for ToDigits {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
         match args.arg_fields.first() {
             Some(x) if x.data_type().is_integer() => Ok(x.clone()),
+            Some(x)
+                if self.truncate
+                    && let Some(shorter) = shorter(&args) =>
+            {
+                Ok(Arc::new(Field::new(self.name(), shorter, x.is_nullable())))
+            }
             _ => self.inner.return_field_from_args(args),
         }
     }
@@ -76,7 +82,13 @@ impl ScalarUDFImpl for ToDigits {
         let Some(x) = args.args.first() else { return exec_err!("{} needs a number", self.name()) };
         let own = x.data_type().is_floating() || self.truncate && x.data_type().is_integer();
         if !own {
-            return self.inner.invoke_with_args(args);
+            let shorter = args.return_field.data_type().clone();
+            if !self.truncate || !shorter.is_decimal() {
+                return self.inner.invoke_with_args(args);
+            }
+            let long = Field::new(self.name(), x.data_type(), true);
+            let args = ScalarFunctionArgs { return_field: Arc::new(long), ..args };
+            return self.inner.invoke_with_args(args)?.cast_to(&shorter, None);
         }
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
@@ -95,6 +107,25 @@ impl ScalarUDFImpl for ToDigits {
             false => Ok(ColumnarValue::Array(result)),
         }
     }
+}
+
+/// The type of a decimal without the digits that TRUNCATE leaves out, as in Flink; `None` if these
+/// are not the same for every row.
+fn shorter(args: &ReturnFieldArgs) -> Option<DataType> {
+    let DataType::Decimal128(precision, scale) = args.arg_fields.first()?.data_type() else {
+        return None;
+    };
+    let kept = match args.scalar_arguments.get(1) {
+        Some(digits) => digits.and_then(|digits| match digits.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(digits)) => digits,
+            _ => None,
+        })?,
+        None => 0,
+    };
+    let kept = i8::try_from(kept.clamp(0, (*scale).into())).ok()?;
+    let left_out = u8::try_from(scale - kept).ok()?;
+    // 0.05 has two digits, and 0 has one.
+    Some(DataType::Decimal128((precision - left_out).max(1), kept))
 }
 
 impl ToDigits {
