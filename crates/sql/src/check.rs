@@ -13,12 +13,11 @@ use datafusion_sql::sqlparser::tokenizer;
 
 use crate::aggregates::aggregate_named;
 use crate::arguments::{check_arguments, check_counts};
-use crate::calls::{MAP, PARTITIONED};
+use crate::calls::{MAP, PARTITIONED, double_text};
 use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::joins::{LATERAL, check_kind, check_star, misplaced, subqueries};
-use crate::numbers::double_text;
 use crate::ranking;
 use crate::unavailable::reason;
 use crate::unnest::{check_join, is_unnest};

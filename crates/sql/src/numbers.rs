@@ -31,17 +31,6 @@ pub(crate) fn double(constant: &ValueWithSpan) -> Result<Option<Expr>> {
     Ok(Some(cast(text, DataType::Double(ExactNumberInfo::None))))
 }
 
-/// What [`double`] has made a cast of.
-pub(crate) fn double_text(expr: &Expr) -> Option<&str> {
-    let Expr::Cast { expr, data_type: DataType::Double(ExactNumberInfo::None), .. } = expr else {
-        return None;
-    };
-    match &**expr {
-        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => Some(text),
-        _ => None,
-    }
-}
-
 fn check_digits(number: &str) -> Result<()> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let whole = whole.trim_start_matches('0').len();
@@ -96,6 +85,7 @@ mod tests {
     use datafusion_sql::sqlparser::tokenizer;
 
     use super::*;
+    use crate::calls::double_text;
 
     fn read(number: &str) -> Result<Option<Expr>> {
         let value = Value::Number(number.into(), false);

@@ -3,6 +3,7 @@
 mod bounded;
 mod calendar;
 mod choice;
+mod codes;
 mod conform;
 mod convert_tz;
 mod date_ceil;
@@ -17,7 +18,9 @@ mod hashes;
 mod interval_order;
 mod interval_rules;
 mod json;
+mod json_made;
 mod json_path;
+mod json_query;
 mod lengths;
 mod like;
 mod local;
@@ -111,6 +114,9 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(regexps::functions());
     functions.extend(hashes::functions());
     functions.extend(json::functions());
+    functions.push(json_query::function());
+    functions.extend(json_made::functions());
+    functions.extend(codes::functions());
     functions.extend(urls::functions());
     functions.extend([date_ceil::function(), convert_tz::convert_function()]);
     functions.extend(nested::functions());

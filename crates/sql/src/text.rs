@@ -26,10 +26,7 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         Expr::Alias(Alias { expr, .. }) => sql_text(expr),
         Expr::Column(column) => column.name.clone(),
         Expr::Literal(value, _) => literal(value),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            format!("{} {} {}", operand(left, op), operator(op), operand(right, op))
-        }
-        exact if let Some((left, op, right)) = exact_operation(exact) => {
+        infix if let Some((left, op, right)) = operation(infix) => {
             format!("{} {} {}", operand(left, &op), operator(&op), operand(right, &op))
         }
         joined if let Some((left, right)) = joined_texts(joined) => {
@@ -86,6 +83,14 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
             format!("{}({distinct}{args}){filter}", call.func.name().to_uppercase())
         }
         other => other.to_string(),
+    }
+}
+
+/// An operator and its sides, if an expression is that.
+fn operation(expr: &Expr) -> Option<(&Expr, Operator, &Expr)> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => Some((left, *op, right)),
+        other => exact_operation(other),
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         "date_add" | "date_sub" => {
             ("does not exist here", "write for example ts + INTERVAL '1' DAY")
         }
-        "localtimestamp" | "current_row_timestamp" => {
+        "localtime" | "current_row_timestamp" => {
             ("does not exist here", "write CURRENT_TIMESTAMP: the time at which the query started")
         }
         "var" => ("does not exist here", "write VAR_SAMP(x), or VAR_POP(x)"),
@@ -54,15 +54,6 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         ),
         "crc32" | "hash" | "hash_code" | "murmurhash" => {
             ("does not exist here", "write MD5(x) or SHA256(x), which give a text")
-        }
-        "bin" => ("does not exist here", "TO_HEX(x) writes a number to base 16"),
-        "hex" => (
-            "does not exist here",
-            "write TO_HEX(x) for a number, ENCODE(x, 'hex') for a text or bytes",
-        ),
-        "unhex" => ("does not exist here", "write DECODE(x, 'hex')"),
-        "url_decode" | "url_encode" => {
-            ("does not exist here", "PARSE_URL(x, 'HOST') takes a URL apart")
         }
         "unnest" => (
             "stands in FROM, not among expressions",
