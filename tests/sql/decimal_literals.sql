@@ -34,8 +34,12 @@ FROM (VALUES ('1.46'), ('1.50'), ('12.5')) AS t (s);
 
 -- Functions: CEIL and FLOOR have no digits after the point, those of DOUBLEs take decimals as such.
 CREATE VIEW functions AS
-SELECT CEIL(1.01) AS a, FLOOR(-1.01) AS b, ROUND(2.675, 2) AS c, ABS(-1.5) AS d, POWER(1.5, 2) AS e, SQRT(2.25) AS f,
+SELECT CEIL(1.01) AS a, FLOOR(-1.01) AS b, ROUND(2.675, 2) = 2.68 AS c, ABS(-1.5) AS d, POWER(1.5, 2) AS e, SQRT(2.25) AS f,
        GREATEST(1.5, 2, 2.25) AS g, NULLIF(1.5, 1.5) AS h, TRUNCATE(2.675, 2) AS i, CAST(2.5 AS INT) AS j,
        CAST(1.50 AS STRING) AS k, ARRAY[1.5, 2E0][1] AS l, CEIL(9.99) AS m;
 DESCRIBE functions;
 SELECT * FROM functions;
+
+-- What a CAST leaves out is not compared: 5.7 is 5 as an INT, and 5.75 is 5.8 with one digit.
+SELECT d, CAST(d AS INT) <= 5 AS whole, CAST(d AS DECIMAL(3, 1)) = 5.8 AS tenths, CAST(d AS INT) BETWEEN 5 AND 5 AS five
+FROM (VALUES (5.75), (5.10), (6.00), (-5.75)) AS t (d) WHERE CAST(d AS BIGINT) <> 6;

@@ -9,8 +9,7 @@ use std::str::FromStr;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
     ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, Spanned, TimezoneInfo, Value, VisitMut, VisitorMut,
-    helpers,
+    ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut, VisitorMut, helpers,
 };
 use millstream_contract::zone::Zone;
 
@@ -294,10 +293,6 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         ("JSON_QUERY", _) => json_calls::rewrite_query(&name, call, &args),
         ("JSON_OBJECT" | "JSON_ARRAY", _) => Ok(json_calls::rewrite_made(&name, &args)),
         ("E", []) => rename("exp", vec![Expr::value(Value::Number("1".into(), false))]),
-        ("LOCALTIMESTAMP", []) => {
-            let now = function(&name, "now", vec![]);
-            Ok(Some(cast(now, DataType::Timestamp(Some(3), TimezoneInfo::None))))
-        }
         ("SHA2", [_, bits]) => check_bits(bits).map(|()| None),
         ("CONVERT_TZ", [_, from, to]) => {
             check_zone(from).and_then(|()| check_zone(to)).map(|()| None)

@@ -30,6 +30,7 @@ mod nested_rules;
 mod picked;
 mod planner;
 mod regexps;
+mod rounded;
 mod rows;
 mod similar;
 mod stamps;
@@ -66,6 +67,7 @@ pub(crate) use local::with_zone;
 pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access, row_fields, row_of};
 pub(crate) use picked::{PickExpr, is_field};
 pub(crate) use planner::SpecialSyntax;
+pub(crate) use rounded::Rounded;
 pub(crate) use similar::similar_parts;
 pub(crate) use stamps::{is_read_time, refuse_stamps, watermark_of, watermark_type};
 pub(crate) use time_text::written_time;
@@ -80,6 +82,7 @@ pub(crate) fn as_meant(
     config: &Arc<ConfigOptions>,
 ) -> DfResult<Expr> {
     interval_rules::refuse_lost_parts(&expr, schema)?;
+    let expr = rounded::keep_rounding(expr, schema)?;
     let expr = local::in_local_time(expr, schema, config)?;
     nested_rules::refuse_whole_values(&expr, schema)?;
     regexps::check_patterns(&expr)?;
