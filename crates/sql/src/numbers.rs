@@ -2,9 +2,10 @@
 //! Flink. DataFusion knows one or the other, so a number with an exponent becomes a cast of a text.
 
 use datafusion_sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, Value, ValueWithSpan,
+    CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, Spanned, Value, ValueWithSpan,
 };
 
+use crate::calls::double_text;
 use crate::error::{Result, Span, SqlError};
 
 /// Digits that a decimal has at most.
@@ -29,6 +30,14 @@ pub(crate) fn double(constant: &ValueWithSpan) -> Result<Option<Expr>> {
     let value = Value::SingleQuotedString(number.clone());
     let text = Expr::Value(ValueWithSpan { value, span: constant.span });
     Ok(Some(cast(text, DataType::Double(ExactNumberInfo::None))))
+}
+
+/// What [`double`] has made of a number, with a minus before it.
+pub(crate) fn negative(of: &Expr) -> Option<Expr> {
+    let text = double_text(of).filter(|text| !text.starts_with('-'))?;
+    let value = Value::SingleQuotedString(format!("-{text}"));
+    let text = Expr::Value(ValueWithSpan { value, span: of.span() });
+    Some(cast(text, DataType::Double(ExactNumberInfo::None)))
 }
 
 fn check_digits(number: &str) -> Result<()> {
@@ -85,7 +94,6 @@ mod tests {
     use datafusion_sql::sqlparser::tokenizer;
 
     use super::*;
-    use crate::calls::double_text;
 
     fn read(number: &str) -> Result<Option<Expr>> {
         let value = Value::Number(number.into(), false);

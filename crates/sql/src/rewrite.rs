@@ -9,7 +9,8 @@ use std::str::FromStr;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
     ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut, VisitorMut, helpers,
+    ObjectNamePart, Query, Select, SelectItem, Spanned, UnaryOperator, Value, VisitMut, VisitorMut,
+    helpers,
 };
 use millstream_contract::zone::Zone;
 
@@ -19,7 +20,7 @@ use crate::functions::Functions;
 use crate::group_windows::mark_group_windows;
 use crate::json_calls;
 use crate::located::NAMED_CAST;
-use crate::numbers::{double, keep_casts};
+use crate::numbers::{double, keep_casts, negative};
 use crate::pattern::to_strftime;
 use crate::scalars::{CEIL_TIME, time_step, unit_names};
 use crate::subscripts::{is_field, rewrite_access};
@@ -151,6 +152,7 @@ impl VisitorMut for Rewriter<'_> {
                 }
                 double(constant)
             }
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } => Ok(negative(of)),
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
                 if *unit != DateTimeField::NoDateTime =>
             {
