@@ -143,7 +143,7 @@ fn in_subquery(within: &mut InSubquery, schema: &DFSchema) -> DfResult<bool> {
         return Ok(false);
     }
     if own.is_decimal() {
-        within.expr = Box::new(cast(std::mem::take(&mut *within.expr), DataType::Float64));
+        *within.expr = cast(std::mem::take(&mut *within.expr), DataType::Float64);
     } else {
         let field = Arc::new(Field::clone(field).with_data_type(DataType::Float64));
         let (qualifier, _) = plan.schema().qualified_field(0);
