@@ -34,9 +34,10 @@ FROM (VALUES ('1.46'), ('1.50'), ('12.5')) AS t (s);
 
 -- Functions: CEIL and FLOOR have no digits after the point, those of DOUBLEs take decimals as such.
 CREATE VIEW functions AS
-SELECT CEIL(1.01) AS a, FLOOR(-1.01) AS b, ROUND(2.675, 2) = 2.68 AS c, ABS(-1.5) AS d, POWER(1.5, 2) AS e, SQRT(2.25) AS f,
+SELECT CEIL(1.01) AS a, FLOOR(-1.01) AS b, ROUND(2.675, 2) AS c, ABS(-1.5) AS d, POWER(1.5, 2) AS e, SQRT(2.25) AS f,
        GREATEST(1.5, 2, 2.25) AS g, NULLIF(1.5, 1.5) AS h, TRUNCATE(2.675, 2) AS i, CAST(2.5 AS INT) AS j,
-       CAST(1.50 AS STRING) AS k, ARRAY[1.5, 2E0][1] AS l, CEIL(9.99) AS m;
+       CAST(1.50 AS STRING) AS k, ARRAY[1.5, 2E0][1] AS l, CEIL(9.99) AS m,
+       ROUND(2.675, 1 + 1) = 2.68 AS n, ROUND(9.99) AS o, TRUNCATE(-9.99) AS p, ROUND(-155.5, -1) AS q;
 DESCRIBE functions;
 SELECT * FROM functions;
 

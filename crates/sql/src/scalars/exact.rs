@@ -279,7 +279,7 @@ impl Step {
 }
 
 /// `value / by`, rounded half away from zero. What is divided by has at most 38 digits.
-fn rounded(value: i128, by: i128) -> Option<i128> {
+pub(super) fn rounded(value: i128, by: i128) -> Option<i128> {
     let (quotient, rest) = (value.checked_div(by)?, value.checked_rem(by)?);
     if rest.unsigned_abs() < by.unsigned_abs() - rest.unsigned_abs() {
         return Some(quotient);
