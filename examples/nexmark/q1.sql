@@ -14,7 +14,7 @@ INSERT INTO nexmark_q1
 SELECT
     auction,
     bidder,
-    CAST(0.908 * price AS DECIMAL(23, 3)) as price,
+    0.908 * price as price,
     `dateTime`,
     extra
 FROM bid;

@@ -19,7 +19,7 @@ INSERT INTO nexmark_q14
 SELECT
     auction,
     bidder,
-    CAST(0.908 * price AS DECIMAL(23, 3)) as price,
+    0.908 * price as price,
     CASE
         WHEN HOUR(`dateTime`) >= 8 AND HOUR(`dateTime`) <= 18 THEN 'dayTime'
         WHEN HOUR(`dateTime`) <= 6 OR HOUR(`dateTime`) >= 20 THEN 'nightTime'

@@ -169,7 +169,7 @@ def result_type(a: Aggregate) -> Type:
         case "sum" if argument.kind == "float":
             return DOUBLE
         case "avg":
-            return Type("decimal", argument.scale + 4) if argument.kind == "decimal" else DOUBLE
+            return Type("decimal", max(argument.scale, 6)) if argument.kind == "decimal" else DOUBLE
         case _:
             return argument
 

@@ -1,5 +1,5 @@
 -- answer: by hand. Sums and means of decimals are exact: 6.60, 6.60/3 = 2.20; 0.05, 0.05/2 = 0.025. A mean
--- has four digits more than its argument.
+-- has six digits at least, as in Flink.
 CREATE TABLE money (
     ts TIMESTAMP(3), account STRING, amount DECIMAL(10, 2), WATERMARK FOR ts AS ts
 ) WITH ('connector' = 'file', 'path' = 'data/money.csv', 'format' = 'csv');

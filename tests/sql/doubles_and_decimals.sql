@@ -17,7 +17,7 @@ SELECT COALESCE(d, m) AS c, IFNULL(m, d) AS i, CASE WHEN m > 2 THEN d ELSE m END
        GREATEST(d, m) AS g, NULLIF(m, d) AS n, NULLIF(d, m) AS o, COALESCE(f, m) AS fm
 FROM floats ORDER BY m;
 
--- A literal beside a decimal is taken exactly, if a decimal can hold it.
+-- A number with a point is a decimal, one with an exponent a double.
 SELECT m, m > 2.25 AS more, COALESCE(m, 0.5) = 2.5 AS same, m > 1e-20 AS tiny, m < 1e30 AS huge
 FROM floats ORDER BY m;
 

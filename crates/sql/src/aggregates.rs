@@ -4,7 +4,7 @@
 //! DataFusion's own functions would first cast their arguments (`AVG` of a `BIGINT` to `DOUBLE`),
 //! which costs time and digits. The engine's take every type as it is.
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 use datafusion_common::{DataFusionError, Result as DfResult, not_impl_err};
 use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
@@ -221,18 +221,17 @@ impl Aggregate {
 /// The result type of `function` over an argument; `None` if there is no such aggregate.
 fn result_type(function: AggregateFunction, argument: &DataType) -> Option<DataType> {
     use DataType::*;
-    let wider = |p: &u8, more: u8| p.saturating_add(more).min(DECIMAL128_MAX_PRECISION);
     Some(match (function, argument) {
         (AggregateFunction::Count, _) => Int64,
         (AggregateFunction::Sum, Float32 | Float64) => Float64,
         (AggregateFunction::Sum, t) if t.is_unsigned_integer() => UInt64,
         (AggregateFunction::Sum, t) if t.is_signed_integer() => Int64,
         (AggregateFunction::Sum, Null) => Int64,
-        (AggregateFunction::Sum, Decimal128(p, s)) => Decimal128(wider(p, 10), *s),
+        (AggregateFunction::Sum, Decimal128(_, s)) => Decimal128(DECIMAL128_MAX_PRECISION, *s),
         (AggregateFunction::Avg, Null) => Float64,
         (AggregateFunction::Avg, t) if t.is_integer() || t.is_floating() => Float64,
-        (AggregateFunction::Avg, Decimal128(p, s)) => {
-            Decimal128(wider(p, 4), mean_scale(*p as i8, *s))
+        (AggregateFunction::Avg, Decimal128(_, s)) => {
+            Decimal128(DECIMAL128_MAX_PRECISION, MEAN_SCALE.max(*s))
         }
         (AggregateFunction::Min | AggregateFunction::Max, t) if is_ordered(t) => t.clone(),
         (AggregateFunction::Bits(_), t) if t.is_integer() => t.clone(),
@@ -241,16 +240,8 @@ fn result_type(function: AggregateFunction, argument: &DataType) -> Option<DataT
     })
 }
 
-/// Digits after the point of the mean of decimals: four more than they have. Where 38 digits do not
-/// hold that, as many as leave room for those before the point, but at least six.
-fn mean_scale(precision: i8, scale: i8) -> i8 {
-    let wanted = scale.saturating_add(4);
-    if precision <= DECIMAL128_MAX_SCALE - 4 {
-        return wanted;
-    }
-    let room = DECIMAL128_MAX_SCALE - (precision - scale);
-    wanted.min(room.max(6)).max(scale)
-}
+/// Digits after the point that the mean of decimals has at least, as in Flink.
+const MEAN_SCALE: i8 = 6;
 
 /// What to aggregate instead of a value of an SQL type that an aggregate does not take.
 pub(crate) fn other_argument(sql_type: &str) -> &'static str {

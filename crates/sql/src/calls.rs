@@ -1,8 +1,8 @@
 //! Calls and constants of a syntax tree, made by hand.
 
 use datafusion_sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, Value,
+    DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, Value, ValueWithSpan,
 };
 
 /// The function that makes a map: `MAP[…]`, as a call.
@@ -14,8 +14,28 @@ pub(crate) const PARTITIONED: &str = "$partitioned";
 /// `x IS JSON kind`, as a call of the text and the kind.
 pub(crate) const IS_JSON: &str = "$is_json";
 
+/// `JSON_OBJECT`, as a call of texts and values.
+pub(crate) const JSON_OBJECT: &str = "$json_object";
+
+/// `JSON_ARRAY`, as a call of texts and values.
+pub(crate) const JSON_ARRAY: &str = "$json_array";
+
+/// Says of a value of these that it is JSON already.
+pub(crate) const JSON_IS_JSON: &str = "JSON";
+
 /// What stands before the text of a default of `JSON_VALUE`.
 pub(crate) const DEFAULT: &str = "DEFAULT ";
+
+/// The number with an exponent that a cast stands for.
+pub(crate) fn double_text(expr: &Expr) -> Option<&str> {
+    let Expr::Cast { expr, data_type: DataType::Double(ExactNumberInfo::None), .. } = expr else {
+        return None;
+    };
+    match &**expr {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => Some(text),
+        _ => None,
+    }
+}
 
 /// A text in quotes.
 pub(crate) fn string(text: &str) -> Expr {

@@ -412,6 +412,8 @@ impl TableSource for ViewHandle {
 #[derive(Debug)]
 pub(crate) struct ViewEntry {
     pub(crate) plan: LogicalPlan,
+    /// Its columns, of the types that their values have in the end.
+    pub(crate) fields: Vec<Arc<Field>>,
     /// For messages: its text, and those of the views that it uses, and so on.
     pub(crate) texts: Vec<Arc<Syntax>>,
     /// Views that use each other down to a table, this one among them.
@@ -423,7 +425,7 @@ pub(crate) struct ViewEntry {
 impl ViewEntry {
     /// Its columns.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &Arc<Field>> {
-        self.plan.schema().as_arrow().fields().iter()
+        self.fields.iter()
     }
 }
 

@@ -13,7 +13,7 @@ use datafusion_sql::sqlparser::tokenizer;
 
 use crate::aggregates::aggregate_named;
 use crate::arguments::{check_arguments, check_counts};
-use crate::calls::{MAP, PARTITIONED};
+use crate::calls::{MAP, PARTITIONED, double_text};
 use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
@@ -108,7 +108,7 @@ pub(crate) fn refuse_inner_order(query: &Query) -> ControlFlow<SqlError> {
 }
 
 fn refuse_count(expr: &Expr) -> Flow {
-    let text = expr.to_string();
+    let text = double_text(expr).map_or_else(|| expr.to_string(), str::to_string);
     let whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let error = match whole {
         true => SqlError::types(format!("LIMIT and OFFSET take at most {}, not {text}", i64::MAX))

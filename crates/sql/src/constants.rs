@@ -15,7 +15,7 @@ use millstream_contract::error::Error;
 
 use crate::error::SqlError;
 use crate::evaluate::compile;
-use crate::scalars::as_meant;
+use crate::scalars::{as_meant, exact_operation};
 
 /// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to.
 /// What does not fit its type is an error; what fails otherwise stays, since it may never be
@@ -48,7 +48,7 @@ fn is_exact_arithmetic(expr: &Expr, schema: &DFSchema) -> DfResult<bool> {
     let computes = match expr {
         Expr::BinaryExpr(BinaryExpr { op, .. }) => op.is_numerical_operators(),
         Expr::Negative(_) => true,
-        _ => false,
+        call => exact_operation(call).is_some(),
     };
     let exact = |t: DataType| t.is_integer() || matches!(t, DataType::Decimal128(..));
     Ok(computes && exact(expr.get_type(schema)?))

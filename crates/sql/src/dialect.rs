@@ -327,6 +327,8 @@ pub(crate) fn parser_options() -> ParserOptions {
         .with_enable_ident_normalization(false)
         .with_map_string_types_to_utf8view(false)
         .with_collect_spans(true)
+        // As in Flink, too; see `double` in `calls` for those with an exponent.
+        .with_parse_float_as_decimal(true)
         // As in Flink: where nothing else is said, NULLs are the smallest.
         .with_default_null_ordering(NullOrdering::NullsMin)
 }

@@ -1,11 +1,14 @@
 //! What stands for the [syntax](crate::json_syntax) of SQL/JSON when it is planned: calls with
 //! texts in place of clauses. What is wrong with them is found here.
 
+use arrow::datatypes::DataType;
 use datafusion_sql::sqlparser::ast::{Expr, Function, Ident, Spanned, UnaryOperator};
 
-use crate::calls::{DEFAULT, IS_JSON, function, string};
+use crate::calls::{DEFAULT, IS_JSON, JSON_ARRAY, JSON_IS_JSON, JSON_OBJECT, function, string};
 use crate::error::{Result, Span, SqlError};
-use crate::json_syntax::{EXISTS, IS, IS_NOT, VALUE, constant, word_of, worded};
+use crate::json_syntax::{
+    EXISTS, IS, IS_NOT, MEMBER, OBJECT, QUERY, VALUE, constant, word_of, worded,
+};
 use crate::scalars::{JsonPath, fits, returned_type};
 
 /// `x IS [NOT] JSON kind`, if an expression is that.
@@ -31,6 +34,69 @@ pub(crate) fn rewrite(name: &Ident, call: &Function, args: &[Expr]) -> Result<Op
     };
     check(call, &args)?;
     Ok(Some(function(name, &name.value.to_lowercase(), args)))
+}
+
+/// A call of JSON_QUERY with texts in place of its clauses; `None` if it has none.
+pub(crate) fn rewrite_query(name: &Ident, call: &Function, args: &[Expr]) -> Result<Option<Expr>> {
+    let [json, path] = args else { return check(call, args).map(|()| None) };
+    let (mut wrapper, mut on_empty, mut on_error) = ("WITHOUT ARRAY", "NULL", "NULL");
+    let mut rest = path;
+    while let Some((before, words, last)) = worded(rest) {
+        rest = before;
+        let instead = words.trim_end_matches(" ON");
+        match word_of(last) {
+            Some("WRAPPER") => wrapper = words,
+            Some("EMPTY") => on_empty = instead,
+            Some("ERROR") => on_error = instead,
+            Some(returned) if returned_type(returned) != Some(DataType::Utf8) => {
+                return Err(SqlError::types(format!("JSON_QUERY does not return {returned}"))
+                    .at(Span::new(call.name.span()))
+                    .help("it returns STRING"));
+            }
+            _ => {}
+        }
+    }
+    let texts = [wrapper, on_empty, on_error].map(string);
+    let args = [&[json.clone(), rest.clone()][..], &texts].concat();
+    check(call, &args)?;
+    Ok(Some(function(name, "json_query", args)))
+}
+
+/// A call of JSON_OBJECT or JSON_ARRAY as one of texts and values.
+pub(crate) fn rewrite_made(name: &Ident, args: &[Expr]) -> Option<Expr> {
+    let is_object = name.value.eq_ignore_ascii_case(OBJECT);
+    let mut on_null = if is_object { "NULL" } else { "ABSENT" };
+    let mut all = vec![string(on_null)];
+    for arg in args {
+        let mut arg = arg;
+        if let Some((before, words @ ("NULL ON" | "ABSENT ON"), _)) = worded(arg) {
+            (arg, on_null) = (before, words.trim_end_matches(" ON"));
+        }
+        let value = match worded(arg) {
+            Some((key, MEMBER, value)) if is_object => {
+                all.push(key.clone());
+                value
+            }
+            _ if is_object => return None,
+            _ => arg,
+        };
+        all.push(string(if is_json_made(value) { JSON_IS_JSON } else { "" }));
+        all.push(value.clone());
+    }
+    all[0] = string(on_null);
+    Some(function(name, if is_object { JSON_OBJECT } else { JSON_ARRAY }, all))
+}
+
+/// Whether a value is one of JSON_OBJECT or JSON_ARRAY.
+fn is_json_made(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => is_json_made(inner),
+        Expr::Function(call) => {
+            let name = call.name.to_string();
+            name == JSON_OBJECT || name == JSON_ARRAY
+        }
+        _ => false,
+    }
 }
 
 fn with_texts(json: &Expr, path: &Expr, of_value: bool) -> Option<Vec<Expr>> {
@@ -65,13 +131,13 @@ fn with_texts(json: &Expr, path: &Expr, of_value: bool) -> Option<Vec<Expr>> {
     Some(args)
 }
 
-/// Refuses a call of JSON_VALUE or JSON_EXISTS with a wrong path or clause.
+/// Refuses a call of JSON_VALUE, JSON_EXISTS or JSON_QUERY with a wrong path or clause.
 fn check(call: &Function, args: &[Expr]) -> Result<()> {
     let name = call.name.to_string().to_uppercase();
     let at = |expr: &Expr| Span::new(expr.span()).or(Span::new(call.name.span()));
     let takes = format!("write for example {name}(x, '$.a.b[0]')");
     let (Some(path), true) =
-        (args.get(1), matches!((&*name, args.len()), (_, 2) | (VALUE, 5) | (EXISTS, 3)))
+        (args.get(1), matches!((&*name, args.len()), (_, 2) | (VALUE | QUERY, 5) | (EXISTS, 3)))
     else {
         let message = format!("{name} takes a text and a path");
         return Err(SqlError::types(message).at(Span::new(call.name.span())).help(takes));

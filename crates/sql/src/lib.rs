@@ -83,6 +83,7 @@ mod lower;
 mod mended;
 mod nest;
 mod nested_casts;
+mod numbers;
 mod ordering;
 mod passes;
 mod pattern;

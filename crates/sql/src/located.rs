@@ -21,7 +21,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use crate::error::Place;
 use crate::evaluate::evaluation_error;
-use crate::scalars::Constant;
+use crate::scalars::{Constant, Rounded};
 
 /// The mark.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -36,11 +36,15 @@ pub(crate) fn located(expr: Expr, place: Place) -> Expr {
     Arc::new(ScalarUDF::from(Located { place, signature })).call(vec![expr])
 }
 
-/// What is marked, if `expr` is a mark, a cast with a name or a bounded constant.
+/// What is marked, if `expr` is a mark, a cast with a name or one that rounds, or a bounded
+/// constant.
 pub(crate) fn within_mark(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let function = call.func.inner();
-    let mark = function.is::<Located>() || function.is::<NamedCast>() || function.is::<Constant>();
+    let mark = function.is::<Located>()
+        || function.is::<NamedCast>()
+        || function.is::<Constant>()
+        || function.is::<Rounded>();
     mark.then(|| call.args.first()).flatten()
 }
 

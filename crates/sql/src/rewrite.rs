@@ -9,7 +9,8 @@ use std::str::FromStr;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
     ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut, VisitorMut, helpers,
+    ObjectNamePart, Query, Select, SelectItem, Spanned, UnaryOperator, Value, VisitMut, VisitorMut,
+    helpers,
 };
 use millstream_contract::zone::Zone;
 
@@ -19,6 +20,7 @@ use crate::functions::Functions;
 use crate::group_windows::mark_group_windows;
 use crate::json_calls;
 use crate::located::NAMED_CAST;
+use crate::numbers::{double, keep_casts, negative};
 use crate::pattern::to_strftime;
 use crate::scalars::{CEIL_TIME, time_step, unit_names};
 use crate::subscripts::{is_field, rewrite_access};
@@ -77,6 +79,11 @@ impl Rewriter<'_> {
 
 impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        keep_casts(query);
+        ControlFlow::Continue(())
+    }
 
     /// Computed columns without a name are called what they say: DataFusion would leave CASTs out
     /// of the name, and two columns could then not be told apart.
@@ -143,8 +150,9 @@ impl VisitorMut for Rewriter<'_> {
                 if let Value::UnicodeStringLiteral(text) = &constant.value {
                     constant.value = Value::SingleQuotedString(text.clone());
                 }
-                Ok(None)
+                double(constant)
             }
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } => Ok(negative(of)),
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
                 if *unit != DateTimeField::NoDateTime =>
             {
@@ -284,6 +292,9 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             .at(Span::new(name.span))
             .help("write TIMESTAMPDIFF(unit, from, to) for other units")),
         ("JSON_VALUE" | "JSON_EXISTS", _) => json_calls::rewrite(&name, call, &args),
+        ("JSON_QUERY", _) => json_calls::rewrite_query(&name, call, &args),
+        ("JSON_OBJECT" | "JSON_ARRAY", _) => Ok(json_calls::rewrite_made(&name, &args)),
+        ("E", []) => rename("exp", vec![Expr::value(Value::Number("1".into(), false))]),
         ("SHA2", [_, bits]) => check_bits(bits).map(|()| None),
         ("CONVERT_TZ", [_, from, to]) => {
             check_zone(from).and_then(|()| check_zone(to)).map(|()| None)

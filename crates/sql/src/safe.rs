@@ -1,14 +1,14 @@
 //! Which expressions give a value whatever the row, so that they can be evaluated for rows that
 //! nobody asked for.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::expr::InList;
 use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 
 use crate::located::within_mark;
-use crate::scalars::{DECIDED, SAFE};
+use crate::scalars::{DECIDED, SAFE, digits_of};
 
 /// Functions that give a value of any arguments, and none that is longer than these.
 const FUNCTIONS: &[&str] = &[
@@ -43,8 +43,14 @@ pub(crate) fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
                 op,
                 Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom
             );
+            // A decimal with room for a digit more has room for all that comes.
+            let has_room = |t: DataType| match t {
+                DataType::Decimal128(precision, _) => precision < DECIMAL128_MAX_PRECISION,
+                t => t.is_floating(),
+            };
             let computes = matches!(op, Plus | Minus | Multiply)
-                && left.get_type(schema).is_ok_and(|t| t.is_floating());
+                && expr.get_type(schema).is_ok_and(has_room)
+                && left.get_type(schema).is_ok_and(|t| t.is_floating() || t.is_decimal());
             compares || computes || matches!(op, And | Or)
         }
         Expr::Cast(Cast { expr, field }) => {
@@ -84,6 +90,13 @@ fn widens(from: &DataType, to: &DataType) -> bool {
         _ => None,
     };
     match (from, to) {
+        (Decimal128(..), Float64) => true,
+        (from, Decimal128(precision, scale)) => {
+            let before_point = |precision: u8, scale: i8| i16::from(precision) - i16::from(scale);
+            digits_of(from).is_some_and(|(p, s)| {
+                s <= *scale && before_point(p, s) <= before_point(*precision, *scale)
+            })
+        }
         (Float32, Float64) => true,
         (from, Float64) if bits(from).is_some() => true,
         (from, to) => matches!((bits(from), bits(to)), (Some(from), Some(to)) if from <= to),

@@ -13,7 +13,7 @@ use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
 use crate::located::within_mark;
 use crate::lower::{FIRED, Grouped};
-use crate::scalars::within_decided;
+use crate::scalars::{exact_operation, within_decided};
 use crate::types::plain_type;
 use crate::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 
@@ -54,6 +54,9 @@ pub(crate) fn nullable(expr: &Expr, schema: &dyn ExprSchema) -> bool {
             let known = matches!(op, And | Or | StringConcat | Eq | NotEq | Lt | LtEq | Gt | GtEq)
                 || op.is_numerical_operators();
             !known || nullable(left, schema) || nullable(right, schema)
+        }
+        exact if let Some((left, _, right)) = exact_operation(exact) => {
+            nullable(left, schema) || nullable(right, schema)
         }
         decided => within_decided(decided).is_none(),
     }

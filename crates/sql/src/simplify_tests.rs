@@ -19,6 +19,7 @@ use crate::dialect::MillstreamDialect;
 use crate::dialect::parser_options;
 use crate::evaluate::compile;
 use crate::functions::{Context, Functions};
+use crate::scalars::{as_meant, dates_as_times};
 
 /// Columns `a`, `b` BIGINT, `i` INT, `x` DOUBLE, `d` DECIMAL(6, 2), `s` STRING, `p`, `q` BOOLEAN.
 fn batch() -> RecordBatch {
@@ -165,8 +166,10 @@ fn simplified_expressions_have_the_same_values() {
         let Ok(expr) = planner.sql_to_expr(sql, &schema, &mut PlannerContext::new()) else {
             continue;
         };
-        let Ok(expr) = simplifier.coerce(expr, &schema) else { continue };
-        let Ok(simple) = simplifier.simplify(expr.clone()) else { continue };
+        let Ok(expr) = dates_as_times(expr, &schema) else { continue };
+        let Ok(expr) = simplifier.coerce(expr.data, &schema) else { continue };
+        let Ok(meant) = as_meant(expr.clone(), &schema, &functions.config) else { continue };
+        let Ok(simple) = simplifier.simplify(meant) else { continue };
         let now = DateTime::UNIX_EPOCH;
         let run = |e: &datafusion_expr::Expr| {
             let compiled = compile(e, &schema, now, &functions.config).unwrap();

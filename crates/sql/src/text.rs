@@ -11,8 +11,8 @@ use millstream_contract::interval::write_interval;
 
 use crate::located::within_mark;
 use crate::scalars::{
-    Access, access, joined_texts, measured_interval, similar_parts, within_conformed,
-    within_decided, written_time,
+    Access, access, exact_operation, joined_texts, measured_interval, similar_parts,
+    within_conformed, within_decided, written_time,
 };
 use crate::types::sql_type_name;
 
@@ -26,8 +26,8 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         Expr::Alias(Alias { expr, .. }) => sql_text(expr),
         Expr::Column(column) => column.name.clone(),
         Expr::Literal(value, _) => literal(value),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            format!("{} {} {}", operand(left, op), operator(op), operand(right, op))
+        infix if let Some((left, op, right)) = operation(infix) => {
+            format!("{} {} {}", operand(left, &op), operator(&op), operand(right, &op))
         }
         joined if let Some((left, right)) = joined_texts(joined) => {
             format!("{} || {}", t(left), t(right))
@@ -86,6 +86,14 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
     }
 }
 
+/// An operator and its sides, if an expression is that.
+fn operation(expr: &Expr) -> Option<(&Expr, Operator, &Expr)> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => Some((left, *op, right)),
+        other => exact_operation(other),
+    }
+}
+
 /// A part of a value, or an array, as SQL writes them.
 fn access_text(access: Access<'_>) -> String {
     match access {
@@ -115,6 +123,7 @@ pub(crate) fn nested(expr: &Expr) -> String {
         infix if joined_texts(infix).is_some() || similar_parts(infix).is_some() => {
             format!("({text})")
         }
+        infix if exact_operation(infix).is_some() => format!("({text})"),
         Expr::Column(_)
         | Expr::Cast(_)
         | Expr::TryCast(_)
@@ -147,6 +156,7 @@ fn operand(expr: &Expr, outer: &Operator) -> String {
         {
             sql_text(expr)
         }
+        exact if is_comparison(outer) && exact_operation(exact).is_some() => sql_text(exact),
         _ => nested(expr),
     }
 }

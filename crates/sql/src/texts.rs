@@ -3,10 +3,11 @@
 //! DataFusion keeps the places of columns only. All others are found by comparing the expression
 //! with the expressions of the syntax tree, part by part.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Decimal128Type, DecimalType};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, ExprSchema};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
@@ -14,7 +15,7 @@ use datafusion_sql::sqlparser::ast::{self, Expr as SqlExpr, Spanned};
 
 use crate::error::{Place, Result, Span, SqlError};
 use crate::located::{located, within_mark};
-use crate::scalars::{Access, SAFE, access};
+use crate::scalars::{Access, SAFE, access, exact_operation};
 use crate::syntax::{Syntax, arguments, parts};
 
 /// Comparisons of one part with another after which the search is given up: places are worth only
@@ -134,6 +135,14 @@ impl Texts {
                 Some(1 + right + self.compare(&binary.left, left)?)
             }
             (Expr::BinaryExpr(_), _) => None,
+            (exact, SqlExpr::BinaryOp { left, op, right })
+                if let Some((our_left, our_op, our_right)) = exact_operation(exact) =>
+            {
+                if !same_operator(&our_op, op) {
+                    return None;
+                }
+                Some(1 + self.compare(our_right, right)? + self.compare(our_left, left)?)
+            }
             (Expr::Negative(inner), SqlExpr::UnaryOp { op: ast::UnaryOperator::Minus, expr }) => {
                 Some(1 + self.compare(inner, expr)?)
             }
@@ -312,10 +321,11 @@ fn same_words(name: &str, written: &str) -> bool {
 /// Words, numbers and operators of an expression that tell it from others.
 fn words(text: &str) -> Vec<String> {
     /// Types that the planner writes around constants and in its own casts.
-    const TYPES: [&str; 15] = [
+    const TYPES: [&str; 16] = [
         "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",
-        "float64", "utf8", "boolean", "cast", "as", "try_cast",
+        "float64", "utf8", "boolean", "double", "cast", "as", "try_cast",
     ];
+    let text = &with_plain_decimals(text);
     let mut words: Vec<String> = Vec::new();
     let mut qualified = false;
     let mut rest = text.chars().peekable();
@@ -345,6 +355,24 @@ fn words(text: &str) -> Vec<String> {
         }
     }
     words
+}
+
+/// A planned name with decimals as they were written: `1.5` for `Decimal128(Some(15),2,1)`.
+fn with_plain_decimals(name: &str) -> Cow<'_, str> {
+    const BEGIN: &str = "Decimal128(Some(";
+    let mut text = Cow::from(name);
+    while let Some(at) = text.find(BEGIN) {
+        let inner = &text[at + BEGIN.len()..];
+        let decimal = inner.find(')').and_then(|end| {
+            let (digits, rest) = (&inner[..end], inner[end + 1..].split_once(')')?.0);
+            let scale = rest.rsplit_once(',')?.1.parse().ok()?;
+            let length = BEGIN.len() + end + 1 + rest.len() + 1;
+            Some((Decimal128Type::format_decimal(digits.parse().ok()?, 38, scale), length))
+        });
+        let Some((decimal, length)) = decimal else { break };
+        text.to_mut().replace_range(at..at + length, &decimal);
+    }
+    text
 }
 
 /// sqlparser's own syntax for some functions.
@@ -398,6 +426,11 @@ mod tests {
                 "SUM(CASE WHEN s = 'a' THEN 1.5 ELSE i END)",
             ),
             ("sum(t.a * (t.b + Int64(1)))", "SUM(t.a * (t.b + 1))"),
+            (
+                "sum(t.a * Decimal128(Some(15),2,1) - Decimal128(Some(25),2,2))",
+                "SUM(a * 1.5 - 0.25)",
+            ),
+            ("sum(t.a * Utf8(\"1e3\"))", "SUM(a * CAST('1e3' AS DOUBLE))"),
         ] {
             assert!(same_words(planned, written), "{:?} and {:?}", words(planned), words(written));
         }

@@ -55,15 +55,6 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         "crc32" | "hash" | "hash_code" | "murmurhash" => {
             ("does not exist here", "write MD5(x) or SHA256(x), which give a text")
         }
-        "bin" => ("does not exist here", "TO_HEX(x) writes a number to base 16"),
-        "hex" => (
-            "does not exist here",
-            "write TO_HEX(x) for a number, ENCODE(x, 'hex') for a text or bytes",
-        ),
-        "unhex" => ("does not exist here", "write DECODE(x, 'hex')"),
-        "url_decode" | "url_encode" => {
-            ("does not exist here", "PARSE_URL(x, 'HOST') takes a URL apart")
-        }
         "unnest" => (
             "stands in FROM, not among expressions",
             "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)",

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrow::datatypes::Field;
 use datafusion_expr::{Expr, LogicalPlanBuilder};
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
 use millstream_contract::declaration::literal;
@@ -199,9 +200,14 @@ impl Planner {
             Stage::new(&analyzed, &places)?;
         }
         let fields: Vec<_> = plan.schema().columns();
+        let typed = |names: &[String]| {
+            let fields = analyzed.schema().fields().iter().zip(names);
+            fields.map(|(field, name)| Arc::new(Field::clone(field).with_name(name))).collect()
+        };
         if columns.is_empty() {
             let (texts, levels) = (places.texts.all(), levels + 1);
             let names = output_names(&plan);
+            let typed = typed(&names);
             let plan = match fields.iter().zip(&names).all(|(column, name)| column.name == *name) {
                 true => plan,
                 false => {
@@ -210,7 +216,7 @@ impl Planner {
                     LogicalPlanBuilder::from(plan).project(named)?.build()?
                 }
             };
-            return Ok(ViewEntry { plan, texts, levels, tables });
+            return Ok(ViewEntry { plan, fields: typed, texts, levels, tables });
         }
         if fields.len() != columns.len() {
             return Err(SqlError::types(format!(
@@ -224,7 +230,9 @@ impl Planner {
         let named = fields.into_iter().zip(columns);
         let named = named.map(|(column, name)| Expr::Column(column).alias(&name.value));
         let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
-        Ok(ViewEntry { plan, texts: places.texts.all(), levels: levels + 1, tables })
+        let names: Vec<String> = columns.iter().map(|column| column.value.clone()).collect();
+        let (fields, texts) = (typed(&names), places.texts.all());
+        Ok(ViewEntry { plan, fields, texts, levels: levels + 1, tables })
     }
 }
 

@@ -73,7 +73,8 @@ impl Planner {
     /// Makes a query a view, for what is planned after it.
     fn declare(&mut self, name: &str, query: &Query, texts: &Texts) -> Option<()> {
         let Planned { plan, .. } = self.planned(query, texts).ok()?;
-        let view = ViewEntry { plan, texts: vec![], levels: 0, tables: 0 };
+        let fields = plan.schema().fields().iter().cloned().collect();
+        let view = ViewEntry { plan, fields, texts: vec![], levels: 0, tables: 0 };
         self.catalog.insert(name.to_string(), Entry::View(Arc::new(view)));
         Some(())
     }

@@ -16,7 +16,9 @@ use datafusion_optimizer::analyzer::AnalyzerRule;
 use crate::by_parts::by_parts;
 use crate::coercion::schema_of;
 
-use super::doubles::{decimals_as_doubles, union_of_doubles};
+use super::doubles::{
+    decimals_as_doubles, decimals_go_together, union_of_doubles, values_of_doubles,
+};
 use crate::types::sql_type_name;
 
 /// Functions whose arguments, or some of them, get one type.
@@ -47,17 +49,21 @@ impl AnalyzerRule for DatesAsTimes {
             })?;
             // What stands above sees the types of what stands below.
             let node = if changed { rewritten.data.recompute_schema()? } else { rewritten.data };
-            let LogicalPlan::Union(union) = node else { return Ok(Transformed::yes(node)) };
-            let (differs, union) = union_of_doubles(union)?;
+            let (differs, node) = match node {
+                LogicalPlan::Union(union) => union_of_doubles(union)?,
+                LogicalPlan::Values(values) => values_of_doubles(values)?,
+                node => (false, node),
+            };
             changed |= differs;
-            Ok(Transformed::yes(union))
+            Ok(Transformed::yes(node))
         })?;
         Ok(analyzed.data)
     }
 }
 
 /// Casts each DATE that is compared, subtracted or chosen beside a TIMESTAMP to the timestamp's
-/// type, and each DECIMAL beside a floating number to DOUBLE.
+/// type, and each DECIMAL beside a floating number to DOUBLE. Other arithmetic of decimals gets the
+/// types that it has in Flink.
 pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
     expr.transform_up(|mut expr| {
         let types: Vec<DataType> =
@@ -70,7 +76,10 @@ pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transfor
             })
             .max_by_key(|(unit, _)| *unit);
         refuse_numbers(&expr, &types)?;
-        if decimals_as_doubles(beside(&mut expr), schema) {
+        let compared = is_comparison(&expr);
+        if decimals_go_together(&mut expr, schema)?
+            || decimals_as_doubles(beside(&mut expr), compared, schema)
+        {
             return Ok(Transformed::yes(expr));
         }
         let Some((_, time)) = finest.filter(|_| types.contains(&DataType::Date32)) else {
@@ -108,6 +117,15 @@ fn refuse_numbers(expr: &Expr, types: &[DataType]) -> DfResult<()> {
         _ => plan_err!(
             "Cannot infer common argument type for comparison operation {date} = {number}"
         ),
+    }
+}
+
+/// Whether the parts of an expression are compared.
+fn is_comparison(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => op.supports_propagation(),
+        Expr::Between(_) | Expr::InList(_) => true,
+        _ => false,
     }
 }
 

@@ -3,16 +3,23 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
+};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type};
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err, plan_err};
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type,
+};
+use arrow::error::ArrowError;
+use datafusion_common::{Result as DfResult, ScalarValue, exec_err, internal_err, plan_err};
 use datafusion_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
 
+use super::exact::rounded;
 use crate::types::sql_type_name;
+use crate::widest::check_digits;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ToDigits {
@@ -68,13 +75,23 @@ impl ScalarUDFImpl for ToDigits {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
         match args.arg_fields.first() {
             Some(x) if x.data_type().is_integer() => Ok(x.clone()),
+            Some(x) if let DataType::Decimal128(precision, scale) = x.data_type() => {
+                let has_digits = args.arg_fields.len() > 1;
+                let (precision, scale) = self.digits_of_result(*precision, *scale, has_digits);
+                let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+                let data_type = DataType::Decimal128(precision, scale);
+                Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
+            }
             _ => self.inner.return_field_from_args(args),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let Some(x) = args.args.first() else { return exec_err!("{} needs a number", self.name()) };
-        let own = x.data_type().is_floating() || self.truncate && x.data_type().is_integer();
+        let data_type = x.data_type();
+        let own = data_type.is_floating()
+            || matches!(data_type, DataType::Decimal128(..))
+            || self.truncate && data_type.is_integer();
         if !own {
             return self.inner.invoke_with_args(args);
         }
@@ -88,6 +105,9 @@ impl ScalarUDFImpl for ToDigits {
         let digits = digits.as_primitive::<Int64Type>();
         let result = match x.data_type() {
             DataType::Float32 | DataType::Float64 => self.doubles(&x, digits)?,
+            DataType::Decimal128(_, scale) => {
+                self.decimals(&x, digits, *scale, args.return_field.data_type())?
+            }
             _ => integers(&x, digits)?,
         };
         match constant {
@@ -98,6 +118,51 @@ impl ScalarUDFImpl for ToDigits {
 }
 
 impl ToDigits {
+    /// Digits of the result for a decimal, and how many of them are behind the point. They do not
+    /// depend on a number of digits that is given: it need not be the same for every row.
+    fn digits_of_result(&self, precision: u8, scale: i8, has_digits: bool) -> (u8, i8) {
+        let kept = if has_digits { scale } else { 0 };
+        let left_out = u8::try_from(scale - kept).unwrap_or(0);
+        // 9.9 becomes 10.
+        let more = u8::from(!self.truncate);
+        let precision = (precision - left_out + more).clamp(1, DECIMAL128_MAX_PRECISION);
+        (precision, kept)
+    }
+
+    fn decimals(
+        &self,
+        x: &ArrayRef,
+        digits: &Int64Array,
+        scale: i8,
+        to: &DataType,
+    ) -> DfResult<ArrayRef> {
+        /// The greatest power of ten that 128 bits hold.
+        const POWER_MAX: i64 = 38;
+        let DataType::Decimal128(precision, kept) = *to else {
+            return internal_err!("a decimal becomes one");
+        };
+        let overflow = || ArrowError::ArithmeticOverflow("the rounded number".into());
+        let value = |x: i128, n: i64| {
+            let n = n.clamp(i64::from(scale) - POWER_MAX - 1, i64::from(scale));
+            let (down, up) = (i64::from(scale) - n, i64::from(kept) - n);
+            let value = match u32::try_from(down).ok().and_then(|down| 10_i128.checked_pow(down)) {
+                None => 0,
+                Some(power) if self.truncate => x / power,
+                Some(power) => rounded(x, power).ok_or_else(overflow)?,
+            };
+            let power = u32::try_from(up).ok().and_then(|up| 10_i128.checked_pow(up));
+            let value = match value {
+                0 => 0,
+                value => power.and_then(|p| value.checked_mul(p)).ok_or_else(overflow)?,
+            };
+            check_digits(value, precision, kept).map(|()| value)
+        };
+        let x = x.as_primitive::<Decimal128Type>().iter().zip(digits);
+        let values = x.map(|(x, n)| x.zip(n).map(|(x, n)| value(x, n)).transpose());
+        let values = values.collect::<Result<Decimal128Array, ArrowError>>()?;
+        Ok(Arc::new(values.with_precision_and_scale(precision, kept)?))
+    }
+
     fn doubles(&self, x: &ArrayRef, digits: &Int64Array) -> DfResult<ArrayRef> {
         let operation = if self.truncate { f64::trunc } else { f64::round };
         let x_type = x.data_type();
@@ -153,13 +218,13 @@ fn integers(x: &ArrayRef, digits: &Int64Array) -> DfResult<ArrayRef> {
         return Ok(x.clone());
     }
     let wide = cast(x, &DataType::Decimal128(20, 0))?;
-    let wide = wide.as_primitive::<arrow::datatypes::Decimal128Type>();
+    let wide = wide.as_primitive::<Decimal128Type>();
     let truncated = wide.iter().zip(digits).map(|(x, n)| {
         let (x, n) = (x?, n?);
         let power = u32::try_from(n.min(0).unsigned_abs()).ok().and_then(|n| 10i128.checked_pow(n));
         Some(power.map_or(0, |power| x - x % power))
     });
-    let truncated: arrow::array::Decimal128Array = truncated.collect();
+    let truncated: Decimal128Array = truncated.collect();
     let truncated = truncated.with_precision_and_scale(20, 0)?;
     Ok(cast(&truncated, x.data_type())?)
 }

@@ -173,15 +173,15 @@ impl ScalarUDFImpl for Json {
     }
 }
 
-fn text_of(value: &ScalarValue) -> Option<&str> {
+pub(super) fn text_of(value: &ScalarValue) -> Option<&str> {
     value.try_as_str().flatten()
 }
 
-fn path(path: &str) -> DfResult<JsonPath> {
+pub(super) fn path(path: &str) -> DfResult<JsonPath> {
     JsonPath::parse(path).or_else(|wrong| exec_err!("{path} is no path: {wrong}"))
 }
 
-fn no_json<T>(error: &serde_json::Error) -> DfResult<T> {
+pub(super) fn no_json<T>(error: &serde_json::Error) -> DfResult<T> {
     exec_err!("the text is not JSON: {error}")
 }
 

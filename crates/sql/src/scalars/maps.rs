@@ -16,9 +16,9 @@ use arrow::compute::{interleave, take};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{Row, RowConverter, SortField};
 use datafusion_common::{Result as DfResult, exec_err, internal_err};
-use datafusion_expr::type_coercion::binary::type_union_resolution;
 use millstream_contract::nested::is_nested;
 
+use super::doubles::common_type;
 use super::nested::{Typed, plain};
 use crate::error::SqlError;
 use crate::type_grammar::map_type;
@@ -40,7 +40,7 @@ pub(super) fn key_and_value(entries: &Field) -> Option<(&FieldRef, &FieldRef)> {
 /// The types that keys and values, which take turns, are brought to.
 pub(super) fn entry_types(types: &[DataType]) -> Vec<DataType> {
     let every_second = |first| types.iter().skip(first).step_by(2).cloned().collect::<Vec<_>>();
-    let common = |first| type_union_resolution(&every_second(first)).map(plain);
+    let common = |first| common_type(&every_second(first)).map(plain);
     match (common(0), common(1)) {
         (Some(key), Some(value)) => {
             (0..types.len()).map(|at| [&key, &value][at % 2].clone()).collect()

@@ -13,7 +13,6 @@ use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, concat, interleave, nullif, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
 use datafusion_common::{DataFusionError, Result as DfResult, ScalarValue, exec_err, internal_err};
-use datafusion_expr::type_coercion::binary::type_union_resolution;
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -21,6 +20,7 @@ use datafusion_expr::{
 use millstream_contract::settings::closest;
 
 use super::bounded::unbounded;
+use super::doubles::common_type;
 use super::maps::{entry_types, key_and_value, map, map_of, value_of_key};
 use crate::calls::MAP;
 use crate::error::{Result, SqlError};
@@ -142,7 +142,7 @@ impl ScalarUDFImpl for Nested {
                 }
                 _ => types.to_vec(),
             },
-            (Kind::Array, [_, ..]) => match type_union_resolution(types) {
+            (Kind::Array, [_, ..]) => match common_type(types) {
                 Some(common) => vec![plain(common); types.len()],
                 None => types.to_vec(),
             },

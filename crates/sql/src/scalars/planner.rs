@@ -4,10 +4,11 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::Field;
 use datafusion_common::{Column, DFSchema, Result as DfResult, TableReference};
-use datafusion_expr::planner::{ExprPlanner, PlannerResult};
+use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion_expr::{Expr, ScalarUDF};
+use datafusion_sql::sqlparser::ast::BinaryOperator;
 
-use super::{extract, nested, strings};
+use super::{doubles, extract, nested, strings};
 
 /// Plans them.
 #[derive(Debug, Default)]
@@ -29,6 +30,19 @@ fn planned(function: &Function, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<E
 }
 
 impl ExprPlanner for SpecialSyntax {
+    /// DataFusion refuses a product of decimals with more than 38 digits after the point.
+    fn plan_binary_op(
+        &self,
+        raw: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> DfResult<PlannerResult<RawBinaryExpr>> {
+        let product = match raw.op {
+            BinaryOperator::Multiply => doubles::wide_product(&raw.left, &raw.right, schema),
+            _ => None,
+        };
+        Ok(product.map_or(PlannerResult::Original(raw), PlannerResult::Planned))
+    }
+
     fn plan_substring(&self, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<Expr>>> {
         planned(&SUBSTR, args)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray};
+use arrow::array::{ArrayRef, BooleanArray, Int32Array};
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Result as DfResult, exec_datafusion_err};
@@ -22,6 +22,8 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         function("regexp_like", &["regexp"], &[two], DataType::Boolean, like),
         function("regexp_extract", &[], &[two, three], TEXT, extract),
+        function("regexp_substr", &[], &[two], TEXT, extract),
+        function("regexp_instr", &[], &[two], DataType::Int32, instr),
         function("regexp_replace", &[], &[&[TEXT, TEXT, TEXT]], TEXT, replace),
     ]
 }
@@ -103,6 +105,18 @@ fn extract(args: &Arguments) -> DfResult<ArrayRef> {
         let Ok(group) = usize::try_from(group) else { return Ok(None) };
         Ok(found.and_then(|found| found.get(group)).map(|found| found.as_str()))
     })
+}
+
+/// The character, counted from 1, at which the first match begins; 0 if there is none.
+fn instr(args: &Arguments) -> DfResult<ArrayRef> {
+    let mut patterns = Patterns::new(compile);
+    let places = args.rows(|row| {
+        let (text, pattern) = (args.text(0, row)?, args.text(1, row)?);
+        let found = patterns.get(pattern)?.find(text);
+        let place = found.map_or(0, |found| text[..found.start()].chars().count() + 1);
+        Ok(i32::try_from(place).ok())
+    });
+    Ok(Arc::new(places.collect::<DfResult<Int32Array>>()?))
 }
 
 /// Replaces every match by a text, in which `$` and `\` mean nothing.

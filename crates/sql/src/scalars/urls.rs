@@ -1,6 +1,7 @@
-//! `PARSE_URL` and `STR_TO_MAP` as Flink has them.
+//! `PARSE_URL`, `URL_ENCODE`, `URL_DECODE` and `STR_TO_MAP` as Flink has them.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, MapArray, StringBuilder, StructArray};
@@ -14,12 +15,14 @@ use super::regexps::{Patterns, compile};
 use super::rows::{Arguments, TEXT, function, push};
 use crate::type_grammar::map_type;
 
-/// Both.
+/// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let (one, two, three): (&[DataType], &[DataType], &[DataType]) =
         (&[TEXT], &[TEXT, TEXT], &[TEXT, TEXT, TEXT]);
     vec![
         function("parse_url", &[], &[two, three], TEXT, parse_url),
+        function("url_encode", &[], &[one], TEXT, url_encode),
+        function("url_decode", &[], &[one], TEXT, url_decode),
         function("str_to_map", &[], &[one, two, three], map_type(TEXT, TEXT, true), str_to_map),
     ]
 }
@@ -44,6 +47,50 @@ fn parse_url(args: &Arguments) -> DfResult<ArrayRef> {
         };
         Ok(found.map(|found| push(out, found)))
     })
+}
+
+/// A text as a value in a URL (`application/x-www-form-urlencoded`).
+fn url_encode(args: &Arguments) -> DfResult<ArrayRef> {
+    args.texts(|row, out| {
+        for byte in args.text(0, row)?.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'*' | b'_' => {
+                    push(out, char::from(byte).encode_utf8(&mut [0; 4]));
+                }
+                b' ' => push(out, "+"),
+                // Writing to memory does not fail.
+                other => _ = write!(out, "%{other:02X}"),
+            }
+        }
+        Ok(Some(()))
+    })
+}
+
+/// The text of which [`url_encode`] makes this; NULL if a percent sign is not followed by two
+/// hexadecimal digits. Bytes that are no text become U+FFFD, as in Java.
+fn url_decode(args: &Arguments) -> DfResult<ArrayRef> {
+    args.texts(|row, out| {
+        let decoded = decoded(args.text(0, row)?.as_bytes());
+        Ok(decoded.map(|bytes| push(out, &String::from_utf8_lossy(&bytes))))
+    })
+}
+
+fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        bytes.push(match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                rest = after;
+                digit(high)? << 4 | digit(low)?
+            }
+            (b'%', _) => return None,
+            (b'+', _) => b' ',
+            (other, _) => *other,
+        });
+    }
+    Some(bytes)
 }
 
 /// What a URL is made of, as `java.net.URL` takes it apart.

@@ -1,11 +1,12 @@
-//! `CEIL` and `FLOOR` of a DECIMAL, with room for one more digit: the next integer after 9.99 is
-//! 10.00. DataFusion keeps the argument's type.
+//! `CEIL` and `FLOOR` of a DECIMAL, which have no digits after the point, as in Flink: a
+//! `DECIMAL(p, s)` gives a `DECIMAL(p, 0)`. DataFusion keeps the argument's type, in which 10.00
+//! for 9.99 has no room.
 
 use std::sync::Arc;
 
-use arrow::compute::cast;
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field};
-use datafusion_common::Result as DfResult;
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Decimal128Type};
+use datafusion_common::{Result as DfResult, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -14,16 +15,6 @@ struct Whole(Arc<ScalarUDF>);
 /// `CEIL(x)` or `FLOOR(x)`; `inner` is DataFusion's.
 pub(super) fn to_whole(inner: Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::from(Whole(inner))
-}
-
-/// A digit more before the point, where there are any behind it.
-fn wider(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::Decimal128(precision, scale) if *scale > 0 => {
-            DataType::Decimal128((precision + 1).min(DECIMAL128_MAX_PRECISION), *scale)
-        }
-        other => other.clone(),
-    }
 }
 
 impl ScalarUDFImpl for Whole {
@@ -40,21 +31,31 @@ impl ScalarUDFImpl for Whole {
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.0.return_type(types).map(|data_type| wider(&data_type))
+        match types {
+            [DataType::Decimal128(precision, 1..)] => Ok(DataType::Decimal128(*precision, 0)),
+            _ => self.0.return_type(types),
+        }
     }
 
-    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        for (arg, field) in args.args.iter_mut().zip(&mut args.arg_fields) {
-            let wide = wider(&arg.data_type());
-            if wide == arg.data_type() {
-                continue;
-            }
-            *arg = match &*arg {
-                ColumnarValue::Array(array) => ColumnarValue::Array(cast(array, &wide)?),
-                ColumnarValue::Scalar(value) => ColumnarValue::Scalar(value.cast_to(&wide)?),
-            };
-            *field = Arc::new(Field::new(field.name(), wide, field.is_nullable()));
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let [value] = &args.args[..] else { return self.0.invoke_with_args(args) };
+        let DataType::Decimal128(precision, scale @ 1..) = value.data_type() else {
+            return self.0.invoke_with_args(args);
+        };
+        let (array, is_scalar) = match value {
+            ColumnarValue::Array(array) => (array.clone(), false),
+            ColumnarValue::Scalar(value) => (value.to_array()?, true),
+        };
+        // At most 10^38, which 128 bits hold.
+        let one = 10_i128.pow(u32::from(scale.unsigned_abs()));
+        let up = self.name() == "ceil";
+        let whole = array.as_primitive::<Decimal128Type>().unary::<_, Decimal128Type>(|value| {
+            value.div_euclid(one) + i128::from(up && value.rem_euclid(one) != 0)
+        });
+        let whole = whole.with_precision_and_scale(precision, 0)?;
+        match is_scalar {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&whole, 0)?)),
+            false => Ok(ColumnarValue::Array(Arc::new(whole))),
         }
-        self.0.invoke_with_args(args)
     }
 }

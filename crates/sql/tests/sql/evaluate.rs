@@ -190,12 +190,46 @@ fn a_window_without_grouping_adds_its_columns() {
 }
 
 #[test]
-fn whole_numbers_beside_a_decimal_may_have_a_digit_more() {
-    gives("CEIL(CAST(9.99 AS DECIMAL(3, 2)))", ["10.00"; 3]);
-    gives("CEILING(CAST(9.99 AS DECIMAL(3, 2)))", ["10.00"; 3]);
-    gives("FLOOR(CAST(-9.99 AS DECIMAL(3, 2)))", ["-10.00"; 3]);
-    gives("CEIL(d * 80000000)", ["100000000.00", "NULL", "-240000000.00"]);
-    gives("FLOOR(CAST(0.125 * a AS DECIMAL(3, 3)))", ["0.000", "NULL", "-1.000"]);
+fn decimals_stay_exact_beside_integers_and_become_doubles_beside_doubles() {
+    gives("d / 3", ["0.4166666666667", "NULL", "-1.0000000000000"]);
+    gives("d / 2.5", ["0.500000", "NULL", "-1.200000"]);
+    gives("a / 2.0", ["3.500000", "NULL", "-3.500000"]);
+    gives("d % 0.7", ["0.55", "NULL", "-0.20"]);
+    gives("MOD(d, 0.7)", ["0.55", "NULL", "-0.20"]);
+    gives("d * x", ["1.875", "NULL", "1.5"]);
+    gives("x * 1.5 - 1", ["1.25", "NULL", "-1.75"]);
+    gives("x > 0.1", ["true", "NULL", "false"]);
+    gives("x IN (1.5, 2)", ["true", "NULL", "false"]);
+    gives("x BETWEEN -0.5 AND 1.25", ["false", "NULL", "true"]);
+    gives("CASE x WHEN 1.5 THEN 1 ELSE 0 END", ["1", "0", "0"]);
+    gives("CASE WHEN f THEN 0.1 ELSE x END + 0.2", ["0.30000000000000004", "NULL", "-0.3"]);
+    gives("CASE WHEN f THEN d ELSE x END / 2", ["0.625", "NULL", "-0.25"]);
+    gives("NULLIF(x, 1.5)", ["NULL", "NULL", "-0.5"]);
+    gives("CAST(x AS FLOAT) * 0.1", ["0.15000000000000002", "NULL", "-0.05"]);
+}
+
+#[test]
+fn decimals_that_do_not_fit_are_errors_that_name_the_expression() {
+    fails("d / (d - d)", &["division by zero", "d / (d - d)", "NULLIF"]);
+    fails("d % (d - d)", &["division by zero", "d % (d - d)"]);
+    let most = "9".repeat(38);
+    fails(&format!("d + {most}"), &["does not fit DECIMAL(38, 2)", "d + 9999"]);
+    fails(&format!("d * d * {most}"), &["does not fit DECIMAL(38, 4)", "d * d * 9999"]);
+    let given = format!("CASE WHEN f THEN {most} END");
+    fails(&format!("{given} / 0.1"), &["does not fit DECIMAL(38, 6)", "cast to DOUBLE"]);
+    fails("CAST(a * 1.5 AS DECIMAL(2, 1))", &["10.5", "DECIMAL(2, 1)"]);
+    fails(&format!("{most} * 10"), &["does not fit DECIMAL(38, 0)"]);
+    fails(&format!("d + {most}1"), &["39 digits", "at most 38", "1.5E0"]);
+    fails("x + 1E400", &["1E400 does not fit DOUBLE"]);
+}
+
+#[test]
+fn whole_numbers_beside_a_decimal_have_no_digits_after_the_point() {
+    gives("CEIL(CAST(9.99 AS DECIMAL(3, 2)))", ["10"; 3]);
+    gives("CEILING(9.99)", ["10"; 3]);
+    gives("FLOOR(CAST(-9.99 AS DECIMAL(3, 2)))", ["-10"; 3]);
+    gives("CEIL(d * 80000000.4)", ["100000001", "NULL", "-240000001"]);
+    gives("FLOOR(CAST(0.125 * a AS DECIMAL(3, 3)))", ["0", "NULL", "-1"]);
     gives("FLOOR(x)", ["1.0", "NULL", "-1.0"]);
 }
 

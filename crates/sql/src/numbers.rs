@@ -1,0 +1,132 @@
+//! Numbers as they are written. With a point they are decimals, with an exponent doubles, as in
+//! Flink. DataFusion knows one or the other, so a number with an exponent becomes a cast of a text.
+
+use datafusion_sql::sqlparser::ast::{
+    CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, Spanned, Value, ValueWithSpan,
+};
+
+use crate::calls::double_text;
+use crate::error::{Result, Span, SqlError};
+
+/// Digits that a decimal has at most.
+const DIGITS_MAX: usize = 38;
+
+/// The double that a constant with an exponent is; `None` if it is another constant.
+///
+/// # Errors
+///
+/// If the number is too large, or has more digits than a decimal.
+pub(crate) fn double(constant: &ValueWithSpan) -> Result<Option<Expr>> {
+    let Value::Number(number, _) = &constant.value else { return Ok(None) };
+    if !number.contains(['e', 'E']) {
+        return check_digits(number).map(|()| None).map_err(|e| e.at(Span::new(constant.span)));
+    }
+    if !number.parse::<f64>().is_ok_and(f64::is_finite) {
+        let error = SqlError::types(format!("{number} does not fit DOUBLE"));
+        return Err(error
+            .at(Span::new(constant.span))
+            .help("the largest is 1.7976931348623157E308"));
+    }
+    let value = Value::SingleQuotedString(number.clone());
+    let text = Expr::Value(ValueWithSpan { value, span: constant.span });
+    Ok(Some(cast(text, DataType::Double(ExactNumberInfo::None))))
+}
+
+/// What [`double`] has made of a number, with a minus before it.
+pub(crate) fn negative(of: &Expr) -> Option<Expr> {
+    let text = double_text(of).filter(|text| !text.starts_with('-'))?;
+    let value = Value::SingleQuotedString(format!("-{text}"));
+    let text = Expr::Value(ValueWithSpan { value, span: of.span() });
+    Some(cast(text, DataType::Double(ExactNumberInfo::None)))
+}
+
+fn check_digits(number: &str) -> Result<()> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let whole = whole.trim_start_matches('0').len();
+    let digits = match whole {
+        0 => fraction.len(),
+        whole => whole + fraction.len(),
+    };
+    if digits <= DIGITS_MAX {
+        return Ok(());
+    }
+    let error = format!("a number of {digits} digits: a DECIMAL has at most {DIGITS_MAX}");
+    Err(SqlError::types(error).help("with an exponent it is a DOUBLE: 1.5E0"))
+}
+
+/// Casts that stand as values in VALUES are written twice. So they can be told from those that
+/// DataFusion puts in, which makes decimals of doubles.
+pub(crate) fn keep_casts(query: &mut Query) {
+    keep_casts_of(&mut query.body);
+}
+
+fn keep_casts_of(body: &mut SetExpr) {
+    match body {
+        SetExpr::Values(values) => {
+            for value in values.rows.iter_mut().flat_map(|row| row.iter_mut()) {
+                let to = match value {
+                    Expr::Cast { data_type, .. } if is_decimal(data_type) => data_type.clone(),
+                    _ => continue,
+                };
+                *value = cast(value.clone(), to);
+            }
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            keep_casts_of(left);
+            keep_casts_of(right);
+        }
+        // A query in brackets is visited itself.
+        _ => {}
+    }
+}
+
+fn is_decimal(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_))
+}
+
+fn cast(expr: Expr, data_type: DataType) -> Expr {
+    let expr = Box::new(expr);
+    Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion_sql::sqlparser::tokenizer;
+
+    use super::*;
+
+    fn read(number: &str) -> Result<Option<Expr>> {
+        let value = Value::Number(number.into(), false);
+        double(&ValueWithSpan { value, span: tokenizer::Span::empty() })
+    }
+
+    #[test]
+    fn numbers_with_an_exponent_are_doubles() {
+        for number in ["1e3", "1.5E0", "5e-324", "1E400"] {
+            match read(number) {
+                Ok(Some(read)) => assert_eq!(double_text(&read), Some(number)),
+                Ok(None) => panic!("{number} is a decimal"),
+                Err(error) => assert!(number == "1E400" && error.message.contains("DOUBLE")),
+            }
+        }
+    }
+
+    #[test]
+    fn a_decimal_has_38_digits() {
+        let (ones, zeros) = ("1".repeat(38), "0".repeat(37));
+        for (number, fits) in [
+            (ones.clone(), true),
+            (format!("{ones}1"), false),
+            (format!("00{ones}"), true),
+            (format!("{ones}."), true),
+            (format!("{ones}.0"), false),
+            (format!("0.{zeros}1"), true),
+            (format!(".{zeros}1"), true),
+            (format!("0.{zeros}10"), false),
+            (format!("1.{zeros}"), true),
+            (format!("1.{zeros}0"), false),
+        ] {
+            assert_eq!(read(&number).is_ok(), fits, "{number}");
+        }
+    }
+}
