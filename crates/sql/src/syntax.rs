@@ -11,6 +11,7 @@ use datafusion_sql::sqlparser::ast::{
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{self, Location, Token, TokenWithSpan};
 
+use crate::calls::double_text;
 use crate::error::{Source, Span, SqlError};
 
 /// The expressions of a statement.
@@ -173,8 +174,14 @@ impl Syntax {
                     _ => Some((name, name)),
                 }
             }
-            SqlExpr::Cast { expr, .. } => {
-                let (from, to) = self.range(expr)?;
+            SqlExpr::Cast { expr: of, .. } => {
+                let (from, to) = self.range(of)?;
+                if let Some(number) = double_text(expr)
+                    && matches!(self.source.tokens().get(from)?.token, Token::Number(..))
+                {
+                    // It is written as a number with an exponent.
+                    return Some((from.checked_sub(usize::from(number.starts_with('-')))?, to));
+                }
                 match self.source.tokens().get(to + 1).map(|t| &t.token) {
                     Some(Token::DoubleColon) => Some((from, to + 2)),
                     _ => self.call((from, to)),
