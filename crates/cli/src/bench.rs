@@ -16,6 +16,7 @@ use millstream_lab::workload::{Measurement, Runner};
 use millstream_workloads::{Spec, Window, Workload, ZIPF_KEYS_MAX, Zipf};
 use serde_json::json;
 
+use crate::bench_shuffle::ShuffleArguments;
 use crate::console::{told, usage};
 use crate::processes::{Task, launch, watch_measuring};
 use crate::run::setting_pairs;
@@ -25,7 +26,7 @@ use crate::{Failure, ProcessArguments, SettingArguments};
 pub(crate) struct Bench {
     /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows; or `nexmark-q0` and the like, a query
     /// of NEXMark; or `ingest`, a file that is read; or `latency`, a paced stream; or `channel`,
-    /// between two threads
+    /// between two threads; or `shuffle`, the shuffle operator between processes
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]
@@ -64,17 +65,19 @@ pub(crate) struct Bench {
     pub(crate) ingest: IngestArguments,
     #[command(flatten)]
     pub(crate) channel: ChannelArguments,
+    #[command(flatten)]
+    pub(crate) shuffle: ShuffleArguments,
     /// How workers bring together what belongs to a key [default: late-merge]
     #[arg(long, value_enum)]
     pub(crate) exchange: Option<ExchangeName>,
     /// Compute what it would take on so many nodes with so many workers each, connected by 100
     /// Gbit/s
     #[arg(long, value_name = "NODESxWORKERS", conflicts_with_all = ["predict", "processes", "fabric", "workers"])]
-    project: Option<Layout>,
+    pub(crate) project: Option<Layout>,
     /// Compute what it would take in so many real processes here, over shared memory, to judge the
     /// model
     #[arg(long, value_name = "PROCESSESxWORKERS", conflicts_with_all = ["processes", "fabric", "workers"])]
-    predict: Option<Layout>,
+    pub(crate) predict: Option<Layout>,
     #[command(flatten)]
     pub(crate) processes: ProcessArguments,
     #[command(flatten)]
@@ -146,10 +149,17 @@ pub(crate) enum How {
     Immediate,
 }
 
+/// What can be measured beside the workloads.
+const OTHERS: [&str; 5] = ["nexmark-q0", "ingest", "latency", "channel", "shuffle"];
+
 impl Bench {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if self.workload == "channel" {
             return self.channel();
+        }
+        if self.workload == "shuffle" {
+            self.refuse_what_is_no_shuffle()?;
+            return self.shuffle.run(self.processes.given(), self.json);
         }
         // Nodes have their memory to themselves; processes on one machine share it.
         let sharing = self.predict.map_or(self.processes.count(), |layout| layout.processes);
@@ -295,19 +305,17 @@ impl Bench {
     fn known_workload(&self) -> Result<Workload, Failure> {
         Workload::from_name(&self.workload).ok_or_else(|| {
             let names = Workload::names();
-            let like = millstream::closest(
-                &self.workload,
-                names.into_iter().chain(["ingest", "latency", "channel", "nexmark-q0"]),
-            );
+            let like = millstream::closest(&self.workload, names.into_iter().chain(OTHERS));
             usage(&match like {
                 Some(name) => format!(
                     "there is no workload '{}'\n  help: did you mean '{name}'?",
                     self.workload
                 ),
                 None => format!(
-                    "there is no workload '{}'\n  help: use one of {}, nexmark-q0, ingest, latency, channel",
+                    "there is no workload '{}'\n  help: use one of {}, {}",
                     self.workload,
-                    names.join(", ")
+                    names.join(", "),
+                    OTHERS.join(", ")
                 ),
             })
         })

@@ -7,9 +7,9 @@ use millstream_lab::projection::Question;
 use millstream_workloads::Spec;
 use millstream_workloads::window::{Kind, Window};
 
-use crate::Failure;
 use crate::bench::{Bench, ChannelArguments, Engine};
 use crate::console::usage;
+use crate::{FabricName, Failure};
 
 impl Bench {
     /// Refuses arguments that would be ignored.
@@ -27,8 +27,42 @@ impl Bench {
             "ingest" => self.ignored_by_ingest(),
             _ if self.nexmark_query().is_some() => self.ignored_by_nexmark(),
             _ => self.ignored_by_queries(),
-        }?;
-        Some(format!("{what} does not go with the workload '{}'\n  help: {help}", self.workload))
+        }
+        .or_else(|| Some((self.shuffle.given()?, SHUFFLES)))?;
+        Some(self.not_with(what, help))
+    }
+
+    fn not_with(&self, what: &str, help: &str) -> String {
+        format!("{what} does not go with the workload '{}'\n  help: {help}", self.workload)
+    }
+
+    /// Refuses arguments that a shuffle would ignore.
+    pub(crate) fn refuse_what_is_no_shuffle(&self) -> Result<(), Failure> {
+        match self.ignored_by_shuffle() {
+            Some((what, help)) => Err(usage(&self.not_with(what, help))),
+            None => Ok(()),
+        }
+    }
+
+    fn ignored_by_shuffle(&self) -> Option<(&'static str, &'static str)> {
+        const TUPLES: &str = "it moves tuples of 16 bytes with random keys, --tuples of them";
+        const NO_QUERY: &str = "it measures the shuffle operator alone, without a query";
+        let other_fabric = self.processes.fabric() != FabricName::Shm;
+        first(&[
+            (self.records.is_some(), "--records", TUPLES),
+            (self.keys.is_some(), "--keys", TUPLES),
+            (self.zipf.is_some(), "--zipf", TUPLES),
+            (self.window.is_some(), "--window", WINDOWS),
+            (self.exchange.is_some(), "--exchange", NO_QUERY),
+            (self.generate_only, "--generate-only", NO_QUERY),
+            (self.engine == Engine::Handwritten, "--engine handwritten", NO_QUERY),
+            (self.settings.workers.is_some(), "--workers", "it has --threads"),
+            (!self.settings.set.is_empty(), "--set", NO_QUERY),
+            (self.project.is_some(), "--project", NO_QUERY),
+            (self.predict.is_some(), "--predict", NO_QUERY),
+            (other_fabric, "another --fabric than shm", "its processes share memory"),
+        ])
+        .or_else(|| self.ignored_by_queries())
     }
 
     fn not_with_processes(&self) -> Option<String> {
@@ -218,6 +252,7 @@ const LATENCY: &str = "they belong to `latency`; other workloads have --records"
 const WINDOWS: &str = "it belongs to ysb, ysb_small, ysb_str, nb7 and cm";
 const INGEST: &str = "it belongs to the workload `ingest`";
 const CHANNELS: &str = "it belongs to the workload `channel`";
+const SHUFFLES: &str = "it belongs to the workload `shuffle`";
 
 /// The first option that was given, with why it makes no sense.
 fn first(options: &[(bool, &'static str, &'static str)]) -> Option<(&'static str, &'static str)> {

@@ -6,6 +6,7 @@
 mod allocator;
 mod bench;
 mod bench_options;
+mod bench_shuffle;
 mod check;
 mod console;
 mod fabric;
@@ -141,14 +142,23 @@ enum Command {
         #[command(flatten)]
         log: log::LogArguments,
     },
+    /// A process of `bench shuffle`, which starts it
+    #[command(hide = true, name = bench_shuffle::CHILD)]
+    ShuffleNode {
+        /// The options, as one word
+        options: String,
+        /// Its number
+        process: usize,
+    },
 }
 
 #[derive(clap::Args)]
 struct ProcessArguments {
     /// Processes to run queries on, all on this machine; `memory` and `workers` are per process
-    #[arg(long, value_name = "P", default_value = "1", allow_negative_numbers = true,
+    /// [default: 1; of `bench shuffle` 2]
+    #[arg(long, value_name = "P", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=PROCESSES_MAX as u64))]
-    processes: u64,
+    processes: Option<u64>,
     /// What processes are connected by, if there are several; `channel`: what it runs over
     /// [default: shm]
     #[arg(long, value_enum)]
@@ -177,7 +187,12 @@ impl FabricName {
 
 impl ProcessArguments {
     fn count(&self) -> usize {
-        self.processes as usize
+        self.given().unwrap_or(1)
+    }
+
+    /// How many were asked for.
+    fn given(&self) -> Option<usize> {
+        self.processes.map(|processes| processes as usize)
     }
 
     fn fabric(&self) -> FabricName {
@@ -332,6 +347,7 @@ fn main() -> ExitCode {
             log.begin();
             node::run()
         }
+        Command::ShuffleNode { options, process } => bench_shuffle::child(options, *process),
     });
     match result.unwrap_or_else(|panic| Err(console::panicked(&*panic))) {
         Ok(()) => ExitCode::SUCCESS,

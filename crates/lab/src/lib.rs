@@ -2,8 +2,8 @@
 //!
 //! [`workload`] runs the workloads of `millstream-workloads` in the ordinary way, in one process or
 //! in [several](processes), checks the answer and measures the time. [`latency`] measures a
-//! rate-limited stream, [`ingest`] a file that is read, [`mod@nexmark`] the queries of NEXMark, and
-//! [`channel`] channels alone.
+//! rate-limited stream, [`ingest`] a file that is read, [`mod@nexmark`] the queries of NEXMark,
+//! [`channel`] channels alone, and [`shuffle`] the shuffle operator.
 //! [`projection`] computes how long a job would take on other machines. [`report_page`] draws what
 //! `bench --json` has written.
 //!
@@ -22,6 +22,7 @@ pub mod projection;
 mod provenance;
 pub mod report_page;
 mod run;
+pub mod shuffle;
 mod verify;
 pub mod workload;
 

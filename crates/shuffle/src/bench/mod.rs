@@ -15,6 +15,9 @@ mod report;
 use std::fmt;
 use std::str::FromStr;
 
+use millstream_fabric::Fabric as _;
+use millstream_fabric::setup::Token;
+use millstream_fabric::shm::ShmDevice;
 pub use processes::{child, run};
 pub use report::{NodeReport, Report};
 
@@ -121,7 +124,8 @@ impl Options {
         }
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    /// That a shuffle is possible with these options, over shared memory.
+    pub fn check(&self) -> Result<(), Failure> {
         let refused = |what: &str| Err(Failure::Options(what.into()));
         if self.processes == 0 || self.threads == 0 {
             return refused("a shuffle needs a process and a thread");
@@ -132,7 +136,16 @@ impl Options {
         if !(0.0..=1e6).contains(&self.compute_us) {
             return refused("compute microseconds have to be 0 to a million");
         }
-        Ok(())
+        let device = ShmDevice::open(Token::random()?)?;
+        Ok(self.settings().check(device.limits(), self.processes)?)
+    }
+
+    /// Bytes that all processes together register at most. The options have to be possible.
+    pub fn registered_bytes(&self) -> u64 {
+        let settings = self.settings();
+        let endpoints = self.processes * self.design.endpoints_of(self.threads);
+        let each = settings.sender_bytes(self.processes) + settings.receiver_bytes(self.processes);
+        each.saturating_mul(endpoints as u64)
     }
 }
 
