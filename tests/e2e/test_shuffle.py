@@ -1,9 +1,12 @@
 """`millstream bench shuffle`: every design moves the right tuples, in as many messages and requests as it should."""
 
 import json
+import subprocess
+import sys
 
 import harness
 import pytest
+from conftest import cannot_run
 
 # Queue pairs of a node's sending half, for two nodes of two threads each (the paper's table 1).
 QUEUE_PAIRS = {"MEMQ": 4, "SEMQ": 2, "MESQ": 2, "SESQ": 1}
@@ -82,3 +85,15 @@ def test_other_workloads_refuse_the_options_of_shuffles():
         assert result.code == 2, result.stderr
         assert f"--tuples does not go with the workload '{workload}'" in result.stderr, result.stderr
         assert "it belongs to the workload `shuffle`" in result.stderr
+
+
+def test_sockets_move_the_same_tuples():
+    script = harness.ROOT / "tests" / "shuffle_baselines.py"
+    done = subprocess.run([sys.executable, str(script), "2", "--tuples", "1000", "--against", "unix,tcp", "--designs", "SEMQ/WR",
+                           "--compute-us", "1", "--depths", "2"], capture_output=True, text=True,
+                          timeout=harness.TIMEOUT_SECONDS)
+    if "No such file or directory: 'cc'" in done.stderr:
+        cannot_run("there is no C compiler: `.ci/setup cc` installs one")
+    assert done.returncode == 0, done.stderr
+    for part in ("SEMQ/WR to it: ", "best against unix: SEMQ/WR, ", "best against tcp: SEMQ/WR, ", "lowest of all: "):
+        assert part in done.stdout, done.stdout
