@@ -41,6 +41,9 @@ pub(crate) struct ShuffleArguments {
     /// `shuffle`: microseconds that a receiver computes for each 32 KiB [default: 0]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     compute_us: Option<f64>,
+    /// `shuffle`: the same for process 0, which is then slower than the others
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    straggler_us: Option<f64>,
     /// `shuffle`: tuples of 16 bytes that each process sends [default: 10000000]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
@@ -66,6 +69,7 @@ impl ShuffleArguments {
             (self.buffers.is_some(), "--buffers"),
             (self.credit_every.is_some(), "--credit-every"),
             (self.compute_us.is_some(), "--compute-us"),
+            (self.straggler_us.is_some(), "--straggler-us"),
             (self.tuples.is_some(), "--tuples"),
         ];
         given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
@@ -103,6 +107,7 @@ impl ShuffleArguments {
         options.message_bytes = self.message_bytes.unwrap_or(options.message_bytes);
         options.credit_every = self.credit_every.unwrap_or(options.credit_every);
         options.compute_us = self.compute_us.unwrap_or(options.compute_us);
+        options.straggler_us = self.straggler_us;
         options.tuples = self.tuples.unwrap_or(options.tuples);
         options.check().map_err(|e| told(shuffle::failed(&e)))?;
         let needed = options.registered_bytes();

@@ -34,6 +34,7 @@ fn every_design_is_measured_and_its_answer_checked() {
                 depth: if number % 2 == 0 { Depth::Fixed(3) } else { "adaptive".parse().unwrap() },
                 tuples: 1000,
                 compute_us: 1.0,
+                straggler_us: (number % 2 == 0).then_some(20.0),
                 ..Options::new(design)
             };
             let report = run(&options, command).unwrap();
@@ -58,6 +59,7 @@ fn impossible_options_are_refused() {
         Options { processes: 0, ..Options::new(design) },
         Options { message_bytes: 17, ..Options::new(design) },
         Options { compute_us: f64::NAN, ..Options::new(design) },
+        Options { straggler_us: Some(-1.0), ..Options::new(design) },
         Options { credit_every: 3, ..Options::new(design) },
         Options { message_bytes: 1 << 40, ..Options::new(design) },
     ] {

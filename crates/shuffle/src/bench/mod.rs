@@ -88,6 +88,8 @@ pub struct Options {
     pub credit_every: u32,
     /// What receiving [`COMPUTE_BYTES`] costs in microseconds, beside adding them up once.
     pub compute_us: f64,
+    /// The same for process 0, if it computes more than the others (or less).
+    pub straggler_us: Option<f64>,
     /// Tuples that each process sends; to all others, if it is a broadcast.
     pub tuples: u64,
 }
@@ -105,6 +107,7 @@ impl Options {
             depth,
             credit_every,
             compute_us: 0.0,
+            straggler_us: None,
             tuples: 10_000_000,
         }
     }
@@ -124,6 +127,11 @@ impl Options {
         }
     }
 
+    /// What receiving [`COMPUTE_BYTES`] costs a process in microseconds.
+    pub(crate) fn compute_us_of(&self, process: usize) -> f64 {
+        self.straggler_us.filter(|_| process == 0).unwrap_or(self.compute_us)
+    }
+
     /// That a shuffle is possible with these options, over shared memory.
     pub fn check(&self) -> Result<(), Failure> {
         let refused = |what: &str| Err(Failure::Options(what.into()));
@@ -133,7 +141,8 @@ impl Options {
         if self.message_bytes == 0 || !self.message_bytes.is_multiple_of(TUPLE_BYTES) {
             return refused("message bytes have to be a multiple of a tuple's 16");
         }
-        if !(0.0..=1e6).contains(&self.compute_us) {
+        let straggler_us = self.straggler_us.unwrap_or(0.0);
+        if [self.compute_us, straggler_us].iter().any(|us| !(0.0..=1e6).contains(us)) {
             return refused("compute microseconds have to be 0 to a million");
         }
         let device = ShmDevice::open(Token::random()?)?;
@@ -156,7 +165,8 @@ impl fmt::Display for Options {
         let Options { message_bytes, depth, credit_every, compute_us, tuples, .. } = self;
         let pattern = pattern.name();
         write!(f, "{design},{pattern},{processes},{threads},{message_bytes},{depth},")?;
-        write!(f, "{credit_every},{compute_us},{tuples}")
+        let straggler = self.straggler_us.map_or("none".into(), |us| us.to_string());
+        write!(f, "{credit_every},{compute_us},{straggler},{tuples}")
     }
 }
 
@@ -168,10 +178,10 @@ impl FromStr for Options {
             text.parse().map_err(|_| Failure::Options(format!("{text:?} is no number")))
         }
         let parts: Vec<&str> = line.split(',').collect();
-        let [design, pattern, processes, threads, bytes, depth, credit, compute, tuples] =
+        let [design, pattern, processes, threads, bytes, depth, credit, compute, straggler, tuples] =
             parts[..]
         else {
-            return Err(Failure::Options(format!("{line:?} has not nine parts")));
+            return Err(Failure::Options(format!("{line:?} has not ten parts")));
         };
         let options = Options {
             design: design.parse()?,
@@ -182,6 +192,10 @@ impl FromStr for Options {
             depth: depth.parse()?,
             credit_every: number(credit)?,
             compute_us: number(compute)?,
+            straggler_us: match straggler {
+                "none" => None,
+                us => Some(number(us)?),
+            },
             tuples: number(tuples)?,
         };
         options.check()?;

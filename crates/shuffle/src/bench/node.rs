@@ -96,7 +96,7 @@ impl<F: Fabric> Node<F> {
                     out: (0..groups.len()).map(|_| None).collect(),
                     next: share(thread),
                     end: share(thread + 1),
-                    compute: Duration::from_secs_f64(options.compute_us / 1e6),
+                    compute: Duration::from_secs_f64(options.compute_us_of(process) / 1e6),
                     sent: (0, 0),
                     received: (0, 0),
                 };
