@@ -160,17 +160,7 @@ const COUNT_MAX: u64 = 65_536;
 const TEXT_BYTES_MAX: usize = 4096;
 
 impl Line {
-    /// Reads a line.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it: no JSON object, a field that is missing or makes no sense.
-    pub(super) fn parse(text: &str) -> Result<Line, String> {
-        let value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
-        let Value::Object(map) = value else {
-            return Err("expected a JSON object".to_string());
-        };
-        let fields = Fields { map: &map, within: "" };
+    pub(super) fn of(fields: &Fields) -> Result<Line, String> {
         let setup = fields.setup()?;
         let machine = fields.machine()?;
         Ok(Line {
@@ -190,9 +180,10 @@ impl Line {
 }
 
 /// The fields of an object, and where it stands.
-struct Fields<'a> {
-    map: &'a Map<String, Value>,
-    within: &'a str,
+pub(super) struct Fields<'a> {
+    pub(super) map: &'a Map<String, Value>,
+    /// What it is a field of, with a point.
+    pub(super) within: &'a str,
 }
 
 impl Fields<'_> {
@@ -266,7 +257,7 @@ impl Fields<'_> {
         }
     }
 
-    fn machine(&self) -> Result<Machine, String> {
+    pub(super) fn machine(&self) -> Result<Machine, String> {
         let Some(Value::Object(map)) = self.given("machine") else {
             return Err(self.wrong("machine", "an object"));
         };
@@ -291,7 +282,7 @@ impl Fields<'_> {
     }
 
     /// `2024-05-01T12:00:03Z`.
-    fn date(&self) -> Result<String, String> {
+    pub(super) fn date(&self) -> Result<String, String> {
         let date = self.text("date")?;
         let shape = date.bytes().map(|b| if b.is_ascii_digit() { b'0' } else { b });
         match shape.eq(*b"0000-00-00T00:00:00Z") {
@@ -301,11 +292,11 @@ impl Fields<'_> {
     }
 
     /// The field's value, if there is one that is not null.
-    fn given(&self, name: &str) -> Option<&Value> {
+    pub(super) fn given(&self, name: &str) -> Option<&Value> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    fn text(&self, name: &str) -> Result<String, String> {
+    pub(super) fn text(&self, name: &str) -> Result<String, String> {
         match self.given(name) {
             Some(Value::String(text)) if (1..=TEXT_BYTES_MAX).contains(&text.len()) => {
                 Ok(text.clone())
@@ -314,37 +305,44 @@ impl Fields<'_> {
         }
     }
 
-    fn truth(&self, name: &str) -> Result<bool, String> {
+    pub(super) fn truth(&self, name: &str) -> Result<bool, String> {
         let value = self.given(name).and_then(Value::as_bool);
         value.ok_or_else(|| self.wrong(name, "true or false"))
     }
 
-    fn whole(&self, name: &str, most: u64) -> Result<u64, String> {
+    pub(super) fn whole(&self, name: &str, most: u64) -> Result<u64, String> {
         let value = self.given(name).and_then(Value::as_u64).filter(|value| *value <= most);
         value.ok_or_else(|| self.wrong(name, &format!("a whole number up to {most}")))
     }
 
     /// Of processes or threads: at least one.
-    fn count(&self, name: &str) -> Result<u64, String> {
+    pub(super) fn count(&self, name: &str) -> Result<u64, String> {
         match self.whole(name, COUNT_MAX)? {
             0 => Err(self.wrong(name, &format!("a whole number from 1 to {COUNT_MAX}"))),
             count => Ok(count),
         }
     }
 
-    fn number(&self, name: &str) -> Result<f64, String> {
+    pub(super) fn number(&self, name: &str) -> Result<f64, String> {
         let value = self.given(name).and_then(Value::as_f64);
         let value = value.filter(|value| (0.0..=NUMBER_MAX).contains(value));
         value.ok_or_else(|| self.wrong(name, &format!("a number from 0 to {NUMBER_MAX}")))
     }
 
-    fn one_of<T: Copy>(&self, name: &str, known: &[(&str, T)]) -> Result<T, String> {
+    pub(super) fn one_of<T: Copy>(&self, name: &str, known: &[(&str, T)]) -> Result<T, String> {
         let found = self.given(name).and_then(Value::as_str);
         let entry = known.iter().find(|(name, _)| Some(*name) == found);
         entry.map(|(_, value)| *value).ok_or_else(|| {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             self.wrong(name, &names.join(" or "))
         })
+    }
+
+    /// Of bytes a second.
+    pub(super) fn large_number(&self, name: &str) -> Result<f64, String> {
+        let value = self.given(name).and_then(Value::as_f64);
+        let value = value.filter(|value| (0.0..=NUMBER_MAX * 1e9).contains(value));
+        value.ok_or_else(|| self.wrong(name, "a number from 0 to 1e18"))
     }
 
     fn wrong(&self, name: &str, expected: &str) -> String {
@@ -362,6 +360,7 @@ const FABRICS: [(&str, Fabric); 4] =
 mod tests {
     use serde_json::json;
 
+    use super::super::entry::Entry;
     use super::*;
 
     fn good() -> Value {
@@ -373,6 +372,14 @@ mod tests {
         })
     }
 
+    /// Of a job.
+    fn parse(text: &str) -> Result<Line, String> {
+        match Entry::parse(text)? {
+            Entry::Job(line) => Ok(line),
+            Entry::Shuffle(line) => panic!("{line:?}"),
+        }
+    }
+
     fn with(name: &str, value: Value) -> Value {
         let mut line = good();
         line[name] = value;
@@ -381,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_line_is_read() {
-        let line = Line::parse(&good().to_string()).expect("a good line");
+        let line = parse(&good().to_string()).expect("a good line");
         assert_eq!(line.data.to_string(), "ysb, 1,000 records, z = 0.2");
         assert_eq!(line.setup.to_string(), "repartition, 2 processes of 3 workers, tcp");
         assert_eq!(line.finding, Finding::Rate(12.5));
@@ -394,22 +401,22 @@ mod tests {
         for name in ["processes", "fabric", "exchange", "zipf"] {
             line.as_object_mut().expect("an object").remove(name);
         }
-        let line = Line::parse(&line.to_string()).expect("a good line");
+        let line = parse(&line.to_string()).expect("a good line");
         assert_eq!(line.setup.to_string(), "late merge, 1 process of 3 workers");
         // What a single process says of its fabric means nothing.
-        let same = Line::parse(&with("processes", json!(1)).to_string()).expect("a good line");
+        let same = parse(&with("processes", json!(1)).to_string()).expect("a good line");
         assert_eq!(same.setup.fabric, None);
     }
 
     #[test]
     fn a_projection_says_so_or_is_none() {
         let mut line = with("fabric", json!("sim"));
-        assert!(Line::parse(&line.to_string()).is_err_and(|e| e.contains("'projection'")));
+        assert!(parse(&line.to_string()).is_err_and(|e| e.contains("'projection'")));
         line["projection"] = json!(true);
-        let read = Line::parse(&line.to_string()).expect("a projection");
+        let read = parse(&line.to_string()).expect("a projection");
         assert_eq!(read.finding, Finding::Projected { mrec_per_s: 12.5, predicts: None });
         line["fabric"] = json!("shm");
-        assert!(Line::parse(&line.to_string()).is_err());
+        assert!(parse(&line.to_string()).is_err());
     }
 
     #[test]
@@ -437,17 +444,17 @@ mod tests {
             ("workload", json!("")),
             ("window", json!(7)),
         ] {
-            let error = Line::parse(&with(name, value).to_string()).expect_err(name);
+            let error = parse(&with(name, value).to_string()).expect_err(name);
             assert!(error.contains(&format!("field '{name}'")) && error.len() < 300, "{error}");
         }
-        let error = Line::parse(&with("machine", json!({})).to_string()).expect_err("no processor");
+        let error = parse(&with("machine", json!({})).to_string()).expect_err("no processor");
         assert!(
             error.contains("'machine.processor'") && error.contains("no such field"),
             "{error}"
         );
         for text in ["", "{", "[]", "1", "null", "{\"a\":1e999}", "\u{0}", "{\"ok\":true} x"] {
-            assert!(Line::parse(text).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
-        assert!(Line::parse(&"[".repeat(100_000)).is_err());
+        assert!(parse(&"[".repeat(100_000)).is_err());
     }
 }

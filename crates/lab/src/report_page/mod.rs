@@ -5,10 +5,12 @@
 //! read is an error that names its place. A line whose answer was wrong is left out of all plots,
 //! and the page names it.
 
+mod entry;
 mod figures;
 mod html;
 mod line;
 mod projection;
+mod shuffle;
 mod spread;
 mod svg;
 
@@ -19,8 +21,10 @@ use std::path::{Path, PathBuf};
 
 use millstream::counted;
 
+use self::entry::Entry;
 use self::html::{element, escape};
 use self::line::{Line, Machine};
+use self::shuffle::Shuffled;
 use crate::Failure;
 use crate::failure::{fail, note, usage};
 
@@ -65,16 +69,14 @@ pub fn run(folder: &Path) -> Result<(), Failure> {
 /// A line and where it stands.
 struct Placed {
     place: String,
-    line: Line,
+    line: Entry,
 }
 
 impl Placed {
     /// Says that the line counts for nothing, if its answer was wrong.
     fn refusal(&self) -> Option<String> {
         let Placed { place, line } = self;
-        (!line.ok).then(|| {
-            format!("{place}: refused, since the answer was wrong: {}; {}", line.data, line.setup)
-        })
+        (!line.ok()).then(|| format!("{place}: refused, since the answer was wrong: {line}"))
     }
 }
 
@@ -101,7 +103,7 @@ fn read(file: &Path, lines: &mut Vec<Placed>, wrong: &mut Vec<String>) -> io::Re
             continue;
         }
         let parsed = match str::from_utf8(bytes) {
-            Ok(text) => Line::parse(text),
+            Ok(text) => Entry::parse(text),
             Err(error) => Err(format!("not UTF-8 after {} bytes", error.valid_up_to())),
         };
         match parsed {
@@ -132,11 +134,15 @@ fn render(lines: &[Placed]) -> String {
         body.push_str(&element("h2", &"Refused lines"));
         refused.iter().for_each(|text| body.push_str(&figures::warning(text)));
     }
-    let mut machines = BTreeMap::<&Machine, Vec<&Line>>::new();
-    for placed in lines.iter().filter(|placed| placed.line.ok) {
-        machines.entry(&placed.line.machine).or_default().push(&placed.line);
+    let mut machines = BTreeMap::<&Machine, (Vec<&Line>, Vec<&Shuffled>)>::new();
+    for Placed { line, .. } in lines.iter().filter(|placed| placed.line.ok()) {
+        let (jobs, shuffles) = machines.entry(line.machine()).or_default();
+        match line {
+            Entry::Job(line) => jobs.push(line),
+            Entry::Shuffle(line) => shuffles.push(line),
+        }
     }
-    for (machine, lines) in machines {
+    for (machine, (jobs, shuffles)) in machines {
         body.push_str(&format!("<h2>{}</h2>\n", escape(&machine.processor)));
         body.push_str(&element(
             "p",
@@ -147,8 +153,11 @@ fn render(lines: &[Placed]) -> String {
                 machine.kernel
             ),
         ));
-        body.push_str(&figures::all(&lines));
-        body.push_str(&figures::sources(&lines));
+        if !jobs.is_empty() {
+            body.push_str(&figures::all(&jobs));
+            body.push_str(&figures::sources(&jobs));
+        }
+        body.push_str(&shuffle::all(&shuffles));
     }
     html::page(&body)
 }

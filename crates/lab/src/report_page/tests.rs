@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::line::Line;
+use super::entry::Entry;
 use super::{Placed, render};
 
 fn line(changes: Value) -> Value {
@@ -22,7 +22,7 @@ fn line(changes: Value) -> Value {
 fn page(lines: &[Value]) -> String {
     let placed = lines.iter().enumerate().map(|(i, line)| Placed {
         place: format!("lines.jsonl:{}", i + 1),
-        line: Line::parse(&line.to_string()).expect("a good line"),
+        line: Entry::parse(&line.to_string()).expect("a good line"),
     });
     render(&placed.collect::<Vec<_>>())
 }
@@ -149,12 +149,77 @@ fn skewed_runs_have_ratios_too_and_mixed_commands_are_told() {
     assert_eq!(page.matches("the lines of 2 different commands").count(), 1);
 }
 
+/// A line of the shuffle's benchmark, with the fields that are read.
+fn shuffled(changes: Value) -> Value {
+    let mut shuffle = line(json!({
+        "bench": "shuffle", "design": "SEMQ/WR", "pattern": "repartition", "threads": 1,
+        "message_bytes": 65536, "buffers": "fixed:2", "credit_every": 2, "compute_us": 0,
+        "straggler_us": null, "tuples": 1000, "bytes_per_s": 2e9, "setup_seconds": 0.25,
+    }));
+    let (Some(fields), Value::Object(changes)) = (shuffle.as_object_mut(), changes) else {
+        panic!("two objects");
+    };
+    fields.extend(changes);
+    shuffle
+}
+
+#[test]
+fn shuffles_are_compared_in_what_a_plot_shows() {
+    let page = page(&[
+        shuffled(json!({})),
+        shuffled(json!({"bytes_per_s": 4e9})),
+        shuffled(json!({"design": "MESQ/SR", "message_bytes": 4080, "bytes_per_s": 1e9})),
+        shuffled(json!({"buffers": "adaptive:2:64", "bytes_per_s": 5e9})),
+        shuffled(json!({"straggler_us": 50.0, "bytes_per_s": 6e9})),
+        shuffled(json!({"credit_every": 1, "bytes_per_s": 7e9})),
+        shuffled(json!({"threads": 2, "bytes_per_s": 8e9, "ok": false})),
+    ]);
+    let titles = titles(&page);
+    for title in [
+        "bytes of a message = 65536, SEMQ/WR: 3 (2 to 4), 2 runs",
+        "bytes of a message = 4080, MESQ/SR: 1, 1 run",
+        "messages after which credit is written back = 1, SEMQ/WR: 7, 1 run",
+        "0, fixed:2: 3 (2 to 4), 2 runs",
+        "0, adaptive:2:64: 5, 1 run",
+        "SEMQ/WR, all alike: 3 (2 to 4), 2 runs",
+        "SEMQ/WR, one of 50 us: 6, 1 run",
+        "2 × 1, MESQ/SR: 250, 1 run",
+    ] {
+        assert!(titles.contains(&title), "{title}: {titles:#?}");
+    }
+    // What was about buffers is not drawn by length.
+    assert_eq!(titles.iter().filter(|title| title.contains(": 5, ")).count(), 1, "{titles:#?}");
+    assert!(page.contains("SEMQ/WR: repartition, 2 × 1, 65,536 B, f = 2, 1,000 tuples"));
+    assert!(page.contains("lines.jsonl:7: refused, since the answer was wrong: shuffle SEMQ/WR"));
+    assert!(!page.contains("<h3>Lines</h3>"), "there is no job");
+}
+
+#[test]
+fn a_shuffle_without_sense_is_named() {
+    for (name, value) in [
+        ("design", json!("SEMQ")),
+        ("pattern", json!("gossip")),
+        ("threads", json!(0)),
+        ("message_bytes", json!(-1)),
+        ("bytes_per_s", json!(1e30)),
+        ("straggler_us", json!("slow")),
+        ("ok", json!(null)),
+    ] {
+        let text = shuffled(json!({name: value})).to_string();
+        let error = Entry::parse(&text).expect_err(name);
+        assert!(error.contains(&format!("field '{name}'")), "{error}");
+    }
+}
+
 /// Bytes of good lines changed, doubled and lost: what is still a line is drawn, nothing panics.
 #[test]
 fn mutated_lines_are_refused_or_drawn() {
     const LIKELY: &[u8] = b"0123456789.eE-+\"\\{}[]:,";
     let good = modelled([95.0, 100.0, 105.0]).into_iter().map(|line| line.to_string());
-    let good: Vec<String> = good.chain([line(json!({"zipf": 0.5})).to_string()]).collect();
+    let good: Vec<String> = good
+        .chain([line(json!({"zipf": 0.5})).to_string(), shuffled(json!({})).to_string()])
+        .chain([shuffled(json!({"straggler_us": 1, "buffers": "adaptive:2:4"})).to_string()])
+        .collect();
     let mut random: u64 = 0x9E3779B97F4A7C15;
     let mut below = |n: usize| {
         random ^= random >> 12;
@@ -176,7 +241,7 @@ fn mutated_lines_are_refused_or_drawn() {
             }
         }
         let text = String::from_utf8_lossy(&bytes);
-        if let Ok(line) = Line::parse(&text) {
+        if let Ok(line) = Entry::parse(&text) {
             read.push(Placed { place: String::new(), line });
         }
     }
