@@ -48,6 +48,8 @@ fn every_design_is_measured_and_its_answer_checked() {
             let json = report.json();
             let start = format!("{{\"bench\":\"shuffle\",\"design\":\"{design}\"");
             assert!(json.starts_with(&start) && json.ends_with("}}"), "{json}");
+            let straggler = if number % 2 == 0 { "20" } else { "null" };
+            assert!(json.contains(&format!("\"straggler_us\":{straggler},")), "{json}");
         }
     }
 }

@@ -178,7 +178,7 @@ impl FromStr for Options {
             text.parse().map_err(|_| Failure::Options(format!("{text:?} is no number")))
         }
         let parts: Vec<&str> = line.split(',').collect();
-        let [design, pattern, processes, threads, bytes, depth, credit, compute, straggler, tuples] =
+        let [design, pattern, processes, threads, bytes, depth, credit, compute, slow, tuples] =
             parts[..]
         else {
             return Err(Failure::Options(format!("{line:?} has not ten parts")));
@@ -192,7 +192,7 @@ impl FromStr for Options {
             depth: depth.parse()?,
             credit_every: number(credit)?,
             compute_us: number(compute)?,
-            straggler_us: match straggler {
+            straggler_us: match slow {
                 "none" => None,
                 us => Some(number(us)?),
             },
