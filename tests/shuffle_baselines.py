@@ -70,10 +70,12 @@ def arguments() -> Options:
     parser.add_argument("--options", type=str.split, default=[], help="further options of each `bench shuffle`, as one word")
     parser.add_argument("--compute-us", type=words, default=["0", "1", "10"], help="of the part buffers (0,1,10)")
     parser.add_argument("--depths", type=words, default=["2", "4", "8", "16", "64"], help="of the part buffers (2,4,8,16,64)")
-    parser.add_argument("--lines", type=Path, metavar="FILE", help="append every run's JSON to this file")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append the lines of `bench shuffle` to this file")
     chosen = parser.parse_args()
     if chosen.turns < 1:
         parser.error("N: once at least")
+    if chosen.lines and not chosen.lines.parent.is_dir():
+        parser.error(f"--lines: there is no folder {chosen.lines.parent}")
     return chosen
 
 
@@ -88,7 +90,7 @@ def run(command: list[str], options: Options) -> float:
     # Both programs have checked this, and say so.
     if found["ok"] is not True:
         sys.exit(f"{' '.join(command)}: the answer is wrong")
-    if options.lines:
+    if options.lines and found["bench"] == "shuffle":
         with options.lines.open("a") as file:
             file.write(done.stdout)
     return found["mrec_per_s"]

@@ -59,7 +59,7 @@ def test_the_text_says_what_was_measured():
     (["--design", "SEMQ/SR", "--credit-every", "0"], "credit has to be written back"),
     (["--design", "SEMQ/SR", "--credit-every", "-1"], "invalid value '-1'"),
     (["--design", "SEMQ/SR", "--message-bytes", "100"], "a multiple of a tuple's 16"),
-    (["--design", "MESQ/SR", "--message-bytes", str(1 << 30)], "into one datagram"),
+    (["--design", "MESQ/SR", "--message-bytes", str(1 << 20)], "into one datagram"),
     (["--design", "SEMQ/SR", "--message-bytes", str(1 << 62)], "a message needs a byte"),
     (["--design", "SEMQ/RD", "--message-bytes", str(1 << 24), "--buffers", "fixed:16384"], "use fewer --buffers"),
     (["--design", "SEMQ/SR", "--compute-us", "NaN"], "compute microseconds"),

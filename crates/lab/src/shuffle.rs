@@ -59,12 +59,14 @@ fn text(report: &Report) -> String {
     let Options { design, pattern, processes, threads, .. } = report.options;
     let es = if processes == 1 { "" } else { "es" };
     let (sender, receiver) = report.counters();
-    format!(
-        "shuffle {design}, {}, {processes} process{es} of {}  {:>8.2} million tuples/s  \
-         {:>6.2} GB/s to each  {:>8.3} s  set-up {:.1} ms  {:.2} operations a message  answer right\n  \
-         senders:   {}\n  receivers: {}",
+    let what = format!(
+        "shuffle {design}, {}, {processes} process{es} of {}",
         pattern.name(),
         counted(threads as u64, "thread"),
+    );
+    format!(
+        "{what}  {:>8.2} million tuples/s  {:>6.2} GB/s to each  {:>8.3} s  set-up {:.1} ms  \
+         {:.2} operations a message  answer right\n  senders:   {}\n  receivers: {}",
         rate(report),
         report.bytes_per_s() / 1e9,
         report.time().as_secs_f64(),
