@@ -84,12 +84,10 @@ pub(crate) fn parse_like(parser: &mut Parser<'_>) -> Result<Option<Like>> {
         let own = own.iter().find(|(_, known)| *known == what);
         own.map_or(all.unwrap_or(default), |(merge, _)| *merge)
     };
-    let none = own.is_empty() && all.is_none();
-    let options = if none { Merge::Overwriting } else { Merge::Including };
     Ok(Some(Like {
         generated: merge("GENERATED", Merge::Including),
         metadata: merge("METADATA", Merge::Including),
-        options: merge("OPTIONS", options),
+        options: merge("OPTIONS", Merge::Overwriting),
         watermarks: merge("WATERMARKS", Merge::Including),
         constraints: merge("CONSTRAINTS", Merge::Including),
         table,
