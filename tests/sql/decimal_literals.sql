@@ -44,3 +44,13 @@ SELECT * FROM functions;
 -- What a CAST leaves out is not compared: 5.7 is 5 as an INT, and 5.75 is 5.8 with one digit.
 SELECT d, CAST(d AS INT) <= 5 AS whole, CAST(d AS DECIMAL(3, 1)) = 5.8 AS tenths, CAST(d AS INT) BETWEEN 5 AND 5 AS five
 FROM (VALUES (5.75), (5.10), (6.00), (-5.75)) AS t (d) WHERE CAST(d AS BIGINT) <> 6;
+
+-- What is chosen among whole numbers and others has the type of all of them, in arithmetic, too.
+SELECT x, (CASE WHEN x > 1 THEN 1 ELSE 0.05 END) * 1.5 AS a, (CASE WHEN x > 1 THEN 1 ELSE 0.05 END) + 1.5 AS b,
+       IF(x > 1, 1, 0.25E0) * 1.5 AS c, (CASE WHEN x > 1 THEN 0 ELSE x END) * 0.9 AS d,
+       MOD(CASE WHEN x > 1 THEN 1 ELSE 0.25 END, 1) AS e,
+       CASE WHEN x > 1 THEN NULL WHEN x > 0.4 THEN 1 ELSE 0.5 END + 0.25 AS f
+FROM (VALUES (1.5), (0.5)) AS t (x);
+
+SELECT SUM(CASE WHEN k = 'a' THEN 1 ELSE 0.5 END * p) AS s, SUM(p * (1 - CASE WHEN k = 'b' THEN 0 ELSE 0.05 END)) AS r
+FROM (VALUES ('a', 10.00), ('b', 20.00)) AS t (k, p);

@@ -168,6 +168,8 @@ fn fits(from: &DataType, to: &DataType) -> bool {
             from.len() == to.len() && from.iter().zip(to).all(|(from, to)| member(from, to))
         }
         (List(from), List(to)) | (Map(from, _), Map(to, _)) => member(from, to),
+        // What is behind the point would be lost.
+        (Decimal128(_, scale), to) if to.is_integer() => *scale <= 0,
         (from, to) if exact(from) => exact(to) || to.is_floating(),
         (from, to) if from.is_floating() => to.is_floating(),
         (from, to) if time(from) => time(to),

@@ -9,6 +9,7 @@ use datafusion_common::{DFSchema, Result as DfResult, ScalarValue};
 use datafusion_expr::expr::InSubquery;
 use datafusion_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion_expr::type_coercion::binary::type_union_resolution;
+use datafusion_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion_expr::{
     BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator, Union, Values,
 };
@@ -33,14 +34,42 @@ pub(super) fn decimals_go_together(expr: &mut Expr, schema: &DFSchema) -> DfResu
         Expr::ScalarFunction(call) if OF_DOUBLES.contains(&call.name()) => {
             Ok(as_doubles(call.args.iter_mut().collect(), schema))
         }
-        Expr::Case(Case { expr: Some(operand), when_then_expr, .. }) => {
-            let whens = when_then_expr.iter_mut().map(|(when, _)| &mut **when);
-            let compared = std::iter::once(&mut **operand).chain(whens).collect();
-            Ok(decimals_as_doubles(compared, true, schema))
+        Expr::Case(case) => {
+            let compared = case.expr.as_deref_mut().map_or(vec![], |operand| {
+                let whens = case.when_then_expr.iter_mut().map(|(when, _)| &mut **when);
+                std::iter::once(operand).chain(whens).collect()
+            });
+            let changed = decimals_as_doubles(compared, true, schema);
+            Ok(results_of_one_type(case, schema) || changed)
         }
         Expr::InSubquery(within) => in_subquery(within, schema),
         _ => Ok(false),
     }
+}
+
+/// Casts the results of a CASE to one type, if they are numbers of several; says whether they were.
+/// Until types are made to agree, DataFusion takes the first result's for that of the whole, and
+/// arithmetic with it would go by that.
+fn results_of_one_type(case: &mut Case, schema: &DFSchema) -> bool {
+    let thens = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
+    let results: Vec<&mut Expr> = thens.chain(case.else_expr.as_deref_mut()).collect();
+    let types: Vec<DataType> = results.iter().filter_map(|e| e.get_type(schema).ok()).collect();
+    let known: Vec<DataType> = types.iter().filter(|t| !t.is_null()).cloned().collect();
+    let several = known.windows(2).any(|pair| pair[0] != pair[1]);
+    if types.len() < results.len() || !several || !known.iter().all(DataType::is_numeric) {
+        return false;
+    }
+    let common = match mixed(&mut known.iter()) {
+        true => Some(DataType::Float64),
+        false => get_coerce_type_for_case_expression(&known, None),
+    };
+    let Some(common) = common else { return false };
+    for (result, of) in results.into_iter().zip(&types) {
+        if !of.is_null() && *of != common {
+            *result = cast(std::mem::take(result), common.clone());
+        }
+    }
+    true
 }
 
 /// Casts the decimals among parts of an expression that get one type, if others of them are
