@@ -49,7 +49,7 @@ FROM (VALUES (5.75), (5.10), (6.00), (-5.75)) AS t (d) WHERE CAST(d AS BIGINT) <
 SELECT x, (CASE WHEN x > 1 THEN 1 ELSE 0.05 END) * 1.5 AS a, (CASE WHEN x > 1 THEN 1 ELSE 0.05 END) + 1.5 AS b,
        IF(x > 1, 1, 0.25E0) * 1.5 AS c, (CASE WHEN x > 1 THEN 0 ELSE x END) * 0.9 AS d,
        MOD(CASE WHEN x > 1 THEN 1 ELSE 0.25 END, 1) AS e,
-       CASE WHEN x > 1 THEN NULL WHEN x > 0.4 THEN 1 ELSE 0.5 END + 0.25 AS f
+       CASE WHEN x > 1 THEN NULL WHEN x > 0.4 THEN 1 ELSE 0.5 END + 0.25 AS f, x % 1 AS g, -x % 1.0 AS h
 FROM (VALUES (1.5), (0.5)) AS t (x);
 
 SELECT SUM(CASE WHEN k = 'a' THEN 1 ELSE 0.5 END * p) AS s, SUM(p * (1 - CASE WHEN k = 'b' THEN 0 ELSE 0.05 END)) AS r

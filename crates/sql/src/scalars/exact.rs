@@ -70,9 +70,8 @@ pub(super) fn result(op: Operator, left: Digits, right: Digits) -> Digits {
 pub(super) fn is_native(op: Operator, left: Digits, right: Digits) -> bool {
     const MOST: i16 = DECIMAL128_MAX_PRECISION as i16;
     match op {
-        Operator::Divide => false,
-        // Both sides get the scale of the result first.
-        Operator::Modulo => unlimited(Operator::Plus, left, right).0 <= MOST,
+        // DataFusion takes x % 1 for 0, whatever is behind the point.
+        Operator::Divide | Operator::Modulo => false,
         _ => unlimited(op, left, right).0 <= MOST,
     }
 }
