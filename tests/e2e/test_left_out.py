@@ -182,7 +182,9 @@ def test_lines_that_are_no_text_are_malformed(script, way):
     bytes_ = run(script, table.format("BYTES", "skip") + "SELECT COUNT(line) AS n FROM lines;", way)
     assert (bytes_.stdout, bytes_.stats["malformed_records"]) == (b"n\n2000\n", 0), bytes_.stderr
     failed = run(script, table.format("STRING", "fail") + query, way)
-    assert failed.code == 1 and f"{place}:8:4: {why}" in failed.stderr, failed.stderr
+    # On several processes it is the line of the process that comes first.
+    places = ("8:4", "901:1", "2000:1") if way.get("processes", 1) > 1 else ("8:4",)
+    assert failed.code == 1 and any(f"{place}:{at}: {why}" in failed.stderr for at in places), failed.stderr
     wrong = script.run(table.format("STRING", "often") + query)
     assert wrong.code != 0 and "'fail', 'skip' or 'table:NAME'" in wrong.stderr, wrong.stderr
 
