@@ -2,6 +2,10 @@
 
 use std::ops::AddAssign;
 
+use millstream_fabric::{Completion, CompletionQueue};
+
+use crate::error::Result;
+
 /// Declares the counters once: as a structure, by name, and for adding up.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -83,6 +87,18 @@ counters! {
 }
 
 impl Counters {
+    /// Takes up to `out.len()` completions, and counts.
+    pub(crate) fn complete<Q: CompletionQueue>(
+        &mut self,
+        queue: &mut Q,
+        out: &mut [Completion],
+    ) -> Result<usize> {
+        self.polls += 1;
+        let count = queue.poll(out)?;
+        self.completions += count as u64;
+        Ok(count)
+    }
+
     /// Requests to remote network cards: everything but receives.
     pub fn operations(&self) -> u64 {
         self.writes + self.sends + self.reads + self.datagrams

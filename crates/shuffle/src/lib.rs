@@ -165,6 +165,7 @@ mod counters;
 mod design;
 mod error;
 mod groups;
+mod guarded;
 mod link;
 mod operator;
 mod pool;

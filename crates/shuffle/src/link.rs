@@ -345,3 +345,16 @@ impl<F: Fabric> Link<F> {
 pub(crate) fn index_of<F: Fabric>(links: &[Link<F>], completion: &Completion) -> Option<usize> {
     links.iter().position(|link| link.number() == completion.queue_pair)
 }
+
+/// Whether any of the connections has failed.
+pub(crate) fn any_failed<F: Fabric>(links: &[Link<F>]) -> bool {
+    links.iter().any(|link| link.failed.is_some())
+}
+
+/// Ends all connections, so that peers notice.
+pub(crate) fn fail<F: Fabric>(links: &mut [Link<F>]) {
+    for link in links {
+        link.failed.get_or_insert(Status::Flushed);
+        link.pair.fail();
+    }
+}

@@ -181,6 +181,19 @@ impl<F: Fabric> Buffers<F> {
         Ok(Some(number))
     }
 
+    /// Puts so many more into circulation, as many as an endpoint needs at least.
+    pub(crate) fn fetch_least(&mut self, count: usize) -> Result<Vec<u32>> {
+        let mut numbers = Vec::with_capacity(count);
+        while numbers.len() < count {
+            let Some(number) = self.fetch()? else {
+                let what = "the pool has to have room for the least buffers of its endpoints";
+                return Err(Error::Setting { what, value: numbers.len() as u64 });
+            };
+            numbers.push(number);
+        }
+        Ok(numbers)
+    }
+
     /// Puts this one into circulation, which is spare and the endpoint's own.
     pub(crate) fn fetch_number(&mut self, number: u32) -> bool {
         let Some(at) = self.spare.iter().position(|spare| *spare == number) else { return false };

@@ -193,6 +193,20 @@ fn put(shuffle: &Shuffle<SimDevice>, bytes: usize, state: State) {
     sender.put(buffer, bytes, &[1], state).unwrap();
 }
 
+/// Puts two messages, of which the second is lost.
+fn put_two_and_lose_one(
+    shuffle: &Shuffle<SimDevice>,
+    sim: &millstream_fabric::sim::Sim,
+    devices: &[SimDevice],
+) {
+    put(shuffle, 8, State::MoreData);
+    sim.advance(Duration::from_millis(1));
+    sim.cut(&devices[0], &devices[1]);
+    put(shuffle, 8, State::MoreData);
+    sim.advance(Duration::from_millis(1));
+    sim.mend(&devices[0], &devices[1]);
+}
+
 /// The last message, on its way while nothing gets through.
 #[test]
 fn a_lost_depleted_is_an_error() {
@@ -245,12 +259,7 @@ fn lost_credit_is_no_error() {
 #[test]
 fn a_lost_message_is_an_error_at_the_end() {
     let (sim, devices, shuffle) = datagrams(Model::default(), false);
-    put(&shuffle, 8, State::MoreData);
-    sim.advance(Duration::from_millis(1));
-    sim.cut(&devices[0], &devices[1]);
-    put(&shuffle, 8, State::MoreData);
-    sim.advance(Duration::from_millis(1));
-    sim.mend(&devices[0], &devices[1]);
+    put_two_and_lose_one(&shuffle, &sim, &devices);
     put(&shuffle, 8, State::Depleted);
     assert!(shuffle.senders[1][0].try_finish().is_ok());
     let begin = sim.now();
@@ -263,12 +272,7 @@ fn a_lost_message_is_an_error_at_the_end() {
 #[test]
 fn sequence_numbers_tell_of_a_loss_before_the_end() {
     let (sim, devices, shuffle) = datagrams(Model::default(), true);
-    put(&shuffle, 8, State::MoreData);
-    sim.advance(Duration::from_millis(1));
-    sim.cut(&devices[0], &devices[1]);
-    put(&shuffle, 8, State::MoreData);
-    sim.advance(Duration::from_millis(1));
-    sim.mend(&devices[0], &devices[1]);
+    put_two_and_lose_one(&shuffle, &sim, &devices);
     let receiver = &shuffle.receivers[1][0];
     for number in 0..1000 {
         if let Ok(Some(buffer)) = shuffle.senders[0][0].try_acquire() {

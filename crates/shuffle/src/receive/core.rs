@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use millstream_fabric::{Completion, CompletionQueue, Fabric};
+use millstream_fabric::{Completion, Fabric};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
@@ -88,22 +88,12 @@ impl<F: Fabric> Core<F> {
 
     /// Takes up to `out.len()` completions.
     pub(crate) fn complete(&mut self, out: &mut [Completion]) -> Result<usize> {
-        self.counters.polls += 1;
-        let count = self.queue.poll(out)?;
-        self.counters.completions += count as u64;
-        Ok(count)
+        self.counters.complete(&mut self.queue, out)
     }
 
     /// Buffers of its own (or of a pool) for source `source`, when it is opened.
     pub(crate) fn first_buffers(&mut self, source: usize) -> Result<Vec<u32>> {
-        let mut slots = Vec::new();
-        for _ in 0..self.settings.per_peer().0 {
-            let Some(slot) = self.buffers.fetch()? else {
-                let what = "the pool has to have room for the least buffers of its endpoints";
-                return Err(Error::Setting { what, value: slots.len() as u64 });
-            };
-            slots.push(slot);
-        }
+        let slots = self.buffers.fetch_least(self.settings.per_peer().0 as usize)?;
         self.circulate(source, slots.len() as u32);
         Ok(slots)
     }
@@ -155,6 +145,17 @@ impl<F: Fabric> Core<F> {
     pub(crate) fn added(&mut self, source: usize) {
         self.counters.added += 1;
         self.circulate(source, 1);
+    }
+
+    /// A message is released: its buffer leaves circulation, or its source may fill it again. Says
+    /// whether it may.
+    pub(crate) fn reuse(&mut self, ready: &Ready) -> bool {
+        if ready.surplus {
+            self.retire(ready);
+        } else {
+            self.sources[ready.source].posted += 1;
+        }
+        !ready.surplus
     }
 
     /// The buffer of a released message leaves circulation.

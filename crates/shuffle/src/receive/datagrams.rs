@@ -14,6 +14,7 @@ use millstream_fabric::{Destination, Kind as Done, Outgoing, Receive, Source, St
 use super::core::{Core, Ready};
 use super::window::{Seen, Window};
 use crate::error::{Error, Result};
+use crate::wait::Attention;
 use crate::wire::{DATAGRAM_AT, HEADER_AT, HEADER_BYTES, Header, Kind, State};
 
 pub(crate) struct Datagrams<F: Fabric> {
@@ -22,10 +23,7 @@ pub(crate) struct Datagrams<F: Fabric> {
     /// Entries of the send queue, and how many are taken. All requests are signalled.
     entries: u32,
     used: u32,
-    /// When this endpoint was last called, and since when it is called often enough to judge
-    /// others.
-    called: Duration,
-    awake: Duration,
+    attention: Attention,
 }
 
 /// What comes from one source.
@@ -68,17 +66,13 @@ pub(crate) fn post<F: Fabric>(
 
 impl<F: Fabric> Datagrams<F> {
     pub(crate) fn new(pair: F::Datagram, streams: Vec<Stream<F>>, core: &Core<F>) -> Datagrams<F> {
-        let (now, entries) = (core.now(), core.settings.receiver_datagrams(streams.len()).send);
-        Datagrams { pair, streams, entries, used: 0, called: now, awake: now }
+        let entries = core.settings.receiver_datagrams(streams.len()).send;
+        Datagrams { pair, streams, entries, used: 0, attention: Attention::new(core.now()) }
     }
 
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
         let now = core.now();
-        if now.saturating_sub(self.called) > core.settings.silence / 4 {
-            // This thread was away: what others said meanwhile may have been lost.
-            self.awake = now;
-        }
-        self.called = now;
+        self.attention.call(now, core.settings.silence);
         let mut some = [Completion::default(); BATCH];
         let count = core.complete(&mut some)?;
         for completion in &some[..count] {
@@ -194,12 +188,7 @@ impl<F: Fabric> Datagrams<F> {
     }
 
     pub(crate) fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
-        if ready.surplus {
-            core.retire(ready);
-            return Ok(());
-        }
-        core.sources[ready.source].posted += 1;
-        self.grant(core, ready.source, ready.slot)
+        if core.reuse(ready) { self.grant(core, ready.source, ready.slot) } else { Ok(()) }
     }
 
     /// Whether what is missing can be waited for any longer. A source that has used up its credit
@@ -207,7 +196,7 @@ impl<F: Fabric> Datagrams<F> {
     pub(crate) fn judge(&self, core: &Core<F>) -> Result<()> {
         let now = core.now();
         for (stream, origin) in self.streams.iter().zip(&core.sources) {
-            let time = now.saturating_sub(stream.heard.max(self.awake));
+            let time = self.attention.silent(now, stream.heard);
             if origin.ended {
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use millstream_fabric::{Completion, Fabric, Status};
+use millstream_fabric::{Completion, Fabric};
 
 use super::core::Core;
 use crate::counters::Counters;
@@ -123,18 +123,5 @@ impl<F: Fabric> Links<F> {
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.links.iter().any(|link| link.failed.is_some())
-    }
-
-    /// Ends all connections, so that peers notice.
-    pub(crate) fn fail(&mut self) {
-        use millstream_fabric::QueuePair;
-        for link in &mut self.links {
-            link.failed.get_or_insert(Status::Flushed);
-            link.pair.fail();
-        }
     }
 }

@@ -10,7 +10,6 @@ mod setup;
 mod window;
 mod write;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millstream_fabric::Fabric;
@@ -24,7 +23,9 @@ use self::send_receive::SendReceive;
 pub use self::setup::ReceiverSetup;
 use self::write::Write;
 use crate::counters::Counters;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::guarded::{Breaks, Guarded};
+use crate::link::{any_failed, fail};
 use crate::wait::wait_for;
 
 /// The four implementations. Which it is decided once, at start; no call is virtual.
@@ -101,7 +102,6 @@ impl<F: Fabric> In<F> {
 struct Inner<F: Fabric> {
     from: In<F>,
     core: Core<F>,
-    failed: Option<Error>,
     /// Connections are looked after in every so many idle calls.
     idle: u32,
 }
@@ -113,7 +113,7 @@ impl<F: Fabric> Inner<F> {
     /// Takes what has come.
     fn advance(&mut self) -> Result<()> {
         let Inner { from, core, idle, .. } = self;
-        let had_failed = from.links().is_some_and(|links| links.has_failed());
+        let had_failed = from.links().is_some_and(|links| any_failed(&links.links));
         let found = from.poll(core)?;
         if core.ready.is_empty() {
             core.counters.starved += 1;
@@ -138,11 +138,12 @@ impl<F: Fabric> Inner<F> {
             }
         }
     }
+}
 
-    fn fail(&mut self, error: Error) {
-        self.failed = Some(error);
+impl<F: Fabric> Breaks for Inner<F> {
+    fn break_connections(&mut self) {
         if let Some(links) = self.from.links() {
-            links.fail();
+            fail(&mut links.links);
         }
     }
 }
@@ -163,7 +164,7 @@ pub enum Received<'a, F: Fabric> {
 /// Dropped before [`Receiver::finish`] has returned, it breaks its connections: an error at senders
 /// that are not done.
 pub struct Receiver<F: Fabric> {
-    inner: Mutex<Inner<F>>,
+    inner: Guarded<Inner<F>>,
     id: u32,
     sources: Vec<u32>,
     spin: Duration,
@@ -177,28 +178,8 @@ impl<F: Fabric> Receiver<F> {
             sources: core.sources.iter().map(|source| source.id).collect(),
             spin: core.settings.spin,
             fabric: core.fabric.clone(),
-            inner: Mutex::new(Inner { from, core, failed: None, idle: 0 }),
+            inner: Guarded::new(Inner { from, core, idle: 0 }),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<F>> {
-        // A panic of another thread is that thread's affair; the endpoint's calls do not panic.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs a call, unless the endpoint has failed; an error that is final makes it fail.
-    fn with<T>(&self, call: impl FnOnce(&mut Inner<F>) -> Result<T>) -> Result<T> {
-        let mut inner = self.lock();
-        if let Some(error) = &inner.failed {
-            return Err(error.clone());
-        }
-        let result = call(&mut inner);
-        if let Err(error) = &result
-            && error.is_final()
-        {
-            inner.fail(error.clone());
-        }
-        result
     }
 
     /// The endpoint's id.
@@ -213,7 +194,7 @@ impl<F: Fabric> Receiver<F> {
 
     /// The next message, if one is there (`GetData`). Does not wait.
     pub fn try_get(&self) -> Result<Received<'_, F>> {
-        self.with(|inner| {
+        self.inner.with(|inner| {
             if inner.core.ready.is_empty() {
                 inner.advance()?;
             }
@@ -240,13 +221,13 @@ impl<F: Fabric> Receiver<F> {
     /// Takes what has come, and tells senders what they wait for. Every call of
     /// [`Receiver::try_get`] that finds nothing at hand does so, too.
     pub fn keep_alive(&self) -> Result<()> {
-        self.with(Inner::advance)
+        self.inner.with(Inner::advance)
     }
 
     /// Whether all streams have ended and all senders know that they are not needed any more. Does
     /// not wait; call it until it is true, after every message has been released.
     pub fn try_finish(&self) -> Result<bool> {
-        self.with(|inner| {
+        self.inner.with(|inner| {
             inner.advance()?;
             let quiet = match &mut inner.from {
                 In::Read(from) => from.links.is_quiet(),
@@ -266,22 +247,22 @@ impl<F: Fabric> Receiver<F> {
 
     /// What it has done so far, also after an error.
     pub fn counters(&self) -> Counters {
-        let mut inner = self.lock();
-        let Inner { from, core, .. } = &mut *inner;
-        let control = from.links().map_or(0, |links| links.control_bytes());
-        let pairs = from.links().map_or(1, |links| links.links.len());
-        let slots = core.buffers.registered_bytes(core.settings.slot_bytes());
-        Counters {
-            queue_pairs: pairs as u64,
-            registered_bytes: (control + slots) as u64,
-            buffers: core.buffers.circulating() as u64,
-            ..core.counters
-        }
+        self.inner.look(|Inner { from, core, .. }| {
+            let control = from.links().map_or(0, |links| links.control_bytes());
+            let pairs = from.links().map_or(1, |links| links.links.len());
+            let slots = core.buffers.registered_bytes(core.settings.slot_bytes());
+            Counters {
+                queue_pairs: pairs as u64,
+                registered_bytes: (control + slots) as u64,
+                buffers: core.buffers.circulating() as u64,
+                ..core.counters
+            }
+        })
     }
 
     /// A message is consumed (`Release`).
     fn release(&self, ready: &Ready) -> Result<()> {
-        self.with(|inner| {
+        self.inner.with(|inner| {
             inner.from.release(&mut inner.core, ready)?;
             inner.from.tell(&mut inner.core)
         })

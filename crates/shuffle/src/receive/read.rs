@@ -89,10 +89,7 @@ impl<F: Fabric> Read<F> {
     }
 
     pub(crate) fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
-        if ready.surplus {
-            core.retire(ready);
-        } else {
-            core.sources[ready.source].posted += 1;
+        if core.reuse(ready) {
             self.wait.push_back(ready.slot);
         }
         self.links.free(ready.source, ready.remote);

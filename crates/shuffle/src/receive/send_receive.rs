@@ -54,11 +54,6 @@ impl<F: Fabric> SendReceive<F> {
     }
 
     pub(crate) fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
-        if ready.surplus {
-            core.retire(ready);
-            return Ok(());
-        }
-        core.sources[ready.source].posted += 1;
-        self.grant(core, ready.source, ready.slot)
+        if core.reuse(ready) { self.grant(core, ready.source, ready.slot) } else { Ok(()) }
     }
 }

@@ -48,6 +48,6 @@ impl<'a, F: Fabric> Buffer<'a, F> {
 
 impl<F: Fabric> Drop for Buffer<'_, F> {
     fn drop(&mut self) {
-        self.sender.lock().core.give_back(self.number);
+        self.sender.inner.look(|inner| inner.core.give_back(self.number));
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use millstream_fabric::{Completion, CompletionQueue, Fabric};
+use millstream_fabric::{Completion, Fabric};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
@@ -65,14 +65,7 @@ impl<F: Fabric> Core<F> {
         receivers: usize,
     ) -> Result<Core<F>> {
         let (least, most) = settings.per_peer();
-        let mut wait = VecDeque::new();
-        for _ in 0..least as usize * receivers {
-            let Some(slot) = buffers.fetch()? else {
-                let what = "the pool has to have room for the least buffers of its endpoints";
-                return Err(Error::Setting { what, value: wait.len() as u64 });
-            };
-            wait.push_back(slot);
-        }
+        let wait = VecDeque::from(buffers.fetch_least(least as usize * receivers)?);
         let lane = || Lane { backlog: VecDeque::new(), in_flight: 0, depleted: false };
         Ok(Core {
             fabric: fabric.clone(),
@@ -93,10 +86,7 @@ impl<F: Fabric> Core<F> {
 
     /// Takes up to `out.len()` completions.
     pub(crate) fn complete(&mut self, out: &mut [Completion]) -> Result<usize> {
-        self.counters.polls += 1;
-        let count = self.queue.poll(out)?;
-        self.counters.completions += count as u64;
-        Ok(count)
+        self.counters.complete(&mut self.queue, out)
     }
 
     /// A free buffer (paper, AdaptiveAcquire): if there are several, the others may leave; if there

@@ -15,6 +15,7 @@ use super::core::{Core, Parcel};
 use crate::error::{Error, Result};
 use crate::link::TOLD;
 use crate::settings::CREDIT_SLOT_BYTES;
+use crate::wait::Attention;
 use crate::wire::{HEADER_AT, HEADER_BYTES, Header, Kind, State};
 
 pub(crate) struct Datagrams<F: Fabric> {
@@ -25,10 +26,7 @@ pub(crate) struct Datagrams<F: Fabric> {
     /// Entries of the send queue, and how many are taken. All requests are signalled.
     entries: u32,
     used: u32,
-    /// When this endpoint was last called, and since when it is called often enough to judge
-    /// others.
-    called: Duration,
-    awake: Duration,
+    attention: Attention,
 }
 
 /// A destination.
@@ -68,9 +66,8 @@ impl<F: Fabric> Datagrams<F> {
             post_receive(&mut pair, &memory, number.into())?;
         }
         core.counters.receives += u64::from(sizes.receive);
-        let now = core.now();
-        let (entries, used) = (sizes.send, 0);
-        Ok(Datagrams { pair, memory, targets, entries, used, called: now, awake: now })
+        let (entries, attention) = (sizes.send, Attention::new(core.now()));
+        Ok(Datagrams { pair, memory, targets, entries, used: 0, attention })
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -107,11 +104,7 @@ impl<F: Fabric> Datagrams<F> {
 
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
         let now = core.now();
-        if now.saturating_sub(self.called) > core.settings.silence / 4 {
-            // This thread was away: what others said meanwhile may have been lost.
-            self.awake = now;
-        }
-        self.called = now;
+        self.attention.call(now, core.settings.silence);
         let mut some = [Completion::default(); BATCH];
         let count = core.complete(&mut some)?;
         for completion in &some[..count] {
@@ -177,7 +170,7 @@ impl<F: Fabric> Datagrams<F> {
     pub(crate) fn judge(&self, core: &Core<F>) -> Result<()> {
         let now = core.now();
         for (target, lane) in self.targets.iter().zip(&core.lanes) {
-            let time = now.saturating_sub(target.heard.max(self.awake));
+            let time = self.attention.silent(now, target.heard);
             if !lane.backlog.is_empty() && time > core.settings.silence {
                 return Err(Error::Silent { peer: target.id, time });
             }

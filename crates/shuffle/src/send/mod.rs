@@ -9,7 +9,6 @@ mod send_receive;
 mod setup;
 mod write;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millstream_fabric::Fabric;
@@ -24,6 +23,8 @@ pub use self::setup::SenderSetup;
 use self::write::Write;
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::guarded::{Breaks, Guarded};
+use crate::link::{any_failed, fail};
 use crate::wait::wait_for;
 use crate::wire::State;
 
@@ -87,7 +88,6 @@ impl<F: Fabric> Out<F> {
 struct Inner<F: Fabric> {
     out: Out<F>,
     core: Core<F>,
-    failed: Option<Error>,
     /// Connections are looked after in every so many idle calls.
     idle: u32,
 }
@@ -99,7 +99,7 @@ impl<F: Fabric> Inner<F> {
     /// Takes what has come and sends what can go.
     fn advance(&mut self) -> Result<()> {
         let Inner { out, core, idle, .. } = self;
-        let had_failed = out.links().is_some_and(|links| links.has_failed());
+        let had_failed = out.links().is_some_and(|links| any_failed(&links.links));
         let found = out.poll(core)? | out.send(core)?;
         if found {
             return Ok(());
@@ -117,11 +117,12 @@ impl<F: Fabric> Inner<F> {
             }
         }
     }
+}
 
-    fn fail(&mut self, error: Error) {
-        self.failed = Some(error);
+impl<F: Fabric> Breaks for Inner<F> {
+    fn break_connections(&mut self) {
         if let Some(links) = self.out.links() {
-            links.fail();
+            fail(&mut links.links);
         }
     }
 }
@@ -131,7 +132,7 @@ impl<F: Fabric> Inner<F> {
 /// Dropped before [`Sender::finish`] has returned, it breaks its connections: an error at its
 /// receivers.
 pub struct Sender<F: Fabric> {
-    inner: Mutex<Inner<F>>,
+    inner: Guarded<Inner<F>>,
     id: u32,
     receivers: usize,
     message_bytes: usize,
@@ -149,28 +150,8 @@ impl<F: Fabric> Sender<F> {
             buffers: core.settings.per_peer().0 as usize * core.lanes.len(),
             spin: core.settings.spin,
             fabric: core.fabric.clone(),
-            inner: Mutex::new(Inner { out, core, failed: None, idle: 0 }),
+            inner: Guarded::new(Inner { out, core, idle: 0 }),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<F>> {
-        // A panic of another thread is that thread's affair; the endpoint's calls do not panic.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs a call, unless the endpoint has failed; an error that is final makes it fail.
-    fn with<T>(&self, call: impl FnOnce(&mut Inner<F>) -> Result<T>) -> Result<T> {
-        let mut inner = self.lock();
-        if let Some(error) = &inner.failed {
-            return Err(error.clone());
-        }
-        let result = call(&mut inner);
-        if let Err(error) = &result
-            && error.is_final()
-        {
-            inner.fail(error.clone());
-        }
-        result
     }
 
     /// The endpoint's id, which receivers see as the source.
@@ -195,7 +176,7 @@ impl<F: Fabric> Sender<F> {
 
     /// A free buffer, if there is one (`Acquire`). Does not wait.
     pub fn try_acquire(&self) -> Result<Option<Buffer<'_, F>>> {
-        self.with(|inner| {
+        self.inner.with(|inner| {
             inner.advance()?;
             let Some(number) = inner.core.take()? else { return Ok(None) };
             Ok(Some(Buffer::new(self, number, inner.core.buffers.slot(number))))
@@ -228,20 +209,20 @@ impl<F: Fabric> Sender<F> {
             return Err(Error::Destination { number: 0, count: 0 });
         }
         // An error drops the buffer, which takes the lock, so not under it.
-        self.with(|inner| inner.core.put(buffer.number(), bytes, to, state))?;
+        self.inner.with(|inner| inner.core.put(buffer.number(), bytes, to, state))?;
         buffer.forget();
-        self.with(Inner::advance)
+        self.inner.with(Inner::advance)
     }
 
     /// Takes what has come and sends what can go, and over datagrams tells receivers that this
     /// endpoint is alive. Every other call does so, too.
     pub fn keep_alive(&self) -> Result<()> {
-        self.with(Inner::advance)
+        self.inner.with(Inner::advance)
     }
 
     /// Whether everything that was put has been handed to the network card. Does not wait.
     pub fn try_flush(&self) -> Result<bool> {
-        self.with(|inner| {
+        self.inner.with(|inner| {
             inner.advance()?;
             Ok(inner.core.lanes.iter().all(|lane| lane.backlog.is_empty()))
         })
@@ -258,7 +239,7 @@ impl<F: Fabric> Sender<F> {
     /// receivers have all that they need from this endpoint's memory. Does not wait; call it until
     /// it is true. It needs a free buffer once.
     pub fn try_finish(&self) -> Result<bool> {
-        self.with(|inner| {
+        self.inner.with(|inner| {
             inner.advance()?;
             let open = |to: &usize| !inner.core.lanes[*to].depleted;
             let open: Vec<usize> = (0..self.receivers).filter(open).collect();
@@ -281,19 +262,19 @@ impl<F: Fabric> Sender<F> {
 
     /// What it has done so far, also after an error.
     pub fn counters(&self) -> Counters {
-        let mut inner = self.lock();
-        let Inner { out, core, .. } = &mut *inner;
-        let own = match out {
-            Out::Datagrams(out) => out.memory_bytes(),
-            _ => out.links().map_or(0, |links| links.control_bytes()),
-        };
-        let pairs = out.links().map_or(1, |links| links.links.len());
-        let slots = core.buffers.registered_bytes(core.settings.slot_bytes());
-        Counters {
-            queue_pairs: pairs as u64,
-            registered_bytes: (own + slots) as u64,
-            buffers: core.buffers.circulating() as u64,
-            ..core.counters
-        }
+        self.inner.look(|Inner { out, core, .. }| {
+            let own = match out {
+                Out::Datagrams(out) => out.memory_bytes(),
+                _ => out.links().map_or(0, |links| links.control_bytes()),
+            };
+            let pairs = out.links().map_or(1, |links| links.links.len());
+            let slots = core.buffers.registered_bytes(core.settings.slot_bytes());
+            Counters {
+                queue_pairs: pairs as u64,
+                registered_bytes: (own + slots) as u64,
+                buffers: core.buffers.circulating() as u64,
+                ..core.counters
+            }
+        })
     }
 }
