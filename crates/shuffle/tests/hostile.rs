@@ -108,8 +108,8 @@ fn check(design: Design, seed: u64, result: Result<()>) -> bool {
     }
 }
 
-/// From many seeds in every design, an endpoint that a stranger's nonsense reaches: whether it ended
-/// with an error. In some seeds it has to.
+/// Runs many seeds in every design; `reached` is an endpoint that a stranger's nonsense reaches,
+/// and says whether it ended with an error. In some seeds it has to.
 fn survives(reached: impl Fn(Design, &Sim, &SimDevice, u64) -> bool) {
     for design in reliable() {
         let ends_with_error = |seed: &u64| {

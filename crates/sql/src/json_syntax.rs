@@ -179,17 +179,28 @@ fn query_clauses(parser: &mut Parser, mut path: Expr) -> Parsed<Expr> {
         if instead.starts_with("EMPTY") {
             parser.advance_token();
         }
-        parser.expect_keyword(Keyword::ON)?;
-        let of = match word_at(parser, 0).as_deref() {
-            Some("EMPTY") if !on_empty => "EMPTY",
-            Some("ERROR") => "ERROR",
-            _ => return parser.expected("EMPTY or ERROR", parser.peek_token()),
-        };
-        parser.advance_token();
-        path = after(path, instead, word(of));
-        (on_empty, on_error) = (true, of == "ERROR");
+        (path, on_error) = on_empty_or_error(parser, path, instead, on_empty)?;
+        on_empty = true;
     }
     Ok(path)
+}
+
+/// `ON EMPTY`, if it has not been yet, or `ON ERROR`, with what comes instead, after the path; says
+/// whether it was the second.
+fn on_empty_or_error(
+    parser: &mut Parser,
+    path: Expr,
+    instead: &str,
+    on_empty: bool,
+) -> Parsed<(Expr, bool)> {
+    parser.expect_keyword(Keyword::ON)?;
+    let of = match word_at(parser, 0).as_deref() {
+        Some("EMPTY") if !on_empty => "EMPTY",
+        Some("ERROR") => "ERROR",
+        _ => return parser.expected("EMPTY or ERROR", parser.peek_token()),
+    };
+    parser.advance_token();
+    Ok((after(path, instead, word(of)), of == "ERROR"))
 }
 
 /// `[RETURNING type] [… ON EMPTY] [… ON ERROR]`, after the path.
@@ -217,15 +228,8 @@ fn value_clauses(parser: &mut Parser, mut path: Expr) -> Parsed<Expr> {
                 return parser.expected(expected, parser.peek_token());
             }
         };
-        parser.expect_keyword(Keyword::ON)?;
-        let of = match word_at(parser, 0).as_deref() {
-            Some("EMPTY") if !on_empty => "EMPTY",
-            Some("ERROR") => "ERROR",
-            _ => return parser.expected("EMPTY or ERROR", parser.peek_token()),
-        };
-        parser.advance_token();
-        path = after(path, instead, word(of));
-        (on_empty, on_error) = (true, of == "ERROR");
+        (path, on_error) = on_empty_or_error(parser, path, instead, on_empty)?;
+        on_empty = true;
     }
     Ok(path)
 }

@@ -9,7 +9,6 @@ use datafusion_common::{DFSchema, Result as DfResult, ScalarValue};
 use datafusion_expr::expr::InSubquery;
 use datafusion_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion_expr::type_coercion::binary::type_union_resolution;
-use datafusion_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion_expr::{
     BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator, Union, Values,
 };
@@ -59,11 +58,7 @@ fn results_of_one_type(case: &mut Case, schema: &DFSchema) -> bool {
     if types.len() < results.len() || !several || !known.iter().all(DataType::is_numeric) {
         return false;
     }
-    let common = match mixed(&mut known.iter()) {
-        true => Some(DataType::Float64),
-        false => get_coerce_type_for_case_expression(&known, None),
-    };
-    let Some(common) = common else { return false };
+    let Some(common) = common_type(&known) else { return false };
     for (result, of) in results.into_iter().zip(&types) {
         if !of.is_null() && *of != common {
             *result = cast(std::mem::take(result), common.clone());

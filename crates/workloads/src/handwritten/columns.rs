@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, TimestampMillisecondType,
 };
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, RecordBatch, StringArray};
 
 use super::PIECE;
 use super::kinds::{Count, CountAndMean, Kind, Max, Text, TextCount};
@@ -84,7 +84,7 @@ impl<const GROWTH: usize> Source for Filtered<GROWTH> {
 /// Counting strings of 16 bytes that pass `event_type = 0`.
 pub(super) struct FilteredText {
     ts: Numbers<TimestampMillisecondType>,
-    keys: arrow_array::StringArray,
+    keys: StringArray,
     event_types: Numbers<Int32Type>,
 }
 
@@ -227,6 +227,12 @@ pub(super) fn numbers<T: ArrowPrimitiveType>(
     let column = column.filter(|column| column.null_count() == 0);
     let expected = || column_error(batch, name, &format!("{} without NULLs", T::DATA_TYPE));
     Ok(column.ok_or_else(expected)?.values().clone())
+}
+
+/// The column called `name`, which must be of texts.
+pub(super) fn texts<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b StringArray> {
+    let column = batch.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
+    column.ok_or_else(|| column_error(batch, name, "VARCHAR"))
 }
 
 fn column_error(batch: &RecordBatch, name: &str, expected: &str) -> Error {

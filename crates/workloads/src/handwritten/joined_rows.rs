@@ -2,11 +2,10 @@
 //! they go out. Per window, sellers and auctions are listed with the bytes of their rows. When the
 //! window has passed, a table chains the sellers of a key, and every auction is looked up.
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{RecordBatch, StringArray};
 
-use super::columns::numbers;
+use super::columns::{numbers, texts};
 use crate::error::{Error, Result};
 use crate::rows::{RowData, string_key};
 use crate::spec::Spec;
@@ -78,14 +77,7 @@ pub(super) fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
         let keys = numbers::<Int64Type>(batch, "key")?;
         let types = numbers::<Int32Type>(batch, "event_type")?;
         let ids = numbers::<Int64Type>(batch, "id")?;
-        let data = batch.column_by_name("data").and_then(|data| data.as_string_opt::<i32>());
-        let Some(data) = data else {
-            return Err(Error::Column {
-                column: "data".into(),
-                expected: "VARCHAR".into(),
-                found: "another column, or none".into(),
-            });
-        };
+        let data = texts(batch, "data")?;
         let mut at = 0;
         while at < ts.len() {
             let start = ts[at].saturating_sub(ts[at].rem_euclid(length));

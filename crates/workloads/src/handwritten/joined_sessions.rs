@@ -4,10 +4,9 @@
 //! room for later ones.
 
 use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 
-use super::columns::numbers;
+use super::columns::{numbers, texts};
 use crate::error::{Error, Result};
 use crate::rows::{RowData, string_key};
 use crate::spec::Spec;
@@ -124,14 +123,7 @@ pub(super) fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
         let keys = numbers::<Int64Type>(batch, "key")?;
         let types = numbers::<Int32Type>(batch, "event_type")?;
         let ids = numbers::<Int64Type>(batch, "id")?;
-        let data = batch.column_by_name("data").and_then(|data| data.as_string_opt::<i32>());
-        let Some(data) = data else {
-            return Err(Error::Column {
-                column: "data".into(),
-                expected: "VARCHAR".into(),
-                found: "another column, or none".into(),
-            });
-        };
+        let data = texts(batch, "data")?;
         for (row, ts) in ts.iter().enumerate() {
             if *ts > swept.saturating_add(this.gap_ms) {
                 this.sweep(*ts)?;
