@@ -1,4 +1,7 @@
-//! Scripts that are submitted: jobs, their handles and their rows, by public paths alone.
+//! Scripts that are submitted: jobs, their handles and their rows, by public paths alone. Beside that,
+//! what is left of their state when they have ended ([`left`]).
+
+mod left;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
