@@ -78,7 +78,7 @@ WRONG = [
     ("SELECT COUNT(*) AS n FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)) "
      + GROUP, "window_start, window_end", "sessions are those of one k, and GROUP BY is without it"),
     ("SELECT COUNT(*) AS n FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)) "
-     + GROUP + ", ROLLUP (k)", "window_start, window_end, ROLLUP (k)", "put k before the sets"),
+     + GROUP + ", ROLLUP (k)", "window_start, window_end, ROLLUP (k", "put k before the sets"),
     ("SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)) "
      + GROUP, "k", "TUMBLE has no PARTITION BY"),
     ("SELECT k", "k", "add FROM and a table's name"),

@@ -31,8 +31,8 @@ pub struct Mended {
     selects: Vec<Span>,
     /// Whether types may have changed where no mistake was.
     types_changed: bool,
-    /// Whether it may group, join or filter otherwise than it did; of a table, whether its watermark
-    /// or its keys may be others.
+    /// Whether it may group, join or filter otherwise than it did; of a table, whether it may have
+    /// another watermark or other keys.
     shape_changed: bool,
     keys_changed: bool,
     /// Whether it is no longer known which columns there are.

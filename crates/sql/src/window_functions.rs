@@ -20,7 +20,7 @@ use crate::calls::PARTITIONED;
 use crate::catalog::{TableEntry, TableHandle};
 use crate::durations::interval_us;
 use crate::error::{Result, Span, SqlError};
-use crate::event_time::no_such_time;
+use crate::no_time::no_such_time;
 use crate::window_kinds::{Length, WindowKind};
 use crate::window_node::{Assignment, WindowNode};
 

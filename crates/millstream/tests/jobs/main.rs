@@ -1,5 +1,5 @@
-//! Scripts that are submitted: jobs, their handles and their rows, by public paths alone. Beside that,
-//! what is left of their state when they have ended ([`left`]).
+//! Scripts that are submitted: jobs, their handles and their rows, by public paths alone; and what
+//! is left of a job's state when it has ended ([`left`]).
 
 mod left;
 
