@@ -87,6 +87,8 @@ def test_the_time_of_reading_is_a_column_like_any_other(script):
     (CLICKS.replace("PROCTIME()", "CAST(PROCTIME() AS DATE)"), ["PROCTIME() stands in CREATE TABLE"]),
     (CLICKS.replace("PROCTIME()", "PROCTIME(), WATERMARK FOR proc AS proc"), ["'proc' is processing time"]),
     (CLICKS + "SELECT CURRENT_WATERMARK(k) AS w FROM clicks;", ["takes the event time, not BIGINT"]),
+    (CLICKS + "SELECT CURRENT_WATERMARK(proc) AS w FROM clicks;",
+     ["takes a rowtime attribute, and 'proc' is processing time"]),
 ])
 def test_where_it_does_not_run(script, sql, words):
     script.data("events.csv", "k\n1\n")

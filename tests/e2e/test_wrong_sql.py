@@ -65,12 +65,20 @@ WRONG = [
     ("SELECT DATE_DIFF(ts, ts) FROM events", "DATE_DIFF", "TIMESTAMPDIFF(DAY, a, b)"),
     ("SELECT DATE_ADD(ts, 1) FROM events", "DATE_ADD", "ts + INTERVAL '1' DAY"),
     ("SELECT LENGHT(name) FROM events", "LENGHT", "did you mean LENGTH?"),
+    ("SELECT COUNT(*) AS n FROM events GROUP BY TUMBEL(ts, INTERVAL '1' SECOND)", "TUMBEL", "did you mean TUMBLE?"),
+    ("SELECT TUMBLE_STRT(ts, INTERVAL '1' SECOND) AS s FROM events GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)",
+     "TUMBLE_STRT", "did you mean TUMBLE_START?"),
+    ("SELECT x FROM events CROSS JOIN UNEST(name) AS u (x)", "UNEST", "did you mean UNNEST?"),
+    ("SELECT k, ROW_NUMBR() OVER (ORDER BY v) AS rn FROM events", "ROW_NUMBR", "did you mean ROW_NUMBER?"),
+    (f"SELECT LISTAG(name) AS x {TUMBLE} {GROUP}", "LISTAG", "did you mean LISTAGG?"),
     ("SELECT k AS x FROM events WHERE x = 1", "x", "WHERE does not know the aliases of SELECT: write k"),
     ('SELECT k FROM events WHERE name = "ann"', '"ann"', "single quotes: 'ann'"),
     ("SELECT window_start, COUNT(*) FROM events GROUP BY window_start", "window_start", "comes from a window"),
     ("SELECT k AS a, v AS a FROM events", "a", "same name"),
     ("SELECT COUNT(*) AS n FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)) "
      + GROUP, "window_start, window_end", "sessions are those of one k, and GROUP BY is without it"),
+    ("SELECT COUNT(*) AS n FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)) "
+     + GROUP + ", ROLLUP (k)", "window_start, window_end, ROLLUP (k", "put k before the sets"),
     ("SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)) "
      + GROUP, "k", "TUMBLE has no PARTITION BY"),
     ("SELECT k", "k", "add FROM and a table's name"),
@@ -163,6 +171,12 @@ WRONG = [
     (f"SELECT STDDEV(name) AS s {TUMBLE} {GROUP}", "STDDEV(name)", "there is no STDDEV of STRING"),
     (f"SELECT BIT_OR(v * 0.5) AS s {TUMBLE} {GROUP}", "BIT_OR(v * 0.5)", "there is no BIT_OR of DECIMAL"),
     (f"SELECT BOOL_AND(v) AS s {TUMBLE} {GROUP}", "BOOL_AND(v)", "there is no BOOL_AND of BIGINT"),
+    (f"SELECT ARRAY_AGG(DISTINCT ROW(k, v)) AS x {TUMBLE} {GROUP}", "ARRAY_AGG(DISTINCT ROW(k, v))",
+     "DISTINCT inside ARRAY_AGG does not go with values of type ROW"),
+    (f"SELECT LAST_VALUE(DISTINCT k) AS x {TUMBLE} {GROUP}", "LAST_VALUE(DISTINCT k)",
+     "DISTINCT inside LAST_VALUE does not run"),
+    ("SELECT CURRENT_WATERMARK(PROCTIME()) AS w FROM events", "CURRENT_WATERMARK",
+     "takes a rowtime attribute, and PROCTIME() is processing time"),
     # Conditions: the same rule everywhere.
     ("SELECT k FROM events WHERE k", "k", "a condition must be BOOLEAN, and k is BIGINT"),
     ("SELECT k FROM events WHERE NOT k", "NOT k", "NOT takes a condition"),
@@ -332,6 +346,29 @@ def test_wrong_sql_is_underlined_and_explained(script, sql, underlined, words):
     check_place(result, TABLES + sql + ";\n", underlined)
 
 
+def test_a_file_without_an_event_time_says_what_it_has_and_what_to_write(script):
+    script.data("plain.csv", "k,name\n1,ann\n")
+    text = window("INTERVAL '1' SECOND", table="TABLE 'plain.csv'")
+    for query, underlined in ((text, "ts"), (text.replace("(ts)", "(k)"), "k")):
+        result = script.run(query + ";\n")
+        assert result.code == 2, result.stderr
+        for words in ("millstream init 'plain.csv'", "ts AS to_timestamp_seconds(k),",
+                      "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"):
+            assert words in result.stderr, result.stderr
+        check_place(result, query, underlined)
+    result = script.run(text + ";\n")
+    assert "there is no column 'ts', and the file has none that can be the event time: k BIGINT, name STRING" in (
+        result.stderr), result.stderr
+    # A table with one names it, and one without shows its columns, too.
+    result = script.run(events() + window("INTERVAL '1' SECOND", time="DESCRIPTOR(moment)") + ";\n")
+    assert "the event time of 'events' is 'ts': write DESCRIPTOR(ts)" in result.stderr, result.stderr
+    table = "CREATE TABLE t (day STRING) WITH (" + FILE + ");\n"
+    result = script.run(table + window("INTERVAL '1' SECOND", table="TABLE t") + ";\n")
+    for words in ("table 't' has no WATERMARK: its columns are day STRING", "add one to CREATE TABLE t",
+                  "ts AS CAST(day AS TIMESTAMP(3)),"):
+        assert words in result.stderr, result.stderr
+
+
 # What stands before the mistake, and the terminal columns that it takes.
 @pytest.mark.parametrize("before, columns", [("'日本語'", 8), ("'e\u0301'", 3), ("'\t'", 3), ("'🌊'", 4),
                                              ("'\u001b[31m'", 7), ("'\u200b'", 2)])
@@ -382,6 +419,11 @@ FAILING = [
     (f"SELECT v / (k - 1) AS x, COUNT(*) AS n {TUMBLE} {GROUP}, v / (k - 1)", "v / (k - 1)", "division by zero"),
     (f"SELECT k, SUM(v) / (COUNT(*) - 2) AS x {TUMBLE} {GROUP}, k", "SUM(v) / (COUNT(*) - 2)", "division by zero"),
     (f"SELECT k {TUMBLE} {GROUP}, k HAVING MAX(v) / (k - 1) > 0", "MAX(v) / (k - 1)", "division by zero"),
+    (f"SELECT MAX(v) / (k - 1) AS x {TUMBLE} {GROUP}, k HAVING MAX(v)/(k-1) > 0", "MAX(v)/(k-1)", "division by zero"),
+    (f"SELECT 9 % (COUNT(*) - 2) AS x {TUMBLE} {GROUP} HAVING 9%(COUNT(*)-2) > 0", "9%(COUNT(*)-2)",
+     "division by zero"),
+    ("SELECT SUM(x) AS s FROM (VALUES (9223372036854775807), (1)) AS t (x)", "SUM(x)", "SUM(x) overflows"),
+    ("SELECT SUM(column1) AS s FROM (VALUES (9223372036854775807), (1))", "SUM(column1)", "SUM(column1) overflows"),
     (f"SELECT k, SUM(v + big) AS x {TUMBLE} {GROUP}, k", "v + big", "does not fit BIGINT"),
     # No column is read.
     ("SELECT SUM(1 / 0) AS x FROM events", "1 / 0", "division by zero"),

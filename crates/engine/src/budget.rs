@@ -142,6 +142,11 @@ impl Budget {
         self.counter(kind).load(Relaxed)
     }
 
+    /// Bytes held of input, of sealed rows and of result rows.
+    pub(crate) fn held_beside_state(&self) -> u64 {
+        [Kind::Input, Kind::Segments, Kind::Output].into_iter().map(|kind| self.held(kind)).sum()
+    }
+
     /// Counts `bytes` until the result is dropped.
     pub(crate) fn hold(self: &Arc<Self>, kind: Kind, bytes: usize) -> Held {
         self.counter(kind).fetch_add(bytes as u64, Relaxed);

@@ -29,7 +29,7 @@ use crate::settings::{Exchange, Settings};
 use crate::shared::Shared;
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
-use crate::stats::Stats;
+use crate::stats::{Leftover, Stats};
 use crate::worker::Worker;
 use compile::Compiled;
 use open::{Outputs, load_lookups, origins, remarks_of};
@@ -302,6 +302,10 @@ impl Job {
             None => self.finish(),
         };
         let mut stats = self.stats(workers);
+        match result.is_ok() && !self.shared.stopping.load(Relaxed) {
+            true => stats.left.bytes += self.shared.budget.held_beside_state(),
+            false => stats.left = Leftover::default(),
+        }
         if result.is_err() && self.shared.gathers.iter().any(Gather::is_windowed) {
             stats.open_windows = Some(workers.iter().flat_map(Worker::open_windows).collect());
         }

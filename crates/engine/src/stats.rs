@@ -106,6 +106,9 @@ pub struct Stats {
     /// Largest number of bytes that counted against the memory budget at once: state, input, sealed
     /// segments and output that waits.
     pub memory_bytes_peak: u64,
+    /// What was left when the input had been taken and all windows had fired: nothing.
+    #[serde(default)]
+    pub left: Leftover,
     /// From the watermark passing a window's end until its last row has been written, microseconds,
     /// one entry per window (the latest 65,536).
     pub fire_latency_us: Vec<u64>,
@@ -118,6 +121,31 @@ pub struct Stats {
     /// Likewise, in which they gave rows to outputs: put them in order, wrote them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub write_us: u64,
+}
+
+/// What a job holds when it has ended well. Of one that ended early, by a LIMIT or an error, it is
+/// not looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leftover {
+    /// Keys and rows: of slices, of what is combined of panes and sessions, of bags and versions.
+    pub rows: u64,
+    /// Bytes of these keys and values, of sealed rows that nobody has merged, of input that nobody
+    /// has taken and of result rows that nobody has written.
+    pub bytes: u64,
+    /// Slices that hold rows, and windows that fire, or would fire if time went on.
+    pub windows: u64,
+    /// Credit that leaders owe for what they have merged.
+    pub credit: u64,
+}
+
+impl Leftover {
+    /// Adds what another worker, stage or process holds.
+    pub(crate) fn add(&mut self, other: &Leftover) {
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.windows += other.windows;
+        self.credit += other.credit;
+    }
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -256,6 +284,7 @@ impl Stats {
         self.credit_stalls += other.credit_stalls;
         self.memory_stalls += other.memory_stalls;
         self.batches_stolen += other.batches_stolen;
+        self.left.add(&other.left);
         self.read_us += other.read_us;
         self.write_us += other.write_us;
     }

@@ -123,6 +123,9 @@ impl Worker {
         if matches!(step, Err(_) | Ok(Step::Done)) {
             self.count(&stages);
         }
+        if matches!(step, Ok(Step::Done)) && !self.context.shared.stopping.load(Relaxed) {
+            stages.iter_mut().for_each(|state| self.context.stats.left.add(&state.leftover()));
+        }
         self.stages = stages;
         step
     }
@@ -167,7 +170,10 @@ impl Worker {
     /// Nothing is left to be done, but for the last credit that is on its way.
     fn end(&mut self, stages: &mut [State]) -> Step {
         debug_assert!(stages.iter().all(State::is_empty), "state is left");
-        stages.iter_mut().for_each(|state| self.context.give_back(state));
+        for state in &mut *stages {
+            state.operator.end();
+            self.context.give_back(state);
+        }
         match self.delivery.is_empty(&self.context) {
             true => Step::Done,
             false => Step::Busy,

@@ -26,8 +26,8 @@ impl Session {
     pub fn check(&self, text: &str, name: &str) -> Checked {
         let (statements, mistakes) = parse_all(text, name);
         let number = statements.len() + mistakes.iter().filter(|mistake| mistake.is_first).count();
-        let mut broken: HashSet<String> =
-            mistakes.iter().filter_map(|mistake| mistake.declares.clone()).collect();
+        let mut broken = Broken::default();
+        broken.names.extend(mistakes.iter().filter_map(|mistake| mistake.declares.clone()));
         let mut found: Vec<(Option<(u32, u32)>, Failure)> = mistakes
             .into_iter()
             .map(|Mistake { error, .. }| (place(&error), Failure::Sql(error)))
@@ -35,14 +35,19 @@ impl Session {
         let mut trial = self.rehearsal();
         for statement in &statements {
             let Err(failure) = trial.execute(statement) else { continue };
-            broken.extend(statement.declares().map(str::to_string));
+            let mut left = None;
             match failure {
                 Failure::Sql(error) => {
-                    let mistakes = and_further(error, statement, &trial);
-                    let mistakes = mistakes.into_iter().filter(|error| !follows(error, &broken));
+                    let (mistakes, mended) = and_further(error, statement, &trial);
+                    let mistakes = mistakes.into_iter().filter(|error| !broken.explains(error));
                     found.extend(mistakes.map(|error| (place(&error), Failure::Sql(error))));
+                    left = mended;
                 }
                 other => found.push((None, other)),
+            }
+            if let Some(name) = statement.declares() {
+                let written = statements.iter().any(|other| other.inserts_into(name));
+                broken.note(name, left.and_then(|left| declare(&mut trial, left, written)));
             }
         }
         // What has no place comes last.
@@ -52,20 +57,90 @@ impl Session {
     }
 }
 
+/// How a table is there whose options have a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Declared {
+    /// Without these options.
+    Without,
+    /// With another connector.
+    Elsewhere,
+}
+
+/// Declares a table of which nothing but options is wrong, so that queries of it are checked, too;
+/// `None` if something else is. `written`: there are rows inserted into it.
+fn declare(trial: &mut Session, mended: Mended, written: bool) -> Option<Declared> {
+    if !mended.is_whole_table() {
+        return None;
+    }
+    if trial.execute(&mended.statement).is_ok() {
+        return Some(Declared::Without);
+    }
+    let elsewhere = mended.with_options(match written {
+        true => &[("connector", "blackhole")],
+        false => &[("connector", "datagen"), ("number-of-rows", "1")],
+    });
+    trial.execute(&elsewhere.statement).is_ok().then_some(Declared::Elsewhere)
+}
+
+/// Declarations with mistakes.
+#[derive(Debug, Default)]
+struct Broken {
+    /// What is not declared, as its declaration is wrong.
+    names: HashSet<String>,
+    /// Tables that are declared without their wrong options.
+    without: HashSet<String>,
+    /// Tables that are declared with another connector.
+    elsewhere: HashSet<String>,
+}
+
+impl Broken {
+    fn note(&mut self, name: &str, declared: Option<Declared>) {
+        let names = match declared {
+            None => &mut self.names,
+            Some(Declared::Without) => &mut self.without,
+            Some(Declared::Elsewhere) => &mut self.elsewhere,
+        };
+        names.insert(name.to_string());
+    }
+
+    /// Whether nothing may be wrong but these declarations.
+    fn explains(&self, error: &SqlError) -> bool {
+        let missing = |name: &String| {
+            let function = format!("there is no function '{name}'");
+            error.message == format!("there is no table '{name}'")
+                || error.message.eq_ignore_ascii_case(&function)
+        };
+        let names = |name: &String| error.message.contains(&format!("'{name}'"));
+        match error.kind {
+            ErrorKind::Name => self.names.iter().any(missing),
+            // An option may have said where the records end.
+            ErrorKind::Unsupported if error.message.contains("never ends") => {
+                !self.without.is_empty() || self.elsewhere.iter().any(names)
+            }
+            ErrorKind::Unsupported | ErrorKind::Connector => self.elsewhere.iter().any(names),
+            _ => false,
+        }
+    }
+}
+
 /// A statement's first mistake, and those that planning meets once what is known to be wrong is
-/// left out. What is said twice of one SELECT is told once.
-fn and_further(first: SqlError, statement: &Statement, session: &Session) -> Vec<SqlError> {
+/// left out; and the last that is left of it. What is said twice of one SELECT is told once.
+fn and_further(
+    first: SqlError,
+    statement: &Statement,
+    session: &Session,
+) -> (Vec<SqlError>, Option<Mended>) {
     let parts = Mended::of(statement);
     let place = parts.iter().find_map(|part| part.select_of(&first));
-    let mut mistakes = vec![(first, place)];
+    let (mut mistakes, mut left) = (vec![(first, place)], None);
     for part in parts {
         let mut rest = Some(part);
         // The first mistake comes again.
         for _ in 0..=MISTAKES_MAX {
             let Some(mended) = rest else { break };
-            let Err(Failure::Sql(error)) = session.rehearsal().execute(&mended.statement) else {
-                break;
-            };
+            let executed = session.rehearsal().execute(&mended.statement);
+            left = Some(mended.clone());
+            let Err(Failure::Sql(error)) = executed else { break };
             let place = mended.select_of(&error);
             rest = mended.clone().without(&error);
             if !is_known(&mistakes, &error, place) && mended.is_independent(&error) {
@@ -73,7 +148,7 @@ fn and_further(first: SqlError, statement: &Statement, session: &Session) -> Vec
             }
         }
     }
-    mistakes.into_iter().map(|(error, _)| error).collect()
+    (mistakes.into_iter().map(|(error, _)| error).collect(), left)
 }
 
 /// Whether a mistake has been found before, as far as is known in the same SELECT.
@@ -98,16 +173,6 @@ fn without_wrong_help(mut error: SqlError, known: &[(SqlError, Option<Span>)]) -
 
 fn place(error: &SqlError) -> Option<(u32, u32)> {
     error.span.map(|span| (span.line, span.column))
-}
-
-/// Whether nothing is wrong but that the declaration of a table or a function is.
-fn follows(error: &SqlError, broken: &HashSet<String>) -> bool {
-    let missing = |name: &String| {
-        let function = format!("there is no function '{name}'");
-        error.message == format!("there is no table '{name}'")
-            || error.message.eq_ignore_ascii_case(&function)
-    };
-    error.kind == ErrorKind::Name && broken.iter().any(missing)
 }
 
 #[cfg(test)]
@@ -183,6 +248,39 @@ nod = 3;";
         let places = places(&format!("{tables}{text}"));
         assert!(places.iter().all(|(_, column)| *column == 1), "{places:?}");
         places.into_iter().map(|(line, _)| line).collect()
+    }
+
+    #[test]
+    fn a_wrong_option_hides_nothing_behind_it() {
+        let text = "CREATE TABLE u (v BIGINT, s STRING) WITH ('connector' = 'datagen', 'rows-per-secnd' = '5');
+CREATE TABLE f (v BIGINT) WITH ('connector' = 'file', 'pth' = 'x.csv', 'format' = 'csv');
+CREATE TABLE g (v BIGINT) WITH ('connector' = 'datagn');
+CREATE TABLE o (v BIGINT) WITH ('connector' = 'prnt', 'format' = 'csv');
+SELECT w FROM u;
+SELECT w FROM f;
+SELECT v, UPER(v) FROM g;
+INSERT INTO o SELECT nov FROM g;
+INSERT INTO o (w) SELECT v FROM g;
+SELECT nov FROM nosuch;";
+        let lines: Vec<u32> = places(text).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    }
+
+    /// Whether a table ends may depend on the option, and what its connector is for on its name.
+    #[test]
+    fn what_may_follow_from_a_wrong_option_is_not_told() {
+        let text =
+            "CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen', 'number-of-row' = '5');
+CREATE TABLE o (v BIGINT) WITH ('connector' = 'fiel');
+CREATE TABLE w (v BIGINT, ts TIMESTAMP(3), WATERMARK FOR t AS ts) WITH ('connector' = 'datagn');
+SELECT v, COUNT(*) FROM u GROUP BY v;
+SELECT v FROM u;
+SELECT v FROM u ORDER BY v;
+INSERT INTO o SELECT v FROM u;
+SELECT v FROM o;
+SELECT v FROM w;";
+        let lines: Vec<u32> = places(text).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [1, 2, 3, 3]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millstream_engine::Stats;
+use millstream_engine::{Leftover, Stats};
 use serde_json::{Map, Value, json};
 
 /// All counters of a query by name, as `millstream run --stats-json` writes them.
@@ -56,8 +56,12 @@ pub fn counters(stats: &Stats) -> Map<String, Value> {
         "fire_latency_us_max": latency(1.0),
         "elapsed_us": stats.elapsed_us,
     });
-    match value {
+    let mut counters = match value {
         Value::Object(map) => map,
         _ => Map::new(),
-    }
+    };
+    let Leftover { rows, bytes, windows, credit } = stats.left;
+    let left = [("rows", rows), ("bytes", bytes), ("windows", windows), ("credit", credit)];
+    counters.extend(left.map(|(what, count)| (format!("left_{what}"), count.into())));
+    counters
 }

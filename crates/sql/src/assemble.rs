@@ -425,7 +425,7 @@ impl Assembler<'_> {
             Ok::<_, SqlError>(Argument { expr: compile(expr)?, data_type, nullable })
         };
         Ok(AggregateCall {
-            name: call.text(),
+            name: call.shown(),
             function: call.function,
             arguments: arguments.iter().map(&mut argument).collect::<Result<_>>()?,
             filter: filter.as_ref().map(compile).transpose()?,

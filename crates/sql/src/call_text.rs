@@ -1,5 +1,7 @@
 //! The SQL text of an aggregate call, which also names its column.
 
+use datafusion_expr::Expr;
+
 use crate::aggregates::sql_name;
 use crate::collected;
 use crate::lower::Call;
@@ -22,5 +24,19 @@ impl Call {
         let name = || sql_name(self.function);
         let call = special.unwrap_or_else(|| format!("{}({distinct}{arguments})", name()));
         format!("{call}{filter}")
+    }
+
+    /// What messages call it: its text, or, of columns of VALUES, whose names (`column1`) nobody
+    /// has written, the text of the statement.
+    pub(crate) fn shown(&self) -> String {
+        let of_values = |name: &str| {
+            let number = name.strip_prefix("column").unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let mut columns = self.arguments.iter().flat_map(Expr::column_refs);
+        match &self.place {
+            Some(place) if columns.any(|column| of_values(&column.name)) => place.text(),
+            _ => self.text(),
+        }
     }
 }

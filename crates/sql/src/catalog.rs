@@ -103,6 +103,13 @@ pub(crate) enum WatermarkDecl {
     Clock,
 }
 
+impl WatermarkDecl {
+    /// Whether it is the time of reading.
+    pub(crate) fn is_clock(&self) -> bool {
+        matches!(self, WatermarkDecl::Clock)
+    }
+}
+
 /// Where a table's records come from or go to.
 pub(crate) enum Origin {
     /// The program's own, to read from.

@@ -10,6 +10,7 @@ use datafusion_sql::sqlparser::ast::{
     Spanned, TableFactor, TableWithJoins, UnaryOperator, Value, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
+use millstream_contract::settings::closest;
 
 use crate::aggregates::aggregate_named;
 use crate::arguments::{check_arguments, check_counts};
@@ -17,11 +18,15 @@ use crate::calls::{MAP, PARTITIONED, double_text};
 use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
+use crate::group_windows;
 use crate::joins::{LATERAL, check_kind, check_star, misplaced, subqueries};
 use crate::ranking;
+use crate::scalars::CURRENT_WATERMARK;
+use crate::syntax::arguments;
 use crate::unavailable::reason;
 use crate::unnest::{check_join, is_unnest};
 use crate::walk::Walk;
+use crate::watermarks::not_of_clock;
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
@@ -524,6 +529,9 @@ impl Checker<'_> {
             let error = SqlError::syntax("PARTITION BY stands after the name of SESSION's table");
             return ControlFlow::Break(error.at(Span::new(place)));
         }
+        if lower == CURRENT_WATERMARK && is_of_clock(call) {
+            return ControlFlow::Break(not_of_clock("PROCTIME()").at(Span::new(place)));
+        }
         if self.functions.knows(&lower) {
             return ControlFlow::Continue(());
         }
@@ -537,7 +545,8 @@ impl Checker<'_> {
             }
             None => {
                 let error = SqlError::name(format!("there is no function '{name}'"));
-                match self.functions.closest(&lower) {
+                let meant = [self.functions.closest(&lower), closest_elsewhere(&lower)];
+                match closest(&lower, meant.iter().flatten().map(String::as_str)) {
                     Some(meant) => error.help(format!("did you mean {meant}?")),
                     None => error,
                 }
@@ -545,6 +554,33 @@ impl Checker<'_> {
         };
         ControlFlow::Break(error.at(Span::new(place)))
     }
+}
+
+/// Whether a call's argument is the time of reading.
+fn is_of_clock(call: &Function) -> bool {
+    let arguments = arguments(call).unwrap_or_default();
+    arguments.iter().any(|argument| {
+        matches!(argument, Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("PROCTIME"))
+    })
+}
+
+/// The function among those that are none of an expression, but of FROM, of OVER or of the group
+/// windows, whose name is most like `name`.
+fn closest_elsewhere(name: &str) -> Option<String> {
+    const NAMES: [&str; 9] = [
+        "TUMBLE",
+        "HOP",
+        "CUMULATE",
+        "SESSION",
+        "DESCRIPTOR",
+        "UNNEST",
+        "ROW_NUMBER",
+        "RANK",
+        "DENSE_RANK",
+    ];
+    let bounds = group_windows::bound_names();
+    let names = NAMES.into_iter().chain(bounds.iter().map(String::as_str));
+    closest(name, names).map(str::to_string)
 }
 
 fn is_window_function(name: &str) -> bool {

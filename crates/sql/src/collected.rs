@@ -2,15 +2,17 @@
 //! become calls of the engine's, and their text. Several arguments become one, a row.
 
 use arrow::datatypes::DataType;
-use datafusion_common::ScalarValue;
+use datafusion_common::{ExprSchema, ScalarValue};
 use datafusion_expr::expr::{AggregateFunctionParams, NullTreatment};
-use datafusion_expr::{Cast, Expr};
+use datafusion_expr::{Cast, Expr, ExprSchemable};
+use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{AggregateFunction, Best, Ranking, Share};
 
 use crate::collecting::form;
 use crate::error::{Result, SqlError};
 use crate::scalars::{row_fields, row_of};
 use crate::text::sql_text;
+use crate::types::sql_type_name;
 
 /// A ranking whose limit is not known yet.
 pub(crate) const UNBOUNDED: u32 = u32::MAX;
@@ -40,7 +42,8 @@ pub(crate) fn call(
     let refuse = |what: &str, help: &str| {
         Some(Err(SqlError::unsupported(format!("{what} {name} does not run")).help(help)))
     };
-    if params.distinct {
+    let distinct = params.distinct;
+    if distinct && !matches!(function, ArrayAgg { .. } | ListAgg { .. }) {
         return refuse("DISTINCT inside", "GROUP BY the argument first, in a query inside FROM");
     }
     if !params.order_by.is_empty() {
@@ -52,14 +55,16 @@ pub(crate) fn call(
     let function = match (function, nulls) {
         (First { nulls }, given) => First { nulls: given.unwrap_or(nulls) },
         (Last { nulls }, given) => Last { nulls: given.unwrap_or(nulls) },
-        (ArrayAgg { nulls }, given) => ArrayAgg { nulls: given.unwrap_or(nulls) },
+        (ArrayAgg { nulls, .. }, given) => ArrayAgg { nulls: given.unwrap_or(nulls), distinct },
         (_, Some(_)) => return refuse("the treatment of NULLs with", "leave it out"),
+        (ListAgg { separated, .. }, None) => ListAgg { separated, distinct },
         (function, None) => function,
     };
     Some(match (function, arguments) {
         (MinBy | MaxBy, [x, y]) => Ok((function, row_of(vec![y.clone(), x.clone()]))),
         (ListAgg { .. }, [x, separator]) => {
-            Ok((ListAgg { separated: true }, row_of(vec![x.clone(), separator.clone()])))
+            let row = row_of(vec![x.clone(), separator.clone()]);
+            Ok((ListAgg { separated: true, distinct }, row))
         }
         (ApproxPercentile(_), [x, share]) => {
             share_of(share).map(|share| (ApproxPercentile(share), x.clone())).ok_or_else(|| {
@@ -77,6 +82,24 @@ pub(crate) fn call(
         (_, [x]) => Ok((function, x.clone())),
         _ => Err(SqlError::internal(format!("{name} with other arguments"))),
     })
+}
+
+/// That values of which each counts once are such that rows can be grouped by them.
+pub(crate) fn check_distinct(
+    params: &AggregateFunctionParams,
+    name: &str,
+    schema: &dyn ExprSchema,
+) -> Result<()> {
+    for argument in params.args.iter().filter(|_| params.distinct) {
+        let data_type = argument.get_type(schema)?;
+        if is_nested(&data_type) {
+            let of = sql_type_name(&data_type);
+            let message = format!("DISTINCT inside {name} does not go with values of type {of}");
+            return Err(SqlError::unsupported(message)
+                .help("GROUP BY the parts of the value first, in a query inside FROM"));
+        }
+    }
+    Ok(())
 }
 
 fn share_of(expr: &Expr) -> Option<Share> {
@@ -114,18 +137,21 @@ pub(crate) fn text(function: AggregateFunction, argument: Option<&Expr>) -> Opti
     let argument = argument?;
     let of = |expr: &Expr| sql_text(expr);
     let fields = row_fields(argument);
+    let is_distinct =
+        matches!(function, ArrayAgg { distinct: true, .. } | ListAgg { distinct: true, .. });
+    let start = if is_distinct { format!("{name}(DISTINCT ") } else { format!("{name}(") };
     Some(match (function, fields) {
-        (MinBy | MaxBy, Some([y, x])) => format!("{name}({}, {})", of(x), of(y)),
-        (ListAgg { separated: true }, Some([x, separator])) => {
-            format!("{name}({}, {})", of(x), of(separator))
+        (MinBy | MaxBy, Some([y, x])) => format!("{start}{}, {})", of(x), of(y)),
+        (ListAgg { separated: true, .. }, Some([x, separator])) => {
+            format!("{start}{}, {})", of(x), of(separator))
         }
-        (ApproxPercentile(share), _) => format!("{name}({}, {})", of(argument), share.get()),
-        (ApproxTopK(most), _) => format!("{name}({}, {most})", of(argument)),
+        (ApproxPercentile(share), _) => format!("{start}{}, {})", of(argument), share.get()),
+        (ApproxTopK(most), _) => format!("{start}{}, {most})", of(argument)),
         (First { nulls: true } | Last { nulls: true }, _) => {
-            format!("{name}({}) RESPECT NULLS", of(argument))
+            format!("{start}{}) RESPECT NULLS", of(argument))
         }
-        (ArrayAgg { nulls: false }, _) => format!("{name}({}) IGNORE NULLS", of(argument)),
-        _ => format!("{name}({})", of(argument)),
+        (ArrayAgg { nulls: false, .. }, _) => format!("{start}{}) IGNORE NULLS", of(argument)),
+        _ => format!("{start}{})", of(argument)),
     })
 }
 

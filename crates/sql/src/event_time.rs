@@ -9,6 +9,7 @@ use crate::catalog::{TableEntry, input_column};
 use crate::error::{Result, SqlError};
 use crate::lower::{Fires, Rows, Stage, window_column};
 use crate::nest::{By, Expanded};
+use crate::no_time::{computed_time, computed_time_of, declaration};
 use crate::types::sql_type_name;
 
 impl Stage {
@@ -201,11 +202,12 @@ fn of_table(table: &TableEntry, time: &Expr, name: &str, data_type: &DataType) -
             sql_type_name(data_type)
         ))
         .help(format!(
-            "add a time to CREATE TABLE {}, for example:\n\
-             {time} AS to_timestamp_seconds({name}),\n\
-             WATERMARK FOR {time} AS {time} - INTERVAL '5' SECOND",
-            table.name,
-            time = table.free_name()
+            "add a time to {}, for example:\n{}",
+            declaration(table),
+            computed_time(table, name, data_type).unwrap_or_else(|| computed_time_of(
+                table,
+                &format!("to_timestamp_seconds({name})")
+            ))
         )));
     }
     Err(SqlError::unsupported(format!(
@@ -213,8 +215,7 @@ fn of_table(table: &TableEntry, time: &Expr, name: &str, data_type: &DataType) -
         table.name
     ))
     .help(format!(
-        "add a line to CREATE TABLE {}:\n\
-         WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND",
-        table.name
+        "add a line to {}:\nWATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND",
+        declaration(table)
     )))
 }

@@ -50,6 +50,12 @@ pub(crate) fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
     Some(Arc::new(ScalarUDF::from(Marker { name: name.to_string(), kind, bound, signature })))
 }
 
+/// The names of the functions for their bounds.
+pub(crate) fn bound_names() -> Vec<String> {
+    let of = |kind: WindowKind| BOUNDS.map(|bound| format!("{}{bound}", kind.name()));
+    KINDS.into_iter().flat_map(of).collect()
+}
+
 /// Whose bound a function gives, and which.
 fn bound_named(name: &str) -> Option<(WindowKind, usize)> {
     let name = name.to_uppercase();

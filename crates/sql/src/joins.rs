@@ -38,6 +38,7 @@ use crate::indexed::Indexed;
 use crate::joined::{Joined, Unwindowed};
 use crate::located::within_mark;
 use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
+use crate::texts::Clause;
 use crate::walk::Nodes;
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::Windows;
@@ -172,7 +173,9 @@ impl Stage {
             let stage =
                 Stage::full_by_interval(sides, on_pairs, &on, &numbered, (join, places), named)?;
             let schema = indexed(&join.schema);
-            return above.iter().try_fold(stage, |stage, e| stage.filtered(e, &schema, places));
+            return above
+                .iter()
+                .try_fold(stage, |stage, e| stage.filtered(Clause::Any, e, &schema, places));
         }
         let above = numbered.conditions(&above, places)?;
         Stage::joined(kind, sides, on_pairs, above, &numbered, named)

@@ -83,6 +83,7 @@ mod lower;
 mod mended;
 mod nest;
 mod nested_casts;
+mod no_time;
 mod numbers;
 mod ordering;
 mod passes;

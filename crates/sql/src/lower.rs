@@ -29,7 +29,7 @@ use crate::nest::{Expanded, Expanding, Inner};
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
-use crate::texts::Texts;
+use crate::texts::{Clause, Texts};
 use crate::types::plain_type;
 use crate::unnest::UnnestNode;
 use crate::views::Pairs;
@@ -253,15 +253,16 @@ impl Stage {
         }
     }
 
-    /// Keeps the rows for which a condition over a plan of `schema` holds.
+    /// Keeps the rows for which a condition of a clause, over a plan of `schema`, holds.
     pub(crate) fn filtered(
         mut self,
+        clause: Clause,
         condition: &Expr,
         schema: &Indexed,
         places: &Places,
     ) -> Result<Stage> {
         self.refuse_after_limit("WHERE", places)?;
-        let condition = self.substitute(condition, schema, places)?;
+        let condition = self.substitute_in(clause, condition, schema, places)?;
         match &mut self.fires {
             Some(fires) => {
                 if let Fires::Grouped(grouped) = fires {
@@ -355,6 +356,17 @@ impl Stage {
         schema: &Indexed,
         places: &Places,
     ) -> Result<Expr> {
+        self.substitute_in(Clause::Any, expr, schema, places)
+    }
+
+    /// The same, of an expression that stands in a clause.
+    fn substitute_in(
+        &self,
+        clause: Clause,
+        expr: &Expr,
+        schema: &Indexed,
+        places: &Places,
+    ) -> Result<Expr> {
         let mut nodes = 0;
         expr.each_node(|e| {
             refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
@@ -368,7 +380,8 @@ impl Stage {
             let parts = format!("{nodes} parts once its views are written out");
             return Err(too_large(&parts, MAX_NODES));
         }
-        let marked = places.texts.mark(without_cast_names(expr.clone())?, schema)?;
+        let plain = without_cast_names(expr.clone())?;
+        let marked = places.texts.mark_in(clause, plain, schema)?;
         let substituted = marked.changed_up(|e| match e {
             Expr::Column(column) => {
                 Ok(Transformed::yes(self.columns[schema.index_of(&column)?].clone()))
@@ -398,6 +411,7 @@ impl Stage {
         let filter = filter.map(|filter| self.substitute(filter, schema, places)).transpose()?;
         if let Some(collected) = collected::call(function, &call.params, &arguments) {
             let (function, argument) = collected.map_err(|error| error.at(span))?;
+            collected::check_distinct(&call.params, &name, schema).map_err(|e| e.at(span))?;
             let (name, arguments, distinct) = (String::new(), vec![argument], None);
             let call = Call { name, function, arguments, distinct, filter, result_type, place };
             return Ok(Call { name: call.text(), ..call });

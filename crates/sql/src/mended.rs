@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use datafusion_sql::sqlparser::ast::{DataType, Query, Select, Spanned, Visitor};
 
-use crate::create_table::{ColumnDef, CreateTable, WatermarkDef};
+use crate::catalog::LATE;
+use crate::create::IDLE_TIMEOUT;
+use crate::create_table::{ColumnDef, CreateTable, OptionDef, WatermarkDef};
 use crate::error::{ErrorKind, Span, SqlError};
 use crate::script::Statement;
 use crate::stack::on_large_stack;
@@ -30,7 +32,8 @@ pub struct Mended {
     selects: Vec<Span>,
     /// Whether types may have changed where no mistake was.
     types_changed: bool,
-    /// Whether it may group, join or filter otherwise than it did.
+    /// Whether it may group, join or filter otherwise than it did; of a table, whether it may have
+    /// another watermark or other keys.
     shape_changed: bool,
     keys_changed: bool,
     /// Whether it is no longer known which columns there are.
@@ -74,7 +77,14 @@ impl Mended {
     fn leave_out(&mut self, span: Span) -> bool {
         match &mut self.statement.kind {
             StatementKind::CreateTable(create) => {
-                return without_clause(create, span, &mut self.gone);
+                let clauses = |create: &CreateTable| {
+                    let names = create.primary_key.len() + create.partitioned_by.len();
+                    (create.watermark.is_some(), names)
+                };
+                let before = clauses(create);
+                let found = without_clause(create, span, &mut self.gone);
+                self.shape_changed |= clauses(create) != before;
+                return found;
             }
             StatementKind::CreateFunction(create) => {
                 self.types_changed = true;
@@ -97,6 +107,26 @@ impl Mended {
         self.keys_changed |= part == Part::Key;
         self.is_open |= is_open;
         true
+    }
+
+    /// Whether it declares a table of which nothing but options has been left out.
+    pub fn is_whole_table(&self) -> bool {
+        let is_table = matches!(self.statement.kind, StatementKind::CreateTable(_));
+        is_table && self.gone.is_empty() && !self.shape_changed
+    }
+
+    /// The same table with these options for its connector, in the place of its own.
+    pub fn with_options(mut self, options: &[(&str, &str)]) -> Mended {
+        if let StatementKind::CreateTable(create) = &mut self.statement.kind {
+            create.options.retain(|option| option.key == LATE || option.key == IDLE_TIMEOUT);
+            create.options.extend(options.iter().map(|(key, value)| OptionDef {
+                key: key.to_string(),
+                value: value.to_string(),
+                key_span: None,
+                value_span: None,
+            }));
+        }
+        self
     }
 
     /// Which part of a query a mistake points at.

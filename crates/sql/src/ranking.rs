@@ -20,6 +20,7 @@ use datafusion_expr::{
 use datafusion_sql::sqlparser::ast;
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{AggregateFunction, Best, Directions, Ranking};
+use millstream_contract::settings::closest;
 
 use crate::collected::{UNBOUNDED, name_of};
 use crate::error::{Result, SqlError};
@@ -101,6 +102,10 @@ pub(crate) fn refused(call: &ast::Function) -> Option<SqlError> {
     let name = call.name.to_string().to_uppercase();
     let error = |what: &str| SqlError::unsupported(format!("{name} {what}")).help(FORM);
     if ranking_named(&name.to_lowercase()).is_none() {
+        if let Some(meant) = closest(&name, ["ROW_NUMBER", "RANK", "DENSE_RANK"].into_iter()) {
+            let error = SqlError::name(format!("there is no function '{name}'"));
+            return Some(error.help(format!("did you mean {meant}?")));
+        }
         let help = "ROW_NUMBER, RANK and DENSE_RANK run over the rows of a window; to aggregate, \
                     write FROM TABLE(TUMBLE(…)) with GROUP BY";
         return Some(SqlError::unsupported(format!("OVER with {name} does not run")).help(help));
@@ -420,7 +425,7 @@ impl Call {
     pub(crate) fn takes_nulls(&self) -> bool {
         use AggregateFunction::*;
         match self.function {
-            First { nulls } | Last { nulls } | ArrayAgg { nulls } => nulls,
+            First { nulls } | Last { nulls } | ArrayAgg { nulls, .. } => nulls,
             _ => false,
         }
     }

@@ -69,7 +69,9 @@ pub(crate) use picked::{PickExpr, is_field};
 pub(crate) use planner::SpecialSyntax;
 pub(crate) use rounded::Rounded;
 pub(crate) use similar::similar_parts;
-pub(crate) use stamps::{is_read_time, refuse_stamps, watermark_of, watermark_type};
+pub(crate) use stamps::{
+    CURRENT_WATERMARK, is_read_time, refuse_stamps, watermark_of, watermark_type,
+};
 pub(crate) use time_text::written_time;
 pub(crate) use time_units::{time_step, unit_names};
 pub(crate) use window::{Grid, WindowBound, on_grid, window_bound, window_times};

@@ -14,7 +14,7 @@ use crate::grammar::{hint, token_error};
 use crate::nested_casts::refuse_nested_casts;
 use crate::size::{check_lists, check_size};
 use crate::stack::on_large_stack;
-use crate::statement::{StatementKind, parse_statement};
+use crate::statement::{StatementKind, inserts, parse_statement};
 use crate::statement_set::{Insert, StatementSet};
 use crate::words::lower_first;
 
@@ -45,6 +45,11 @@ impl Statement {
             StatementKind::CreateFunction(create) => Some(&create.name.value),
             _ => None,
         }
+    }
+
+    /// Whether it inserts rows into a table of this name.
+    pub fn inserts_into(&self, table: &str) -> bool {
+        inserts(&self.kind).iter().any(|insert| insert.table.value == table)
     }
 
     /// Its text, without the semicolon.

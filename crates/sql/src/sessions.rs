@@ -175,32 +175,37 @@ pub(crate) fn is_over(expr: &Expr, parts: &[Expr]) -> bool {
     rest.is_ok_and(|rest| rest.data.column_refs().is_empty())
 }
 
+/// A value of the rows that pass a condition, NULL of others.
+pub(crate) fn only_passing(passes: &Expr, value: Expr) -> Expr {
+    let passing = vec![(Box::new(passes.clone()), Box::new(value))];
+    Expr::Case(Case::new(None, passing, None))
+}
+
+/// Computes nothing of rows that do not pass a condition for the sake of a call.
+pub(crate) fn take_passing(passes: &Expr, call: &mut Call) {
+    if let Some(filter) = &mut call.filter {
+        *filter = passes.clone().and(std::mem::take(filter));
+        return;
+    }
+    let guarded = |argument: Expr| match argument {
+        column @ Expr::Column(_) => column,
+        computed => only_passing(passes, computed),
+    };
+    for argument in &mut call.arguments {
+        *argument = match row_fields(argument).map(<[Expr]>::to_vec) {
+            Some(fields) => row_of(fields.into_iter().map(guarded).collect()),
+            None => guarded(std::mem::take(argument)),
+        };
+    }
+}
+
 /// Makes rows that do not pass a condition groups of their own, which are dropped when they fire.
 /// Nothing else is computed of them. `first` keys are of all rows.
 fn drop_when_fired(passes: Expr, first: usize, grouped: &mut Grouped) {
-    let only = |expr: Expr| {
-        let passing = vec![(Box::new(passes.clone()), Box::new(expr))];
-        Expr::Case(Case::new(None, passing, None))
-    };
     for key in grouped.keys.iter_mut().skip(first) {
-        *key = only(std::mem::take(key));
+        *key = only_passing(&passes, std::mem::take(key));
     }
-    for call in &mut grouped.aggregates {
-        if let Some(filter) = &mut call.filter {
-            *filter = passes.clone().and(std::mem::take(filter));
-            continue;
-        }
-        let guarded = |argument: Expr| match argument {
-            column @ Expr::Column(_) => column,
-            computed => only(computed),
-        };
-        for argument in &mut call.arguments {
-            *argument = match row_fields(argument).map(<[Expr]>::to_vec) {
-                Some(fields) => row_of(fields.into_iter().map(guarded).collect()),
-                None => guarded(std::mem::take(argument)),
-            };
-        }
-    }
+    grouped.aggregates.iter_mut().for_each(|call| take_passing(&passes, call));
     let mut taken: HashSet<String> = grouped.key_names.iter().cloned().collect();
     taken.extend(grouped.aggregates.iter().map(|call| call.name.clone()));
     let name = unique("$passes".into(), &mut taken);

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 
 use arrow::datatypes::DataType;
+use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Aggregate, Expr, GroupingSet, lit};
 use millstream_contract::plan::Window;
 
@@ -17,8 +18,9 @@ use crate::catalog::input_column;
 use crate::collecting;
 use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
-use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique};
+use crate::lower::{Call, Counted, Over, Places, Stage, is_window_column, over, unique};
 use crate::repeats::{as_computed, null, once_passed};
+use crate::sessions::{is_over, only_passing, take_passing};
 use crate::text::sql_text;
 use crate::types::plain_type;
 use crate::windows::{Assigned, Windows};
@@ -140,32 +142,26 @@ impl Sets {
         let mut taken = HashSet::new();
         let mut names = self.names(&mut taken);
         let mut fed = Fed { exprs: vec![], names: vec![], taken };
-        let calls: Vec<Call> = self.calls.iter().map(|call| fed.call(call)).collect();
-        let kind = of.window.as_ref().map(|windows| windows.kind);
+        let windows = of.window.as_ref().filter(|windows| windows.assignment().is_some());
+        let partition = windows.map_or(Ok(vec![]), |windows| self.partition(windows, places))?;
+        let (of, above) = of.clone().below_windows();
+        let calls: Vec<Call> = self.calls.iter().map(|call| fed.call(&above.taken(call))).collect();
         let assigned = of.window.as_ref().and_then(Windows::assignment);
-        if let (Some(_), Some(Window::Session(_))) = (assigned, kind) {
-            return Err(SqlError::unsupported(
-                "GROUPING SETS, ROLLUP and CUBE do not run over SESSION",
-            )
-            .at(places.group_by)
-            .help(
-                "group by one set of keys at a time, and put the results together by UNION ALL",
-            ));
-        }
         let time = assigned.map(|assigned| fed.column(&assigned.time));
+        let passes = above.passes.as_ref().map(|passes| fed.column(passes));
         names.append(&mut fed.names);
         let mut parts = Vec::new();
         for number in numbers {
             let mut columns = self.told(*number);
             for at in &self.sets[*number] {
-                columns[*at] = self.keys[*at].clone();
+                columns[*at] = match partition.contains(at) {
+                    true => self.keys[*at].clone(),
+                    false => above.shown(&self.keys[*at]),
+                };
             }
             if assigned.is_some() {
                 // They come from the time above.
-                for (at, _) in self.keys.iter().enumerate().filter(|(_, key)| is_window_column(key))
-                {
-                    columns[at] = lit(true);
-                }
+                self.window_keys().for_each(|(at, _)| columns[at] = lit(true));
             }
             columns.extend(fed.exprs.iter().cloned());
             parts.push(of.showing(columns)?);
@@ -173,23 +169,45 @@ impl Sets {
         let each = parts.first().map_or(0, Vec::len);
         let mut over = Stage::over_all(parts.into_iter().flatten().collect(), names)?;
         over.counted = Counted::First(each);
-        if let (Some(kind), Some(assigned), Some(time)) = (kind, assigned, time) {
-            let above = Assigned {
+        let mut keys = over.columns[..self.keys.len() + 1 + self.asked.len()].to_vec();
+        if let (Some(windows), Some(time)) = (&of.window, time) {
+            let above_them = Assigned {
                 time,
-                partition: vec![],
+                partition: partition.iter().map(|at| keys[*at].clone()).collect(),
                 records: vec![],
                 below: 0,
-                place: assigned.place,
+                place: assigned.and_then(|assigned| assigned.place),
             };
-            over.window = Some(Windows::assigned(kind, above));
-        }
-        let mut keys = over.columns[..self.keys.len() + 1 + self.asked.len()].to_vec();
-        if assigned.is_some() {
-            for (at, key) in self.keys.iter().enumerate().filter(|(_, key)| is_window_column(key)) {
-                keys[at] = key.clone();
-            }
+            over.window = Some(Windows::assigned(windows.kind, above_them));
+            over.filters.extend(above.windows.into_iter().chain(passes));
+            self.window_keys().for_each(|(at, key)| keys[at] = key.clone());
         }
         over.group_values(keys, calls, places)
+    }
+
+    /// The keys that are columns of the window, with their positions.
+    fn window_keys(&self) -> impl Iterator<Item = (usize, &Expr)> {
+        self.keys.iter().enumerate().filter(|(_, key)| is_window_column(key))
+    }
+
+    /// Which keys tell sessions apart: each set has to have them.
+    fn partition(&self, windows: &Windows, places: &Places) -> Result<Vec<usize>> {
+        let parts = windows.assignment().map_or(&[][..], |assigned| &assigned.partition[..]);
+        let position = |part: &Expr| {
+            let at = self.keys.iter().position(|key| alike(Some(key), Some(part)));
+            at.filter(|at| self.sets.iter().all(|set| set.contains(at))).ok_or_else(|| {
+                let name = sql_text(part);
+                let message = format!(
+                    "sessions are those of one {name}, and not every set of GROUP BY has it"
+                );
+                SqlError::unsupported(message).at(places.group_by).help(format!(
+                    "put {name} before the sets: GROUP BY window_start, window_end, {name}, \
+                     ROLLUP (…)\n\
+                     (or leave PARTITION BY out: then a session has the records of all)"
+                ))
+            })
+        };
+        parts.iter().map(position).collect()
     }
 
     /// The names of keys, of the number of the set and of what GROUPING says.
@@ -212,7 +230,54 @@ impl Sets {
     }
 }
 
+/// The conditions above a window function whose windows a row does not tell.
+#[derive(Default)]
+struct Above {
+    /// Those on windows alone.
+    windows: Vec<Expr>,
+    /// Which records of sessions count: the others make sessions longer all the same.
+    passes: Option<Expr>,
+}
+
+impl Above {
+    /// A key as records show it.
+    fn shown(&self, key: &Expr) -> Expr {
+        match &self.passes {
+            Some(passes) => only_passing(passes, key.clone()),
+            None => key.clone(),
+        }
+    }
+
+    /// A call as it takes records.
+    fn taken(&self, call: &Call) -> Call {
+        let mut call = call.clone();
+        self.passes.iter().for_each(|passes| take_passing(passes, &mut call));
+        call
+    }
+}
+
 impl Stage {
+    /// The stage without the conditions that only what is above its windows can judge.
+    fn below_windows(mut self) -> (Stage, Above) {
+        let untold = self.window.as_ref().filter(|windows| !windows.are_told());
+        let Some((kind, own)) = untold.and_then(|own| Some((own.kind, own.assignment()?))) else {
+            return (self, Above::default());
+        };
+        let (below, partition) = (own.below, own.partition.clone());
+        let (mut windows, mut passes) = (Vec::new(), Vec::new());
+        for filter in self.filters.split_off(below).into_iter().flat_map(split_conjunction_owned) {
+            match over(&filter) {
+                Over { window: true, input: false } => windows.push(filter),
+                _ if matches!(kind, Window::Session(_)) && !is_over(&filter, &partition) => {
+                    passes.push(filter);
+                }
+                _ => self.filters.push(filter),
+            }
+        }
+        let passes = passes.into_iter().reduce(Expr::and).map(Expr::is_true);
+        (self, Above { windows, passes })
+    }
+
     /// These columns of its rows, by stages without a window of their own.
     fn showing(&self, columns: Vec<Expr>) -> Result<Vec<Stage>> {
         let without = |exprs: Vec<Expr>| {

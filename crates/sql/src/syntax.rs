@@ -1,6 +1,6 @@
 //! The places of a statement's parts in its text.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub(crate) struct Syntax {
     source: Arc<Source>,
     /// Those that are in no other expression.
     roots: Vec<SqlExpr>,
+    /// Which of them are conditions of HAVING.
+    having: HashSet<usize>,
     /// Of which of them each name is a part.
     named: HashMap<String, Vec<usize>>,
 }
@@ -32,6 +34,9 @@ impl Syntax {
             found: Vec<SqlExpr>,
             /// Per query that we are in: how many expressions we are in.
             depth: Vec<usize>,
+            /// The conditions of HAVING in the SELECTs so far, by address.
+            conditions: HashSet<*const SqlExpr>,
+            having: HashSet<usize>,
         }
         impl Visitor for Roots {
             type Break = ();
@@ -43,9 +48,16 @@ impl Syntax {
                 self.depth.pop();
                 ControlFlow::Continue(())
             }
+            fn pre_visit_select(&mut self, select: &ast::Select) -> ControlFlow<()> {
+                self.conditions.extend(select.having.iter().map(std::ptr::from_ref));
+                ControlFlow::Continue(())
+            }
             fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
                 if let Some(depth) = self.depth.last_mut() {
                     if *depth == 0 {
+                        if self.conditions.contains(&std::ptr::from_ref(expr)) {
+                            self.having.insert(self.found.len());
+                        }
                         self.found.push(expr.clone());
                     }
                     *depth += 1;
@@ -59,9 +71,10 @@ impl Syntax {
                 ControlFlow::Continue(())
             }
         }
-        let mut roots = Roots { found: Vec::new(), depth: Vec::new() };
+        let (found, depth, conditions, having) = Default::default();
+        let mut roots = Roots { found, depth, conditions, having };
         let _ = query.walk(&mut roots);
-        Syntax::new(source, roots.found)
+        Syntax { having: roots.having, ..Syntax::new(source, roots.found) }
     }
 
     /// Of a text: what stands in it is placed, none of it is found.
@@ -93,17 +106,21 @@ impl Syntax {
                 ControlFlow::<()>::Continue(())
             });
         }
-        Syntax { source: source.clone(), roots, named }
+        Syntax { source: source.clone(), roots, having: HashSet::new(), named }
     }
 
-    /// The expressions that are in no other.
-    pub(crate) fn roots(&self) -> &[SqlExpr] {
-        &self.roots
+    /// The expressions that are in no other, and whether each is the condition of a HAVING.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = (&SqlExpr, bool)> {
+        (0..self.roots.len()).map(|root| self.root(root))
     }
 
     /// Those in which a column of that name stands; `None` if there are none.
-    pub(crate) fn roots_with(&self, name: &str) -> Option<impl Iterator<Item = &SqlExpr>> {
-        Some(self.named.get(name)?.iter().map(|root| &self.roots[*root]))
+    pub(crate) fn roots_with(&self, name: &str) -> Option<impl Iterator<Item = (&SqlExpr, bool)>> {
+        Some(self.named.get(name)?.iter().map(|root| self.root(*root)))
+    }
+
+    fn root(&self, root: usize) -> (&SqlExpr, bool) {
+        (&self.roots[root], self.having.contains(&root))
     }
 
     pub(crate) fn source(&self) -> &Arc<Source> {

@@ -48,7 +48,7 @@ impl Texts {
 
     /// Where an expression stands, if it is found.
     pub(crate) fn place(&self, expr: &Expr) -> Option<Place> {
-        self.find(expr).map(|found| found.place)
+        self.find(expr, Clause::Any).map(|found| found.place)
     }
 
     /// A place in the statement.
@@ -61,16 +61,18 @@ impl Texts {
         self.syntax.first()?.keyword(word, within)
     }
 
-    fn find(&self, expr: &Expr) -> Option<Found<'_>> {
+    /// Of equal texts, the one in the clause.
+    fn find(&self, expr: &Expr, clause: Clause) -> Option<Found<'_>> {
         let mut best = None;
         let named = plain_column(expr);
         for syntax in &self.syntax {
+            let mut search = |(root, having): (_, bool)| {
+                let preferred = having == (clause == Clause::Having);
+                self.search(expr, root, (syntax, preferred), &mut best);
+            };
             match named.as_ref().and_then(|name| syntax.roots_with(name)) {
-                Some(roots) => roots.for_each(|root| self.search(expr, root, syntax, &mut best)),
-                None => {
-                    let roots = syntax.roots().iter();
-                    roots.for_each(|root| self.search(expr, root, syntax, &mut best));
-                }
+                Some(roots) => roots.for_each(&mut search),
+                None => syntax.roots().for_each(&mut search),
             }
         }
         best
@@ -80,7 +82,7 @@ impl Texts {
         &'a self,
         expr: &Expr,
         sql: &'a SqlExpr,
-        syntax: &Syntax,
+        (syntax, preferred): (&Syntax, bool),
         best: &mut Option<Found<'a>>,
     ) {
         if self.left.load(Ordering::Relaxed) == 0 {
@@ -88,7 +90,7 @@ impl Texts {
         }
         // What is within brackets is found there.
         if !matches!(sql, SqlExpr::Nested(_))
-            && let Some(score) = self.compare(expr, sql)
+            && let Some(score) = self.compare(expr, sql).map(|score| (score, preferred))
             && best.as_ref().is_none_or(|best| score > best.score)
             && let Some(span) = syntax.span(sql)
         {
@@ -96,17 +98,27 @@ impl Texts {
             *best = Some(Found { score, sql, place });
         }
         for part in parts(sql) {
-            self.search(expr, part, syntax, best);
+            self.search(expr, part, (syntax, preferred), best);
         }
     }
 
     /// Marks the parts of `expr`, which is over `schema`, that may fail.
     pub(crate) fn mark(&self, expr: Expr, schema: &dyn ExprSchema) -> Result<Expr> {
+        self.mark_in(Clause::Any, expr, schema)
+    }
+
+    /// The same, of an expression that stands in a clause.
+    pub(crate) fn mark_in(
+        &self,
+        clause: Clause,
+        expr: Expr,
+        schema: &dyn ExprSchema,
+    ) -> Result<Expr> {
         let marked = expr.changed_up(|e| {
             if !may_fail(&e, schema) {
                 return Ok(Transformed::no(e));
             }
-            match self.find(&e) {
+            match self.find(&e, clause) {
                 Some(found) if is_worth_a_mark(&e, found.sql, schema) => {
                     Ok(Transformed::yes(located(e, found.place)))
                 }
@@ -199,9 +211,18 @@ impl Texts {
     }
 }
 
+/// Where an expression stands in its SELECT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clause {
+    Having,
+    /// Another one.
+    Any,
+}
+
 /// An expression's text.
 struct Found<'a> {
-    score: u32,
+    /// And whether it stands in the clause that was asked for.
+    score: (u32, bool),
     sql: &'a SqlExpr,
     place: Place,
 }

@@ -36,7 +36,9 @@ pub(crate) fn with_watermarks(expr: Expr, table: &TableEntry) -> Result<Expr> {
         let Some(time) = watermark_of(&e).map(without_marks) else {
             return Ok(Transformed::no(e));
         };
+        let clock = table.event_time.as_ref().is_some_and(|own| own.watermark.is_clock());
         let refused = match table.time_name() {
+            Some(name) if clock && time == input_column(name) => not_of_clock(&format!("'{name}'")),
             Some(name) if time == input_column(name) => {
                 return Ok(Transformed::yes(input_column(WATERMARK)));
             }
@@ -51,4 +53,12 @@ pub(crate) fn with_watermarks(expr: Expr, table: &TableEntry) -> Result<Expr> {
         Err(DataFusionError::External(Box::new(refused)))
     });
     Ok(replaced?.data)
+}
+
+/// As in Flink: what is read has no watermark as of the clock.
+pub(crate) fn not_of_clock(argument: &str) -> SqlError {
+    let message =
+        format!("CURRENT_WATERMARK takes a rowtime attribute, and {argument} is processing time");
+    SqlError::unsupported(message)
+        .help("write CURRENT_WATERMARK(ts), where ts is the column that WATERMARK FOR names")
 }

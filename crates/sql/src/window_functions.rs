@@ -17,8 +17,10 @@ use datafusion_sql::sqlparser::ast::{
 use millstream_contract::settings::closest;
 
 use crate::calls::PARTITIONED;
+use crate::catalog::{TableEntry, TableHandle};
 use crate::durations::interval_us;
 use crate::error::{Result, Span, SqlError};
+use crate::no_time::no_such_time;
 use crate::window_kinds::{Length, WindowKind};
 use crate::window_node::{Assignment, WindowNode};
 
@@ -105,8 +107,8 @@ fn plan_window(
     let kind = arguments.kind;
     let input = plan_data(kind, arguments.data, context)?;
     let column = |name: &Ident, help: &str| column(name, &input, help).map_err(|e| e.at(place));
-    let time = column(&arguments.time, "name the column that has a WATERMARK");
-    let time = time.or_else(external)?;
+    let time = column(&arguments.time, TIME_HELP);
+    let time = time.map_err(|e| of_table(&arguments.time, e, &input)).or_else(external)?;
     let partition = arguments.partition.iter();
     let partition = partition.map(|name| column(name, "name a column of the table"));
     let partition = partition.collect::<Result<_>>().or_else(external)?;
@@ -132,7 +134,8 @@ fn kind_named(name: &str) -> Result<WindowKind> {
             let message = format!("there is no function '{name}' to read files");
             return SqlError::name(message).help("a file is a table by its name: FROM 'data.csv'");
         }
-        match closest(&name.to_uppercase(), WindowKind::ALL.into_iter().map(WindowKind::name)) {
+        let known = WindowKind::ALL.into_iter().map(WindowKind::name).chain(["UNNEST"]);
+        match closest(&name.to_uppercase(), known) {
             Some(meant) => error.help(format!("did you mean {meant}?")),
             None => error.help(FORM),
         }
@@ -279,6 +282,27 @@ pub(crate) fn named(name: ObjectName, alias: Option<TableAlias>) -> TableFactor 
         json_path: None,
         sample: None,
         index_hints: vec![],
+    }
+}
+
+const TIME_HELP: &str = "name the column that has a WATERMARK";
+
+/// An error about a time column that is not there, and no other is like it: what a table has.
+fn of_table(name: &Ident, error: SqlError, input: &LogicalPlan) -> SqlError {
+    match table_of(input).filter(|_| error.help.as_deref() == Some(TIME_HELP)) {
+        Some(table) => no_such_time(table, &name.value).at(error.span),
+        None => error,
+    }
+}
+
+/// The table that a window function takes, if it takes one as it is.
+fn table_of(input: &LogicalPlan) -> Option<&TableEntry> {
+    match input {
+        LogicalPlan::TableScan(scan) => {
+            scan.source.downcast_ref::<TableHandle>().map(|handle| &*handle.entry)
+        }
+        LogicalPlan::SubqueryAlias(alias) => table_of(&alias.input),
+        _ => None,
     }
 }
 

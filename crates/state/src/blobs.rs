@@ -3,12 +3,13 @@
 use crate::arena::Arena;
 use crate::blob::{append, blob_bytes};
 use crate::kind::{NO_BYTES, ValueKind};
-use crate::{best, frequent, histogram, list, registers};
+use crate::{best, frequent, histogram, list, registers, set};
 
 /// Takes one input of bytes in.
 pub(crate) fn take_bytes(kind: ValueKind, word: &mut u64, arena: &mut Arena, input: &[u8]) {
     match kind {
         ValueKind::List => list::add(word, arena, input),
+        ValueKind::Set => set::add(word, arena, input),
         ValueKind::Best(wanted) => best::add(wanted, word, arena, input),
         ValueKind::Frequent => frequent::add(word, arena, input),
         _ => debug_assert!(false, "{kind:?} takes no bytes"),
@@ -29,6 +30,7 @@ pub(crate) fn merge(kind: ValueKind, word: &mut u64, arena: &mut Arena, from: u6
     }
     match kind {
         ValueKind::List => append(word, arena, bytes),
+        ValueKind::Set => set::merge(word, arena, bytes),
         ValueKind::Best(wanted) => best::merge(wanted, word, arena, bytes),
         ValueKind::Frequent => frequent::merge(word, arena, bytes),
         ValueKind::Registers => registers::merge(word, arena, bytes),
@@ -57,6 +59,7 @@ pub(crate) fn is_blob(kind: ValueKind, word: u64, arena: &Arena) -> bool {
     let bytes = blob_bytes(word, arena);
     match kind {
         ValueKind::List => list::is_list(bytes),
+        ValueKind::Set => set::is_set(bytes),
         ValueKind::Best(_) => best::is_best(bytes),
         ValueKind::Frequent => frequent::is_frequent(bytes),
         ValueKind::Registers => registers::is_registers(bytes),

@@ -34,6 +34,8 @@ pub enum ValueKind {
     // Blobs, which have any size ([`crate::blob`]).
     /// All inputs, which are byte strings.
     List,
+    /// Of inputs with the same value, the least ([`crate::set`]).
+    Set,
     /// The least of some byte strings with sort keys.
     Best(Wanted),
     /// How often each input came, or about how often the frequent ones ([`crate::frequent`]).
@@ -84,8 +86,8 @@ impl ValueKind {
             ValueKind::MinBytes | ValueKind::MaxBytes => &[NO_BYTES],
             ValueKind::BitAnd => &[u64::MAX],
             ValueKind::BitOr | ValueKind::BitXor => &[0],
-            ValueKind::List | ValueKind::Best(_) | ValueKind::Frequent => &[NO_BYTES],
-            ValueKind::Registers | ValueKind::Histogram => &[NO_BYTES],
+            ValueKind::List | ValueKind::Set | ValueKind::Best(_) => &[NO_BYTES],
+            ValueKind::Frequent | ValueKind::Registers | ValueKind::Histogram => &[NO_BYTES],
         }
     }
 
@@ -109,14 +111,14 @@ impl ValueKind {
     /// Whether it is a blob.
     pub fn is_blob(self) -> bool {
         use ValueKind::*;
-        matches!(self, List | Best(_) | Frequent | Registers | Histogram)
+        matches!(self, List | Set | Best(_) | Frequent | Registers | Histogram)
     }
 
     /// What an input takes in the arena, at the most, besides its own bytes.
     pub(crate) fn bytes_per_input(self) -> usize {
         match self {
             ValueKind::MinBytes | ValueKind::MaxBytes => 8,
-            ValueKind::List | ValueKind::Best(_) | ValueKind::Frequent => 64,
+            ValueKind::List | ValueKind::Set | ValueKind::Best(_) | ValueKind::Frequent => 64,
             ValueKind::Registers | ValueKind::Histogram => 24,
             _ => 0,
         }

@@ -429,6 +429,7 @@ impl<'t> Block<'t> {
                     self.bits(unmarked, None, |k| at(k, 0) as i64);
                 }
                 kind @ (ValueKind::List
+                | ValueKind::Set
                 | ValueKind::Best(_)
                 | ValueKind::Frequent
                 | ValueKind::Registers

@@ -14,6 +14,11 @@ pub(super) const ARRAY_HELP: &str =
 pub(super) const SKIP_HELP: &str =
     "'on_error' = 'skip' leaves such records out, and 'table:NAME' keeps them";
 
+/// What to do about more than [`DEPTH_MAX`](super::members::DEPTH_MAX) levels.
+pub(super) const DEPTH_HELP: &str = "128 levels are read: write what is deeper as a text of its \
+     own, or flatten the object; 'on_error' = 'skip' leaves such records out, and 'table:NAME' \
+     keeps them";
+
 /// Something wrong with a record.
 #[derive(Debug)]
 pub(super) struct Wrong {

@@ -7,7 +7,7 @@ use memchr::memchr2;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::fault::{ARRAY_HELP, LINES_HELP, SKIP_HELP, Wrong};
+use super::fault::{ARRAY_HELP, DEPTH_HELP, LINES_HELP, SKIP_HELP, Wrong};
 use super::names::{Meaning, Names};
 use crate::records::shown;
 
@@ -39,7 +39,7 @@ pub(super) fn find<'a>(
     })?;
     if let Some(at) = too_deep(line) {
         let message = format!("objects and arrays are nested more than {DEPTH_MAX} deep");
-        return Err(Wrong::new(start + at, message, SKIP_HELP));
+        return Err(Wrong::new(start + at, message, DEPTH_HELP));
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let members = Members { names, slots };

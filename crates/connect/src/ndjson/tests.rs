@@ -209,6 +209,11 @@ fn hostile_nesting_and_broken_text_are_errors() {
     for depth in [129, 100_000] {
         let error = read_in(nested(depth).as_bytes(), &schema, false, 64).unwrap_err().to_string();
         assert!(error.contains(":1:133: objects and arrays are nested more than 128"), "{error}");
+        let help = format!(
+            "help: {} levels are read: write what is deeper as a text",
+            super::members::DEPTH_MAX
+        );
+        assert!(error.contains(&help) && error.contains("'on_error' = 'skip'"), "{error}");
     }
     let error = read_in(b"{\"x\":\"\xff\"}\n", &schema, false, 64).unwrap_err().to_string();
     assert!(error.starts_with("x.ndjson:1:") && error.contains("not valid UTF-8"), "{error}");

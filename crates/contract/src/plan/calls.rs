@@ -58,15 +58,21 @@ pub enum AggregateFunction {
     MinBy,
     /// As `MinBy`, with the greatest.
     MaxBy,
-    /// A list of all arguments in order; with `nulls` also of those that are NULL.
+    /// A list of all arguments in order; with `nulls` also of those that are NULL; if they are
+    /// `distinct`, each once, where it came first.
     ArrayAgg {
         /// RESPECT NULLS.
         nulls: bool,
+        /// DISTINCT.
+        distinct: bool,
     },
-    /// Strings in order with commas between them; `separated`: of rows `(x, separator)`.
+    /// Strings in order with commas between them; `separated`: of rows `(x, separator)`; if they
+    /// are `distinct`, each once, where it came first.
     ListAgg {
         /// Whether the argument is a row.
         separated: bool,
+        /// DISTINCT.
+        distinct: bool,
     },
     /// About how many different values of anything there are; `BIGINT`.
     ApproxCountDistinct,

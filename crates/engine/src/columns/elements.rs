@@ -6,7 +6,7 @@
 //! records ([`order_of`]); and then the values that the aggregate gives
 //! back ([`payload`]), with their length in the last four bytes. So `FIRST_VALUE`, `LAST_VALUE`,
 //! `MIN_BY` and `MAX_BY` are the least or the greatest of byte strings; a list is sorted by its
-//! elements alone.
+//! elements alone, and a set keeps, of those that give back the same, the least.
 
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ pub(crate) struct Element {
     skips_nulls: bool,
     /// The length of the sort key comes first.
     measured: bool,
+    /// Values count once: they have one NaN and one zero.
+    distinct: bool,
 }
 
 impl Made {
@@ -51,14 +53,18 @@ impl Made {
         use AggregateFunction::*;
         let ascending = Directions::default();
         let element = |keys, directions, skips_nulls, measured| {
-            Made::Element(Element { keys, directions, skips_nulls, measured })
+            let distinct = matches!(
+                function,
+                ArrayAgg { distinct: true, .. } | ListAgg { distinct: true, .. }
+            );
+            Made::Element(Element { keys, directions, skips_nulls, measured, distinct })
         };
         match function {
-            First { nulls } | Last { nulls } | ArrayAgg { nulls } => {
+            First { nulls } | Last { nulls } | ArrayAgg { nulls, .. } => {
                 element(None, ascending, !nulls, false)
             }
-            ListAgg { separated: false } => element(None, ascending, true, false),
-            ListAgg { separated: true } => element(Some(0), ascending, true, false),
+            ListAgg { separated: false, .. } => element(None, ascending, true, false),
+            ListAgg { separated: true, .. } => element(Some(0), ascending, true, false),
             MinBy => element(Some(1), ascending, true, false),
             MaxBy => element(Some(1), Directions { descending: 1, ..ascending }, true, false),
             Best(best) => element(Some(best.keys as usize), best.directions, false, true),
@@ -168,6 +174,10 @@ pub(crate) fn elements(
     let keys = match keys.is_empty() {
         true => None,
         false => Some(comparable(keys, element.directions)?),
+    };
+    let values = match element.distinct {
+        true => values.iter().map(normal).collect::<Result<Vec<_>>>()?,
+        false => values.to_vec(),
     };
     let encoders = values.iter().map(Encoder::new).collect::<Result<Vec<_>>>()?;
     let (mut made, mut bytes) = (BinaryBuilder::new(), Vec::new());

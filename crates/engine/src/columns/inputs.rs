@@ -211,7 +211,7 @@ impl Values {
             SumDecimal | Min128 | Max128 => {
                 Values::Wide(array.as_primitive::<Decimal128Type>().values().clone())
             }
-            MinBytes | MaxBytes | List | Best(_) | Frequent => Values::Bytes(array.clone()),
+            MinBytes | MaxBytes | List | Set | Best(_) | Frequent => Values::Bytes(array.clone()),
             Registers => Values::Unsigned(elements::hashes(array)?),
             Histogram => Values::Unsigned(elements::buckets(array)?),
             BitAnd | BitOr | BitXor if *data_type == DataType::UInt64 => {

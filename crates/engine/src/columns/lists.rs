@@ -10,7 +10,7 @@ use arrow::datatypes::DataType;
 
 use millstream_state::{
     Counted, RowsRef, ValueKind, ValueSlot, Wanted, best_elements, blob_bytes, frequent_values,
-    histogram_quantile, list_elements, read_bytes, registers_estimate,
+    histogram_quantile, list_elements, read_bytes, registers_estimate, set_elements,
 };
 
 use crate::columns::elements::{comparable, payload_of};
@@ -27,6 +27,7 @@ pub(super) fn kind_of(function: AggregateFunction) -> Option<ValueKind> {
     Some(match function {
         First { .. } | MinBy | MaxBy => ValueKind::MinBytes,
         Last { .. } => ValueKind::MaxBytes,
+        ArrayAgg { distinct: true, .. } | ListAgg { distinct: true, .. } => ValueKind::Set,
         ArrayAgg { .. } | ListAgg { .. } => ValueKind::List,
         ApproxCountDistinct => ValueKind::Registers,
         ApproxPercentile(_) => ValueKind::Histogram,
@@ -61,7 +62,7 @@ pub(super) fn finish(
         }
         AggregateFunction::ApproxTopK(most) => finish_frequent(call, most as usize, slot, rows)?,
         AggregateFunction::ArrayAgg { .. } => finish_array(call, slot, rows)?,
-        AggregateFunction::ListAgg { separated } => finish_text(slot, separated, rows)?,
+        AggregateFunction::ListAgg { separated, .. } => finish_text(slot, separated, rows)?,
         _ => finish_element(call, slot, rows)?,
     })
 }
@@ -75,12 +76,19 @@ fn finish_element(call: &AggregateCall, slot: ValueSlot, rows: &RowsRef<'_>) -> 
 }
 
 /// What the elements of each row give back, in order, and where those of each row begin; the last
-/// of these is where all end.
+/// of these is where all end. Of a set, each value once, where it came first.
 fn all_elements<'r>(slot: ValueSlot, rows: &'r RowsRef<'_>) -> Result<(Vec<&'r [u8]>, Vec<usize>)> {
     let (mut all, mut starts) = (Vec::new(), vec![0]);
     for word in rows.words(slot.word) {
-        let mut elements: Vec<&[u8]> = list_elements(blob_bytes(word, rows.arena())).collect();
-        elements.sort_unstable();
+        let bytes = blob_bytes(word, rows.arena());
+        let elements = match slot.kind {
+            ValueKind::Set => set_elements(bytes),
+            _ => {
+                let mut elements: Vec<&[u8]> = list_elements(bytes).collect();
+                elements.sort_unstable();
+                elements
+            }
+        };
         for element in elements {
             all.push(payload_of(element)?);
         }

@@ -312,6 +312,9 @@ pub(crate) trait Operator: Send {
     /// Memory is scarce: gives back what is kept for later windows, and what firing does not need.
     fn give_back(&mut self) {}
 
+    /// The last window has fired: forgets what later ones would have needed.
+    fn end(&mut self) {}
+
     fn counters(&self) -> Counters {
         Counters::default()
     }

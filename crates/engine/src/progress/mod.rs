@@ -14,6 +14,7 @@ use crate::operator::{Leadership, Operator, Room};
 use crate::passed::Onward;
 use crate::shared::Shared;
 use crate::stage::Stage;
+use crate::stats::Leftover;
 use crate::windowing::{SliceId, WindowId};
 
 pub(crate) use context::Context;
@@ -215,6 +216,21 @@ impl State {
     pub(crate) fn is_empty(&self) -> bool {
         let operator = &self.operator;
         operator.open().is_empty() && operator.firing().is_none() && self.owed.is_empty()
+    }
+
+    /// What it holds, when nothing should be left.
+    pub(crate) fn leftover(&mut self) -> Leftover {
+        let usage = self.operator.usage(Load::default(), Load::default());
+        let operator = &self.operator;
+        let next = operator.complete(BEGINNING, END).is_some();
+        Leftover {
+            rows: usage.keys,
+            bytes: usage.live_bytes,
+            windows: operator.open().len() as u64
+                + u64::from(operator.firing().is_some())
+                + u64::from(next),
+            credit: self.owed.len() as u64,
+        }
     }
 
     /// Whether no leader of this process has to merge before it gets more.

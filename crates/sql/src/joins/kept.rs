@@ -17,6 +17,7 @@ use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
 use crate::lower::{Places, Stage, indexed};
 use crate::text::sql_text;
+use crate::texts::Clause;
 use crate::walk::Nodes;
 
 impl Stage {
@@ -41,8 +42,13 @@ impl Stage {
             }
             other => {
                 let stage = Stage::new(other, places)?;
+                // Right above the grouping stands HAVING.
+                let clause = match other {
+                    LogicalPlan::Aggregate(_) => Clause::Having,
+                    _ => Clause::Any,
+                };
                 match conjunction(plain.iter().map(|part| (*part).clone())) {
-                    Some(condition) => stage.filtered(&condition, &schema, places)?,
+                    Some(condition) => stage.filtered(clause, &condition, &schema, places)?,
                     None => stage,
                 }
             }

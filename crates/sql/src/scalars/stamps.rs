@@ -32,7 +32,7 @@ impl ScalarUDFImpl for Stamp {
     fn name(&self) -> &str {
         match self.gives {
             Gives::ReadTime => "proctime",
-            Gives::Watermark => "current_watermark",
+            Gives::Watermark => CURRENT_WATERMARK,
         }
     }
 
@@ -58,6 +58,9 @@ impl ScalarUDFImpl for Stamp {
         exec_err!("{} is a column of a table's records", self.name())
     }
 }
+
+/// The name of the function that gives a record's watermark.
+pub(crate) const CURRENT_WATERMARK: &str = "current_watermark";
 
 /// What CURRENT_WATERMARK is for.
 const FORM: &str = "write CURRENT_WATERMARK(ts), where ts is the column that WATERMARK FOR names";

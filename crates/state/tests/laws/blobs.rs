@@ -12,14 +12,16 @@ use crate::support::Random;
 const WANTED: [(u32, Counted); 4] =
     [(1, Counted::Elements), (3, Counted::Elements), (2, Counted::Lesser), (3, Counted::Keys)];
 
-/// Where [`ValueKind::Frequent`] stands among [`kinds`].
+/// Where [`ValueKind::Frequent`] and [`ValueKind::Set`] stand among [`kinds`].
 const FREQUENT: usize = WANTED.len() + 1;
+const SET: usize = FREQUENT + 1;
 
 fn kinds() -> Vec<ValueKind> {
     let best = WANTED.map(|(limit, counted)| ValueKind::Best(Wanted { limit, counted }));
     let others = [
         ValueKind::List,
         ValueKind::Frequent,
+        ValueKind::Set,
         ValueKind::Registers,
         ValueKind::Histogram,
         ValueKind::MaxBytes,
@@ -38,6 +40,11 @@ type Element = (String, String);
 
 fn element((key, rest): &Element) -> Vec<u8> {
     [&(key.len() as u32).to_le_bytes()[..], key.as_bytes(), rest.as_bytes()].concat()
+}
+
+/// The same for a set: its value is the sort key, and what is behind that says in which order.
+fn valued((key, rest): &Element) -> Vec<u8> {
+    [rest.as_bytes(), key.as_bytes(), &(key.len() as u32).to_le_bytes()].concat()
 }
 
 fn random_element(random: &mut Random) -> Element {
@@ -75,6 +82,10 @@ fn update(table: &mut Table, rows: &[(u64, Element)], append: bool, tools: &mut 
                 ValueKind::Histogram => {
                     block.blob_words(*slot, None, |k| bucket_of(f64::from(number(k))).into());
                 }
+                ValueKind::Set => {
+                    let valued: Vec<Vec<u8>> = rows.iter().map(|row| valued(&row.1)).collect();
+                    block.blob_bytes(*slot, None, |k| &valued[k]);
+                }
                 _ => block.blob_bytes(*slot, None, |k| &elements[k]),
             }
         }
@@ -97,6 +108,10 @@ fn plain(rows: &RowsRef<'_>, row: usize) -> Vec<String> {
                 let mut all: Vec<String> = list_elements(bytes).map(text).collect();
                 all.sort();
                 all.join("\n")
+            }
+            ValueKind::Set => {
+                let text = |e: &[u8]| String::from_utf8(e[..e.len() - 4].to_vec()).unwrap();
+                set_elements(bytes).into_iter().map(|e| text(e) + "\n").collect()
             }
             // The first eight bytes stand for the number that was drawn.
             ValueKind::Frequent => {
@@ -160,6 +175,19 @@ fn counts_of(elements: &[Element]) -> String {
     sorted.iter().map(line).collect()
 }
 
+/// What `Set` should hold, from its definition: of each key what comes first, in order.
+fn firsts_of(elements: &[Element]) -> String {
+    let mut firsts: BTreeMap<&str, &str> = BTreeMap::new();
+    for (key, rest) in elements {
+        let first = firsts.entry(key).or_insert(rest);
+        *first = (*first).min(rest);
+    }
+    let mut sorted: Vec<String> =
+        firsts.into_iter().map(|(key, rest)| format!("{rest}{key}\n")).collect();
+    sorted.sort();
+    sorted.concat()
+}
+
 fn send(segment: &Segment, leader: &mut Table, tools: &mut Tools) {
     let copy = Arena::from_words(segment.arena().all_words().to_vec());
     for run in segment.runs(&layout(), 100) {
@@ -189,6 +217,7 @@ fn merging_is_the_sequential_run() {
                 assert_eq!(expected[key][value], best_of(elements, *limit, *counted));
             }
             assert_eq!(expected[key][FREQUENT], counts_of(elements));
+            assert_eq!(expected[key][SET], firsts_of(elements));
             most = most.max(elements.len());
         }
 
@@ -263,8 +292,8 @@ fn growth_is_known_before() {
             let rows: Vec<_> = (0..1 + random.below(400))
                 .map(|_| (random.below(keys), random_element(&mut random)))
                 .collect();
-            // Eight values keep the bytes of each element.
-            let texts: usize = rows.iter().map(|(_, e)| 8 * element(e).len()).sum();
+            // Nine values keep the bytes of each element.
+            let texts: usize = rows.iter().map(|(_, e)| 9 * element(e).len()).sum();
             let load = Load { rows: rows.len(), text_bytes: texts };
             let most = table.bytes() + table.growth_bytes(load);
             update(&mut table, &rows, false, &mut tools);
@@ -314,6 +343,7 @@ fn damaged_blobs_do_no_harm() {
                     match slot.kind {
                         ValueKind::Best(wanted) => drop(best_elements(wanted, bytes)),
                         ValueKind::List => drop(list_elements(bytes).count()),
+                        ValueKind::Set => drop(set_elements(bytes)),
                         ValueKind::Frequent => drop(frequent_values(bytes)),
                         ValueKind::Registers => drop(registers_estimate(bytes)),
                         _ => drop(histogram_quantile(bytes, 0.5)),

@@ -416,4 +416,8 @@ impl Operator for Join {
     fn give_back(&mut self) {
         self.bags.give_back();
     }
+
+    fn end(&mut self) {
+        self.versions = Versions::default();
+    }
 }

@@ -1,4 +1,7 @@
-//! Scripts that are submitted: jobs, their handles and their rows, by public paths alone.
+//! Scripts that are submitted: jobs, their handles and their rows, by public paths alone; and what
+//! is left of a job's state when it has ended ([`left`]).
+
+mod left;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
