@@ -10,7 +10,7 @@ from pathlib import Path
 import harness
 import pytest
 from jobs import PATIENCE_SECONDS
-from test_live import LIVE, LONG_WINDOWS, place  # noqa: F401
+from watched import LIVE, LONG_WINDOWS
 
 
 def logged(folder, sql: str, *more: str, environment=None) -> tuple[int, list[dict]]:
@@ -26,7 +26,7 @@ TEN = "CREATE TABLE ten (n BIGINT) WITH ('connector' = 'datagen', 'number-of-row
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_every_line_of_a_json_log_is_an_object(tmp_path, place, processes):  # noqa: F811
+def test_every_line_of_a_json_log_is_an_object(tmp_path, place, processes):
     sql = TEN + "SELECT COUNT(*) AS n FROM ten;\nSELECT n FROM ten;"
     code, log = logged(tmp_path, sql, "--log", "json", "--processes", str(processes), environment=place)
     assert code == 0
@@ -38,7 +38,7 @@ def test_every_line_of_a_json_log_is_an_object(tmp_path, place, processes):  # n
     assert times == sorted(times) and all(line["time"].endswith("Z") for line in log)
 
 
-def test_levels_of_a_log_leave_out_what_is_below(tmp_path, place):  # noqa: F811
+def test_levels_of_a_log_leave_out_what_is_below(tmp_path, place):
     sql = TEN + "SELECT COUNT(*) AS n FROM ten;"
     everything = logged(tmp_path, sql, "--log", "json", "--log-level", "debug", "--processes", "2", environment=place)[1]
     assert {line["level"] for line in everything} >= {"debug", "info"}
@@ -48,7 +48,7 @@ def test_levels_of_a_log_leave_out_what_is_below(tmp_path, place):  # noqa: F811
         assert code == 0 and {line["level"] for line in log} <= allowed
 
 
-def test_records_that_are_left_out_are_a_warning(tmp_path, place):  # noqa: F811
+def test_records_that_are_left_out_are_a_warning(tmp_path, place):
     (tmp_path / "bad.csv").write_text("n\n1\nx\n")
     sql = ("CREATE TABLE b (n BIGINT) WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'bad.csv', 'on_error' = 'skip');\n"
            "SELECT n FROM b;")
@@ -56,7 +56,7 @@ def test_records_that_are_left_out_are_a_warning(tmp_path, place):  # noqa: F811
     assert [(line["level"], line["statement"], line["malformed_records"]) for line in log] == [("warn", 2, 1)]
 
 
-def test_a_mistake_is_logged_as_an_error_with_its_place(tmp_path, place):  # noqa: F811
+def test_a_mistake_is_logged_as_an_error_with_its_place(tmp_path, place):
     code, log = logged(tmp_path, TEN + "SELECT m FROM ten;", "--log", "json", environment=place)
     assert code == 2 and [line["level"] for line in log] == ["error"]
     assert log[0]["message"].startswith("there is no column 'm'") and "logged.sql:2:8" in log[0]["message"]
@@ -66,7 +66,7 @@ def test_a_mistake_is_logged_as_an_error_with_its_place(tmp_path, place):  # noq
     assert code == 1 and log[-1]["level"] == "error" and "bad.csv:3:1" in log[-1]["message"], log
 
 
-def test_a_log_for_reading_has_a_line_for_each_event(tmp_path, place):  # noqa: F811
+def test_a_log_for_reading_has_a_line_for_each_event(tmp_path, place):
     path = tmp_path / "logged.sql"
     path.write_text(TEN + "SELECT COUNT(*) AS n FROM ten;")
     done = subprocess.run([harness.program(), "run", str(path), "--log", "text"], capture_output=True, text=True, env=place)
@@ -77,7 +77,7 @@ def test_a_log_for_reading_has_a_line_for_each_event(tmp_path, place):  # noqa: 
     assert wrong.returncode == 2 and "--log" in wrong.stderr
 
 
-def test_a_log_says_why_no_rows_come(tmp_path, place):  # noqa: F811
+def test_a_log_says_why_no_rows_come(tmp_path, place):
     """After ten seconds, also where stderr is no terminal."""
     path = tmp_path / "logged.sql"
     path.write_text(LIVE + LONG_WINDOWS)

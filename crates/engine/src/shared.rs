@@ -198,6 +198,11 @@ impl Shared {
                 self.intake.ended_elsewhere(&head)?;
                 self.queue_batches();
             }
+            cluster::Kind::ReadTo => {
+                self.intake.note_read_to(process, &head)?;
+                self.queue_batches();
+            }
+            cluster::Kind::Drain => self.begin_to_drain(false)?,
             cluster::Kind::Progress => self.intake.note_progress(process, &head)?,
             cluster::Kind::WindowRows if net.is_coordinator() => {
                 let at = (head.count as usize, WindowId::from_word(head.rows_of));

@@ -1,7 +1,6 @@
-//! What the observer sees of splits, and how they are told to end early.
+//! What the observer sees of splits.
 
 use super::Intake;
-use super::split::SplitState;
 use crate::observe::{Source, Split, time};
 
 impl Intake {
@@ -46,11 +45,5 @@ impl Intake {
             }
         };
         sources.map(source).collect()
-    }
-
-    /// Reads no more: what has been read is taken, and then every source has ended.
-    pub(crate) fn drain(&self) {
-        self.lock().splits.iter_mut().for_each(SplitState::drain);
-        self.wake_all();
     }
 }
