@@ -1,6 +1,7 @@
 //! What the observer sees of splits.
 
-use super::Intake;
+use super::split::SplitState;
+use super::{Intake, State};
 use crate::observe::{Source, Split, time};
 
 impl Intake {
@@ -26,6 +27,36 @@ impl Intake {
                 elsewhere: s.elsewhere,
             })
             .collect()
+    }
+
+    /// The splits of a source that this process reads.
+    fn read_here<'s>(&self, state: &'s State, source: usize) -> Vec<&'s SplitState> {
+        let splits = self.splits_of(source).map(|split| &state.splits[split]);
+        splits.filter(|s| !s.elsewhere).collect()
+    }
+
+    /// Logs which sources this process reads.
+    pub(crate) fn tell_sources(&self) {
+        for (number, source) in self.sources.iter().enumerate() {
+            let splits = self.read_here(&self.lock(), number).len();
+            let source = source.name.as_str();
+            if splits > 0 {
+                tracing::info!(source, splits, "a source has been opened");
+            }
+        }
+    }
+
+    /// Logs that nothing more comes of a source, if this process has read of it.
+    pub(super) fn tell_end(&self, number: usize) {
+        let (splits, records) = {
+            let state = self.lock();
+            let splits = self.read_here(&state, number);
+            (splits.len(), splits.iter().map(|s| s.records).sum::<u64>())
+        };
+        if splits > 0 {
+            let source = self.sources[number].name.as_str();
+            tracing::info!(source, splits, records, "a source has ended");
+        }
     }
 
     /// The sources as they are now.

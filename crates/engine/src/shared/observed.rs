@@ -216,6 +216,7 @@ impl Shared {
         if self.draining.swap(true, Relaxed) {
             return Ok(());
         }
+        tracing::info!("the job is being drained: nothing more is read");
         if let Some(net) = self.net.as_ref().filter(|_| tells) {
             net.broadcast(Head::new(cluster::Kind::Drain))?;
         }
