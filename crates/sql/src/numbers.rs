@@ -41,8 +41,9 @@ pub(crate) fn double(constant: &ValueWithSpan) -> Result<Option<Expr>> {
 /// If it is no number, or has more digits than a decimal.
 pub(crate) fn decimal(constant: &TypedString) -> Result<Option<Expr>> {
     use DataType::{Dec, Decimal, Numeric};
-    let (Decimal(ExactNumberInfo::None) | Numeric(ExactNumberInfo::None) | Dec(ExactNumberInfo::None)) =
-        constant.data_type
+    let (Decimal(ExactNumberInfo::None)
+    | Numeric(ExactNumberInfo::None)
+    | Dec(ExactNumberInfo::None)) = constant.data_type
     else {
         return Ok(None);
     };

@@ -177,7 +177,9 @@ impl Shared {
     fn refusal(&self, state: &State) -> Option<Answer> {
         match (self.is_stopped(), state.draining) {
             (true, _) => Some(Answer::new(503, "the job has ended")),
-            (_, true) => Some(Answer::new(503, "the job is being drained: it takes no more records")),
+            (_, true) => {
+                Some(Answer::new(503, "the job is being drained: it takes no more records"))
+            }
             _ => None,
         }
     }

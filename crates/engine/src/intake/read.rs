@@ -143,12 +143,7 @@ impl Intake {
 
     /// Notes that a chunk of a split has come: its number, and when it has come, if this process
     /// is to decode it.
-    fn note_chunk(
-        &self,
-        state: &mut State,
-        split: usize,
-        now: i64,
-    ) -> Result<Option<(u64, i64)>> {
+    fn note_chunk(&self, state: &mut State, split: usize, now: i64) -> Result<Option<(u64, i64)>> {
         let SplitIn { by_chunk, source, .. } = &self.splits[split];
         let low = state.sources[*source].low;
         let s = &mut state.splits[split];
