@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 
 import harness
 import pytest
@@ -31,9 +32,13 @@ def begin_to_drain(place) -> subprocess.Popen:
 
 
 def stuck(place) -> bool:
-    """Whether rows wait for a reader of the output, who does not come."""
-    outputs = snapshot(place).get("outputs") or [{}]
-    return outputs[0].get("queued_bytes", 0) >= 1 << 20
+    """Whether more rows than a pipe takes wait for a reader of the output, and nothing happens any more."""
+    looks = []
+    for _ in range(3):
+        now = snapshot(place)
+        looks.append((now.get("records"), [output["queued_bytes"] for output in now.get("outputs", [])]))
+        time.sleep(0.1)
+    return looks[0] == looks[1] == looks[2] and sum(looks[0][1]) > 100_000
 
 
 def closing_line(stderr: str) -> str:
