@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,36 @@ def job(script: Script):
         if one.main.poll() is None:
             one.main.kill()
         one.main.communicate()
+
+
+@pytest.fixture
+def place():
+    """A folder in which the sockets of this test's jobs stand, and no others."""
+    with tempfile.TemporaryDirectory(prefix="ms-") as folder:
+        yield os.environ | {"XDG_RUNTIME_DIR": folder, "TMPDIR": folder, "TERM": "xterm"}
+
+
+@pytest.fixture
+def start(script, place):
+    """Starts `millstream run`, and ends it whatever happens to the test."""
+    started = []
+
+    def begin(sql: str, *words: object, **options) -> subprocess.Popen:
+        command = [str(harness.program()), "run", str(script.write(sql)), "--format", "csv", "--workers", "1",
+                   *map(str, words)]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, "env": place,
+                   "text": True} | options
+        started.append(subprocess.Popen(command, **options))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        if one.poll() is None:
+            one.kill()
+        one.wait()
+        for stream in (one.stdout, one.stderr):
+            if stream:
+                stream.close()
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import re
 import browser
 import pytest
 from conftest import cannot_run, generated
-from test_live import LIVE, LONG_WINDOWS, WINDOWS, address_of, place, start  # noqa: F401
+from test_live import address_of
+from watched import LIVE, LONG_WINDOWS, WINDOWS
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def page(tmp_path):
         assert [c for c in one.complaints if not any(word in str(c) for word in fine)] == []
 
 
-def test_a_browser_shows_a_job_that_waits(start, page):  # noqa: F811
+def test_a_browser_shows_a_job_that_waits(start, page):
     job = start(LIVE + LONG_WINDOWS, "--ui", "127.0.0.1:0")
     page.open(address_of(job, "--ui"))
     # A rate takes two looks.
@@ -39,7 +40,7 @@ def test_a_browser_shows_a_job_that_waits(start, page):  # noqa: F811
     assert page.wait_for("lost", bool) == "the job does not answer: it has ended"
 
 
-def test_names_of_any_characters_are_texts(start, page):  # noqa: F811
+def test_names_of_any_characters_are_texts(start, page):
     table = generated(per_second=20_000).replace("(k BIGINT", "(`<b>k</b>` BIGINT").replace("fields.k.", "fields.<b>k</b>.")
     query = WINDOWS.replace("window_start, k, COUNT", "window_start, `<b>k</b>` AS k, COUNT").replace("end, k;", "end, `<b>k</b>`;")
     job = start(table + query, "--ui", "127.0.0.1:0")

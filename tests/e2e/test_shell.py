@@ -347,8 +347,9 @@ def test_the_first_error_in_a_pipe_is_placed_and_ends_it(tmp_path):
     b"\n" * (10 << 20),
     b"/*" * (5 << 20),
     b"x" * (17 << 20),
+    b"a" * (10 << 20),
     b";" * (10 << 20),
-], ids=["bytes", "brackets", "words", "quotes", "blank lines", "comments", "one word", "semicolons"])
+], ids=["bytes", "brackets", "words", "quotes", "blank lines", "comments", "one word", "a statement", "semicolons"])
 def test_garbage_in_a_pipe_ends_well(tmp_path, text):
     done = piped(text, tmp_path)
     assert done.returncode in (0, 2), done.stderr[-1000:]

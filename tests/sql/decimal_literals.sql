@@ -54,3 +54,10 @@ FROM (VALUES (1.5), (0.5)) AS t (x);
 
 SELECT SUM(CASE WHEN k = 'a' THEN 1 ELSE 0.5 END * p) AS s, SUM(p * (1 - CASE WHEN k = 'b' THEN 0 ELSE 0.05 END)) AS r
 FROM (VALUES ('a', 10.00), ('b', 20.00)) AS t (k, p);
+
+-- A DECIMAL of a text has the digits that are written there, unless its type says how many.
+CREATE VIEW quoted AS
+SELECT DECIMAL '1.5' AS a, NUMERIC '-0.05' AS b, DEC '12' AS c, DECIMAL(5, 2) '1.5' AS d, DECIMAL '007.50' AS e,
+       DECIMAL '1.5' * 2 AS f;
+DESCRIBE quoted;
+SELECT * FROM quoted;

@@ -109,10 +109,15 @@ pub(crate) fn message(level: Level, text: &str) -> bool {
     true
 }
 
+/// Characters of a statement that are logged when it starts.
+const STATEMENT_CHARS_MAX: usize = 300;
+
 /// The query of this statement starts.
-pub(crate) fn started(statement: usize) {
+pub(crate) fn started(statement: usize, text: &str) {
     STATEMENT.store(statement, Ordering::Relaxed);
-    tracing::info!(statement, "query started");
+    let sql = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sql: String = sql.chars().take(STATEMENT_CHARS_MAX).collect();
+    tracing::info!(statement, sql, "query started");
 }
 
 /// A query has ended, with these counters; `false` if that is to be said otherwise.

@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::arrow::array::RecordBatch;
 use millstream::cluster::{
@@ -10,7 +12,7 @@ use millstream::cluster::{
     stats_of,
 };
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
-use millstream::{Error, ErrorKind, Statement, Stats, harmless, parse_script};
+use millstream::{Error, ErrorKind, Statement, Stats, Stopper, harmless, parse_script};
 use millstream_fabric::setup::Token;
 use millstream_lab::processes::WorkloadTask;
 use serde::{Deserialize, Serialize};
@@ -20,9 +22,10 @@ use crate::console::{Remarks, fail, failed, note, print, tell, tell_end, usage, 
 use crate::live::{Desk, Told};
 use crate::log;
 use crate::run::{
-    Text, check_stats_path, print_rows, read_script, setting_pairs, text_sink, write_stats,
+    Text, check_stats_path, print_rows, read_script, say_not_run, setting_pairs, text_sink,
+    write_stats,
 };
-use crate::watch::{guard, stop_on_signals};
+use crate::watch::{NOTHING_TO_DRAIN, STOPS, guard, stop_on_signals};
 use crate::{Failure, Output, ProcessArguments, SettingArguments, report};
 
 /// What process 0 tells the others to do.
@@ -60,6 +63,7 @@ pub(crate) fn run(
     session.rehearse(&statements, processes.count()).map_err(failed)?;
     let told = told(&task)?;
     let (fabric, place) = (processes.fabric().library(), (0, processes.count()));
+    let draining = Arc::<Draining>::default();
     let mut telling = Telling {
         output,
         stats_json,
@@ -68,6 +72,8 @@ pub(crate) fn run(
         statements: statements.iter().map(Statement::text).collect(),
         desk,
         interrupt: None,
+        draining: draining.clone(),
+        not_run: 0,
     };
     let mut own = None;
     let lead = |cluster: &Cluster| {
@@ -77,16 +83,16 @@ pub(crate) fn run(
             |token: &Token| ScriptMember::new(&task, session, fabric, token, place, Some(show));
         lead_script(cluster, (fabric, &told), make, &mut own, &mut telling)
     };
-    let of_desk = desk.clone();
+    let (of_desk, of_stop) = (desk.clone(), draining.clone());
     let watch = |interrupt: Interrupt| {
         let stops = interrupt.clone();
-        of_desk.on_stop(move |drain| stop(&stops, drain));
+        of_desk.on_stop(move |drain| stop(&stops, &of_stop, drain));
         watch(interrupt)
     };
     let done = launch(processes.count())?.run(watch, lead);
-    let Telling { mut all, .. } = telling;
+    let Telling { mut all, not_run, .. } = telling;
     match done {
-        Ok(()) => {}
+        Ok(()) => say_not_run(not_run),
         Err(Early::Own(failure)) => return Err(failure),
         Err(Early::Failed(reason, others)) => {
             if let Some(stats) = own.as_ref().and_then(ScriptMember::stats) {
@@ -101,16 +107,37 @@ pub(crate) fn run(
     if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
 }
 
-/// Lets a job end, if it can end so.
-fn stop(interrupt: &Interrupt, drain: bool) -> Told {
-    if drain {
-        return Told::No(
-            "a job of several processes cannot be drained: they would have to agree on where to \
-             stop reading\n  help: end its input, or use `millstream stop`"
-                .into(),
-        );
+/// Whether the job is being drained.
+#[derive(Default)]
+struct Draining {
+    /// This process's part of the query that runs.
+    query: Mutex<Option<Stopper>>,
+    /// Somebody has asked for it: the job ends with the query that runs.
+    asked: AtomicBool,
+}
+
+impl Draining {
+    fn query(&self) -> MutexGuard<'_, Option<Stopper>> {
+        self.query.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    interrupt.stop();
+}
+
+/// Lets a job end. `drain`: well, as if its input had ended.
+fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> Told {
+    if !drain {
+        interrupt.stop();
+        return Told::Yes;
+    }
+    if interrupt.reason().is_some() {
+        return Told::No(STOPS.into());
+    }
+    let query = draining.query();
+    match &*query {
+        Some(query) => query.drain(),
+        None if interrupt.is_late() => {}
+        None => return Told::No(NOTHING_TO_DRAIN.into()),
+    }
+    draining.asked.store(true, Relaxed);
     Told::Yes
 }
 
@@ -147,12 +174,19 @@ struct Telling<'a> {
     statements: Vec<String>,
     desk: &'a Desk,
     interrupt: Option<Interrupt>,
+    draining: Arc<Draining>,
+    /// Statements that are not run, since the job was drained before.
+    not_run: usize,
 }
 
 impl Progress for Telling<'_> {
     type Error = Failure;
 
     fn begins(&mut self, statement: usize) -> Result<bool, Failure> {
+        if self.draining.asked.load(Relaxed) {
+            self.not_run += 1;
+            return Ok(false);
+        }
         let text = self.statements.get(statement).map_or("", String::as_str);
         self.desk.plans(statement, text);
         Ok(true)
@@ -176,12 +210,15 @@ impl Progress for Telling<'_> {
         if let Some(stopper) = own.stopper() {
             stopper.on_notice(|notice| warn(&notice));
             if let Some(interrupt) = self.interrupt.clone() {
-                self.desk.runs(move || interrupt.observe(&stopper));
+                let observed = stopper.clone();
+                self.desk.runs(move || interrupt.observe(&observed));
             }
+            *self.draining.query() = Some(stopper);
         }
     }
 
     fn ended(&mut self, statement: usize, stats: Stats) -> Result<(), Failure> {
+        *self.draining.query() = None;
         match statement + 1 < self.statements.len() {
             true => self.desk.commits(),
             false => self.desk.ends(),

@@ -204,7 +204,7 @@ pub(crate) fn run(
 }
 
 /// A script that was drained ends with the query that ran.
-fn say_not_run(statements: usize) {
+pub(crate) fn say_not_run(statements: usize) {
     if statements > 0 {
         note(&format!("drained: {} not run", counted(statements as u64, "statement")));
     }

@@ -77,6 +77,11 @@ impl Signals {
 /// An impatient person takes longer.
 const ECHO_MAX: Duration = Duration::from_millis(150);
 
+/// Why a job is not drained.
+pub(crate) const STOPS: &str = "it is being stopped";
+pub(crate) const NOTHING_TO_DRAIN: &str =
+    "no query of it is running: there is nothing to drain\n  help: use `millstream stop`";
+
 const NOT_RUNNING: &str = "interrupted while no query was running";
 const COMMITTING: &str = "the result is complete and gets its names: the program ends after that";
 const COMMIT_CUT: &str = "interrupted while the result got its names: files called part-* are whole, but some are missing";
@@ -152,12 +157,8 @@ impl Alone {
                 self.drained.store(true, Relaxed);
                 Told::Yes
             }
-            Doing::Stopping => Told::No("it is being stopped".into()),
-            Doing::Other => Told::No(
-                "no query of it is running: there is nothing to drain\n  help: use `millstream \
-                 stop`"
-                    .into(),
-            ),
+            Doing::Stopping => Told::No(STOPS.into()),
+            Doing::Other => Told::No(NOTHING_TO_DRAIN.into()),
         }
     }
 

@@ -313,6 +313,10 @@ impl Split for BesideSplit {
         self.inner.progress()
     }
 
+    fn drain(&mut self) -> bool {
+        self.inner.drain()
+    }
+
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         Ok(match self.inner.poll_next(now_us, waker)? {
             SplitPoll::Chunk(chunk) => SplitPoll::Chunk(Values::chunk(Some(&self.values), chunk)),

@@ -77,7 +77,8 @@ impl ChannelWriter {
     /// # Errors
     ///
     /// [`Error::Data`] if the batch does not have the table's columns, or a value does not fit the
-    /// type in which it is kept; [`Error::OutputClosed`] if nobody reads the table any more.
+    /// type in which it is kept; [`Error::OutputClosed`] if nobody reads the table any more, or
+    /// the job is being drained: the batches that were taken before count.
     pub fn send(&self, batch: RecordBatch) -> Result<()> {
         let place = || format!("channel, split {}", self.split);
         let batch = conform_batch(&self.schema, &self.kept, batch, place)?;
@@ -124,7 +125,7 @@ struct State {
     batches: VecDeque<RecordBatch>,
     /// The writer is gone.
     ended: bool,
-    /// The reader is gone.
+    /// The reader is gone, or takes no more.
     abandoned: bool,
     /// Whom to wake when a batch arrives or the writer goes.
     waker: Option<Waker>,
@@ -215,6 +216,12 @@ impl Split for ChannelSplit {
         Position(vec![self.read])
     }
 
+    fn drain(&mut self) -> bool {
+        self.receiver.0.lock().abandoned = true;
+        self.receiver.0.room.notify_all();
+        true
+    }
+
     fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         loop {
             if let Some(slice) = self.rest.next() {
@@ -229,7 +236,7 @@ impl Split for ChannelSplit {
                     queue.room.notify_one();
                     self.rest.put(&batch)?;
                 }
-                None if state.ended => return Ok(SplitPoll::Ended),
+                None if state.ended || state.abandoned => return Ok(SplitPoll::Ended),
                 None => {
                     state.waker = Some(waker.clone());
                     return Ok(SplitPoll::Pending { retry_at_us: None });
@@ -287,6 +294,26 @@ mod tests {
         assert!(matches!(split.poll_next(0, &waker).unwrap(), SplitPoll::Ended));
         let again = table.open(&[0], &OpenOptions::alone(4, 0, 1));
         assert!(again.err().unwrap().to_string().contains("read already"));
+    }
+
+    #[test]
+    fn what_was_sent_before_it_is_drained_counts() {
+        let (writer, table) = channel(batch(0).schema(), 2);
+        let mut split = open(&table).remove(0);
+        (0..2).for_each(|_| writer.send(batch(3)).unwrap());
+        std::thread::scope(|scope| {
+            // There is no room: it waits, and learns that nobody takes more.
+            let waits = scope.spawn(|| writer.send(batch(4)));
+            assert!(split.drain());
+            assert!(matches!(waits.join().unwrap(), Err(Error::OutputClosed)));
+        });
+        assert!(matches!(writer.send(batch(1)), Err(Error::OutputClosed)));
+        for _ in 0..2 {
+            let poll = split.poll_next(0, Waker::noop()).unwrap();
+            let SplitPoll::Chunk(chunk) = poll else { panic!("two have been taken") };
+            assert_eq!(chunk.decode().unwrap().num_rows(), 3);
+        }
+        assert!(matches!(split.poll_next(0, Waker::noop()).unwrap(), SplitPoll::Ended));
     }
 
     #[test]

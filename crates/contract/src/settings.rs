@@ -358,12 +358,22 @@ pub fn parse_duration_us(text: &str) -> Option<i64> {
     (us < i64::MAX as f64).then_some(us as i64)
 }
 
+/// Characters of a word that somebody may have mistyped.
+const MISTYPED_CHARS_MAX: usize = 1_000;
+
 /// The candidate most like `word`, if one is like it at all (for "did you mean").
 pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
+    let chars = word.chars().count();
+    // Comparing takes the product of both lengths.
+    if chars > MISTYPED_CHARS_MAX {
+        return None;
+    }
+    let most = |c: &str| 1 + c.len().min(word.len()) / 4;
     candidates
+        .filter(|c| c.chars().count().abs_diff(chars) <= most(c))
         .map(|c| (osa_distance(&word, &c.to_lowercase()), c))
-        .filter(|(distance, c)| *distance <= 1 + c.len().min(word.len()) / 4)
+        .filter(|(distance, c)| *distance <= most(c))
         // Something must be alike.
         .filter(|(distance, c)| *distance < c.len().max(word.len()))
         .min_by_key(|(distance, _)| *distance)
@@ -397,6 +407,11 @@ mod tests {
     fn a_typing_mistake_is_answered_with_the_nearest_setting() {
         let error = Settings::default().set("memroy", "1GB").unwrap_err();
         assert!(error.to_string().contains("did you mean 'memory'?"), "{error}");
+        // What is far too long for a mistake is not compared.
+        let long = "memory".repeat(200_000);
+        let settings = std::iter::repeat_n(long.as_str(), 1_000);
+        assert_eq!(closest(&long[1..], settings.clone()), None);
+        assert_eq!(closest("memroy", settings.chain(["memory"])), Some("memory"));
         let error = Settings::default().set("workers", "many").unwrap_err();
         assert!(error.to_string().contains("1 to 256"), "{error}");
     }

@@ -105,8 +105,17 @@ pub trait Sink: Send + Sync + Debug {
 /// those of the tables that they go to.
 pub fn commit_all(sinks: &[Arc<dyn Sink>], names: &[String]) -> Result<()> {
     for (number, sink) in sinks.iter().enumerate() {
-        let committed = sink.prepare().and_then(|prepared| sink.commit(&prepared));
-        let Err(error) = committed else { continue };
+        let prepared = sink.prepare();
+        let committed = prepared.and_then(|prepared| sink.commit(&prepared).map(|()| prepared));
+        let error = match committed {
+            Ok(prepared) => {
+                let table = names.get(number).map_or("", String::as_str);
+                let files = prepared.sealed.iter().map(|sealed| &sealed.to);
+                files.for_each(|file| tracing::info!(table, file, "a file has its final name"));
+                continue;
+            }
+            Err(error) => error,
+        };
         if sinks.len() == 1 {
             return Err(error);
         }

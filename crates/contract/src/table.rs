@@ -219,6 +219,13 @@ pub trait Split: Send {
     fn progress(&self) -> Option<Extent> {
         None
     }
+    /// The job is being drained: nothing more is to be accepted from outside. Whether there is
+    /// something that has been accepted, as whoever has sent it was told, and that has not been
+    /// handed out. If so, it is, and [`SplitPoll::Ended`] comes behind it. Otherwise the split is
+    /// not asked for chunks any more. It must not wait. Only the process that reads it calls this.
+    fn drain(&mut self) -> bool {
+        false
+    }
     /// The next chunk in split order. Must be cheap: parsing belongs in [`Chunk::decode`].
     /// `now_us` is the job's clock (microseconds since the epoch; virtual in simulation).
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll>;

@@ -150,6 +150,10 @@ impl<W: Words + 'static> Split for WrappedSplit<W> {
         self.inner.progress()
     }
 
+    fn drain(&mut self) -> bool {
+        self.inner.drain()
+    }
+
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         Ok(match self.inner.poll_next(now_us, waker).map_err(|e| self.words.error(e))? {
             SplitPoll::Chunk(inner) => {

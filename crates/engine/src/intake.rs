@@ -10,6 +10,7 @@
 //! the end of its epochs, and not only its own part of it: a worker may take a batch with any stamp
 //! at or above the low watermark, so a higher announcement would not hold.
 
+mod drain;
 mod notices;
 mod observed;
 mod order;

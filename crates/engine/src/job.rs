@@ -89,10 +89,11 @@ impl Stopper {
         self.0.observe()
     }
 
-    /// Lets the job read no more, and end well as if its input had ended there: what is open fires.
-    /// False for a job of several processes, which cannot: they would have to agree on where.
-    pub fn drain(&self) -> bool {
-        self.0.drain()
+    /// Lets the job read no more, in all its processes, and end well as if its input had ended
+    /// there: what is open fires. What sources have accepted counts
+    /// ([`Split::drain`](crate::table::Split::drain)).
+    pub fn drain(&self) {
+        self.0.drain();
     }
 
     /// How far the job is in this process.

@@ -53,6 +53,7 @@ impl Job {
         let mut workers = self.workers();
         let shared = self.shared().clone();
         let shared = &shared;
+        shared.tell_start();
         thread::scope(|scope| {
             let (running, ended) = channel::<()>();
             for (id, worker) in workers.iter_mut().enumerate() {

@@ -73,6 +73,17 @@ impl Shared {
         (0..self.settings.workers).for_each(|worker| self.env.wake(worker));
     }
 
+    /// Logs what this process is about to run.
+    pub(crate) fn tell_start(&self) {
+        let names = self.stages.iter().map(|stage| stage.program.name());
+        let stages = names.collect::<Vec<_>>().join("; ");
+        let processes = self.net.as_ref().map_or(1, |net| net.place.processes);
+        let (workers, memory_bytes) = (self.settings.workers, self.settings.memory_bytes);
+        let outputs = self.gathers.len();
+        tracing::info!(processes, workers, memory_bytes, stages, outputs, "workers start");
+        self.intake.tell_sources();
+    }
+
     /// Wakes all workers but `worker`, who would look again in vain before it waits.
     pub(crate) fn wake_others(&self, worker: usize) {
         let others = (0..self.settings.workers).filter(|other| *other != worker);
@@ -198,6 +209,11 @@ impl Shared {
                 self.intake.ended_elsewhere(&head)?;
                 self.queue_batches();
             }
+            cluster::Kind::ReadTo => {
+                self.intake.note_read_to(process, &head)?;
+                self.queue_batches();
+            }
+            cluster::Kind::Drain => self.begin_to_drain(false)?,
             cluster::Kind::Progress => self.intake.note_progress(process, &head)?,
             cluster::Kind::WindowRows if net.is_coordinator() => {
                 let at = (head.count as usize, WindowId::from_word(head.rows_of));

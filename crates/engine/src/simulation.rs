@@ -39,6 +39,8 @@ pub struct Scenario {
     pub slowness: Vec<u32>,
     /// What goes wrong, and after how many steps of all workers.
     pub faults: Vec<(u64, Fault)>,
+    /// After how many steps which process is asked to drain the job.
+    pub drain: Option<(u64, usize)>,
 }
 
 /// Something that goes wrong.
@@ -68,6 +70,7 @@ impl Scenario {
             latency: Duration::from_micros(pick(&[1, 20, 1000]).into()),
             slowness: (0..processes).map(|_| pick(&[1, 1, 3, 30])).collect(),
             faults: Vec::new(),
+            drain: None,
         }
     }
 }
@@ -103,7 +106,8 @@ pub fn simulate(
     faults.sort_by_key(|(step, _)| *step);
     faults.reverse();
     let (cuts, notices, came) = Default::default();
-    let mut network = Some(Network { sim, devices, faults, came, cuts, notices });
+    let drain = scenario.drain;
+    let mut network = Some(Network { sim, devices, faults, came, cuts, notices, drain });
     run(&*env, &mut processes, &mut network);
     let came = network.map(|network| network.came).unwrap_or_default();
     Ok((processes.into_iter().map(|process| process.result).collect(), came))
@@ -212,9 +216,20 @@ struct Network {
     cuts: BTreeSet<(usize, usize)>,
     /// When which process will be told what.
     notices: Vec<(i64, usize, Error)>,
+    /// After how many steps which process is asked to drain the job.
+    drain: Option<(u64, usize)>,
 }
 
 impl Network {
+    /// Asks a process to drain the job, if that is due and it still runs.
+    fn drain(&mut self, steps: u64, processes: &[Process]) {
+        if let Some((_, process)) = self.drain.take_if(|(step, _)| *step <= steps)
+            && let Some(job) = &processes[process].job
+        {
+            job.stopper().drain();
+        }
+    }
+
     /// Lets what is due go wrong.
     fn fail(&mut self, steps: u64, env: &dyn Env, processes: &mut [Process]) {
         while let Some((_, fault)) = self.faults.pop_if(|(step, _)| *step <= steps) {
@@ -278,6 +293,7 @@ fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) 
         steps += 1;
         if let Some(network) = network {
             network.fail(steps, env, processes);
+            network.drain(steps, processes);
             network.tell(env.now_us(), processes);
         }
         let all: usize = processes.iter().map(Process::choices).sum();

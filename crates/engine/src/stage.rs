@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
@@ -41,6 +41,8 @@ pub(crate) struct Stage {
     fired: Vec<AtomicI64>,
     /// How many workers of this process have a window that is firing.
     firing: AtomicUsize,
+    /// Whether a record has come late here.
+    late: AtomicBool,
 }
 
 /// What a stage does.
@@ -119,7 +121,13 @@ impl Stage {
             limits,
             fired,
             firing: AtomicUsize::new(0),
+            late: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that a record has come late. Whether it is the first in this process.
+    pub(crate) fn note_late(&self) -> bool {
+        !self.late.swap(true, Relaxed)
     }
 
     /// How it divides event time.

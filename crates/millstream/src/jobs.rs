@@ -149,10 +149,14 @@ impl JobHandle {
     }
 
     /// Lets the job read no more, and end well, as if its input had ended there: what is open
-    /// fires. False if it cannot: it does not run, or has several processes.
+    /// fires. What its sources have accepted counts: batches that a channel has taken, bodies that
+    /// were answered with 202. False if the job does not run.
     pub fn drain(&self) -> bool {
         match &self.shared.lock().jobs[self.number] {
-            Phase::Running(running) => running.drain(),
+            Phase::Running(running) => {
+                running.drain();
+                true
+            }
             _ => false,
         }
     }
@@ -230,8 +234,8 @@ pub(crate) trait Running: Send + Sync {
     fn notices(&self) -> Vec<String>;
     /// What it is doing.
     fn observe(&self) -> Snapshot;
-    /// Lets it end as if its input had ended; false if it cannot.
-    fn drain(&self) -> bool;
+    /// Lets it end as if its input had ended.
+    fn drain(&self);
 }
 
 impl Running for Stopper {
@@ -250,8 +254,8 @@ impl Running for Stopper {
     fn observe(&self) -> Snapshot {
         Stopper::observe(self)
     }
-    fn drain(&self) -> bool {
-        Stopper::drain(self)
+    fn drain(&self) {
+        Stopper::drain(self);
     }
 }
 

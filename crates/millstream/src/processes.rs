@@ -316,7 +316,7 @@ impl Running for Led {
     fn observe(&self) -> Snapshot {
         self.interrupt.observe(&self.stopper)
     }
-    fn drain(&self) -> bool {
-        self.stopper.drain()
+    fn drain(&self) {
+        self.stopper.drain();
     }
 }

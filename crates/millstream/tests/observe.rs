@@ -115,6 +115,29 @@ fn a_job_that_is_drained_fires_what_is_open_and_ends_well() {
     }
 }
 
+/// What a channel has taken when the job is told to drain counts, and it takes no more.
+#[test]
+fn what_was_sent_to_a_job_before_it_is_drained_counts() {
+    for workers in ["1", "2"] {
+        let (job, writers) = job(workers);
+        wait_until(&job, "it runs", |_| true);
+        for second in 1..=4 {
+            writers.iter().for_each(|writer| writer.send(batch(&[second, second])).unwrap());
+        }
+        assert!(job.drain());
+        // Once it has been told, which a worker that reads just then puts off.
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut more = 0u64;
+        while writers[0].send(batch(&[5])).is_ok() {
+            more += 1;
+            assert!(Instant::now() < end, "it takes records for ever");
+        }
+        let (rows, stats) = job.collect().unwrap();
+        assert_eq!(stats.records, 16 + more);
+        assert_eq!(rows[0].column(2).as_primitive::<Int64Type>().values(), &[16 + more as i64]);
+    }
+}
+
 /// What has been read when it is told to drain counts, and nothing of it twice.
 #[test]
 fn a_busy_job_can_be_drained_at_any_moment() {

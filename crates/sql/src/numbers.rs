@@ -2,7 +2,8 @@
 //! Flink. DataFusion knows one or the other, so a number with an exponent becomes a cast of a text.
 
 use datafusion_sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, Spanned, Value, ValueWithSpan,
+    CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, Spanned, TypedString, Value,
+    ValueWithSpan,
 };
 
 use crate::calls::double_text;
@@ -30,6 +31,37 @@ pub(crate) fn double(constant: &ValueWithSpan) -> Result<Option<Expr>> {
     let value = Value::SingleQuotedString(number.clone());
     let text = Expr::Value(ValueWithSpan { value, span: constant.span });
     Ok(Some(cast(text, DataType::Double(ExactNumberInfo::None))))
+}
+
+/// `DECIMAL '1.5'`: the number in the quotes, with as many digits as are written there; `None` if
+/// the type says how many, or is another. (DataFusion would take it for a DECIMAL(10, 0).)
+///
+/// # Errors
+///
+/// If it is no number, or has more digits than a decimal.
+pub(crate) fn decimal(constant: &TypedString) -> Result<Option<Expr>> {
+    use DataType::{Dec, Decimal, Numeric};
+    let (Decimal(ExactNumberInfo::None)
+    | Numeric(ExactNumberInfo::None)
+    | Dec(ExactNumberInfo::None)) = constant.data_type
+    else {
+        return Ok(None);
+    };
+    let Value::SingleQuotedString(text) = &constant.value.value else { return Ok(None) };
+    let at = |error: SqlError| error.at(Span::new(constant.value.span));
+    let number = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = whole.len() + fraction.len() > 0
+        && [whole, fraction].iter().all(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+    if !is_number {
+        let error = SqlError::types(format!("'{text}' is no DECIMAL"));
+        return Err(at(error).help("write digits, with a point or without one: DECIMAL '1.5'"));
+    }
+    check_digits(number).map_err(at)?;
+    let scale = fraction.len() as u64;
+    let precision = (whole.trim_start_matches('0').len() as u64 + scale).max(1);
+    let exact = ExactNumberInfo::PrecisionAndScale(precision, scale as i64);
+    Ok(Some(cast(Expr::Value(constant.value.clone()), Decimal(exact))))
 }
 
 /// What [`double`] has made of a number, with a minus before it.

@@ -19,7 +19,7 @@ use crate::functions::Functions;
 use crate::group_windows::mark_group_windows;
 use crate::json_calls;
 use crate::located::NAMED_CAST;
-use crate::numbers::{double, keep_casts, negative};
+use crate::numbers::{decimal, double, keep_casts, negative};
 use crate::pattern::to_strftime;
 use crate::scalars::{CEIL_TIME, time_step, unit_names};
 use crate::subscripts::{is_field, rewrite_access};
@@ -152,6 +152,7 @@ impl VisitorMut for Rewriter<'_> {
                 }
                 double(constant)
             }
+            Expr::TypedString(constant) => decimal(constant),
             Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } => Ok(negative(of)),
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
                 if *unit != DateTimeField::NoDateTime =>

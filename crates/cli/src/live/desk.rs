@@ -128,8 +128,8 @@ impl Desk {
     pub(crate) fn runs(&self, observe: impl Fn() -> Snapshot + Send + Sync + 'static) {
         let mut state = self.turn_to(Phase::Running);
         state.queries += 1;
-        let number = state.statement.as_ref().map_or(0, |(number, _)| *number);
-        log::started(number);
+        let (number, text) = state.statement.as_ref().map_or((0, ""), |(n, text)| (*n, text));
+        log::started(number, text);
         state.observe = Some(Arc::new(observe));
     }
 

@@ -22,6 +22,9 @@
 //! because any page that somebody looks at could send to this machine. There is no encryption, and
 //! no password: another address than one of this machine has to be written.
 //!
+//! **Draining**: from then on a body is refused (503). Those that were accepted before are handed
+//! on, and the split ends when their senders have been answered.
+//!
 //! In a job of several processes the coordinator listens.
 
 mod fuzz;
@@ -43,7 +46,7 @@ use millstream_contract::table::{
 use millstream_contract::wording::counted;
 
 pub use self::fuzz::fuzz_http;
-use self::server::{Accepted, Patience, Served, Server};
+use self::server::{Accepted, Next, Patience, Served, Server};
 use crate::input::{Name, io_error};
 use crate::options::Options;
 use crate::records::{RecordFormat, Wanted};
@@ -166,14 +169,20 @@ impl Split for HttpSplit {
         Position(vec![self.chunks])
     }
 
+    fn drain(&mut self) -> bool {
+        self.server.drain();
+        true
+    }
+
     fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
-        match self.server.next(waker) {
-            Some(accepted) => {
+        Ok(match self.server.next(waker) {
+            Next::Accepted(accepted) => {
                 self.chunks += 1;
-                Ok(SplitPoll::Chunk(Box::new(accepted)))
+                SplitPoll::Chunk(accepted)
             }
-            None => Ok(SplitPoll::Pending { retry_at_us: None }),
-        }
+            Next::Nothing => SplitPoll::Pending { retry_at_us: None },
+            Next::Ended => SplitPoll::Ended,
+        })
     }
 }
 

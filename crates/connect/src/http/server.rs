@@ -84,11 +84,39 @@ struct Shared {
 #[derive(Default)]
 struct State {
     accepted: VecDeque<Accepted>,
-    /// To be called when something comes.
+    /// To be called when something comes, or when nothing more does.
     waker: Option<Waker>,
+    /// Nothing more is accepted.
+    draining: bool,
+    /// Senders of accepted bodies that have not been answered yet.
+    unanswered: usize,
     /// Bytes of bodies that are being received, or wait.
     waiting: u64,
     connections: BTreeMap<u64, TcpStream>,
+}
+
+/// What there is to hand on.
+pub(super) enum Next {
+    Accepted(Box<Accepted>),
+    /// Nothing now.
+    Nothing,
+    /// Nothing any more: it has been drained.
+    Ended,
+}
+
+/// An accepted body whose sender is being answered.
+struct Answering<'a>(&'a Shared);
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.unanswered -= 1;
+        let waker = if state.unanswered == 0 { state.waker.take() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 /// Records of a body.
@@ -145,22 +173,35 @@ impl Shared {
         Ok(all)
     }
 
-    /// Hands on the records of a body, all or none.
-    fn take(&self, body: Vec<u8>, room: Room) -> Answer {
+    /// Why no body is accepted any more, if that is so.
+    fn refusal(&self, state: &State) -> Option<Answer> {
+        match (self.is_stopped(), state.draining) {
+            (true, _) => Some(Answer::new(503, "the job has ended")),
+            (_, true) => {
+                Some(Answer::new(503, "the job is being drained: it takes no more records"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Hands on the records of a body, all or none. What comes with the answer, if they are
+    /// accepted, is to be kept until that has been sent.
+    fn take(&self, body: Vec<u8>, room: Room) -> (Answer, Option<Answering<'_>>) {
         let all = match self.decode(body) {
             Ok(all) => all,
-            Err(error) => return Answer::new(400, error.to_string()),
+            Err(error) => return (Answer::new(400, error.to_string()), None),
         };
         let records: usize = all.iter().map(|(decoded, _)| decoded.batch.num_rows()).sum();
         let left_out: u64 = all.iter().map(|(decoded, _)| decoded.left_out).sum();
         let room = Arc::new(room);
         let accepted = |(decoded, bytes)| Accepted { decoded, bytes, room: room.clone() };
         let mut state = self.lock();
-        if self.is_stopped() {
+        if let Some(refusal) = self.refusal(&state) {
             drop(state);
-            return Answer::new(503, "the job has ended");
+            return (refusal, None);
         }
         state.accepted.extend(all.into_iter().map(accepted));
+        state.unanswered += 1;
         let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {
@@ -170,7 +211,7 @@ impl Shared {
         if left_out > 0 {
             text += &format!(", {left_out} left out");
         }
-        Answer::new(202, text)
+        (Answer::new(202, text), Some(Answering(self)))
     }
 }
 
@@ -192,14 +233,24 @@ impl Server {
         Ok((Server { shared, accepting: Some(accepting) }, address))
     }
 
-    /// What has been accepted first. If there is nothing, `waker` is called when there is.
-    pub(super) fn next(&self, waker: &Waker) -> Option<Accepted> {
+    /// Accepts nothing more.
+    pub(super) fn drain(&self) {
+        self.shared.lock().draining = true;
+    }
+
+    /// What has been accepted first. If there is nothing, `waker` is called when there is, or when
+    /// nothing more will be.
+    pub(super) fn next(&self, waker: &Waker) -> Next {
         let mut state = self.shared.lock();
-        let accepted = state.accepted.pop_front();
-        if accepted.is_none() {
-            state.waker = Some(waker.clone());
+        if let Some(accepted) = state.accepted.pop_front() {
+            return Next::Accepted(Box::new(accepted));
         }
-        accepted
+        // Once the split has ended the server may go, and with it what is still to be answered.
+        if state.draining && state.unanswered == 0 {
+            return Next::Ended;
+        }
+        state.waker = Some(waker.clone());
+        Next::Nothing
     }
 }
 
@@ -313,6 +364,11 @@ impl Connection {
                 let text = format!("a body has at most {max} bytes ('max-body')");
                 return self.refuse(&Answer::new(413, text));
             }
+            // Before it sends in vain.
+            let refusal = self.shared.refusal(&self.shared.lock());
+            if let Some(refusal) = refusal {
+                return self.refuse(&refusal);
+            }
             let Some(room) = self.shared.room(head.length) else {
                 return self.refuse(&Answer::new(429, "too much waits to be taken in"));
             };
@@ -326,9 +382,10 @@ impl Connection {
                     return self.refuse(&Answer::new(408, "the body took too long"));
                 }
             };
-            let answer = self.shared.take(body, room);
+            let (answer, answering) = self.shared.take(body, room);
             let keep_alive = head.keep_alive && answer.status != 503;
             self.stream.write_all(&answer.bytes(keep_alive))?;
+            drop(answering);
             if !keep_alive {
                 return Ok(());
             }

@@ -223,6 +223,37 @@ fn whatever_is_sent_the_server_goes_on() {
     assert_eq!(all(&mut split), [7]);
 }
 
+/// Drained, a split hands out what was accepted before, all of it and nothing else, and ends.
+#[test]
+fn what_was_accepted_before_it_is_drained_counts() {
+    let (mut split, address) = served(&[("format", "csv")]);
+    let mut early = connect(&address);
+    for body in ["1\n2\n", "3\n"] {
+        early.write_all(post(body).as_bytes()).unwrap();
+        assert_eq!(answer(&mut early).0, 202);
+    }
+    // One whose body is on its way.
+    let late = post("4\n5\n");
+    let mut slow = connect(&address);
+    slow.write_all(&late.as_bytes()[..late.len() - 1]).unwrap();
+    assert!(split.drain());
+    slow.write_all(&late.as_bytes()[late.len() - 1..]).unwrap();
+    early.write_all(post("6\n").as_bytes()).unwrap();
+    for stream in [&mut slow, &mut early] {
+        let (status, text) = answer(stream);
+        assert_eq!(status, 503, "{text}");
+        assert!(text.contains("being drained") && text.contains("Connection: close"), "{text}");
+    }
+    assert_eq!(send(&address, &post("7\n")).0, 503);
+    assert_eq!(all(&mut split), [1, 2, 3]);
+    let start = Instant::now();
+    // The thread that has answered may not know that it has.
+    while !matches!(split.poll_next(0, Waker::noop()).unwrap(), SplitPoll::Ended) {
+        assert!(start.elapsed() < PATIENCE, "it does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_head_without_end_is_refused() {
     let (_split, address) = served(&[("format", "csv")]);
@@ -340,8 +371,8 @@ fn senders_that_take_too_long_are_told_and_give_their_room_back() {
         sends.join().unwrap();
         // 900 of 1,000 bytes were taken.
         assert_eq!(send(&address, &post(&"1\n".repeat(450))).0, 202);
-        assert!(server.next(Waker::noop()).is_some());
-        while server.next(Waker::noop()).is_some() {}
+        assert!(matches!(server.next(Waker::noop()), Next::Accepted(_)));
+        while matches!(server.next(Waker::noop()), Next::Accepted(_)) {}
     }
     // Who has not begun is not answered.
     let mut silent = connect(&address);

@@ -38,11 +38,39 @@ impl fmt::Display for Peer {
 
 /// Ends a connection when it is dropped.
 #[derive(Debug)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(super) struct Stop(Arc<Shared>);
+
+/// What a connection shares with whoever ends it.
+#[derive(Debug, Default)]
+struct Shared {
+    stopped: AtomicBool,
+    /// There is a connection, or was.
+    open: AtomicBool,
+    /// The sender has closed it, and all that it has sent has been received.
+    closed: AtomicBool,
+}
+
+impl Stop {
+    /// Whether there is a connection, or was one; otherwise nothing has come.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.open.load(Ordering::Acquire)
+    }
+
+    /// Whether the connection was ended from here: more may have been on its way. Known once the
+    /// end of what has been received has been seen.
+    pub(super) fn has_cut(&self) -> bool {
+        self.0.stopped.load(Ordering::Relaxed) && !self.0.closed.load(Ordering::Acquire)
+    }
+
+    /// Ends the connection: nothing more is received, and what has been is followed by an end.
+    pub(super) fn stop(&self) {
+        self.0.stopped.store(true, Ordering::Relaxed);
+    }
+}
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.stop();
     }
 }
 
@@ -50,7 +78,7 @@ impl Drop for Stop {
 #[derive(Debug)]
 pub(super) struct Connection {
     state: State,
-    stopped: Arc<AtomicBool>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
@@ -73,13 +101,13 @@ impl Connection {
                 (State::Accept(listener), Some(address))
             }
         };
-        let stopped = Arc::new(AtomicBool::new(false));
-        let stop = Stop(stopped.clone());
-        Ok((Connection { state, stopped }, stop, address))
+        let shared = Arc::<Shared>::default();
+        let stop = Stop(shared.clone());
+        Ok((Connection { state, shared }, stop, address))
     }
 
     fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.shared.stopped.load(Ordering::Relaxed)
     }
 
     /// Makes the connection; `None`: it has been stopped before.
@@ -137,6 +165,7 @@ impl Read for Connection {
             stream.set_read_timeout(Some(READ))?;
             // This closes the port: there is one sender.
             self.state = State::Open(stream);
+            self.shared.open.store(true, Ordering::Release);
         }
         loop {
             if self.is_stopped() {
@@ -145,7 +174,12 @@ impl Read for Connection {
             let State::Open(stream) = &mut self.state else { return Ok(0) };
             match stream.read(out) {
                 Err(error) if is_later(&error) => {}
-                got => return got,
+                got => {
+                    if matches!(got, Ok(0)) {
+                        self.shared.closed.store(true, Ordering::Release);
+                    }
+                    return got;
+                }
             }
         }
     }

@@ -16,6 +16,10 @@
 //! waits to be taken in, and so the sender has to wait. It ends soon after the split is dropped,
 //! whatever the sender does ([`connection`]).
 //!
+//! **Draining**: the connection is closed, and the lines that have been received count. Of a line
+//! that is not whole nothing does, and a notice says so. A sender cannot know how much has been
+//! received.
+//!
 //! In a job of several processes the coordinator connects.
 
 mod connection;
@@ -32,7 +36,7 @@ use millstream_contract::table::{
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::connection::{Connection, Peer};
+use self::connection::{Connection, Peer, Stop};
 use crate::beside::{Beside, FileFacts, Values};
 use crate::input::{Name, Pipe, io_error};
 use crate::options::Options;
@@ -142,7 +146,8 @@ impl Table for SocketTable {
             name,
             pipe: Pipe::new(Box::new(connection)),
             ended: false,
-            _stop: stop,
+            stop,
+            notice: None,
         };
         Ok(vec![Values::split(values, Box::new(split))])
     }
@@ -159,10 +164,11 @@ struct SocketSplit {
     remark: Option<String>,
     pipe: Pipe,
     arriving: Arriving,
-    /// The sender has closed the connection.
+    /// Nothing more comes: the connection is closed.
     ended: bool,
     /// Ends the connection when it goes.
-    _stop: connection::Stop,
+    stop: Stop,
+    notice: Option<String>,
 }
 
 impl Split for SocketSplit {
@@ -183,12 +189,30 @@ impl Split for SocketSplit {
         Position(vec![offset, line])
     }
 
+    fn notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+
+    fn drain(&mut self) -> bool {
+        self.stop.stop();
+        self.stop.is_open()
+    }
+
     fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         loop {
-            if let Some(chunk) = self.arriving.chunk(self.ended)? {
+            // The last line may lack its line end, unless it was cut off.
+            let is_cut = self.ended && self.stop.has_cut();
+            if let Some(chunk) = self.arriving.chunk(self.ended && !is_cut)? {
                 return Ok(SplitPoll::Chunk(chunk));
             }
             if self.ended {
+                if is_cut && !self.arriving.is_empty() {
+                    let (_, line) = self.arriving.place();
+                    self.notice = Some(format!(
+                        "{}: it was drained in the middle of line {line}, which is left out",
+                        self.name
+                    ));
+                }
                 return Ok(SplitPoll::Ended);
             }
             if !self.pipe.ready(waker) {

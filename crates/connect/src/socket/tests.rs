@@ -5,6 +5,8 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::task::Wake;
 use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
@@ -42,6 +44,15 @@ fn connected() -> (Box<dyn Split>, TcpStream) {
     let split = open(&[("hostname", "localhost"), ("port", &port), ("format", "csv")]).unwrap();
     let sender = listener.accept().unwrap().0;
     (split, sender)
+}
+
+/// Says that something has come.
+struct Bell(mpsc::Sender<()>);
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        // Later than the test looks, it does no harm.
+        _ = self.0.send(());
+    }
 }
 
 /// The numbers of the next chunk; `None` at the end.
@@ -147,6 +158,52 @@ fn a_connection_that_is_reset_is_an_error_and_what_came_before_counts() {
     let error = next(&mut split).unwrap_err().to_string();
     assert!(error.starts_with("socket localhost:") && error.contains("reset"), "{error}");
     assert!(error.contains("closes the connection"), "{error}");
+}
+
+/// Drained, it hands out the lines that it has received, without a part of one, and ends. The
+/// sender learns that.
+#[test]
+fn lines_that_were_received_before_it_is_drained_count() {
+    let (mut split, mut sender) = connected();
+    sender.write_all(b"1\n2").unwrap();
+    assert_eq!(next(&mut split).unwrap(), Some(vec![1]));
+    let (ring, rung) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Bell(ring)));
+    assert!(matches!(split.poll_next(0, &waker).unwrap(), SplitPoll::Pending { .. }));
+    sender.write_all(b"3\n4\n5").unwrap();
+    rung.recv_timeout(PATIENCE).unwrap();
+    // These have been received, and nobody has taken them in.
+    assert!(split.drain());
+    assert_eq!(next(&mut split).unwrap(), Some(vec![23, 4]));
+    assert_eq!(next(&mut split).unwrap(), None);
+    let notice = split.notice().unwrap();
+    assert!(notice.ends_with("drained in the middle of line 4, which is left out"), "{notice}");
+    assert_eq!(split.notice(), None);
+    let start = Instant::now();
+    while sender.write_all(b"6\n").is_ok() {
+        assert!(start.elapsed() < PATIENCE, "the connection is still open");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Where the sender has closed the connection before, its last line counts.
+#[test]
+fn what_was_complete_before_it_is_drained_is_not_cut_off() {
+    let (mut split, mut sender) = connected();
+    sender.write_all(b"1\n").unwrap();
+    assert_eq!(next(&mut split).unwrap(), Some(vec![1]));
+    sender.write_all(b"2").unwrap();
+    drop(sender);
+    assert_eq!(next(&mut split).unwrap(), Some(vec![2]));
+    split.drain();
+    assert_eq!(next(&mut split).unwrap(), None);
+    assert_eq!(split.notice(), None);
+}
+
+#[test]
+fn without_a_sender_there_is_nothing_to_drain() {
+    let mut split = open(&[("listen", "127.0.0.1:0"), ("format", "csv")]).unwrap();
+    assert!(!split.drain());
 }
 
 #[test]

@@ -280,7 +280,7 @@ impl Net {
         }
         for (process, postbox) in self.postboxes.iter().enumerate() {
             let Some(postbox) = postbox else { continue };
-            ended &= lock(postbox).outlet().try_finish().map_err(|e| peer_error(process, e))?;
+            ended &= lock(postbox).finish().map_err(|e| peer_error(process, e))?;
         }
         Ok(ended && others_ended)
     }

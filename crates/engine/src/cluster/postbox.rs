@@ -14,7 +14,8 @@ pub(crate) struct Postbox {
     outlet: Box<dyn Outlet>,
     queue: VecDeque<Message>,
     queued_bytes: usize,
-    /// Whoever has heard that there is enough of everything listens no longer.
+    /// Whoever has heard that there is enough of everything, or that nothing more comes, listens no
+    /// longer.
     closed: bool,
 }
 
@@ -76,6 +77,13 @@ impl Postbox {
             }
         }
         Ok(some)
+    }
+
+    /// One step of ending the stream in order. Whoever asks for something after that, such as to
+    /// drain the job, is too late. Returns whether it has ended.
+    pub(crate) fn finish(&mut self) -> Result<bool> {
+        self.closed = true;
+        self.outlet.try_finish()
     }
 
     pub(crate) fn outlet(&mut self) -> &mut dyn Outlet {

@@ -57,6 +57,11 @@ pub(crate) enum Kind {
     /// From the coordinator: it has all the rows that it wants for an `output`; [`LAST`]: for
     /// all of them.
     Enough,
+    /// Nothing more is to be read, except what has been read elsewhere.
+    Drain,
+    /// The process has stopped to read split `id`, which all read, after `count` chunks. If others
+    /// have read more, it reads as many.
+    ReadTo,
 }
 
 impl Kind {
@@ -64,7 +69,7 @@ impl Kind {
         use Kind::*;
         let all = [
             Arena, Rows, Passed, Delta, Credit, Stamp, Ended, Progress, WindowRows, BatchRows,
-            BatchError, Fired, Written, Awaited, Enough,
+            BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -202,6 +207,6 @@ mod tests {
             message[0] = 0;
             assert!(Head::decode(&message).is_err());
         }
-        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 15);
+        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 17);
     }
 }

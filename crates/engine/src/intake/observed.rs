@@ -1,7 +1,7 @@
-//! What the observer sees of splits, and how they are told to end early.
+//! What the observer sees of splits.
 
-use super::Intake;
 use super::split::SplitState;
+use super::{Intake, State};
 use crate::observe::{Source, Split, time};
 
 impl Intake {
@@ -29,6 +29,36 @@ impl Intake {
             .collect()
     }
 
+    /// The splits of a source that this process reads.
+    fn read_here<'s>(&self, state: &'s State, source: usize) -> Vec<&'s SplitState> {
+        let splits = self.splits_of(source).map(|split| &state.splits[split]);
+        splits.filter(|s| !s.elsewhere).collect()
+    }
+
+    /// Logs which sources this process reads.
+    pub(crate) fn tell_sources(&self) {
+        for (number, source) in self.sources.iter().enumerate() {
+            let splits = self.read_here(&self.lock(), number).len();
+            let source = source.name.as_str();
+            if splits > 0 {
+                tracing::info!(source, splits, "a source has been opened");
+            }
+        }
+    }
+
+    /// Logs that nothing more comes of a source, if this process has read of it.
+    pub(super) fn tell_end(&self, number: usize) {
+        let (splits, records) = {
+            let state = self.lock();
+            let splits = self.read_here(&state, number);
+            (splits.len(), splits.iter().map(|s| s.records).sum::<u64>())
+        };
+        if splits > 0 {
+            let source = self.sources[number].name.as_str();
+            tracing::info!(source, splits, records, "a source has ended");
+        }
+    }
+
     /// The sources as they are now.
     pub(crate) fn observed_sources(&self) -> Vec<Source> {
         let state = self.lock();
@@ -46,11 +76,5 @@ impl Intake {
             }
         };
         sources.map(source).collect()
-    }
-
-    /// Reads no more: what has been read is taken, and then every source has ended.
-    pub(crate) fn drain(&self) {
-        self.lock().splits.iter_mut().for_each(SplitState::drain);
-        self.wake_all();
     }
 }

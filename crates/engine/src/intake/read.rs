@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use super::split::Chunk;
 use super::{Intake, SplitIn, State};
 use crate::budget::Kind;
-use crate::cluster::{self, Head, Net};
+use crate::cluster::{self, Head};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::meter;
@@ -33,11 +33,6 @@ pub(super) enum Read {
 }
 
 impl Intake {
-    /// The other processes, if they read this split, too.
-    fn others_of(&self, split: usize) -> Option<&Arc<Net>> {
-        self.net.as_ref().filter(|_| self.splits[split].by_chunk)
-    }
-
     /// Whether this process has chunk `sequence` of `split`.
     pub(crate) fn has_chunk(&self, split: usize, sequence: u64) -> bool {
         match self.splits[split].by_chunk {
@@ -85,6 +80,9 @@ impl Intake {
         if s.ended {
             return Some(Read::Ended);
         }
+        if s.is_held() {
+            return Some(Read::Pending(None));
+        }
         s.has_waiting |= s.reading;
         if s.reading {
             return Some(Read::Busy { until_us: s.reading_since_us.saturating_add(READ_US) });
@@ -94,7 +92,7 @@ impl Intake {
     }
 
     pub(super) fn read(&self, split: usize, now: i64) -> Result<Read> {
-        let SplitIn { reader, by_chunk, .. } = &self.splits[split];
+        let SplitIn { reader, .. } = &self.splits[split];
         if let Some(nothing) = self.begin_to_read(split, now) {
             return Ok(nothing);
         }
@@ -116,34 +114,27 @@ impl Intake {
         }
         match poll {
             SplitPoll::Chunk(chunk) => {
-                let own = self.note_chunk(&mut state, split, now);
+                let own = self.note_chunk(&mut state, split, now)?;
                 drop(state);
                 let Some((sequence, now)) = own else { return Ok(Read::Skipped) };
                 self.prepare(split, sequence, chunk, now)?;
                 Ok(Read::Prepared)
             }
             SplitPoll::Pending { retry_at_us } => {
-                s.note_drained();
-                if s.ended {
+                s.retry_at_us = retry_at_us.unwrap_or(i64::MIN);
+                (s.pending, s.nothing_until_us) = (true, retry_at_us.map_or(now, |at| at.max(now)));
+                self.settle(&mut state, split)?;
+                if state.splits[split].ended {
                     drop(state);
                     self.wake_all();
                     return Ok(Read::Ended);
                 }
-                s.retry_at_us = retry_at_us.unwrap_or(i64::MIN);
-                (s.pending, s.nothing_until_us) = (true, retry_at_us.map_or(now, |at| at.max(now)));
                 Ok(Read::Pending(retry_at_us))
             }
             SplitPoll::Ended => {
                 s.ended = true;
-                let chunks = s.read;
+                self.settle(&mut state, split)?;
                 drop(state);
-                if let Some(net) = self.net.as_ref().filter(|_| !by_chunk) {
-                    net.broadcast(Head {
-                        id: split as u32,
-                        count: chunks,
-                        ..Head::new(cluster::Kind::Ended)
-                    })?;
-                }
                 self.wake_all();
                 Ok(Read::Ended)
             }
@@ -152,13 +143,12 @@ impl Intake {
 
     /// Notes that a chunk of a split has come: its number, and when it has come, if this process
     /// is to decode it.
-    fn note_chunk(&self, state: &mut State, split: usize, now: i64) -> Option<(u64, i64)> {
+    fn note_chunk(&self, state: &mut State, split: usize, now: i64) -> Result<Option<(u64, i64)>> {
         let SplitIn { by_chunk, source, .. } = &self.splits[split];
         let low = state.sources[*source].low;
         let s = &mut state.splits[split];
         let sequence = s.read;
         s.read += 1;
-        s.note_drained();
         // Only now, as the watermark of a source of which the clock decides goes on until there is
         // something.
         let has_clock = self.sources[*source].preparer.has_clock();
@@ -172,9 +162,11 @@ impl Intake {
         if *by_chunk && sequence % processes as u64 != process as u64 {
             // It may have been prepared already.
             s.stamp_ready(split);
-            return None;
+            self.settle(state, split)?;
+            return Ok(None);
         }
-        Some((sequence, now))
+        self.settle(state, split)?;
+        Ok(Some((sequence, now)))
     }
 
     /// Decodes a chunk and completes it.

@@ -47,6 +47,8 @@ pub(super) struct SourceState {
     pub(super) reached: VecDeque<(i64, i64)>,
     /// Nobody wants any more of it.
     pub(super) closed: bool,
+    /// Its end has been logged.
+    pub(super) logged: bool,
 }
 
 impl SourceIn {
@@ -77,6 +79,7 @@ impl SourceState {
             others: vec![(BEGINNING, false); processes],
             reached: VecDeque::new(),
             closed: false,
+            logged: false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::drain::Draining;
 use crate::event_time::{BEGINNING, END};
 use crate::prepare::Prepared;
 use crate::stamped::Stamped;
@@ -25,8 +26,7 @@ pub(super) struct SplitState {
     pub(super) prepared: BTreeMap<u64, Chunk>,
     pub(super) ready: VecDeque<Stamped>,
     pub(super) ended: bool,
-    /// Nothing more is to be read of it.
-    draining: bool,
+    pub(super) draining: Draining,
     /// Read by another process, and how many chunks it had when it ended there.
     pub(super) elsewhere: bool,
     pub(super) ended_elsewhere: Option<u64>,
@@ -42,7 +42,7 @@ pub(super) struct SplitState {
     /// Whether it has been without data for so long that the others no longer wait for it.
     pub(super) idle: bool,
     /// Nobody wants any more of it.
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 /// A chunk that has been prepared.
@@ -72,7 +72,7 @@ impl SplitState {
             prepared: BTreeMap::new(),
             ready: VecDeque::new(),
             ended: false,
-            draining: false,
+            draining: Draining::default(),
             retry_at_us: i64::MIN,
             last_data_us: now_us,
             reading: false,
@@ -107,15 +107,9 @@ impl SplitState {
         self.ready.clear();
     }
 
-    /// Nothing more is to be read of it. A chunk that a worker is reading just now still counts.
-    pub(super) fn drain(&mut self) {
-        self.draining = true;
-        self.note_drained();
-    }
-
-    /// Nobody reads from it just now: if nothing more is to be read, it has ended.
-    pub(super) fn note_drained(&mut self) {
-        self.ended |= self.draining && !self.reading;
+    /// Whether it waits for other processes to say where it ends.
+    pub(super) fn is_held(&self) -> bool {
+        !self.ended && self.draining.holds(self.read)
     }
 
     /// Chunks read and batches stamped that have not been taken yet.

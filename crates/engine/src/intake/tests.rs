@@ -192,6 +192,83 @@ fn nobody_waits_for_a_split_that_another_reads_from() {
     });
 }
 
+/// A split that has accepted a record, which comes when it is drained, and before the end.
+struct Accepting {
+    reads: Option<(Sender<()>, Receiver<()>)>,
+    drained: bool,
+    chunks: VecDeque<i64>,
+}
+
+impl Split for Accepting {
+    /// No test goes on from a position.
+    fn position(&self) -> Position {
+        Position::default()
+    }
+    fn name(&self) -> &str {
+        "accepting"
+    }
+    fn drain(&mut self) -> bool {
+        assert!(!std::mem::replace(&mut self.drained, true), "it is told twice");
+        true
+    }
+    fn poll_next(&mut self, _: i64, _: &Waker) -> Result<SplitPoll> {
+        if let Some((says, waits)) = self.reads.take() {
+            says.send(()).expect("the test is there");
+            waits.recv_timeout(Duration::from_secs(60)).expect("the test goes on");
+            return Ok(SplitPoll::Pending { retry_at_us: None });
+        }
+        let chunk = if self.drained { self.chunks.pop_front() } else { None };
+        Ok(match chunk {
+            Some(time) => SplitPoll::Chunk(Box::new(batch(time))),
+            None if self.drained => SplitPoll::Ended,
+            None => SplitPoll::Pending { retry_at_us: None },
+        })
+    }
+}
+
+/// What has been accepted is handed out after a drain, also if somebody reads from the split while
+/// that is asked for; other splits end where they are.
+#[test]
+fn a_drained_split_hands_out_what_it_has_accepted() {
+    for reads in [false, true] {
+        let clock = Arc::new(Clock::default());
+        let (says, heard) = channel();
+        let (opens, gate) = channel();
+        let table = Timed(vec![VecDeque::from([(0, 40), (i64::MAX, 50)])]);
+        let accepting = Accepting {
+            reads: reads.then_some((says, gate)),
+            drained: false,
+            chunks: VecDeque::from([10, 20]),
+        };
+        let splits: Vec<Box<dyn Split>> =
+            vec![Box::new(accepting), Box::new(TimedSplit(table.0[0].clone()))];
+        let intake = intake_of(splits, table, &clock);
+        std::thread::scope(|scope| {
+            let reader = reads.then(|| {
+                let reader = scope.spawn(|| drop(intake.read(0, 0).expect("nothing fails")));
+                heard.recv().expect("it reads");
+                reader
+            });
+            intake.drain().expect("nothing fails");
+            if let Some(reader) = reader {
+                assert_eq!(intake.ended_splits(), [None, Some(0)]);
+                let wakes = clock.wakes.load(Relaxed);
+                opens.send(()).expect("it reads");
+                reader.join().expect("it ends well");
+                assert!(clock.wakes.load(Relaxed) > wakes, "somebody has to look again");
+            }
+        });
+        for after in [10, 20] {
+            assert_eq!(take(&intake, 0).after, after);
+            finish(&intake, 0);
+        }
+        let ends = |_: &i32| matches!(intake.take(0, &[Only::Any]), Ok(Taken::Ended));
+        assert!((0..10).any(|look| ends(&look)), "it does not end");
+        assert_eq!(intake.ended_splits(), [Some(2), Some(0)]);
+        assert_eq!(finish(&intake, 0), crate::event_time::END);
+    }
+}
+
 /// Who has to wait, for memory or a slow sink, does not look at its splits meanwhile. They are not
 /// idle for that: what comes of them would be late.
 #[test]

@@ -19,12 +19,15 @@ impl Intake {
         self.note_idle(&mut state);
         self.note_clock(&mut state);
         lows.clear();
-        let mut wakes = false;
+        let (mut wakes, mut ended) = (false, Vec::new());
         for (source, of) in self.sources.iter().enumerate() {
             let low = self.low_of(&state, source);
             lows.push(low);
             let s = &mut state.sources[source];
             s.low = low;
+            if low == END && !std::mem::replace(&mut s.logged, true) {
+                ended.push(source);
+            }
             if of.passes(s.woken, low) {
                 s.woken = low;
                 wakes = true;
@@ -34,6 +37,7 @@ impl Intake {
             self.tell(&mut state)?;
         }
         drop(state);
+        ended.into_iter().for_each(|source| self.tell_end(source));
         if wakes {
             self.wake_all();
         }

@@ -7,6 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Shared;
 use crate::budget::Kind;
+use crate::cluster::{self, Head};
+use crate::error::Result;
 use crate::event_time::{BEGINNING, END};
 use crate::flow::Root;
 use crate::gather::Gather;
@@ -202,18 +204,27 @@ impl Shared {
         }
     }
 
-    /// Reads no more, and ends as if the input had ended there. Of several processes, none knows
-    /// how far the others have read.
-    pub(crate) fn drain(&self) -> bool {
-        if self.net.as_ref().is_some_and(|net| net.place.processes > 1) {
-            return false;
+    /// Reads no more, in all processes, and ends as if the input had ended there.
+    pub(crate) fn drain(&self) {
+        if let Err(error) = self.begin_to_drain(true) {
+            self.stop(Some(error));
         }
-        self.draining.store(true, Relaxed);
-        self.intake.drain();
+    }
+
+    /// Reads no more. `tells`: the other processes hear of it from this one.
+    pub(super) fn begin_to_drain(&self, tells: bool) -> Result<()> {
+        if self.draining.swap(true, Relaxed) {
+            return Ok(());
+        }
+        tracing::info!("the job is being drained: nothing more is read");
+        if let Some(net) = self.net.as_ref().filter(|_| tells) {
+            net.broadcast(Head::new(cluster::Kind::Drain))?;
+        }
+        self.intake.drain()?;
         // What waited for rows of a split that has ended now.
         self.queue_batches();
         self.wake_all();
-        true
+        Ok(())
     }
 }
 

@@ -451,6 +451,15 @@ impl Worker {
         self.context.stats.null_time_records += dropped.null_time;
         self.context.stats.unusable_time_records += dropped.unusable_time;
         let name = self.context.shared.intake.name(stamped.split);
+        let of_stage = self.context.shared.stages.get(stage).filter(|_| dropped.late > 0);
+        if let Some(stage) = of_stage.filter(|stage| stage.note_late()) {
+            let stage = stage.place + 1;
+            tracing::warn!(
+                stage,
+                split = name,
+                "the first records come too late for their windows"
+            );
+        }
         note_row(&mut self.context.stats.first_null_time, stamped, dropped.first_null_time, name);
         note_row(
             &mut self.context.stats.first_unusable_time,

@@ -11,6 +11,7 @@ mod aggregates;
 mod ahead;
 mod congested;
 mod deltas;
+mod drained;
 mod epochs;
 mod graphs;
 mod idle;

@@ -40,7 +40,7 @@ fn scripts(random: &mut Random, batch_rows: u64) -> Vec<Script> {
 }
 
 /// The rows in the order of batch numbers, then of splits.
-fn in_order(scripts: &[Script]) -> Vec<String> {
+pub(crate) fn in_order(scripts: &[Script]) -> Vec<String> {
     let most = scripts.iter().map(|script| script.batches.len()).max().unwrap_or(0);
     let batch = |number: usize| scripts.iter().filter_map(move |s| s.batches.get(number));
     (0..most).flat_map(batch).flat_map(|(_, batch)| lines(batch)).collect()

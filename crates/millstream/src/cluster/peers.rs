@@ -124,6 +124,7 @@ impl Peers {
                 link.send(&Request::Stop(failure))?;
             }
             self.open.fetch_add(1, Ordering::SeqCst);
+            tracing::info!(peer = process, "process {process} has joined");
             let name = format!("control-{process}");
             let thread = thread::Builder::new().name(name).spawn(move || {
                 if let Err(failure) = guarded(0, || peers.read(process, &link, &reading)) {
@@ -159,6 +160,8 @@ impl Peers {
         if self.over.load(Ordering::SeqCst) {
             return;
         }
+        // Once the reason is known others end for that.
+        let is_first = !self.inbox.failure().is_some_and(|known| known.is_reason());
         if cause == Cause::Closed {
             // Others must not wait for how it ended.
             self.fail(Failure::new(process, Cause::Closed));
@@ -166,7 +169,11 @@ impl Peers {
                 cause = Cause::Ended(how);
             }
         }
-        self.fail(Failure::new(process, cause));
+        let lost = Failure::new(process, cause);
+        if is_first {
+            tracing::warn!(peer = process, "{lost}");
+        }
+        self.fail(lost);
     }
 
     /// A process is so far.

@@ -1,5 +1,5 @@
 //! Refuses what is not computed of rows, arrays and maps as a whole: comparisons, and casts to
-//! and from other types.
+//! and from other types; and, as Flink does, casts of numbers to timestamps.
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::TreeNodeRecursion;
@@ -49,9 +49,17 @@ fn compares(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// A value that is made of others can be cast to its own kind alone.
+/// A value that is made of others can be cast to its own kind alone. Of a number it is not known
+/// what it would count.
 fn refuse_cast(from: &DataType, to: &DataType) -> DfResult<()> {
     use DataType::*;
+    if from.is_numeric() && matches!(to, Timestamp(..)) {
+        let (from, to) = (sql_type_name(from), sql_type_name(to));
+        return plan_err!(
+            "there is no CAST of {from} to {to}; write TO_TIMESTAMP_LTZ(x, 0) where it counts \
+             seconds, or TO_TIMESTAMP_LTZ(x, 3) where it counts milliseconds"
+        );
+    }
     let fits = match (from, to) {
         (Null, _) => true,
         (Struct(from), Struct(to)) => from.len() == to.len(),
