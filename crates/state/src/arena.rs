@@ -207,9 +207,13 @@ impl Arena {
 
     /// Forgets all values. What is allocated stays, if it is little.
     pub(crate) fn clear(&mut self) {
-        const KEPT_BYTES_MAX: usize = 1 << 10;
+        self.clear_and_keep(1 << 10);
+    }
+
+    /// The same, where so many bytes are little.
+    pub(crate) fn clear_and_keep(&mut self, kept_bytes_max: usize) {
         (self.dead_words, self.largest_words) = (0, 0);
-        if self.allocated_bytes() <= KEPT_BYTES_MAX {
+        if self.allocated_bytes() <= kept_bytes_max {
             self.words.clear();
         } else {
             self.words = Words::default();

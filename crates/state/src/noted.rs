@@ -19,6 +19,8 @@ use crate::table::Table;
 const DEAD_MIN: usize = 512;
 /// Nor does so much of an arena.
 const ARENA_BYTES_MIN: usize = 64 << 10;
+/// So much of the arena of copies is kept for the next ones.
+const KEPT_BYTES_MAX: usize = 4 << 20;
 
 /// The table, and what its operations need.
 #[derive(Debug)]
@@ -222,7 +224,7 @@ pub(crate) struct Aside {
 impl Aside {
     pub(crate) fn clear(&mut self) {
         self.words.clear();
-        self.arena.clear();
+        self.arena.clear_and_keep(KEPT_BYTES_MAX);
     }
 
     /// Adds a copy of the values of a row without its key, which begins with its `first` word.

@@ -339,6 +339,9 @@ impl Sessions {
     /// Gives back memory that is not needed now.
     pub fn release(&mut self) {
         self.open.pool.release();
+        if self.output.words.is_empty() {
+            self.output = Aside::default();
+        }
         self.spans.iter_mut().for_each(Spans::release);
     }
 
