@@ -233,7 +233,9 @@ impl Spec {
         let sellers = records / u128::from(SELLER_EVERY);
         let in_one_window = sellers * (records - sellers) / keys;
         let pairs = match self.workload {
-            Workload::Nb8 | Workload::Nb8Rows => in_one_window * window_ms.min(span_ms) / span_ms,
+            Workload::Nb8 | Workload::Nb8Rows => {
+                in_one_window.saturating_mul(window_ms.min(span_ms)) / span_ms
+            }
             // Sessions go on and on where several records of a key come within a gap.
             Workload::Nb11 if records * window_ms > 3 * keys * span_ms => in_one_window,
             _ => return None,

@@ -44,7 +44,7 @@ impl Assembler<'_> {
         let (pair, fired) = (Arc::new(pair), Arc::new(fired));
         let condition = joined.condition.iter().map(|e| self.compiler.simple_filter(e, &pair));
         let condition = condition.collect::<Result<Vec<_>>>()?;
-        let broadcast = broadcast(operator, joined, (&inputs, left_inputs), plan);
+        let broadcast = broadcast(operator, joined, (&inputs[..], left_inputs), plan);
         let Given { having, project, output } = self.given(operator, &fired)?;
         let body = Join {
             kind: joined.kind,

@@ -67,7 +67,7 @@ impl Over {
                 let columns = self.bounds.columns.iter().map(|column| column.slice(group, 1));
                 let columns: Vec<_> = columns.collect();
                 let rows = rows.slice(group..group + 1);
-                let mut records = |reading: &mut Reading| {
+                let mut records = |reading: &mut Reading| -> Result<RecordBatch> {
                     Ok(finisher.decode(grouping, &columns, &rows, reading)?.0)
                 };
                 let time = self.bounds.times.get(group).copied();

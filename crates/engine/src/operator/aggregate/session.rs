@@ -211,8 +211,12 @@ impl Fire {
         let Some(pass) = self.passes_left(sessions).first() else { return 0 };
         let slice = self.slice.as_ref();
         if self.block < sessions.blocks(*pass, slice) {
-            self.block += 1;
-            return sessions.take(*pass, self.block - 1, slice, self.end_us);
+            let taken = sessions.take(*pass, self.block, slice, self.end_us);
+            // Others of the block come when those that were found have been given.
+            if *pass != Pass::Close || !sessions.gives_much() {
+                self.block += 1;
+            }
+            return taken;
         }
         (self.pass, self.block) = (self.pass + 1, 0);
         if !self.passes_left(sessions).iter().any(|pass| pass.reads_slice()) {
