@@ -155,8 +155,19 @@ impl Paired {
 
     /// The next pairs, and their event times, if they have such.
     pub(super) fn next(&mut self, pairing: &Pairing) -> Result<(RecordBatch, Vec<i64>)> {
-        let (mut left, mut right, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        let most = self.next_rows();
+        let (mut left, mut right) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let mut times = Vec::new();
         while let (true, Some(group)) = (left.len() < self.most, self.groups.last_mut()) {
+            let pairs = group.left.len();
+            if group.right.len() == 1 && left.len() + pairs <= self.most {
+                // All at once, as mostly.
+                left.extend(group.left.clone());
+                right.extend(repeat_n(group.next, pairs));
+                times.extend(group.time.into_iter().flat_map(|time| repeat_n(time, pairs)));
+                self.groups.pop();
+                continue;
+            }
             let to = group.right.end.min(group.next + (self.most - left.len()) as u32);
             let count = (to - group.next) as usize;
             left.extend(repeat_n(group.left.start, count));
