@@ -355,7 +355,7 @@ impl Sessions {
 
     /// Gives back memory that is not needed now.
     pub fn release(&mut self) {
-        self.open.pool.release();
+        self.open.release();
         if self.output.words.is_empty() {
             self.output = Aside::default();
         }
@@ -370,7 +370,7 @@ impl Sessions {
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         self.open.table.bytes()
-            + self.open.pool.bytes()
+            + self.open.idle_bytes()
             + self.output.bytes()
             + self.rebuild.as_ref().map_or(0, Rebuild::bytes)
             + self.spans.as_ref().map_or(0, Spans::bytes)
