@@ -41,7 +41,8 @@ pub(crate) struct Bench {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Keys to draw from instead of the workload's number (another modulus)
+    /// Keys to draw from instead of the workload's number (another modulus). With few, joins give
+    /// very many pairs: as many as the square of the records of a key
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=u32::MAX as u64))]
     pub(crate) keys: Option<u64>,

@@ -68,6 +68,32 @@ fn joins_on_threads_agree_with_looking_at_every_pair() {
     assert_eq!(kinds.len(), 6, "{kinds:?}");
 }
 
+/// Where the rows of one side go to all leaders, they alone do, and no row of the other side moves.
+#[test]
+fn where_a_side_is_broadcast_the_other_one_stays() {
+    let mut random = Random::new(4711);
+    let mut moved = 0;
+    for round in 0..80 {
+        let case = Case::any(&mut random);
+        let Some(few) = case.broadcast_rows() else { continue };
+        let settings = Settings {
+            workers: 3,
+            epoch_bytes: 1000,
+            allowed_lateness_us: case.lateness_ms * 1000,
+            ..Settings::default()
+        };
+        let (stats, rows) = run(&case.plan(), &settings);
+        let what = format!("round {round}: {case:?}");
+        let mut rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
+        rows.sort();
+        same_rows(&rows, &case.expected().0, &what);
+        // Each goes to two others.
+        assert_eq!(stats.fragment_rows_in, 2 * few, "{what}");
+        moved += few;
+    }
+    assert!(moved > 500, "{moved}");
+}
+
 /// A job that has enough memory for its largest window yields all its rows; any other ends with the
 /// budget's error, and never waits for ever.
 #[test]

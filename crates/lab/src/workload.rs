@@ -28,6 +28,9 @@ pub struct Measurement {
     pub json: bool,
 }
 
+/// More pairs than so many for each record are worth a warning.
+const PAIRS_OF_RECORD: u64 = 50;
+
 /// What runs a workload's query.
 #[derive(Clone, Copy)]
 pub enum Runner<'a> {
@@ -92,6 +95,15 @@ impl Measurement {
 
     /// Measures, and prints what came out. A wrong answer is a failure.
     pub fn run(&self, runner: Runner<'_>) -> Result<(), Failure> {
+        let pairs = self.spec.pairs().unwrap_or(0);
+        if pairs / PAIRS_OF_RECORD > self.spec.records {
+            note(&format!(
+                "warning: about {} come of {}: they grow with the square of the records of a key\n  \
+                 help: use more --keys, or fewer --records",
+                counted(pairs, "pair"),
+                counted(self.spec.records, "record")
+            ));
+        }
         let run = match runner {
             Runner::Processes(processes, settings) => {
                 let task = WorkloadTask::new(&self.spec, settings);

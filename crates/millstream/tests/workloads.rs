@@ -85,6 +85,82 @@ fn perturbed_workloads_have_the_oracles_answer() {
     }
 }
 
+/// Runs `text` over `nb11`; its columns of numbers, row by row, sorted. No batch is large.
+fn numbers_of_nb11(
+    spec: &Spec,
+    text: &str,
+    splits: usize,
+    settings: &[(&str, &str)],
+) -> Vec<Vec<i64>> {
+    let mut session = Session::new(".");
+    let table = MemoryTable::new(schema(spec.workload), generate(spec, splits, 1_000));
+    let table = Arc::new(table.expect("its own schema"));
+    session.register_table("nb11", table, Some(("ts", 0))).expect("the table is new");
+    for (key, value) in settings {
+        session.set(key, value).expect("there is such a setting");
+    }
+    let sink = Arc::new(CollectSink::new(RowOrder::Any));
+    let stats = session.run(text, sink.clone()).unwrap_or_else(|e| panic!("{text}: {e}"));
+    assert_eq!((stats.records, stats.late_records), (spec.records, 0), "{text}");
+    let mut rows = Vec::new();
+    for batch in sink.take() {
+        assert!(batch.num_rows() <= 8192, "{} rows: {text}", batch.num_rows());
+        let columns: Vec<_> =
+            batch.columns().iter().map(|column| column.as_primitive::<Int64Type>()).collect();
+        let row = |row: usize| columns.iter().map(|column| column.value(row)).collect();
+        rows.extend((0..batch.num_rows()).map(row));
+    }
+    rows.sort();
+    rows
+}
+
+/// The records of a session that has more of them than are decoded at a time, and their pairs,
+/// whichever side has many.
+#[test]
+fn a_long_session_comes_in_portions() {
+    const RECORDS: i64 = 20_000;
+    // A record every millisecond.
+    let spec = Spec {
+        records: RECORDS as u64,
+        keys: Some(1),
+        span_ms: RECORDS as u64,
+        ..Spec::new(Workload::Nb11)
+    };
+    let session =
+        "TABLE(SESSION(TABLE nb11 PARTITION BY key, DESCRIPTOR(ts), INTERVAL '1' SECOND))";
+    // One record in five is a seller.
+    let few = "event_type = 0 AND id % 5000 = 0";
+    let many = "event_type = 1 AND CHAR_LENGTH(data) = 4";
+    let is_few = |id: &i64| id % 5_000 == 0;
+    let pairs = |few_first: bool| {
+        let few = (0..RECORDS).filter(is_few);
+        let of = move |few: i64| {
+            let many = (0..RECORDS).filter(|id| id % 5 != 0);
+            many.map(move |many| if few_first { vec![few, many] } else { vec![many, few] })
+        };
+        let mut pairs: Vec<_> = few.flat_map(of).collect();
+        pairs.sort();
+        pairs
+    };
+    for (splits, settings) in [
+        (1, &[("workers", "1")][..]),
+        (2, &[("workers", "2"), ("epoch.bytes", "64KB")]),
+        (1, &[("workers", "2"), ("simulate", "5")]),
+    ] {
+        let numbers = |text: &str| numbers_of_nb11(&spec, text, splits, settings);
+        let all: Vec<Vec<i64>> = (0..RECORDS).map(|id| vec![id]).collect();
+        assert!(numbers(&format!("SELECT id FROM {session}")) == all, "{settings:?}");
+        for (left, right, few_first) in [(few, many, true), (many, few, false)] {
+            let text = format!(
+                "SELECT a.id AS a, b.id AS b FROM (SELECT * FROM {session} WHERE {left}) AS a
+                 JOIN (SELECT * FROM {session} WHERE {right}) AS b
+                 ON a.key = b.key AND a.window_start = b.window_start AND a.window_end = b.window_end"
+            );
+            assert!(numbers(&text) == pairs(few_first), "{settings:?} {text}");
+        }
+    }
+}
+
 /// Window starts (ms) and keys with their counts.
 type Counts = BTreeMap<(i64, String), i64>;
 

@@ -332,8 +332,11 @@ fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
         }
         None => {}
     }
-    let _ =
-        writeln!(text, "soft breaker (keeps rows of both sides, which meet at the key's leader)");
+    let where_they_meet = match join.broadcast {
+        None => "which meet at the key's leader",
+        Some(_) => "which meet at the worker that has the row of the larger side",
+    };
+    let _ = writeln!(text, "soft breaker (keeps rows of both sides, {where_they_meet})");
     let kind = match join.kind {
         JoinKind::Inner => "pairs",
         JoinKind::Left => "pairs, and rows of the left side without a partner",
@@ -343,6 +346,14 @@ fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
         JoinKind::LeftAnti => "rows of the left side that have no partner",
     };
     let _ = writeln!(text, "  join: {kind}");
+    if let Some(side) = join.broadcast {
+        let (small, large) = if side == 0 { ("left", "right") } else { ("right", "left") };
+        let _ = writeln!(
+            text,
+            "  broadcast: the {small} side's row of a window goes to all workers; rows of the \
+             {large} side stay where they are"
+        );
+    }
     if join.as_of {
         let _ = writeln!(text, "  of the right side the last row of a key that is no later");
     }

@@ -2,7 +2,7 @@
 //!
 //! Which session a record is in is known when the session is over. So there is a grouping by the
 //! session and by what tells sessions apart, with one aggregate that keeps all records of a group
-//! ([`Ranking::All`]), and gives them back in their order. Conditions above SESSION hold for what
+//! ([`Ranking::All`]), and gives them back in no order. Conditions above SESSION hold for what
 //! fires: records that they leave out make sessions longer all the same. So the two sides of a join
 //! that look at the same sessions, each at other records, are views of one grouping.
 

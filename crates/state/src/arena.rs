@@ -21,6 +21,9 @@ pub struct Arena {
     largest_words: usize,
 }
 
+/// What is allocated stays in any case if it is no more than this.
+const KEPT_BYTES: usize = 1 << 10;
+
 /// A reference as rows hold it: the length in bytes above, the offset in words below.
 #[inline]
 pub(crate) fn pack(len_bytes: usize, offset_words: u32) -> u64 {
@@ -205,11 +208,12 @@ impl Arena {
         self.words.shrink();
     }
 
-    /// Forgets all values. What is allocated stays, if it is little.
-    pub(crate) fn clear(&mut self) {
-        const KEPT_BYTES_MAX: usize = 1 << 10;
+    /// Forgets all values. What is allocated stays if it is no more than so many bytes, or if it is
+    /// little; in a heap, which others need, only if it is little.
+    pub(crate) fn clear_and_keep(&mut self, kept_bytes_max: usize) {
         (self.dead_words, self.largest_words) = (0, 0);
-        if self.allocated_bytes() <= KEPT_BYTES_MAX {
+        let kept_bytes_max = if self.heap.is_some() { 0 } else { kept_bytes_max };
+        if self.allocated_bytes() <= kept_bytes_max.max(KEPT_BYTES) {
             self.words.clear();
         } else {
             self.words = Words::default();

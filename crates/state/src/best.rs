@@ -8,10 +8,12 @@
 //! them stand in order at its beginning since it was last pruned, and where the last of these
 //! stands if no element behind it is wanted any more (0: any may be). Elements follow as in a list.
 //! New ones are put behind, until there are half as many more; then the blob is pruned. What it
-//! keeps depends on the set of elements alone, so merging is associative and commutative.
+//! keeps depends on the set of elements alone, so merging is associative and commutative. Where all
+//! elements are wanted ([`Wanted::keeps_all`]), they are put behind each other, and nothing is
+//! pruned.
 
 use crate::arena::Arena;
-use crate::blob::{append, blob_bytes, bytes_mut, number_at, replace};
+use crate::blob::{append, blob_bytes, bytes_mut, number_at, replace, resize};
 use crate::kind::{Counted, NO_BYTES, Wanted};
 use crate::list::{self, LENGTH_BYTES, is_list, list_elements};
 
@@ -30,6 +32,11 @@ fn comparable(element: &[u8]) -> &[u8] {
 }
 
 impl Wanted {
+    /// Whether all elements are wanted.
+    pub fn keeps_all(self) -> bool {
+        self.counted == Counted::Elements && self.limit == u32::MAX
+    }
+
     /// How many of some sorted elements are wanted, and whether none that follows them is.
     fn prune(self, sorted: &[&[u8]]) -> (usize, bool) {
         let limit = self.limit as usize;
@@ -85,12 +92,40 @@ pub fn best_elements(wanted: Wanted, bytes: &[u8]) -> Vec<(u64, &[u8])> {
 fn sorted(bytes: &[u8]) -> Vec<&[u8]> {
     let mut elements: Vec<&[u8]> =
         list_elements(bytes.get(HEAD_BYTES..).unwrap_or_default()).collect();
-    elements.sort_unstable_by(|a, b| comparable(a).cmp(comparable(b)));
+    sort_elements(&mut elements);
     elements
+}
+
+/// Sorts elements.
+pub fn sort_elements(elements: &mut [&[u8]]) {
+    elements.sort_unstable_by(|a, b| comparable(a).cmp(comparable(b)));
+}
+
+/// How many elements there are, in no order, and how many bytes they take.
+pub fn kept_size(bytes: &[u8]) -> (usize, usize) {
+    (number_at(bytes, 0), bytes.len().saturating_sub(HEAD_BYTES))
+}
+
+/// The elements in the order in which they were added, from a number of bytes on: each with the
+/// bytes up to its end.
+pub fn kept_elements(bytes: &[u8], from: usize) -> impl Iterator<Item = (&[u8], usize)> {
+    let elements = bytes.get(HEAD_BYTES..).and_then(|elements| elements.get(from..));
+    let mut end = from;
+    list_elements(elements.unwrap_or_default()).map(move |element| {
+        end += LENGTH_BYTES + element.len();
+        (element, end)
+    })
 }
 
 /// Adds an element.
 pub(crate) fn add(wanted: Wanted, word: &mut u64, arena: &mut Arena, element: &[u8]) {
+    if wanted.keeps_all() {
+        return keep(word, arena, 1, LENGTH_BYTES + element.len(), |room| {
+            let (length, place) = room.split_at_mut(LENGTH_BYTES);
+            length.copy_from_slice(&(element.len() as u32).to_le_bytes());
+            place.copy_from_slice(element);
+        });
+    }
     if *word == NO_BYTES {
         let mut first = Vec::with_capacity(HEAD_BYTES + LENGTH_BYTES + element.len());
         first.resize(HEAD_BYTES, 0);
@@ -112,6 +147,22 @@ pub(crate) fn add(wanted: Wanted, word: &mut u64, arena: &mut Arena, element: &[
     list::add(word, arena, element);
     bytes_mut(*word, arena)[..4].copy_from_slice(&count.to_le_bytes());
     prune_if_many(wanted, word, arena);
+}
+
+/// Puts elements behind those that a blob has, in as many bytes.
+fn keep(
+    word: &mut u64,
+    arena: &mut Arena,
+    elements: usize,
+    bytes: usize,
+    write: impl FnOnce(&mut [u8]),
+) {
+    let (len, spare) = (blob_bytes(*word, arena).len().max(HEAD_BYTES), *word != NO_BYTES);
+    resize(word, arena, len + bytes, spare);
+    let (kept, room) = bytes_mut(*word, arena).split_at_mut(len);
+    let count = number_at(kept, 0) + elements;
+    kept[..4].copy_from_slice(&(count as u32).to_le_bytes());
+    write(room);
 }
 
 fn prune_if_many(wanted: Wanted, word: &mut u64, arena: &mut Arena) {
@@ -140,6 +191,10 @@ fn prune_if_many(wanted: Wanted, word: &mut u64, arena: &mut Arena) {
 
 /// Adds the elements of another blob.
 pub(crate) fn merge(wanted: Wanted, word: &mut u64, arena: &mut Arena, bytes: &[u8]) {
+    if let (true, Some(elements)) = (wanted.keeps_all(), bytes.get(HEAD_BYTES..)) {
+        let count = number_at(bytes, 0);
+        return keep(word, arena, count, elements.len(), |room| room.copy_from_slice(elements));
+    }
     for element in list_elements(bytes.get(HEAD_BYTES..).unwrap_or_default()) {
         add(wanted, word, arena, element);
     }

@@ -87,7 +87,7 @@ mod value;
 mod words;
 
 pub use arena::Arena;
-pub use best::{best_elements, sort_key};
+pub use best::{best_elements, kept_elements, kept_size, sort_elements, sort_key};
 pub use blob::blob_bytes;
 pub use buckets::{Buckets, Range};
 pub use clock::VectorClock;

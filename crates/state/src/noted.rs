@@ -19,6 +19,8 @@ use crate::table::Table;
 const DEAD_MIN: usize = 512;
 /// Nor does so much of an arena.
 const ARENA_BYTES_MIN: usize = 64 << 10;
+/// So much of an arena that is not needed any more is kept for the next time.
+const KEPT_BYTES_MAX: usize = 4 << 20;
 
 /// The table, and what its operations need.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub(crate) struct Noted {
     dead_share: usize,
     /// Bytes in the arena when rows were last left behind.
     rebuilt_bytes: usize,
+    /// The arena that was left behind then, for the next time.
+    spare: Arena,
 }
 
 /// Rows that are yet to be looked at.
@@ -68,7 +72,19 @@ impl Noted {
             dead: 0,
             dead_share,
             rebuilt_bytes: 0,
+            spare: Arena::default(),
         }
+    }
+
+    /// Bytes of idle memory.
+    pub(crate) fn idle_bytes(&self) -> usize {
+        self.pool.bytes() + self.spare.allocated_bytes()
+    }
+
+    /// Gives idle memory back.
+    pub(crate) fn release(&mut self) {
+        self.pool.release();
+        self.spare = Arena::default();
     }
 
     /// The rows of one scan block: the first, their number, and the words of each.
@@ -125,6 +141,7 @@ impl Noted {
         if self.table.index_bytes() > 64 * keys + ARENA_BYTES_MIN {
             self.table = Table::new(self.table.layout.clone());
         }
+        self.table.arena = std::mem::take(&mut self.spare);
         Rebuild { chunks: chunks.into_iter(), arena }
     }
 
@@ -138,6 +155,8 @@ impl Noted {
         let Some(chunk) = rebuild.chunks.next() else {
             self.dead = 0;
             self.rebuilt_bytes = self.table.arena.used_bytes();
+            rebuild.arena.clear_and_keep(KEPT_BYTES_MAX);
+            self.spare = rebuild.arena;
             return None;
         };
         let row_words = self.note + 1;
@@ -222,7 +241,7 @@ pub(crate) struct Aside {
 impl Aside {
     pub(crate) fn clear(&mut self) {
         self.words.clear();
-        self.arena.clear();
+        self.arena.clear_and_keep(KEPT_BYTES_MAX);
     }
 
     /// Adds a copy of the values of a row without its key, which begins with its `first` word.

@@ -33,6 +33,16 @@ impl<'t> RowsRef<'t> {
         RowsRef { first: words.as_ptr(), count, arena, layout }
     }
 
+    /// Some of the rows.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn slice(&self, rows: std::ops::Range<usize>) -> RowsRef<'t> {
+        assert!(rows.start <= rows.end && rows.end <= self.count);
+        let first = self.first.wrapping_add(rows.start * self.layout.row_words());
+        RowsRef { first, count: rows.len(), ..*self }
+    }
+
     /// Number of rows.
     #[inline]
     pub fn len(&self) -> usize {

@@ -289,8 +289,13 @@ impl Table {
     /// windows are much alike, so the next one need not grow step by step. An index far too large
     /// for what was in it goes.
     pub fn clear(&mut self, pool: &mut ChunkPool) {
+        self.clear_and_keep(pool, 0);
+    }
+
+    /// The same, keeping its arena, too, if that has no more than so many bytes.
+    pub fn clear_and_keep(&mut self, pool: &mut ChunkPool, arena_bytes_max: usize) {
         self.log.clear(pool);
-        self.arena.clear();
+        self.arena.clear_and_keep(arena_bytes_max);
         if let Some(others) = &mut self.others {
             others.give_room(pool);
         }

@@ -1,6 +1,7 @@
 //! The specification of a workload: which one, and at which size. Everything else follows from a
 //! [`Spec`].
 
+use crate::rows::SELLER_EVERY;
 use crate::window::{self, Window};
 use crate::zipf::Zipf;
 
@@ -224,8 +225,44 @@ impl Spec {
         self.keys.or(self.workload.keys()).unwrap_or(LONG_TAIL_KEYS).max(1)
     }
 
+    /// Of a join, about how many pairs it gives where keys are uniform; of sessions, if there are so
+    /// few keys that sessions hardly ever end. It grows with the square of the records of a key.
+    pub fn pairs(&self) -> Option<u64> {
+        let (records, keys) = (u128::from(self.records), u128::from(self.key_range()));
+        let (window_ms, span_ms) = (u128::from(self.window_ms), u128::from(self.span_ms.max(1)));
+        let sellers = records / u128::from(SELLER_EVERY);
+        let in_one_window = sellers * (records - sellers) / keys;
+        let pairs = match self.workload {
+            Workload::Nb8 | Workload::Nb8Rows => {
+                in_one_window.saturating_mul(window_ms.min(span_ms)) / span_ms
+            }
+            // Sessions go on and on where several records of a key come within a gap.
+            Workload::Nb11 if records * window_ms > 3 * keys * span_ms => in_one_window,
+            _ => return None,
+        };
+        Some(u64::try_from(pairs).unwrap_or(u64::MAX))
+    }
+
     /// Whether the query has windows (all but `ro`).
     pub fn windowed(&self) -> bool {
         self.workload != Workload::Ro
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_told_before_they_come() {
+        let spec = |workload, records, keys| Spec { records, keys, ..Spec::new(workload) };
+        // 1,000 sellers and 4,000 auctions, a quarter of each in each of four windows.
+        assert_eq!(spec(Workload::Nb8, 5_000, Some(1)).pairs(), Some(4 * 250 * 1_000));
+        assert_eq!(spec(Workload::Nb8Rows, 5_000, Some(100)).pairs(), Some(4 * 250 * 1_000 / 100));
+        // One session, or sessions of a few records each.
+        assert_eq!(spec(Workload::Nb11, 5_000, Some(1)).pairs(), Some(1_000 * 4_000));
+        assert_eq!(spec(Workload::Nb11, 5_000_000, None).pairs(), None);
+        assert_eq!(spec(Workload::Nb11, u64::MAX, Some(1)).pairs(), Some(u64::MAX));
+        assert_eq!(Spec::new(Workload::Ysb).pairs(), None);
     }
 }

@@ -45,6 +45,11 @@ pub struct Join {
     /// Whether NULL equals NULL (`IS NOT DISTINCT FROM`, `INTERSECT`); otherwise a row with NULL
     /// for a key has no partner.
     pub nulls_are_equal: bool,
+    /// The number of a side whose rows go to all leaders, since they are few: one for each window
+    /// at the most ([`JoinKind::may_broadcast`]). Rows of the other side then stay with the worker
+    /// that takes them, whatever their keys are. `None`: rows of both go to the leaders of their
+    /// keys. An exchange always sends them there.
+    pub broadcast: Option<usize>,
     /// What else must be true of a pair.
     pub condition: Option<Expr>,
     /// The columns of a pair.
@@ -87,6 +92,15 @@ impl JoinKind {
     /// The same of the right side.
     pub fn keeps_right(self) -> bool {
         matches!(self, JoinKind::Right | JoinKind::Full)
+    }
+
+    /// Whether each leader may have all rows of a side, and some of the other side's: which of the
+    /// side's rows have no partner at all, or have one, nobody knows then.
+    pub fn may_broadcast(self, side: usize) -> bool {
+        match side {
+            0 => matches!(self, JoinKind::Inner | JoinKind::Right),
+            _ => !self.keeps_right(),
+        }
     }
 
     /// Whether pairs are given, and not rows of the left side alone.

@@ -25,6 +25,7 @@ use crate::columns::inputs::{Columns, Feed, Input, View};
 use crate::columns::keys::{VarColumn, primitive_from_words, range_of};
 use crate::columns::lists;
 use crate::columns::moments::Feeds;
+use crate::columns::records::{self, Reading, Records};
 use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -180,17 +181,37 @@ impl Aggregates {
         self.values.iter().any(|value| value.made.is_ordered())
     }
 
-    /// Of a call that gives the first rows of each group: for each of these, the row of state that
-    /// it is of, and the columns. `None`: there is no such call.
-    pub(crate) fn best(&self, rows: &RowsRef<'_>) -> Result<Option<(Vec<u32>, Vec<ArrayRef>)>> {
+    /// Of a call that gives the first rows of each group: those that are to be read. `None`: there
+    /// is no such call.
+    pub(crate) fn best(
+        &self,
+        rows: &RowsRef<'_>,
+        reading: &mut Reading,
+    ) -> Result<Option<Records>> {
+        let best = self
+            .best_call()
+            .map(|(call, value)| records::read(call, rows.layout().values()[value], rows, reading));
+        best.transpose()
+    }
+
+    /// Whether each group gives several rows.
+    pub(crate) fn gives_several(&self) -> bool {
+        self.best_call().is_some()
+    }
+
+    /// How many rows a group has, and how many bytes they take, if a call keeps all of them.
+    pub(crate) fn records_of(&self, rows: &RowsRef<'_>, group: usize) -> Option<(usize, usize)> {
+        let (_, value) = self.best_call()?;
+        records::size_of(rows.layout().values()[value], rows, group)
+    }
+
+    /// The call that gives the first rows of each group, and its value.
+    fn best_call(&self) -> Option<(&AggregateCall, usize)> {
         let mut calls = self.calls.iter().zip(&self.parts);
-        let best = |(call, parts): (&AggregateCall, &Parts)| match (call.function, parts) {
-            (AggregateFunction::Best(_), Parts::One(value)) => {
-                Some(lists::finish_best(call, rows.layout().values()[*value], rows))
-            }
+        calls.find_map(|(call, parts)| match (call.function, parts) {
+            (AggregateFunction::Best(_), Parts::One(value)) => Some((call, *value)),
             _ => None,
-        };
-        calls.find_map(best).transpose()
+        })
     }
 
     /// Evaluates all arguments and filters for a batch.

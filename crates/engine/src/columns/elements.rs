@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, RecordBatch};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{SortOptions, cast};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
 use arrow::row::{RowConverter, SortField};
@@ -180,30 +180,27 @@ pub(crate) fn elements(
         false => values.to_vec(),
     };
     let encoders = values.iter().map(Encoder::new).collect::<Result<Vec<_>>>()?;
-    let (mut made, mut bytes) = (BinaryBuilder::new(), Vec::new());
-    let mut total = 0;
-    for row in 0..argument.len() {
-        if skipped.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-            made.append_null();
-            continue;
+    let rows = argument.len();
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(rows + 1));
+    ends.push(0);
+    for row in 0..rows {
+        if skipped.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
+            let key = keys.as_ref().map(|keys| keys.row(row));
+            let key: &[u8] = key.as_ref().map_or(&[], |key| key.data());
+            if element.measured {
+                bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            }
+            bytes.extend_from_slice(key);
+            bytes.extend_from_slice(order.value(row));
+            let start = bytes.len();
+            encoders.iter().for_each(|encoder| encoder.put(row, &mut bytes));
+            let length = (bytes.len() - start) as u32;
+            bytes.extend_from_slice(&length.to_le_bytes());
         }
-        bytes.clear();
-        let key = keys.as_ref().map(|keys| keys.row(row));
-        let key: &[u8] = key.as_ref().map_or(&[], |key| key.data());
-        if element.measured {
-            bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        }
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(order.value(row));
-        let start = bytes.len();
-        encoders.iter().for_each(|encoder| encoder.put(row, &mut bytes));
-        let length = (bytes.len() - start) as u32;
-        bytes.extend_from_slice(&length.to_le_bytes());
-        total += bytes.len();
-        payload::offset(total)?;
-        made.append_value(&bytes);
+        ends.push(payload::offset(bytes.len())?);
     }
-    Ok(Arc::new(made.finish()))
+    let nulls = skipped.filter(|nulls| nulls.null_count() > 0);
+    Ok(Arc::new(BinaryArray::try_new(OffsetBuffer::new(ends.into()), bytes.into(), nulls)?))
 }
 
 /// The values of a column, each behind a random number that depends on the record alone, wherever

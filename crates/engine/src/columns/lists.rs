@@ -9,8 +9,8 @@ use arrow::compute::take;
 use arrow::datatypes::DataType;
 
 use millstream_state::{
-    Counted, RowsRef, ValueKind, ValueSlot, Wanted, best_elements, blob_bytes, frequent_values,
-    histogram_quantile, list_elements, read_bytes, registers_estimate, set_elements,
+    Counted, RowsRef, ValueKind, ValueSlot, Wanted, blob_bytes, frequent_values,
+    histogram_quantile, list_elements, read_bytes, registers_estimate,
 };
 
 use crate::columns::elements::{comparable, payload_of};
@@ -180,30 +180,4 @@ fn finish_text(slot: ValueSlot, separated: bool, rows: &RowsRef<'_>) -> Result<A
     let joined: Vec<Option<&[u8]>> =
         joined.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
     text_array(&DataType::Utf8, &joined)
-}
-
-/// The first rows of each group: for each, the row of state that it is of; and their columns.
-pub(super) fn finish_best(
-    call: &AggregateCall,
-    slot: ValueSlot,
-    rows: &RowsRef<'_>,
-) -> Result<(Vec<u32>, Vec<ArrayRef>)> {
-    let (ValueKind::Best(wanted), DataType::Struct(fields)) = (slot.kind, &call.result_type) else {
-        return Err(Error::Internal(format!("{} has type {}", call.name, call.result_type)));
-    };
-    let (mut groups, mut ranks, mut values) = (Vec::new(), Vec::new(), Vec::new());
-    for (row, word) in rows.words(slot.word).enumerate() {
-        for (rank, element) in best_elements(wanted, blob_bytes(word, rows.arena())) {
-            groups.push(row as u32);
-            ranks.push(rank as i64);
-            values.push(payload_of(element)?);
-        }
-    }
-    let Some((_, columns)) = fields.split_last() else {
-        return Err(Error::Internal("a ranking without a rank".into()));
-    };
-    let columns = columns.iter().map(|field| decode(field.data_type(), &mut values));
-    let mut columns = columns.collect::<Result<Vec<_>>>()?;
-    columns.push(Arc::new(Int64Array::from(ranks)));
-    Ok((groups, columns))
 }

@@ -8,6 +8,7 @@ pub(crate) mod keys;
 mod lists;
 mod moments;
 mod payload;
+pub(crate) mod records;
 pub(crate) mod select;
 pub(crate) mod stored;
 pub(crate) mod value;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayData, ArrayRef, AsArray, BinaryArray, BooleanArray, ListArray, MapArray, NullArray,
-    StringArray, StructArray, make_array, new_null_array,
+    NullBufferBuilder, StringArray, StructArray, make_array, new_null_array,
 };
 use arrow::buffer::{Buffer, MutableBuffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::DataType;
@@ -89,9 +89,14 @@ impl<'a> Encoder<'a> {
             _ if !valid => {}
             Encoded::Null => {}
             Encoded::Boolean(values) => out.push(u8::from(values.value(row))),
-            Encoded::Fixed { bytes, width } => {
-                out.extend_from_slice(&bytes[row * width..(row + 1) * width]);
-            }
+            // Most have one of two widths, and a copy of a width that is known needs no call.
+            Encoded::Fixed { bytes, width } => match &bytes[row * width..][..*width] {
+                [a, b, c, d] => out.extend_from_slice(&[*a, *b, *c, *d]),
+                value => match value.first_chunk::<8>() {
+                    Some(word) if value.len() == 8 => out.extend_from_slice(word),
+                    _ => out.extend_from_slice(value),
+                },
+            },
             Encoded::Text(column) => {
                 let text = column.bytes(row);
                 out.extend_from_slice(&(text.len() as u32).to_le_bytes());
@@ -139,6 +144,12 @@ fn take_length(from: &mut &[u8]) -> Result<usize> {
 
 /// Reads a value of each of some rows, and leaves them at what follows it.
 pub(super) fn decode(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRef> {
+    match (data_type, data_type.primitive_width()) {
+        (DataType::Utf8 | DataType::Binary, _) => return decode_texts(data_type, rows),
+        (_, Some(8)) => return decode_words::<8>(data_type, rows),
+        (_, Some(4)) => return decode_words::<4>(data_type, rows),
+        _ => {}
+    }
     let count = rows.len();
     let mut valid = Vec::with_capacity(count);
     for row in rows.iter_mut() {
@@ -154,14 +165,6 @@ pub(super) fn decode(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRe
                 false => Ok(None),
             };
             Arc::new(present.map(value).collect::<Result<BooleanArray>>()?)
-        }
-        DataType::Utf8 | DataType::Binary => {
-            let mut texts = Vec::with_capacity(count);
-            for (row, valid) in present {
-                let length = if *valid { take_length(row)? } else { 0 };
-                texts.push(valid.then_some(take(row, length)?));
-            }
-            text_array(data_type, &texts)?
         }
         DataType::List(field) => {
             let (offsets, mut elements) = take_elements(present)?;
@@ -194,6 +197,40 @@ pub(super) fn decode(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRe
     })
 }
 
+/// Reads values of a type of so many bytes.
+fn decode_words<const WIDTH: usize>(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRef> {
+    let mut nulls = NullBufferBuilder::new(rows.len());
+    let mut bytes = MutableBuffer::with_capacity(WIDTH * rows.len());
+    for row in rows.iter_mut() {
+        let (valid, rest) = row.split_first().ok_or_else(damaged)?;
+        nulls.append(*valid == 1);
+        *row = rest;
+        if *valid != 1 {
+            bytes.extend_from_slice(&[0; WIDTH]);
+            continue;
+        }
+        let (value, rest) = row.split_first_chunk::<WIDTH>().ok_or_else(damaged)?;
+        bytes.extend_from_slice(value);
+        *row = rest;
+    }
+    let data = ArrayData::builder(data_type.clone()).len(rows.len()).nulls(nulls.finish());
+    Ok(make_array(data.add_buffer(bytes.into()).build()?))
+}
+
+fn decode_texts(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRef> {
+    let mut texts = Vec::with_capacity(rows.len());
+    for row in rows.iter_mut() {
+        texts.push(match take(row, 1)? {
+            [1] => {
+                let length = take_length(row)?;
+                Some(take(row, length)?)
+            }
+            _ => None,
+        });
+    }
+    text_array(data_type, &texts)
+}
+
 /// The elements that lists consist of, one list after the other.
 fn take_elements<'a: 'r, 'r>(
     lists: impl Iterator<Item = (&'r mut &'a [u8], &'r bool)>,
@@ -222,15 +259,24 @@ pub(super) fn offset(count: usize) -> Result<i32> {
 
 /// A column of texts, or of bytes.
 pub(super) fn text_array(data_type: &DataType, texts: &[Option<&[u8]>]) -> Result<ArrayRef> {
-    offset(texts.iter().flatten().map(|text| text.len()).sum())?;
-    if *data_type == DataType::Binary {
-        return Ok(Arc::new(texts.iter().copied().collect::<BinaryArray>()));
-    }
-    let mut strings = Vec::with_capacity(texts.len());
+    let total = texts.iter().flatten().map(|text| text.len()).sum();
+    offset(total)?;
+    let (mut bytes, mut ends) = (Vec::with_capacity(total), Vec::with_capacity(texts.len() + 1));
+    let mut nulls = NullBufferBuilder::new(texts.len());
+    ends.push(0);
     for text in texts {
-        strings.push(text.map(std::str::from_utf8).transpose().map_err(|_| damaged())?);
+        nulls.append(text.is_some());
+        bytes.extend_from_slice(text.unwrap_or_default());
+        // It fits: all of them do.
+        ends.push(bytes.len() as i32);
     }
-    Ok(Arc::new(strings.into_iter().collect::<StringArray>()))
+    let (ends, nulls) = (OffsetBuffer::new(ends.into()), nulls.finish());
+    if *data_type == DataType::Binary {
+        return Ok(Arc::new(BinaryArray::try_new(ends, bytes.into(), nulls)?));
+    }
+    // Looks at all bytes at once.
+    let texts = StringArray::try_new(ends, bytes.into(), nulls).map_err(|_| damaged())?;
+    Ok(Arc::new(texts))
 }
 
 #[cfg(test)]

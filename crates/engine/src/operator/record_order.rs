@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, Int64Array, RecordBatch};
+use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::row::{RowConverter, SortField};
 
 use crate::columns::with_column;
@@ -53,25 +54,29 @@ pub(super) fn times_of(batch: &Batch<'_>) -> Int64Array {
     }
 }
 
+/// Of a record.
+const ORDER_BYTES: usize = 26;
+
 fn of_records(input: usize, records: &Records<'_>) -> BinaryArray {
     let (stamped, rows) = (records.stamped, records.rows.num_rows());
     let times = stamped.prepared.times.as_ref().map(|times| &times.times);
-    let mut order = BinaryBuilder::with_capacity(rows, 26 * rows);
+    let mut order = Vec::with_capacity(rows);
     let (mut before, mut element) = (records.continued, records.elements);
     for row in 0..rows {
         let place = records.place(row);
         element = if before == Some(place as u32) { element + 1 } else { 0 };
         before = Some(place as u32);
-        let mut bytes = [0; 26];
+        let mut bytes = [0; ORDER_BYTES];
         bytes[..8].copy_from_slice(&time_bytes(times.and_then(|times| times.us(place))));
         bytes[8..10].copy_from_slice(&(input as u16).to_be_bytes());
         bytes[10..14].copy_from_slice(&(stamped.split as u32).to_be_bytes());
         let position = stamped.first_record + place as u64;
         bytes[14..22].copy_from_slice(&position.to_be_bytes());
         bytes[22..].copy_from_slice(&element.to_be_bytes());
-        order.append_value(bytes);
+        order.push(bytes);
     }
-    order.finish()
+    let order = Buffer::from(order.into_flattened());
+    BinaryArray::new(OffsetBuffer::from_repeated_length(ORDER_BYTES, rows), order, None)
 }
 
 fn of_fired(input: usize, rows: &RecordBatch, times: &RowTimes) -> Result<BinaryArray> {

@@ -27,6 +27,8 @@ pub(crate) struct Case {
     /// Keys: the number and the name of a record, or one of them, or none.
     keys: Vec<usize>,
     nulls_are_equal: bool,
+    /// The side whose rows all leaders have.
+    broadcast: Option<usize>,
     condition: bool,
     /// Whether both sides are one table, which is read once.
     is_self_join: bool,
@@ -39,9 +41,9 @@ impl fmt::Debug for Case {
         let Case { delay_us, lateness_ms, kind, window, keys, .. } = self;
         write!(
             f,
-            "{kind:?} {window:?} keys {keys:?}, nulls equal {}, condition {}, records {lengths:?}, \
-             delays {delay_us:?}, lateness {lateness_ms} ms, of one table {}",
-            self.nulls_are_equal, self.condition, self.is_self_join
+            "{kind:?} {window:?} keys {keys:?}, nulls equal {}, broadcast {:?}, condition {}, \
+             records {lengths:?}, delays {delay_us:?}, lateness {lateness_ms} ms, of one table {}",
+            self.nulls_are_equal, self.broadcast, self.condition, self.is_self_join
         )
     }
 }
@@ -204,6 +206,9 @@ impl Case {
             // Too many pairs.
             keys = vec![1];
         }
+        let side = random.below(4) as usize;
+        let is_interval = matches!(window, Some(Window::Interval(_)));
+        let broadcast = (side < 2 && kind.may_broadcast(side) && !is_interval).then_some(side);
         Case {
             sides: [left, right],
             tables: [left_table, right_table],
@@ -213,6 +218,7 @@ impl Case {
             window,
             keys,
             nulls_are_equal: random.below(4) == 0,
+            broadcast,
             condition: random.below(3) == 0,
             is_self_join,
         }
@@ -280,6 +286,7 @@ impl Case {
             keys: self.keys.iter().map(key).collect(),
             as_of: false,
             nulls_are_equal: self.nulls_are_equal,
+            broadcast: self.broadcast,
             condition: self.condition(),
             time: match self.window {
                 Some(Window::Interval(interval)) => Some(5 * interval.anchor),
@@ -361,6 +368,15 @@ impl Case {
             }
         }
         (rows, late, null_time)
+    }
+
+    /// If one side's rows go to all leaders, how many these are: each once for each of its windows,
+    /// without those that have no partner for sure, since a key is NULL.
+    pub(crate) fn broadcast_rows(&self) -> Option<u64> {
+        let may_match =
+            |row: &Record| self.nulls_are_equal || row.key.is_some() || !self.keys.contains(&1);
+        let (rows, ..) = self.side(self.broadcast?);
+        Some(rows.into_iter().filter(|(_, row)| may_match(row)).count() as u64)
     }
 
     /// The rows, sorted; how many records are late, and how many have no time.

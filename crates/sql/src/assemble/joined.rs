@@ -6,7 +6,10 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema};
 use datafusion_common::DFSchema;
 use datafusion_expr::{Expr, ExprSchemable};
-use millstream_contract::plan::{Input, Join, JoinKind, Key, Operator, Plan, Stage};
+use millstream_contract::plan::{
+    AggregateCall, AggregateFunction, Input, Join, JoinKind, Key, Node, Operator, Plan, Stage,
+    Window,
+};
 
 use super::{Assembler, Given, KEYS_MAX};
 use crate::catalog::input_column;
@@ -41,6 +44,7 @@ impl Assembler<'_> {
         let (pair, fired) = (Arc::new(pair), Arc::new(fired));
         let condition = joined.condition.iter().map(|e| self.compiler.simple_filter(e, &pair));
         let condition = condition.collect::<Result<Vec<_>>>()?;
+        let broadcast = broadcast(operator, joined, (&inputs[..], left_inputs), plan);
         let Given { having, project, output } = self.given(operator, &fired)?;
         let body = Join {
             kind: joined.kind,
@@ -50,6 +54,7 @@ impl Assembler<'_> {
             keys: self.keys_of_join(&joined.keys, &schemas)?,
             as_of: joined.as_of,
             nulls_are_equal: joined.nulls_are_equal,
+            broadcast,
             condition: self.compiler.compile_filter(&condition, &pair)?,
             time: match &joined.time {
                 Some(time) => Some(column_number(time, &fired)?),
@@ -111,6 +116,42 @@ impl Assembler<'_> {
         };
         keys.iter().map(both).collect()
     }
+}
+
+/// The side of a join that has one row in each window at the most, if its row can go to all
+/// leaders; of two such the right one. Rows of the other side then need not move.
+fn broadcast(
+    operator: &graph::Operator,
+    joined: &Joined,
+    (inputs, left_inputs): (&[Input], usize),
+    plan: &Plan,
+) -> Option<usize> {
+    use Window::{Cumulate, Hop, Tumble};
+    if joined.as_of || !matches!(operator.window, Some(Tumble(_) | Hop(_) | Cumulate(_))) {
+        return None;
+    }
+    let (left, right) = inputs.split_at(left_inputs.min(inputs.len()));
+    let is_small = |side: &[Input]| match side {
+        [Input { from: Node::Stage(stage), .. }] => {
+            plan.stages.get(*stage).is_some_and(has_one_row)
+        }
+        _ => false,
+    };
+    let sides = [(1, right), (0, left)].into_iter();
+    let mut small = sides.filter(|(side, of)| joined.kind.may_broadcast(*side) && is_small(of));
+    small.next().map(|(side, _)| side)
+}
+
+/// Whether a stage gives one row for each of its windows, at the most.
+fn has_one_row(stage: &Stage) -> bool {
+    let Operator::Aggregate(aggregate) = &stage.operator else { return false };
+    let several = |call: &AggregateCall| matches!(call.function, AggregateFunction::Best(_));
+    let in_windows =
+        matches!(&aggregate.window, Some(window) if !matches!(window, Window::Session(_)));
+    in_windows
+        && aggregate.keys.is_empty()
+        && aggregate.pairs.is_none()
+        && !aggregate.aggregates.iter().any(several)
 }
 
 /// The number of a column of what fires.

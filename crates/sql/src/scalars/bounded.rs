@@ -26,7 +26,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use super::lengths::{Lengths, has_texts, text_bytes};
-use super::nested::FIELD;
+use super::nested::{FIELD, row_fields};
 use crate::located::{UNNAMED, within_mark};
 use crate::walk::Nodes;
 
@@ -93,6 +93,10 @@ pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
         Expr::ScalarFunction(call) if call.name() == FIELD => {
             Ok(Transformed::no(Expr::ScalarFunction(call)))
         }
+        // So are the columns that a row is made of.
+        row if row_fields(&row).is_some_and(|fields| fields.iter().all(is_column)) => {
+            Ok(Transformed::no(row))
+        }
         Expr::ScalarFunction(mut call) if !call.func.inner().is::<Bounded>() => {
             let mut types = call.args.iter().map(|arg| arg.get_type(schema));
             if !types.any(|t| t.is_ok_and(|t| has_texts(&t))) {
@@ -107,6 +111,10 @@ pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
         other => Ok(Transformed::no(other)),
     })?;
     Ok(bounded.data)
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Column(_))
 }
 
 /// Bounds what the constants of every CASE in `expr` come to, which has been simplified.

@@ -33,6 +33,9 @@ use spans::Spans;
 /// Rows are left behind when one of so many has no open session any more.
 const DEAD_SHARE: usize = 4;
 
+/// No more rows are given together when they refer to so many bytes.
+const GIVEN_BYTES_MAX: usize = 4 << 20;
+
 /// What the note of a row says: its session is open, or has been given.
 const OPEN: u64 = 1;
 const OVER: u64 = 2;
@@ -154,7 +157,9 @@ impl Sessions {
     }
 
     /// Does a pass over a block of rows, for a slice that ends at `end`; returns how many rows
-    /// there were. The sessions that are over because of that are given next.
+    /// there were. The sessions that are over because of that are given next. After
+    /// [`Pass::Close`], there may be more of them in the block if these are very
+    /// [large](Sessions::gives_much).
     pub fn take(&mut self, pass: Pass, block: usize, slice: Option<&Table>, end: i64) -> usize {
         match (pass, slice) {
             (Pass::Note, Some(table)) => self.note(table, block),
@@ -285,6 +290,9 @@ impl Sessions {
     /// The sessions of a block of rows that end before a time are over, and given next.
     fn close(&mut self, block: usize, before: i64) {
         for row in self.open_until(block, before) {
+            if self.gives_much() {
+                return;
+            }
             self.give(row, None);
             self.end_row(row);
         }
@@ -295,6 +303,9 @@ impl Sessions {
         // A session lasts no shorter than what one key has of it.
         let rows: Vec<*mut u64> = self.open_until(block, before).collect();
         for rows in rows.chunks(BLOCK_ROWS) {
+            if self.gives_much() {
+                return;
+            }
             let Some(spans) = &mut self.spans else { return };
             let places: Vec<*const u64> = rows.iter().map(|row| row.cast_const()).collect();
             let over = spans.over(&places, &self.open.table.arena, before);
@@ -326,6 +337,12 @@ impl Sessions {
         self.open.dead += 1;
     }
 
+    /// Whether sessions that are over and have not been given refer to so much that no more of them
+    /// are copied now.
+    pub fn gives_much(&self) -> bool {
+        self.output.arena.used_bytes() > GIVEN_BYTES_MAX
+    }
+
     /// The sessions that are over and have not been given yet.
     pub fn over(&self) -> RowsRef<'_> {
         RowsRef::of_words(&self.output.words, &self.output.arena, &self.open.layout)
@@ -338,7 +355,10 @@ impl Sessions {
 
     /// Gives back memory that is not needed now.
     pub fn release(&mut self) {
-        self.open.pool.release();
+        self.open.release();
+        if self.output.words.is_empty() {
+            self.output = Aside::default();
+        }
         self.spans.iter_mut().for_each(Spans::release);
     }
 
@@ -350,7 +370,7 @@ impl Sessions {
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         self.open.table.bytes()
-            + self.open.pool.bytes()
+            + self.open.idle_bytes()
             + self.output.bytes()
             + self.rebuild.as_ref().map_or(0, Rebuild::bytes)
             + self.spans.as_ref().map_or(0, Spans::bytes)

@@ -163,12 +163,12 @@ impl Spans {
     }
 
     pub(super) fn release(&mut self) {
-        self.spans.pool.release();
+        self.spans.release();
     }
 
     pub(super) fn bytes(&self) -> usize {
         let rebuild = self.rebuild.as_ref().map_or(0, Rebuild::bytes);
-        self.spans.table.bytes() + self.spans.pool.bytes() + rebuild
+        self.spans.table.bytes() + self.spans.idle_bytes() + rebuild
     }
 
     pub(super) fn live_bytes(&self) -> usize {

@@ -250,7 +250,7 @@ impl Sliding {
 
     /// Gives back memory that is not needed now.
     pub fn release(&mut self) {
-        self.live.pool.release();
+        self.live.release();
         self.front.trim();
         self.back.trim();
         self.dense.iter_mut().for_each(Dense::trim);
@@ -270,7 +270,7 @@ impl Sliding {
             _ => 0,
         };
         self.live.table.bytes()
-            + self.live.pool.bytes()
+            + self.live.idle_bytes()
             + self.front.bytes()
             + self.back.bytes()
             + self.aside.bytes()

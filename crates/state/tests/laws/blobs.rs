@@ -9,8 +9,14 @@ use millstream_state::*;
 
 use crate::support::Random;
 
-const WANTED: [(u32, Counted); 4] =
-    [(1, Counted::Elements), (3, Counted::Elements), (2, Counted::Lesser), (3, Counted::Keys)];
+const WANTED: [(u32, Counted); 5] = [
+    (1, Counted::Elements),
+    (3, Counted::Elements),
+    (2, Counted::Lesser),
+    (3, Counted::Keys),
+    // All that come.
+    (u32::MAX, Counted::Elements),
+];
 
 /// Where [`ValueKind::Frequent`] and [`ValueKind::Set`] stand among [`kinds`].
 const FREQUENT: usize = WANTED.len() + 1;
@@ -341,7 +347,10 @@ fn damaged_blobs_do_no_harm() {
                 for slot in layout.values().iter().filter(|slot| slot.kind.is_blob()) {
                     let bytes = blob_bytes(rows.word(row, slot.word), rows.arena());
                     match slot.kind {
-                        ValueKind::Best(wanted) => drop(best_elements(wanted, bytes)),
+                        ValueKind::Best(wanted) => {
+                            let best = best_elements(wanted, bytes).len();
+                            assert!(!wanted.keeps_all() || kept_elements(bytes, 0).count() == best);
+                        }
                         ValueKind::List => drop(list_elements(bytes).count()),
                         ValueKind::Set => drop(set_elements(bytes)),
                         ValueKind::Frequent => drop(frequent_values(bytes)),

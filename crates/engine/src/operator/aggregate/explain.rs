@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use arrow::datatypes::DataType;
+use millstream_state::{Counted, ValueKind, Wanted};
 
 use super::grouping::Grouping;
 use crate::windowing::Packing;
@@ -24,6 +25,28 @@ fn shortened(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_string(),
     }
+}
+
+/// What a value keeps of what it has met.
+fn kept_of(kind: ValueKind) -> String {
+    use ValueKind::*;
+    let kept = match kind {
+        Count => "number",
+        SumInt | SumDecimal | SumFloat => "sum",
+        Min64 | Min128 | MinBytes => "least",
+        Max64 | Max128 | MaxBytes => "greatest",
+        BitAnd => "bits that all have",
+        BitOr => "bits that any has",
+        BitXor => "bits that an odd number have",
+        List => "list of all",
+        Best(wanted) if wanted.keeps_all() => "all rows",
+        Best(Wanted { limit, counted: Counted::Elements }) => return format!("first {limit} rows"),
+        Best(Wanted { limit, .. }) => return format!("rows of the first {limit} ranks"),
+        Frequent => "most frequent",
+        Registers => "HyperLogLog",
+        Histogram => "histogram",
+    };
+    kept.into()
 }
 
 /// The layout of its state, one part per line. Writing to a `String` cannot fail.
@@ -49,7 +72,10 @@ pub(super) fn add_layout(
     }
     for (slot, users) in layout.values().iter().zip(grouping.aggregates.users()) {
         let bytes = slot.kind.words() * 8;
-        let _ = writeln!(text, "    {bytes:>4} bytes  {:?}: {}", slot.kind, users.join(", "));
+        let kept = kept_of(slot.kind);
+        let users =
+            if users.is_empty() { "the bounds of sessions".into() } else { users.join(", ") };
+        let _ = writeln!(text, "    {bytes:>4} bytes  {kept}: {users}");
     }
     let row = layout.row_bytes();
     let (least, most) = (row + INDEX_BYTES.0, row + INDEX_BYTES.1);

@@ -15,6 +15,7 @@ use millstream_state::{
     CHUNK_ROWS, ChunkPool, Keys, Load, NoVarKeys, RowsRef, Scratch, Table, hash_words,
 };
 
+use crate::columns::records::{Reading, Records};
 use crate::error::{Error, Result};
 use crate::event_time::Times;
 use crate::expr::Expr;
@@ -122,29 +123,38 @@ impl Finisher {
     }
 
     /// Some rows of state as the columns of a window that has fired. Where a row of state becomes
-    /// several, also which row each is of.
-    fn decode(
+    /// several: those that are read next, and which row of state each is of.
+    pub(super) fn decode(
         &self,
         grouping: &Grouping,
         bounds: &[ArrayRef],
         rows: &RowsRef<'_>,
+        reading: &mut Reading,
     ) -> Result<(RecordBatch, Option<Vec<u32>>)> {
-        let (mut count, mut of) = (rows.len(), None);
-        let mut columns: Vec<ArrayRef> = bounds.iter().map(|b| b.slice(0, rows.len())).collect();
-        columns.extend(grouping.codec.decode(rows, grouping.own_keys())?);
-        match grouping.aggregates.best(rows)? {
+        let records = grouping.aggregates.best(rows, reading)?;
+        let some = records.as_ref().map_or(0..rows.len(), Records::range);
+        let mut columns: Vec<ArrayRef> =
+            bounds.iter().map(|b| b.slice(some.start, some.len())).collect();
+        columns.extend(grouping.codec.decode(&rows.slice(some.clone()), grouping.own_keys())?);
+        let (mut count, mut of) = (some.len(), None);
+        match records {
             None => columns.extend(grouping.aggregates.finish(rows)?),
-            // Each row of state becomes several.
-            Some((groups, best)) => {
+            Some(Records { groups, columns: values }) => {
                 count = groups.len();
-                columns = take_arrays(&columns, &UInt32Array::from(groups.clone()), None)?;
+                let places = groups.iter().map(|group| *group - some.start as u32);
+                columns = take_arrays(&columns, &UInt32Array::from_iter_values(places), None)?;
+                columns.extend(values);
                 of = Some(groups);
-                columns.extend(best);
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let fired = RecordBatch::try_new_with_options(self.fired.clone(), columns, &options)?;
         Ok((fired, of))
+    }
+
+    /// If pairs are what fires.
+    pub(super) fn pairing(&self) -> Option<&Pairing> {
+        self.pairing.as_ref()
     }
 }
 
@@ -212,7 +222,18 @@ impl ResultRows {
         finisher: &Finisher,
         rows: &RowsRef<'_>,
     ) -> Result<()> {
-        let (left, of) = finisher.decode(grouping, &self.bounds, rows)?;
+        self.read(grouping, finisher, rows, &mut Reading::default())
+    }
+
+    /// Takes rows of state, or where each becomes several, those of these that are read next.
+    fn read(
+        &mut self,
+        grouping: &Grouping,
+        finisher: &Finisher,
+        rows: &RowsRef<'_>,
+        reading: &mut Reading,
+    ) -> Result<()> {
+        let (left, of) = finisher.decode(grouping, &self.bounds, rows, reading)?;
         if let (Some(of), false) = (&of, self.times.is_empty()) {
             self.times = of.iter().map(|row| self.times[*row as usize]).collect();
         }
@@ -256,13 +277,33 @@ impl ResultRows {
         rows: &RowsRef<'_>,
         bounds: [Vec<i64>; 3],
     ) -> Result<()> {
-        self.times = bounds[2].clone();
-        let column = |us: Vec<i64>| -> ArrayRef {
-            let ms = us.into_iter().map(|us| us.div_euclid(1000));
-            Arc::new(TimestampMillisecondArray::from_iter_values(ms))
-        };
-        self.bounds = bounds.map(column).to_vec();
-        self.decode(grouping, finisher, rows)
+        self.read_bounded(
+            grouping,
+            finisher,
+            rows,
+            &BoundsOfRows::new(bounds),
+            &mut Reading::default(),
+        )
+    }
+
+    /// As [`ResultRows::decode_bounded`]: where each row of state becomes several, takes those that
+    /// are read next.
+    pub(super) fn read_bounded(
+        &mut self,
+        grouping: &Grouping,
+        finisher: &Finisher,
+        rows: &RowsRef<'_>,
+        bounds: &BoundsOfRows,
+        reading: &mut Reading,
+    ) -> Result<()> {
+        self.times = bounds.times.clone();
+        self.bounds = bounds.columns.clone();
+        self.read(grouping, finisher, rows, reading)
+    }
+
+    /// Takes pairs that are to be made; none are left of those before.
+    pub(super) fn give_pairs(&mut self, pairs: Option<Paired>) {
+        self.pairs = pairs;
     }
 
     /// The next result rows, with their event times, where each row of state has its bounds.
@@ -300,6 +341,27 @@ impl ResultRows {
             (None, None) => rows,
         };
         Load { rows, text_bytes: finisher.rows_bytes(rows, text_bytes) as usize }
+    }
+}
+
+/// The bounds of the windows of rows of state, where each has its own.
+pub(super) struct BoundsOfRows {
+    /// `window_start`, `window_end` and `window_time`.
+    pub(super) columns: Vec<ArrayRef>,
+    /// Event times.
+    pub(super) times: Vec<i64>,
+}
+
+impl BoundsOfRows {
+    /// Of starts, ends and times in microseconds.
+    pub(super) fn new(bounds: [Vec<i64>; 3]) -> BoundsOfRows {
+        let column = |us: &Vec<i64>| -> ArrayRef {
+            let ms = us.iter().map(|us| us.div_euclid(1000));
+            Arc::new(TimestampMillisecondArray::from_iter_values(ms))
+        };
+        let columns = bounds.iter().map(column).collect();
+        let [_, _, times] = bounds;
+        BoundsOfRows { columns, times }
     }
 }
 

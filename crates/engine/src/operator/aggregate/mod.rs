@@ -14,6 +14,7 @@ pub(crate) mod fire;
 pub(crate) mod grouping;
 mod hop;
 mod joint;
+mod over;
 mod paired;
 mod pipeline;
 mod session;

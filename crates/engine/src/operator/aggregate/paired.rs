@@ -9,7 +9,7 @@ use arrow::compute::take_arrays;
 use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::error::Result;
-use crate::operator::stateless::{Taken, Taking};
+use crate::operator::stateless::Taking;
 use crate::plan;
 
 /// Pairs that are made in a step, at the most, and about how many bytes of them.
@@ -24,16 +24,23 @@ pub(super) struct Pairing {
     schema: SchemaRef,
 }
 
+/// Rows of a side.
+struct SideRows {
+    rows: RecordBatch,
+    /// Where they stand in `rows`, if these have others, too.
+    places: Option<Vec<u32>>,
+}
+
 /// Pairs that are to be made.
 pub(super) struct Paired {
-    sides: [RecordBatch; 2],
+    sides: [SideRows; 2],
     /// The rows of groups that have both, the next last.
     groups: Vec<Group>,
     /// So many are made at a time.
     most: usize,
 }
 
-/// Rows of a group, by side, and their event time.
+/// Rows of a group, by side, by their number among those of their side, and their event time.
 struct Group {
     left: Range<u32>,
     right: Range<u32>,
@@ -59,24 +66,36 @@ impl Pairing {
         of: &[u32],
         times: &[i64],
     ) -> Result<Option<Paired>> {
-        let [left, right] = self.sides.each_ref().map(|side| side.take(rows));
-        let (left, right) = (left?, right?);
-        let groups = groups(&places(&left), &places(&right), of, times);
-        if groups.is_empty() {
-            return Ok(None);
+        let (mut sides, mut places) = (Vec::new(), Vec::new());
+        for side in &self.sides {
+            // Rows that are there already are copied once, into pairs.
+            let in_place = side.takes_in_place();
+            let taken = if in_place { side.take_in_place(rows)? } else { side.take(rows)? };
+            let all = || (0..rows.num_rows() as u32).collect();
+            let of_side = taken.places.clone().unwrap_or_else(all);
+            places.push(of_side);
+            sides.push(SideRows { rows: taken.rows, places: taken.places.filter(|_| in_place) });
         }
-        let sides = [left.rows, right.rows];
-        let widest: usize = sides.iter().flat_map(RecordBatch::columns).map(widest).sum();
-        let most = (PAIRS_BYTES / widest.max(1)).clamp(1, PAIRS_MAX);
-        Ok(Some(Paired { sides, groups, most }))
+        let groups = groups(&places[0], &places[1], of, times);
+        Ok(match <[SideRows; 2]>::try_from(sides) {
+            Ok(sides) if !groups.is_empty() => Some(Paired::new(sides, groups)),
+            _ => None,
+        })
     }
-}
 
-/// Where the rows that have been taken stand.
-fn places(taken: &Taken) -> Vec<u32> {
-    match &taken.places {
-        Some(places) => places.clone(),
-        None => (0..taken.rows.num_rows() as u32).collect(),
+    /// What some rows of a group become on a side.
+    pub(super) fn rows_of(&self, side: usize, rows: &RecordBatch) -> Result<RecordBatch> {
+        self.sides[side].rows(rows)
+    }
+
+    /// All pairs of rows of the sides of a group.
+    pub(super) fn all_pairs(sides: [RecordBatch; 2], time: Option<i64>) -> Option<Paired> {
+        let [left, right] = sides.each_ref().map(|rows| 0..rows.num_rows() as u32);
+        if left.is_empty() || right.is_empty() {
+            return None;
+        }
+        let group = Group { left, next: right.start, right, time };
+        Some(Paired::new(sides.map(|rows| SideRows { rows, places: None }), vec![group]))
     }
 }
 
@@ -117,6 +136,12 @@ fn widest(column: &ArrayRef) -> usize {
 }
 
 impl Paired {
+    fn new(sides: [SideRows; 2], groups: Vec<Group>) -> Paired {
+        let columns = sides.iter().flat_map(|side| side.rows.columns());
+        let widest: usize = columns.map(widest).sum();
+        Paired { most: (PAIRS_BYTES / widest.max(1)).clamp(1, PAIRS_MAX), sides, groups }
+    }
+
     /// How many come next.
     pub(super) fn next_rows(&self) -> usize {
         let left = |group: &Group| group.left.len() * group.right.len();
@@ -130,8 +155,19 @@ impl Paired {
 
     /// The next pairs, and their event times, if they have such.
     pub(super) fn next(&mut self, pairing: &Pairing) -> Result<(RecordBatch, Vec<i64>)> {
-        let (mut left, mut right, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        let most = self.next_rows();
+        let (mut left, mut right) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let mut times = Vec::new();
         while let (true, Some(group)) = (left.len() < self.most, self.groups.last_mut()) {
+            let pairs = group.left.len();
+            if group.right.len() == 1 && left.len() + pairs <= self.most {
+                // All at once, as mostly.
+                left.extend(group.left.clone());
+                right.extend(repeat_n(group.next, pairs));
+                times.extend(group.time.into_iter().flat_map(|time| repeat_n(time, pairs)));
+                self.groups.pop();
+                continue;
+            }
             let to = group.right.end.min(group.next + (self.most - left.len()) as u32);
             let count = (to - group.next) as usize;
             left.extend(repeat_n(group.left.start, count));
@@ -147,8 +183,11 @@ impl Paired {
         }
         let count = left.len();
         let mut columns: Vec<ArrayRef> = Vec::new();
-        for (side, rows) in self.sides.iter().zip([left, right]) {
-            columns.extend(take_arrays(side.columns(), &UInt32Array::from(rows), None)?);
+        for (side, mut rows) in self.sides.iter().zip([left, right]) {
+            if let Some(places) = &side.places {
+                rows.iter_mut().for_each(|row| *row = places[*row as usize]);
+            }
+            columns.extend(take_arrays(side.rows.columns(), &UInt32Array::from(rows), None)?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let schema = pairing.schema.clone();

@@ -11,8 +11,10 @@ use millstream_state::{CHUNK_ROWS, Load, Pass, RowsRef, Sessions, Table};
 use super::combine::{Combine, STEP_ROWS};
 use super::fire::{Finisher, ResultRows};
 use super::grouping::Grouping;
+use super::over::Over;
 use super::slices::Slices;
 use crate::budget::Usage;
+use crate::columns::records::PORTION_BYTES;
 use crate::error::{Error, Result};
 use crate::operator::{Firing, Step};
 use crate::windowing::{SliceId, WindowId, time_before};
@@ -26,6 +28,8 @@ pub(super) struct Sessioning {
     /// The latest slice that is kept, and when what comes after the last is over.
     newest: Option<SliceId>,
     next: Option<WindowId>,
+    /// Whether each session gives several rows, which are read a portion at a time.
+    several: bool,
     fire: Option<Fire>,
 }
 
@@ -39,6 +43,8 @@ struct Fire {
     /// The pass over rows that is being done ([`Sessions::passes`]), and its next block.
     pass: usize,
     block: usize,
+    /// Sessions that are over, as far as they have not been read.
+    over: Option<Over>,
     rows: ResultRows,
 }
 
@@ -58,6 +64,7 @@ impl Sessioning {
             times: slots.map(|slot| slot.word),
             newest: None,
             next: None,
+            several: grouping.aggregates.gives_several(),
             fire: None,
         }
     }
@@ -88,13 +95,16 @@ impl Combine for Sessioning {
             slice: slice.map(|(_, table)| table),
             pass: 0,
             block: 0,
+            over: None,
             rows: ResultRows::of(window, 0, grouping),
         });
     }
 
     fn firing(&self, finisher: &Finisher) -> Option<Firing> {
         let fire = self.fire.as_ref()?;
-        let texts = || self.sessions.text_bytes_of_row();
+        // What is read at a time is bounded, however long sessions are.
+        let most = if self.several { PORTION_BYTES / CHUNK_ROWS } else { usize::MAX };
+        let texts = || self.sessions.text_bytes_of_row().min(most);
         let over = fire.is_over(&self.sessions);
         let slice_bytes = fire.slice.as_ref().map_or(0, Table::live_bytes);
         Some(Firing {
@@ -118,6 +128,14 @@ impl Combine for Sessioning {
             if spent >= STEP_ROWS {
                 return Ok(Step::Working);
             }
+            if let Some(over) = &mut fire.over {
+                spent += over.read(grouping, finisher, &sessions.over(), &mut fire.rows)?;
+                if over.is_read() {
+                    fire.over = None;
+                    sessions.given();
+                }
+                continue;
+            }
             if sessions.prepare() {
                 spent += sessions.rows().min(STEP_ROWS);
                 continue;
@@ -129,9 +147,7 @@ impl Combine for Sessioning {
             spent += fire.take(sessions, slices);
             let over = sessions.over();
             if !over.is_empty() {
-                let bounds = bounds(&over, *times, *gap_us);
-                fire.rows.decode_bounded(grouping, finisher, &over, bounds)?;
-                sessions.given();
+                fire.over = Some(Over::new(bounds(&over, *times, *gap_us), finisher));
             }
         }
         let (rows, times) = fire.rows.project_bounded(finisher)?;
@@ -181,7 +197,7 @@ impl Fire {
         let is_done = left.split_first().is_none_or(|(pass, later)| {
             self.block >= blocks(pass) && later.iter().all(|pass| blocks(pass) == 0)
         });
-        is_done && !self.rows.are_left()
+        is_done && self.over.is_none() && !self.rows.are_left()
     }
 
     /// The passes over rows that have not been done, the one that is being done first.
@@ -195,8 +211,12 @@ impl Fire {
         let Some(pass) = self.passes_left(sessions).first() else { return 0 };
         let slice = self.slice.as_ref();
         if self.block < sessions.blocks(*pass, slice) {
-            self.block += 1;
-            return sessions.take(*pass, self.block - 1, slice, self.end_us);
+            let taken = sessions.take(*pass, self.block, slice, self.end_us);
+            // Others of the block come when those that were found have been given.
+            if *pass != Pass::Close || !sessions.gives_much() {
+                self.block += 1;
+            }
+            return taken;
         }
         (self.pass, self.block) = (self.pass + 1, 0);
         if !self.passes_left(sessions).iter().any(|pass| pass.reads_slice()) {

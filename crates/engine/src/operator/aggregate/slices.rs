@@ -53,6 +53,8 @@ pub(crate) struct Slices {
     joining: Joining,
     /// Keys of the last complete window.
     last_keys: usize,
+    /// So much of a table's arena is kept for the next window.
+    arena_bytes_max: usize,
     /// Memory is scarce: new tables start small.
     frugal: bool,
     /// Slices opened since the last batch began.
@@ -114,6 +116,7 @@ impl Slices {
             spare,
             joining,
             last_keys: 0,
+            arena_bytes_max: pool_bytes / 16,
             frugal: false,
             opened: 0,
             counted_for: [Load::default(); 2],
@@ -403,7 +406,8 @@ impl Slices {
             self.pool.relax();
             return;
         }
-        table.clear(&mut self.pool);
+        let arena_bytes = if self.spare.keeps_large() { self.arena_bytes_max } else { 0 };
+        table.clear_and_keep(&mut self.pool, arena_bytes);
         self.spare.keep_table(table);
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Bags {
     slices: BTreeMap<SliceId, Slice>,
     leaders: Leaders,
     me: usize,
+    /// The side whose rows all leaders have ([`plan::Join::broadcast`](crate::plan::Join)).
+    broadcast: Option<usize>,
     /// By side.
     passing: [Passing; 2],
     /// All slices together.
@@ -69,7 +71,12 @@ impl Slice {
 }
 
 impl Bags {
-    pub(super) fn new(sides: &[Side; 2], leadership: &Leadership, room: &Room) -> Bags {
+    pub(super) fn new(
+        sides: &[Side; 2],
+        broadcast: Option<usize>,
+        leadership: &Leadership,
+        room: &Room,
+    ) -> Bags {
         let passing = |side: &Side| Passing {
             format: side.format.clone(),
             pool: Pool::new(room.buffer_bytes, room.pool_bytes / 4),
@@ -79,6 +86,7 @@ impl Bags {
             slices: BTreeMap::new(),
             leaders: Leaders::even(leadership.leaders),
             me: leadership.me,
+            broadcast,
             passing: [passing(&sides[0]), passing(&sides[1])],
             bytes: 0,
             live_bytes: 0,
@@ -97,8 +105,8 @@ impl Bags {
         self.opened = 0;
     }
 
-    /// Takes in rows of a side, which stand at `rows` in the batch. Those of other leaders' keys go
-    /// `onward` to other processes, where there is room. Returns how many are of others.
+    /// Takes in rows of a side, which stand at `rows` in the batch. Those that other leaders are to
+    /// have go `onward` to other processes, where there is room. Returns how many others have.
     pub(super) fn add(
         &mut self,
         slice: SliceId,
@@ -109,13 +117,19 @@ impl Bags {
     ) -> Result<u64> {
         let mut place = self.take(slice);
         let leaders = self.leaders.count();
+        let to = match self.broadcast {
+            _ if leaders == 1 => To::Me,
+            None => To::TheirLeaders,
+            Some(side) if side == number => To::All,
+            Some(_) => To::Me,
+        };
         let Bags { passing, block, routed, scratch, positions, .. } = self;
         let passing = &mut passing[number];
         let vars = passing.format.vars_of(keys, arguments);
         let mut others_rows = 0;
         let mut added = Ok(());
         for rows in rows.chunks(GROUP_ROWS) {
-            let keys = side.codec.encode(keys, rows, leaders > 1, block);
+            let keys = side.codec.encode(keys, rows, to == To::TheirLeaders, block);
             positions.extend(positions.len() as u32..rows.len() as u32);
             let mut give = |leader: usize, rows: &[u32], keys: Encoded<'_>| {
                 let outgoing = Outgoing {
@@ -137,14 +151,20 @@ impl Bags {
                 }
                 pass(leader, &outgoing, onward, &mut others[leader], passing, scratch)
             };
-            if leaders == 1 {
-                added = give(0, rows, keys);
-            } else {
-                routed.sort(&self.leaders, rows, keys, false);
-                for leader in 0..leaders {
-                    let (rows, keys) = routed.of(leader);
-                    if !rows.is_empty() {
+            match to {
+                To::Me => added = give(self.me, rows, keys),
+                To::All => {
+                    for leader in 0..leaders {
                         added = added.and_then(|()| give(leader, rows, keys));
+                    }
+                }
+                To::TheirLeaders => {
+                    routed.sort(&self.leaders, rows, keys, false);
+                    for leader in 0..leaders {
+                        let (rows, keys) = routed.of(leader);
+                        if !rows.is_empty() {
+                            added = added.and_then(|()| give(leader, rows, keys));
+                        }
                     }
                 }
             }
@@ -156,7 +176,7 @@ impl Bags {
         added.map(|()| others_rows)
     }
 
-    /// Takes in rows of own keys, where another process has put them.
+    /// Takes in rows that are for this leader, where another process has put them.
     pub(super) fn take_in(&mut self, rows: &ReadRows<'_>) {
         let mut place = self.take(rows.slice());
         place.own[rows.side()].keep_read(rows, &mut self.passing[rows.side()].pool);
@@ -275,6 +295,17 @@ impl Bags {
             ..Usage::default()
         }
     }
+}
+
+/// Who is to have rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum To {
+    /// The leaders of their keys.
+    TheirLeaders,
+    /// This worker.
+    Me,
+    /// All leaders.
+    All,
 }
 
 /// Passes rows on to a leader: at once, as far as there is room; the others are kept for it.

@@ -159,6 +159,7 @@ mod tests {
             keys: keys.iter().map(|column| [key(column), key(column)]).collect(),
             as_of: false,
             nulls_are_equal: false,
+            broadcast: None,
             condition: None,
             fired: pair.clone(),
             pair,
@@ -180,7 +181,7 @@ mod tests {
             for (number, side) in sides.iter().enumerate() {
                 let leadership = Leadership { me: 0, leaders: 1, of_empty_key: true };
                 let room = Room { buffer_bytes: 200, pool_bytes: 1 << 16, ..Room::default() };
-                let mut bags = Bags::new(&sides, &leadership, &room);
+                let mut bags = Bags::new(&sides, None, &leadership, &room);
                 let places: Vec<u32> = (0..4).collect();
                 for rows in [&places[..1], &places[1..], &places[2..3]] {
                     let mut by_slice: BySlice = vec![(SliceId::WHOLE, rows.to_vec())];

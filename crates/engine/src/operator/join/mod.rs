@@ -11,6 +11,10 @@
 //! row of the side that is not the anchor is appended to each slice where it may have a partner; a
 //! partner is in one of them.
 //!
+//! Where one side has few rows ([`plan::Join::broadcast`]), these go to all leaders, and rows of the
+//! other side stay with the worker that takes them: each is in one bag, next to all rows that may be
+//! its partners.
+//!
 //! In a temporal join ([`as_of`]), rows of both sides are in the slice of their own time. What a
 //! slice leaves for later ones, the last version of each key, is kept beside the bags
 //! ([`versions`]).
@@ -68,6 +72,8 @@ pub(super) struct Program {
     sides: [Side; 2],
     condition: Option<Expr>,
     nulls_are_equal: bool,
+    /// The side whose rows go to all leaders.
+    broadcast: Option<usize>,
     /// Whether it is a temporal join.
     as_of: bool,
     /// The columns of a pair, and those of what is given.
@@ -98,6 +104,7 @@ impl Program {
             left_inputs: join.left_inputs,
             condition: join.condition.clone(),
             nulls_are_equal: join.nulls_are_equal,
+            broadcast: join.broadcast,
             as_of: join.as_of,
             pair: join.pair.clone(),
             fired: join.fired.clone(),
@@ -231,7 +238,7 @@ impl super::Program for Program {
     }
 
     fn start(self: Arc<Self>, leadership: Leadership, room: Room) -> Box<dyn Operator> {
-        let bags = Bags::new(&self.sides, &leadership, &room);
+        let bags = Bags::new(&self.sides, self.broadcast, &leadership, &room);
         Box::new(Join {
             bags,
             leadership,
@@ -393,7 +400,7 @@ impl Operator for Join {
         let Join { program, bags, leadership, .. } = self;
         let side = program.sides.get(rows.side());
         let side = side.ok_or_else(|| Error::Internal("rows of no side of a join".into()))?;
-        if !side.are_led(rows, leadership) {
+        if program.broadcast.is_none() && !side.are_led(rows, leadership) {
             return Err(Error::Internal("rows of another leader's keys".into()));
         }
         bags.take_in(rows);

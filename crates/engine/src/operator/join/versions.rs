@@ -231,6 +231,7 @@ mod tests {
             keys: vec![key(0, DataType::Int64), key(1, DataType::Utf8)],
             as_of: true,
             nulls_are_equal: false,
+            broadcast: None,
             condition: None,
             pair: both.clone(),
             fired: both,

@@ -97,6 +97,19 @@ impl Taking {
         Ok(Taken { rows, places: Some(places) })
     }
 
+    /// Whether all that it gives is there already ([`Expr::is_there`]).
+    pub(crate) fn takes_in_place(&self) -> bool {
+        self.project.as_ref().is_none_or(|project| project.columns.iter().all(Expr::is_there))
+    }
+
+    /// As [`Taking::take`], but rows that have not been taken are left among the others, if it
+    /// [takes in place](Taking::takes_in_place).
+    pub(crate) fn take_in_place(&self, batch: &RecordBatch) -> Result<Taken> {
+        texts::begin();
+        let mask = self.filter.as_ref().map(|filter| true_mask(filter, batch)).transpose()?;
+        Ok(Taken { rows: self.project(batch)?, places: mask.as_ref().map(positions) })
+    }
+
     fn project(&self, rows: &RecordBatch) -> Result<RecordBatch> {
         let Some(Project { columns, schema }) = &self.project else { return Ok(rows.clone()) };
         if rows.num_rows() == 0 {

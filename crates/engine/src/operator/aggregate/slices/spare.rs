@@ -57,6 +57,11 @@ impl Spare {
         }
     }
 
+    /// Whether the next table is kept though it is not small.
+    pub(super) fn keeps_large(&self) -> bool {
+        self.tables.len() < NEAR_MAX
+    }
+
     /// Whether an emptied table is to be kept beside so many.
     fn keeps(&self, spare: usize, table: &Table) -> bool {
         match spare {

@@ -1,0 +1,174 @@
+//! The rows that a group gives, where it gives several: the first ones of a ranking, or all records
+//! of a session. They are read from rows of state a portion at a time, since a group may have any
+//! number of them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array};
+use arrow::datatypes::DataType;
+
+use millstream_state::{
+    RowsRef, ValueKind, ValueSlot, Wanted, best_elements, blob_bytes, kept_elements, kept_size,
+    sort_elements,
+};
+
+use crate::columns::elements::payload_of;
+use crate::columns::payload::decode;
+use crate::error::{Error, Result};
+use crate::plan::AggregateCall;
+
+/// Rows of a portion, at the most, and about how many bytes of them.
+pub(crate) const PORTION_ROWS: usize = 8192;
+pub(crate) const PORTION_BYTES: usize = 4 << 20;
+
+/// What is read together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Portion {
+    /// All there is.
+    #[default]
+    All,
+    /// Whole groups: one at least.
+    Groups,
+    /// A part of a group, too, if it keeps all of its rows.
+    Rows,
+}
+
+/// How far groups have been read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reading {
+    portion: Portion,
+    /// The group that comes next, by the number of its row of state.
+    group: usize,
+    /// What has been read of it: rows, and their bytes.
+    rows: usize,
+    bytes: usize,
+}
+
+/// Rows that have been read.
+pub(crate) struct Records {
+    /// For each, the row of state that it is of; these ascend.
+    pub(crate) groups: Vec<u32>,
+    pub(crate) columns: Vec<ArrayRef>,
+}
+
+impl Reading {
+    /// From the first group on.
+    pub(crate) fn by(portion: Portion) -> Reading {
+        Reading { portion, ..Reading::default() }
+    }
+
+    /// The group that comes next.
+    pub(crate) fn group(&self) -> usize {
+        self.group
+    }
+
+    /// Goes on with the group that follows.
+    pub(crate) fn skip_group(&mut self) {
+        *self = Reading { portion: self.portion, group: self.group + 1, rows: 0, bytes: 0 };
+    }
+}
+
+impl Records {
+    /// The rows of state that they are of.
+    pub(crate) fn range(&self) -> Range<usize> {
+        match (self.groups.first(), self.groups.last()) {
+            (Some(first), Some(last)) => *first as usize..*last as usize + 1,
+            _ => 0..0,
+        }
+    }
+}
+
+/// How many rows a group has, and how many bytes they take, if it keeps all of them.
+pub(super) fn size_of(slot: ValueSlot, rows: &RowsRef<'_>, group: usize) -> Option<(usize, usize)> {
+    match slot.kind {
+        ValueKind::Best(wanted) if wanted.keeps_all() && group < rows.len() => {
+            Some(kept_size(blob_bytes(rows.word(group, slot.word), rows.arena())))
+        }
+        _ => None,
+    }
+}
+
+/// Reads the next portion.
+pub(super) fn read(
+    call: &AggregateCall,
+    slot: ValueSlot,
+    rows: &RowsRef<'_>,
+    reading: &mut Reading,
+) -> Result<Records> {
+    let (ValueKind::Best(wanted), DataType::Struct(fields)) = (slot.kind, &call.result_type) else {
+        return Err(Error::Internal(format!("{} has type {}", call.name, call.result_type)));
+    };
+    let Some((_, columns)) = fields.split_last() else {
+        return Err(Error::Internal("a ranking without a rank".into()));
+    };
+    let mut found = Found::default();
+    while reading.group < rows.len() {
+        let blob = blob_bytes(rows.word(reading.group, slot.word), rows.arena());
+        let goes_on = match reading.portion {
+            Portion::All => true,
+            Portion::Rows if wanted.keeps_all() => !found.is_full(0, 0),
+            Portion::Groups | Portion::Rows => {
+                let (rows, bytes) = kept_size(blob);
+                found.elements.is_empty() || !found.is_full(rows.saturating_sub(1), bytes)
+            }
+        };
+        if !goes_on || !found.take(wanted, blob, reading)? {
+            break;
+        }
+        reading.skip_group();
+    }
+    let columns = columns.iter().map(|field| decode(field.data_type(), &mut found.elements));
+    let mut columns = columns.collect::<Result<Vec<_>>>()?;
+    columns.push(Arc::new(Int64Array::from(found.ranks)));
+    Ok(Records { groups: found.groups, columns })
+}
+
+/// Rows that have been found, yet to be decoded.
+#[derive(Default)]
+struct Found<'r> {
+    groups: Vec<u32>,
+    ranks: Vec<i64>,
+    elements: Vec<&'r [u8]>,
+    bytes: usize,
+}
+
+impl<'r> Found<'r> {
+    /// Whether so many more would be too many, or one more is.
+    fn is_full(&self, rows: usize, bytes: usize) -> bool {
+        self.elements.len() + rows >= PORTION_ROWS || self.bytes + bytes >= PORTION_BYTES
+    }
+
+    /// Takes the rows of a group, or as many as fit; returns whether it has no more.
+    fn take(&mut self, wanted: Wanted, blob: &'r [u8], reading: &mut Reading) -> Result<bool> {
+        let (start, group) = (self.elements.len(), reading.group as u32);
+        let mut is_all = true;
+        if wanted.keeps_all() {
+            for (element, end) in kept_elements(blob, reading.bytes) {
+                if reading.portion == Portion::Rows && self.is_full(0, 0) {
+                    is_all = false;
+                    break;
+                }
+                self.bytes += element.len();
+                self.elements.push(element);
+                reading.bytes = end;
+            }
+            // In the order of records, as far as they are read together.
+            sort_elements(&mut self.elements[start..]);
+            let ranks = reading.rows..reading.rows + self.elements.len() - start;
+            self.ranks.extend(ranks.map(|before| before as i64 + 1));
+            reading.rows += self.elements.len() - start;
+        } else {
+            for (rank, element) in best_elements(wanted, blob) {
+                self.ranks.push(rank as i64);
+                self.elements.push(element);
+                self.bytes += element.len();
+            }
+        }
+        self.groups.resize(self.elements.len(), group);
+        for element in &mut self.elements[start..] {
+            *element = payload_of(element)?;
+        }
+        Ok(is_all)
+    }
+}
