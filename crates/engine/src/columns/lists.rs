@@ -10,7 +10,7 @@ use arrow::datatypes::DataType;
 
 use millstream_state::{
     Counted, RowsRef, ValueKind, ValueSlot, Wanted, blob_bytes, frequent_values,
-    histogram_quantile, list_elements, read_bytes, registers_estimate,
+    histogram_quantile, list_elements, read_bytes, registers_estimate, set_elements,
 };
 
 use crate::columns::elements::{comparable, payload_of};

@@ -39,6 +39,7 @@ fn kept_of(kind: ValueKind) -> String {
         BitOr => "bits that any has",
         BitXor => "bits that an odd number have",
         List => "list of all",
+        Set => "list of all that differ",
         Best(wanted) if wanted.keeps_all() => "all rows",
         Best(Wanted { limit, counted: Counted::Elements }) => return format!("first {limit} rows"),
         Best(Wanted { limit, .. }) => return format!("rows of the first {limit} ranks"),
