@@ -5,8 +5,11 @@
 //! in bytes; all as little-endian words of 8 bytes. Buffers follow in the same order, where
 //! [`Placement`] says. Types that have no layout here go as one buffer with an Arrow IPC stream.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::{
-    Array, ArrayData, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, make_array,
+    Array, ArrayData, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions,
+    make_array,
 };
 use datafusion::arrow::buffer::{Buffer, MutableBuffer};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -15,7 +18,7 @@ use datafusion::arrow::ipc::reader::StreamReader;
 use datafusion::arrow::ipc::writer::StreamWriter;
 
 use crate::frame::Kind;
-use crate::placement::Placement;
+use crate::placement::{Piece, Placement};
 
 /// A batch's buffers, ready to be copied into slots.
 pub(crate) struct Image {
@@ -98,7 +101,7 @@ impl Image {
 
     /// A column without values that nothing points to.
     fn compact(&mut self, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        let compact = if let Some(dictionary) = column.as_any_dictionary_opt() {
+        let compact: ArrayRef = if let Some(dictionary) = column.as_any_dictionary_opt() {
             if dictionary.values().len() <= dictionary.len() {
                 return Ok(column.clone());
             }
@@ -107,12 +110,12 @@ impl Image {
             if is_dense(views.total_buffer_bytes_used(), views.data_buffers()) {
                 return Ok(column.clone());
             }
-            std::sync::Arc::new(views.gc())
+            Arc::new(views.gc())
         } else if let Some(views) = column.as_binary_view_opt() {
             if is_dense(views.total_buffer_bytes_used(), views.data_buffers()) {
                 return Ok(column.clone());
             }
-            std::sync::Arc::new(views.gc())
+            Arc::new(views.gc())
         } else {
             return Ok(column.clone());
         };
@@ -250,8 +253,7 @@ impl Parts<'_> {
                 columns.push(make_array(taking.array(&words, field.data_type())?));
             }
             let rows = usize::try_from(self.rows).map_err(|_| wrong("it has too many rows"))?;
-            let options =
-                datafusion::arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
             RecordBatch::try_new_with_options(schema.clone(), columns, &options)?
         };
         Ok((batch, taking.joined))
@@ -287,7 +289,7 @@ impl Taking<'_> {
             return Err(wrong("a buffer is longer than all its messages"));
         }
         let mut pieces = self.placement.place(bytes);
-        let find = |at: crate::placement::Piece| {
+        let find = |at: Piece| {
             let part = parts.get(at.part).filter(|part| at.at + at.bytes <= part.len());
             let part = part.ok_or_else(|| wrong("a buffer ends behind its messages"))?;
             Ok::<_, ArrowError>(part.slice_with_length(at.at, at.bytes))
@@ -298,9 +300,9 @@ impl Taking<'_> {
         }
         self.joined += bytes as u64;
         let mut joined = MutableBuffer::new(bytes);
-        joined.extend_from_slice(&find(first)?);
+        joined.extend_from_slice(find(first)?.as_slice());
         for piece in pieces {
-            joined.extend_from_slice(&find(piece)?);
+            joined.extend_from_slice(find(piece)?.as_slice());
         }
         Ok(joined.into())
     }

@@ -1,7 +1,5 @@
 //! Batches of all kinds come out as they went in, from slots of any length.
 
-use std::sync::Arc;
-
 use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{Field, Int32Type, Schema, UnionFields};
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use datafusion::arrow::buffer::{Buffer, MutableBuffer};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use futures::StreamExt;
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
@@ -95,14 +96,20 @@ impl<F: Fabric> Opening<F> {
 }
 
 impl<F: Fabric> Inbound<F> {
-    /// Opens streams, which are numbered from the first on.
-    pub(crate) async fn open(&self, mut open: Open) -> Result<(SchemaRef, u32, Vec<Arc<Inbox>>)> {
+    /// Opens streams, which are numbered from the first on. What has arrived for them and was not
+    /// read yet counts in this pool.
+    pub(crate) async fn open(
+        &self,
+        mut open: Open,
+        pool: &Arc<dyn MemoryPool>,
+    ) -> Result<(SchemaRef, u32, Vec<Arc<Inbox>>)> {
         let count = u32::try_from(open.end.saturating_sub(open.start))
             .map_err(|_| Error::Batch("a task has too many partitions".into()))?;
         // A number for the answer, even if there are no streams.
         let first = self.last_stream.fetch_add(count.max(1), Ordering::Relaxed);
         open.first = first;
-        let inboxes: Vec<_> = (0..count).map(|_| Arc::new(Inbox::default())).collect();
+        let memory = Arc::new(MemoryConsumer::new("Exchange").register(pool));
+        let inboxes: Vec<_> = (0..count).map(|_| Arc::new(Inbox::new(&memory))).collect();
         let (answer, answered) = oneshot::channel();
         lock(&self.answers).insert(first, answer);
         lock(&self.inboxes).extend((first..).zip(inboxes.iter().cloned()));
@@ -172,6 +179,7 @@ impl<F: Fabric> Inbound<F> {
         let error = self.failed.get_or_init(|| error);
         lock(&self.control).take();
         lock(&self.answers).clear();
+        let memory = Arc::new(MemoryConsumer::new("Exchange").register(pool));
         let inboxes: Vec<_> = lock(&self.inboxes).drain().collect();
         for (_, inbox) in inboxes {
             inbox.fail(error);

@@ -1,10 +1,11 @@
 //! What has arrived for one stream and was not read yet, in the order of sending.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use datafusion::arrow::buffer::Buffer;
+use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::error::{Error, Result};
 use crate::frame::{Frame, HEADER_BYTES, Kind};
@@ -28,6 +29,15 @@ impl Item {
             _ => 0,
         }
     }
+
+    /// Bytes behind headers.
+    fn payload(&self) -> usize {
+        match self {
+            Item::Batch(_, parts) => parts.iter().map(Buffer::len).sum(),
+            Item::End => 0,
+            Item::Failed(reason) => reason.len(),
+        }
+    }
 }
 
 /// Bytes of a message that a stream's window counts.
@@ -37,7 +47,11 @@ pub(crate) fn message_bytes(behind_header: usize) -> u64 {
 
 /// One stream's inbox. The link puts in, the stream's reader takes out.
 #[derive(Default)]
-pub(crate) struct Inbox(Mutex<State>);
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    /// What the reader's memory pool knows of it, if there is one.
+    memory: Option<Arc<MemoryReservation>>,
+}
 
 #[derive(Default)]
 struct State {
@@ -53,12 +67,30 @@ struct State {
 }
 
 impl Inbox {
+    /// An inbox whose content counts as memory of its reader.
+    pub(crate) fn new(memory: &Arc<MemoryReservation>) -> Inbox {
+        Inbox { state: Mutex::default(), memory: Some(memory.clone()) }
+    }
+
+    fn count(&self, bytes: usize) {
+        if let Some(memory) = &self.memory {
+            memory.grow(bytes);
+        }
+    }
+
+    fn discount(&self, bytes: usize) {
+        if let Some(memory) = &self.memory {
+            memory.shrink(bytes);
+        }
+    }
+
     /// A message has arrived. An error is the peer's.
     pub(crate) fn put(&self, frame: Frame, payload: Buffer) -> std::result::Result<(), String> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if frame.sequence < state.next || state.early.contains_key(&frame.sequence) {
             return Err(format!("message {} of a stream came twice", frame.sequence));
         }
+        self.count(payload.len());
         state.early.insert(frame.sequence, (frame, payload));
         let before = state.ready.len();
         loop {
@@ -77,7 +109,7 @@ impl Inbox {
 
     /// The link is broken: an error after what has arrived.
     pub(crate) fn fail(&self, error: &Error) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         state.failed.get_or_insert_with(|| error.clone());
         let reader = state.reader.take();
         drop(state);
@@ -88,8 +120,9 @@ impl Inbox {
 
     /// The next item.
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<Item>> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if let Some(item) = state.ready.pop_front() {
+            self.discount(item.payload());
             return Poll::Ready(Ok(item));
         }
         if let Some(error) = &state.failed {
@@ -97,6 +130,17 @@ impl Inbox {
         }
         state.reader = Some(context.waker().clone());
         Poll::Pending
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let state = lock(&self.state);
+        let early: usize = state.early.values().map(|(_, payload)| payload.len()).sum();
+        let begun = state.begun.iter().flat_map(|(_, parts)| parts).map(Buffer::len).sum::<usize>();
+        let ready: usize = state.ready.iter().map(Item::payload).sum();
+        drop(state);
+        self.discount(early + begun + ready);
     }
 }
 
@@ -161,6 +205,23 @@ mod tests {
         assert_eq!(take(&inbox).unwrap().unwrap().bytes(), 65);
         assert!(matches!(take(&inbox), Some(Ok(Item::End))));
         assert!(inbox.put(frame(Kind::End, 3, 1), byte(0)).is_err(), "twice");
+    }
+
+    #[test]
+    fn what_is_in_an_inbox_counts_as_memory() {
+        use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1000));
+        let memory = Arc::new(MemoryConsumer::new("exchange").register(&pool));
+        let inbox = Inbox::new(&memory);
+        for (sequence, parts) in [(0, 1), (1, 1), (2, 2), (4, 1)] {
+            let payload = Buffer::from_vec(vec![0_u8; 10]);
+            inbox.put(frame(Kind::Batch, sequence, parts), payload).unwrap();
+        }
+        assert_eq!(pool.reserved(), 40);
+        drop(take(&inbox));
+        assert_eq!(pool.reserved(), 30);
+        drop(inbox);
+        assert_eq!(pool.reserved(), 0);
     }
 
     #[test]

@@ -48,6 +48,8 @@
 //! open streams × (window + one batch)
 //! ```
 //!
+//! and this counts in their memory pool.
+//!
 //! A writer begins when its stream is polled for the first time. A stream that is dropped before
 //! its end is closed at the writer.
 //!
@@ -64,8 +66,7 @@
 //! It uses endpoints in pairs, one sender and one receiver for each lane. So a broadcast is sent
 //! once to each reader, not to a transmission group, and the designs over datagrams have as many
 //! queue pairs as the others. Each process has one thread that polls its links and sleeps between
-//! looks (50 µs to 1 ms, 20 ms if no stream is open). Received bytes do not count against
-//! DataFusion's memory pool. Depth is fixed. Compression there is none.
+//! looks (50 µs to 1 ms, 20 ms if no stream is open). Depth is fixed. Nothing is compressed.
 //!
 //! # Example
 //!

@@ -100,7 +100,7 @@ impl<F: Fabric> WorkerChannel for ShuffleChannel<F> {
             head,
         };
         let link = self.exchange.link(&self.url).await?;
-        let (schema, first, inboxes) = link.open(open).await?;
+        let (schema, first, inboxes) = link.open(open, task_ctx.memory_pool()).await?;
         let stream =
             |(number, inbox)| Incoming::new(link.clone(), inbox, number, schema.clone()).boxed();
         Ok((first..).zip(inboxes).map(stream).collect())

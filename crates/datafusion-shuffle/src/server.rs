@@ -75,18 +75,21 @@ where
                 return Ok(Status::unimplemented("there is one call: Link").into_http());
             }
             let codec: ProstCodec<ToReader, ToWriter> = ProstCodec::default();
-            Ok(tonic::server::Grpc::new(codec).streaming(server, request).await)
+            Ok(tonic::server::Grpc::new(codec).streaming(Link(server), request).await)
         })
     }
 }
 
-impl<F: Fabric> StreamingService<ToWriter> for ExchangeServer<F> {
+/// The service's call.
+struct Link<F: Fabric>(ExchangeServer<F>);
+
+impl<F: Fabric> StreamingService<ToWriter> for Link<F> {
     type Response = ToReader;
     type ResponseStream = BoxStream<'static, std::result::Result<ToReader, Status>>;
     type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
 
     fn call(&mut self, request: Request<Streaming<ToWriter>>) -> Self::Future {
-        let server = self.clone();
+        let server = self.0.clone();
         Box::pin(async move {
             let (answers, answered) = mpsc::unbounded_channel();
             tokio::spawn(async move {

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::image::Parts;
 use crate::inbound::Inbound;
 use crate::inbox::{Inbox, Item};
+use crate::mover::Member;
 
 /// A stream of batches. The writer begins when it is polled for the first time, and is told when it
 /// is dropped before its end.
@@ -96,7 +97,13 @@ impl<F: Fabric> Stream for Incoming<F> {
         if this.granted == 0 {
             this.grant();
         }
-        let item = match ready!(this.inbox.poll(context)) {
+        let mut item = this.inbox.poll(context);
+        if item.is_pending() {
+            // It may be there, and the thread that looks after links asleep.
+            this.link.turn();
+            item = this.inbox.poll(context);
+        }
+        let item = match ready!(item) {
             Ok(item) => this.item(item),
             Err(error) => {
                 this.end();

@@ -115,9 +115,42 @@ async fn nothing_hangs_with_tiny_slots_and_windows() {
         copy_below_bytes: 0,
         ..config("SEMQ/WR")
     };
-    let options = Options { broadcast: false, ..Options::new(2, Way::Shm(config)) };
+    let options = Options::new(2, Way::Shm(config));
     let counters = compare(options, [3, 9, 21].into_iter()).await;
     assert!(counters.joined_bytes > 0, "columns are longer than slots: {counters:?}");
     assert!(counters.in_place > 0 && counters.copied_bytes > 0, "one slot is held: {counters:?}");
     assert!(counters.credits >= counters.batches_received, "each batch needs credit: {counters:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_that_broadcast_one_side() {
+    let way = Way::Shm(config("SEMQ/WR"));
+    let repartitioned = plan(Options::new(2, way)).await;
+    assert!(!repartitioned.contains("NetworkBroadcastExec"), "{repartitioned}");
+    let options = Options { broadcast: true, ..Options::new(2, way) };
+    let broadcast = plan(options).await;
+    assert!(broadcast.contains("NetworkBroadcastExec"), "{broadcast}");
+    compare(options, [3, 10].into_iter()).await;
+}
+
+/// The plan of query 3.
+async fn plan(options: Options) -> String {
+    let cluster = start(options);
+    let context = &cluster.coordinator.context;
+    register(context, &data(SCALE)).await.expect("tables");
+    let frame = context.sql(&query(3, SCALE)).await.expect("a query");
+    let plan = frame.create_physical_plan().await.expect("a plan");
+    datafusion_distributed::display_plan_ascii(plan.as_ref(), false)
+}
+
+/// All designs are the same to a query, on two processes and on four.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_design_gives_the_same_answers() {
+    for design in millstream_shuffle::Design::ALL {
+        for processes in [2, 4] {
+            println!("{design} on {processes} processes");
+            let options = Options::new(processes, Way::Shm(Config::new(design)));
+            compare(options, [3, 4, 10].into_iter()).await;
+        }
+    }
 }

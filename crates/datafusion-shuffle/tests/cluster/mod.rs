@@ -101,13 +101,13 @@ pub struct Cluster {
 pub struct Options {
     pub processes: usize,
     pub way: Way,
-    /// Whether small sides of joins go to all.
+    /// Whether one side of each join goes to all tasks, instead of both being repartitioned.
     pub broadcast: bool,
 }
 
 impl Options {
     pub fn new(processes: usize, way: Way) -> Options {
-        Options { processes, way, broadcast: true }
+        Options { processes, way, broadcast: false }
     }
 }
 
@@ -215,14 +215,15 @@ impl WorkerResolver for Workers {
 }
 
 fn builder(urls: Vec<Url>, broadcast: bool) -> Result<SessionStateBuilder> {
+    let config =
+        SessionConfig::new().with_target_partitions(PARTITIONS).with_repartition_joins(!broadcast);
     SessionStateBuilder::new()
         .with_default_features()
-        .with_config(SessionConfig::new().with_target_partitions(PARTITIONS))
+        .with_config(config)
         .with_distributed_planner()
         .with_distributed_worker_resolver(Workers(urls))
         // Tables are small, and shall be spread over all workers nevertheless.
-        .with_distributed_file_scan_config_bytes_per_partition(1)?
-        .with_distributed_broadcast_joins(broadcast)
+        .with_distributed_file_scan_config_bytes_per_partition(1)
 }
 
 fn flight_coordinator(urls: Vec<Url>, broadcast: bool) -> Result<Coordinator> {
