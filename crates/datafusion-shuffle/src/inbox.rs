@@ -30,13 +30,20 @@ impl Item {
         }
     }
 
-    /// Bytes behind headers.
+    /// Bytes that count as memory.
     fn payload(&self) -> usize {
         match self {
             Item::Batch(_, parts) => parts.iter().map(Buffer::len).sum(),
-            Item::End => 0,
-            Item::Failed(reason) => reason.len(),
+            _ => 0,
         }
+    }
+}
+
+/// Bytes of a message that count as memory: those of batches.
+fn counted(frame: &Frame, payload: &Buffer) -> usize {
+    match frame.kind {
+        Kind::Batch | Kind::Serialised => payload.len(),
+        Kind::End | Kind::Failed => 0,
     }
 }
 
@@ -90,7 +97,7 @@ impl Inbox {
         if frame.sequence < state.next || state.early.contains_key(&frame.sequence) {
             return Err(format!("message {} of a stream came twice", frame.sequence));
         }
-        self.count(payload.len());
+        self.count(counted(&frame, &payload));
         state.early.insert(frame.sequence, (frame, payload));
         let before = state.ready.len();
         loop {
@@ -136,7 +143,8 @@ impl Inbox {
 impl Drop for Inbox {
     fn drop(&mut self) {
         let state = lock(&self.state);
-        let early: usize = state.early.values().map(|(_, payload)| payload.len()).sum();
+        let early: usize =
+            state.early.values().map(|(frame, payload)| counted(frame, payload)).sum();
         let begun = state.begun.iter().flat_map(|(_, parts)| parts).map(Buffer::len).sum::<usize>();
         let ready: usize = state.ready.iter().map(Item::payload).sum();
         drop(state);
