@@ -179,7 +179,6 @@ impl<F: Fabric> Inbound<F> {
         let error = self.failed.get_or_init(|| error);
         lock(&self.control).take();
         lock(&self.answers).clear();
-        let memory = Arc::new(MemoryConsumer::new("Exchange").register(pool));
         let inboxes: Vec<_> = lock(&self.inboxes).drain().collect();
         for (_, inbox) in inboxes {
             inbox.fail(error);

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each of the binaries uses a part")]
 
-pub mod tpch;
+pub(crate) mod tpch;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ const PARTITIONS: usize = 2;
 
 /// How batches travel.
 #[derive(Debug, Clone, Copy)]
-pub enum Way {
+pub(crate) enum Way {
     /// As `datafusion-distributed` does by itself.
     Flight,
     Shm(Config),
@@ -43,13 +43,13 @@ pub enum Way {
 }
 
 /// A coordinator's context and its exchange's counters.
-pub struct Coordinator {
-    pub context: SessionContext,
+pub(crate) struct Coordinator {
+    pub(crate) context: SessionContext,
     counters: Box<dyn Fn() -> Counters>,
 }
 
 /// A worker's process, killed when it is dropped.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     output: BufReader<ChildStdout>,
     url: Url,
@@ -65,7 +65,7 @@ impl Drop for Process {
 
 impl Process {
     /// Its address.
-    pub fn url(&self) -> &Url {
+    pub(crate) fn url(&self) -> &Url {
         &self.url
     }
 
@@ -91,22 +91,22 @@ impl Process {
 }
 
 /// Workers and their coordinator.
-pub struct Cluster {
-    pub processes: Vec<Process>,
+pub(crate) struct Cluster {
+    pub(crate) processes: Vec<Process>,
     pub coordinator: Coordinator,
 }
 
 /// What a cluster is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
-    pub processes: usize,
-    pub way: Way,
+pub(crate) struct Options {
+    pub(crate) processes: usize,
+    pub(crate) way: Way,
     /// Whether one side of each join goes to all tasks, instead of both being repartitioned.
-    pub broadcast: bool,
+    pub(crate) broadcast: bool,
 }
 
 impl Options {
-    pub fn new(processes: usize, way: Way) -> Options {
+    pub(crate) fn new(processes: usize, way: Way) -> Options {
         Options { processes, way, broadcast: false }
     }
 }
@@ -122,7 +122,7 @@ fn token(text: &str) -> Token {
 
 impl Cluster {
     /// Starts workers by `command`, which calls [`worker`] in a new process.
-    pub fn start(options: Options, command: impl Fn() -> Command) -> Cluster {
+    pub(crate) fn start(options: Options, command: impl Fn() -> Command) -> Cluster {
         let token = Token::random().expect("randomness");
         let what = match options.way {
             Way::Flight => "flight".into(),
@@ -156,7 +156,7 @@ impl Cluster {
     }
 
     /// Counters of all processes, added up.
-    pub fn counters(&mut self) -> Counters {
+    pub(crate) fn counters(&mut self) -> Counters {
         let mut all = (self.coordinator.counters)();
         for process in &mut self.processes {
             process.say("counters");
@@ -169,7 +169,7 @@ impl Cluster {
     }
 
     /// Kills a worker's process.
-    pub fn kill(&mut self, process: usize) {
+    pub(crate) fn kill(&mut self, process: usize) {
         self.processes[process].child.kill().expect("a process that runs");
     }
 }
@@ -246,17 +246,17 @@ fn coordinator<F: Fabric>(
 }
 
 /// A single process's context, with as many partitions as a task has.
-pub fn alone() -> SessionContext {
+pub(crate) fn alone() -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(PARTITIONS))
 }
 
 /// Whether this process was started as a worker.
-pub fn is_worker() -> bool {
+pub(crate) fn is_worker() -> bool {
     std::env::var(WHAT).is_ok()
 }
 
 /// What a worker's process does, if this is one. It ends with its standard input.
-pub fn worker() {
+pub(crate) fn worker() {
     let Ok(what) = std::env::var(WHAT) else {
         println!("started by other tests only");
         return;

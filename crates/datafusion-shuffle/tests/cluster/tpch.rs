@@ -97,7 +97,7 @@ fn rows(table: &str, scale: f64, part: i32, parts: i32) -> String {
 }
 
 /// The directory with the tables of a scale, which are made if they are not there.
-pub fn data(scale: f64) -> PathBuf {
+pub(crate) fn data(scale: f64) -> PathBuf {
     let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tpch-{scale}"));
     if whole.is_dir() {
         return whole;
@@ -130,7 +130,7 @@ pub fn data(scale: f64) -> PathBuf {
 }
 
 /// Registers the tables.
-pub async fn register(context: &SessionContext, data: &Path) -> Result<()> {
+pub(crate) async fn register(context: &SessionContext, data: &Path) -> Result<()> {
     for (table, _) in TABLES {
         let path = format!("{}/", data.join(table).display());
         context.register_arrow(table, path, ArrowReadOptions::default()).await?;
@@ -139,7 +139,7 @@ pub async fn register(context: &SessionContext, data: &Path) -> Result<()> {
 }
 
 /// A query, with the specification's values for validation, and its limit of rows.
-pub fn query(number: i32, scale: f64) -> String {
+pub(crate) fn query(number: i32, scale: f64) -> String {
     let share = format!("{:.10}", 0.0001 / scale);
     let quantity = if scale < 1.0 { "250" } else { "300" };
     let (values, limit): (&[&str], u32) = match number {
