@@ -322,6 +322,10 @@ impl Taking<'_> {
         if validity.as_ref().is_some_and(|bits| bits.len() < len.div_ceil(8)) {
             return Err(wrong("a validity bitmap is too short"));
         }
+        let first = buffers.first().map(Buffer::len);
+        if first_bytes(kind, len).is_some_and(|bytes| first != Some(bytes)) {
+            return Err(wrong("a buffer has not the length that its array needs"));
+        }
         let mut builder =
             ArrayData::builder(kind.clone()).len(len).null_bit_buffer(validity).buffers(buffers);
         for child in children(kind) {
@@ -329,6 +333,24 @@ impl Taking<'_> {
         }
         builder.build()
     }
+}
+
+/// Bytes of the first buffer behind the validity, of types whose buffers have values or offsets of
+/// a width; Arrow's own check relies on whole ones.
+fn first_bytes(kind: &DataType, len: usize) -> Option<usize> {
+    let (count, width) = match kind {
+        DataType::Utf8 | DataType::Binary | DataType::List(_) | DataType::Map(_, _) => {
+            (len.saturating_add(1), 4)
+        }
+        DataType::LargeUtf8 | DataType::LargeBinary | DataType::LargeList(_) => {
+            (len.saturating_add(1), 8)
+        }
+        DataType::Utf8View | DataType::BinaryView => (len, 16),
+        DataType::FixedSizeBinary(width) => (len, *width as usize),
+        DataType::Dictionary(key, _) => (len, key.primitive_width()?),
+        other => (len, other.primitive_width()?),
+    };
+    Some(count.saturating_mul(width))
 }
 
 /// Types of an array's children.
