@@ -7,7 +7,9 @@ use std::process::Command;
 use cluster::tpch::{data, query, register};
 use cluster::{Cluster, Options, Way, alone};
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::datasource::file_format::options::ArrowReadOptions;
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 use millstream_datafusion_shuffle::{Config, Counters};
@@ -153,4 +155,50 @@ async fn every_design_gives_the_same_answers() {
             compare(options, [3, 4, 10].into_iter()).await;
         }
     }
+}
+
+/// Two tables whose files are partitioned by nation.
+async fn register_by_nation(context: &SessionContext, directory: &str) -> Result<()> {
+    for (table, key) in [("customer", "c_nationkey"), ("supplier", "s_nationkey")] {
+        let mut options = ArrowReadOptions::default();
+        options.table_partition_cols = vec![(key.into(), DataType::Int64)];
+        let path = format!("{directory}/{table}/");
+        context.register_arrow(format!("{table}_by_nation"), path, options).await?;
+    }
+    Ok(())
+}
+
+/// The paper's "local data": both sides of a join lie where they meet, so only the result moves.
+#[tokio::test(flavor = "multi_thread")]
+async fn co_partitioned_tables_are_joined_where_they_are() {
+    let single = alone();
+    register(&single, &data(SCALE)).await.expect("tables");
+    let directory = format!("{}/by-nation-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    for (table, key) in [("customer", "c_nationkey"), ("supplier", "s_nationkey")] {
+        let copy = format!(
+            "copy {table} to '{directory}/{table}/' stored as arrow partitioned by ({key})"
+        );
+        answer(&single, &copy).await.expect("files");
+    }
+    register_by_nation(&single, &directory).await.expect("tables");
+    let text = "select c_nationkey, count(*), sum(c_acctbal + s_acctbal) \
+                from customer_by_nation join supplier_by_nation on c_nationkey = s_nationkey \
+                group by c_nationkey";
+    let expected = answer(&single, text).await.expect("an answer of a single process");
+    let mut bytes = Vec::new();
+    for local in [false, true] {
+        let mut cluster = start(Options::new(2, Way::Shm(config("SEMQ/WR"))));
+        let context = &cluster.coordinator.context;
+        register_by_nation(context, &directory).await.expect("tables");
+        let set = format!("set datafusion.optimizer.preserve_file_partitions = {}", local as u8);
+        answer(context, &set).await.expect("a setting");
+        let frame = context.sql(text).await.expect("a query");
+        let plan = frame.create_physical_plan().await.expect("a plan");
+        let plan = datafusion_distributed::display_plan_ascii(plan.as_ref(), false);
+        assert_eq!(plan.contains("NetworkShuffleExec"), !local, "{plan}");
+        assert_eq!(answer(context, text).await.expect("an answer"), expected, "{plan}");
+        bytes.push(cluster.counters().bytes_received);
+    }
+    std::fs::remove_dir_all(&directory).expect("a directory that was made here");
+    assert!(0 < bytes[1] && bytes[1] < bytes[0], "repartitioned, local: {bytes:?} bytes");
 }
