@@ -12,8 +12,8 @@ const CHILD: &str = "MILLSTREAM_TEST_CHILD";
 fn as_child() {
     let Ok(line) = std::env::var(CHILD) else { return };
     let (options, process) = line.split_once(' ').unwrap();
-    let (input, output) = (std::io::stdin(), std::io::stdout());
-    child(&options.parse().unwrap(), process.parse().unwrap(), input, output).unwrap();
+    let (mut input, mut output) = (std::io::stdin(), std::io::stdout());
+    child(&options.parse().unwrap(), process.parse().unwrap(), &mut input, &mut output).unwrap();
 }
 
 fn command(options: &Options, process: usize) -> Command {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use chrono::Utc;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::utils::{find_aggregate_exprs, merge_schema};
@@ -14,7 +14,7 @@ use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
 use datafusion_sql::sqlparser::ast::{
-    self, Expr as SqlExpr, GroupByExpr, Query, Select, SelectItem, SetExpr, Visit, Visitor,
+    self, Expr as SqlExpr, GroupByExpr, Query, Select, SelectItem, SetExpr, Visitor,
 };
 
 use crate::dialect::parser_options;
@@ -28,6 +28,7 @@ use crate::text::sql_text;
 use crate::texts::Texts;
 use crate::types::sql_type_name;
 use crate::union_columns::blame_union;
+use crate::walk::{Nodes, Walk};
 
 /// Parts of a query that are tried at most.
 const PARTS_MAX: usize = 2_000;
@@ -36,7 +37,7 @@ const PARTS_MAX: usize = 2_000;
 /// it refuses itself.)
 pub(crate) fn check_conditions(plan: &LogicalPlan, texts: &Texts) -> Result<()> {
     let refuse = |e: SqlError| DataFusionError::External(Box::new(e));
-    plan.apply(|node| {
+    plan.each_node(|node| {
         let input = match (node, node.inputs().first()) {
             (_, None) => return Ok(TreeNodeRecursion::Continue),
             (LogicalPlan::Join(join), _) => {
@@ -48,7 +49,7 @@ pub(crate) fn check_conditions(plan: &LogicalPlan, texts: &Texts) -> Result<()> 
             (_, Some(input)) => input.schema().clone(),
         };
         node.apply_expressions(|expr| {
-            expr.apply(|e| {
+            expr.each_node(|e| {
                 conditions(e)
                     .try_for_each(|c| check_condition(c, &input, texts))
                     .map_err(refuse)?;
@@ -243,6 +244,6 @@ fn selects(query: &Query) -> Vec<Select> {
         }
     }
     let mut selects = Selects(Vec::new());
-    let _ = query.visit(&mut selects);
+    let _ = query.walk(&mut selects);
     selects.0
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::walk::Nodes;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, Result as DfResult, TableReference};
 use datafusion_expr::{Expr, ExprSchemable, Operator};
@@ -101,7 +102,7 @@ impl Parts<'_> {
 
 /// An expression with the parts in place of the columns that stand for them.
 fn put_back(expr: Expr, parts: &[Expr]) -> DfResult<Expr> {
-    let whole = expr.transform_up(|e| {
+    let whole = expr.changed_up(|e| {
         let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
         if column.relation.as_ref().is_none_or(|relation| relation.table() != PART) {
             return Ok(Transformed::no(e));

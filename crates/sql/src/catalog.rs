@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion_common::Column;
 use datafusion_expr::{Expr, LogicalPlan, TableSource};
-use datafusion_sql::sqlparser::ast::{Query, visit_relations};
+use datafusion_sql::sqlparser::ast::Query;
 use millstream_contract::declaration::literal;
 use millstream_contract::inferred::Inferred;
 use millstream_contract::settings::closest;
@@ -23,6 +23,7 @@ use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::syntax::Syntax;
 use crate::types::sql_type_name;
 use crate::user_functions::{UserFunction, UserFunctions};
+use crate::walk::Walk;
 
 /// The qualifier of a table's columns in lowered expressions.
 pub(crate) const INPUT: &str = "$input";
@@ -507,7 +508,7 @@ impl Catalog {
     /// If there are more levels than planning has room for.
     pub(crate) fn views_of(&self, query: &Query) -> Result<(usize, Vec<Arc<Syntax>>)> {
         let (mut levels, mut texts): (usize, Vec<Arc<Syntax>>) = (0, Vec::new());
-        let seen = visit_relations(query, |name| {
+        let seen = query.each_relation(|name| {
             let name = name.0.last().and_then(|part| part.as_ident());
             let Some((name, Entry::View(view))) =
                 name.and_then(|name| Some((name, self.get(&name.value)?)))

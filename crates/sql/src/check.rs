@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CastFormat, Expr, Function, FunctionArguments, GroupByExpr, Interval,
     LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
-    Spanned, TableFactor, TableWithJoins, UnaryOperator, Value, Visit, Visitor,
+    Spanned, TableFactor, TableWithJoins, UnaryOperator, Value, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
@@ -21,10 +21,11 @@ use crate::joins::{LATERAL, check_kind, check_star, misplaced, subqueries};
 use crate::ranking;
 use crate::unavailable::reason;
 use crate::unnest::{check_join, is_unnest};
+use crate::walk::Walk;
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
-    match query.visit(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
+    match query.walk(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -32,7 +33,7 @@ pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
 
 /// Refuses what cannot run in a table's expression.
 pub(crate) fn check_expr(expr: &Expr, functions: &Functions) -> Result<()> {
-    match expr.visit(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
+    match expr.walk(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -54,7 +55,7 @@ fn from_as_name(select: &Select) -> Option<tokenizer::Span> {
             }
         }
     }
-    select.projection.visit(&mut Names).break_value()
+    select.projection.walk(&mut Names).break_value()
 }
 
 /// A column, or `*`, of a SELECT.
@@ -75,7 +76,7 @@ fn column_in(select: &Select) -> Option<tokenizer::Span> {
         matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
     };
     let all = select.projection.iter().find(all).map(Spanned::span);
-    all.or_else(|| select.visit(&mut Columns).break_value())
+    all.or_else(|| select.walk(&mut Columns).break_value())
 }
 
 /// What stands after LIMIT and OFFSET.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, Result as DfResult};
 use datafusion_expr::{Cast, Expr, ExprSchemable};
 
@@ -15,6 +15,7 @@ use crate::lower::count_nodes;
 use crate::safe::cannot_fail;
 use crate::scalars::is_read_time;
 use crate::schemas::table_schema;
+use crate::walk::Nodes;
 
 /// Nodes that a column's expression may have once those that it uses are written out. A larger one
 /// stays a column, worked out once for each record: columns that each use the one before twice
@@ -75,7 +76,7 @@ fn written(expr: Expr, of: &HashMap<String, Expr>, nodes_max: usize) -> DfResult
         of.get(&column.name).filter(|_| own)
     };
     let mut nodes = count_nodes(&expr);
-    expr.apply(|e| {
+    expr.each_node(|e| {
         if let Expr::Column(column) = e {
             nodes += definition(column).map_or(0, count_nodes);
         }
@@ -84,7 +85,7 @@ fn written(expr: Expr, of: &HashMap<String, Expr>, nodes_max: usize) -> DfResult
     if nodes > nodes_max {
         return Ok(expr);
     }
-    let written = expr.transform_up(|e| {
+    let written = expr.changed_up(|e| {
         let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
         Ok(match definition(column) {
             Some(definition) => Transformed::yes(definition.clone()),

@@ -6,7 +6,7 @@
 //! NOT, FALSE alone counts, and OR is what AND is otherwise. Messages do not show what is put in
 //! ([`decided`]).
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result as DfResult};
 use datafusion_expr::{BinaryExpr, Expr, Operator};
 
@@ -15,6 +15,7 @@ use crate::evaluate::spelled_out;
 use crate::safe::cannot_fail;
 use crate::scalars::decided;
 use crate::schemas::nullable;
+use crate::walk::Nodes;
 
 /// The outcome that counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +32,7 @@ pub(crate) fn filter(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 /// A value, with the conditions within it.
 pub(crate) fn value(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     let asks = |expr: Box<Expr>, counts| rewrite(*expr, counts, schema).map(Box::new);
-    let rewritten = expr.transform_up(|e| {
+    let rewritten = expr.changed_up(|e| {
         Ok(Transformed::yes(match e {
             Expr::Case(mut case) if case.expr.is_none() => {
                 let branches = std::mem::take(&mut case.when_then_expr);

@@ -8,7 +8,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema};
 use chrono::Utc;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Volatility};
 use millstream_contract::error::Error;
@@ -16,6 +16,7 @@ use millstream_contract::error::Error;
 use crate::error::SqlError;
 use crate::evaluate::compile;
 use crate::scalars::{as_meant, exact_operation};
+use crate::walk::Nodes;
 
 /// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to.
 /// What does not fit its type is an error; what fails otherwise stays, since it may never be
@@ -25,7 +26,7 @@ pub(crate) fn fold_arithmetic(
     schema: &DFSchema,
     config: &Arc<ConfigOptions>,
 ) -> DfResult<Expr> {
-    let folded = expr.transform_down(|e| {
+    let folded = expr.changed_down(|e| {
         if !is_constant(&e)? || !is_exact_arithmetic(&e, schema)? {
             return Ok(Transformed::no(e));
         }
@@ -55,7 +56,7 @@ fn is_exact_arithmetic(expr: &Expr, schema: &DFSchema) -> DfResult<bool> {
 }
 
 fn is_constant(expr: &Expr) -> DfResult<bool> {
-    let varies = expr.exists(|e| {
+    let varies = expr.any_node(|e| {
         Ok(match e {
             Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
             Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::Literal(..) => false,

@@ -13,7 +13,7 @@ use datafusion_expr::utils::find_aggregate_exprs;
 use datafusion_expr::{Cast, Expr, ExprSchemable};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
-use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident, Visit, Visitor};
+use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident, Visitor};
 use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
 
@@ -34,6 +34,7 @@ use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::{plain_type, sql_type_name};
 use crate::user_functions::{CreateFunction, UserFunction};
+use crate::walk::Walk;
 
 /// An option that is the planner's, not the connector's.
 pub(crate) const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";
@@ -234,7 +235,7 @@ fn names_in(expr: &SqlExpr) -> HashSet<String> {
         }
     }
     let mut names = Names(HashSet::new());
-    let _ = expr.visit(&mut names);
+    let _ = expr.walk(&mut names);
     names.0
 }
 

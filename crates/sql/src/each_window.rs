@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::Expr;
 use datafusion_expr::utils::split_conjunction_owned;
 use millstream_contract::plan::{Cumulate, Element, Hop, Tumble, Unnest, Window};
@@ -13,6 +13,7 @@ use crate::error::{Result, SqlError};
 use crate::lower::{Rows, Stage, WINDOW, over, unique};
 use crate::nest::By;
 use crate::scalars::{Grid, on_grid, window_times};
+use crate::walk::Nodes;
 use crate::window_kinds::WindowKind;
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::OfRow;
@@ -109,7 +110,7 @@ fn bounds_of(window: &Window, time: &Expr) -> Result<[Expr; 3]> {
 
 /// An expression with its window columns written out.
 fn with_bounds(expr: Expr, bounds: &[Expr; 3]) -> Result<Expr> {
-    let told = expr.transform_up(|e| {
+    let told = expr.changed_up(|e| {
         let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
         if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
             return Ok(Transformed::no(e));

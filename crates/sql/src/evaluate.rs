@@ -8,7 +8,7 @@ use arrow::compute::{cast, concat};
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Schema, TimeUnit};
 use arrow::error::ArrowError;
 use chrono::{DateTime, Utc};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::expr::InList;
@@ -32,6 +32,7 @@ use crate::scalars::{
 };
 use crate::text::sql_text;
 use crate::types::{sql_type_name, with_sql_types};
+use crate::walk::Nodes;
 use crate::widest::{Widest, check_digits};
 
 /// An expression over a batch, with its SQL text for messages.
@@ -97,7 +98,7 @@ fn compare_column(
 
 /// Writes the lists within an expression out, where that is needed.
 fn spell_out_lists(expr: &Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let written = expr.clone().transform_up(|e| {
+    let written = expr.clone().changed_up(|e| {
         let is_list = matches!(e, Expr::InList(_));
         Ok(if is_list { Transformed::yes(spelled_out(e, schema)?) } else { Transformed::no(e) })
     })?;
@@ -133,7 +134,7 @@ fn balanced_or(conditions: &[Expr]) -> Expr {
 /// Makes arithmetic fail instead of wrapping around, and AND and OR stop as soon as a row is
 /// decided.
 fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn PhysicalExpr>> {
-    let hardened = expr.transform_up(|e| {
+    let hardened = expr.changed_up(|e| {
         if let Some(located) = LocatedExpr::of_mark(&e) {
             return Ok(Transformed::yes(Arc::new(located)));
         }

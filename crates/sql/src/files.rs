@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident, Query, Visit, Visitor};
+use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident, Query, Visitor};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use millstream_contract::declaration::Declaration;
@@ -21,6 +21,7 @@ use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
 use crate::script::{Statement, parse_script};
 use crate::statement::{StatementKind, inserts};
+use crate::walk::Walk;
 
 /// The queries of a statement.
 fn queries(kind: &StatementKind) -> Vec<&Query> {
@@ -100,7 +101,7 @@ fn quoted(query: &Query) -> Vec<Ident> {
         }
     }
     let mut files = Files(Vec::new());
-    let _ = query.visit(&mut files);
+    let _ = query.walk(&mut files);
     files.0
 }
 

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::Expr;
 use millstream_contract::plan::Sort;
 use millstream_contract::table::Table;
@@ -29,6 +29,7 @@ use crate::joined::Joined;
 use crate::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
 use crate::nest::Inner;
 use crate::views::{Column, View};
+use crate::walk::Nodes;
 pub(crate) use expands::{Elements, Expands, LookedUp, Makes};
 pub(crate) use operators::{Body, Operator, Side, used_by};
 
@@ -379,7 +380,7 @@ fn rename(expr: &Expr, names: &HashMap<String, String>) -> Result<Expr> {
     if names.iter().all(|(before, now)| before == now) {
         return Ok(expr.clone());
     }
-    let renamed = expr.clone().transform_up(|e| match &e {
+    let renamed = expr.clone().changed_up(|e| match &e {
         Expr::Column(column) if column.relation.as_ref().is_some_and(|r| r.table() == FIRED) => {
             let name = names.get(&column.name).filter(|name| **name != column.name);
             Ok(name.map_or(Transformed::no(e.clone()), |name| Transformed::yes(fired_column(name))))

@@ -17,11 +17,12 @@ use datafusion_expr::{
 };
 use datafusion_sql::sqlparser::ast::{
     Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    OrderByKind, Query, Select, SetExpr, Spanned, VisitMut, VisitorMut, visit_expressions_mut,
+    OrderByKind, Query, Select, SetExpr, Spanned, VisitMut, VisitorMut,
 };
 
 use crate::calls::function;
 use crate::error::{Result, Span, SqlError};
+use crate::walk::WalkMut;
 use crate::window_functions::{constant, length_of};
 use crate::window_kinds::{Length, WindowKind};
 use crate::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
@@ -82,7 +83,7 @@ impl ScalarUDFImpl for Marker {
 
 /// Writes the group windows of a query as markers.
 pub(crate) fn mark_group_windows(query: &mut Query) -> Result<()> {
-    match query.visit(&mut GroupWindows) {
+    match query.walk_mut(&mut GroupWindows) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -227,7 +228,7 @@ fn group_window(select: &Select) -> Result<Option<GroupWindow>> {
 
 /// Makes markers of calls such as `TUMBLE_START(…)`.
 fn mark_bounds<V: VisitMut>(within: &mut V, window: &GroupWindow) -> ControlFlow<SqlError> {
-    visit_expressions_mut(within, |expr| {
+    within.each_expr_mut(|expr| {
         let SqlExpr::Function(call) = &*expr else { return ControlFlow::Continue(()) };
         let Some((kind, bound)) = bound_named(&call.name.to_string()) else {
             return ControlFlow::Continue(());

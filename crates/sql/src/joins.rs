@@ -24,7 +24,7 @@ mod written;
 use std::collections::HashSet;
 
 use arrow::datatypes::FieldRef;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{JoinType, NullEquality, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::utils::split_conjunction_owned;
@@ -38,6 +38,7 @@ use crate::indexed::Indexed;
 use crate::joined::{Joined, Unwindowed};
 use crate::located::within_mark;
 use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
+use crate::walk::Nodes;
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::Windows;
 use conditions::{Bounds, Condition, Numbered, Parts};
@@ -310,7 +311,7 @@ impl Stage {
                 _ => None,
             }
         };
-        let with_bounds = expr.transform_up(|e| {
+        let with_bounds = expr.changed_up(|e| {
             let bound = match &e {
                 Expr::ScalarFunction(ScalarFunction { func, args })
                     if func.name() == "coalesce" =>

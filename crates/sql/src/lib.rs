@@ -131,6 +131,7 @@ mod union_columns;
 mod unnest;
 mod user_functions;
 mod views;
+mod walk;
 mod watermarks;
 mod whole_rows;
 mod widest;

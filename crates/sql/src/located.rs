@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DataFusionError, Result as DfResult, exec_err, internal_err};
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -22,6 +22,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use crate::error::Place;
 use crate::evaluate::evaluation_error;
 use crate::scalars::{Constant, Rounded};
+use crate::walk::Nodes;
 
 /// The mark.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -50,7 +51,7 @@ pub(crate) fn within_mark(expr: &Expr) -> Option<&Expr> {
 
 /// An expression without marks, to be compared with others.
 pub(crate) fn without_marks(expr: &Expr) -> Expr {
-    let plain = expr.clone().transform_up(|e| match e {
+    let plain = expr.clone().changed_up(|e| match e {
         Expr::ScalarFunction(mut call) if call.func.inner().is::<Located>() => {
             Ok(Transformed::yes(call.args.swap_remove(0)))
         }
@@ -194,7 +195,7 @@ pub(crate) fn named_cast() -> Arc<ScalarUDF> {
 
 /// Takes the names off all casts of `expr`.
 pub(crate) fn without_cast_names(expr: Expr) -> DfResult<Expr> {
-    let plain = expr.transform_up(|e| match e {
+    let plain = expr.changed_up(|e| match e {
         Expr::ScalarFunction(mut call) if call.func.inner().is::<NamedCast>() => {
             Ok(Transformed::yes(call.args.swap_remove(0)))
         }

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef, DataFusionError};
 use datafusion_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
 use millstream_contract::plan::{self, AggregateFunction};
@@ -33,6 +33,7 @@ use crate::texts::Texts;
 use crate::types::plain_type;
 use crate::unnest::UnnestNode;
 use crate::views::Pairs;
+use crate::walk::Nodes;
 use crate::window_node::{WINDOW_COLUMNS, WindowNode};
 use crate::windows::Windows;
 
@@ -355,7 +356,7 @@ impl Stage {
         places: &Places,
     ) -> Result<Expr> {
         let mut nodes = 0;
-        expr.apply(|e| {
+        expr.each_node(|e| {
             refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
             nodes += match e {
                 Expr::Column(column) => count_nodes(&self.columns[schema.index_of(column)?]),
@@ -368,7 +369,7 @@ impl Stage {
             return Err(too_large(&parts, MAX_NODES));
         }
         let marked = places.texts.mark(without_cast_names(expr.clone())?, schema)?;
-        let substituted = marked.transform_up(|e| match e {
+        let substituted = marked.changed_up(|e| match e {
             Expr::Column(column) => {
                 Ok(Transformed::yes(self.columns[schema.index_of(&column)?].clone()))
             }
@@ -530,7 +531,7 @@ pub(crate) fn unique(name: String, taken: &mut HashSet<String>) -> String {
 
 pub(crate) fn count_nodes(expr: &Expr) -> usize {
     let mut nodes = 0;
-    let counted = expr.apply(|_| {
+    let counted = expr.each_node(|_| {
         nodes += 1;
         Ok(TreeNodeRecursion::Continue)
     });
@@ -562,7 +563,7 @@ pub(crate) fn over(expr: &Expr) -> Over {
 
 /// The same expression over the window columns of what fires.
 pub(crate) fn to_fired(expr: Expr) -> Result<Expr> {
-    let fired = expr.transform_up(|e| match e {
+    let fired = expr.changed_up(|e| match e {
         Expr::Column(column) => Ok(Transformed::yes(fired_column(column.name))),
         other => Ok(Transformed::no(other)),
     })?;

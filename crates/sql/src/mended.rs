@@ -8,7 +8,7 @@ mod parts;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion_sql::sqlparser::ast::{DataType, Query, Select, Spanned, Visit, Visitor};
+use datafusion_sql::sqlparser::ast::{DataType, Query, Select, Spanned, Visitor};
 
 use crate::create_table::{ColumnDef, CreateTable, WatermarkDef};
 use crate::error::{ErrorKind, Span, SqlError};
@@ -17,6 +17,7 @@ use crate::stack::on_large_stack;
 use crate::statement::StatementKind;
 use crate::syntax::Syntax;
 use crate::user_functions::{CreateFunction, Typed};
+use crate::walk::Walk;
 use parts::{LeftOut, Part};
 
 /// A statement whose known mistakes are left out.
@@ -184,7 +185,7 @@ fn selects(query: Option<&mut Query>) -> Vec<Span> {
         }
     }
     let mut selects = Selects(Vec::new());
-    let _ = query.map(|query| query.visit(&mut selects));
+    let _ = query.map(|query| query.walk(&mut selects));
     selects.0
 }
 

@@ -9,13 +9,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion_common::DFSchema;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::Expr;
 use millstream_contract::plan::{self, Unnest, Window};
 
 use crate::catalog::{INPUT, TableEntry, input_column};
 use crate::error::{Place, Result, SqlError};
 use crate::lower::{Places, Rows, Stage, unique, window_column};
+use crate::walk::Nodes;
 use crate::window_kinds::WindowKind;
 use crate::window_node::{Assignment, WINDOW_COLUMNS};
 use crate::windows::{Assigned, Windows};
@@ -86,7 +87,7 @@ pub(crate) struct Looked {
 
 /// An expression over columns of these names ([`INPUT`]), with what they are in their place.
 pub(crate) fn written(expr: &Expr, names: &[String], columns: &[Expr]) -> Result<Expr> {
-    let written = expr.clone().transform_up(|e| {
+    let written = expr.clone().changed_up(|e| {
         let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
         if column.relation.as_ref().is_none_or(|r| r.table() != INPUT) {
             return Ok(Transformed::no(e));

@@ -24,6 +24,7 @@ use crate::lower::{count_nodes, unique};
 use crate::safe::{arguments, cannot_fail};
 use crate::schemas::{output_schema, qualified, table_schema};
 use crate::text::nested;
+use crate::walk::Nodes;
 
 /// A reader: a part of an operator's side or of an output.
 #[derive(Debug, Clone, Copy)]
@@ -278,7 +279,7 @@ impl Graph {
         loop {
             let mut outermost: HashMap<u64, BTreeSet<usize>> = HashMap::new();
             for (reader, (expr, _)) in &all {
-                expr.apply(|e| {
+                expr.each_node(|e| {
                     if is_plain(e) {
                         return Ok(TreeNodeRecursion::Continue);
                     }
@@ -320,7 +321,7 @@ impl Graph {
         let name = |common: &Common| (common.hash, unique(shortened(&common.expr), &mut taken));
         let named: HashMap<u64, String> = common.iter().map(name).collect();
         let replaced = |expr: Expr| {
-            let replaced = expr.transform_down(|e| {
+            let replaced = expr.changed_down(|e| {
                 let name = if is_plain(&e) { None } else { named.get(&hash_of(&e)) };
                 Ok(match name {
                     Some(name) => {

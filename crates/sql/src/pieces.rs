@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::walk::Walk;
 use datafusion_common::DFSchema;
 use datafusion_expr::{Aggregate, Filter, Limit, LogicalPlan, Projection};
 use datafusion_sql::sqlparser::ast::{
@@ -86,7 +87,7 @@ fn names(of: &impl Visit) -> Option<HashSet<String>> {
         }
     }
     let mut names = Names { found: HashSet::new(), queries: 0 };
-    match of.visit(&mut names) {
+    match of.walk(&mut names) {
         ControlFlow::Break(()) => None,
         ControlFlow::Continue(()) => Some(names.found),
     }

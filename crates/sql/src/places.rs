@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, Query, Select, SetExpr, Spanned, Visit, Visitor,
+    Distinct, Expr, GroupByExpr, Query, Select, SetExpr, Spanned, Visitor,
 };
 
 use crate::error::Span;
 use crate::lower::Places;
 use crate::texts::Texts;
 use crate::unnest::is_unnest;
+use crate::walk::Walk;
 
 /// Where a query's clauses stand.
 pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Places {
@@ -52,7 +53,7 @@ pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Pl
         }
     }
     let mut finder = Finder(Places { statement, texts, ..Places::default() });
-    let _ = query.visit(&mut finder);
+    let _ = query.walk(&mut finder);
     finder.0
 }
 

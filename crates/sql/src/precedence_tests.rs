@@ -7,10 +7,11 @@
 
 use std::ops::ControlFlow;
 
-use datafusion_sql::sqlparser::ast::{Expr, VisitMut, VisitorMut};
+use datafusion_sql::sqlparser::ast::{Expr, VisitorMut};
 use datafusion_sql::sqlparser::parser::Parser;
 
 use crate::dialect::MillstreamDialect;
+use crate::walk::WalkMut;
 
 const PREDICATE: u8 = 32;
 
@@ -81,7 +82,7 @@ fn tree(text: &str) -> Expr {
         Ok(expr)
     });
     let mut expr = parsed.unwrap_or_else(|e| panic!("{text}: {e}"));
-    let _ = expr.visit(&mut Brackets);
+    let _ = expr.walk_mut(&mut Brackets);
     expr
 }
 

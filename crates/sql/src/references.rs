@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use datafusion_sql::sqlparser::ast::{ObjectName, Query, Spanned, Visit, Visitor};
+use datafusion_sql::sqlparser::ast::{ObjectName, Query, Spanned, Visitor};
 
 use crate::catalog::{Catalog, Entry};
 use crate::error::{Result, Span, SqlError};
+use crate::walk::Walk;
 
 /// Tables that a query may read, also once its views are written out.
 const TABLES_MAX: usize = 1000;
@@ -20,7 +21,7 @@ const TABLES_MAX: usize = 1000;
 /// If there are more than planning has room for.
 pub(crate) fn tables_of(query: &Query, catalog: &Catalog) -> Result<usize> {
     let mut count = Count { catalog, open: vec![Level::default()] };
-    match query.visit(&mut count) {
+    match query.walk(&mut count) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(count.open.pop().map_or(0, |level| level.tables)),
     }

@@ -9,8 +9,7 @@ use std::str::FromStr;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
     ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, Spanned, UnaryOperator, Value, VisitMut, VisitorMut,
-    helpers,
+    ObjectNamePart, Query, Select, SelectItem, Spanned, UnaryOperator, Value, VisitorMut, helpers,
 };
 use millstream_contract::zone::Zone;
 
@@ -24,10 +23,11 @@ use crate::numbers::{double, keep_casts, negative};
 use crate::pattern::to_strftime;
 use crate::scalars::{CEIL_TIME, time_step, unit_names};
 use crate::subscripts::{is_field, rewrite_access};
+use crate::walk::WalkMut;
 
 /// Rewrites the functions of a query.
 pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Query> {
-    if let ControlFlow::Break(error) = query.visit(&mut Rewriter(functions)) {
+    if let ControlFlow::Break(error) = query.walk_mut(&mut Rewriter(functions)) {
         return Err(error);
     }
     // The names of columns without one are found by now.
@@ -37,7 +37,7 @@ pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Q
 
 /// Rewrites the functions of an expression.
 pub(crate) fn rewrite_expr(mut expr: Expr, functions: &Functions) -> Result<Expr> {
-    match expr.visit(&mut Rewriter(functions)) {
+    match expr.walk_mut(&mut Rewriter(functions)) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(expr),
     }
@@ -58,7 +58,7 @@ pub(crate) fn name_casts(mut query: Query) -> Query {
             ControlFlow::Continue(())
         }
     }
-    let _ = query.visit(&mut Casts);
+    let _ = query.walk_mut(&mut Casts);
     query
 }
 

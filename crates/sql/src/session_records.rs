@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use arrow::datatypes::{DataType, Field, Fields};
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Expr, lit};
 use millstream_contract::nested::is_nested;
@@ -23,6 +23,7 @@ use crate::lower::{
 use crate::scalars::row_of;
 use crate::sessions::is_over;
 use crate::text::sql_text;
+use crate::walk::Nodes;
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::{Assigned, OfRow, Windows};
 
@@ -142,7 +143,7 @@ impl Told {
 
     /// An expression over what SESSION takes and gives, over what fires.
     fn of(&self, expr: Expr, assigned: &Assigned) -> Result<Expr> {
-        let told = expr.transform_down(|e| {
+        let told = expr.changed_down(|e| {
             let fired = match (self.0.get(&e), &e) {
                 (Some(fired), _) => fired.clone(),
                 (None, Expr::Column(column)) if is_window_column(&e) => {

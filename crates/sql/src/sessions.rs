@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::Window;
@@ -21,6 +21,7 @@ use crate::lower::{
 };
 use crate::scalars::{row_fields, row_of};
 use crate::text::sql_text;
+use crate::walk::Nodes;
 use crate::window_kinds::WindowKind;
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::{Assigned, OfRow, Windows};
@@ -167,7 +168,7 @@ fn bring_forward<T>(first: &[usize], items: &mut Vec<T>) {
 /// Whether an expression is computed of these alone.
 pub(crate) fn is_over(expr: &Expr, parts: &[Expr]) -> bool {
     let parts: Vec<Expr> = parts.iter().map(without_marks).collect();
-    let rest = without_marks(expr).transform_down(|e| match parts.contains(&e) {
+    let rest = without_marks(expr).changed_down(|e| match parts.contains(&e) {
         true => Ok(Transformed::yes(lit(true))),
         false => Ok(Transformed::no(e)),
     });

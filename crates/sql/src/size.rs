@@ -7,11 +7,12 @@ use std::ops::ControlFlow;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::expr::{Between, InList};
 use datafusion_expr::{Case, Expr};
-use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Query, Spanned, Visit, Visitor};
+use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Query, Spanned, Visitor};
 
 use crate::error::{Result, Span, SqlError};
 use crate::statement::StatementKind;
 use crate::syntax::parts;
+use crate::walk::Walk;
 
 /// Levels of an expression's tree; a chain of operators, `a + b + c`, is as deep as it is long.
 /// Whoever drops or evaluates it recurses on an ordinary stack.
@@ -37,7 +38,7 @@ pub(crate) fn check_size(kind: &StatementKind) -> Result<()> {
 
 /// Refuses expressions of a query that are too deep or too large.
 pub(crate) fn check_query_size(query: &Query) -> Result<()> {
-    match query.visit(&mut Sizes::default()) {
+    match query.walk(&mut Sizes::default()) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -96,17 +97,17 @@ fn too_long() -> SqlError {
 fn sizes(kind: &StatementKind, sizes: &mut Sizes) -> ControlFlow<SqlError> {
     match kind {
         StatementKind::CreateTable(table) => {
-            table.expressions().try_for_each(|expr| expr.visit(sizes))
+            table.expressions().try_for_each(|expr| expr.walk(sizes))
         }
-        StatementKind::CreateView { query, .. } | StatementKind::Query(query) => query.visit(sizes),
-        StatementKind::Insert(insert) => insert.query.visit(sizes),
+        StatementKind::CreateView { query, .. } | StatementKind::Query(query) => query.walk(sizes),
+        StatementKind::Insert(insert) => insert.query.walk(sizes),
         StatementKind::Inserts(inserts) => {
-            inserts.iter().try_for_each(|insert| insert.query.visit(sizes))
+            inserts.iter().try_for_each(|insert| insert.query.walk(sizes))
         }
         StatementKind::Explain(explained) | StatementKind::Analyze(explained) => {
             self::sizes(explained, sizes)
         }
-        StatementKind::CreateFunction(create) => create.body.visit(sizes),
+        StatementKind::CreateFunction(create) => create.body.walk(sizes),
         StatementKind::Drop { .. }
         | StatementKind::DropFunction { .. }
         | StatementKind::Describe(_)

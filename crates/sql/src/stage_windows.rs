@@ -1,7 +1,7 @@
 //! The windows of a stage's rows: those that a grouping has among its keys, those of what a stage
 //! fires, and expressions without window columns.
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::{Aggregate, Expr};
 use millstream_contract::plan::{self, Tumble};
 
@@ -12,6 +12,7 @@ use crate::lower::{
     Fires, Places, Rows, Stage, WINDOW, fired_column, indexed, over, window_column,
 };
 use crate::nest::Inner;
+use crate::walk::Nodes;
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::{OfRow, Windows, common_slice};
 
@@ -133,7 +134,7 @@ impl Stage {
         if !window.are_told() {
             return Err(window.untold(&expr));
         }
-        let replaced = expr.transform_up(|e| {
+        let replaced = expr.changed_up(|e| {
             let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
             if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
                 return Ok(Transformed::no(e));

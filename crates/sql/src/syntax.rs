@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use datafusion_sql::sqlparser::ast::{
     self, Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, JoinConstraint,
-    JoinOperator, Query, Spanned, Visit, Visitor, visit_expressions,
+    JoinOperator, Query, Spanned, Visitor,
 };
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{self, Location, Token, TokenWithSpan};
 
 use crate::calls::double_text;
 use crate::error::{Source, Span, SqlError};
+use crate::walk::Walk;
 
 /// The expressions of a statement.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl Syntax {
             }
         }
         let mut roots = Roots { found: Vec::new(), depth: Vec::new() };
-        let _ = query.visit(&mut roots);
+        let _ = query.walk(&mut roots);
         Syntax::new(source, roots.found)
     }
 
@@ -76,7 +77,7 @@ impl Syntax {
     fn new(source: &Arc<Source>, roots: Vec<SqlExpr>) -> Syntax {
         let mut named: HashMap<String, Vec<usize>> = HashMap::new();
         for (i, root) in roots.iter().enumerate() {
-            let _ = visit_expressions(root, |expr| {
+            let _ = root.each_expr(|expr| {
                 // Of a column's field, the column is looked for, too.
                 let names = match expr {
                     SqlExpr::Identifier(name) => std::slice::from_ref(name),

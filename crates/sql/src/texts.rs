@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrow::datatypes::{DataType, Decimal128Type, DecimalType};
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, ExprSchema};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use datafusion_sql::sqlparser::ast::{self, Expr as SqlExpr, Spanned};
@@ -17,6 +17,7 @@ use crate::error::{Place, Result, Span, SqlError};
 use crate::located::{located, within_mark};
 use crate::scalars::{Access, SAFE, access, exact_operation};
 use crate::syntax::{Syntax, arguments, parts};
+use crate::walk::Nodes;
 
 /// Comparisons of one part with another after which the search is given up: places are worth only
 /// so much time.
@@ -101,7 +102,7 @@ impl Texts {
 
     /// Marks the parts of `expr`, which is over `schema`, that may fail.
     pub(crate) fn mark(&self, expr: Expr, schema: &dyn ExprSchema) -> Result<Expr> {
-        let marked = expr.transform_up(|e| {
+        let marked = expr.changed_up(|e| {
             if !may_fail(&e, schema) {
                 return Ok(Transformed::no(e));
             }
@@ -270,7 +271,7 @@ fn same_operator(ours: &Operator, written: &ast::BinaryOperator) -> bool {
 /// A column of the expression whose name is one word, as it stands in the text.
 fn plain_column(expr: &Expr) -> Option<String> {
     let mut found = None;
-    let searched = expr.apply(|e| match e {
+    let searched = expr.each_node(|e| match e {
         Expr::Column(column) if is_word(&column.name) => {
             found = Some(column.name.clone());
             Ok(TreeNodeRecursion::Stop)

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::DFSchema;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_expr::LogicalPlan;
 use datafusion_sql::planner::SqlToRel;
 use datafusion_sql::sqlparser::ast::{
-    self, Expr as SqlExpr, Query, SelectItem, SetExpr, SetQuantifier, Spanned, Visit, Visitor, With,
+    self, Expr as SqlExpr, Query, SelectItem, SetExpr, SetQuantifier, Spanned, Visitor, With,
 };
 use millstream_contract::wording::counted;
 
@@ -18,12 +18,13 @@ use crate::error::{Result, Span, SqlError};
 use crate::functions::Context;
 use crate::types::sql_type_name;
 use crate::union::queries;
+use crate::walk::{Nodes, Walk};
 
 /// Refuses queries of a UNION whose columns have no common type. (DataFusion would make texts of
 /// numbers and times.)
 pub(crate) fn check_unions(plan: &LogicalPlan, query: &Query) -> Result<()> {
     let mut refused = Ok(());
-    plan.apply(|node| {
+    plan.each_node(|node| {
         let LogicalPlan::Union(union) = node else { return Ok(TreeNodeRecursion::Continue) };
         let parts = queries(union);
         for (column, field) in union.schema.fields().iter().enumerate() {
@@ -203,7 +204,7 @@ fn unions(query: &Query) -> Vec<Union> {
         }
     }
     let mut unions = Unions(Vec::new());
-    let _ = query.visit(&mut unions);
+    let _ = query.walk(&mut unions);
     unions.0
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::datatypes::Field;
 use datafusion_sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectNamePart, Query, Select, SelectItem, Spanned, Visit, VisitMut, Visitor, VisitorMut,
+    ObjectNamePart, Query, Select, SelectItem, Spanned, Visitor, VisitorMut,
 };
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
@@ -16,6 +16,7 @@ use datafusion_sql::sqlparser::tokenizer::{Span as Extent, Token};
 
 use crate::error::{Result, Span, SqlError};
 use crate::types::arrow_type;
+use crate::walk::{Walk, WalkMut};
 use crate::words::{if_not_exists, single_name, single_part};
 
 /// How a function is declared.
@@ -124,11 +125,11 @@ impl UserFunction {
         }
         let mut body = create.body.clone();
         let mut check = Check { create, is_aggregate };
-        if let ControlFlow::Break(error) = VisitMut::visit(&mut body, &mut check) {
+        if let ControlFlow::Break(error) = body.walk_mut(&mut check) {
             return Err(error);
         }
         // Written out now, so a function cannot come to use itself.
-        if let ControlFlow::Break(error) = VisitMut::visit(&mut body, &mut Expansion(declared)) {
+        if let ControlFlow::Break(error) = body.walk_mut(&mut Expansion(declared)) {
             return Err(error);
         }
         let named = |(name, typed): &(Ident, Typed)| (name.value.clone(), typed.of.clone());
@@ -143,7 +144,7 @@ impl UserFunction {
 
     /// As it is kept: messages are about the query that calls it.
     pub(crate) fn unplaced(mut self) -> UserFunction {
-        let _ = VisitMut::visit(&mut self.body, &mut Unplaced);
+        let _ = self.body.walk_mut(&mut Unplaced);
         self
     }
 
@@ -165,7 +166,7 @@ impl UserFunction {
         }
         let mut body = self.body.clone();
         // Bottom up, so what an argument names is not taken for a parameter.
-        let _ = VisitMut::visit(&mut body, &mut Parameters(self, arguments));
+        let _ = body.walk_mut(&mut Parameters(self, arguments));
         cast(body, &self.returns)
     }
 }
@@ -175,7 +176,7 @@ pub(crate) fn expand(mut query: Query, declared: &UserFunctions) -> Result<Query
     if declared.is_empty() {
         return Ok(query);
     }
-    match VisitMut::visit(&mut query, &mut Expansion(declared)) {
+    match query.walk_mut(&mut Expansion(declared)) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(query),
     }
@@ -208,7 +209,7 @@ impl Expansion<'_> {
                 }
             }
         }
-        Visit::visit(expr, &mut Calls(self)).is_break()
+        expr.walk(&mut Calls(self)).is_break()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The watermark before each record of a table, as a column of its batches.
 
 use arrow::datatypes::{Field, Schema};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::Expr;
 
@@ -10,6 +10,7 @@ use crate::error::{Result, SqlError};
 use crate::located::without_marks;
 use crate::scalars::{watermark_of, watermark_type};
 use crate::schemas::{qualified, table_schema};
+use crate::walk::Nodes;
 
 /// The column that has them.
 pub(crate) const WATERMARK: &str = "$current_watermark";
@@ -31,7 +32,7 @@ pub(crate) fn watermark_field(table: &TableEntry) -> Option<Field> {
 
 /// An expression over a table's records, with a column in the place of CURRENT_WATERMARK.
 pub(crate) fn with_watermarks(expr: Expr, table: &TableEntry) -> Result<Expr> {
-    let replaced = expr.transform_up(|e| {
+    let replaced = expr.changed_up(|e| {
         let Some(time) = watermark_of(&e).map(without_marks) else {
             return Ok(Transformed::no(e));
         };

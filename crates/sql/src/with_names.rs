@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, VisitMut, VisitorMut,
+    Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, VisitorMut,
 };
 
 use crate::error::{Result, Span, SqlError};
+use crate::walk::WalkMut;
 
 /// Gives each WITH query a name that no other has around it.
 ///
@@ -16,7 +17,7 @@ use crate::error::{Result, Span, SqlError};
 ///
 /// If one WITH gives a name twice.
 pub(crate) fn with_own_names(mut query: Query) -> Result<Query> {
-    match query.visit(&mut Names::default()) {
+    match query.walk_mut(&mut Names::default()) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(query),
     }

@@ -1,5 +1,6 @@
 //! What one process of the benchmark does, over any fabric.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,40 @@ fn weight(key: u64, value: u64) -> u64 {
     key.wrapping_add(value.wrapping_mul(3))
 }
 
+/// What a group's next message is filled into, and how many tuples it has.
+type Filling<'a, F> = Option<(Buffer<'a, F>, usize)>;
+
+/// How far [`fill`] came.
+struct Filled {
+    /// The first number whose tuple was not made.
+    next: u64,
+    /// What the tuples add up to.
+    sum: u64,
+    /// The group that has no buffer with room for it.
+    stopped_at: Option<usize>,
+}
+
+/// Fills tuples into the groups' buffers, until one of them is full.
+#[inline(never)]
+fn fill<F: Fabric>(out: &mut [Filling<'_, F>], groups: &Groups, numbers: Range<u64>) -> Filled {
+    let mut sum = 0u64;
+    for number in numbers.clone() {
+        let (key, value) = tuple(number);
+        let group = groups.of_hash(key);
+        let row = out[group].as_mut().and_then(|(buffer, filled)| {
+            let row = buffer.payload().as_chunks_mut::<TUPLE_BYTES>().0.get_mut(*filled)?;
+            *filled += 1;
+            Some(row)
+        });
+        let Some(row) = row else {
+            return Filled { next: number, sum, stopped_at: Some(group) };
+        };
+        *row = (u128::from(value) << 64 | u128::from(key)).to_le_bytes();
+        sum = sum.wrapping_add(weight(key, value));
+    }
+    Filled { next: numbers.end, sum, stopped_at: None }
+}
+
 /// The sum over a message's tuples.
 #[inline(never)]
 fn sum(payload: &[u8]) -> u64 {
@@ -57,7 +92,7 @@ struct Worker<'a, F: Fabric> {
     groups: &'a Groups,
     /// Threads of the sender that still make tuples.
     active: &'a AtomicUsize,
-    out: Vec<Option<(Buffer<'a, F>, usize)>>,
+    out: Vec<Filling<'a, F>>,
     /// Numbers of the tuples to make.
     next: u64,
     end: u64,
@@ -153,37 +188,26 @@ impl<F: Fabric> Worker<'_, F> {
 
     /// Makes tuples, as far as there are buffers.
     fn make(&mut self) -> Result<Stage> {
-        let max = self.sender.message_bytes();
-        for _ in 0..TURN {
-            if self.next == self.end {
-                return self.end_making();
-            }
-            let (key, value) = tuple(self.next);
-            let group = self.groups.of_hash(key);
-            if self.out[group].is_none() {
-                match self.sender.try_acquire()? {
-                    Some(buffer) => self.out[group] = Some((buffer, 0)),
-                    None => break,
-                }
-            }
-            let Some((buffer, filled)) = &mut self.out[group] else { break };
-            let row = &mut buffer.payload()[*filled..][..TUPLE_BYTES];
-            row[..8].copy_from_slice(&key.to_le_bytes());
-            row[8..].copy_from_slice(&value.to_le_bytes());
-            *filled += TUPLE_BYTES;
-            let full = *filled == max;
-            self.sent.0 += 1;
-            self.sent.1 = self.sent.1.wrapping_add(weight(key, value));
-            self.next += 1;
-            if full {
-                self.put(group)?;
+        let sender = self.sender;
+        let end = self.end.min(self.next + TURN);
+        loop {
+            let filled = fill(&mut self.out, self.groups, self.next..end);
+            self.sent.0 += filled.next - self.next;
+            self.sent.1 = self.sent.1.wrapping_add(filled.sum);
+            self.next = filled.next;
+            let Some(group) = filled.stopped_at else { break };
+            self.put(group)?;
+            match sender.try_acquire()? {
+                Some(buffer) => self.out[group] = Some((buffer, 0)),
+                None => break,
             }
         }
-        Ok(Stage::Making)
+        if self.next == self.end { self.end_making() } else { Ok(Stage::Making) }
     }
 
     fn put(&mut self, group: usize) -> Result<()> {
-        let Some((buffer, bytes)) = self.out[group].take() else { return Ok(()) };
+        let Some((buffer, filled)) = self.out[group].take() else { return Ok(()) };
+        let bytes = filled * TUPLE_BYTES;
         self.sender.put(buffer, bytes, self.groups.destinations(group), State::MoreData)
     }
 

@@ -109,11 +109,12 @@ pub fn run(
 }
 
 /// What a process does that [`run`] has started.
+// Not generic: it would be compiled where it is called, as that crate is, and be measured so.
 pub fn child(
     options: &Options,
     process: usize,
-    input: impl Read,
-    mut output: impl Write,
+    input: &mut dyn Read,
+    output: &mut dyn Write,
 ) -> Result<(), Failure> {
     let mut lines = BufReader::new(input).lines();
     let mut line = || -> Result<String, Failure> {

@@ -12,14 +12,21 @@ use crate::wire::PAYLOAD_AT;
 pub struct Buffer<'a, F: Fabric> {
     sender: &'a Sender<F>,
     number: u32,
+    payload: &'a mut [u8],
+    /// Keeps the payload's memory registered.
     region: Region,
-    offset: usize,
 }
 
 impl<'a, F: Fabric> Buffer<'a, F> {
     pub(super) fn new(sender: &'a Sender<F>, number: u32, slot: &Slot) -> Buffer<'a, F> {
-        let offset = slot.offset + PAYLOAD_AT;
-        Buffer { sender, number, region: slot.region.clone(), offset }
+        let region = slot.region.clone();
+        // SAFETY: the buffer is in state Populate, so no work names it, peers cannot write to it,
+        // and this is the only handle to it. The region, of which it keeps a handle, does not move.
+        let payload = unsafe {
+            let payload = region.slice_mut(slot.offset + PAYLOAD_AT, sender.message_bytes);
+            std::slice::from_raw_parts_mut(payload.as_mut_ptr(), payload.len())
+        };
+        Buffer { sender, number, payload, region }
     }
 
     pub(super) fn sender(&self) -> &'a Sender<F> {
@@ -40,9 +47,7 @@ impl<'a, F: Fabric> Buffer<'a, F> {
     /// The payload, whose content is whatever was there last. It begins at a cache line.
     #[inline]
     pub fn payload(&mut self) -> &mut [u8] {
-        // SAFETY: the buffer is in state Populate, so no work names it, peers cannot write to it,
-        // and this is the only handle to it.
-        unsafe { self.region.slice_mut(self.offset, self.sender.message_bytes) }
+        self.payload
     }
 }
 

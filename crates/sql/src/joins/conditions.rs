@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, DataFusionError, TableReference};
 use datafusion_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, Operator};
 use millstream_contract::plan::JoinKind;
@@ -24,6 +24,7 @@ use crate::safe::cannot_fail;
 use crate::schemas::{is_groupable, nullable};
 use crate::size::{MAX_NODES, too_large};
 use crate::types::plain_type;
+use crate::walk::Nodes;
 
 /// The qualifiers of the columns of both sides, whose names are their numbers.
 const SIDES: [&str; 2] = ["$left", "$right"];
@@ -105,12 +106,12 @@ impl Numbered {
         places: &Places,
         find: &dyn Fn(&Column) -> Option<(usize, usize)>,
     ) -> Result<Expr> {
-        expr.apply(|e| {
+        expr.each_node(|e| {
             refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         let marked = places.texts.mark(without_cast_names(expr.clone())?, &self.named)?;
-        let numbered = marked.transform_up(|e| match e {
+        let numbered = marked.changed_up(|e| match e {
             Expr::Column(column) => match find(&column) {
                 Some((side, at)) => Ok(Transformed::yes(numbered(side, at))),
                 None => Err(DataFusionError::Internal(format!("a join without {column}"))),
@@ -217,7 +218,7 @@ pub(super) fn sides_of(expr: &Expr) -> [bool; 2] {
 pub(super) fn over(expr: &Expr, columns: [&[Expr]; 2]) -> Result<Expr> {
     let find = |e: &Expr| column_of(e).and_then(|(side, at)| columns[side].get(at));
     let mut nodes = 0;
-    expr.apply(|e| {
+    expr.each_node(|e| {
         nodes += find(e).map_or(1, count_nodes);
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -225,7 +226,7 @@ pub(super) fn over(expr: &Expr, columns: [&[Expr]; 2]) -> Result<Expr> {
         let parts = format!("{nodes} parts once its views are written out");
         return Err(too_large(&parts, MAX_NODES));
     }
-    let over = expr.clone().transform_up(|e| {
+    let over = expr.clone().changed_up(|e| {
         let found = find(&e).cloned();
         Ok(found.map_or(Transformed::no(e), Transformed::yes))
     })?;

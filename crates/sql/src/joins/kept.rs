@@ -2,7 +2,7 @@
 //! them, each once. Conditions of the subquery on columns of the query around it are the join's.
 
 use datafusion_common::DFSchema;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::expr::{Exists, InSubquery};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{
@@ -17,6 +17,7 @@ use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
 use crate::lower::{Places, Stage, indexed};
 use crate::text::sql_text;
+use crate::walk::Nodes;
 
 impl Stage {
     /// Lowers a condition on rows, which may have subqueries.
@@ -185,7 +186,7 @@ fn has_keys(aggregate: &Aggregate) -> bool {
 /// A column of a projection, or what is computed of it, over what the projection takes.
 fn through(expr: Expr, projection: &Projection) -> Result<Expr> {
     let schema = indexed(&projection.schema);
-    let through = expr.transform_up(|e| match &e {
+    let through = expr.changed_up(|e| match &e {
         Expr::Column(column) => {
             let expr = projection.expr[schema.index_of(column)?].clone();
             Ok(Transformed::yes(expr.unalias_nested().data))
@@ -197,7 +198,7 @@ fn through(expr: Expr, projection: &Projection) -> Result<Expr> {
 
 /// A condition whose columns of the query around it are like others.
 fn of_one_plan(expr: &Expr) -> Result<Expr> {
-    let plain = expr.clone().transform_up(|e| match e {
+    let plain = expr.clone().changed_up(|e| match e {
         Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
         other => Ok(Transformed::no(other)),
     })?;

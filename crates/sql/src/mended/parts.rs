@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, JoinConstraint, OrderByKind, Query, Select,
-    SelectItem, Spanned, TableAlias, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    SelectItem, Spanned, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 use datafusion_sql::sqlparser::parser::Parser;
 use datafusion_sql::sqlparser::tokenizer::Tokenizer;
@@ -13,6 +13,7 @@ use crate::check::limits;
 use crate::dialect::MillstreamDialect;
 use crate::error::Span;
 use crate::syntax::{Syntax, constraint};
+use crate::walk::WalkMut;
 use crate::words::single_part;
 
 /// A part of a query.
@@ -43,7 +44,7 @@ pub(super) struct LeftOut {
 /// Leaves out the innermost part that has the mistake at `span`, if there is one.
 pub(super) fn leave_out(query: &mut Query, span: Span, syntax: &Syntax) -> Option<LeftOut> {
     let mut parts = Parts { span, syntax, depth: 0, is_blank: false, left_out: None };
-    let _: ControlFlow<()> = query.visit(&mut parts);
+    let _: ControlFlow<()> = query.walk_mut(&mut parts);
     parts.left_out
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use datafusion_sql::sqlparser::ast::{
     Distinct, Expr as SqlExpr, Ident, LimitClause, ObjectName, OrderByKind, Query, Select, SetExpr,
-    SetOperator, SetQuantifier, TableFactor, Value, Visit, Visitor, visit_relations,
+    SetOperator, SetQuantifier, TableFactor, Value, Visitor,
 };
 
 use super::Planner;
@@ -19,6 +19,7 @@ use crate::dialect::parser_options;
 use crate::pieces::WHOLE_MAX;
 use crate::texts::Texts;
 use crate::union_columns::check_unions;
+use crate::walk::Walk;
 use crate::window_functions::named;
 
 impl Planner {
@@ -169,11 +170,11 @@ impl Planner {
                 None => false,
             }
         };
-        let found = visit_relations(query, |name| match many(name) {
+        let found = query.each_relation(|name| match many(name) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         });
-        found.is_break() || query.visit(&mut LongLists).is_break()
+        found.is_break() || query.walk(&mut LongLists).is_break()
     }
 }
 

@@ -13,7 +13,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
 use arrow::datatypes::{DataType, FieldRef, Int64Type, Schema};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue, exec_err};
 use datafusion_expr::preimage::PreimageResult;
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -28,6 +28,7 @@ use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 use super::lengths::{Lengths, has_texts, text_bytes};
 use super::nested::FIELD;
 use crate::located::{UNNAMED, within_mark};
+use crate::walk::Nodes;
 
 /// Bytes that texts made of one batch may have, all together.
 const TEXT_MAX: u64 = TEXT_BYTES_MAX;
@@ -86,7 +87,7 @@ pub(crate) fn bounded_array(value: ColumnarValue, rows: usize) -> DfResult<Array
 
 /// Bounds the text of every call in `expr`, which is over `schema`.
 pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let bounded = expr.transform_up(|e| match e {
+    let bounded = expr.changed_up(|e| match e {
         mark if within_mark(&mark).is_some() => Ok(Transformed::no(mark)),
         // A field is there already.
         Expr::ScalarFunction(call) if call.name() == FIELD => {
@@ -110,7 +111,7 @@ pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
 
 /// Bounds what the constants of every CASE in `expr` come to, which has been simplified.
 pub(crate) fn bound_constants(expr: Expr) -> DfResult<Expr> {
-    let bounded = expr.transform_up(|e| {
+    let bounded = expr.changed_up(|e| {
         let Expr::Case(Case { expr, when_then_expr, else_expr }) = e else {
             return Ok(Transformed::no(e));
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result as DfResult, plan_err};
 use datafusion_expr::expr::{Between, InList};
 use datafusion_expr::expr_rewriter::NamePreserver;
@@ -20,6 +20,7 @@ use super::doubles::{
     decimals_as_doubles, decimals_go_together, union_of_doubles, values_of_doubles,
 };
 use crate::types::sql_type_name;
+use crate::walk::Nodes;
 
 /// Functions whose arguments, or some of them, get one type.
 const OF_ONE_TYPE: [&str; 6] = ["coalesce", "greatest", "ifnull", "least", "nullif", "nvl2"];
@@ -65,7 +66,7 @@ impl AnalyzerRule for DatesAsTimes {
 /// type, and each DECIMAL beside a floating number to DOUBLE. Other arithmetic of decimals gets the
 /// types that it has in Flink.
 pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
-    expr.transform_up(|mut expr| {
+    expr.changed_up(|mut expr| {
         let types: Vec<DataType> =
             beside(&mut expr).iter().filter_map(|e| e.get_type(schema).ok()).collect();
         let finest = types

@@ -15,13 +15,14 @@ use datafusion_expr::{
 };
 
 use crate::located::within_mark;
+use crate::walk::Nodes;
 
 const DAY_NS: i128 = 86_400_000_000_000;
 
 /// Makes comparisons in `expr`, which is over `schema`, compare intervals by their length. A month
 /// is 30 days, as in PostgreSQL.
 pub(crate) fn compare_intervals(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let compared = expr.transform_up(|e| {
+    let compared = expr.changed_up(|e| {
         let operands: Vec<&Expr> = match &e {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
                 vec![left, right]

@@ -2,12 +2,13 @@
 //! day; a pattern of times for an interval; signs before times, and times of what has none.
 
 use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 
 use crate::located::within_mark;
 use crate::types::sql_type_name;
+use crate::walk::Nodes;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -15,7 +16,7 @@ pub(super) fn refuse_lost_parts(expr: &Expr, schema: &DFSchema) -> DfResult<()> 
     let is = |e: &Expr, of: fn(&DataType) -> bool| e.get_type(schema).is_ok_and(|t| of(&t));
     let date = |e: &Expr| is(e, |t| *t == DataType::Date32);
     let interval = |e: &Expr| is(e, |t| matches!(t, DataType::Interval(_) | DataType::Duration(_)));
-    expr.apply(|e| match e {
+    expr.each_node(|e| match e {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus | Operator::Minus, right })
             if has_time_of_day(right) && date(left) || has_time_of_day(left) && date(right) =>
         {

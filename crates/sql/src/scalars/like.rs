@@ -1,14 +1,15 @@
 //! `LIKE` without `ESCAPE`: a backslash is an ordinary character. In DataFusion's it is the escape
 //! character.
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use crate::walk::Nodes;
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result as DfResult};
 use datafusion_expr::expr::Like;
 use datafusion_expr::{Expr, ExprSchemable, lit};
 
 /// Doubles the backslashes of patterns that are computed; in constant ones that has been done.
 pub(super) fn plain_backslashes(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let doubled = expr.transform_up(|e| match e {
+    let doubled = expr.changed_up(|e| match e {
         Expr::Like(like) if is_computed_text(&like.pattern, schema)? => {
             let replace = super::strings::replace_function();
             let pattern = replace.call(vec![*like.pattern, lit("\\"), lit("\\\\")]);

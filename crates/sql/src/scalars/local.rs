@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result as DfResult, exec_err};
 use datafusion_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -18,6 +18,7 @@ use millstream_contract::zone::Zone;
 
 use super::date_ceil::CEIL_TIME;
 use crate::types::UTC;
+use crate::walk::Nodes;
 
 /// Functions that look at the parts of a time.
 const PARTS: [&str; 3] = ["date_part", "to_char", "to_date"];
@@ -73,7 +74,7 @@ pub(super) fn in_local_time(
     let local = |e: Expr| Arc::new(ScalarUDF::from(zoned(Gives::Local))).call(vec![e]);
     let instant = |e: Expr| Arc::new(ScalarUDF::from(zoned(Gives::Instant))).call(vec![e]);
     let is_instant = |e: &Expr| e.get_type(schema).is_ok_and(|t| unit_of_instant(&t).is_some());
-    let written = expr.transform_up(|mut e| match &mut e {
+    let written = expr.changed_up(|mut e| match &mut e {
         Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
             let from = expr.get_type(schema)?;
             match (unit_of_instant(&from), unit_of_instant(field.data_type())) {

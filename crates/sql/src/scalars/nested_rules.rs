@@ -2,20 +2,21 @@
 //! and from other types.
 
 use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{DFSchema, Result as DfResult, plan_err};
 use datafusion_expr::expr::InList;
 use datafusion_expr::{Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, TryCast};
 use millstream_contract::nested::is_nested;
 
 use crate::types::sql_type_name;
+use crate::walk::Nodes;
 
 /// Functions that compare their arguments.
 const COMPARING: [&str; 3] = ["nullif", "greatest", "least"];
 
 pub(super) fn refuse_whole_values(expr: &Expr, schema: &DFSchema) -> DfResult<()> {
     let nested = |e: &Expr| e.get_type(schema).ok().filter(is_nested);
-    expr.apply(|e| {
+    expr.each_node(|e| {
         let compared = match e {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => {
                 nested(left).or_else(|| nested(right))

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Int32Array};
 use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Result as DfResult, exec_datafusion_err};
 use datafusion_expr::{Expr, ScalarUDF};
 use regex::{NoExpand, Regex};
 
 use super::rows::{Arguments, NUMBER, TEXT, function, push};
 use crate::located::within_mark;
+use crate::walk::Nodes;
 
 /// Compiled patterns that are kept at a time: each may take 10 MB.
 const PATTERNS_MAX: usize = 16;
@@ -62,7 +63,7 @@ impl<F: Fn(&str) -> DfResult<Regex>> Patterns<F> {
 
 /// Refuses constant patterns that are none before a query runs.
 pub(super) fn check_patterns(expr: &Expr) -> DfResult<()> {
-    expr.apply(|e| {
+    expr.each_node(|e| {
         let Expr::ScalarFunction(call) = e else { return Ok(TreeNodeRecursion::Continue) };
         let patterns = match call.name() {
             "str_to_map" => 1..3,

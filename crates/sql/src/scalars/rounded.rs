@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crate::walk::Nodes;
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result as DfResult, exec_err, internal_err};
 use datafusion_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
@@ -20,7 +21,7 @@ pub(crate) struct Rounded(Signature);
 
 /// Keeps such casts within `expr`, which is over `schema`, as they are.
 pub(super) fn keep_rounding(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let kept = expr.transform_up(|e| match &e {
+    let kept = expr.changed_up(|e| match &e {
         Expr::Cast(cast) => {
             let from = cast.expr.get_type(schema)?;
             Ok(match loses_digits(&from, cast.field.data_type()) {

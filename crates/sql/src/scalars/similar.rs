@@ -8,7 +8,7 @@ use std::str::Chars;
 use arrow::array::{Array, AsArray, BooleanArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DataFusionError, Result as DfResult, exec_datafusion_err, exec_err};
 use datafusion_expr::expr::Like;
 use datafusion_expr::{
@@ -18,6 +18,7 @@ use regex::Regex;
 
 use super::regexps::Patterns;
 use crate::located::within_mark;
+use crate::walk::Nodes;
 
 /// Characters with a meaning; any other stands for itself.
 const SPECIAL: &str = "[]()|^-+*_%?{}";
@@ -35,7 +36,7 @@ const CLASSES: [(&str, &str); 7] = [
 
 /// Replaces DataFusion's SIMILAR TO in `expr`; a constant pattern that is none is an error.
 pub(crate) fn match_similar(expr: Expr) -> DfResult<Expr> {
-    let matched = expr.transform_up(|e| {
+    let matched = expr.changed_up(|e| {
         let Expr::SimilarTo(Like { negated, expr, pattern, escape_char, .. }) = e else {
             return Ok(Transformed::no(e));
         };

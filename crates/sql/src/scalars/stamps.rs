@@ -5,7 +5,6 @@
 //! [`Derived`]: millstream_contract::plan::Derived
 
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{DataFusionError, Result as DfResult, exec_err};
 use datafusion_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -14,6 +13,7 @@ use datafusion_expr::{
 use crate::error::{Result, SqlError};
 use crate::located::within_mark;
 use crate::types::{UTC, sql_type_name};
+use crate::walk::Nodes;
 
 /// What such a function gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,7 +102,7 @@ pub(crate) fn is_read_time(expr: &Expr) -> bool {
 /// Refuses an expression that asks for one of the two where it cannot be known.
 pub(crate) fn refuse_stamps(expr: &Expr) -> Result<()> {
     let mut found = None;
-    let _ = expr.exists(|e| {
+    let _ = expr.any_node(|e| {
         found = found.or(call(e).map(|(gives, _)| gives));
         Ok(found.is_some())
     });

@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, AsArray, StringArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
 use arrow::util::display::FormatOptions;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result as DfResult, exec_err};
 use datafusion_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -18,10 +18,11 @@ use datafusion_expr::{
 use millstream_contract::interval::{write_duration, write_interval};
 
 use super::interval_order::lengths;
+use crate::walk::Nodes;
 
 /// Replaces the CASTs of timestamps and intervals to text in `expr`, which is over `schema`.
 pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let written = expr.transform_up(|e| {
+    let written = expr.changed_up(|e| {
         let (Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })) = &e else {
             return Ok(Transformed::no(e));
         };
