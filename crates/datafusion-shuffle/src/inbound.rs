@@ -114,7 +114,7 @@ impl<F: Fabric> Inbound<F> {
         lock(&self.answers).insert(first, answer);
         lock(&self.inboxes).extend((first..).zip(inboxes.iter().cloned()));
         // From here on the streams are closed if the caller goes away.
-        let mut closing = Closing { link: self, streams: first..first + count };
+        let mut closing = Closing { link: self, first, count };
         self.say(Said::Open(open));
         if let Some(error) = self.failed.get() {
             return Err(error.clone());
@@ -128,7 +128,7 @@ impl<F: Fabric> Inbound<F> {
                 return Err(Error::Lost { worker: self.worker.clone(), reason });
             }
         };
-        closing.streams = 0..0;
+        closing.count = 0;
         self.common.counts.streams.add(count.into());
         self.common.bell.ring();
         Ok((schema, first, inboxes))
@@ -284,15 +284,17 @@ impl<F: Fabric> Member for Inbound<F> {
     }
 }
 
-/// Closes streams, unless they have been handed over.
+/// Closes streams, unless they have been handed over, and waits for no answer.
 struct Closing<'a, F: Fabric> {
     link: &'a Inbound<F>,
-    streams: std::ops::Range<u32>,
+    first: u32,
+    count: u32,
 }
 
 impl<F: Fabric> Drop for Closing<'_, F> {
     fn drop(&mut self) {
-        for stream in self.streams.clone() {
+        lock(&self.link.answers).remove(&self.first);
+        for stream in self.first..self.first + self.count {
             self.link.close(stream);
         }
     }

@@ -194,7 +194,10 @@ impl<F: Fabric> Session<F> {
                     streams.add(&link, first, batches);
                     Answer::Opened(Opened { first, schema })
                 }
-                Err(reason) => Answer::Refused(Refused { first, reason }),
+                Err(reason) => {
+                    streams.refuse(first);
+                    Answer::Refused(Refused { first, reason })
+                }
             };
             drop(answers.send(Ok(answer.into())));
         });
@@ -282,6 +285,16 @@ impl Streams {
                 streams.forget(number);
             });
             open.open.insert(number, (credit, task));
+        }
+    }
+
+    /// A range of streams cannot be opened.
+    fn refuse(&self, first: u32) {
+        let mut open = lock(&self.0);
+        let refused = open.opening.iter().position(|range| range.start == first);
+        if let Some(at) = refused {
+            let range = open.opening.swap_remove(at);
+            open.closed.retain(|closed| !range.contains(closed));
         }
     }
 
