@@ -160,8 +160,8 @@ async fn every_design_gives_the_same_answers() {
 /// Two tables whose files are partitioned by nation.
 async fn register_by_nation(context: &SessionContext, directory: &str) -> Result<()> {
     for (table, key) in [("customer", "c_nationkey"), ("supplier", "s_nationkey")] {
-        let mut options = ArrowReadOptions::default();
-        options.table_partition_cols = vec![(key.into(), DataType::Int64)];
+        let columns = vec![(key.to_string(), DataType::Int64)];
+        let options = ArrowReadOptions { table_partition_cols: columns, ..Default::default() };
         let path = format!("{directory}/{table}/");
         context.register_arrow(format!("{table}_by_nation"), path, options).await?;
     }
