@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build dist check test test-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
+.PHONY: help demo build dist check test test-long test-datafusion bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
@@ -13,6 +13,7 @@ help:
 	@echo "make check      for every save: formatting, clippy, tidy, unit tests, SQL files; minutes"
 	@echo "make test       everything that CI runs, minutes per phase"
 	@echo "make test-long  the SQL, oracle and simulation suites with many more seeds"
+	@echo "make test-datafusion  the shuffle as DataFusion's network: a workspace of its own, which builds DataFusion"
 	@echo "make test-rdma  what needs an RDMA device, in a virtual machine (docs/rdma.md)"
 	@echo "make test-rdma-two  the same between two virtual machines"
 	@echo "make bench      a short benchmark of every workload, answers checked"
@@ -53,6 +54,11 @@ test-long: .venv/ready
 	$(PYTHON) tests/oracle/run.py --count 2000
 	MILLSTREAM_MOMENTS=100 $(PYTHON) -m pytest -q tests/e2e/test_processes_failing.py
 	$(MAKE) simulate
+
+test-datafusion:
+	@.ci/setup cc rust
+	cd crates/datafusion-shuffle && cargo fmt --check \
+		&& cargo clippy --locked --all-targets -- -D warnings && cargo test --locked
 
 test-rdma:
 	@.ci/setup cc rust rdma

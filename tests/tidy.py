@@ -25,7 +25,7 @@ FLOORS = [
     {"verbs"},
     {"fabric"},
     {"flow", "shuffle", "state"},
-    {"contract"},
+    {"contract", "datafusion-shuffle"},
     {"engine", "connect", "sql", "workloads"},
     {"millstream"},
     {"lab"},

@@ -1,0 +1,53 @@
+//! What all links of a process have in common, and their set-up messages.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use millstream_fabric::setup::{HELLO_BYTES, Hello, SetupError, Token};
+
+use crate::config::Config;
+use crate::control::Hellos;
+use crate::counters::Counts;
+use crate::error::{Error, Result};
+use crate::mover::Bell;
+
+/// What all links of a process have in common.
+pub(crate) struct Common {
+    pub(crate) config: Config,
+    pub(crate) token: Token,
+    pub(crate) counts: Counts,
+    pub(crate) bell: Bell,
+    /// The last id that an endpoint was given.
+    pub(crate) last_id: AtomicU32,
+}
+
+impl Common {
+    pub(crate) fn next_id(&self) -> u32 {
+        self.last_id.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+}
+
+/// A lane's set-up messages, for a peer that has the token.
+pub(crate) fn encode_hellos(hellos: impl Iterator<Item = Hello>, token: &Token) -> Result<Hellos> {
+    let encode = |hello: Hello| hello.encode(token).map(|bytes| bytes.to_vec());
+    let lanes: std::result::Result<_, _> = hellos.map(encode).collect();
+    let reason = |error: SetupError| error.to_string();
+    let lanes =
+        lanes.map_err(|error| Error::Connect { worker: "itself".into(), reason: reason(error) })?;
+    Ok(Hellos { lanes })
+}
+
+/// The set-up messages of a peer that may be anybody; as many as there are lanes.
+pub(crate) fn decode_hellos(hellos: &Hellos, common: &Common, peer: &str) -> Result<Vec<Hello>> {
+    let refused = |reason: String| Error::Connect { worker: peer.into(), reason };
+    if hellos.lanes.len() != common.config.lanes as usize {
+        let (ours, theirs) = (common.config.lanes, hellos.lanes.len());
+        return Err(refused(format!("links here have {ours} lanes, and its links {theirs}")));
+    }
+    let decode = |bytes: &Vec<u8>| {
+        let bytes: &[u8; HELLO_BYTES] = bytes[..]
+            .try_into()
+            .map_err(|_| refused("its set-up message has a wrong length".into()))?;
+        Hello::decode(bytes, &common.token).map_err(|error| refused(error.to_string()))
+    };
+    hellos.lanes.iter().map(decode).collect()
+}

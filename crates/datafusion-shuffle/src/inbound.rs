@@ -1,0 +1,301 @@
+//! A link's reading end: the lanes through which a worker's batches arrive, and the streams that
+//! they belong to.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use datafusion::arrow::buffer::{Buffer, MutableBuffer};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
+use futures::StreamExt;
+use millstream_fabric::Fabric;
+use millstream_fabric::setup::Token;
+use millstream_shuffle::{Receiver, ReceiverSetup};
+use tokio::sync::{mpsc, oneshot};
+use tonic::{Status, Streaming};
+
+use crate::common::{Common, decode_hellos, encode_hellos};
+use crate::control::{Answer, Credit, Hellos, Open, Said, ToReader, ToWriter};
+use crate::error::{Error, Result};
+use crate::frame::{Frame, HEADER_BYTES};
+use crate::image::decode_schema;
+use crate::inbox::Inbox;
+use crate::mover::{Member, Turn, lock};
+use crate::slot::{Message, Permit, Taken, take};
+
+/// Messages that a lane's turn takes at most.
+const MESSAGES: usize = 32;
+
+/// A lane, and how many of its slots batches hold.
+struct Lane<F: Fabric> {
+    receiver: Arc<Receiver<F>>,
+    held: Arc<AtomicUsize>,
+}
+
+/// What waits for the writer's answer.
+type Answers = HashMap<u32, oneshot::Sender<Result<SchemaRef>>>;
+
+/// The reading end.
+pub(crate) struct Inbound<F: Fabric> {
+    pub(crate) worker: String,
+    pub(crate) common: Arc<Common>,
+    lanes: Vec<Lane<F>>,
+    inboxes: Mutex<HashMap<u32, Arc<Inbox>>>,
+    answers: Mutex<Answers>,
+    /// None when the link is broken: the writer sees the control stream end.
+    control: Mutex<Option<mpsc::UnboundedSender<ToWriter>>>,
+    last_stream: AtomicU32,
+    failed: OnceLock<Error>,
+}
+
+/// Lanes that are open, and not connected yet.
+pub(crate) struct Opening<F: Fabric> {
+    lanes: Vec<ReceiverSetup<F>>,
+}
+
+impl<F: Fabric> Opening<F> {
+    pub(crate) fn new(fabric: &F, common: &Common) -> Result<Opening<F>> {
+        let settings = common.config.settings();
+        let lane = |_| ReceiverSetup::new(fabric, common.next_id(), 1, settings);
+        let lanes: std::result::Result<_, _> = (0..common.config.lanes).map(lane).collect();
+        Ok(Opening { lanes: lanes? })
+    }
+
+    /// What the writer has to be told.
+    pub(crate) fn hellos(&self, token: &Token) -> Result<Hellos> {
+        encode_hellos(self.lanes.iter().map(|lane| lane.hello(0)), token)
+    }
+
+    /// Connects to the writer's lanes.
+    pub(crate) fn connect(
+        self,
+        worker: String,
+        common: Arc<Common>,
+        hellos: &Hellos,
+        control: mpsc::UnboundedSender<ToWriter>,
+    ) -> Result<Inbound<F>> {
+        let theirs = decode_hellos(hellos, &common, &worker)?;
+        let mut lanes = Vec::with_capacity(self.lanes.len());
+        for (lane, theirs) in self.lanes.into_iter().zip(theirs) {
+            let receiver = Arc::new(lane.connect(&[theirs])?);
+            lanes.push(Lane { receiver, held: Arc::default() });
+        }
+        common.counts.links.add(1);
+        Ok(Inbound {
+            worker,
+            common,
+            lanes,
+            inboxes: Mutex::default(),
+            answers: Mutex::default(),
+            control: Mutex::new(Some(control)),
+            last_stream: AtomicU32::new(0),
+            failed: OnceLock::new(),
+        })
+    }
+}
+
+impl<F: Fabric> Inbound<F> {
+    /// Opens streams, which are numbered from the first on. What has arrived for them and was not
+    /// read yet counts in this pool.
+    pub(crate) async fn open(
+        &self,
+        mut open: Open,
+        pool: &Arc<dyn MemoryPool>,
+    ) -> Result<(SchemaRef, u32, Vec<Arc<Inbox>>)> {
+        let count = u32::try_from(open.end.saturating_sub(open.start))
+            .map_err(|_| Error::Batch("a task has too many partitions".into()))?;
+        // A number for the answer, even if there are no streams.
+        let first = self.last_stream.fetch_add(count.max(1), Ordering::Relaxed);
+        open.first = first;
+        let memory = Arc::new(MemoryConsumer::new("Exchange").register(pool));
+        let inboxes: Vec<_> = (0..count).map(|_| Arc::new(Inbox::new(&memory))).collect();
+        let (answer, answered) = oneshot::channel();
+        lock(&self.answers).insert(first, answer);
+        lock(&self.inboxes).extend((first..).zip(inboxes.iter().cloned()));
+        // From here on the streams are closed if the caller goes away.
+        let mut closing = Closing { link: self, first, count };
+        self.say(Said::Open(open));
+        if let Some(error) = self.failed.get() {
+            return Err(error.clone());
+        }
+        let patience = self.common.config.patience;
+        let schema = match tokio::time::timeout(patience, answered).await {
+            Ok(Ok(schema)) => schema?,
+            Ok(Err(_)) => return Err(self.error()),
+            Err(_) => {
+                let reason = format!("it has not answered for {} s", patience.as_secs());
+                return Err(Error::Lost { worker: self.worker.clone(), reason });
+            }
+        };
+        closing.count = 0;
+        self.common.counts.streams.add(count.into());
+        self.common.bell.ring();
+        Ok((schema, first, inboxes))
+    }
+
+    /// The writer may send so many bytes of a stream since its beginning.
+    pub(crate) fn grant(&self, stream: u32, bytes: u64) {
+        self.common.counts.credits.add(1);
+        self.say(Said::Credit(Credit { stream, bytes }));
+        self.common.bell.ring();
+    }
+
+    /// A stream has ended.
+    pub(crate) fn forget(&self, stream: u32) {
+        lock(&self.inboxes).remove(&stream);
+    }
+
+    /// Nobody reads a stream any more, though it has not ended.
+    pub(crate) fn close(&self, stream: u32) {
+        self.forget(stream);
+        self.say(Said::Close(stream));
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.failed.get().is_some()
+    }
+
+    fn say(&self, said: Said) {
+        if let Some(control) = &*lock(&self.control) {
+            // A control stream that has ended has broken the link already.
+            drop(control.send(said.into()));
+        }
+    }
+
+    fn error(&self) -> Error {
+        let lost = || Error::Lost { worker: self.worker.clone(), reason: "it is gone".into() };
+        self.failed.get().cloned().unwrap_or_else(lost)
+    }
+
+    /// The link is broken: an error of every stream that is open.
+    pub(crate) fn fail(&self, error: Error) {
+        let error = match error {
+            Error::Shuffle(error) => {
+                Error::Lost { worker: self.worker.clone(), reason: error.to_string() }
+            }
+            other => other,
+        };
+        let error = self.failed.get_or_init(|| error);
+        lock(&self.control).take();
+        lock(&self.answers).clear();
+        let inboxes: Vec<_> = lock(&self.inboxes).drain().collect();
+        for (_, inbox) in inboxes {
+            inbox.fail(error);
+        }
+    }
+
+    /// Takes the writer's answers until the control stream ends, which breaks the link.
+    pub(crate) async fn listen(self: Arc<Self>, mut answers: Streaming<ToReader>) {
+        let error = loop {
+            let answer = match answers.next().await {
+                Some(Ok(ToReader { answer })) => answer,
+                Some(Err(status)) => break status,
+                None => break Status::unavailable("its process has ended the link"),
+            };
+            match answer {
+                Some(Answer::Opened(opened)) => {
+                    let schema = decode_schema(&opened.schema).map_err(Error::from);
+                    self.answer(opened.first, schema);
+                }
+                Some(Answer::Refused(refused)) => {
+                    let (worker, reason) = (self.worker.clone(), refused.reason);
+                    self.answer(refused.first, Err(Error::Worker { worker, reason }));
+                }
+                Some(Answer::Hello(_)) | None => {}
+            }
+        };
+        self.fail(Error::Lost { worker: self.worker.clone(), reason: error.message().into() });
+    }
+
+    fn answer(&self, first: u32, schema: Result<SchemaRef>) {
+        if let Some(waiting) = lock(&self.answers).remove(&first) {
+            // Whoever has asked may be gone.
+            drop(waiting.send(schema));
+        }
+    }
+
+    /// A message has arrived.
+    fn arrived(&self, lane: &Lane<F>, message: Message<F>) -> Result<()> {
+        let Common { counts, config, .. } = &*self.common;
+        let broken = |what: String| Error::Protocol { worker: self.worker.clone(), what };
+        let bytes = message.bytes();
+        let frame = Frame::decode(bytes)
+            .ok_or_else(|| broken("a message's header is wrong".to_string()))?;
+        counts.messages_received.add(1);
+        counts.bytes_received.add(bytes.len() as u64);
+        let Some(inbox) = lock(&self.inboxes).get(&frame.stream).cloned() else {
+            // Closed meanwhile.
+            return Ok(());
+        };
+        let long = bytes.len() >= config.copy_below_bytes;
+        let permit = if long { Permit::take(&lane.held, config.held_max()) } else { None };
+        let payload = match permit {
+            Some(permit) => {
+                counts.in_place.add(1);
+                message.into_buffer(HEADER_BYTES, permit)
+            }
+            None => {
+                let mut copy = MutableBuffer::new(bytes.len() - HEADER_BYTES);
+                copy.extend_from_slice(&bytes[HEADER_BYTES..]);
+                counts.copied_bytes.add(copy.len() as u64);
+                Buffer::from(copy)
+            }
+        };
+        inbox.put(frame, payload).map_err(broken)
+    }
+
+    /// Takes what has arrived in a lane. Returns whether there was anything.
+    fn drain(&self, lane: &Lane<F>) -> Result<bool> {
+        for taken in 0..MESSAGES {
+            match take(&lane.receiver)? {
+                Taken::Message(message) => self.arrived(lane, message)?,
+                Taken::Empty => return Ok(taken > 0),
+                Taken::End => {
+                    let reason = "its process has ended the link".into();
+                    return Err(Error::Lost { worker: self.worker.clone(), reason });
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<F: Fabric> Member for Inbound<F> {
+    fn turn(&self) -> Turn {
+        if self.is_broken() {
+            return Turn::Gone;
+        }
+        let mut moved = false;
+        for lane in &self.lanes {
+            match self.drain(lane) {
+                Ok(found) => moved |= found,
+                Err(error) => {
+                    self.fail(error);
+                    return Turn::Gone;
+                }
+            }
+        }
+        match moved {
+            true => Turn::Moved,
+            false if lock(&self.inboxes).is_empty() => Turn::Quiet,
+            false => Turn::Waiting,
+        }
+    }
+}
+
+/// Closes streams, unless they have been handed over, and waits for no answer.
+struct Closing<'a, F: Fabric> {
+    link: &'a Inbound<F>,
+    first: u32,
+    count: u32,
+}
+
+impl<F: Fabric> Drop for Closing<'_, F> {
+    fn drop(&mut self) {
+        lock(&self.link.answers).remove(&self.first);
+        for stream in self.first..self.first + self.count {
+            self.link.close(stream);
+        }
+    }
+}
