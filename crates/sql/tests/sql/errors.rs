@@ -165,7 +165,12 @@ fn rankings_and_collections_that_do_not_run_say_what_does() {
     );
     refused("SELECT APPROX_TOP_K(DISTINCT i64, 3) FROM typed", &["DISTINCT inside APPROX_TOP_K"]);
     refused("SELECT ARRAY_AGG(i64 ORDER BY i64) FROM typed", &["ORDER BY inside ARRAY_AGG"]);
-    refused("SELECT ARRAY_AGG(DISTINCT i64) FROM typed", &["DISTINCT inside ARRAY_AGG"]);
+    let row = "does not go with values of type ROW";
+    refused(
+        "SELECT ARRAY_AGG(DISTINCT ROW(i64, i8)) FROM typed",
+        &["DISTINCT inside ARRAY_AGG", row],
+    );
+    refused("SELECT LAST_VALUE(DISTINCT i64) FROM typed", &["DISTINCT inside LAST_VALUE"]);
 }
 
 #[test]
