@@ -251,7 +251,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// Another process has read so much of a split, and reads no more: rows may have waited for that.
+    /// Another process has read so much of a split, and reads no more: rows may have waited.
     fn note_end(&self, process: usize, head: &Head) -> Result<()> {
         match head.kind {
             cluster::Kind::Ended => self.intake.ended_elsewhere(head)?,
