@@ -205,14 +205,7 @@ impl Shared {
                 return net.credit(&head).map(Some);
             }
             cluster::Kind::Stamp => self.intake.stamp_other(&head)?,
-            cluster::Kind::Ended => {
-                self.intake.ended_elsewhere(&head)?;
-                self.queue_batches();
-            }
-            cluster::Kind::ReadTo => {
-                self.intake.note_read_to(process, &head)?;
-                self.queue_batches();
-            }
+            cluster::Kind::Ended | cluster::Kind::ReadTo => self.note_end(process, &head)?,
             cluster::Kind::Drain => self.begin_to_drain(false)?,
             cluster::Kind::Progress => self.intake.note_progress(process, &head)?,
             cluster::Kind::WindowRows if net.is_coordinator() => {
@@ -256,6 +249,16 @@ impl Shared {
             kind => return Err(Error::Internal(format!("a message of kind {kind:?}"))),
         }
         Ok(None)
+    }
+
+    /// Another process has read so much of a split, and reads no more: rows may have waited.
+    fn note_end(&self, process: usize, head: &Head) -> Result<()> {
+        match head.kind {
+            cluster::Kind::Ended => self.intake.ended_elsewhere(head)?,
+            _ => self.intake.note_read_to(process, head)?,
+        }
+        self.queue_batches();
+        Ok(())
     }
 
     /// Another process tells that a chunk's rows come next, or that it waits for them.

@@ -1,11 +1,13 @@
 //! Draining: nothing more is to be read, and what has been read or accepted counts.
 //!
 //! A split that one process reads ends there, once it has handed out what it has accepted
-//! ([`Split::drain`](crate::table::Split::drain)), and that process says after how many chunks. A split of which all processes
+//! ([`Split::drain`]), and that process says after how many chunks. A split of which all processes
 //! read every chunk, and decode some, has to end at the same chunk everywhere. So each of them says
 //! how many it has read and stops; the most that one has read is where it ends, and the others read
 //! on until there. A process whose split has come to its end by itself says so, too: it may be gone
 //! when others are asked to drain.
+//!
+//! [`Split::drain`]: crate::table::Split::drain
 
 use std::sync::{Arc, PoisonError};
 
