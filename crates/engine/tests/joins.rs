@@ -73,7 +73,7 @@ fn joins_on_threads_agree_with_looking_at_every_pair() {
 fn where_a_side_is_broadcast_the_other_one_stays() {
     let mut random = Random::new(4711);
     let mut moved = 0;
-    for round in 0..80 {
+    for round in 0..250 {
         let case = Case::any(&mut random);
         let Some(few) = case.broadcast_rows() else { continue };
         let settings = Settings {

@@ -334,7 +334,7 @@ fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
     }
     let where_they_meet = match join.broadcast {
         None => "which meet at the key's leader",
-        Some(_) => "which meet at the worker that has the row of the larger side",
+        Some(_) => "which meet where the larger side's row is",
     };
     let _ = writeln!(text, "soft breaker (keeps rows of both sides, {where_they_meet})");
     let kind = match join.kind {

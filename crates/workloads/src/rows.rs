@@ -3,12 +3,10 @@
 
 use crate::spec::Workload;
 
+pub(crate) use crate::spec::SELLER_EVERY;
+
 /// Bytes of a string key: `user-` and 11 digits.
 pub const STRING_KEY_BYTES: usize = 16;
-
-/// Of the records of a join one in so many is a seller (`event_type` 0); the others are auctions
-/// (`nb8`, `nb8_rows`) or bids (`nb11`).
-pub(crate) const SELLER_EVERY: u64 = 5;
 
 /// Bytes of a row without its `data`: time, key, event type and number.
 const OTHER_BYTES: usize = 28;

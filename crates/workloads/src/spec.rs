@@ -1,9 +1,12 @@
 //! The specification of a workload: which one, and at which size. Everything else follows from a
 //! [`Spec`].
 
-use crate::rows::SELLER_EVERY;
 use crate::window::{self, Window};
 use crate::zipf::Zipf;
+
+/// Of the records of a join one in so many is a seller (`event_type` 0); the others are auctions
+/// (`nb8`, `nb8_rows`) or bids (`nb11`).
+pub(crate) const SELLER_EVERY: u64 = 5;
 
 /// The keys of a long tail are below this number.
 const LONG_TAIL_KEYS: u64 = 1 << 20;
@@ -225,8 +228,8 @@ impl Spec {
         self.keys.or(self.workload.keys()).unwrap_or(LONG_TAIL_KEYS).max(1)
     }
 
-    /// Of a join, about how many pairs it gives where keys are uniform; of sessions, if there are so
-    /// few keys that sessions hardly ever end. It grows with the square of the records of a key.
+    /// Of a join, about how many pairs it gives where keys are uniform; of sessions, if there are
+    /// so few keys that sessions hardly ever end. It grows with the square of a key's records.
     pub fn pairs(&self) -> Option<u64> {
         let (records, keys) = (u128::from(self.records), u128::from(self.key_range()));
         let (window_ms, span_ms) = (u128::from(self.window_ms), u128::from(self.span_ms.max(1)));

@@ -206,7 +206,7 @@ fn decode_words<const WIDTH: usize>(data_type: &DataType, rows: &mut [&[u8]]) ->
         nulls.append(*valid == 1);
         *row = rest;
         if *valid != 1 {
-            bytes.extend_from_slice(&[0; WIDTH]);
+            bytes.extend_from_slice(&[0_u8; WIDTH]);
             continue;
         }
         let (value, rest) = row.split_first_chunk::<WIDTH>().ok_or_else(damaged)?;

@@ -55,7 +55,7 @@ fn shown(expr: &Expr, schema: &Schema) -> String {
 }
 
 /// The last join of a plan.
-fn join(plan: &Plan) -> (&Stage, &Join) {
+pub(crate) fn join(plan: &Plan) -> (&Stage, &Join) {
     let mut joins = plan.stages.iter().filter_map(|stage| match &stage.operator {
         Operator::Join(join) => Some((stage, &**join)),
         _ => None,
@@ -108,50 +108,6 @@ pub(crate) fn strings(texts: &[&str]) -> Vec<String> {
 
 const TEN_SECONDS: Window = Window::Tumble(Tumble { size_us: 10_000_000, offset_us: 0 });
 const HOPS: Window = Window::Hop(Hop { slide_us: 5_000_000, size_us: 10_000_000, offset_us: 0 });
-
-/// A side that has one row in each window, unless it matters which of its rows have partners.
-#[test]
-fn a_row_of_each_window_is_broadcast() {
-    let most = |by: &str| {
-        format!(
-            "(SELECT window_start, window_end, MAX(price) AS most FROM s
-              GROUP BY window_start, window_end{by}) AS m"
-        )
-    };
-    let on = "ON o.window_start = m.window_start AND o.window_end = m.window_end";
-    let broadcast = |text: &str| join(&query(text)).1.broadcast;
-    for (kind, right, left) in [
-        ("JOIN", Some(1), Some(0)),
-        ("LEFT JOIN", Some(1), None),
-        ("RIGHT JOIN", None, Some(0)),
-        ("FULL JOIN", None, None),
-    ] {
-        let of = |left: &str, right: &str| {
-            broadcast(&format!("SELECT id, most FROM {left} {kind} {right} {on} AND id = most"))
-        };
-        assert_eq!((of("o", &most("")), of(&most(""), "o")), (right, left), "{kind}");
-        // Of each group.
-        assert_eq!((of("o", &most(", item")), of(&most(", via"), "o")), (None, None), "{kind}");
-    }
-    // Without keys, and of two such sides one.
-    let plain = format!("SELECT id FROM o JOIN {} {on} AND price < most", most(""));
-    assert_eq!(broadcast(&plain), Some(1));
-    let both = format!(
-        "SELECT least FROM (SELECT window_start, window_end, MIN(price) AS least FROM o
-         GROUP BY window_start, window_end) AS o JOIN {} {on}",
-        most("")
-    );
-    assert_eq!(broadcast(&both), Some(1));
-    for (exists, expected) in [("EXISTS", Some(1)), ("NOT EXISTS", Some(1))] {
-        let text = format!(
-            "SELECT id FROM o WHERE {exists} (SELECT 1 FROM {}
-             WHERE o.window_start = m.window_start AND o.window_end = m.window_end
-                 AND price < most)",
-            most("")
-        );
-        assert_eq!(broadcast(&text), expected, "{exists}");
-    }
-}
 
 #[test]
 fn rows_of_one_window_meet() {

@@ -270,28 +270,6 @@ result: rows of stage 3
 }
 
 #[test]
-fn explain_shows_a_broadcast() {
-    let text = format!(
-        "{TABLES} EXPLAIN SELECT m.window_end, id FROM (
-             SELECT window_start, window_end, MAX(price) AS most FROM o
-             GROUP BY window_start, window_end) AS m
-         RIGHT JOIN o ON o.window_end = m.window_end AND price = most"
-    );
-    let explained = match execute(&mut session(), &text) {
-        Ok(Outcome::Explain(planned)) => planned.explain,
-        other => panic!("{other:?}"),
-    };
-    let join = "
-soft breaker (keeps rows of both sides, which meet at the worker that has the row of the larger side)
-  join: pairs, and rows of the right side without a partner
-  broadcast: the left side's row of a window goes to all workers; rows of the right side stay where \
-                they are
-  keys most = price DOUBLE
-";
-    assert!(explained.contains(join), "{explained}");
-}
-
-#[test]
 fn queries_of_nexmark_are_joins_within_windows() {
     let tables = "
         CREATE TABLE bid (auction BIGINT, price BIGINT, dateTime TIMESTAMP(3),

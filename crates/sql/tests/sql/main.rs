@@ -7,6 +7,7 @@ mod fuzz;
 mod graph;
 mod growth;
 mod joins;
+mod joins_broadcast;
 mod joins_refused;
 mod joins_sessions;
 mod metadata;

@@ -11,9 +11,9 @@
 //! row of the side that is not the anchor is appended to each slice where it may have a partner; a
 //! partner is in one of them.
 //!
-//! Where one side has few rows ([`plan::Join::broadcast`]), these go to all leaders, and rows of the
-//! other side stay with the worker that takes them: each is in one bag, next to all rows that may be
-//! its partners.
+//! Where one side has few rows ([`plan::Join::broadcast`]), these go to all leaders, and rows of
+//! the other side stay with the worker that takes them: each is in one bag, next to all rows that
+//! may be its partners.
 //!
 //! In a temporal join ([`as_of`]), rows of both sides are in the slice of their own time. What a
 //! slice leaves for later ones, the last version of each key, is kept beside the bags

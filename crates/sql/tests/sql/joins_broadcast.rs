@@ -1,0 +1,71 @@
+//! Tests of joins one side of which goes to all workers.
+
+use crate::common::*;
+use crate::joins::{TABLES, join, query};
+use millstream_sql::Outcome;
+
+/// A side that has one row in each window, unless it matters which of its rows have partners.
+#[test]
+fn a_row_of_each_window_is_broadcast() {
+    let most = |by: &str| {
+        format!(
+            "(SELECT window_start, window_end, MAX(price) AS most FROM s
+              GROUP BY window_start, window_end{by}) AS m"
+        )
+    };
+    let on = "ON o.window_start = m.window_start AND o.window_end = m.window_end";
+    let broadcast = |text: &str| join(&query(text)).1.broadcast;
+    for (kind, right, left) in [
+        ("JOIN", Some(1), Some(0)),
+        ("LEFT JOIN", Some(1), None),
+        ("RIGHT JOIN", None, Some(0)),
+        ("FULL JOIN", None, None),
+    ] {
+        let of = |left: &str, right: &str| {
+            broadcast(&format!("SELECT id, most FROM {left} {kind} {right} {on} AND id = most"))
+        };
+        assert_eq!((of("o", &most("")), of(&most(""), "o")), (right, left), "{kind}");
+        // Of each group.
+        assert_eq!((of("o", &most(", item")), of(&most(", via"), "o")), (None, None), "{kind}");
+    }
+    // Without keys, and of two such sides one.
+    let plain = format!("SELECT id FROM o JOIN {} {on} AND price < most", most(""));
+    assert_eq!(broadcast(&plain), Some(1));
+    let both = format!(
+        "SELECT least FROM (SELECT window_start, window_end, MIN(price) AS least FROM o
+         GROUP BY window_start, window_end) AS o JOIN {} {on}",
+        most("")
+    );
+    assert_eq!(broadcast(&both), Some(1));
+    for (exists, expected) in [("EXISTS", Some(1)), ("NOT EXISTS", Some(1))] {
+        let text = format!(
+            "SELECT id FROM o WHERE {exists} (SELECT 1 FROM {}
+             WHERE o.window_start = m.window_start AND o.window_end = m.window_end
+                 AND price < most)",
+            most("")
+        );
+        assert_eq!(broadcast(&text), expected, "{exists}");
+    }
+}
+
+#[test]
+fn explain_shows_a_broadcast() {
+    let text = format!(
+        "{TABLES} EXPLAIN SELECT m.window_end, id FROM (
+             SELECT window_start, window_end, MAX(price) AS most FROM o
+             GROUP BY window_start, window_end) AS m
+         RIGHT JOIN o ON o.window_end = m.window_end AND price = most"
+    );
+    let explained = match execute(&mut session(), &text) {
+        Ok(Outcome::Explain(planned)) => planned.explain,
+        other => panic!("{other:?}"),
+    };
+    for line in [
+        "soft breaker (keeps rows of both sides, which meet where the larger side's row is)",
+        "  broadcast: the left side's row of a window goes to all workers; rows of the right side stay \
+         where they are",
+        "  keys most = price DOUBLE",
+    ] {
+        assert!(explained.lines().any(|shown| shown == line), "{line} is not in {explained}");
+    }
+}
