@@ -14,7 +14,8 @@ GROUP BY window_start, window_end, shop;
 -- Lists. LISTAGG leaves NULL out, ARRAY_AGG does not unless it is told to; a filter leaves it out too.
 SELECT window_start, shop, LISTAGG(item) AS items, STRING_AGG(item, '; ') AS texts,
     ARRAY_AGG(price) AS prices, ARRAY_AGG(price) IGNORE NULLS AS known,
-    ARRAY_AGG(price) FILTER (WHERE price < 8 OR item = 'w') AS few
+    ARRAY_AGG(price) FILTER (WHERE price < 8 OR item = 'w') AS few,
+    ARRAY_AGG(price) IGNORE NULLS FILTER (WHERE price < 8 OR item = 'w') AS few_known
 FROM TABLE(TUMBLE(TABLE offers, DESCRIPTOR(ts), INTERVAL '10' SECOND))
 GROUP BY window_start, window_end, shop;
 

@@ -193,15 +193,6 @@ impl Aggregate {
         Aggregate { name, function, takes, signature }
     }
 
-    /// What to aggregate instead of a value of an SQL type.
-    fn other_argument(&self, sql_type: &str) -> &'static str {
-        match (self.takes, self.function) {
-            (Takes::Boolean, _) => "write a condition, for example x > 0",
-            (_, AggregateFunction::Bits(_)) => "cast the argument, for example CAST(x AS BIGINT)",
-            _ => other_argument(sql_type),
-        }
-    }
-
     /// The type that an argument is cast to; `None` if there is no such aggregate.
     fn taken(&self, argument: &DataType) -> Option<DataType> {
         use DataType::*;
@@ -244,9 +235,15 @@ fn result_type(function: AggregateFunction, argument: &DataType) -> Option<DataT
 const MEAN_SCALE: i8 = 6;
 
 /// What to aggregate instead of a value of an SQL type that an aggregate does not take.
-pub(crate) fn other_argument(sql_type: &str) -> &'static str {
-    match sql_type {
-        "INTERVAL" => "aggregate its seconds: EXTRACT(EPOCH FROM x)",
+pub(crate) fn other_argument(
+    function: AggregateFunction,
+    takes: Takes,
+    sql_type: &str,
+) -> &'static str {
+    match (takes, function) {
+        (Takes::Boolean, _) => "write a condition, for example x > 0",
+        (_, AggregateFunction::Bits(_)) => "cast the argument, for example CAST(x AS BIGINT)",
+        _ if sql_type == "INTERVAL" => "aggregate its seconds: EXTRACT(EPOCH FROM x)",
         _ => "cast the argument, for example CAST(x AS DOUBLE)",
     }
 }
@@ -297,7 +294,7 @@ impl AggregateUDFImpl for Aggregate {
             let Some(argument) = self.taken(argument) else {
                 let of = sql_type_name(argument);
                 let error = SqlError::types(format!("there is no {name} of {of}"));
-                return refused(error.help(self.other_argument(&of)));
+                return refused(error.help(other_argument(self.function, self.takes, &of)));
             };
             taken.push(argument);
         }

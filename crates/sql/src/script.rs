@@ -270,7 +270,8 @@ fn parse_part(tokens: &[TokenWithSpan]) -> Result<StatementKind> {
     check_prefixes(tokens)?;
     check_set_operations(tokens)?;
     let dialect = MillstreamDialect::of_statement(tokens.len());
-    let read = local_time_zones(tokens);
+    let mut read = local_time_zones(tokens);
+    nulls_after_filters(&mut read);
     refuse_nested_casts(&read)?;
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(MAX_NESTING)
@@ -358,6 +359,48 @@ fn local_time_zones(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         at += 1;
     }
     tokens
+}
+
+/// Puts RESPECT NULLS and IGNORE NULLS after WITHIN GROUP and FILTER, where sqlparser looks for
+/// them; Flink has them before.
+fn nulls_after_filters(tokens: &mut [TokenWithSpan]) {
+    let is = |t: Option<&TokenWithSpan>, name: &str| {
+        matches!(t.map(|t| &t.token), Some(Token::Word(word))
+            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name))
+    };
+    for at in 1..tokens.len() {
+        let treats = is(tokens.get(at), "RESPECT") || is(tokens.get(at), "IGNORE");
+        if !treats || tokens[at - 1].token != Token::RParen || !is(tokens.get(at + 1), "NULLS") {
+            continue;
+        }
+        let mut end = at + 2;
+        loop {
+            let open = match () {
+                () if is(tokens.get(end), "FILTER") => end + 1,
+                () if is(tokens.get(end), "WITHIN") && is(tokens.get(end + 1), "GROUP") => end + 2,
+                () => break,
+            };
+            let Some(length) = tokens.get(open..).and_then(bracketed) else { break };
+            end = open + length;
+        }
+        tokens[at..end].rotate_left(2);
+    }
+}
+
+/// How many tokens stand in the brackets that these begin with, the brackets included.
+fn bracketed(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return (at > 0).then_some(at + 1);
+        }
+    }
+    None
 }
 
 impl From<ParserError> for SqlError {

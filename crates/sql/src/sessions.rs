@@ -141,14 +141,16 @@ fn partition_keys(assigned: &Assigned, grouped: &Grouped, places: &Places) -> Re
         let key = grouped.keys.iter().position(|key| alike(Some(key), Some(column)));
         let Some(key) = key else {
             let name = sql_text(column);
-            let message = format!("sessions are those of one {name}, and GROUP BY is without it");
-            return Err(SqlError::unsupported(message)
-                .at(places.group_by.or(places.distinct).or(places.statement))
-                .help(format!(
-                    "add {name} to GROUP BY, and GROUP BY window_start, window_end in a query \
+            let given = places.group_by.or(places.distinct);
+            let clause = if given.is_some() { "GROUP BY" } else { "the ranking's PARTITION BY" };
+            let message = format!("sessions are those of one {name}, and {clause} is without it");
+            return Err(SqlError::unsupported(message).at(given.or(places.statement)).help(
+                format!(
+                    "add {name} to {clause}, and GROUP BY window_start, window_end in a query \
                      above to have sessions with the same bounds together\n\
                      (or leave PARTITION BY out: then a session has the records of all)"
-                )));
+                ),
+            ));
         };
         if !first.contains(&key) {
             first.push(key);

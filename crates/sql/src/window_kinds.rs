@@ -14,6 +14,9 @@ pub(crate) enum WindowKind {
     Session,
 }
 
+/// Windows of all times this far from 1970 have a number: up to the year 9999.
+const NUMBERED_US: i64 = 8_030 * 366 * 86_400 * 1_000_000;
+
 /// A constant interval of a statement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Length {
@@ -123,7 +126,7 @@ impl WindowKind {
     /// That a window's size is a multiple of what it moves or grows by.
     fn check_multiple(self, of: &str, part: Length, size: Length) -> Result<()> {
         if size.us % part.us == 0 {
-            return Ok(());
+            return self.check_numbers(of, part, size);
         }
         let (name, shown, size_shown) = (self.name(), duration(part.us), duration(size.us));
         let message =
@@ -137,5 +140,28 @@ impl WindowKind {
             }
         };
         Err(SqlError::types(message).at(size.place.or(part.place)).help(help))
+    }
+
+    /// That slices of windows can be numbered: a number has that of a window and that of a part in
+    /// it.
+    fn check_numbers(self, of: &str, part: Length, size: Length) -> Result<()> {
+        let fits = |part_us: i64| {
+            let parts = i128::from(size.us / part_us);
+            (i128::from(NUMBERED_US / part_us) + parts) * parts < i128::from(i64::MAX / 4 * 3)
+        };
+        if fits(part.us) {
+            return Ok(());
+        }
+        let (name, shown, size_shown) = (self.name(), duration(part.us), duration(size.us));
+        let parts = size.us / part.us;
+        let message =
+            format!("{name}'s size of {size_shown} is {parts} times its {of} of {shown}: too much");
+        let longer = (1..).map(|zeros| part.us.saturating_mul(10_i64.saturating_pow(zeros)));
+        let longer = longer.take(19).find(|part_us| size.us % part_us == 0 && fits(*part_us));
+        let help = match longer {
+            Some(part_us) => format!("take a {of} of {}, or a shorter size", duration(part_us)),
+            None => format!("take a longer {of}, or a shorter size"),
+        };
+        Err(SqlError::unsupported(message).at(size.place.or(part.place)).help(help))
     }
 }

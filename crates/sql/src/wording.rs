@@ -139,9 +139,10 @@ fn arguments(text: &str) -> Option<SqlError> {
         let (name, types) = call.split_once('(')?;
         let types = with_sql_types(types.strip_suffix(')').unwrap_or(types));
         let error = wrong_arguments(name, &types);
-        if let Some((function, _)) = aggregate_named(&name.to_lowercase()) {
+        if let Some((function, takes)) = aggregate_named(&name.to_lowercase()) {
             let help = crate::collecting::help(function);
-            let help = help.unwrap_or_else(|| crate::aggregates::other_argument(&types));
+            let other = || crate::aggregates::other_argument(function, takes, &types);
+            let help = help.unwrap_or_else(other);
             return Some(error.help(help));
         }
         let forms = between(rest, "Candidate functions:", "").map(|list| {

@@ -470,6 +470,14 @@ fn window_functions_are_refused_with_a_reason() {
             vec!["size of 5 s is not a multiple of its slide of 10 s", "slide first"],
         ),
         (
+            format!("HOP({TS}, INTERVAL '0.001' SECOND, INTERVAL '90' MINUTE)"),
+            vec!["5400000 times its slide of 1 ms: too much", "take a slide of"],
+        ),
+        (
+            format!("CUMULATE({TS}, {second}, INTERVAL '30000' DAY(5))"),
+            vec!["2592000000 times its step of 1 s", "take a step of"],
+        ),
+        (
             format!("CUMULATE({TS}, INTERVAL '7' SECOND, INTERVAL '5' SECOND)"),
             vec!["size of 5 s is not a multiple of its step of 7 s", "a size of 7 s"],
         ),
