@@ -1,5 +1,5 @@
 //! Refuses what is not computed of rows, arrays and maps as a whole: comparisons, and casts to
-//! and from other types; and, as Flink does, casts of numbers to timestamps.
+//! and from other types; and, as Flink does, casts of numbers to TIMESTAMP.
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::TreeNodeRecursion;
@@ -53,7 +53,8 @@ fn compares(op: Operator) -> bool {
 /// what it would count.
 fn refuse_cast(from: &DataType, to: &DataType) -> DfResult<()> {
     use DataType::*;
-    if from.is_numeric() && matches!(to, Timestamp(..)) {
+    // AT TIME ZONE casts what stands before it to a TIMESTAMP_LTZ.
+    if from.is_numeric() && matches!(to, Timestamp(_, None)) {
         let (from, to) = (sql_type_name(from), sql_type_name(to));
         return plan_err!(
             "there is no CAST of {from} to {to}; write TO_TIMESTAMP_LTZ(x, 0) where it counts \
