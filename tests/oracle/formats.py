@@ -1,8 +1,7 @@
 """The data of a case in other formats than CSV: NDJSON, Parquet, Arrow IPC, and CSV that is packed.
 
 A query gives the same bytes whatever the format is. So a file stays one file: which records are late is decided for
-each file by itself. Python writes NDJSON; DuckDB writes Parquet, from the CSV files. Arrow IPC takes pyarrow, which
-the tests do not require: without it, no run reads Arrow IPC.
+each file by itself. Python writes NDJSON; DuckDB writes Parquet, from the CSV files; pyarrow writes Arrow IPC.
 """
 
 import bz2
@@ -12,19 +11,15 @@ import random
 from pathlib import Path
 
 import duckdb
+import pyarrow
+import pyarrow.parquet
 import script
 from case import Case
 from expressions import Column
 from script import field_text
 
-try:
-    import pyarrow
-    import pyarrow.parquet
-except ImportError:
-    pyarrow = None
-
 # How often each is drawn.
-FORMATS = {"csv": 3, "ndjson": 3, "gzip": 1, "bzip2": 0.5, "parquet": 3} | ({"arrow": 3} if pyarrow else {})
+FORMATS = {"csv": 3, "ndjson": 3, "gzip": 1, "zstd": 1, "bzip2": 0.5, "parquet": 3, "arrow": 3}
 # What is decoded by row groups, record batches, or 64 Ki rows: batches need not be small.
 COLUMNAR = ("parquet", "arrow")
 
@@ -54,7 +49,8 @@ def write(case: Case, folder: Path, form: str) -> Path:
 def table(case: Case, name: str, stem: str, delay_us: int, form: str) -> str:
     """The statement that declares one of the files."""
     suffix, option = {"ndjson": ("ndjson", "ndjson"), "parquet": ("parquet", "parquet"),
-                      "arrow": ("arrow", "arrow"), "gzip": ("csv.gz", "csv"), "bzip2": ("csv.bz2", "csv")}[form]
+                      "arrow": ("arrow", "arrow"), "gzip": ("csv.gz", "csv"), "bzip2": ("csv.bz2", "csv"),
+                      "zstd": ("csv.zst", "csv")}[form]
     text = script.table(case, name, f"{stem}.{suffix}", delay_us, option)
     for column in case.columns if form in COLUMNAR else ():
         if is_seconds(column):
@@ -148,6 +144,15 @@ def write_arrow(case: Case, folder: Path, stem: str, rng: random.Random) -> None
 # Packed CSV --------------------------------------------------------------------------------------
 
 
+def write_zstd(case: Case, folder: Path, stem: str, rng: random.Random) -> None:
+    """One frame or two."""
+    text = (folder / f"{stem}.csv").read_bytes()
+    cut = rng.choice([0, rng.randrange(len(text))])
+    parts = [part for part in (text[:cut], text[cut:]) if part]
+    packed = [pyarrow.compress(part, codec="zstd", asbytes=True) for part in parts]
+    (folder / f"{stem}.csv.zst").write_bytes(b"".join(packed))
+
+
 def write_gzip(case: Case, folder: Path, stem: str, rng: random.Random) -> None:
     """Several members, cut anywhere."""
     text = (folder / f"{stem}.csv").read_bytes()
@@ -163,4 +168,4 @@ def write_bzip2(case: Case, folder: Path, stem: str, rng: random.Random) -> None
 
 
 WRITERS = {"ndjson": write_ndjson, "parquet": write_parquet, "arrow": write_arrow,
-           "gzip": write_gzip, "bzip2": write_bzip2}
+           "gzip": write_gzip, "bzip2": write_bzip2, "zstd": write_zstd}
