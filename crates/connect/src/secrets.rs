@@ -256,6 +256,7 @@ mod tests {
             base_dir: crate::infer::tests::folder("secrets"),
             metadata: Default::default(),
             partitioned_by: Vec::new(),
+            exact: false,
         }
     }
 

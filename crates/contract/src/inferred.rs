@@ -17,6 +17,8 @@ const SHOWN_CHARS_MAX: usize = 1200;
 
 /// How the help begins that tells of the option `on_error`.
 pub const ON_ERROR_HELP: &str = "'on_error' = 'skip' leaves";
+/// What a message says behind a value that a type would have to round.
+pub const MORE_DIGITS: &str = ", which has more digits";
 /// What the help says of a record that the option does not leave out.
 pub const NEVER_LEFT_OUT: &str = "'on_error' leaves out no record of several lines that is so long";
 
@@ -218,7 +220,9 @@ fn wider(column: &DeclaredColumn, message: &str, json: bool, free: bool) -> Opti
         return Some(Wider::of(has));
     }
     let (_, found) = message.split_once(&format!("column '{}', found ", column.name))?;
+    let more_digits = found.ends_with(MORE_DIGITS);
     let found = found.strip_suffix(", which does not fit").unwrap_or(found);
+    let found = found.strip_suffix(MORE_DIGITS).unwrap_or(found);
     let is_string = json && found.starts_with('"');
     let text = found.trim_matches('\'').trim();
     let number = !is_string && text.parse::<f64>().is_ok_and(f64::is_finite);
@@ -242,11 +246,45 @@ fn wider(column: &DeclaredColumn, message: &str, json: bool, free: bool) -> Opti
         "STRING" if column.note.is_some() && ["true", "false"].contains(&text) => {
             Wider::of("BOOLEAN")
         }
+        _ if more_digits => exact_type(sql_type, text).map_or_else(as_string, |of| Wider::of(&of)),
+        // What people use as a name.
+        "BIGINT" | "DECIMAL(38, 0)" | "DOUBLE" if !json && is_name(text) => as_string(),
         "BIGINT" if whole && digits.len() <= 38 => Wider::of("DECIMAL(38, 0)"),
         "BIGINT" | "DECIMAL(38, 0)" if number && !whole => Wider::of("DOUBLE"),
         _ if is_time && is_string => Wider::of("STRING"),
         _ => as_string(),
     })
+}
+
+/// Whether a number has zeros in front, or a plus sign.
+fn is_name(number: &str) -> bool {
+    let digits = number.trim_start_matches('-');
+    let zeros =
+        digits.strip_prefix('0').is_some_and(|rest| rest.starts_with(|c| matches!(c, '0'..='9')));
+    zeros || number.starts_with('+')
+}
+
+/// The type like `sql_type` that holds all digits of a value which that has no place for.
+fn exact_type(sql_type: &str, text: &str) -> Option<String> {
+    let (whole, fraction) = text.trim_matches('"').split_once('.').unwrap_or((text, ""));
+    let end = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
+    let digits = fraction[..end].trim_end_matches('0').len();
+    let is_whole = end == fraction.len() && !whole.contains(['e', 'E']);
+    let (kind, _) = sql_type.split_once('(')?;
+    match kind {
+        // There is to be room for what is wide.
+        "DECIMAL" if is_whole && digits <= 9 && whole.len() + digits <= 38 => {
+            Some(format!("DECIMAL(38, {digits})"))
+        }
+        "DECIMAL" => Some("DOUBLE".to_string()),
+        _ if digits <= 6 => Some(format!("{kind}(6)")),
+        // Nanoseconds reach from 1677 to 2262.
+        "TIMESTAMP" => {
+            let year: u32 = whole.get(..4)?.parse().ok()?;
+            (1678..2262).contains(&year).then(|| "TIMESTAMP(9)".to_string())
+        }
+        _ => Some(format!("{kind}(9)")),
+    }
 }
 
 impl Words for Inferred {
@@ -405,6 +443,46 @@ mod tests {
         assert_eq!(takes("STRING", "12", false), expected("STRING", true));
         assert_eq!(takes("STRING", "12", true), expected("BIGINT", false));
         assert_eq!(takes("STRING", "1e400", true), expected("STRING", true));
+    }
+
+    #[test]
+    fn a_value_of_more_digits_gets_a_type_that_holds_them() {
+        let takes = |sql_type: &str, found: &str| {
+            let column = DeclaredColumn { name: "c".into(), sql_type: sql_type.into(), note: None };
+            let message = format!("expected {sql_type} for column 'c', found {found}{MORE_DIGITS}");
+            wider(&column, &message, found.starts_with('"'), true).unwrap().sql_type
+        };
+        for (sql_type, found, expected) in [
+            ("DECIMAL(38, 0)", "'99999999999999999999.5'", "DECIMAL(38, 1)"),
+            ("DECIMAL(38, 0)", "'-1.250'", "DECIMAL(38, 2)"),
+            ("DECIMAL(38, 0)", "'1.0000000001'", "DOUBLE"),
+            ("DECIMAL(38, 0)", "'12345678901234567890123456789012345678.5'", "DOUBLE"),
+            ("DECIMAL(38, 0)", "'1e-3'", "DOUBLE"),
+            ("TIMESTAMP(3)", "'2024-05-01 12:00:00.999999'", "TIMESTAMP(6)"),
+            ("TIMESTAMP(3)", "\"2024-05-01T12:00:00.9999990Z\"", "TIMESTAMP(6)"),
+            ("TIMESTAMP(3)", "'2024-05-01 12:00:00.1234567+02:00'", "TIMESTAMP(9)"),
+            ("TIMESTAMP(3)", "'9999-05-01 12:00:00.1234567'", "STRING"),
+            ("TIME(3)", "'12:00:00.0001'", "TIME(6)"),
+            ("TIME(6)", "\"12:00:00.0000001\"", "TIME(9)"),
+        ] {
+            assert_eq!(takes(sql_type, found), expected, "{sql_type} {found}");
+        }
+    }
+
+    #[test]
+    fn a_number_with_zeros_in_front_is_a_text() {
+        for (found, expected) in [
+            ("'0012'", "STRING"),
+            ("'-007'", "STRING"),
+            ("'+49'", "STRING"),
+            ("'0.5'", "DOUBLE"),
+            ("'99999999999999999999'", "DECIMAL(38, 0)"),
+        ] {
+            let column = DeclaredColumn { name: "c".into(), sql_type: "BIGINT".into(), note: None };
+            let message = format!("expected BIGINT for column 'c', found {found}");
+            let wider = wider(&column, &message, false, true).unwrap();
+            assert_eq!(wider.sql_type, expected, "{found}");
+        }
     }
 
     #[test]
