@@ -102,6 +102,16 @@ fn bodies_are_files_of_their_own() {
 }
 
 #[test]
+fn a_packed_body_is_refused_as_such() {
+    let (_split, address) = served(&[("format", "ndjson")]);
+    let mut stream = connect(&address);
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n";
+    stream.write_all(&[head.as_bytes(), b"\x1f\x8b\x08\0\0\0"].concat()).unwrap();
+    let (status, text) = answer(&mut stream);
+    assert!(status == 415 && text.contains("gzip"), "{status} {text}");
+}
+
+#[test]
 fn a_malformed_record_refuses_its_body_with_its_place() {
     let (mut split, address) = served(&[("format", "ndjson")]);
     let mut stream = connect(&address);
