@@ -167,6 +167,26 @@ def test_partitions_are_what_duckdb_reads_as_such(script, format, processes):
     assert sorted(whole[0], key=repr) == sorted(whole[1], key=repr)
 
 
+@pytest.mark.parametrize("by", ["", "s"])
+@pytest.mark.parametrize("format, more", [
+    ("csv", ""), ("ndjson", ""), ("parquet", "'parquet.compression' = 'zstd', 'parquet.block.size' = '1 MB', "),
+    ("arrow", "'arrow.compression' = 'lz4', "),
+])
+def test_the_same_table_reads_what_was_written(script, format, more, by):
+    rolled = "'sink.rolling-policy.rows' = '2', 'sink.rolling-policy.file-size' = '1 MB'"
+    partitions = f" PARTITIONED BY ({by})" if by else ""
+    sql = (f"CREATE TABLE o (k BIGINT, s STRING){partitions} WITH ('connector' = 'file', 'path' = 'out', "
+           f"'format' = '{format}', {more}{rolled}, 'sink.rolling-policy.rollover-interval' = '1 h', "
+           "'sink.rolling-policy.window' = 'false');\n")
+    values = ", ".join(f"(CAST({k} AS BIGINT), '{'ab'[k % 2]}')" for k in range(5))
+    done = script.run(f"{sql}INSERT INTO o SELECT k, s FROM (VALUES {values}) AS t (k, s);\nSELECT k, s FROM o;", workers=1)
+    assert done.code == 0, done.stderr
+    assert sorted(done.stdout.decode().splitlines()[-5:]) == ["0,a", "1,b", "2,a", "3,b", "4,a"]
+    # A misspelt one is still found.
+    done = script.run(sql.replace("policy.rows", "policy.row") + "SELECT k, s FROM o;", workers=1)
+    assert done.code == 2 and "did you mean 'sink.rolling-policy.rows'?" in done.stderr, done.stderr
+
+
 def hive(format: str, out: Path) -> str:
     """The partitions as DuckDB reads them, in their types."""
     kept = {name: type for name, type in DUCK_TYPES.items() if name not in ("b", "s")}

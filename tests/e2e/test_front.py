@@ -374,6 +374,31 @@ def test_a_value_that_does_not_fit_shows_the_statement_that_works(folder, kind, 
     assert rows(again) == [f"{200_000 - null},200000"]
 
 
+# What is usual, what comes late, and the column that holds both, which reads the late value so.
+LOST_DIGITS = [
+    ("csv", "99999999999999999999", "99999999999999999999.5", "v DECIMAL(38, 1)", "99999999999999999999.5"),
+    ("csv", "12", "0012", "v STRING", "0012"),
+    ("csv", "2024-05-01 12:00:00.5", "2024-05-01 12:00:00.999999", "v TIMESTAMP(6)", "2024-05-01 12:00:00.999999"),
+    ("csv", "12:00:00", "12:00:00.0000001", "v TIME(9)", "12:00:00.000000100"),
+    ("ndjson", "99999999999999999999", "99999999999999999999.5", "v DECIMAL(38, 1)", "99999999999999999999.5"),
+    ("ndjson", '"2024-05-01 12:00:00.5"', '"2024-05-01 12:00:00.9999991"', "v TIMESTAMP(9)",
+     "2024-05-01 12:00:00.999999100"),
+    ("ndjson", '"12:00:00"', '"12:00:00.999999"', "v TIME(6)", "12:00:00.999999"),
+]
+
+
+@pytest.mark.parametrize("kind, usual, late, column, text", LOST_DIGITS)
+def test_a_late_value_is_never_rounded(folder, kind, usual, late, column, text):
+    values = [late if number == 50_000 else usual for number in range(200_000)]
+    head, line = ("number,v\n", "{},{}\n") if kind == "csv" else ("", '{{"number": {}, "v": {}}}\n')
+    folder.write(f"long.{kind}", head + "".join(line.format(*of) for of in enumerate(values)))
+    result = folder.query(f"SELECT COUNT(v) AS n FROM 'long.{kind}'", code=1)
+    assert f"long.{kind}:{50_001 + (kind == 'csv')}:" in result.stderr and result.stdout == b"", result.stderr
+    create = proposed(result)
+    assert column in create, create
+    assert rows(folder.query(create + "SELECT v FROM long WHERE number = 50000")) == [text]
+
+
 def test_files_of_other_types_are_an_error_with_their_place(folder):
     parquet(folder.path / "a.parquet")
     parquet(folder.path / "b.parquet", millis="DOUBLE")

@@ -14,7 +14,7 @@ use millstream_contract::table::Places;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use crate::conform::{self, conform, conformed, may_hold, widens};
+use crate::conform::{self, PART_OF_DAY, conform, conformed, may_hold, widens};
 use crate::input::Name;
 use crate::types::sql_name;
 
@@ -96,7 +96,10 @@ impl Columns {
             let column = conformed.map_err(|error| Error::Data {
                 place: at.prefix.to_string(),
                 message: format!("column '{}': {}", field.name(), said(&error)),
-                help: "declare the column with the type that it has in the file".into(),
+                help: match said(&error) == PART_OF_DAY {
+                    true => "write the file again with the column as a timestamp".into(),
+                    false => "declare the column with the type that it has in the file".into(),
+                },
             })?;
             match column.logical_nulls().filter(|_| !field.is_nullable()) {
                 Some(nulls) if nulls.null_count() > 0 => {

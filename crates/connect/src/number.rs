@@ -18,6 +18,8 @@ pub(crate) enum NumberError {
     Malformed,
     /// It is a number, too large or too small.
     OutOfRange,
+    /// It is a number of more digits, and is to be held as it stands.
+    MoreDigits,
 }
 
 /// Splits an optional sign off: `(negative, digits)`.
@@ -143,7 +145,26 @@ pub(crate) fn parse_f32(text: &[u8]) -> Option<f32> {
 
 /// A decimal of `precision` digits, `scale` of them after the point, as its unscaled value. More
 /// digits after the point are rounded half away from zero. Takes an exponent.
+#[inline]
 pub(crate) fn parse_decimal(text: &[u8], precision: u8, scale: i8) -> Result<i128, NumberError> {
+    Ok(rounded_decimal(text, precision, scale)?.0)
+}
+
+/// As [`parse_decimal`]; digits that would be lost, unless they are zeros, are an error.
+#[inline]
+pub(crate) fn parse_exact_decimal(
+    text: &[u8],
+    precision: u8,
+    scale: i8,
+) -> Result<i128, NumberError> {
+    match rounded_decimal(text, precision, scale)? {
+        (value, true) => Ok(value),
+        (_, false) => Err(NumberError::MoreDigits),
+    }
+}
+
+/// The decimal, and whether it is all of the number.
+fn rounded_decimal(text: &[u8], precision: u8, scale: i8) -> Result<(i128, bool), NumberError> {
     let (negative, rest) = sign(text);
     let exponent_at = rest.iter().position(|b| matches!(b, b'e' | b'E'));
     let (number, exponent) = match exponent_at {
@@ -161,7 +182,7 @@ pub(crate) fn parse_decimal(text: &[u8], precision: u8, scale: i8) -> Result<i12
     // Digits up to this index (over whole and fraction together) stay; the next one rounds.
     let keep = whole.len() as i64 + exponent + i64::from(scale);
     let mut value: i128 = 0;
-    let mut round_up = false;
+    let (mut round_up, mut exact) = (false, true);
     for (index, byte) in whole.iter().chain(fraction).enumerate() {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
@@ -169,8 +190,9 @@ pub(crate) fn parse_decimal(text: &[u8], precision: u8, scale: i8) -> Result<i12
         }
         if (index as i64) < keep {
             value = push_digit(value, digit)?;
-        } else if index as i64 == keep {
-            round_up = digit >= 5;
+        } else {
+            exact &= digit == 0;
+            round_up |= index as i64 == keep && digit >= 5;
         }
     }
     let digits = (whole.len() + fraction.len()) as i64;
@@ -186,7 +208,7 @@ pub(crate) fn parse_decimal(text: &[u8], precision: u8, scale: i8) -> Result<i12
         return Err(NumberError::OutOfRange);
     }
     value += i128::from(round_up);
-    Ok(if negative { -value } else { value })
+    Ok((if negative { -value } else { value }, exact))
 }
 
 #[inline]

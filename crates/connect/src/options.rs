@@ -49,6 +49,11 @@ impl<'a> Options<'a> {
         self.table.options.get(key).map(String::as_str)
     }
 
+    /// Whether there is an option of such a name.
+    pub(crate) fn any(&self, of: impl Fn(&str) -> bool) -> bool {
+        self.table.options.keys().any(|key| of(key))
+    }
+
     /// That an option is missing that has to be there; another may be meant by its name.
     pub(crate) fn missing(&self, key: &str, message: &str, help: &str) -> Error {
         let known = self.known.borrow();
@@ -63,6 +68,11 @@ impl<'a> Options<'a> {
     /// The columns of `PARTITIONED BY`.
     pub(crate) fn partitioned_by(&self) -> &'a [String] {
         &self.table.partitioned_by
+    }
+
+    /// Whether a value has to be held as it stands.
+    pub(crate) fn exact(&self) -> bool {
+        self.table.exact
     }
 
     /// Where a path leads that is given relative to the SQL file.

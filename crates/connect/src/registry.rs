@@ -18,7 +18,7 @@ use crate::files::{FileSink, is_only_written, refuse_partitions};
 use crate::http::HttpTable;
 use crate::infer;
 use crate::options::{Options, option_error};
-use crate::secrets::resolved;
+use crate::secrets::{resolved, without_missing};
 use crate::sinks::BlackholeSink;
 use crate::socket::SocketTable;
 use crate::source::{FileTable, FollowTable, is_followed};
@@ -250,8 +250,16 @@ impl Connectors for Registry {
     }
 
     fn check(&self, options: &TableOptions) -> Result<()> {
-        let (options, secrets) = resolved(options)?;
-        self.checked(&options).map_err(|error| secrets.hide(error))
+        let (options, secrets, missing) = match resolved(options) {
+            Ok((found, secrets)) => (found, secrets, None),
+            // Where it has to be there, it would hide what else is wrong.
+            Err(error) => match without_missing(options) {
+                Some((found, secrets)) => (found, secrets, Some(error)),
+                None => return Err(error),
+            },
+        };
+        self.checked(&options).map_err(|error| secrets.hide(error))?;
+        missing.map_or(Ok(()), Err)
     }
 
     fn metadata(&self, options: &TableOptions) -> Vec<(&'static str, DataType)> {

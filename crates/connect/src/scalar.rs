@@ -4,8 +4,8 @@ use arrow::datatypes::TimeUnit;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::datetime::{parse_time, parse_timestamp};
-use crate::number::NumberError;
+use crate::datetime::{Instant, parse_time, parse_timestamp, per_second};
+use crate::number::{NumberError, parse_decimal, parse_exact_decimal};
 
 /// Standard base64, with or without padding.
 pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -18,6 +18,8 @@ pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub(crate) enum Why {
     Malformed,
     OutOfRange,
+    /// It has more digits than the type, and has to be held as it stands.
+    MoreDigits,
     Null,
     NotUtf8,
 }
@@ -27,21 +29,50 @@ impl From<NumberError> for Why {
         match error {
             NumberError::Malformed => Why::Malformed,
             NumberError::OutOfRange => Why::OutOfRange,
+            NumberError::MoreDigits => Why::MoreDigits,
         }
     }
 }
 
-/// Reads timestamps in `unit`s.
-pub(crate) fn stamp(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
-    move |text| parse_timestamp(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
+/// Reads timestamps in `unit`s; `exact`: none that has more digits.
+pub(crate) fn stamp(unit: TimeUnit, exact: bool) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
+    move |text| in_unit(parse_timestamp(text), unit, exact)
 }
 
-/// Reads times of day in `unit`s.
-pub(crate) fn time(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
-    move |text| parse_time(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
+/// Reads times of day in `unit`s; `exact`: none that has more digits.
+pub(crate) fn time(unit: TimeUnit, exact: bool) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
+    move |text| in_unit(parse_time(text), unit, exact)
+}
+
+#[inline]
+fn in_unit(read: Option<Instant>, unit: TimeUnit, exact: bool) -> Result<i64, Why> {
+    let at = read.ok_or(Why::Malformed)?;
+    let value = at.in_unit(unit).ok_or(Why::OutOfRange)?;
+    if exact && i64::from(at.nanos) % (1_000_000_000 / per_second(unit)) != 0 {
+        return Err(Why::MoreDigits);
+    }
+    Ok(value)
 }
 
 /// As [`time`]; a day has fewer than 2^31 milliseconds.
-pub(crate) fn time32(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i32, Why> + Clone {
-    move |text| time(unit)(text).map(|value| value as i32)
+pub(crate) fn time32(unit: TimeUnit, exact: bool) -> impl Fn(&[u8]) -> Result<i32, Why> + Clone {
+    move |text| time(unit, exact)(text).map(|value| value as i32)
+}
+
+/// Whether a text is written as inference takes numbers: those with zeros in front, or with a plus
+/// sign, are names.
+#[inline]
+pub(crate) fn is_plain_number(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    !matches!(digits, [b'0', b'0'..=b'9', ..] | [b'+', ..])
+}
+
+/// Reads a DECIMAL; `exact`: none that has more digits.
+pub(crate) fn decimal(
+    precision: u8,
+    scale: i8,
+    exact: bool,
+) -> impl Fn(&[u8]) -> Result<i128, Why> + Clone {
+    let parse = if exact { parse_exact_decimal } else { parse_decimal };
+    move |text| Ok(parse(text, precision, scale)?)
 }

@@ -59,6 +59,31 @@ pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> 
     Ok((resolved, secrets))
 }
 
+/// The options with something else in the place of secrets that are not there: so it is found what
+/// else is wrong with them. `None`: nothing can be found out without such a secret.
+pub(crate) fn without_missing(table: &TableOptions) -> Option<(TableOptions, Secrets)> {
+    let mut other = table.clone();
+    loop {
+        let key = match resolved(&other) {
+            Ok(found) => return Some(found),
+            Err(Error::Option { option, .. }) => option,
+            Err(_) => return None,
+        };
+        // What must be there; all else may as well be left out.
+        let text = match key.as_str() {
+            "connector" | "format" => return None,
+            "path" => "x",
+            "hostname" => "localhost",
+            "port" => "1",
+            _ => {
+                other.options.remove(&key)?;
+                continue;
+            }
+        };
+        *other.options.get_mut(&key).filter(|value| *value != text)? = text.to_string();
+    }
+}
+
 type Wrong = (String, String);
 
 /// A text with its secrets put in, and where they stand in it.
@@ -256,6 +281,7 @@ mod tests {
             base_dir: crate::infer::tests::folder("secrets"),
             metadata: Default::default(),
             partitioned_by: Vec::new(),
+            exact: false,
         }
     }
 

@@ -39,6 +39,7 @@ fn options(base: &Path, path: &str, format: &str) -> TableOptions {
         options: given.map(text).into(),
         metadata: metadata.map(text).into(),
         partitioned_by: Vec::new(),
+        exact: false,
         base_dir: base.to_path_buf(),
     }
 }

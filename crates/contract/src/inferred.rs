@@ -5,11 +5,9 @@
 
 use std::fmt;
 
-use crate::declaration::{
-    Declaration, DeclaredColumn, NULL_WORDS, identifier, literal, table_name,
-};
-use crate::element;
+use crate::declaration::{Declaration, DeclaredColumn, identifier, literal, table_name};
 use crate::error::Error;
+use crate::wider::wider_at;
 use crate::wrapped::Words;
 
 /// Characters of a statement that a message shows; longer ones are for a file.
@@ -17,6 +15,8 @@ const SHOWN_CHARS_MAX: usize = 1200;
 
 /// How the help begins that tells of the option `on_error`.
 pub const ON_ERROR_HELP: &str = "'on_error' = 'skip' leaves";
+/// What a message says behind a value that a type would have to round.
+pub const MORE_DIGITS: &str = ", which has more digits";
 /// What the help says of a record that the option does not leave out.
 pub const NEVER_LEFT_OUT: &str = "'on_error' leaves out no record of several lines that is so long";
 
@@ -69,7 +69,15 @@ impl Inferred {
         let json = self.option("format") == Some("ndjson");
         let free = self.option("csv.null-literal").is_none();
         if message.contains(&format!(" has no column '{}'", column.name)) {
+            let help = format!("{help}; or name the files that have it by a pattern");
             return Error::Data { place, help: self.without(&column.name, &help), message };
+        }
+        if message.contains("that is no whole number of days") {
+            return Error::Data { place, help: self.without(&column.name, &help), message };
+        }
+        if message.contains("' is not valid UTF-8, found ") {
+            let more = leaving_out(&self.path, &self.declaration);
+            return Error::Data { place, message, help: format!("{help}; {more}") };
         }
         let Some(wider) = wider_at(column, path, &message, json, free) else {
             let help = match message.contains("' is declared as ") {
@@ -107,16 +115,15 @@ impl Inferred {
         found.max_by_key(|(column, _)| column.name.len())
     }
 
-    /// What to do about a file that lacks a column.
+    /// What to do about a column that cannot be read.
     fn without(&self, column: &str, help: &str) -> String {
         let name = table_name(&self.path);
         let sql = self.declaration.without(column).map(|without| without.to_sql(&name));
         match sql.filter(|sql| sql.chars().count() <= SHOWN_CHARS_MAX) {
-            Some(sql) => format!(
-                "{help}; or name the files that have it by a pattern; or declare the table \
-                 without it, and select from {name}:\n{sql};"
-            ),
-            None => format!("{help}; or name the files that have it by a pattern"),
+            Some(sql) => {
+                format!("{help}; or declare the table without it, and select from {name}:\n{sql};")
+            }
+            None => help.to_string(),
         }
     }
 
@@ -143,110 +150,6 @@ pub fn leaving_out(path: &str, declaration: &Declaration) -> String {
         true => format!("{what} with 'on_error', and select from {name}:\n{sql};"),
         false => format!("{what} with 'on_error' = 'skip' among its options"),
     }
-}
-
-/// What takes a value, too, that the declaration does not.
-struct Wider {
-    sql_type: String,
-    /// Another option.
-    option: Option<(&'static str, String)>,
-}
-
-impl Wider {
-    fn of(sql_type: &str) -> Wider {
-        Wider { sql_type: sql_type.to_string(), option: None }
-    }
-
-    fn with(self, key: &'static str, value: &str) -> Wider {
-        Wider { option: Some((key, value.to_string())), ..self }
-    }
-
-    /// In words.
-    fn what(&self) -> String {
-        match &self.option {
-            None => format!("the column as {}", self.sql_type),
-            Some((key, value)) => {
-                format!("the column as {}, with '{key}' = {}", self.sql_type, literal(value))
-            }
-        }
-    }
-
-    fn put_in(&self, declaration: &Declaration, column: &str) -> Option<Declaration> {
-        let same = declaration
-            .columns
-            .iter()
-            .any(|known| known.name == column && known.sql_type == self.sql_type);
-        let mut other = match same {
-            true => declaration.clone(),
-            false => declaration.with_type(column, &self.sql_type)?,
-        };
-        if let Some((key, value)) = &self.option {
-            other.options.retain(|(known, _)| known != key);
-            other.options.push((key.to_string(), value.clone()));
-        }
-        Some(other)
-    }
-}
-
-/// As [`wider`], of what stands at `path` in a column.
-fn wider_at(
-    column: &DeclaredColumn,
-    path: &str,
-    message: &str,
-    json: bool,
-    free: bool,
-) -> Option<Wider> {
-    if path.is_empty() {
-        return wider(column, message, json, free);
-    }
-    let of = |sql_type: &str| {
-        let (name, sql_type) = (format!("{}{path}", column.name), sql_type.to_string());
-        let wider = wider(&DeclaredColumn { name, sql_type, note: None }, message, json, free)?;
-        Some((wider.sql_type, wider.option))
-    };
-    let (sql_type, option) = element::at(&column.sql_type, path, &of)?;
-    Some(Wider { sql_type, option })
-}
-
-/// What also takes the value of which `message` says that it does not fit; `None` if it is no
-/// matter of types. `json`: values are JSON, where a number is no string. `free`: no option says
-/// yet what is NULL.
-fn wider(column: &DeclaredColumn, message: &str, json: bool, free: bool) -> Option<Wider> {
-    // As readers word it.
-    let in_file = message.strip_suffix(" in the file, which is wider");
-    if let Some((_, has)) = in_file.and_then(|message| message.rsplit_once(", but is ")) {
-        return Some(Wider::of(has));
-    }
-    let (_, found) = message.split_once(&format!("column '{}', found ", column.name))?;
-    let found = found.strip_suffix(", which does not fit").unwrap_or(found);
-    let is_string = json && found.starts_with('"');
-    let text = found.trim_matches('\'').trim();
-    let number = !is_string && text.parse::<f64>().is_ok_and(f64::is_finite);
-    let digits = text.trim_start_matches('-');
-    let whole = !is_string && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    let as_string = || match json {
-        true => Wider::of("STRING").with("json.any-as-string", "true"),
-        false => Wider::of("STRING"),
-    };
-    let sql_type = column.sql_type.as_str();
-    // In JSON, times are strings.
-    let is_time = ["DATE", "TIME"].iter().any(|time| sql_type.starts_with(time));
-    Some(match sql_type {
-        _ if !json && free && NULL_WORDS.contains(&text) && sql_type != "STRING" => {
-            Wider::of(sql_type).with("csv.null-literal", text)
-        }
-        "STRING" if !json || is_string => return None,
-        // No value has been seen before.
-        "STRING" if column.note.is_some() && whole && digits.len() <= 18 => Wider::of("BIGINT"),
-        "STRING" if column.note.is_some() && number => Wider::of("DOUBLE"),
-        "STRING" if column.note.is_some() && ["true", "false"].contains(&text) => {
-            Wider::of("BOOLEAN")
-        }
-        "BIGINT" if whole && digits.len() <= 38 => Wider::of("DECIMAL(38, 0)"),
-        "BIGINT" | "DECIMAL(38, 0)" if number && !whole => Wider::of("DOUBLE"),
-        _ if is_time && is_string => Wider::of("STRING"),
-        _ => as_string(),
-    })
 }
 
 impl Words for Inferred {
@@ -350,6 +253,20 @@ mod tests {
     }
 
     #[test]
+    fn what_no_type_takes_shows_the_statement_without_it() {
+        let (_, help) = explained(2, "column 'n1': a date that is no whole number of days");
+        assert!(
+            help.contains("look; or declare") && help.contains("(\n    n0 BIGINT,\n"),
+            "{help}"
+        );
+        let (_, help) = explained(2, "column 'n1' is not valid UTF-8, found 'caf\u{fffd}'");
+        assert!(
+            help.starts_with("look; to leave") && help.contains("'on_error' = 'skip'"),
+            "{help}"
+        );
+    }
+
+    #[test]
     fn an_element_that_does_not_fit_widens_the_type_of_elements() {
         let of = |sql_type: &str, path: &str, found: &str| {
             let mut inferred = inferred(2);
@@ -382,29 +299,6 @@ mod tests {
         for (place, is_one) in [("a:7:1", true), ("a.csv", false), ("a:7", false), ("7:1", false)] {
             assert_eq!(is_of_record(place), is_one, "{place}");
         }
-    }
-
-    #[test]
-    fn a_json_value_of_another_kind_needs_the_option() {
-        let takes = |sql_type: &str, found: &str, empty: bool| {
-            let note = empty.then(|| "no value".to_string());
-            let column = DeclaredColumn { name: "c".into(), sql_type: sql_type.into(), note };
-            let message = format!("expected {sql_type} for column 'c', found {found}");
-            let wider = wider(&column, &message, true, true)?;
-            Some((wider.sql_type, wider.option.is_some()))
-        };
-        let expected = |sql_type: &str, option| Some((sql_type.to_string(), option));
-        assert_eq!(takes("BIGINT", "1.7", false), expected("DOUBLE", false));
-        assert_eq!(
-            takes("BIGINT", "99999999999999999999, which does not fit", false),
-            expected("DECIMAL(38, 0)", false)
-        );
-        assert_eq!(takes("BIGINT", "\"12\"", false), expected("STRING", true));
-        assert_eq!(takes("TIMESTAMP(3)", "\"soon\"", false), expected("STRING", false));
-        assert_eq!(takes("TIMESTAMP(3)", "12", false), expected("STRING", true));
-        assert_eq!(takes("STRING", "12", false), expected("STRING", true));
-        assert_eq!(takes("STRING", "12", true), expected("BIGINT", false));
-        assert_eq!(takes("STRING", "1e400", true), expected("STRING", true));
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod settings;
 pub mod sink;
 pub mod table;
 pub mod texts;
+mod wider;
 pub mod wording;
 pub mod wrapped;
 pub mod zone;

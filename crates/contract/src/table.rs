@@ -361,6 +361,10 @@ pub struct TableOptions {
     pub partitioned_by: Vec<String>,
     /// Directory against which relative paths are resolved: that of the SQL file.
     pub base_dir: PathBuf,
+    /// Whether nobody declared its types, so that they must hold all that stands there: a value of
+    /// which a type would lose digits, or that others would not read as one of that type, is an
+    /// error.
+    pub exact: bool,
 }
 
 /// Makes tables and sinks from options: implemented by the connector crate, called by the SQL

@@ -1,7 +1,7 @@
 //! Checking a script: every statement is parsed and planned, none runs, and all that is wrong is
 //! told at once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use millstream_sql::{
     ErrorKind, MISTAKES_MAX, Mended, Mistake, Span, SqlError, Statement, parse_all,
@@ -58,10 +58,10 @@ impl Session {
 }
 
 /// How a table is there whose options have a mistake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Declared {
-    /// Without these options.
-    Without,
+    /// Without these options, with those of these keys.
+    With(Vec<String>),
     /// With another connector.
     Elsewhere,
 }
@@ -73,7 +73,7 @@ fn declare(trial: &mut Session, mended: Mended, written: bool) -> Option<Declare
         return None;
     }
     if trial.execute(&mended.statement).is_ok() {
-        return Some(Declared::Without);
+        return Some(Declared::With(mended.option_keys()));
     }
     let elsewhere = mended.with_options(match written {
         true => &[("connector", "blackhole")],
@@ -87,20 +87,20 @@ fn declare(trial: &mut Session, mended: Mended, written: bool) -> Option<Declare
 struct Broken {
     /// What is not declared, as its declaration is wrong.
     names: HashSet<String>,
-    /// Tables that are declared without their wrong options.
-    without: HashSet<String>,
+    /// Tables that are declared without their wrong options, and the keys of the others.
+    without: HashMap<String, Vec<String>>,
     /// Tables that are declared with another connector.
     elsewhere: HashSet<String>,
 }
 
 impl Broken {
     fn note(&mut self, name: &str, declared: Option<Declared>) {
-        let names = match declared {
-            None => &mut self.names,
-            Some(Declared::Without) => &mut self.without,
-            Some(Declared::Elsewhere) => &mut self.elsewhere,
-        };
-        names.insert(name.to_string());
+        let name = name.to_string();
+        match declared {
+            None => drop(self.names.insert(name)),
+            Some(Declared::With(keys)) => drop(self.without.insert(name, keys)),
+            Some(Declared::Elsewhere) => drop(self.elsewhere.insert(name)),
+        }
     }
 
     /// Whether nothing may be wrong but these declarations.
@@ -111,12 +111,19 @@ impl Broken {
                 || error.message.eq_ignore_ascii_case(&function)
         };
         let names = |name: &String| error.message.contains(&format!("'{name}'"));
+        // The option that is wrong may be the one that it needs.
+        let lacks = |(name, keys): (&String, &Vec<String>)| {
+            let option = error.message.strip_prefix(&format!("table '{name}', option '"));
+            let key = option.and_then(|rest| rest.split('\'').next());
+            key.is_some_and(|key| !keys.iter().any(|known| known == key))
+        };
         match error.kind {
             ErrorKind::Name => self.names.iter().any(missing),
             // An option may have said where the records end.
             ErrorKind::Unsupported if error.message.contains("never ends") => {
                 !self.without.is_empty() || self.elsewhere.iter().any(names)
             }
+            ErrorKind::Connector if self.without.iter().any(lacks) => true,
             ErrorKind::Unsupported | ErrorKind::Connector => self.elsewhere.iter().any(names),
             _ => false,
         }
@@ -264,6 +271,30 @@ INSERT INTO o (w) SELECT v FROM g;
 SELECT nov FROM nosuch;";
         let lines: Vec<u32> = places(text).into_iter().map(|(line, _)| line).collect();
         assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn a_secret_that_is_not_there_hides_nothing_and_makes_nothing_wrong() {
+        let text =
+            "CREATE TABLE f (v BIGINT) WITH ('connector' = 'file', 'format' = 'csv', 'path' =
+'${env:MILLSTREAM_NOT_SET}/x', 'on_error' = 'many', 'csv.heder' = 'true');
+CREATE TABLE s (v BIGINT) WITH ('connector' = 'socket', 'format' = 'csv', 'hostname' =
+'${env:MILLSTREAM_NOT_SET}', 'port' =
+'${file:no such file}',
+'csv.heder' = 'true');
+CREATE TABLE o (v BIGINT) WITH ('connector' = 'file', 'format' = 'csv', 'path' =
+'${env:MILLSTREAM_NOT_SET}/o');
+SELECT v FROM f;
+INSERT INTO o SELECT v FROM f;
+SELECT
+nov FROM s;
+INSERT INTO o SELECT
+nov FROM f;";
+        let places: Vec<(u32, u32)> = places(text);
+        let expected = [(2, 1), (2, 45), (2, 53)];
+        assert_eq!(places[..3], expected);
+        let lines: Vec<u32> = places[3..].iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [4, 5, 6, 8, 12, 14]);
     }
 
     /// Whether a table ends may depend on the option, and what its connector is for on its name.

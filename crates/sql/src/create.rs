@@ -65,6 +65,7 @@ pub(crate) fn table_entry(
         options,
         partitioned_by: partitions(create)?,
         base_dir: base_dir.to_path_buf(),
+        exact: false,
     };
     if !options.options.contains_key("connector") {
         let error = SqlError::new(

@@ -175,6 +175,7 @@ impl Declarer<'_> {
             declared.name_span = Span::new(name.span);
             declared.source = source.clone();
             declared.defs.clear();
+            declared.options.exact = true;
             declared.inferred = Some(Arc::new(Inferred { path: name.value.clone(), declaration }));
         }
         entry.check(self.connectors)?;

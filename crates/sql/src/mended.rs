@@ -115,6 +115,16 @@ impl Mended {
         is_table && self.gone.is_empty() && !self.shape_changed
     }
 
+    /// The keys of its options, if it declares a table.
+    pub fn option_keys(&self) -> Vec<String> {
+        match &self.statement.kind {
+            StatementKind::CreateTable(create) => {
+                create.options.iter().map(|option| option.key.clone()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The same table with these options for its connector, in the place of its own.
     pub fn with_options(mut self, options: &[(&str, &str)]) -> Mended {
         if let StatementKind::CreateTable(create) = &mut self.statement.kind {

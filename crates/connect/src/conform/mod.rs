@@ -35,6 +35,9 @@ const ENTRIES: &str = "entries";
 const KEY: &str = "key";
 const VALUE: &str = "value";
 
+/// What is said of a date in milliseconds that is none.
+pub(crate) const PART_OF_DAY: &str = "a date in milliseconds that is no whole number of days";
+
 /// A value out of range is an error, not NULL.
 const STRICT: CastOptions<'static> =
     CastOptions { safe: false, format_options: FormatOptions::new() };
@@ -204,7 +207,7 @@ fn conform_plain(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError
     if let Some(dates) = array.as_primitive_opt::<Date64Type>()
         && dates.iter().flatten().any(|ms| ms % DAY_MS != 0)
     {
-        let message = "a date in milliseconds that is no whole number of days".to_string();
+        let message = PART_OF_DAY.to_string();
         return Err(ArrowError::InvalidArgumentError(message));
     }
     if let DataType::Timestamp(unit, Some(zone)) = array.data_type()

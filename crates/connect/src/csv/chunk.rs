@@ -6,6 +6,7 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
+use millstream_contract::inferred::MORE_DIGITS;
 use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 
@@ -212,6 +213,10 @@ impl Plan {
                     "expected {wanted}{range} for column '{name}', found '{found}', \
                      which does not fit"
                 )
+            }
+            Why::MoreDigits => {
+                let found = shown(text);
+                format!("expected {wanted} for column '{name}', found '{found}'{MORE_DIGITS}")
             }
         };
         let first_line = block.line == 1 && block.data[..at].iter().all(|b| *b != b'\n');

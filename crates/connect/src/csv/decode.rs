@@ -22,8 +22,8 @@ use super::dialect::Dialect;
 use super::index::Index;
 use crate::datetime::parse_date;
 use crate::ndjson::{NdjsonFormat, Texts};
-use crate::number::{parse_decimal, parse_f32, parse_f64, parse_i64, parse_u64};
-use crate::scalar::{BASE64, Why, stamp, time, time32};
+use crate::number::{parse_f32, parse_f64, parse_i64, parse_u64};
+use crate::scalar::{BASE64, Why, decimal, is_plain_number, stamp, time, time32};
 
 /// A column to decode.
 #[derive(Debug, Clone)]
@@ -94,11 +94,13 @@ impl<'a> Decoder<'a> {
     pub(crate) fn column(&mut self, column: &Column) -> Result<Decoded, Error> {
         use DataType as D;
         use TimeUnit as U;
+        let exact = self.dialect.exact;
         Ok(match &column.data_type {
             D::Boolean => self.booleans(column),
             D::Int8 => self.primitive::<Int8Type>(column, signed),
             D::Int16 => self.primitive::<Int16Type>(column, signed),
             D::Int32 => self.primitive::<Int32Type>(column, signed),
+            D::Int64 if exact => self.primitive::<Int64Type>(column, plain(signed)),
             D::Int64 => self.primitive::<Int64Type>(column, |text| Ok(parse_i64(text)?)),
             D::UInt8 => self.primitive::<UInt8Type>(column, unsigned),
             D::UInt16 => self.primitive::<UInt16Type>(column, unsigned),
@@ -108,37 +110,40 @@ impl<'a> Decoder<'a> {
                 Some(value) if value.is_infinite() => infinity(value, text),
                 value => value.ok_or(Why::Malformed),
             }),
-            D::Float64 => self.primitive::<Float64Type>(column, |text| match parse_f64(text) {
-                Some(value) if value.is_infinite() => infinity(value, text),
-                value => value.ok_or(Why::Malformed),
-            }),
-            D::Decimal128(precision, scale) => self.primitive::<Decimal128Type>(column, |text| {
-                Ok(parse_decimal(text, *precision, *scale)?)
-            }),
+            D::Float64 if exact => self.primitive::<Float64Type>(column, plain(double)),
+            D::Float64 => self.primitive::<Float64Type>(column, double),
+            D::Decimal128(precision, scale) if exact => {
+                self.primitive::<Decimal128Type>(column, plain(decimal(*precision, *scale, true)))
+            }
+            D::Decimal128(precision, scale) => {
+                self.primitive::<Decimal128Type>(column, decimal(*precision, *scale, false))
+            }
             D::Date32 => {
                 self.primitive::<Date32Type>(column, |text| parse_date(text).ok_or(Why::Malformed))
             }
-            D::Time32(U::Second) => self.primitive::<Time32SecondType>(column, time32(U::Second)),
+            D::Time32(U::Second) => {
+                self.primitive::<Time32SecondType>(column, time32(U::Second, exact))
+            }
             D::Time32(U::Millisecond) => {
-                self.primitive::<Time32MillisecondType>(column, time32(U::Millisecond))
+                self.primitive::<Time32MillisecondType>(column, time32(U::Millisecond, exact))
             }
             D::Time64(U::Microsecond) => {
-                self.primitive::<Time64MicrosecondType>(column, time(U::Microsecond))
+                self.primitive::<Time64MicrosecondType>(column, time(U::Microsecond, exact))
             }
             D::Time64(U::Nanosecond) => {
-                self.primitive::<Time64NanosecondType>(column, time(U::Nanosecond))
+                self.primitive::<Time64NanosecondType>(column, time(U::Nanosecond, exact))
             }
             D::Timestamp(U::Second, _) => {
-                self.primitive::<TimestampSecondType>(column, stamp(U::Second))
+                self.primitive::<TimestampSecondType>(column, stamp(U::Second, exact))
             }
             D::Timestamp(U::Millisecond, _) => {
-                self.primitive::<TimestampMillisecondType>(column, stamp(U::Millisecond))
+                self.primitive::<TimestampMillisecondType>(column, stamp(U::Millisecond, exact))
             }
             D::Timestamp(U::Microsecond, _) => {
-                self.primitive::<TimestampMicrosecondType>(column, stamp(U::Microsecond))
+                self.primitive::<TimestampMicrosecondType>(column, stamp(U::Microsecond, exact))
             }
             D::Timestamp(U::Nanosecond, _) => {
-                self.primitive::<TimestampNanosecondType>(column, stamp(U::Nanosecond))
+                self.primitive::<TimestampNanosecondType>(column, stamp(U::Nanosecond, exact))
             }
             D::Utf8 => return self.strings(column),
             D::Binary => return self.binary(column),
@@ -221,6 +226,7 @@ impl<'a> Decoder<'a> {
 
     fn booleans(&mut self, column: &Column) -> Result<ArrayRef, Fault> {
         let rows = self.index.rows();
+        let boolean = if self.dialect.exact { named_boolean } else { boolean };
         let mut values = Vec::with_capacity(rows);
         for row in 0..rows {
             let parsed = match self.value(row, column.field) {
@@ -314,7 +320,7 @@ impl<'a> Decoder<'a> {
     /// Values made of others are JSON, as the sink writes them.
     fn nested(&mut self, column: &Column) -> Result<Decoded, Error> {
         let field = Field::new(&column.name, column.data_type.clone(), column.nullable);
-        let mut values = Texts::new(&field)
+        let mut values = Texts::new(&field, self.dialect.exact)
             .ok_or_else(|| Error::Internal(format!("CSV column of type {}", column.data_type)))?;
         let mut single = Vec::new();
         for row in 0..self.index.rows() {
@@ -412,6 +418,25 @@ fn infinity<N>(value: N, text: &[u8]) -> Result<N, Why> {
         Some(b'0'..=b'9' | b'.') => Err(Why::OutOfRange),
         _ => Ok(value),
     }
+}
+
+#[inline]
+fn double(text: &[u8]) -> Result<f64, Why> {
+    match parse_f64(text) {
+        Some(value) if value.is_infinite() => infinity(value, text),
+        value => value.ok_or(Why::Malformed),
+    }
+}
+
+/// Reads numbers that are written plainly.
+fn plain<N>(parse: impl Fn(&[u8]) -> Result<N, Why>) -> impl Fn(&[u8]) -> Result<N, Why> {
+    move |text| if is_plain_number(text) { parse(text) } else { Err(Why::Malformed) }
+}
+
+/// As [`boolean`], by its name only.
+#[inline]
+fn named_boolean(text: &[u8]) -> Result<bool, Why> {
+    if text.len() < 4 { Err(Why::Malformed) } else { boolean(text) }
 }
 
 #[inline]

@@ -50,6 +50,8 @@ pub(crate) struct Dialect {
     pub(crate) keep_malformed: bool,
     /// Then a quoted field is over after so many bytes, closed or not.
     pub(crate) quoted_bytes_max: usize,
+    /// Values have to be held as they stand.
+    pub(crate) exact: bool,
 }
 
 const HEADER_FORM: &str = "'auto', 'true', 'false' or 'skip'";
@@ -70,6 +72,7 @@ impl Default for Dialect {
             skip_errors: false,
             keep_malformed: false,
             quoted_bytes_max: QUOTED_BYTES_MAX,
+            exact: false,
         }
     }
 }
@@ -89,6 +92,7 @@ impl Dialect {
             skip_errors: on_error != OnError::Fail,
             keep_malformed: on_error == OnError::Keep,
             quoted_bytes_max: QUOTED_BYTES_MAX,
+            exact: options.exact(),
         };
         let clash = |option: &str, what: &str| {
             let message = format!("the same character is {what}");

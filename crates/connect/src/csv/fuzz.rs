@@ -27,6 +27,7 @@ pub fn fuzz_csv(data: &[u8]) {
         skip_errors: choice[0] & 64 != 0,
         keep_malformed: choice[0] & 64 != 0,
         quoted_bytes_max: if choice[0] & 128 != 0 { 12 } else { 1 << 20 },
+        exact: choice[1] & 64 != 0,
     };
     let schema = Arc::new(Schema::new(fuzz_fields()));
     let columns = schema.fields().len();

@@ -17,6 +17,7 @@ use super::fuzz::read_memory;
 use super::*;
 use crate::source::FileTable;
 
+mod exact;
 mod growing;
 mod header;
 mod random;
@@ -411,6 +412,7 @@ fn options(path: &str, more: &[(&str, &str)]) -> TableOptions {
         options,
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        exact: false,
         base_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
     }
 }

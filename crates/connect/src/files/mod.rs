@@ -69,7 +69,7 @@ use millstream_contract::{Error, Result};
 
 use self::directory::Lock;
 use self::options::Settings;
-pub(crate) use self::options::{check_partitions, is_only_written, refuse_partitions};
+pub(crate) use self::options::{ask_written, check_partitions, is_only_written, refuse_partitions};
 use self::partition::Partitions;
 pub(crate) use self::partition::{misplaced, value_in, value_of};
 use self::rolling::Clock;

@@ -158,6 +158,20 @@ pub(crate) fn is_only_written(option: &str) -> bool {
     ["sink.", "parquet.", "arrow."].iter().any(|start| option.starts_with(start))
 }
 
+/// Asks for the options that only files have that are written: they change nothing for whoever
+/// reads the files again.
+pub(crate) fn ask_written(options: &Options<'_>) -> Result<()> {
+    if !options.any(is_only_written) {
+        return Ok(());
+    }
+    match options.text("format") {
+        Some("parquet") => drop(parquet_options(options)?),
+        Some("arrow") => drop(arrow_options(options)?),
+        _ => {}
+    }
+    Rolling::from_options(options).map(drop)
+}
+
 /// That rows are told apart by their values is said of a table that is not written to files.
 pub(crate) fn refuse_partitions(table: &TableOptions, what: &str) -> Result<()> {
     if table.partitioned_by.is_empty() {

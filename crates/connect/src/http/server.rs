@@ -187,8 +187,13 @@ impl Shared {
     /// Hands on the records of a body, all or none. What comes with the answer, if they are
     /// accepted, is to be kept until that has been sent.
     fn take(&self, body: Vec<u8>, room: Room) -> (Answer, Option<Answering<'_>>) {
+        let is_gzip = body.starts_with(&[0x1f, 0x8b]);
         let all = match self.decode(body) {
             Ok(all) => all,
+            Err(_) if is_gzip => {
+                let what = "the body is packed with gzip: send it as it is, unpacked";
+                return (Answer::new(415, what), None);
+            }
             Err(error) => return (Answer::new(400, error.to_string()), None),
         };
         let records: usize = all.iter().map(|(decoded, _)| decoded.batch.num_rows()).sum();

@@ -23,6 +23,7 @@ fn options(given: &[(&str, &str)]) -> TableOptions {
         options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
         metadata: Default::default(),
         partitioned_by: vec![],
+        exact: false,
         base_dir: PathBuf::from("."),
     }
 }
@@ -98,6 +99,16 @@ fn bodies_are_files_of_their_own() {
         split.poll_next(0, Waker::noop()).unwrap(),
         SplitPoll::Pending { retry_at_us: None }
     ));
+}
+
+#[test]
+fn a_packed_body_is_refused_as_such() {
+    let (_split, address) = served(&[("format", "ndjson")]);
+    let mut stream = connect(&address);
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n";
+    stream.write_all(&[head.as_bytes(), b"\x1f\x8b\x08\0\0\0"].concat()).unwrap();
+    let (status, text) = answer(&mut stream);
+    assert!(status == 415 && text.contains("gzip"), "{status} {text}");
 }
 
 #[test]

@@ -150,6 +150,7 @@ fn look(
         base_dir: PathBuf::new(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        exact: false,
     })?;
     let mut splits = table.open(times, &OpenOptions::alone(RECORDS_MAX, 0, 1))?;
     let Some(split) = splits.first_mut() else { return Ok(true) };

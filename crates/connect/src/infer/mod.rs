@@ -135,6 +135,7 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
         base_dir: base_dir.to_path_buf(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        exact: false,
     };
     let files = Files::resolve(&Options::new(&table), Some(given))?;
     let listed = files.list()?;

@@ -12,7 +12,8 @@
 //!
 //! The precision is 3, 6 or 9 by the most digits that a second has in the sample. What people use
 //! as names stays text: numbers with leading zeros (`007`) or a plus sign, and numbers of more than
-//! 38 digits.
+//! 38 digits. So do times of which no type holds all digits: those below a microsecond are held from
+//! 1677 to 2262.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::declaration::NULL_WORDS;
@@ -133,6 +134,8 @@ pub(super) struct Values {
     digits: u8,
     /// Whether nanoseconds in 64 bits hold all timestamps.
     fits_nanos: bool,
+    /// Whether a timestamp has digits below a microsecond.
+    below_micros: bool,
     /// Of integers.
     pub(super) least: i64,
     pub(super) greatest: i64,
@@ -174,6 +177,7 @@ impl Values {
             Shape::Timestamp { at, digits } => {
                 let fits = at.in_unit(TimeUnit::Nanosecond).is_some();
                 self.fits_nanos = fits && (self.timestamps == 0 || self.fits_nanos);
+                self.below_micros |= at.nanos % 1000 != 0;
                 self.timestamps += 1;
                 self.digits = self.digits.max(digits);
                 if let Some(us) = at.in_unit(TimeUnit::Microsecond) {
@@ -208,7 +212,7 @@ impl Values {
             DataType::Float64
         } else if all(&[self.dates]) {
             DataType::Date32
-        } else if all(&[self.dates, self.timestamps]) {
+        } else if all(&[self.dates, self.timestamps]) && (self.fits_nanos || !self.below_micros) {
             DataType::Timestamp(self.unit(self.fits_nanos), None)
         } else if all(&[self.times]) {
             match self.unit(true) {
@@ -271,6 +275,7 @@ mod tests {
             (&["2024-05-01 12:30:01.1234"], "TIMESTAMP(6)"),
             (&["2012-02-22T16:46:28.9670320+00:00"], "TIMESTAMP(9)"),
             (&["2012-02-22T16:46:28.9670320+00:00", "9999-12-31 00:00:00"], "TIMESTAMP(6)"),
+            (&["2012-02-22T16:46:28.9670321+00:00", "9999-12-31 00:00:00"], "STRING"),
             (&["2024-05-01 12:30", "12:30"], "STRING"),
             (&["12:30", "23:59:59.5"], "TIME(3)"),
             (&["12:30:00.1234567"], "TIME(9)"),

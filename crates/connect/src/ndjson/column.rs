@@ -29,6 +29,15 @@ pub(super) struct Text<'a> {
     pub(super) careful: bool,
 }
 
+/// Which values columns take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// A STRING takes any value, as it is written.
+    pub(super) any_as_string: bool,
+    /// Values have to be held as they stand.
+    pub(super) exact: bool,
+}
+
 /// Reads values of one type.
 pub(super) trait Build: Send + Sync {
     /// The same without values, with room for so many.
@@ -70,10 +79,10 @@ impl fmt::Debug for Column {
 }
 
 impl Column {
-    /// Of a type that can be read; `any`: a STRING takes any value. `None` if it cannot.
-    pub(super) fn new(field: &Field, any: bool) -> Option<Column> {
+    /// Of a type that can be read; `None` if it cannot.
+    pub(super) fn new(field: &Field, taken: Taken) -> Option<Column> {
         let data_type = field.data_type().clone();
-        let build = build(&data_type, any)?;
+        let build = build(&data_type, taken)?;
         Some(Column { build, nulls: Vec::new(), nullable: field.is_nullable(), data_type })
     }
 
@@ -150,11 +159,11 @@ impl Column {
     }
 }
 
-/// How values of a type are read; `any`: a STRING takes any value, as it is written. `None`: they
-/// cannot be.
-fn build(data_type: &DataType, any: bool) -> Option<Box<dyn Build>> {
+/// How values of a type are read; `None`: they cannot be.
+fn build(data_type: &DataType, taken: Taken) -> Option<Box<dyn Build>> {
     use DataType as D;
     use TimeUnit as U;
+    let Taken { any_as_string: any, exact } = taken;
     Some(match data_type {
         D::Boolean => Box::new(Booleans(Vec::new())),
         D::Int8 => vector(value::signed::<i8>),
@@ -167,16 +176,20 @@ fn build(data_type: &DataType, any: bool) -> Option<Box<dyn Build>> {
         D::UInt64 => vector(value::unsigned::<u64>),
         D::Float32 => vector(value::float),
         D::Float64 => vector(value::double),
-        D::Decimal128(precision, scale) => vector(value::decimal(*precision, *scale)),
+        D::Decimal128(precision, scale) => vector(value::decimal(*precision, *scale, exact)),
         D::Date32 => vector(value::quoted(|text: &[u8]| parse_date(text).ok_or(Why::Malformed))),
-        D::Time32(unit @ (U::Second | U::Millisecond)) => vector(value::quoted(time32(*unit))),
-        D::Time64(unit @ (U::Microsecond | U::Nanosecond)) => vector(value::quoted(time(*unit))),
-        D::Timestamp(unit, _) => vector(value::quoted(stamp(*unit))),
+        D::Time32(unit @ (U::Second | U::Millisecond)) => {
+            vector(value::quoted(time32(*unit, exact)))
+        }
+        D::Time64(unit @ (U::Microsecond | U::Nanosecond)) => {
+            vector(value::quoted(time(*unit, exact)))
+        }
+        D::Timestamp(unit, _) => vector(value::quoted(stamp(*unit, exact))),
         D::Utf8 => Box::new(Strings { any, ..Strings::new(false) }),
         D::Binary => Box::new(Strings::new(true)),
-        D::Struct(fields) => Box::new(Row::new(fields, any)?),
-        D::List(item) => Box::new(List::new(item, any)?),
-        D::Map(entries, false) => Box::new(Map::new(entries, any)?),
+        D::Struct(fields) => Box::new(Row::new(fields, taken)?),
+        D::List(item) => Box::new(List::new(item, taken)?),
+        D::Map(entries, false) => Box::new(Map::new(entries, taken)?),
         _ => return None,
     })
 }
@@ -381,5 +394,5 @@ impl Build for Strings {
 
 /// Whether a type can be read from NDJSON.
 pub(super) fn supported(data_type: &DataType) -> bool {
-    build(data_type, false).is_some()
+    build(data_type, Taken::default()).is_some()
 }

@@ -43,7 +43,7 @@ impl Plan {
     ) -> Result<Plan> {
         let names = Names::new(schema.fields(), projection);
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
-        let record = Object::new(schema.fields(), names, format.any_as_string)
+        let record = Object::new(schema.fields(), names, format.taken)
             .ok_or_else(|| Error::Internal(format!("columns that NDJSON has not: {schema}")))?;
         let schema = Arc::new(schema);
         Ok(Plan { path: path.clone(), schema, record, format })

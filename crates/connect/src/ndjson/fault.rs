@@ -1,6 +1,7 @@
 //! What is said of a record that cannot be read.
 
 use arrow::datatypes::{DataType, Field};
+use millstream_contract::inferred::MORE_DIGITS;
 
 use super::scan;
 use crate::records::shown;
@@ -45,6 +46,9 @@ impl Wrong {
                     "expected {name}{range} for column '{column}', found {found}, which does not \
                      fit"
                 )
+            }
+            Why::MoreDigits => {
+                format!("expected {name} for column '{column}', found {found}{MORE_DIGITS}")
             }
             _ => format!("expected {name} for column '{column}', found {found}"),
         };
@@ -120,7 +124,7 @@ impl Fault {
     /// Why the value as a whole is none of its type.
     pub(super) fn why(&self) -> Why {
         match self.what {
-            What::Misfit(Why::OutOfRange, _) => Why::OutOfRange,
+            What::Misfit(why @ (Why::OutOfRange | Why::MoreDigits), _) => why,
             _ => Why::Malformed,
         }
     }

@@ -52,6 +52,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::inferred::ON_ERROR_HELP;
 use millstream_contract::{Error, Result};
 
+use self::column::Taken;
 use self::decode::Plan;
 use self::fault::{ARRAY_HELP, LINES_HELP};
 use crate::options::{OnError, Options};
@@ -69,8 +70,7 @@ mod tests;
 pub(crate) struct NdjsonFormat {
     /// What becomes of malformed records.
     on_error: OnError,
-    /// A STRING takes any value, as it is written.
-    any_as_string: bool,
+    taken: Taken,
     /// For tests: read every line with care, as if it had a fault.
     careful: bool,
 }
@@ -80,7 +80,8 @@ impl NdjsonFormat {
     pub(crate) fn from_options(options: &Options<'_>) -> Result<NdjsonFormat> {
         let on_error = options.on_error(Some("json.ignore-parse-errors"))?;
         let any_as_string = options.flag("json.any-as-string")?;
-        Ok(NdjsonFormat { on_error, any_as_string, careful: false })
+        let taken = Taken { any_as_string, exact: options.exact() };
+        Ok(NdjsonFormat { on_error, taken, careful: false })
     }
 
     /// Whether a column of this type can be read.

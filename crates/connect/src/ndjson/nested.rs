@@ -8,7 +8,7 @@ use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::error::ArrowError;
 
-use super::column::{Build, Column, Strings, Text};
+use super::column::{Build, Column, Strings, Taken, Text};
 use super::fault::{Fault, Read, SKIP_HELP, Wrong};
 use super::members::DEPTH_MAX;
 use super::names::Names;
@@ -26,9 +26,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(fields: &Fields, any: bool) -> Option<Row> {
+    pub(super) fn new(fields: &Fields, taken: Taken) -> Option<Row> {
         let all: Vec<usize> = (0..fields.len()).collect();
-        let object = Object::new(fields, Names::new(fields, &all), any)?;
+        let object = Object::new(fields, Names::new(fields, &all), taken)?;
         Some(Row { object, rows: 0 })
     }
 }
@@ -87,8 +87,8 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn new(item: &Field, any: bool) -> Option<List> {
-        Some(List { item: Column::new(item, any)?, offsets: vec![0] })
+    pub(super) fn new(item: &Field, taken: Taken) -> Option<List> {
+        Some(List { item: Column::new(item, taken)?, offsets: vec![0] })
     }
 }
 
@@ -158,9 +158,9 @@ pub(super) struct Map {
 }
 
 impl Map {
-    pub(super) fn new(entries: &Field, any: bool) -> Option<Map> {
+    pub(super) fn new(entries: &Field, taken: Taken) -> Option<Map> {
         let (key, value) = entry(entries)?;
-        let values = Column::new(value, any)?;
+        let values = Column::new(value, taken)?;
         let keys = Strings::new(false);
         (*key.data_type() == DataType::Utf8).then(|| Map { keys, values, offsets: vec![0] })
     }

@@ -86,6 +86,36 @@ fn every_type_is_read() {
 }
 
 #[test]
+fn digits_that_would_be_lost_are_an_error_where_they_count() {
+    let schema = schema(&[
+        ("m", DataType::Decimal128(38, 0), true),
+        ("t", DataType::Time32(TimeUnit::Millisecond), true),
+        ("a", DataType::new_list(DataType::Timestamp(TimeUnit::Millisecond, None), true), true),
+    ]);
+    let read = |line: &str, exact| {
+        let taken = Taken { exact, ..Taken::default() };
+        let format = Arc::new(NdjsonFormat { taken, ..NdjsonFormat::default() });
+        let outcome = read_whole(format, "x", line.as_bytes(), &schema, &[0, 1, 2], 1 << 20);
+        outcome.map(|outcome| outcome.rows.num_rows()).map_err(|error| error.to_string())
+    };
+    for (line, expected) in [
+        (r#"{"m":99999999999999999999.0,"t":"12:00:00.1230","a":["2024-05-01"]}"#, None),
+        (r#"{"m":99999999999999999999.5}"#, Some("'m', found 99999999999999999999.5, which has")),
+        (r#"{"m":0.4}"#, Some("x:1:6: expected DECIMAL(38, 0) for column 'm'")),
+        (r#"{"m":"1.5"}"#, Some("'m', found \"1.5\", which has more digits")),
+        (r#"{"t":"12:00:00.1239"}"#, Some("'t', found \"12:00:00.1239\", which has more digits")),
+        (r#"{"a":["2024-05-01","2024-05-01 12:00:00.9999"]}"#, Some("column 'a[2]', found")),
+    ] {
+        assert_eq!(read(line, false), Ok(1), "{line}");
+        match (read(line, true), expected) {
+            (Ok(rows), None) => assert_eq!(rows, 1),
+            (Err(error), Some(expected)) => assert!(error.contains(expected), "{error}"),
+            (outcome, _) => panic!("{line}: {outcome:?}"),
+        }
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_an_error_with_its_place() {
     let schema = schema(&[
         ("a", DataType::Int64, true),

@@ -4,7 +4,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
 use arrow::error::ArrowError;
 
-use super::column::{Column, Text};
+use super::column::{Column, Taken, Text};
 use super::scan::{self, blanks};
 use crate::scalar::Why;
 
@@ -12,9 +12,9 @@ use crate::scalar::Why;
 pub(crate) struct Texts(Column);
 
 impl Texts {
-    /// `None`: values of this type cannot be read.
-    pub(crate) fn new(field: &Field) -> Option<Texts> {
-        Column::new(field, false).map(Texts)
+    /// `exact`: values have to be held as they stand. `None`: values of this type cannot be read.
+    pub(crate) fn new(field: &Field, exact: bool) -> Option<Texts> {
+        Column::new(field, Taken { exact, ..Taken::default() }).map(Texts)
     }
 
     /// Takes a text that is one value.

@@ -1,10 +1,8 @@
 //! From the text of a JSON value to a value of a type: numbers, and what stands in quotes.
 
 use super::scan::{self, Number, byte};
-use crate::number::{
-    POW10_F32, POW10_F64, parse_decimal, parse_f32, parse_f64, parse_i64, parse_u64,
-};
-use crate::scalar::Why;
+use crate::number::{POW10_F32, POW10_F64, parse_f32, parse_f64, parse_i64, parse_u64};
+use crate::scalar::{self, Why};
 
 /// A value, and the offset behind it.
 pub(super) type Valued<V> = Result<(V, usize), Why>;
@@ -79,12 +77,14 @@ fn beyond_numbers(data: &[u8], at: usize) -> Valued<f64> {
     })(data, at)
 }
 
-/// A DECIMAL: a number, or a number in quotes.
+/// A DECIMAL: a number, or a number in quotes; `exact`: none that has more digits.
 pub(super) fn decimal(
     precision: u8,
     scale: i8,
+    exact: bool,
 ) -> impl Fn(&[u8], usize) -> Valued<i128> + Clone + Send + Sync + 'static {
-    let in_quotes = quoted(move |text: &[u8]| Ok(parse_decimal(text, precision, scale)?));
+    let parse = scalar::decimal(precision, scale, exact);
+    let in_quotes = quoted(parse.clone());
     let limit = 10u64.checked_pow(u32::from(precision)).unwrap_or(u64::MAX);
     move |data, at| {
         if byte(data, at) == b'"' {
@@ -102,7 +102,7 @@ pub(super) fn decimal(
         let value = match short.filter(|value| *value < limit) {
             Some(value) if number.negative => -i128::from(value),
             Some(value) => i128::from(value),
-            None => parse_decimal(&data[at..number.end], precision, scale)?,
+            None => parse(&data[at..number.end])?,
         };
         Ok((value, number.end))
     }

@@ -14,7 +14,7 @@ use parquet::file::metadata::{
     ParquetStatisticsPolicy,
 };
 
-use super::thrift;
+use super::{instants, thrift};
 use crate::columns::damaged;
 use crate::guard::guarded;
 use crate::input::Anywhere;
@@ -34,6 +34,8 @@ pub(super) struct ParquetFile {
     pub(super) metadata: Arc<ParquetMetaData>,
     /// Its columns, in their order, as Arrow has them; one each for what is nested.
     pub(super) fields: Fields,
+    /// Whether these differ from those that Arrow takes by itself.
+    pub(super) instants: bool,
     /// By row group, the rows before it; at last, all.
     rows_before: Vec<u64>,
 }
@@ -62,7 +64,10 @@ impl ParquetFile {
         };
         let (metadata, schema) = guarded(read)
             .map_err(|message| damaged(&name, format!("its metadata cannot be read: {message}")))?;
-        let (metadata, fields) = (Arc::new(metadata), schema.fields);
+        let in_micros =
+            instants::in_micros(&schema.fields, metadata.file_metadata().schema_descr());
+        let instants = in_micros.is_some();
+        let (metadata, fields) = (Arc::new(metadata), in_micros.unwrap_or(schema.fields));
         let mut rows_before = vec![0u64];
         for (number, group) in metadata.row_groups().iter().enumerate() {
             let before = rows_before.last().copied().unwrap_or(0);
@@ -73,7 +78,7 @@ impl ParquetFile {
             };
             rows_before.push(rows);
         }
-        let file = ParquetFile { bytes, metadata, fields, rows_before };
+        let file = ParquetFile { bytes, metadata, fields, instants, rows_before };
         file.check_roots(&name)?;
         Ok(file)
     }

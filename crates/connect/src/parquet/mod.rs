@@ -13,6 +13,7 @@
 
 mod file;
 mod fuzz;
+mod instants;
 mod pages;
 mod prune;
 mod split;

@@ -172,10 +172,10 @@ impl Part {
 }
 
 /// The columns of a file, of which some are to be read as dictionaries: those at these places of
-/// the projection that are stored so. `None` if there are none.
+/// the projection that are stored so. `None` if all are as Arrow takes them by itself.
 fn fields_with(file: &ParquetFile, columns: &Columns, dictionaries: &[usize]) -> Option<Fields> {
     let mut fields = file.fields.to_vec();
-    let mut any = false;
+    let mut any = file.instants;
     for place in dictionaries {
         let Some((root, _)) = columns.source_of(*place) else { continue };
         if let (Some(field), [leaf]) = (fields.get_mut(root), &file.leaves(&[root])[..])

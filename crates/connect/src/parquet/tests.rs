@@ -29,6 +29,8 @@ use millstream_contract::table::{Position, SplitPoll};
 use crate::columns::text_dictionary;
 use crate::source::FileTable;
 
+mod instants;
+
 /// A file of its own, which goes away with the test.
 struct Scratch(PathBuf);
 
@@ -51,6 +53,7 @@ impl Scratch {
             options: options.map(|(key, value)| (key.to_string(), value.to_string())).into(),
             metadata: Default::default(),
             partitioned_by: Vec::new(),
+            exact: false,
             base_dir: ".".into(),
         })
         .unwrap()

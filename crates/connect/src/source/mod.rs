@@ -46,7 +46,7 @@ use self::many::LaterSplit;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
 use crate::beside::{Beside, Values};
-use crate::files::check_partitions;
+use crate::files::{ask_written, check_partitions};
 use crate::input::Name;
 use crate::options::Options;
 use crate::records::Reading;
@@ -124,7 +124,11 @@ impl FileTable {
             return Err(options.error("follow", message, "leave it out"));
         }
         let format = format::from_options(&options)?;
-        options.finish(&format!("a {} file", format.name()))?;
+        if options.text("connector") != Some("stdin") {
+            ask_written(&options)?;
+        }
+        let article = if matches!(format.name(), "arrow" | "ndjson") { "an" } else { "a" };
+        options.finish(&format!("{article} {} file", format.name()))?;
         check_partitions(&options, &table.schema)?;
         format::check_columns(&options, &*format, &Beside::new(table)?.data, written)?;
         Ok((format, given))

@@ -51,6 +51,7 @@ impl Folder {
             options: given.map(|(key, value)| (key.to_string(), value.to_string())).into(),
             metadata: Default::default(),
             partitioned_by: vec![],
+            exact: false,
             base_dir: self.0.clone(),
         })
     }
