@@ -258,8 +258,16 @@ impl Connectors for Registry {
                 None => return Err(error),
             },
         };
-        self.checked(&options).map_err(|error| secrets.hide(error))?;
-        missing.map_or(Ok(()), Err)
+        match (self.checked(&options).map_err(|error| secrets.hide(error)), missing) {
+            // What is there comes before what is not.
+            (Err(Error::Option { option, .. }), Some(missing))
+                if !options.options.contains_key(&option) =>
+            {
+                Err(missing)
+            }
+            (Ok(()), Some(missing)) => Err(missing),
+            (checked, _) => checked,
+        }
     }
 
     fn metadata(&self, options: &TableOptions) -> Vec<(&'static str, DataType)> {

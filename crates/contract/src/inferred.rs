@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::declaration::{Declaration, DeclaredColumn, identifier, literal, table_name};
 use crate::error::Error;
+pub use crate::wider::MORE_DIGITS;
 use crate::wider::wider_at;
 use crate::wrapped::Words;
 
@@ -15,8 +16,6 @@ const SHOWN_CHARS_MAX: usize = 1200;
 
 /// How the help begins that tells of the option `on_error`.
 pub const ON_ERROR_HELP: &str = "'on_error' = 'skip' leaves";
-/// What a message says behind a value that a type would have to round.
-pub const MORE_DIGITS: &str = ", which has more digits";
 /// What the help says of a record that the option does not leave out.
 pub const NEVER_LEFT_OUT: &str = "'on_error' leaves out no record of several lines that is so long";
 

@@ -3,7 +3,9 @@
 
 use crate::declaration::{Declaration, DeclaredColumn, NULL_WORDS, literal};
 use crate::element;
-use crate::inferred::MORE_DIGITS;
+
+/// What a message says behind a value that a type would have to round.
+pub const MORE_DIGITS: &str = ", which has more digits";
 
 /// What takes a value, too, that the declaration does not.
 pub(crate) struct Wider {
@@ -118,7 +120,7 @@ fn wider(column: &DeclaredColumn, message: &str, json: bool, free: bool) -> Opti
 fn is_name(number: &str) -> bool {
     let digits = number.trim_start_matches('-');
     let zeros =
-        digits.strip_prefix('0').is_some_and(|rest| rest.starts_with(|c| matches!(c, '0'..='9')));
+        digits.strip_prefix('0').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     zeros || number.starts_with('+')
 }
 

@@ -280,7 +280,7 @@ SELECT nov FROM nosuch;";
 '${env:MILLSTREAM_NOT_SET}/x', 'on_error' = 'many', 'csv.heder' = 'true');
 CREATE TABLE s (v BIGINT) WITH ('connector' = 'socket', 'format' = 'csv', 'hostname' =
 '${env:MILLSTREAM_NOT_SET}', 'port' =
-'${file:no such file}',
+'${file:absent}',
 'csv.heder' = 'true');
 CREATE TABLE o (v BIGINT) WITH ('connector' = 'file', 'format' = 'csv', 'path' =
 '${env:MILLSTREAM_NOT_SET}/o');

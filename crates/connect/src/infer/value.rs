@@ -12,8 +12,8 @@
 //!
 //! The precision is 3, 6 or 9 by the most digits that a second has in the sample. What people use
 //! as names stays text: numbers with leading zeros (`007`) or a plus sign, and numbers of more than
-//! 38 digits. So do times of which no type holds all digits: those below a microsecond are held from
-//! 1677 to 2262.
+//! 38 digits. So do times of which no type holds all digits: those below a microsecond are held
+//! from 1677 to 2262.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::declaration::NULL_WORDS;
