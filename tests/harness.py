@@ -123,9 +123,10 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
         at = stop + 2
 
 
-def sound(result: Run) -> list[str]:
+def sound(result: Run | subprocess.CompletedProcess) -> list[str]:
     """What is wrong with a run whatever it was for: traces of a crash on stderr, or state that is left."""
+    stats = getattr(result, "stats", {})
     words = ("panicked", "RUST_BACKTRACE", "stack backtrace", "internal error", "overflowed its stack")
-    left = [name for name in ("left_rows", "left_bytes", "left_windows", "left_credit") if result.stats.get(name)]
+    left = [name for name in ("left_rows", "left_bytes", "left_windows", "left_credit") if stats.get(name)]
     return ([f"stderr says {word!r}" for word in words if word in result.stderr]
-            + [f"counter {name} is {result.stats[name]} at the end, expected 0" for name in left])
+            + [f"counter {name} is {stats[name]} at the end, expected 0" for name in left])
