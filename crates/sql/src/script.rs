@@ -16,6 +16,7 @@ use crate::size::{check_lists, check_size};
 use crate::stack::on_large_stack;
 use crate::statement::{StatementKind, inserts, parse_statement};
 use crate::statement_set::{Insert, StatementSet};
+use crate::syntax::closing;
 use crate::words::lower_first;
 
 /// Levels of brackets, subqueries and calls within each other. The planner's stack is made for it.
@@ -380,27 +381,12 @@ fn nulls_after_filters(tokens: &mut [TokenWithSpan]) {
                 () if is(tokens.get(end), "WITHIN") && is(tokens.get(end + 1), "GROUP") => end + 2,
                 () => break,
             };
-            let Some(length) = tokens.get(open..).and_then(bracketed) else { break };
-            end = open + length;
+            let is_open = tokens.get(open).is_some_and(|t| t.token == Token::LParen);
+            let Some(close) = is_open.then(|| closing(tokens, open)).flatten() else { break };
+            end = close + 1;
         }
         tokens[at..end].rotate_left(2);
     }
-}
-
-/// How many tokens stand in the brackets that these begin with, the brackets included.
-fn bracketed(tokens: &[TokenWithSpan]) -> Option<usize> {
-    let mut depth = 0;
-    for (at, token) in tokens.iter().enumerate() {
-        match token.token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return (at > 0).then_some(at + 1);
-        }
-    }
-    None
 }
 
 impl From<ParserError> for SqlError {

@@ -266,21 +266,7 @@ impl Syntax {
 
     /// The bracket that closes the one at `open`.
     fn closing(&self, open: usize) -> Option<usize> {
-        let mut depth = 0;
-        for (at, token) in self.source.tokens().iter().enumerate().skip(open) {
-            match token.token {
-                Token::LParen => depth += 1,
-                Token::RParen => {
-                    depth -= 1;
-                    if depth == 0 {
-                        return Some(at);
-                    }
-                }
-                Token::SemiColon => return None,
-                _ => {}
-            }
-        }
-        None
+        closing(self.source.tokens(), open)
     }
 
     /// The token that starts at a location.
@@ -296,6 +282,25 @@ impl Syntax {
 
 fn order(location: Location) -> (u64, u64) {
     (location.line, location.column)
+}
+
+/// The bracket that closes the one at `open`.
+pub(crate) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            Token::SemiColon => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The plain arguments of a call; none for `COUNT(*)`.
