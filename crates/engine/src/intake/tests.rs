@@ -117,6 +117,10 @@ fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
 
 fn intake_of(splits: Vec<Box<dyn Split>>, table: Timed, clock: &Arc<Clock>) -> Intake {
     let workers = splits.len();
+    intake_over(vec![origin_of(splits, table)], workers, clock)
+}
+
+fn origin_of(splits: Vec<Box<dyn Split>>, table: Timed) -> Origin {
     let (watermark, idle_timeout_us) = (Watermark::Delay(0), Some(IDLE_US));
     let schema = table.schema();
     let source = Source {
@@ -128,13 +132,15 @@ fn intake_of(splits: Vec<Box<dyn Split>>, table: Timed, clock: &Arc<Clock>) -> I
     };
     let preparer = Preparer::new(&source, None, Vec::new());
     let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }.into()), 0);
-    let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
-    let reading = Reading { processes: 1, process: 0, workers };
     let windowings = vec![windowing];
     let (name, bounded, live) = (String::new(), true, false);
-    let origin =
-        Origin { name, bounded, live, splits, preparer, idle_timeout_us, windowings, group: 0 };
-    Intake::new(vec![origin], clock.clone(), None, workers, reading, budget)
+    Origin { name, bounded, live, splits, preparer, idle_timeout_us, windowings, group: 0 }
+}
+
+fn intake_over(origins: Vec<Origin>, workers: usize, clock: &Arc<Clock>) -> Intake {
+    let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
+    let reading = Reading { processes: 1, process: 0, workers };
+    Intake::new(origins, clock.clone(), None, workers, reading, budget)
 }
 
 /// The low watermark, when a worker has done its batch.
@@ -325,6 +331,42 @@ fn a_batch_that_is_put_back_holds_the_low_watermark() {
     assert_eq!((again.split, again.stamp, again.after), (0, 10, 20));
     // Now the split is idle indeed, and the other one alone counts.
     assert_eq!(finish(&intake, 1), 600);
+}
+
+/// A source of which nothing comes does not hold back another one that it is joined with: it is
+/// taken to be as far as that one. What comes of it after all resumes there.
+#[test]
+fn a_source_that_is_idle_goes_with_what_it_is_joined_with() {
+    let clock = Arc::new(Clock::default());
+    let quiet = Timed(vec![VecDeque::from([(0, 10), (3 * IDLE_US, 900)])]);
+    let busy = Timed(vec![VecDeque::from([(0, 150), (2 * IDLE_US, 350), (2 * IDLE_US, 420)])]);
+    let origin = |table: Timed| {
+        let splits = table.open(&[0], &OpenOptions::alone(1, 0, 2)).expect("it opens");
+        origin_of(splits, table)
+    };
+    let intake = intake_over(vec![origin(quiet), origin(busy)], 2, &clock);
+    let lows = |worker: usize| {
+        let mut lows = Vec::new();
+        intake.finish(worker, &mut lows).expect("nothing fails");
+        lows
+    };
+    let mut splits = [take(&intake, 0).split, take(&intake, 1).split];
+    splits.sort_unstable();
+    assert_eq!(splits, [0, 1]);
+    lows(0);
+    assert_eq!(lows(1), [10, 150], "each has its own, as long as there is something");
+    nothing(&intake, 0);
+    clock.pass_time(IDLE_US);
+    nothing(&intake, 0);
+    assert_eq!(lows(0), [150, 150], "both are idle: the farthest counts");
+    clock.pass_time(IDLE_US);
+    assert_eq!(take(&intake, 0).after, 350);
+    assert_eq!(lows(0), [350, 350]);
+    assert_eq!(take(&intake, 0).after, 420);
+    assert_eq!(lows(0), [420, 420]);
+    clock.pass_time(IDLE_US);
+    let late = take(&intake, 1);
+    assert_eq!((late.split, late.stamp, late.after), (0, 420, 900));
 }
 
 /// As above, for a process alone with its split: it must not tell the others that it is idle while
