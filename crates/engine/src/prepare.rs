@@ -294,7 +294,9 @@ impl Preparer {
         texts::begin();
         let batch = self.derive(batch, limits.now_us)?;
         let times = match &self.event_time {
-            Some(event_time) => Some(batch_times(event_time, &batch, limits.watermark_us, self.lateness_us)?),
+            Some(event_time) => {
+                Some(batch_times(event_time, &batch, limits.watermark_us, self.lateness_us)?)
+            }
             None => None,
         };
         Ok((batch, times))

@@ -167,7 +167,8 @@ pub(crate) fn batch_times(
         RecordWatermark::Delay(delay) => times.map(|us| local(us.saturating_sub(delay))),
         RecordWatermark::Values(values) => values.map(local),
     });
-    let limit = if limit < USABLE { local_watermark(&mut clock, limit, lateness_us) } else { limit };
+    let limit =
+        if limit < USABLE { local_watermark(&mut clock, limit, lateness_us) } else { limit };
     Ok(BatchTimes::new(times.map(|us| clock.local(us)), watermark, limit))
 }
 
