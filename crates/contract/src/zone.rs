@@ -65,11 +65,6 @@ impl Zone {
         i64::from(offset.fix().local_minus_utc()) * SECOND_US
     }
 
-    /// Whether its clocks are never changed, as it is an offset.
-    pub fn is_offset(&self) -> bool {
-        self.name.starts_with(['+', '-'])
-    }
-
     /// A clock that goes by this zone.
     pub fn clock(&self) -> Clock<'_> {
         Clock { zone: self, known: 0..0, offset_us: 0 }

@@ -29,7 +29,7 @@ pub(crate) fn join_by_instants(plan: &mut Plan) -> Result<()> {
         times.for_each(|time| time.zone = None);
         return Ok(());
     }
-    match times.find_map(|time| time.zone.as_ref().filter(|zone| !zone.is_offset())) {
+    match times.find_map(|time| time.zone.as_ref()) {
         Some(zone) => Err(refused(zone)),
         None => Ok(()),
     }
@@ -40,6 +40,5 @@ fn refused(zone: &Zone) -> SqlError {
         "windows divide the local time of {zone}, and a join by TIMESTAMP_LTZ goes by instants: they \
          do not go together in one query"
     );
-    SqlError::unsupported(message)
-        .help("SET 'time_zone' = 'UTC', or to an offset that does not change, such as '+01:00'")
+    SqlError::unsupported(message).help("SET 'time_zone' = 'UTC'")
 }

@@ -64,8 +64,8 @@ pub(crate) fn with_zone(config: &Arc<ConfigOptions>, zone: Option<&Zone>) -> Arc
     Arc::new(own)
 }
 
-/// Writes `expr`, which is over `schema`, with local times where it looks at the parts of instants, or at
-/// their windows, which divide local time.
+/// Writes `expr`, which is over `schema`, with local times where it looks at the parts of instants,
+/// or at their windows, which divide local time.
 pub(super) fn in_local_time(
     expr: Expr,
     schema: &DFSchema,
