@@ -188,6 +188,38 @@ def test_new_files_of_a_directory_are_found(running, script):
     assert (job.next(), job.next()) == (HEADER, FIRST)
 
 
+SILENT = """CREATE TABLE silent (ts TIMESTAMP(3), k BIGINT, WATERMARK FOR ts AS ts)
+WITH ({}, 'scan.watermark.idle-timeout' = '200 ms');
+"""
+LEFT_JOIN = SILENT + """SELECT l.k, r.k AS other FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS l
+LEFT JOIN TABLE(TUMBLE(TABLE silent, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS r
+ON l.window_start = r.window_start AND l.window_end = r.window_end AND l.k = r.k;"""
+INTERVAL_JOIN = SILENT + """SELECT l.k, r.k AS other FROM events AS l
+LEFT JOIN silent AS r ON l.k = r.k AND r.ts BETWEEN l.ts - INTERVAL '3' SECOND AND l.ts + INTERVAL '3' SECOND;"""
+ONE_AFTER_THE_OTHER = SILENT + """CREATE VIEW both_ AS SELECT ts, k FROM events UNION ALL SELECT ts, k + 10 FROM silent;
+SELECT MIN(k) AS k, MAX(k) - 10 AS other FROM TABLE(TUMBLE(TABLE both_, DESCRIPTOR(ts), INTERVAL '1' SECOND))
+GROUP BY window_start, window_end;"""
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("query, rows", [
+    (LEFT_JOIN, ["1,", "2,2"]), (INTERVAL_JOIN, ["1,", "2,2"]), (ONE_AFTER_THE_OTHER, ["1,-9", "2,2"]),
+], ids=["window", "interval", "union"])
+def test_a_silent_table_does_not_hold_back_what_it_is_combined_with(running, script, query, rows, processes):
+    append(script.folder / "events.csv", "ts,k\n" + record(1, 1))
+    append(script.folder / "silent.csv", "ts,k\n" + record(2, 2))
+    job = running(FOLLOW.format("events.csv"), query.format(FOLLOW.format("silent.csv")), "--processes", processes)
+    job.nothing()
+    append(script.folder / "events.csv", record(2, 2) + record(20, 3))
+    assert [job.next() for _ in range(3)] == ["k,other", *rows]
+    # What comes of it after all is late where its windows have gone, and counts where they have not.
+    append(script.folder / "silent.csv", record(3, 4) + record(20, 3))
+    job.nothing()
+    append(script.folder / "events.csv", record(40, 5))
+    assert job.next() == "3,3"
+    assert "1 late record" in job.interrupt()
+
+
 @pytest.mark.parametrize("options, expected", [
     (FOLLOW.format("missing.csv"), "there is no file"),
     (FOLLOW.format("events.csv").replace("'csv'", "'parquet'", 1), "has lines"),

@@ -31,6 +31,7 @@ use crate::table::{Chunk, Decoded, Failing, LeftOut, Places};
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
 use crate::zone::Zone;
+use times::local_watermark;
 pub(crate) use times::{BatchTimes, batch_times, in_milliseconds};
 
 /// Elements of the arrays of a batch that become rows, at most: with more it is cut, where it has
@@ -157,6 +158,8 @@ pub(crate) struct Preparer {
     physical: usize,
     event_time: Option<EventTime>,
     max_ahead_us: Option<i64>,
+    /// How late records may be.
+    lateness_us: i64,
     /// By stage that takes the records.
     spreads: Vec<Spread>,
     /// Columns whose elements become rows.
@@ -177,6 +180,7 @@ impl Preparer {
             physical: source.projection.len(),
             event_time: source.event_time.clone(),
             max_ahead_us,
+            lateness_us: 0,
             spreads,
             arrays: Vec::new(),
             rows_max: usize::MAX,
@@ -186,6 +190,11 @@ impl Preparer {
     /// No batch has more records: a source may decode more at once, where that is cheaper.
     pub(crate) fn with_rows_max(self, rows_max: usize) -> Preparer {
         Preparer { rows_max: rows_max.max(1), ..self }
+    }
+
+    /// Records may be so late.
+    pub(crate) fn with_lateness(self, lateness_us: i64) -> Preparer {
+        Preparer { lateness_us, ..self }
     }
 
     /// The elements of these columns become rows.
@@ -208,12 +217,17 @@ impl Preparer {
     /// whole milliseconds.
     pub(crate) fn watermark_of_clock(&self, now_us: i64) -> i64 {
         let now_us = now_us.div_euclid(1_000) * 1_000;
-        self.zone().map_or(now_us, |zone| zone.clock().least_from(now_us))
+        let local = |zone: &Zone| local_watermark(&mut zone.clock(), now_us, self.lateness_us);
+        self.zone().map_or(now_us, local)
     }
 
     /// When the clock gets to a watermark, at the earliest.
     pub(crate) fn clock_at(&self, watermark: i64) -> i64 {
-        let us = self.zone().map_or(watermark, |zone| zone.clock().instant(watermark));
+        let instant = |zone: &Zone| {
+            let late = watermark.saturating_sub(self.lateness_us);
+            zone.clock().instant(late).saturating_add(self.lateness_us)
+        };
+        let us = self.zone().map_or(watermark, instant);
         us.saturating_sub(1).div_euclid(1_000).saturating_add(1).saturating_mul(1_000)
     }
 
@@ -280,7 +294,9 @@ impl Preparer {
         texts::begin();
         let batch = self.derive(batch, limits.now_us)?;
         let times = match &self.event_time {
-            Some(event_time) => Some(batch_times(event_time, &batch, limits.watermark_us)?),
+            Some(event_time) => {
+                Some(batch_times(event_time, &batch, limits.watermark_us, self.lateness_us)?)
+            }
             None => None,
         };
         Ok((batch, times))
@@ -363,7 +379,7 @@ mod tests {
             false => Watermark::Expr(Expr::Column(0)),
         };
         let event_time = EventTime { column: 0, watermark, zone: None, idle_timeout_us: None };
-        let times = batch_times(&event_time, &batch, LIMIT).expect("a timestamp column");
+        let times = batch_times(&event_time, &batch, LIMIT, 0).expect("a timestamp column");
         let cuts = spread.cuts(&times);
         Prepared {
             batch,

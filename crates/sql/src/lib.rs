@@ -70,6 +70,7 @@ mod hints;
 mod implied;
 mod indexed;
 mod insert;
+mod instants;
 mod joined;
 mod joins;
 mod json_calls;

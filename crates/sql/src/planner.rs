@@ -39,6 +39,7 @@ use crate::files::{Declarer, files_of};
 use crate::functions::{Context, Functions};
 use crate::graph::{Graph, Reader};
 use crate::insert::{Target, fit_to_sink, show_local_times};
+use crate::instants::join_by_instants;
 use crate::left_out::asides;
 use crate::lower::{Places, Stage};
 use crate::places::places;
@@ -464,6 +465,7 @@ impl Planner {
             places: queries.iter().map(|query| &query.places).collect(),
         };
         let mut plan = assembler.assemble(graph, &asides).map_err(|e| blamed(e.query, e.error))?;
+        join_by_instants(&mut plan)?;
         plan.pack_windows(self.settings.pack_us);
         let targets: Vec<String> = targets.iter().map(|target| target.entry.name.clone()).collect();
         let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();

@@ -117,6 +117,10 @@ fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
 
 fn intake_of(splits: Vec<Box<dyn Split>>, table: Timed, clock: &Arc<Clock>) -> Intake {
     let workers = splits.len();
+    intake_over(vec![origin_of(splits, table)], workers, clock)
+}
+
+fn origin_of(splits: Vec<Box<dyn Split>>, table: Timed) -> Origin {
     let (watermark, idle_timeout_us) = (Watermark::Delay(0), Some(IDLE_US));
     let schema = table.schema();
     let source = Source {
@@ -128,13 +132,15 @@ fn intake_of(splits: Vec<Box<dyn Split>>, table: Timed, clock: &Arc<Clock>) -> I
     };
     let preparer = Preparer::new(&source, None, Vec::new());
     let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }.into()), 0);
-    let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
-    let reading = Reading { processes: 1, process: 0, workers };
     let windowings = vec![windowing];
     let (name, bounded, live) = (String::new(), true, false);
-    let origin =
-        Origin { name, bounded, live, splits, preparer, idle_timeout_us, windowings, group: 0 };
-    Intake::new(vec![origin], clock.clone(), None, workers, reading, budget)
+    Origin { name, bounded, live, splits, preparer, idle_timeout_us, windowings, group: 0 }
+}
+
+fn intake_over(origins: Vec<Origin>, workers: usize, clock: &Arc<Clock>) -> Intake {
+    let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
+    let reading = Reading { processes: 1, process: 0, workers };
+    Intake::new(origins, clock.clone(), None, workers, reading, budget)
 }
 
 /// The low watermark, when a worker has done its batch.
@@ -147,7 +153,7 @@ fn finish(intake: &Intake, worker: usize) -> i64 {
 /// The next batch, which must be there.
 fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
     loop {
-        match intake.take(worker, &[Only::Any]).expect("nothing fails") {
+        match intake.take(worker, &[Only::Any, Only::Any]).expect("nothing fails") {
             Taken::Batch(batch) => return batch,
             // It has looked at a split that had not begun.
             Taken::Again => {}
@@ -158,7 +164,7 @@ fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
 
 /// Looks at the splits, of which none has anything.
 fn nothing(intake: &Intake, worker: usize) {
-    let taken = intake.take(worker, &[Only::Any]).expect("nothing fails");
+    let taken = intake.take(worker, &[Only::Any, Only::Any]).expect("nothing fails");
     assert!(matches!(taken, Taken::Wait { .. }));
 }
 
@@ -177,8 +183,11 @@ fn nobody_waits_for_a_split_that_another_reads_from() {
         let slow = scope.spawn(|| take(&intake, 0).after);
         says.recv().expect("worker 0 reads");
         // As long as that may be just a moment, they do not run ahead of it.
-        assert!(matches!(intake.take(1, &[Only::Any]), Ok(Taken::Again)));
-        assert!(matches!(intake.take(1, &[Only::Any]), Ok(Taken::Wait { until_us: Some(_) })));
+        assert!(matches!(intake.take(1, &[Only::Any, Only::Any]), Ok(Taken::Again)));
+        assert!(matches!(
+            intake.take(1, &[Only::Any, Only::Any]),
+            Ok(Taken::Wait { until_us: Some(_) })
+        ));
         clock.pass_time(10_000);
         for after in [10, 20] {
             assert_eq!(take(&intake, 1).after, after);
@@ -262,7 +271,7 @@ fn a_drained_split_hands_out_what_it_has_accepted() {
             assert_eq!(take(&intake, 0).after, after);
             finish(&intake, 0);
         }
-        let ends = |_: &i32| matches!(intake.take(0, &[Only::Any]), Ok(Taken::Ended));
+        let ends = |_: &i32| matches!(intake.take(0, &[Only::Any, Only::Any]), Ok(Taken::Ended));
         assert!((0..10).any(|look| ends(&look)), "it does not end");
         assert_eq!(intake.ended_splits(), [Some(2), Some(0)]);
         assert_eq!(finish(&intake, 0), crate::event_time::END);
@@ -327,6 +336,42 @@ fn a_batch_that_is_put_back_holds_the_low_watermark() {
     assert_eq!(finish(&intake, 1), 600);
 }
 
+/// A source of which nothing comes does not hold back another one that it is joined with: it is
+/// taken to be as far as that one. What comes of it after all resumes there.
+#[test]
+fn a_source_that_is_idle_goes_with_what_it_is_joined_with() {
+    let clock = Arc::new(Clock::default());
+    let quiet = Timed(vec![VecDeque::from([(0, 10), (3 * IDLE_US, 900)])]);
+    let busy = Timed(vec![VecDeque::from([(0, 60), (2 * IDLE_US, 350), (2 * IDLE_US, 420)])]);
+    let origin = |table: Timed| {
+        let splits = table.open(&[0], &OpenOptions::alone(1, 0, 2)).expect("it opens");
+        origin_of(splits, table)
+    };
+    let intake = intake_over(vec![origin(quiet), origin(busy)], 2, &clock);
+    let lows = |worker: usize| {
+        let mut lows = Vec::new();
+        intake.finish(worker, &mut lows).expect("nothing fails");
+        lows
+    };
+    let mut splits = [take(&intake, 0).split, take(&intake, 1).split];
+    splits.sort_unstable();
+    assert_eq!(splits, [0, 1]);
+    lows(0);
+    assert_eq!(lows(1), [10, 60], "each has its own, as long as there is something");
+    nothing(&intake, 0);
+    clock.pass_time(IDLE_US);
+    nothing(&intake, 0);
+    assert_eq!(lows(0), [60, 60], "both are idle: the farthest counts");
+    clock.pass_time(2 * IDLE_US);
+    assert_eq!(take(&intake, 0).after, 350);
+    assert_eq!(lows(0), [350, 350]);
+    assert_eq!(take(&intake, 0).after, 420);
+    assert_eq!(lows(0), [420, 420]);
+    clock.pass_time(3 * IDLE_US);
+    let late = take(&intake, 1);
+    assert_eq!((late.split, late.stamp, late.after), (0, 420, 900));
+}
+
 /// As above, for a process alone with its split: it must not tell the others that it is idle while
 /// it has a batch, or they would fire windows that the batch belongs to.
 #[test]
@@ -372,7 +417,8 @@ fn a_batch_in_work_holds_the_low_watermark() {
         assert_eq!(finish(&intake, 0), 10, "after {after}");
     }
     // Everything else has been taken and done.
-    while let Taken::Batch(batch) = intake.take(0, &[Only::Any]).expect("nothing fails") {
+    while let Taken::Batch(batch) = intake.take(0, &[Only::Any, Only::Any]).expect("nothing fails")
+    {
         assert_eq!(batch.split, 1);
         assert_eq!(finish(&intake, 0), 10);
     }

@@ -1,6 +1,7 @@
 //! Low watermarks: per source the least stamp of anything not yet taken or not yet finished.
 
 use super::read::REACHED_MAX;
+use super::source::SourceIn;
 use super::split::SplitState;
 use super::{Intake, Only, SplitIn, State};
 use crate::cluster::{self, Head, IDLE};
@@ -111,25 +112,64 @@ impl Intake {
     }
 
     fn low_of(&self, state: &State, source: usize) -> i64 {
-        let splits = self.splits_in(state, source);
-        let active = splits.clone().filter(|s| !s.idle && !s.exhausted());
-        let current = state.current.iter().flatten().filter(|(of, _)| *of == source);
-        let current = current.map(|(_, stamp)| *stamp);
         let of = &state.sources[source];
         if of.closed {
             return END;
         }
-        let low = active.map(SplitState::low).chain(current).min().unwrap_or_else(|| {
-            if splits.clone().all(SplitState::exhausted) {
-                return END;
-            }
-            // Only idle splits are left: nothing holds the watermark back, but nothing moves it on,
-            // unless other processes do.
-            let own = splits.map(|s| s.watermark).max().unwrap_or(BEGINNING);
-            own.max(self.others_low(state, source).unwrap_or(BEGINNING))
-        });
+        let low = match self.own_low(state, source) {
+            // Of splits of its own only idle ones are left: nothing holds the watermark back, but
+            // nothing moves it on, unless what it is combined with does.
+            (low, true) => low.max(self.mates_low(state, source).unwrap_or(BEGINNING)),
+            (low, false) => low,
+        };
         // A split that was idle and has data again stands at or above what was announced.
         low.max(of.low)
+    }
+
+    /// How far this process has got with a source, and whether only idle splits are left.
+    fn own_low(&self, state: &State, source: usize) -> (i64, bool) {
+        let splits = self.splits_in(state, source);
+        let active = splits.clone().filter(|s| !s.idle && !s.exhausted());
+        let current = state.current.iter().flatten().filter(|(of, _)| *of == source);
+        let current = current.map(|(_, stamp)| *stamp);
+        if let Some(low) = active.map(SplitState::low).chain(current).min() {
+            return (low, false);
+        }
+        if splits.clone().all(SplitState::exhausted) {
+            return (END, false);
+        }
+        (splits.map(|s| s.watermark).max().unwrap_or(BEGINNING), true)
+    }
+
+    /// How far everybody has got, but for this process with a source: of that source the other
+    /// processes, and of others that feed a common stage all. The least of those that are neither
+    /// idle nor at their end; if there are none, the farthest of the idle ones.
+    fn mates_low(&self, state: &State, source: usize) -> Option<i64> {
+        let group = self.sources[source].group;
+        let mates = (0..self.sources.len()).filter(|mate| self.sources[*mate].group == group);
+        let lows = mates.flat_map(|mate| {
+            let own = (mate != source).then(|| {
+                let (low, idle) = self.own_low(state, mate);
+                (low.max(state.sources[mate].low), idle)
+            });
+            own.into_iter().chain(self.others_lows(state, mate))
+        });
+        let lows = lows.filter(|(low, _)| *low < END);
+        let active = lows.clone().filter(|(_, idle)| !idle).map(|(low, _)| low).min();
+        active.or_else(|| lows.map(|(low, _)| low).max())
+    }
+
+    /// How far the other processes have got with a source, and whether they are idle.
+    fn others_lows<'s>(
+        &self,
+        state: &'s State,
+        source: usize,
+    ) -> impl Iterator<Item = (i64, bool)> + Clone + 's {
+        let own = self.net.as_ref().map(|net| net.place.process);
+        let others = state.sources[source].others.iter().enumerate();
+        others
+            .filter(move |(process, _)| own.is_some_and(|own| *process != own))
+            .map(|(_, low)| *low)
     }
 
     /// The least low watermark of the sources that feed, in the end, a common stage with this one.
@@ -139,21 +179,13 @@ impl Intake {
         sources.map(|(source, _)| self.low_of(state, source)).min().unwrap_or(END)
     }
 
-    /// How far the other processes have got with a source, but for those that are idle; if all are,
-    /// the farthest of them, as among splits of one process.
-    fn others_low(&self, state: &State, source: usize) -> Option<i64> {
-        let own = self.net.as_ref()?.place.process;
-        let others = state.sources[source].others.iter().enumerate();
-        let others = others.filter(|(process, (low, _))| *process != own && *low < END);
-        let active = others.clone().filter(|(_, (_, idle))| !idle).map(|(_, (low, _))| *low);
-        active.min().or_else(|| others.map(|(_, (low, _))| *low).max())
-    }
-
-    /// Tells the other processes how far this one is with sources that may be idle.
+    /// Tells the other processes how far this one is with sources that may be idle, and with those
+    /// that are combined with such.
     fn tell(&self, state: &mut State) -> Result<()> {
         let Some(net) = &self.net else { return Ok(()) };
         for (source, of) in self.sources.iter().enumerate() {
-            if of.idle_timeout_us.is_none() {
+            let may_be_idle = |mate: &SourceIn| mate.idle_timeout_us.is_some();
+            if !self.sources.iter().any(|mate| mate.group == of.group && may_be_idle(mate)) {
                 continue;
             }
             let idle = self.is_idle(state, source);

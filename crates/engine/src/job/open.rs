@@ -56,6 +56,7 @@ pub(super) fn origins(
             splits: table.open(&source.projection, &options)?,
             preparer: Preparer::new(source, max_ahead_us, spreads)
                 .with_arrays(compiled.arrays(number))
+                .with_lateness(settings.allowed_lateness_us)
                 .with_rows_max(settings.batch_rows),
             idle_timeout_us: source.event_time.as_ref().and_then(|time| time.idle_timeout_us),
             windowings: compiled.windowings(number),

@@ -249,7 +249,7 @@ mod tests {
         let batch = RecordBatch::try_from_iter_with_nullable([("ts", Arc::new(column) as _, true)]);
         let watermark = Watermark::Delay(DELAY_US);
         let event_time = EventTime { column: 0, watermark, zone: None, idle_timeout_us: None };
-        batch_times(&event_time, &batch.unwrap(), limit).unwrap()
+        batch_times(&event_time, &batch.unwrap(), limit, 0).unwrap()
     }
 
     /// However many records are looked at together, each is judged by the watermark just before it,

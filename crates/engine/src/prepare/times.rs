@@ -9,6 +9,7 @@ use arrow::datatypes::DataType;
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times, USABLE};
 use crate::plan::{EventTime, Watermark};
+use crate::zone::Clock;
 
 /// The event times of a batch.
 #[derive(Debug)]
@@ -142,10 +143,13 @@ pub(crate) fn in_milliseconds(times: TimestampMillisecondArray, data_type: &Data
     Arc::new(times.with_timezone_opt(zone))
 }
 
+/// Times of a batch, and its watermarks, of which none above `limit` is believed. A record may be
+/// late by `lateness_us`, which [`local_watermark`] needs to know.
 pub(crate) fn batch_times(
     event_time: &EventTime,
     batch: &RecordBatch,
     limit: i64,
+    lateness_us: i64,
 ) -> Result<BatchTimes> {
     let times = Times::new(batch.column(event_time.column))?;
     let watermark = match &event_time.watermark {
@@ -158,10 +162,19 @@ pub(crate) fn batch_times(
     };
     // From here on, all times are local ones.
     let mut clock = zone.clock();
+    let mut local = |us: i64| local_watermark(&mut clock, us, lateness_us);
     let watermark = RecordWatermark::Values(match watermark {
-        RecordWatermark::Delay(delay) => times.map(|us| clock.least_from(us.saturating_sub(delay))),
-        RecordWatermark::Values(values) => values.map(|us| clock.least_from(us)),
+        RecordWatermark::Delay(delay) => times.map(|us| local(us.saturating_sub(delay))),
+        RecordWatermark::Values(values) => values.map(local),
     });
-    let limit = if limit < USABLE { clock.least_from(limit) } else { limit };
+    let limit =
+        if limit < USABLE { local_watermark(&mut clock, limit, lateness_us) } else { limit };
     Ok(BatchTimes::new(times.map(|us| clock.local(us)), watermark, limit))
+}
+
+/// A watermark in local time, such that what lies `lateness_us` before it is the least local time
+/// of all instants from so long before it on. So a window is complete that long after its end, as
+/// clocks in UTC measure it, also where the local clock is changed meanwhile.
+pub(crate) fn local_watermark(clock: &mut Clock<'_>, us: i64, lateness_us: i64) -> i64 {
+    clock.least_from(us.saturating_sub(lateness_us)).saturating_add(lateness_us)
 }

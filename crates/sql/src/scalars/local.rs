@@ -17,6 +17,7 @@ use datafusion_expr::{
 use millstream_contract::zone::Zone;
 
 use super::date_ceil::CEIL_TIME;
+use super::window::is_of_window;
 use crate::types::UTC;
 use crate::walk::Nodes;
 
@@ -63,7 +64,8 @@ pub(crate) fn with_zone(config: &Arc<ConfigOptions>, zone: Option<&Zone>) -> Arc
     Arc::new(own)
 }
 
-/// Writes `expr`, which is over `schema`, with local times where it looks at the parts of instants.
+/// Writes `expr`, which is over `schema`, with local times where it looks at the parts of instants,
+/// or at their windows, which divide local time.
 pub(super) fn in_local_time(
     expr: Expr,
     schema: &DFSchema,
@@ -94,7 +96,7 @@ pub(super) fn in_local_time(
         }
         Expr::ScalarFunction(call) => {
             let gives_time = TIMES.contains(&call.func.name());
-            if !gives_time && !PARTS.contains(&call.func.name()) {
+            if !gives_time && !PARTS.contains(&call.func.name()) && !is_of_window(&call.func) {
                 return Ok(Transformed::no(e));
             }
             let mut changed = false;

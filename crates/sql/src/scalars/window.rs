@@ -102,6 +102,12 @@ fn start_on(ms: i64, size_ms: i64, offset_ms: i64) -> Option<i64> {
     ms.checked_sub(into)
 }
 
+/// Whether a function gives windows, or their bounds, of the time that it takes.
+pub(super) fn is_of_window(function: &ScalarUDF) -> bool {
+    let function = function.inner();
+    function.is::<OnGrid>() || function.is::<WindowTimes>()
+}
+
 /// Times in milliseconds, rounded down, so that a time before the epoch belongs to the window that
 /// it lies in.
 struct Times {

@@ -332,3 +332,23 @@ fn windows_over_an_interval_join_need_the_time_of_its_anchor() {
         "that is 'ts', of the left side: select it as it is, and name it in DESCRIPTOR(…)"
     );
 }
+
+/// Windows divide local time, and joins by time go by instants: a plan has one kind of time.
+#[test]
+fn joins_by_instants_do_not_go_with_windows_of_a_time_zone() {
+    let tables = "SET 'time_zone' = 'Europe/Zurich';
+        CREATE TABLE a (ts TIMESTAMP_LTZ(3), k INT, WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'a.csv');
+        CREATE VIEW j AS SELECT y.ts AS ts FROM a AS x
+        JOIN a AS y ON x.k = y.k AND y.ts BETWEEN x.ts AND x.ts + INTERVAL '1' MINUTE;";
+    let (message, help) = told(&format!(
+        "{tables} SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE j, DESCRIPTOR(ts), \
+         INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
+    ));
+    assert_eq!(
+        message,
+        "windows divide the local time of Europe/Zurich, and a join by TIMESTAMP_LTZ goes by \
+         instants: they do not go together in one query"
+    );
+    assert_eq!(help, "SET 'time_zone' = 'UTC'");
+}
