@@ -516,10 +516,11 @@ impl Planner {
     }
 
     fn source(&self, table: &TableEntry) -> Result<Arc<dyn Table>> {
-        match &self.written {
+        let made = match &self.written {
             None => table.table(&*self.connectors),
             Some(written) => table.table_after(&*self.connectors, written),
-        }
+        }?;
+        if self.stand_ins.are_missed(&*made) { Err(table.without_file()) } else { Ok(made) }
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use millstream_contract::sink::Sink;
+use millstream_contract::table::Table;
 
 use crate::catalog::{LATE, ON_ERROR};
 use crate::create::IDLE_TIMEOUT;
@@ -40,6 +41,11 @@ impl StandIns {
     /// What rows go to that are inserted into a table, if it is not what the table says.
     pub(crate) fn sink(&self, table: &str) -> Option<Arc<dyn Sink>> {
         self.sinks.as_ref().map(|sinks| sinks(table))
+    }
+
+    /// Whether a test would have to read this from a file: it does not end by itself, or comes once.
+    pub(crate) fn are_missed(&self, table: &dyn Table) -> bool {
+        self.sinks.is_some() && (!table.bounded() || table.read_once().is_some())
     }
 
     /// The table as it would be declared if its records were in its file, if there is one.
