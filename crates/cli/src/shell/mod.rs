@@ -11,7 +11,7 @@ mod split;
 mod statements;
 
 use std::cell::RefCell;
-use std::io::{BufRead, IsTerminal, Read, stdin, stdout};
+use std::io::{BufRead, ErrorKind, IsTerminal, Read, stdin, stdout};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -23,6 +23,7 @@ use rustyline::{Config, Editor, Event, EventHandler};
 
 use crate::Failure;
 use crate::console::{fail, note, print, reader_is_gone, usage};
+use crate::signals::discard_typed;
 use crate::{Arguments, Format, Output};
 use complete::{Completion, Names};
 use history::History;
@@ -36,6 +37,10 @@ const MORE: &str = "       ...> ";
 
 /// The longest statement that is typed or piped in.
 const STATEMENT_BYTES_MAX: usize = 16 << 20;
+
+/// Of what is typed or pasted: the editor does not say where.
+const NOT_UTF8: &str = "error: expected SQL in UTF-8, and what was typed is not; it was left out\n  \
+     help: convert it, for example with iconv -f ISO-8859-1 -t UTF-8";
 
 const HELP: &str = "\
 Statements end with a semicolon and may take several lines:
@@ -119,6 +124,13 @@ impl Shell {
                     splitter = Splitter::default();
                 }
                 Err(ReadlineError::Eof) => return Ok(()),
+                Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                    // The rest of what was pasted is no line of its own.
+                    discard_typed();
+                    limit.has_left_out();
+                    splitter = Splitter::default();
+                    note(&NOT_UTF8);
+                }
                 Err(error) => return Err(fail(&format!("the terminal: {error}"))),
             }
             if splitter.bytes() > STATEMENT_BYTES_MAX {
