@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 
 use millstream::observe::{
-    Snapshot, duration, open_windows, share_read, time_text, watermark, why,
+    Snapshot, behind_text, duration, open_windows, share_read, time_text, watermark, why,
 };
 use millstream::{bytes, grouped, harmless};
 
@@ -183,7 +183,7 @@ fn numbers(snapshot: &Snapshot) -> String {
         }
     }
     if let Some((at, behind)) = watermark(snapshot) {
-        let behind = behind.map(|us| format!(", {} behind the clock", duration(us.max(0) as u64)));
+        let behind = behind.map(|us| format!(", {} the clock", behind_text(us)));
         parts.push(format!("watermark {}{}", time_text(at), behind.unwrap_or_default()));
     }
     parts.join(", ")
@@ -191,6 +191,8 @@ fn numbers(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
+    use millstream::observe::Source;
+
     use super::*;
 
     fn report(phase: Phase) -> Report {
@@ -224,6 +226,14 @@ mod tests {
         let text = told(&Report { snapshot: Some(Snapshot::default()), ..report(Phase::Running) });
         assert!(text.contains("\n0 records, 0 B, 0 rows written, 0 windows open"), "{text}");
         assert!(text.ends_with("\n0 records have been read; no row has come of them"), "{text}");
+    }
+
+    #[test]
+    fn a_watermark_may_be_ahead_of_the_clock() {
+        let source =
+            Source { live: true, watermark_us: Some(7_200_000_000), ..Source::default() };
+        let snapshot = Snapshot { sources: vec![source], ..Snapshot::default() };
+        assert!(numbers(&snapshot).ends_with(", 2 h 0 min ahead of the clock"));
     }
 
     #[test]

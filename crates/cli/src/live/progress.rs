@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::observe::{Phase, Snapshot, duration, open_windows, share_read, watermark, why};
+use millstream::observe::{
+    Phase, Snapshot, behind_text, duration, open_windows, share_read, time_text, watermark, why,
+};
 use millstream::{bytes, harmless, short};
 
 use super::desk::Desk;
@@ -188,21 +190,24 @@ fn line(snapshot: &Snapshot, rates: Option<(u64, u64)>, columns: usize) -> Strin
     }
     if let Some((records, input)) = rates {
         parts.push((1, format!("{} records/s", short(records))));
-        parts.push((6, format!("{}/s", bytes(input))));
+        parts.push((7, format!("{}/s", bytes(input))));
     }
     if let Some((at, behind)) = watermark(snapshot) {
-        parts.push((3, format!("at {}", clock_text(at))));
+        parts.push((3, format!("at {}", clock_text(at, snapshot.now_us))));
         if let Some(behind) = behind {
-            let ahead = if behind < 0 { "ahead" } else { "behind" };
-            parts.push((4, format!("{} {ahead}", duration(behind.unsigned_abs()))));
+            let text = behind_text(behind);
+            parts.push((5, text.trim_end_matches(" of").to_string()));
         }
+    }
+    if snapshot.late_records > 0 {
+        parts.push((4, format!("{} late", short(snapshot.late_records))));
     }
     let (open, more) = open_windows(snapshot);
     if open > 0 {
         let plus = if more { "+" } else { "" };
-        parts.push((5, format!("{open}{plus} open")));
+        parts.push((6, format!("{open}{plus} open")));
     }
-    parts.push((7, format!("{} state", bytes(snapshot.memory.state_bytes))));
+    parts.push((8, format!("{} state", bytes(snapshot.memory.state_bytes))));
     fitting(parts, columns)
 }
 
@@ -230,12 +235,13 @@ fn time_left(elapsed_us: u64, thousandths: u64) -> Option<String> {
     u64::try_from(left).ok().map(duration)
 }
 
-/// The time of day of an event time, with its date only if that is not all.
-fn clock_text(us: i64) -> String {
-    let text = millstream::observe::time_text(us);
-    match text.split_once(' ') {
-        Some((_, time)) => time.chars().take(8).collect(),
-        None => text,
+/// An event time in whole seconds, without its date if that is the clock's.
+fn clock_text(us: i64, now_us: i64) -> String {
+    let (text, now) = (time_text(us), time_text(now_us));
+    match (text.split_once(' '), now.split_once(' ')) {
+        (Some((date, time)), Some((today, _))) if date == today => time.chars().take(8).collect(),
+        (Some(_), _) => text.split('.').next().unwrap_or_default().to_string(),
+        _ => text,
     }
 }
 
@@ -271,6 +277,16 @@ mod tests {
         assert_eq!(
             line(&snapshot(false), rates, 120),
             "1.2M records/s · 85 MB/s · at 12:00:03 · 2.5 s behind · 3 open · 12 MB state"
+        );
+    }
+
+    #[test]
+    fn late_records_and_another_date_than_that_of_the_clock_are_told() {
+        let mut late = snapshot(false);
+        (late.now_us, late.late_records) = (late.now_us - 86_400_000_000, 1_234);
+        assert_eq!(
+            line(&late, None, 120),
+            "at 2024-01-01 12:00:03 · 23 h 59 min ahead · 1.2k late · 3 open · 12 MB state"
         );
     }
 
