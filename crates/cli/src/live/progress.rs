@@ -12,7 +12,7 @@ use millstream::observe::{
 };
 use millstream::{bytes, harmless, short};
 
-use super::desk::Desk;
+use super::desk::{self, Desk};
 use crate::console::warn;
 use crate::log;
 use crate::screen;
@@ -78,6 +78,12 @@ fn is_coloured() -> bool {
     *COLOURED.get_or_init(|| std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
 }
 
+/// Columns that a line may have: the cursor stands in the last one.
+fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(stderr());
+    size.map_or(79, |(terminal_size::Width(columns), _)| usize::from(columns).saturating_sub(1))
+}
+
 /// A text in a colour, if colours are wanted.
 fn coloured(text: &str, code: &str) -> String {
     match is_coloured() {
@@ -90,6 +96,8 @@ fn coloured(text: &str, code: &str) -> String {
 #[derive(Default)]
 struct Showing {
     query: u64,
+    /// What the program did last before its query ran.
+    before: desk::Phase,
     samples: Samples,
     /// Rows when the last ones came, and when that was.
     rows: u64,
@@ -102,7 +110,7 @@ struct Showing {
 impl Showing {
     fn look(&mut self, desk: &Desk) {
         let now = Instant::now();
-        let Some((query, snapshot)) = desk.observe() else { return drop(screen::erase()) };
+        let Some((query, snapshot)) = desk.observe() else { return self.before(desk) };
         if query != self.query {
             *self = Showing { query, rows_at: Some(now), ..Showing::default() };
         }
@@ -114,10 +122,33 @@ impl Showing {
         if log::is_on() {
             return self.log(now, &snapshot);
         }
-        let width = terminal_size::terminal_size_of(stderr())
-            .map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns));
-        let text = line(&snapshot, self.samples.rates(), width.saturating_sub(1));
+        let text = line(&snapshot, self.samples.rates(), columns());
         screen::draw(&coloured(&text, "2"));
+    }
+
+    /// No query runs yet: the script may be long, and a pipe's writer may not have come.
+    fn before(&mut self, desk: &Desk) {
+        let Some((phase, since)) = desk.before_query().filter(|(_, since)| *since >= FIRST) else {
+            return drop(screen::erase());
+        };
+        if phase != self.before {
+            (self.before, self.told) = (phase, 0);
+        }
+        let text = phase.told(since);
+        if self.is_due(since) {
+            warn(&format!("no rows yet: {text}"));
+        }
+        if !log::is_on() {
+            let text: String = text.chars().take(columns()).collect();
+            screen::draw(&coloured(&text, "2"));
+        }
+    }
+
+    /// Whether it is time to say why, after such a silence: the next time is after twice as long.
+    fn is_due(&mut self, silence: Duration) -> bool {
+        let is_due = silence >= SILENCE * 2u32.saturating_pow(self.told.min(20));
+        self.told += u32::from(is_due);
+        is_due
     }
 
     fn log(&mut self, now: Instant, snapshot: &Snapshot) {
@@ -139,10 +170,9 @@ impl Showing {
             return;
         }
         let silence = self.rows_at.map_or(Duration::ZERO, |at| now.duration_since(at));
-        if silence < SILENCE * 2u32.saturating_pow(self.told.min(20)) {
+        if !self.is_due(silence) {
             return;
         }
-        self.told += 1;
         let mut text = format!("no rows for {}: ", duration(silence.as_micros() as u64));
         let reasons: Vec<String> = why(snapshot).iter().map(ToString::to_string).collect();
         text += &reasons.join("\n");
@@ -278,6 +308,14 @@ mod tests {
             line(&snapshot(false), rates, 120),
             "1.2M records/s · 85 MB/s · at 12:00:03 · 2.5 s behind · 3 open · 12 MB state"
         );
+    }
+
+    #[test]
+    fn reasons_come_after_twice_as_long_each_time() {
+        let mut showing = Showing::default();
+        let seconds: Vec<u64> =
+            (0..=45).filter(|s| showing.is_due(Duration::from_secs(*s))).collect();
+        assert_eq!(seconds, [10, 20, 40]);
     }
 
     #[test]
