@@ -107,6 +107,11 @@ fn gone(socket: &Socket, error: &std::io::Error) -> Failure {
     fail(&format!("job {} does not answer: {error}", socket.job))
 }
 
+/// A job's number, as it is written in a command.
+pub(crate) fn job_number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a job is a number, and `millstream jobs` lists them".into())
+}
+
 /// The job of this number, or the only one.
 fn find(job: Option<u32>) -> Result<Socket, Failure> {
     let mut found = all();
