@@ -388,9 +388,9 @@ def test_explain_analyze_counts_rows_by_operator(script, processes):
     done = script.run(TABLE + f"EXPLAIN ANALYZE {query};", "--processes", processes)
     text = done.stdout.decode()
     # Two windows of ten records each.
-    assert done.code == 0 and re.search(r"read events: .*\n  = 20 records, [\d.]+ k?B, 0\.\d{3} s\n", text), text
+    assert done.code == 0 and re.search(r"read events: .*\n  = 20 records, [\d,]+ records/s, [\d.]+ k?B, 0\.\d{3} s\n", text), text
     times = r"; 0\.\d{3} s in its state, 0\.\d{3} s firing\n"
-    assert re.search(r"soft breaker .*\n  = 20 rows taken, 0 late records" + times, text), text
+    assert re.search(r"soft breaker .*\n  = 20 rows taken, [\d,]+ rows/s, 0 late records" + times, text), text
     assert re.search(r"result\n  = 2 rows in 2 windows\n", text), text
     # Which process fires, and tells, is a matter of time.
     latency = "(  = from a window's end to its last row: .*\n)" + ("" if processes == 1 else "?")
@@ -449,4 +449,11 @@ def test_ctrl_c_clears_a_long_line(shell):
     terminal.expect(PROMPT)
     assert "42" in terminal.answer("SELECT 40 + 2 AS d;")
     terminal.send("\\q\r")
+    terminal.leave()
+
+
+def test_words_of_other_shells_are_known(shell):
+    terminal = shell()
+    assert "Statements end with a semicolon" in terminal.answer("help")
+    terminal.send("exit\r")
     terminal.leave()

@@ -103,6 +103,7 @@ impl Shell {
                     ));
                 }
                 Ok(line) => {
+                    let line = if splitter.is_empty() { worded(line) } else { line };
                     let command = splitter.is_empty() && line.trim_start().starts_with('\\');
                     let whole = match command {
                         true => Some(line.trim().to_string()),
@@ -142,10 +143,6 @@ impl Shell {
 
     /// Executes statements on a terminal. What goes wrong has been said, and the shell goes on.
     fn execute(&mut self, text: &str) -> Next {
-        let words = text.trim_end_matches(';').trim();
-        if ["quit", "exit"].iter().any(|leave| words.eq_ignore_ascii_case(leave)) {
-            return Next::Leave;
-        }
         let _ = self.statements.execute(text, "<shell>");
         Next::Go
     }
@@ -248,6 +245,15 @@ impl Shell {
     }
 }
 
+/// A line that is a word of other shells, as the command that it means.
+fn worded(line: String) -> String {
+    match line.trim().trim_end_matches(';').trim_end().to_lowercase().as_str() {
+        "quit" | "exit" => "\\q".into(),
+        "help" => "\\?".into(),
+        _ => line,
+    }
+}
+
 /// Lines up to which a text of standard input is moved to where it stands there.
 const LINES_MOVED_MAX: usize = 10_000;
 
@@ -278,4 +284,18 @@ fn editor(
     editor.set_helper(Some(Completion(names)));
     editor.bind_sequence(Event::Any, EventHandler::Conditional(Box::new(limit)));
     Ok(editor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_other_shells_need_no_semicolon() {
+        for (line, command) in
+            [("exit", "\\q"), (" QUIT ; ", "\\q"), ("help", "\\?"), ("SELECT exit", "SELECT exit")]
+        {
+            assert_eq!(worded(line.into()), command);
+        }
+    }
 }
