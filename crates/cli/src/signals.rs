@@ -85,7 +85,8 @@ pub(crate) fn discard_typed() {
         libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw);
         while libc::poll(&mut ready, 1, PASTE_PAUSE_MS) > 0
             && libc::read(libc::STDIN_FILENO, buffer.as_mut_ptr().cast(), buffer.len()) > 0
-        {}
+        {
+        }
     }
     mode.restore();
 }

@@ -277,9 +277,7 @@ impl TableEntry {
              {name}.csv or {name}.ndjson beside query.sql"
         ));
         match &self.origin {
-            Origin::Connector(declared) => {
-                error.at(declared.name_span).in_source(&declared.source)
-            }
+            Origin::Connector(declared) => error.at(declared.name_span).in_source(&declared.source),
             Origin::Table(_) | Origin::Sink(_) => error,
         }
     }

@@ -314,8 +314,10 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             rename("to_unixtime", vec![now])
         }
         ("UNIX_TIMESTAMP", [_]) => rename("to_unixtime", args),
-        ("UNIX_TIMESTAMP", [_, _]) => Err(few("UNIX_TIMESTAMP", "one text or time, no format", &name)
-            .help("write UNIX_TIMESTAMP(TO_TIMESTAMP(text, format))")),
+        ("UNIX_TIMESTAMP", [_, _]) => {
+            Err(few("UNIX_TIMESTAMP", "one text or time, no format", &name)
+                .help("write UNIX_TIMESTAMP(TO_TIMESTAMP(text, format))"))
+        }
         ("DATE_FORMAT", [time, format]) => {
             rename("to_char", vec![time.clone(), java_pattern(format, "DATE_FORMAT")?])
         }

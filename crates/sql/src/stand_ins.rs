@@ -43,7 +43,8 @@ impl StandIns {
         self.sinks.as_ref().map(|sinks| sinks(table))
     }
 
-    /// Whether a test would have to read this from a file: it does not end by itself, or comes once.
+    /// Whether a test would have to read a table from a file: it does not end by itself, or comes
+    /// once.
     pub(crate) fn are_missed(&self, table: &dyn Table) -> bool {
         self.sinks.is_some() && (!table.bounded() || table.read_once().is_some())
     }

@@ -138,7 +138,8 @@ fn find(job: Option<u32>) -> Result<Socket, Failure> {
 
 /// What a job is doing, in a few lines.
 fn told(report: &Report) -> String {
-    let mut text = format!("job {}: {}", report.job, shortened(&one_line(&report.script), TEXT_CHARS));
+    let mut text =
+        format!("job {}: {}", report.job, shortened(&one_line(&report.script), TEXT_CHARS));
     if let Some((number, statement)) = &report.statement {
         text += &format!("\nstatement {number}: {}", shortened(&one_line(statement), TEXT_CHARS));
     }
@@ -233,8 +234,7 @@ mod tests {
 
     #[test]
     fn a_watermark_may_be_ahead_of_the_clock() {
-        let source =
-            Source { live: true, watermark_us: Some(7_200_000_000), ..Source::default() };
+        let source = Source { live: true, watermark_us: Some(7_200_000_000), ..Source::default() };
         let snapshot = Snapshot { sources: vec![source], ..Snapshot::default() };
         assert!(numbers(&snapshot).ends_with(", 2 h 0 min ahead of the clock"));
         let one = Stage { open: vec![Window::default()], ..Stage::default() };

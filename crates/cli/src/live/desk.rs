@@ -175,8 +175,7 @@ impl Desk {
     pub(crate) fn stop(&self, drain: bool) -> Told {
         // The program may turn to something else meanwhile.
         let stop = self.lock().stop.clone();
-        let told =
-            stop.map_or_else(|| Told::No("it has not begun yet".into()), |stop| stop(drain));
+        let told = stop.map_or_else(|| Told::No("it has not begun yet".into()), |stop| stop(drain));
         let mut state = self.lock();
         if drain && told == Told::Yes && state.phase == Phase::Running {
             (state.phase, state.since) = (Phase::Draining, Some(Instant::now()));

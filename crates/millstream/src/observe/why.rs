@@ -154,8 +154,8 @@ fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
     Some(Reason { what, help: help_for(snapshot, stage, &waits) })
 }
 
-/// `events.csv: its watermark is 2024-01-01 12:00:03, and must be 12:00:10; nothing has come for 12 s`. Times
-/// of the watermark's day come without their date.
+/// `events.csv: its watermark is 2024-01-01 12:00:03, and must be 12:00:10, and nothing has come
+/// for 12 s`. What is of the watermark's day comes without its date.
 fn split_text(split: &Split, needed: i64) -> String {
     let mut text = format!("{}: ", split.name);
     text += &match split.holds_us {

@@ -145,7 +145,8 @@ impl ScalarUDFImpl for DateBin {
 /// Nanoseconds of a day.
 pub(super) const DAY_NS: i64 = 86_400_000_000_000;
 
-/// The unit of `FLOOR(time TO WEEK)` and `CEIL(time TO WEEK)`: there, Flink's weeks begin on Sunday.
+/// The unit of `FLOOR(time TO WEEK)` and `CEIL(time TO WEEK)`: weeks begin on Sunday there, as in
+/// Flink.
 pub(crate) const SUNDAY_WEEK: &str = "week from sunday";
 
 /// A unit; all but the first are whole days.
