@@ -434,6 +434,7 @@ def test_a_byte_that_is_no_text_leaves_out_what_is_pasted(shell, form):
     terminal.send_bytes(form % (b"SELECT 'caf\xe9' AS x;\rSELECT 40 + 1 AS behind;\r" + b"SELECT 1;\r" * 2000))
     terminal.expect("error: expected SQL in UTF-8")
     terminal.expect("iconv -f ISO-8859-1 -t UTF-8")
+    terminal.expect(PROMPT)
     terminal.settle()
     assert "41" not in terminal.seen
     assert "42" in terminal.answer("SELECT 40 + 2 AS d;")

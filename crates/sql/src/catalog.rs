@@ -268,6 +268,12 @@ impl TableEntry {
         TableOptions { schema, metadata: BTreeMap::new(), ..options.clone() }
     }
 
+    /// Whether it is what the program was given as its standard input, a file or not.
+    pub(crate) fn is_standard_input(&self) -> bool {
+        let Origin::Connector(declared) = &self.origin else { return false };
+        declared.options.options.get("connector").is_some_and(|connector| connector == "stdin")
+    }
+
     /// A test reads the table, and has no file for it.
     pub(crate) fn without_file(&self) -> SqlError {
         let name = &self.name;

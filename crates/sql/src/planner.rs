@@ -520,7 +520,8 @@ impl Planner {
             None => table.table(&*self.connectors),
             Some(written) => table.table_after(&*self.connectors, written),
         }?;
-        if self.stand_ins.are_missed(&*made) { Err(table.without_file()) } else { Ok(made) }
+        let ends = made.bounded() && made.read_once().is_none() && !table.is_standard_input();
+        if ends || !self.stand_ins.are_used() { Ok(made) } else { Err(table.without_file()) }
     }
 }
 

@@ -6,7 +6,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use millstream_contract::sink::Sink;
-use millstream_contract::table::Table;
 
 use crate::catalog::{LATE, ON_ERROR};
 use crate::create::IDLE_TIMEOUT;
@@ -43,10 +42,9 @@ impl StandIns {
         self.sinks.as_ref().map(|sinks| sinks(table))
     }
 
-    /// Whether a test would have to read a table from a file: it does not end by itself, or comes
-    /// once.
-    pub(crate) fn are_missed(&self, table: &dyn Table) -> bool {
-        self.sinks.is_some() && (!table.bounded() || table.read_once().is_some())
+    /// Whether a query is tested.
+    pub(crate) fn are_used(&self) -> bool {
+        self.sinks.is_some()
     }
 
     /// The table as it would be declared if its records were in its file, if there is one.

@@ -8,7 +8,7 @@ use millstream::observe::{
 };
 use millstream::{bytes, grouped, harmless, plural};
 
-use super::desk::{Phase, Report, Told};
+use super::desk::{Report, Told};
 use super::local::{Answer, Request, Socket, all};
 use crate::Failure;
 use crate::console::{fail, note, print, usage};
@@ -195,6 +195,8 @@ fn numbers(snapshot: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use millstream::observe::{Source, Stage, Window};
+
+    use super::super::desk::Phase;
 
     use super::*;
 
