@@ -429,6 +429,30 @@ def test_files_have_a_share_that_is_read(script, start):
     assert job.wait(PATIENCE_SECONDS) == 0
 
 
+def test_counters_do_not_go_back_while_a_process_is_late(start):
+    job = start(LIVE + WINDOWS, "--processes", 3, "--metrics", "127.0.0.1:0")
+    url = address_of(job, "--metrics")
+
+    def counters() -> dict[str, float]:
+        lines = [line.rsplit(" ", 1) for line in get(url + "metrics").splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in lines if "_total" in name}
+
+    wait_until("records of all", lambda: counters().get("millstream_records_total", 0) > 10_000)
+    before = counters()
+    nodes = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+    assert len(nodes) == 2
+    for node in map(int, nodes):
+        os.kill(node, signal.SIGSTOP)
+    try:
+        time.sleep(0.3)  # as long as a snapshot is as good as new, and longer
+        late = [counters() for _ in range(2)]
+    finally:
+        for node in map(int, nodes):
+            os.kill(node, signal.SIGCONT)
+    for now in late:
+        assert {name: now.get(name) for name in before if now.get(name, 0) < before[name]} == {}
+
+
 @pytest.mark.parametrize("words, told", [
     (["--metrics", "9464"], "expected ADDRESS:PORT, for example 127.0.0.1:9464"),
     (["--ui", ":80"], "expected ADDRESS:PORT"),
