@@ -232,3 +232,10 @@ def test_the_statistics_go_into_a_pipe(script):
                          stats=False, timeout=30)
     reader_out, _ = reader.communicate(timeout=30)
     assert result.code == 0 and json.loads(reader_out)["records"] == 3
+
+
+def test_a_file_of_records_is_no_script(tmp_path):
+    (tmp_path / "events.csv").write_text("a\n1\n")
+    done = harness.run("run", tmp_path / "events.csv", stats=False)
+    assert done.code == 2 and "is a file of records, not of SQL" in done.stderr, done.stderr
+    assert f"SELECT * FROM '{tmp_path}/events.csv'" in done.stderr

@@ -162,11 +162,36 @@ def test_after_ten_seconds_without_rows_it_says_why(script, start):
         terminal.read(0.5)
         text = "\n".join(terminal.shown())
         assert re.search(r"window \[2024-01-01 12:00:00, 12:00:01\) of stage \d waits for \S*b\.csv: its watermark is "
-                         r"12:00:00, and must be 12:00:01, and nothing has come for 1\d s", text), text
+                         r"2024-01-01 12:00:00, and must be 12:00:01, and nothing has come for 1\d s", text), text
         assert "help: other inputs are far enough" in text and "'scan.watermark.idle-timeout' = '10 s'" in text, text
         assert not re.search(r"waits for \S*a\.csv", text), text
     job.wait(PATIENCE_SECONDS)
     assert job.returncode == 0
+
+
+def test_a_job_that_waits_for_the_writer_of_a_pipe_says_so(script, start):
+    os.mkfifo(script.folder / "events.csv")
+    job, terminal = on_terminal(start, events("k BIGINT") + "SELECT k FROM events;", 200)
+    terminal.read_until("a line", r"planning for .*: it plans .*; a pipe is opened when its writer comes")
+    terminal.read_until("why", r"no rows yet: planning for 1\d s: .* when its writer comes")
+    with open(script.folder / "events.csv", "w") as writer:
+        writer.write("ts,k\n2024-01-01 12:00:00,1\n")
+    job.wait(PATIENCE_SECONDS)
+    assert job.returncode == 0
+
+
+def test_a_record_from_the_future_is_told(script, start):
+    """Nobody ignores its time; the others are of now, and late."""
+    os.mkfifo(script.folder / "events.csv")
+    sql = "SET 'watermark.max_ahead' = 'none';\n" + events("k BIGINT") + WINDOWS
+    job, terminal = on_terminal(start, sql, 200)
+    with open(script.folder / "events.csv", "w") as writer:
+        writer.write("ts,k\n2099-01-01 00:00:00,1\n" + time.strftime("%Y-%m-%d %H:%M:%S,2\n", time.gmtime()) * 128)
+        writer.flush()
+        terminal.read_until("the line", r"at 2099-01-01 00:00:00 · \d+ d \d+ h ahead · 128 late")
+        terminal.read_until("why", r"no rows for 1\d s: 128 of 129 records came too late: the watermark of .* is "
+                                   r"2099-01-01 00:00:00, \d+ d \d+ h ahead of the clock\s+help: .*'watermark.max_ahead'")
+    job.wait(PATIENCE_SECONDS)
 
 
 def test_a_reader_that_goes_ends_a_job_whose_line_is_shown(start):
@@ -402,6 +427,44 @@ def test_files_have_a_share_that_is_read(script, start):
     wait_until("a share", lambda: 0 < values(get(url + "metrics")).get("millstream_input_read_ratio", 0) <= 1)
     job.stdout.close()
     assert job.wait(PATIENCE_SECONDS) == 0
+
+
+def test_counters_do_not_go_back_while_a_process_is_late(start):
+    job = start(LIVE + WINDOWS, "--processes", 3, "--metrics", "127.0.0.1:0")
+    url = address_of(job, "--metrics")
+
+    def counters() -> dict[str, float]:
+        lines = [line.rsplit(" ", 1) for line in get(url + "metrics").splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in lines if "_total" in name}
+
+    wait_until("records of all", lambda: counters().get("millstream_records_total", 0) > 10_000)
+    before = counters()
+    nodes = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+    assert len(nodes) == 2
+    for node in map(int, nodes):
+        os.kill(node, signal.SIGSTOP)
+    try:
+        time.sleep(0.3)  # as long as a snapshot is as good as new, and longer
+        late = [counters() for _ in range(2)]
+    finally:
+        for node in map(int, nodes):
+            os.kill(node, signal.SIGCONT)
+    for now in late:
+        assert {name: now.get(name) for name in before if now.get(name, 0) < before[name]} == {}
+
+
+@pytest.mark.parametrize("words, told", [
+    (["--metrics", "9464"], "expected ADDRESS:PORT, for example 127.0.0.1:9464"),
+    (["--ui", ":80"], "expected ADDRESS:PORT"),
+    (["--ui", "localhost:7999", "--metrics", "127.0.0.1:7999"], "--ui: --metrics has 127.0.0.1:7999")])
+def test_a_wrong_address_is_told_with_a_right_one(words, told):
+    done = harness.run("run", "-e", "SELECT 1 AS a", *words, stats=False)
+    assert done.code == 2 and told in done.stderr, done.stderr
+
+
+def test_a_job_is_a_number(place):
+    done = ask(place, "why", "x")
+    assert done.returncode == 2 and "`millstream jobs` lists them" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("option", ["--metrics", "--ui"])

@@ -68,7 +68,9 @@ class Terminal:
 
     def send(self, text: str) -> None:
         """Types a text, and reads meanwhile what comes of it."""
-        rest = text.encode()
+        self.send_bytes(text.encode())
+
+    def send_bytes(self, rest: bytes) -> None:
         end = time.monotonic() + SECONDS
         while rest:
             assert time.monotonic() < end, f"{len(rest)} bytes are not read"
@@ -386,9 +388,9 @@ def test_explain_analyze_counts_rows_by_operator(script, processes):
     done = script.run(TABLE + f"EXPLAIN ANALYZE {query};", "--processes", processes)
     text = done.stdout.decode()
     # Two windows of ten records each.
-    assert done.code == 0 and re.search(r"read events: .*\n  = 20 records, [\d.]+ k?B, 0\.\d{3} s\n", text), text
+    assert done.code == 0 and re.search(r"read events: .*\n  = 20 records, [\d,]+ records/s, [\d.]+ k?B, 0\.\d{3} s\n", text), text
     times = r"; 0\.\d{3} s in its state, 0\.\d{3} s firing\n"
-    assert re.search(r"soft breaker .*\n  = 20 rows taken, 0 late records" + times, text), text
+    assert re.search(r"soft breaker .*\n  = 20 rows taken, [\d,]+ rows/s, 0 late records" + times, text), text
     assert re.search(r"result\n  = 2 rows in 2 windows\n", text), text
     # Which process fires, and tells, is a matter of time.
     latency = "(  = from a window's end to its last row: .*\n)" + ("" if processes == 1 else "?")
@@ -420,3 +422,39 @@ def test_explain_analyze_counts_the_rows_of_each_stage_and_result(script):
                       "WHERE v < 3; INSERT INTO b SELECT COUNT(*) FROM events; END;")
     results = re.findall(r"\nresult INSERT INTO (\w): .*\n  = (\d+ rows?)", done.stdout.decode())
     assert results == [("a", "3 rows"), ("b", "1 row")], done.stdout
+
+
+PASTED = b"\x1b[200~%b\x1b[201~"
+
+
+@pytest.mark.parametrize("form", [PASTED, b"%b"])
+def test_a_byte_that_is_no_text_leaves_out_what_is_pasted(shell, form):
+    """Not the statements behind it, either, and none of them in another program."""
+    terminal = shell()
+    terminal.send_bytes(form % (b"SELECT 'caf\xe9' AS x;\rSELECT 40 + 1 AS behind;\r" + b"SELECT 1;\r" * 2000))
+    terminal.expect("error: expected SQL in UTF-8")
+    terminal.expect("iconv -f ISO-8859-1 -t UTF-8")
+    terminal.expect(PROMPT)
+    terminal.settle()
+    assert "41" not in terminal.seen
+    assert "42" in terminal.answer("SELECT 40 + 2 AS d;")
+    terminal.send("\\q\r")
+    terminal.leave()
+
+
+def test_ctrl_c_clears_a_long_line(shell):
+    terminal = shell()
+    terminal.send_bytes(PASTED % (b"SELECT '" + b"a" * 5000))
+    terminal.settle()
+    terminal.send("\x03")
+    terminal.expect(PROMPT)
+    assert "42" in terminal.answer("SELECT 40 + 2 AS d;")
+    terminal.send("\\q\r")
+    terminal.leave()
+
+
+def test_words_of_other_shells_are_known(shell):
+    terminal = shell()
+    assert "Statements end with a semicolon" in terminal.answer("help")
+    terminal.send("exit\r")
+    terminal.leave()

@@ -1,6 +1,7 @@
 """`millstream test`: what passes, and what a failure says."""
 
 import re
+import socket
 from pathlib import Path
 
 import harness
@@ -111,7 +112,28 @@ def test_what_is_wrong_with_a_query_or_its_input_is_told(tmp_path):
     folder = case(tmp_path / "c", clicks__csv=None)
     (folder / "cliks.csv").write_text(CLICKS)
     text = judge(folder, "--timeout", 5, code=1)
-    assert "FAIL" in text
+    assert "table 'clicks' has no clicks.csv" in text and "c/query.sql:1:14" in text and "no end after" not in text
+
+
+@pytest.mark.parametrize("options", [
+    "'connector' = 'http', 'listen' = '127.0.0.1:{port}', 'format' = 'csv'",
+    "'connector' = 'socket', 'listen' = '127.0.0.1:{port}', 'format' = 'csv'",
+    "'connector' = 'stdin', 'format' = 'csv'",
+    "'connector' = 'datagen', 'rows-per-second' = '1'"])
+def test_what_does_not_end_is_not_opened(tmp_path, options):
+    """A port that is in use: whoever listens to it would say so."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        options = options.format(port=taken.getsockname()[1])
+        query = f"CREATE TABLE clicks (page STRING) WITH ({options});\nSELECT page FROM clicks;\n"
+        text = judge(case(tmp_path, query__sql=query, clicks__csv=None), "--timeout", 20, code=1)
+    assert "table 'clicks' has no clicks.csv" in text and "clicks.ndjson beside query.sql" in text
+
+
+def test_what_ends_needs_no_file(tmp_path):
+    query = "CREATE TABLE clicks (n BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '3');\n" \
+            "SELECT COUNT(*) AS n FROM clicks;\n"
+    folder = case(tmp_path, query__sql=query, clicks__csv=None, expected__csv="n\n3\n")
+    assert judge(folder, "--quick").startswith("ok")
 
 
 def test_a_file_for_no_table_is_refused(tmp_path):
@@ -130,7 +152,8 @@ def test_missing_files_are_told(tmp_path):
 
 
 def test_input_that_does_not_end_is_given_up(tmp_path):
-    query = QUERY.replace("'http', 'listen' = '127.0.0.1:1', 'format' = 'ndjson'", "'datagen', 'rows-per-second' = '10'")
+    query = QUERY.replace("'http', 'listen' = '127.0.0.1:1', 'format' = 'ndjson'", "'datagen', 'rows-per-second' = '10',"
+                          " 'number-of-rows' = '1000000'")
     text = judge(case(tmp_path, query__sql=query, clicks__csv=None), "--timeout", 1, code=1)
     assert "no end after 1 s" in text and "help:" in text
 

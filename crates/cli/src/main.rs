@@ -77,6 +77,7 @@ enum Command {
     /// Say what a running job is doing, and why no rows come
     Why {
         /// The job's number, which `millstream jobs` lists; not needed if only one runs
+        #[arg(value_parser = live::job_number)]
         job: Option<u32>,
         /// As JSON, with all that is known
         #[arg(long)]
@@ -85,6 +86,7 @@ enum Command {
     /// Let a running job end, as Ctrl-C does, and wait for its end
     Stop {
         /// The job's number, which `millstream jobs` lists; not needed if only one runs
+        #[arg(value_parser = live::job_number)]
         job: Option<u32>,
         /// Read no more, fire the windows that are open as if the input had ended, and end well
         #[arg(long)]

@@ -70,6 +70,13 @@ pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
             let text = String::from_utf8(text).map_err(|e| not_utf8(Path::new(name), &e))?;
             (name.to_string(), text, PathBuf::from("."))
         }
+        (Some(path), _) if is_data(path) => {
+            return Err(usage(&format!(
+                "{0} is a file of records, not of SQL\n  help: millstream run -e \"SELECT * FROM \
+                 '{0}'\"",
+                path.display()
+            )));
+        }
         (Some(path), _) => {
             let text = std::fs::read(path).map_err(|e| {
                 usage(&format!("cannot read {}: {e}\n  help: {}", path.display(), near(path)))
@@ -106,6 +113,13 @@ fn open(
         note(&format!("there is no statement in {name}"));
     }
     Ok((session, statements))
+}
+
+/// Whether a file's name is that of records: it may be large, and is no script.
+fn is_data(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    [".csv", ".tsv", ".ndjson", ".jsonl", ".json", ".parquet"].iter().any(|end| name.ends_with(end))
 }
 
 /// Says where a script stops being text.

@@ -69,6 +69,28 @@ impl TerminalMode {
     }
 }
 
+/// How long nothing has to come for what was pasted to be over.
+const PASTE_PAUSE_MS: libc::c_int = 100;
+
+/// Reads what has been typed or pasted at the terminal, and throws it away.
+pub(crate) fn discard_typed() {
+    let Some(mode) = TerminalMode::saved() else { return };
+    let mut raw = mode.0;
+    let mut buffer = [0u8; 4096];
+    let mut ready = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    // SAFETY: the mode is a copy of one that the terminal has; a read writes at most the buffer.
+    unsafe {
+        // Without lines and echo, as the editor has it. Ctrl-C stays a signal.
+        raw.c_lflag &= !(libc::ICANON | libc::ECHO);
+        libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw);
+        while libc::poll(&mut ready, 1, PASTE_PAUSE_MS) > 0
+            && libc::read(libc::STDIN_FILENO, buffer.as_mut_ptr().cast(), buffer.len()) > 0
+        {
+        }
+    }
+    mode.restore();
+}
+
 /// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, with an error that can be told,
 /// rather than end the program.
 pub(crate) fn let_large_files_fail() {

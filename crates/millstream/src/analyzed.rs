@@ -19,14 +19,25 @@ pub fn analyzed(explain: &str, plan: &Plan, stats: &Stats) -> String {
         if line.starts_with("first pipeline") {
             stage += 1;
         } else if line.starts_with("  read ") && plan.sources.len() == 1 {
-            let _ = writeln!(text, "  = {}, {}", read(stats), seconds(stats.read_us));
+            let _ = writeln!(
+                text,
+                "  = {}, {}/s, {}, {}",
+                rows(stats.records, "record"),
+                rate(stats.records, "record", stats),
+                bytes(stats.input_bytes),
+                seconds(stats.read_us)
+            );
         } else if line.starts_with("soft breaker") {
             let of_stage = stats.stages.iter().find(|of_stage| of_stage.stage == stage);
             let _ = of_stage.map(|of_stage| {
                 let taken = rows(of_stage.rows_in, "row");
                 let late = rows(of_stage.late_records, "late record");
                 let (update, fire) = (seconds(of_stage.update_us), seconds(of_stage.fire_us));
-                writeln!(text, "  = {taken} taken, {late}; {update} in its state, {fire} firing")
+                let rate = rate(of_stage.rows_in, "row", stats);
+                writeln!(
+                    text,
+                    "  = {taken} taken, {rate}/s, {late}; {update} in its state, {fire} firing"
+                )
             });
         } else if line.starts_with("result") {
             let _ = stats.outputs.get(output).map(|of_output| {
@@ -50,6 +61,13 @@ fn rows(number: u64, what: &str) -> String {
     }
 }
 
+/// So many rows in a second of the run: `1,234 rows`.
+fn rate(number: u64, what: &str, stats: &Stats) -> String {
+    let elapsed = stats.elapsed_us as f64 / 1e6;
+    let rate = if elapsed > 0.0 { number as f64 / elapsed } else { 0.0 };
+    format!("{} {what}s", grouped(rate as u64))
+}
+
 /// `0.123 s`.
 fn seconds(us: u64) -> String {
     format!("{:.3} s", us as f64 / 1e6)
@@ -63,10 +81,8 @@ fn read(stats: &Stats) -> String {
 /// What is known of the run as a whole.
 fn whole(stats: &Stats) -> String {
     let mut text = String::from("in all\n");
-    let elapsed = stats.elapsed_us as f64 / 1e6;
-    let rate = if elapsed > 0.0 { stats.records as f64 / elapsed } else { 0.0 };
-    let (what, rate) = (read(stats), grouped(rate as u64));
-    let _ = writeln!(text, "  = {what} in {}, {rate} records/s", seconds(stats.elapsed_us));
+    let (what, rate) = (read(stats), rate(stats.records, "record", stats));
+    let _ = writeln!(text, "  = {what} in {}, {rate}/s", seconds(stats.elapsed_us));
     let sum = |part: fn(&StageStats) -> u64| seconds(stats.stages.iter().map(part).sum());
     let (update, fire) = (sum(|stage| stage.update_us), sum(|stage| stage.fire_us));
     let (read, write) = (seconds(stats.read_us), seconds(stats.write_us));

@@ -268,6 +268,26 @@ impl TableEntry {
         TableOptions { schema, metadata: BTreeMap::new(), ..options.clone() }
     }
 
+    /// Whether it is what the program was given as its standard input, a file or not.
+    pub(crate) fn is_standard_input(&self) -> bool {
+        let Origin::Connector(declared) = &self.origin else { return false };
+        declared.options.options.get("connector").is_some_and(|connector| connector == "stdin")
+    }
+
+    /// A test reads the table, and has no file for it.
+    pub(crate) fn without_file(&self) -> SqlError {
+        let name = &self.name;
+        let message = format!("table '{name}' has no {name}.csv");
+        let error = SqlError::new(ErrorKind::Connector, message).help(format!(
+            "in a test, a table whose input does not end by itself needs a file of its records: \
+             {name}.csv or {name}.ndjson beside query.sql"
+        ));
+        match &self.origin {
+            Origin::Connector(declared) => error.at(declared.name_span).in_source(&declared.source),
+            Origin::Table(_) | Origin::Sink(_) => error,
+        }
+    }
+
     fn only_written(&self) -> SqlError {
         SqlError::unsupported(format!(
             "nothing can be read from '{}': it is a sink of the program's own",

@@ -418,6 +418,10 @@ impl Visitor for Checker<'_> {
                 let help = "write ARRAY[1, 2], MAP['a', 1] or ROW(1, 'a')";
                 refuse("this form of a value made of others", help, expr.span())
             }
+            Expr::BinaryOp { op: BinaryOperator::Overlaps, .. } => {
+                let help = "compare the ends: a < d AND c < b, for (a, b) OVERLAPS (c, d)";
+                refuse("the operator OVERLAPS", help, expr.span())
+            }
             Expr::BinaryOp { op, .. } if let Some(help) = bits(op) => {
                 refuse(&format!("the operator {op}"), help, expr.span())
             }

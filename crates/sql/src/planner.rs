@@ -518,10 +518,12 @@ impl Planner {
     }
 
     fn source(&self, table: &TableEntry) -> Result<Arc<dyn Table>> {
-        match &self.written {
+        let made = match &self.written {
             None => table.table(&*self.connectors),
             Some(written) => table.table_after(&*self.connectors, written),
-        }
+        }?;
+        let ends = made.bounded() && made.read_once().is_none() && !table.is_standard_input();
+        if ends || !self.stand_ins.are_used() { Ok(made) } else { Err(table.without_file()) }
     }
 }
 

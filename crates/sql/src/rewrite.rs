@@ -21,7 +21,7 @@ use crate::json_calls;
 use crate::located::NAMED_CAST;
 use crate::numbers::{decimal, double, keep_casts, negative};
 use crate::pattern::to_strftime;
-use crate::scalars::{CEIL_TIME, time_step, unit_names};
+use crate::scalars::{CEIL_TIME, SUNDAY_WEEK, time_step, unit_names};
 use crate::subscripts::{is_field, rewrite_access};
 use crate::walk::WalkMut;
 
@@ -314,6 +314,10 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             rename("to_unixtime", vec![now])
         }
         ("UNIX_TIMESTAMP", [_]) => rename("to_unixtime", args),
+        ("UNIX_TIMESTAMP", [_, _]) => {
+            Err(few("UNIX_TIMESTAMP", "one text or time, no format", &name)
+                .help("write UNIX_TIMESTAMP(TO_TIMESTAMP(text, format))"))
+        }
         ("DATE_FORMAT", [time, format]) => {
             rename("to_char", vec![time.clone(), java_pattern(format, "DATE_FORMAT")?])
         }
@@ -372,7 +376,8 @@ fn to_unit(of: &Expr, unit: &DateTimeField, call: &str, new: &str) -> Result<Exp
             .help(format!("the units are {}", UNITS.join(", "))));
     }
     let name = Ident { span: of.span(), ..Ident::new("") };
-    Ok(function(&name, new, vec![string(&unit.to_lowercase()), of.clone()]))
+    let unit = if unit == "WEEK" { SUNDAY_WEEK.to_string() } else { unit.to_lowercase() };
+    Ok(function(&name, new, vec![string(&unit), of.clone()]))
 }
 
 /// Refuses a number of bits that no hash of SHA-2 has.

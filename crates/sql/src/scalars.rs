@@ -56,6 +56,7 @@ pub(crate) use bounded::{
 pub(crate) use choice::ChoiceExpr;
 pub(crate) use conform::{conformed, within_conformed};
 pub(crate) use date_ceil::CEIL_TIME;
+pub(crate) use date_trunc::SUNDAY_WEEK;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, within_decided};
 pub(crate) use exact::{digits_of, exact_operation};

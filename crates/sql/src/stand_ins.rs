@@ -42,6 +42,11 @@ impl StandIns {
         self.sinks.as_ref().map(|sinks| sinks(table))
     }
 
+    /// Whether a query is tested.
+    pub(crate) fn are_used(&self) -> bool {
+        self.sinks.is_some()
+    }
+
     /// The table as it would be declared if its records were in its file, if there is one.
     ///
     /// Columns, event time and watermark stay. Metadata columns are columns of the file. Of the

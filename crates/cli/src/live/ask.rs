@@ -1,16 +1,22 @@
 //! `millstream jobs`, `why` and `stop`: they ask the jobs that run.
 
 use std::io::{ErrorKind, Read};
+use std::time::Duration;
 
 use millstream::observe::{
-    Snapshot, duration, open_windows, share_read, time_text, watermark, why,
+    Snapshot, behind_text, duration, open_windows, share_read, time_text, watermark, why,
 };
-use millstream::{bytes, grouped, harmless};
+use millstream::{bytes, grouped, harmless, plural};
 
-use super::desk::{Phase, Report, Told};
+use super::desk::{Report, Told};
 use super::local::{Answer, Request, Socket, all};
 use crate::Failure;
 use crate::console::{fail, note, print, usage};
+
+/// A script that was given with `-e` is a long text: so much of it is shown in a table, and in a
+/// line of its own.
+const SCRIPT_CHARS: usize = 50;
+const TEXT_CHARS: usize = 100;
 
 /// Lists the jobs that run.
 pub(crate) fn jobs(json: bool) -> Result<(), Failure> {
@@ -35,7 +41,7 @@ pub(crate) fn jobs(json: bool) -> Result<(), Failure> {
             report.phase.name().to_string(),
             of(|snapshot| snapshot.records),
             of(|snapshot| snapshot.outputs.iter().map(|output| output.rows).sum()),
-            one_line(&report.script),
+            shortened(&one_line(&report.script), SCRIPT_CHARS),
         ]
     }));
     print(&harmless(&table(&rows)))
@@ -101,6 +107,11 @@ fn gone(socket: &Socket, error: &std::io::Error) -> Failure {
     fail(&format!("job {} does not answer: {error}", socket.job))
 }
 
+/// A job's number, as it is written in a command.
+pub(crate) fn job_number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a job is a number, and `millstream jobs` lists them".into())
+}
+
 /// The job of this number, or the only one.
 fn find(job: Option<u32>) -> Result<Socket, Failure> {
     let mut found = all();
@@ -127,23 +138,12 @@ fn find(job: Option<u32>) -> Result<Socket, Failure> {
 
 /// What a job is doing, in a few lines.
 fn told(report: &Report) -> String {
-    let mut text = format!("job {}: {}", report.job, one_line(&report.script));
+    let mut text =
+        format!("job {}: {}", report.job, shortened(&one_line(&report.script), TEXT_CHARS));
     if let Some((number, statement)) = &report.statement {
-        text += &format!("\nstatement {number}: {}", shortened(&one_line(statement)));
+        text += &format!("\nstatement {number}: {}", shortened(&one_line(statement), TEXT_CHARS));
     }
-    let since = duration(report.phase_us);
-    text += &match report.phase {
-        Phase::Starting => {
-            format!("\nstarting for {since}: it reads the script, and what the script names")
-        }
-        Phase::Planning => format!(
-            "\nplanning for {since}: it plans the statement and opens its tables; a pipe is opened \
-             when its writer comes"
-        ),
-        Phase::Running => format!("\nrunning for {since}"),
-        Phase::Committing => format!("\ncommitting for {since}: the result gets its names"),
-        Phase::Ending => format!("\nending for {since}: the last statement has ended"),
-    };
+    text += &format!("\n{}", report.phase.told(Duration::from_micros(report.phase_us)));
     if let Some(snapshot) = &report.snapshot {
         text += &format!("\n{}", numbers(snapshot));
         for reason in why(snapshot) {
@@ -153,8 +153,8 @@ fn told(report: &Report) -> String {
     text
 }
 
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(100) {
+fn shortened(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_string(),
     }
@@ -164,26 +164,29 @@ fn shortened(text: &str) -> String {
 fn numbers(snapshot: &Snapshot) -> String {
     let rows: u64 = snapshot.outputs.iter().map(|output| output.rows).sum();
     let mut parts = vec![
-        format!("{} records", grouped(snapshot.records)),
+        format!("{} {}", grouped(snapshot.records), plural(snapshot.records, "record")),
         bytes(snapshot.input_bytes),
-        format!("{} rows written", grouped(rows)),
+        format!("{} {} written", grouped(rows), plural(rows, "row")),
     ];
     if let Some(thousandths) = share_read(snapshot) {
         parts.push(format!("{} % read", thousandths / 10));
     }
     let (open, more) = open_windows(snapshot);
-    let plus = if more { "+" } else { "" };
-    parts.push(format!("{open}{plus} windows open"));
+    parts.push(match (open, more) {
+        (1, false) => "1 window open".to_string(),
+        (open, false) => format!("{open} windows open"),
+        (open, true) => format!("{open}+ windows open"),
+    });
     parts.push(format!("{} of state", bytes(snapshot.memory.state_bytes)));
     for (number, what) in
-        [(snapshot.late_records, "late records"), (snapshot.bad_records, "bad records")]
+        [(snapshot.late_records, "late record"), (snapshot.bad_records, "bad record")]
     {
         if number > 0 {
-            parts.push(format!("{} {what}", grouped(number)));
+            parts.push(format!("{} {}", grouped(number), plural(number, what)));
         }
     }
     if let Some((at, behind)) = watermark(snapshot) {
-        let behind = behind.map(|us| format!(", {} behind the clock", duration(us.max(0) as u64)));
+        let behind = behind.map(|us| format!(", {} the clock", behind_text(us)));
         parts.push(format!("watermark {}{}", time_text(at), behind.unwrap_or_default()));
     }
     parts.join(", ")
@@ -191,6 +194,10 @@ fn numbers(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
+    use millstream::observe::{Source, Stage, Window};
+
+    use super::super::desk::Phase;
+
     use super::*;
 
     fn report(phase: Phase) -> Report {
@@ -211,6 +218,7 @@ mod tests {
             (Phase::Starting, "starting for 12 s: it reads the script"),
             (Phase::Planning, "planning for 12 s: it plans the statement"),
             (Phase::Running, "running for 12 s"),
+            (Phase::Draining, "draining for 12 s: it reads no more"),
             (Phase::Committing, "committing for 12 s: the result gets its names"),
             (Phase::Ending, "ending for 12 s"),
         ] {
@@ -227,9 +235,24 @@ mod tests {
     }
 
     #[test]
+    fn a_watermark_may_be_ahead_of_the_clock() {
+        let source = Source { live: true, watermark_us: Some(7_200_000_000), ..Source::default() };
+        let snapshot = Snapshot { sources: vec![source], ..Snapshot::default() };
+        assert!(numbers(&snapshot).ends_with(", 2 h 0 min ahead of the clock"));
+        let one = Stage { open: vec![Window::default()], ..Stage::default() };
+        let snapshot = Snapshot { records: 1, late_records: 1, stages: vec![one], ..snapshot };
+        let text = numbers(&snapshot);
+        assert!(text.starts_with("1 record, 0 B, 0 rows written, 1 window open, "), "{text}");
+        assert!(text.contains(", 1 late record, "), "{text}");
+    }
+
+    #[test]
     fn long_statements_are_cut_between_characters() {
         let long = "ü".repeat(101);
-        assert_eq!(shortened(&long), format!("{}…", "ü".repeat(100)));
-        assert_eq!(shortened(&long[..200]), long[..200]);
+        assert_eq!(shortened(&long, 100), format!("{}…", "ü".repeat(100)));
+        assert_eq!(shortened(&long[..200], 100), long[..200]);
+        // A script that was given with -e.
+        let text = told(&Report { script: long, ..report(Phase::Running) });
+        assert_eq!(text.lines().next().unwrap(), format!("job 17: {}…", "ü".repeat(100)));
     }
 }

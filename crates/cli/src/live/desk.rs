@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use millstream::observe::Snapshot;
+use millstream::observe::{Snapshot, duration};
 use serde::{Deserialize, Serialize};
 
 use crate::log;
@@ -22,6 +22,8 @@ pub(crate) enum Phase {
     Planning,
     /// A query runs.
     Running,
+    /// It runs, and somebody has asked it to read no more.
+    Draining,
     /// A result is complete and gets its names.
     Committing,
     /// The last statement has ended.
@@ -29,14 +31,40 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    /// Whether a query can be looked at.
+    fn has_query(self) -> bool {
+        matches!(self, Phase::Running | Phase::Draining)
+    }
+
     /// In a word.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::Starting => "starting",
             Phase::Planning => "planning",
             Phase::Running => "running",
+            Phase::Draining => "draining",
             Phase::Committing => "committing",
             Phase::Ending => "ending",
+        }
+    }
+
+    /// What the program does, for so long now.
+    pub(crate) fn told(self, since: Duration) -> String {
+        let since = duration(since.as_micros() as u64);
+        match self {
+            Phase::Starting => {
+                format!("starting for {since}: it reads the script, and what the script names")
+            }
+            Phase::Planning => format!(
+                "planning for {since}: it plans the statement and opens its tables; a pipe is \
+                 opened when its writer comes"
+            ),
+            Phase::Running => format!("running for {since}"),
+            Phase::Draining => format!(
+                "draining for {since}: it reads no more, fires what is open, and writes its rows"
+            ),
+            Phase::Committing => format!("committing for {since}: the result gets its names"),
+            Phase::Ending => format!("ending for {since}: the last statement has ended"),
         }
     }
 }
@@ -108,7 +136,7 @@ impl Desk {
     fn turn_to(&self, phase: Phase) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         (state.phase, state.since) = (phase, Some(Instant::now()));
-        if phase != Phase::Running {
+        if !phase.has_query() {
             state.observe = None;
         }
         state
@@ -147,7 +175,19 @@ impl Desk {
     pub(crate) fn stop(&self, drain: bool) -> Told {
         // The program may turn to something else meanwhile.
         let stop = self.lock().stop.clone();
-        stop.map_or_else(|| Told::No("it has not begun yet".into()), |stop| stop(drain))
+        let told = stop.map_or_else(|| Told::No("it has not begun yet".into()), |stop| stop(drain));
+        let mut state = self.lock();
+        if drain && told == Told::Yes && state.phase == Phase::Running {
+            (state.phase, state.since) = (Phase::Draining, Some(Instant::now()));
+        }
+        told
+    }
+
+    /// What the program does before its query runs, and for how long.
+    pub(super) fn before_query(&self) -> Option<(Phase, Duration)> {
+        let state = self.lock();
+        let since = state.since.unwrap_or(self.started).elapsed();
+        matches!(state.phase, Phase::Starting | Phase::Planning).then_some((state.phase, since))
     }
 
     /// What the query is doing that runs, if one does, and its number.
@@ -191,7 +231,7 @@ impl Desk {
             running_us: us(self.running()),
             statement: state.statement.clone(),
             // It may have ended meanwhile.
-            snapshot: snapshot.filter(|_| state.phase == Phase::Running),
+            snapshot: snapshot.filter(|_| state.phase.has_query()),
         }
     }
 }
@@ -233,6 +273,14 @@ mod tests {
         desk.on_stop(|drain| if drain { Told::No("no".into()) } else { Told::Yes });
         assert_eq!(desk.stop(false), Told::Yes);
         assert_eq!(desk.stop(true), Told::No("no".into()));
+        // It can be looked at while it drains.
+        let draining = Desk::new("q.sql");
+        draining.on_stop(|_| Told::Yes);
+        draining.runs(Snapshot::default);
+        assert_eq!(draining.report().phase, Phase::Running);
+        assert_eq!(draining.stop(true), Told::Yes);
+        let report = draining.report();
+        assert!(report.phase == Phase::Draining && report.snapshot.is_some());
         desk.plans(1, "SELECT 1");
         let report = desk.report();
         assert_eq!(

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::Failure;
 use crate::console::{note, usage};
 
-pub(crate) use ask::{jobs, stop, why_job};
+pub(crate) use ask::{job_number, jobs, stop, why_job};
 pub(crate) use desk::{Desk, Told};
 
 /// How a run shows what it does.
@@ -26,11 +26,21 @@ pub(crate) struct LiveArguments {
     #[arg(short, long)]
     quiet: bool,
     /// Serve metrics for Prometheus at http://ADDRESS/metrics, and /healthz
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     metrics: Option<SocketAddr>,
     /// Serve a page that shows the running query at http://ADDRESS/
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     ui: Option<SocketAddr>,
+}
+
+/// An address to listen on, as it is written in an option.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let numbers = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    numbers.as_deref().unwrap_or(text).parse().map_err(|_| {
+        "expected ADDRESS:PORT, for example 127.0.0.1:9464, or 0.0.0.0:9464 for all who can reach \
+         this machine"
+            .to_string()
+    })
 }
 
 /// Runs a script, and shows it. A port that is in use is an error before anything runs.
@@ -45,6 +55,11 @@ pub(crate) fn shown<T>(
         ("--ui", arguments.ui, ui::answer),
     ] {
         let Some(address) = address else { continue };
+        if option == "--ui" && address.port() != 0 && arguments.metrics == Some(address) {
+            return Err(usage(&format!(
+                "--ui: --metrics has {address}\n  help: choose another port for one of them"
+            )));
+        }
         let bound = http::serve(address, desk.clone(), answer).map_err(|error| {
             usage(&format!(
                 "{option}: cannot listen on {address}: {error}\n  help: choose another port, or 0 \
@@ -59,4 +74,18 @@ pub(crate) fn shown<T>(
     let _socket = local::open(&desk);
     let _line = (!arguments.quiet).then(|| progress::start(&desk));
     run(&desk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_numbers_or_localhost() {
+        assert_eq!(address("localhost:9464").unwrap().to_string(), "127.0.0.1:9464");
+        assert_eq!(address("[::1]:80").unwrap().port(), 80);
+        for wrong in ["9464", ":80", "localhost", "localhost:x"] {
+            assert!(address(wrong).unwrap_err().contains("127.0.0.1:9464"), "{wrong}");
+        }
+    }
 }

@@ -7,10 +7,12 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::observe::{Phase, Snapshot, duration, open_windows, share_read, watermark, why};
+use millstream::observe::{
+    Phase, Snapshot, behind_text, duration, open_windows, share_read, time_text, watermark, why,
+};
 use millstream::{bytes, harmless, short};
 
-use super::desk::Desk;
+use super::desk::{self, Desk};
 use crate::console::warn;
 use crate::log;
 use crate::screen;
@@ -76,6 +78,12 @@ fn is_coloured() -> bool {
     *COLOURED.get_or_init(|| std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
 }
 
+/// Columns that a line may have: the cursor stands in the last one.
+fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(stderr());
+    size.map_or(79, |(terminal_size::Width(columns), _)| usize::from(columns).saturating_sub(1))
+}
+
 /// A text in a colour, if colours are wanted.
 fn coloured(text: &str, code: &str) -> String {
     match is_coloured() {
@@ -88,6 +96,8 @@ fn coloured(text: &str, code: &str) -> String {
 #[derive(Default)]
 struct Showing {
     query: u64,
+    /// What the program did last before its query ran.
+    before: desk::Phase,
     samples: Samples,
     /// Rows when the last ones came, and when that was.
     rows: u64,
@@ -100,7 +110,7 @@ struct Showing {
 impl Showing {
     fn look(&mut self, desk: &Desk) {
         let now = Instant::now();
-        let Some((query, snapshot)) = desk.observe() else { return drop(screen::erase()) };
+        let Some((query, snapshot)) = desk.observe() else { return self.before(desk) };
         if query != self.query {
             *self = Showing { query, rows_at: Some(now), ..Showing::default() };
         }
@@ -112,10 +122,33 @@ impl Showing {
         if log::is_on() {
             return self.log(now, &snapshot);
         }
-        let width = terminal_size::terminal_size_of(stderr())
-            .map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns));
-        let text = line(&snapshot, self.samples.rates(), width.saturating_sub(1));
+        let text = line(&snapshot, self.samples.rates(), columns());
         screen::draw(&coloured(&text, "2"));
+    }
+
+    /// No query runs yet: the script may be long, and a pipe's writer may not have come.
+    fn before(&mut self, desk: &Desk) {
+        let Some((phase, since)) = desk.before_query().filter(|(_, since)| *since >= FIRST) else {
+            return drop(screen::erase());
+        };
+        if phase != self.before {
+            (self.before, self.told) = (phase, 0);
+        }
+        let text = phase.told(since);
+        if self.is_due(since) {
+            warn(&format!("no rows yet: {text}"));
+        }
+        if !log::is_on() {
+            let text: String = text.chars().take(columns()).collect();
+            screen::draw(&coloured(&text, "2"));
+        }
+    }
+
+    /// Whether it is time to say why, after such a silence: the next time is after twice as long.
+    fn is_due(&mut self, silence: Duration) -> bool {
+        let is_due = silence >= SILENCE * 2u32.saturating_pow(self.told.min(20));
+        self.told += u32::from(is_due);
+        is_due
     }
 
     fn log(&mut self, now: Instant, snapshot: &Snapshot) {
@@ -137,10 +170,9 @@ impl Showing {
             return;
         }
         let silence = self.rows_at.map_or(Duration::ZERO, |at| now.duration_since(at));
-        if silence < SILENCE * 2u32.saturating_pow(self.told.min(20)) {
+        if !self.is_due(silence) {
             return;
         }
-        self.told += 1;
         let mut text = format!("no rows for {}: ", duration(silence.as_micros() as u64));
         let reasons: Vec<String> = why(snapshot).iter().map(ToString::to_string).collect();
         text += &reasons.join("\n");
@@ -188,21 +220,24 @@ fn line(snapshot: &Snapshot, rates: Option<(u64, u64)>, columns: usize) -> Strin
     }
     if let Some((records, input)) = rates {
         parts.push((1, format!("{} records/s", short(records))));
-        parts.push((6, format!("{}/s", bytes(input))));
+        parts.push((7, format!("{}/s", bytes(input))));
     }
     if let Some((at, behind)) = watermark(snapshot) {
-        parts.push((3, format!("at {}", clock_text(at))));
+        parts.push((3, format!("at {}", clock_text(at, snapshot.now_us))));
         if let Some(behind) = behind {
-            let ahead = if behind < 0 { "ahead" } else { "behind" };
-            parts.push((4, format!("{} {ahead}", duration(behind.unsigned_abs()))));
+            let text = behind_text(behind);
+            parts.push((5, text.trim_end_matches(" of").to_string()));
         }
+    }
+    if snapshot.late_records > 0 {
+        parts.push((4, format!("{} late", short(snapshot.late_records))));
     }
     let (open, more) = open_windows(snapshot);
     if open > 0 {
         let plus = if more { "+" } else { "" };
-        parts.push((5, format!("{open}{plus} open")));
+        parts.push((6, format!("{open}{plus} open")));
     }
-    parts.push((7, format!("{} state", bytes(snapshot.memory.state_bytes))));
+    parts.push((8, format!("{} state", bytes(snapshot.memory.state_bytes))));
     fitting(parts, columns)
 }
 
@@ -230,12 +265,13 @@ fn time_left(elapsed_us: u64, thousandths: u64) -> Option<String> {
     u64::try_from(left).ok().map(duration)
 }
 
-/// The time of day of an event time, with its date only if that is not all.
-fn clock_text(us: i64) -> String {
-    let text = millstream::observe::time_text(us);
-    match text.split_once(' ') {
-        Some((_, time)) => time.chars().take(8).collect(),
-        None => text,
+/// An event time in whole seconds, without its date if that is the clock's.
+fn clock_text(us: i64, now_us: i64) -> String {
+    let (text, now) = (time_text(us), time_text(now_us));
+    match (text.split_once(' '), now.split_once(' ')) {
+        (Some((date, time)), Some((today, _))) if date == today => time.chars().take(8).collect(),
+        (Some(_), _) => text.split('.').next().unwrap_or_default().to_string(),
+        _ => text,
     }
 }
 
@@ -271,6 +307,24 @@ mod tests {
         assert_eq!(
             line(&snapshot(false), rates, 120),
             "1.2M records/s · 85 MB/s · at 12:00:03 · 2.5 s behind · 3 open · 12 MB state"
+        );
+    }
+
+    #[test]
+    fn reasons_come_after_twice_as_long_each_time() {
+        let mut showing = Showing::default();
+        let seconds: Vec<u64> =
+            (0..=45).filter(|s| showing.is_due(Duration::from_secs(*s))).collect();
+        assert_eq!(seconds, [10, 20, 40]);
+    }
+
+    #[test]
+    fn late_records_and_another_date_than_that_of_the_clock_are_told() {
+        let mut late = snapshot(false);
+        (late.now_us, late.late_records) = (late.now_us - 86_400_000_000, 1_234);
+        assert_eq!(
+            line(&late, None, 120),
+            "at 2024-01-01 12:00:03 · 23 h 59 min ahead · 1.2k late · 3 open · 12 MB state"
         );
     }
 

@@ -1,6 +1,8 @@
 //! `--ui`: one page without outside resources, and the JSON that it asks for.
 
-use millstream::observe::why;
+use std::time::Duration;
+
+use millstream::observe::{Reason, why};
 use serde_json::json;
 
 use super::desk::Desk;
@@ -21,7 +23,13 @@ pub(super) fn answer(desk: &Desk, path: &str) -> Answer {
 /// What the program is doing, and why no rows come.
 fn report(desk: &Desk) -> String {
     let report = desk.report();
-    let reasons = report.snapshot.as_ref().map(why);
+    let reasons = match &report.snapshot {
+        Some(snapshot) => why(snapshot),
+        None => {
+            let what = report.phase.told(Duration::from_micros(report.phase_us));
+            vec![Reason { what, help: None }]
+        }
+    };
     json!({ "report": report, "why": reasons }).to_string()
 }
 
@@ -46,7 +54,8 @@ mod tests {
         let told = |desk: &Desk| -> serde_json::Value {
             serde_json::from_str(&answer(desk, "/report").body).unwrap()
         };
-        assert!(told(&desk)["why"].is_null());
+        let before = told(&desk);
+        assert!(before["why"][0]["what"].as_str().unwrap().starts_with("starting for "));
         desk.runs(|| Snapshot { records: 9_007_199, ..Snapshot::default() });
         let told = told(&desk);
         assert_eq!(told["report"]["snapshot"]["records"], 9_007_199);

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustyline::{
-    Cmd, ConditionalEventHandler, Event, EventContext, KeyCode, KeyEvent, RepeatCount,
+    Cmd, ConditionalEventHandler, Event, EventContext, KeyCode, KeyEvent, Modifiers, RepeatCount,
 };
 
 /// The longest line that is typed.
@@ -24,6 +24,12 @@ impl LineLimit {
     }
 }
 
+/// Whether a key is a character of the line. With Ctrl or Alt it is a command, as Ctrl-C is.
+fn is_text(key: &KeyEvent) -> bool {
+    matches!(key, KeyEvent(KeyCode::Char(_), Modifiers::NONE | Modifiers::SHIFT))
+        || matches!(key, KeyEvent(KeyCode::Tab, _))
+}
+
 impl ConditionalEventHandler for LineLimit {
     fn handle(
         &self,
@@ -32,11 +38,23 @@ impl ConditionalEventHandler for LineLimit {
         _: bool,
         context: &EventContext<'_>,
     ) -> Option<Cmd> {
-        let typed = matches!(event.get(0), Some(KeyEvent(KeyCode::Char(_) | KeyCode::Tab, _)));
-        let left_out = typed && context.line().len() >= LINE_BYTES_MAX;
+        let left_out = event.get(0).is_some_and(is_text) && context.line().len() >= LINE_BYTES_MAX;
         if left_out {
             self.0.store(true, Relaxed);
         }
         left_out.then_some(Cmd::Noop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_still_takes_commands() {
+        let with = |modifiers| KeyEvent(KeyCode::Char('C'), modifiers);
+        assert!(is_text(&with(Modifiers::NONE)) && is_text(&with(Modifiers::SHIFT)));
+        assert!(!is_text(&with(Modifiers::CTRL)), "Ctrl-C clears the line");
+        assert!(is_text(&KeyEvent(KeyCode::Tab, Modifiers::NONE)));
     }
 }

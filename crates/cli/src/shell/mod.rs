@@ -11,7 +11,7 @@ mod split;
 mod statements;
 
 use std::cell::RefCell;
-use std::io::{BufRead, IsTerminal, Read, stdin, stdout};
+use std::io::{BufRead, ErrorKind, IsTerminal, Read, stdin, stdout};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -23,6 +23,7 @@ use rustyline::{Config, Editor, Event, EventHandler};
 
 use crate::Failure;
 use crate::console::{fail, note, print, reader_is_gone, usage};
+use crate::signals::discard_typed;
 use crate::{Arguments, Format, Output};
 use complete::{Completion, Names};
 use history::History;
@@ -36,6 +37,10 @@ const MORE: &str = "       ...> ";
 
 /// The longest statement that is typed or piped in.
 const STATEMENT_BYTES_MAX: usize = 16 << 20;
+
+/// Of what is typed or pasted: the editor does not say where.
+const NOT_UTF8: &str = "error: expected SQL in UTF-8, and what was typed is not; it was left out\n  \
+     help: convert it, for example with iconv -f ISO-8859-1 -t UTF-8";
 
 const HELP: &str = "\
 Statements end with a semicolon and may take several lines:
@@ -98,6 +103,7 @@ impl Shell {
                     ));
                 }
                 Ok(line) => {
+                    let line = if splitter.is_empty() { worded(line) } else { line };
                     let command = splitter.is_empty() && line.trim_start().starts_with('\\');
                     let whole = match command {
                         true => Some(line.trim().to_string()),
@@ -119,6 +125,13 @@ impl Shell {
                     splitter = Splitter::default();
                 }
                 Err(ReadlineError::Eof) => return Ok(()),
+                Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                    // The rest of what was pasted is no line of its own.
+                    discard_typed();
+                    limit.has_left_out();
+                    splitter = Splitter::default();
+                    note(&NOT_UTF8);
+                }
                 Err(error) => return Err(fail(&format!("the terminal: {error}"))),
             }
             if splitter.bytes() > STATEMENT_BYTES_MAX {
@@ -130,10 +143,6 @@ impl Shell {
 
     /// Executes statements on a terminal. What goes wrong has been said, and the shell goes on.
     fn execute(&mut self, text: &str) -> Next {
-        let words = text.trim_end_matches(';').trim();
-        if ["quit", "exit"].iter().any(|leave| words.eq_ignore_ascii_case(leave)) {
-            return Next::Leave;
-        }
         let _ = self.statements.execute(text, "<shell>");
         Next::Go
     }
@@ -236,6 +245,15 @@ impl Shell {
     }
 }
 
+/// A line that is a word of other shells, as the command that it means.
+fn worded(line: String) -> String {
+    match line.trim().trim_end_matches(';').trim_end().to_lowercase().as_str() {
+        "quit" | "exit" => "\\q".into(),
+        "help" => "\\?".into(),
+        _ => line,
+    }
+}
+
 /// Lines up to which a text of standard input is moved to where it stands there.
 const LINES_MOVED_MAX: usize = 10_000;
 
@@ -266,4 +284,18 @@ fn editor(
     editor.set_helper(Some(Completion(names)));
     editor.bind_sequence(Event::Any, EventHandler::Conditional(Box::new(limit)));
     Ok(editor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_other_shells_need_no_semicolon() {
+        for (line, command) in
+            [("exit", "\\q"), (" QUIT ; ", "\\q"), ("help", "\\?"), ("SELECT exit", "SELECT exit")]
+        {
+            assert_eq!(worded(line.into()), command);
+        }
+    }
 }

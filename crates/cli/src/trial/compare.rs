@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use millstream::grouped;
 
-use super::records::{Format, Record, columns, records};
+use super::records::{Format, Record, columns, fields, records};
 
 /// Rows that differ which are shown.
 const SHOWN: usize = 10;
@@ -56,7 +56,11 @@ pub(crate) fn difference(
         });
         let (own, behind) = rest.split_at(end.unwrap_or(rest.len()));
         rest = behind;
-        lines.extend(Rows { name, header, format }.compare(own, came, block.ordered));
+        // A row of one column may be empty; else it is a line to look at.
+        let one = format == Format::Csv && fields(header).len() == 1;
+        let is_row = |record: &&Record<'_>| one || !record.text.is_empty();
+        let own: Vec<Record<'_>> = own.iter().filter(is_row).cloned().collect();
+        lines.extend(Rows { name, header, format }.compare(&own, came, block.ordered));
     }
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
@@ -218,6 +222,15 @@ mod tests {
         assert_eq!(csv("k,n\r\na,1\r\nb,2", &[block(came, true)]), None);
         let told = csv("k,n\nb,2\na,1\n", &[block(came, true)]).unwrap();
         assert!(told.contains("from row 1 on (expected.csv:2)\n- b,2\n+ a,1"), "{told}");
+    }
+
+    #[test]
+    fn an_empty_line_is_a_row_of_one_column_alone() {
+        assert_eq!(csv("k,n\na,1\n\nb,2\n", &[block("k,n\na,1\nb,2\n", false)]), None);
+        assert!(csv("k\n\n", &[block("k\n", false)]).is_some());
+        assert_eq!(csv("k\n\n", &[block("k\n\n", false)]), None);
+        let (json, came) = ("{\"a\":1}\n\n{\"a\":2}\n", block("{\"a\":1}\n{\"a\":2}\n", false));
+        assert_eq!(difference("expected.ndjson", json, &[came], Format::Ndjson), None);
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String>
         if simulated && (layout.is_simulated() || layout.processes > 1) {
             continue;
         }
-        let same = once(layout).and_then(|came| same(&expected, &first, &came));
+        let same = once(layout).and_then(|came| same(&script.text, &expected, &first, &came));
         same.map_err(|failure| format!("with {layout}: {failure}"))?;
         verdict.runs += 1;
     }
@@ -239,7 +239,7 @@ fn update(case: &Case, expected: &[Expected], came: &Came) -> Result<Vec<String>
 }
 
 /// Whether a run gave what the first one did, byte for byte.
-fn same(expected: &[Expected], first: &Came, came: &Came) -> Result<(), String> {
+fn same(query: &str, expected: &[Expected], first: &Came, came: &Came) -> Result<(), String> {
     for (table, blocks) in results(first) {
         let now = results(came).find(|(other, _)| *other == table).map_or(&[][..], |(_, b)| b);
         let text = |blocks: &[Block]| -> String {
@@ -255,11 +255,20 @@ fn same(expected: &[Expected], first: &Came, came: &Came) -> Result<(), String> 
         let name = table.map_or("the first run's rows", |table| table.as_str());
         let told = difference(name, &text(blocks), &now, format);
         return Err(format!(
-            "other rows than in the first run (please report it)\n{}",
+            "other rows than in the first run{}\n{}",
+            of_the_clock(query).unwrap_or(" (please report it)"),
             told.unwrap_or_else(|| "they differ in line ends".into())
         ));
     }
     Ok(())
+}
+
+/// What to say of rows that differ because a query asks when its records are read.
+fn of_the_clock(query: &str) -> Option<&'static str> {
+    query.to_uppercase().contains("PROCTIME").then_some(
+        ": PROCTIME() is when a record is read, which no two runs have in common\n  help: leave it \
+         out of the test's query, or run it once, with --quick",
+    )
 }
 
 /// The counters of a run, added up, are those that the query says.
@@ -333,5 +342,16 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_the_clock_are_no_mistake_of_ours() {
+        assert!(of_the_clock("SELECT proctime() AS p FROM t").is_some());
+        assert!(of_the_clock("SELECT ts AS p FROM t").is_none());
     }
 }

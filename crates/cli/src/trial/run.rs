@@ -93,8 +93,7 @@ pub(crate) fn run(
                 interrupt.kill();
             }
             Err(format!(
-                "no end after {} s\n  help: a test needs input that ends: give each table that is \
-                 read a file, or --timeout SECONDS",
+                "no end after {} s\n  help: give it less input, or --timeout SECONDS",
                 timeout.as_secs()
             ))
         }

@@ -8,39 +8,53 @@ use millstream_engine::observe::Snapshot;
 /// How long answers are waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The last answers, by process.
+/// What the other processes have answered about the query that runs.
 pub(super) struct Observing {
     /// Held while somebody asks: one after the other.
     asking: Mutex<()>,
-    answers: Mutex<Vec<Option<Snapshot>>>,
+    answers: Mutex<Vec<Answer>>,
     changed: Condvar,
+}
+
+/// The last answer of a process.
+#[derive(Default, Clone)]
+struct Answer {
+    snapshot: Option<Snapshot>,
+    /// Whether it came since somebody asked last.
+    is_new: bool,
 }
 
 impl Observing {
     /// Of a job of so many processes.
     pub(super) fn new(processes: usize) -> Observing {
-        let answers = Mutex::new(vec![None; processes]);
+        let answers = Mutex::new(vec![Answer::default(); processes]);
         Observing { asking: Mutex::default(), answers, changed: Condvar::new() }
     }
 
-    fn answers(&self) -> MutexGuard<'_, Vec<Option<Snapshot>>> {
+    fn answers(&self) -> MutexGuard<'_, Vec<Answer>> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A process has answered.
     pub(super) fn note(&self, process: usize, snapshot: Snapshot) {
-        self.answers()[process] = Some(snapshot);
+        self.answers()[process] = Answer { snapshot: Some(snapshot), is_new: true };
         self.changed.notify_all();
     }
 
-    /// Asks all others, and waits a moment. Who has not answered by then is not among them.
+    /// A query begins: what was answered about the one before is forgotten.
+    pub(super) fn forget(&self) {
+        self.answers().fill(Answer::default());
+    }
+
+    /// Asks all others, and waits a moment. Of a process that has not answered by then its last
+    /// answer is taken, or counters would go back; if it has had none, it is left out.
     pub(super) fn ask(&self, ask: impl FnOnce()) -> Vec<Snapshot> {
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        self.answers().fill(None);
+        self.answers().iter_mut().for_each(|answer| answer.is_new = false);
         ask();
         let end = Instant::now() + PATIENCE;
         let mut answers = self.answers();
-        while answers.iter().skip(1).any(Option::is_none) {
+        while answers.iter().skip(1).any(|answer| !answer.is_new) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -48,7 +62,7 @@ impl Observing {
             let waited = self.changed.wait_timeout(answers, left);
             answers = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        answers.iter().flatten().cloned().collect()
+        answers.iter().filter_map(|answer| answer.snapshot.clone()).collect()
     }
 }
 
@@ -57,11 +71,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_answer_is_left_out() {
+    fn of_a_process_that_is_late_the_last_answer_is_kept() {
         let observing = Observing::new(3);
         let of = |records| Snapshot { records, ..Snapshot::default() };
-        // An answer to what was asked before.
-        observing.note(1, of(1));
+        // Process 1 has never answered.
         let all = observing.ask(|| observing.note(2, of(2)));
         assert_eq!(all, [of(2)]);
         let all = observing.ask(|| {
@@ -69,5 +82,11 @@ mod tests {
             observing.note(1, of(4));
         });
         assert_eq!(all, [of(4), of(3)]);
+        // Process 1 is late.
+        let all = observing.ask(|| observing.note(2, of(5)));
+        assert_eq!(all, [of(4), of(5)]);
+        observing.forget();
+        let all = observing.ask(|| observing.note(2, of(1)));
+        assert_eq!(all, [of(1)], "of the query before");
     }
 }

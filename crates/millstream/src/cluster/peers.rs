@@ -89,6 +89,7 @@ impl Peers {
     /// A query begins.
     pub(super) fn forget_ends(&self) {
         self.all_ends().fill(None);
+        self.observing.forget();
     }
 
     fn all_ends(&self) -> MutexGuard<'_, Vec<Option<Value>>> {
@@ -193,7 +194,7 @@ impl Peers {
         }
     }
 
-    /// What the other processes are doing, as far as they say so in time.
+    /// What the other processes are doing; of one that is late, what it was doing.
     pub(super) fn observe(&self) -> Vec<Snapshot> {
         self.observing.ask(|| {
             let links: Vec<_> = self.links().iter().flatten().cloned().collect();

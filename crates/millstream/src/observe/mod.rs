@@ -7,7 +7,7 @@
 mod why;
 
 pub use millstream_engine::observe::*;
-pub use why::{Reason, duration, time_text, why};
+pub use why::{Reason, behind_text, duration, time_text, why};
 
 /// How much of the input has been read, in a thousand; `None` where that is not known of all
 /// sources that have not ended.

@@ -16,6 +16,9 @@ const LONG_STEP_US: u64 = 1_000_000;
 /// A split that has been without records for so long is called silent.
 const SILENT_US: u64 = 1_000_000;
 
+/// A watermark that is so far ahead of the clock makes late what comes as it happens.
+const AHEAD_US: i64 = 60_000_000;
+
 /// A reason why no rows come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
@@ -44,6 +47,7 @@ pub fn why(snapshot: &Snapshot) -> Vec<Reason> {
     }
     reasons.extend(output(snapshot));
     reasons.extend(memory(snapshot));
+    reasons.extend(too_far_ahead(snapshot));
     reasons.extend(snapshot.stages.iter().rev().filter_map(|stage| of_stage(snapshot, stage)));
     if reasons.is_empty() {
         reasons.push(without_windows(snapshot));
@@ -86,6 +90,29 @@ fn memory(snapshot: &Snapshot) -> Option<Reason> {
     })
 }
 
+/// A record has taken the watermark ahead of the clock, and those behind it are late.
+fn too_far_ahead(snapshot: &Snapshot) -> Option<Reason> {
+    let live = snapshot.sources.iter().filter(|source| source.live && !source.ended);
+    let (name, at) = live
+        .filter_map(|source| Some((&source.name, source.watermark_us?)))
+        .max_by_key(|(_, at)| *at)
+        .filter(|(_, at)| at.saturating_sub(snapshot.now_us) >= AHEAD_US)?;
+    (snapshot.late_records > 0).then(|| Reason {
+        what: format!(
+            "{} of {} came too late: the watermark of {name} is {}, {} the clock",
+            grouped(snapshot.late_records),
+            records(snapshot.records),
+            time_text(at),
+            behind_text(snapshot.now_us - at)
+        ),
+        help: Some(
+            "a record from the future took it there; a smaller setting 'watermark.max_ahead', '10 \
+             s' say, ignores the time of such a record"
+                .into(),
+        ),
+    })
+}
+
 /// What the first open window of a stage waits for.
 fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
     let first = stage.open.first()?;
@@ -113,7 +140,7 @@ fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
         if number > 0 {
             what += "; and for ";
         }
-        what += &split_text(split, *needed, first.start_us);
+        what += &split_text(split, *needed);
     }
     if waits.len() > NAMED_MAX {
         what += &format!("; and for {} more", waits.len() - NAMED_MAX);
@@ -127,15 +154,15 @@ fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
     Some(Reason { what, help: help_for(snapshot, stage, &waits) })
 }
 
-/// `events.csv: its watermark is 12:00:03, and must be 12:00:10; nothing has come for 12 s`. Times
-/// of the day of `base` come without their date.
-fn split_text(split: &Split, needed: i64, base: Option<i64>) -> String {
+/// `events.csv: its watermark is 2024-01-01 12:00:03, and must be 12:00:10, and nothing has come
+/// for 12 s`. What is of the watermark's day comes without its date.
+fn split_text(split: &Split, needed: i64) -> String {
     let mut text = format!("{}: ", split.name);
     text += &match split.holds_us {
         None if split.records == 0 => "it has had no record yet".to_string(),
         None => "it has no watermark yet".to_string(),
         Some(at) => {
-            let (at, needed) = (time_near(at, base), time_near(needed, base));
+            let (at, needed) = (time_text(at), time_near(needed, Some(at)));
             format!("its watermark is {at}, and must be {needed}")
         }
     };
@@ -312,6 +339,12 @@ fn time_near(us: i64, base: Option<i64>) -> String {
     }
 }
 
+/// How far a watermark is from the clock: `2.5 s behind`, `3 h 7 min ahead of`.
+pub fn behind_text(behind_us: i64) -> String {
+    let side = if behind_us < 0 { "ahead of" } else { "behind" };
+    format!("{} {side}", duration(behind_us.unsigned_abs()))
+}
+
 /// A length of time in its largest units: `850 ms`, `12.3 s`, `4 min 5 s`, `3 h 7 min`, `2 d 5 h`.
 pub fn duration(us: u64) -> String {
     let (ms, s) = (us / 1_000, us / 1_000_000);
@@ -370,7 +403,7 @@ mod tests {
         assert_eq!(
             reason.what,
             "window [1970-01-01 00:00:00, 00:00:10) of stage 2 waits for b.csv: its watermark is \
-             00:00:03, and must be 00:00:10, and nothing has come for 12 s"
+             1970-01-01 00:00:03, and must be 00:00:10, and nothing has come for 12 s"
         );
         let help = reason.help.as_deref().unwrap();
         assert!(help.contains("'scan.watermark.idle-timeout' = '10 s'"), "{help}");
@@ -453,6 +486,29 @@ mod tests {
         assert!(why(&snapshot)[0].what.starts_with("memory is scarce"));
         snapshot.phase = Phase::Ended;
         assert!(why(&snapshot)[0].what.contains("the result is being completed"));
+    }
+
+    #[test]
+    fn a_watermark_ahead_of_the_clock_is_told_with_the_setting_that_keeps_it_back() {
+        let day = 86_400 * S;
+        let mut snapshot = waiting(vec![split("a", Some(2 * day), 0)]);
+        (snapshot.now_us, snapshot.records, snapshot.late_records) = (day, 129, 128);
+        let source = &mut snapshot.sources[0];
+        (source.live, source.watermark_us) = (true, Some(2 * day));
+        let first = why(&snapshot).swap_remove(0);
+        assert_eq!(
+            first.what,
+            "128 of 129 records came too late: the watermark of events is 1970-01-03 00:00:00, \
+             1 d 0 h ahead of the clock"
+        );
+        assert!(first.help.unwrap().contains("'watermark.max_ahead'"));
+        // A replay is ahead of nothing, and where no record is late nothing is wrong.
+        let told = |snapshot: &Snapshot| why(snapshot)[0].what.contains("came too late: the");
+        snapshot.sources[0].live = false;
+        assert!(!told(&snapshot));
+        (snapshot.sources[0].live, snapshot.late_records) = (true, 0);
+        assert!(!told(&snapshot));
+        assert_eq!(behind_text(2_500_000), "2.5 s behind");
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn next_unit(time: i64, per_day: i64, unit: Unit) -> Option<i64> {
     // So many days later, the next unit has begun and is not over.
     let days = match unit {
         Unit::Nanos(_) | Unit::Day => 1,
-        Unit::Week => 7,
+        Unit::Week | Unit::SundayWeek => 7,
         Unit::Month => 31,
         Unit::Quarter => 92,
         Unit::Year => 366,

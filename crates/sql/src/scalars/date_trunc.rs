@@ -75,6 +75,7 @@ impl ScalarUDFImpl for DateTrunc {
         let unit = unit.try_as_str().flatten().unwrap_or_default().to_lowercase();
         let unit = match unit.as_str() {
             "week" => Unit::Week,
+            SUNDAY_WEEK => Unit::SundayWeek,
             "month" => Unit::Month,
             "quarter" => Unit::Quarter,
             "year" => Unit::Year,
@@ -144,13 +145,20 @@ impl ScalarUDFImpl for DateBin {
 /// Nanoseconds of a day.
 pub(super) const DAY_NS: i64 = 86_400_000_000_000;
 
+/// The unit of `FLOOR(time TO WEEK)` and `CEIL(time TO WEEK)`: weeks begin on Sunday there, as in
+/// Flink.
+pub(crate) const SUNDAY_WEEK: &str = "week from sunday";
+
 /// A unit; all but the first are whole days.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Unit {
     /// So many nanoseconds, up to a day.
     Nanos(i64),
     Day,
+    /// From Monday on.
     Week,
+    /// From Sunday on.
+    SundayWeek,
     Month,
     Quarter,
     Year,
@@ -161,6 +169,7 @@ impl Unit {
     pub(super) fn named(name: &str) -> Option<Unit> {
         Some(match name.to_lowercase().as_str() {
             "week" => Unit::Week,
+            SUNDAY_WEEK => Unit::SundayWeek,
             "month" => Unit::Month,
             "quarter" => Unit::Quarter,
             "year" => Unit::Year,
@@ -179,6 +188,7 @@ impl Unit {
             Unit::Day => return Some(at),
             // 1970-01-01 was a Thursday.
             Unit::Week => return at.checked_sub((at.checked_add(3)?).rem_euclid(7)),
+            Unit::SundayWeek => return at.checked_sub((at.checked_add(4)?).rem_euclid(7)),
             Unit::Nanos(_) => return None,
             Unit::Month | Unit::Quarter | Unit::Year => {}
         }
@@ -242,6 +252,9 @@ mod tests {
         for (date, unit, first) in [
             (day(1970, 1, 1), Unit::Week, day(1969, 12, 29)),
             (day(1969, 12, 28), Unit::Week, day(1969, 12, 22)),
+            // A Saturday, and a Sunday.
+            (day(2020, 2, 29), Unit::SundayWeek, day(2020, 2, 23)),
+            (day(1990, 10, 14), Unit::SundayWeek, day(1990, 10, 14)),
             (day(2024, 2, 29), Unit::Month, day(2024, 2, 1)),
             (day(2024, 6, 30), Unit::Quarter, day(2024, 4, 1)),
             (day(9999, 12, 31), Unit::Quarter, day(9999, 10, 1)),
