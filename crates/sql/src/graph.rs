@@ -22,7 +22,8 @@ use millstream_contract::table::Table;
 use crate::alike::{all_alike, hash_all, hash_of};
 use crate::catalog::TableEntry;
 use crate::endless::{
-    endless_group, endless_join, endless_order, endless_part, windows_beside_records,
+    endless_group, endless_join, endless_order, endless_part, endless_ranking,
+    windows_beside_records,
 };
 use crate::error::{Result, SqlError};
 use crate::joined::Joined;
@@ -213,7 +214,11 @@ impl Graph {
                 let statement = reader.places.statement;
                 grouped.check_ranking().map_err(|error| error.at(statement))?;
                 if let (false, Some(scan)) = (grouped.windowed, endless) {
-                    return Err(endless_group(&self.scans[scan].entry, stage, reader.places));
+                    let table = &self.scans[scan].entry;
+                    return Err(match grouped.ranking_name() {
+                        Some(name) => endless_ranking(table, name, reader.places),
+                        None => endless_group(table, stage, reader.places),
+                    });
                 }
                 Body::Grouped(Grouped { having: vec![], ..grouped.clone() })
             }

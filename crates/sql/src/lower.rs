@@ -184,6 +184,8 @@ pub(crate) struct Places {
     pub(crate) join: Option<Span>,
     /// The first EXISTS or IN with a subquery.
     pub(crate) subquery: Option<Span>,
+    /// The first call with OVER.
+    pub(crate) over: Option<Span>,
     /// The last LIMIT and the last ORDER BY, which may be a part's.
     pub(crate) last_limit: Option<Span>,
     pub(crate) last_order_by: Option<Span>,
