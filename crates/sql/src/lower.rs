@@ -143,6 +143,9 @@ impl Fires {
 #[derive(Debug, Clone)]
 pub(crate) struct Grouped {
     pub(crate) windowed: bool,
+    /// Whether each window has one group: there are no keys, or none but the bounds of the window
+    /// that a row comes from.
+    pub(crate) one_group: bool,
     pub(crate) keys: Vec<Expr>,
     /// The columns of a fired window that hold the keys: their texts, made unique.
     pub(crate) key_names: Vec<String>,
@@ -466,6 +469,7 @@ impl Stage {
         self.check_window_keys(&keys, &calls, places)?;
         let mut grouped = Grouped {
             windowed,
+            one_group: false,
             keys: vec![],
             key_names: vec![],
             aggregates: vec![],
@@ -503,6 +507,8 @@ impl Stage {
         self.drop_windows()?;
         if windowed {
             self.group_sessions(&mut grouped, places)?;
+            let windows = self.window.as_ref();
+            grouped.one_group = windows.is_some_and(|windows| windows.tell_all(&grouped.keys));
         }
         self.columns = columns;
         self.fires = Some(Fires::Grouped(grouped));
