@@ -188,7 +188,7 @@ impl Graph {
     }
 
     fn scan(&mut self, entry: &Arc<TableEntry>, reader: &Reader<'_>) -> Result<usize> {
-        let known = self.scans.iter().position(|scan| Arc::ptr_eq(&scan.entry, entry));
+        let known = self.scans.iter().position(|scan| scan.entry.is(entry));
         if let Some(known) = known {
             return Ok(known);
         }
