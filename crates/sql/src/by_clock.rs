@@ -5,8 +5,8 @@
 //! … FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(p), INTERVAL '10' SECOND))
 //! ```
 //!
-//! The stage then takes the records of a table like `t` that has the column `p AS PROCTIME()` and no
-//! WATERMARK. It is read for itself.
+//! The stage then takes the records of a table like `t` that has the column `p AS PROCTIME()` and
+//! no WATERMARK. It is read for itself.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -62,7 +62,9 @@ fn a_row_of_each_window_that_overlaps_is_broadcast() {
         let broadcast = |by: &str| {
             let text = format!(
                 "SELECT a.item FROM ({counts}) AS a
-                 JOIN (SELECT MAX(num) AS most, c.s AS f, c.e AS t FROM ({counts}) AS c GROUP BY {by}) AS m
+                 JOIN (
+                     SELECT MAX(num) AS most, c.s AS f, c.e AS t FROM ({counts}) AS c GROUP BY {by}
+                 ) AS m
                  ON a.s = m.f AND a.e = m.t AND a.num >= m.most"
             );
             join(&query(&text)).1.broadcast
@@ -73,7 +75,8 @@ fn a_row_of_each_window_that_overlaps_is_broadcast() {
     }
     // Several sessions end within one slice.
     let sessions = "SELECT a.n FROM ses AS a JOIN (
-             SELECT window_start, window_end, MAX(n) AS most FROM ses GROUP BY window_start, window_end
+             SELECT window_start, window_end, MAX(n) AS most FROM ses
+             GROUP BY window_start, window_end
          ) AS m ON a.window_start = m.window_start AND a.window_end = m.window_end AND n = most";
     assert_eq!(join(&query(sessions)).1.broadcast, None);
 }
