@@ -1,7 +1,5 @@
 -- Query 12: windows of processing time. How many bids does a user make in ten seconds of the clock?
--- The time at which a record is read is a column of a table without a watermark.
-
-CREATE TABLE arriving (p_time AS PROCTIME()) LIKE nexmark (EXCLUDING WATERMARKS);
+-- Windows are complete when the clock says so.
 
 CREATE TABLE nexmark_q12 (
     bidder BIGINT,
@@ -12,7 +10,7 @@ CREATE TABLE nexmark_q12 (
     'connector' = 'blackhole'
 );
 
-CREATE VIEW B AS SELECT bid.bidder, p_time FROM arriving WHERE event_type = 2;
+CREATE VIEW B AS SELECT *, PROCTIME() as p_time FROM bid;
 
 INSERT INTO nexmark_q12
 SELECT

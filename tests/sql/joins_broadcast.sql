@@ -52,3 +52,10 @@ WITH n AS (SELECT window_start, window_end, caller, COUNT(*) AS n FROM c GROUP B
 SELECT n.window_start, caller, n FROM n
 JOIN (SELECT window_start, window_end, MAX(n) AS most FROM n GROUP BY window_start, window_end) AS m
 ON n.window_start = m.window_start AND n.window_end = m.window_end AND n >= most;
+
+-- The same of windows that overlap, whose bounds have other names.
+CREATE VIEW h AS SELECT caller, COUNT(*) AS n, window_start AS s, window_end AS e
+FROM TABLE(HOP(TABLE calls, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND))
+GROUP BY caller, window_start, window_end;
+SELECT h.s, caller, n FROM h
+JOIN (SELECT MAX(n) AS most, s, e FROM h GROUP BY s, e) AS m ON h.s = m.s AND h.e = m.e AND n >= most;

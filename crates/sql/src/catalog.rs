@@ -29,7 +29,7 @@ use crate::walk::Walk;
 pub(crate) const INPUT: &str = "$input";
 
 /// A declared table.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TableEntry {
     pub(crate) name: String,
     /// Physical and computed columns, in the order of their declaration.
@@ -111,6 +111,7 @@ impl WatermarkDecl {
 }
 
 /// Where a table's records come from or go to.
+#[derive(Clone)]
 pub(crate) enum Origin {
     /// The program's own, to read from.
     Table(Arc<dyn Table>),
@@ -130,7 +131,7 @@ impl fmt::Debug for Origin {
 }
 
 /// A table as `CREATE TABLE` declared it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Declared {
     pub(crate) options: TableOptions,
     /// Where the options stand, for messages.

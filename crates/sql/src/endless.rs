@@ -53,6 +53,20 @@ pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) 
     .help(help)
 }
 
+/// A ranking without a window over a table that never ends.
+pub(crate) fn endless_ranking(table: &TableEntry, name: &str, places: &Places) -> SqlError {
+    SqlError::unsupported(format!(
+        "table '{}' never ends, so a rank of {name} without a window would never be final: any \
+         later row may change it",
+        table.name
+    ))
+    .at(places.over.or(places.statement))
+    .help(
+        "rank the rows of each window: PARTITION BY window_start, window_end, …\n\
+         over TABLE(TUMBLE(…)), or over a query with GROUP BY window_start, window_end",
+    )
+}
+
 /// An ORDER BY over a table that never ends.
 pub(crate) fn endless_order(table: &str, places: &Places) -> SqlError {
     SqlError::unsupported(format!(

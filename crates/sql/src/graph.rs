@@ -22,7 +22,8 @@ use millstream_contract::table::Table;
 use crate::alike::{all_alike, hash_all, hash_of};
 use crate::catalog::TableEntry;
 use crate::endless::{
-    endless_group, endless_join, endless_order, endless_part, windows_beside_records,
+    endless_group, endless_join, endless_order, endless_part, endless_ranking,
+    windows_beside_records,
 };
 use crate::error::{Result, SqlError};
 use crate::joined::Joined;
@@ -187,7 +188,7 @@ impl Graph {
     }
 
     fn scan(&mut self, entry: &Arc<TableEntry>, reader: &Reader<'_>) -> Result<usize> {
-        let known = self.scans.iter().position(|scan| Arc::ptr_eq(&scan.entry, entry));
+        let known = self.scans.iter().position(|scan| scan.entry.is(entry));
         if let Some(known) = known {
             return Ok(known);
         }
@@ -213,7 +214,11 @@ impl Graph {
                 let statement = reader.places.statement;
                 grouped.check_ranking().map_err(|error| error.at(statement))?;
                 if let (false, Some(scan)) = (grouped.windowed, endless) {
-                    return Err(endless_group(&self.scans[scan].entry, stage, reader.places));
+                    let table = &self.scans[scan].entry;
+                    return Err(match grouped.ranking_name() {
+                        Some(name) => endless_ranking(table, name, reader.places),
+                        None => endless_group(table, stage, reader.places),
+                    });
                 }
                 Body::Grouped(Grouped { having: vec![], ..grouped.clone() })
             }

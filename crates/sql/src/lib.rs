@@ -31,6 +31,7 @@ mod arguments;
 mod as_of;
 mod assemble;
 mod blame;
+mod by_clock;
 mod by_parts;
 mod call_text;
 mod calls;

@@ -143,6 +143,9 @@ impl Fires {
 #[derive(Debug, Clone)]
 pub(crate) struct Grouped {
     pub(crate) windowed: bool,
+    /// Whether each window has one group: there are no keys, or none but the bounds of the window
+    /// that a row comes from.
+    pub(crate) one_group: bool,
     pub(crate) keys: Vec<Expr>,
     /// The columns of a fired window that hold the keys: their texts, made unique.
     pub(crate) key_names: Vec<String>,
@@ -184,6 +187,8 @@ pub(crate) struct Places {
     pub(crate) join: Option<Span>,
     /// The first EXISTS or IN with a subquery.
     pub(crate) subquery: Option<Span>,
+    /// The first call with OVER.
+    pub(crate) over: Option<Span>,
     /// The last LIMIT and the last ORDER BY, which may be a part's.
     pub(crate) last_limit: Option<Span>,
     pub(crate) last_order_by: Option<Span>,
@@ -464,6 +469,7 @@ impl Stage {
         self.check_window_keys(&keys, &calls, places)?;
         let mut grouped = Grouped {
             windowed,
+            one_group: false,
             keys: vec![],
             key_names: vec![],
             aggregates: vec![],
@@ -501,6 +507,8 @@ impl Stage {
         self.drop_windows()?;
         if windowed {
             self.group_sessions(&mut grouped, places)?;
+            let windows = self.window.as_ref();
+            grouped.one_group = windows.is_some_and(|windows| windows.tell_all(&grouped.keys));
         }
         self.columns = columns;
         self.fires = Some(Fires::Grouped(grouped));

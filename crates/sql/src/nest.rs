@@ -150,6 +150,7 @@ impl Stage {
                 ));
         }
         let field = input.field(*time);
+        self.by_clock(*time, field.name())?;
         self.check_time(&self.columns[*time], field).map_err(|error| error.at(*place))?;
         self.slice_sessions(window);
         // The window that rows come from is told by their own columns from now on.

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, Query, Select, SetExpr, Spanned, Visitor,
+    Distinct, Expr, Function, GroupByExpr, Query, Select, SetExpr, Spanned, Visitor,
 };
 
 use crate::error::Span;
@@ -48,6 +48,11 @@ pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Pl
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             if let (Expr::Exists { .. } | Expr::InSubquery { .. }, None) = (expr, self.0.subquery) {
                 self.0.subquery = Span::new(expr.span());
+            }
+            if let (Expr::Function(Function { name, over: Some(_), .. }), None) =
+                (expr, self.0.over)
+            {
+                self.0.over = Span::new(name.span());
             }
             ControlFlow::Continue(())
         }

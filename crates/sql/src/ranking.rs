@@ -1,4 +1,5 @@
-//! `ROW_NUMBER`, `RANK` and `DENSE_RANK` over the rows of a window: Top-N and deduplication.
+//! `ROW_NUMBER`, `RANK` and `DENSE_RANK` over the rows of a window, or of all input, if it ends:
+//! Top-N and deduplication.
 //!
 //! `ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY x)` is a grouping by what
 //! stands behind PARTITION BY, with an aggregate that keeps the first rows of each group
@@ -149,7 +150,8 @@ impl Stage {
             return Err(SqlError::internal(format!("{expr} where a ranking belongs")));
         };
         let (ranking, keys) = stage.ranked_by(&function, schema, places)?;
-        let order = sort_keys(&stage, &function, schema, places)?;
+        let windowed = keys.iter().any(is_window_column);
+        let order = sort_keys(&stage, &function, windowed, schema, places)?;
         let best =
             Best { limit: UNBOUNDED, ranking, keys: order.len() as u8, ..directions(&function) };
         let shown: Vec<Shown> =
@@ -202,9 +204,12 @@ impl Stage {
     /// What becomes of a column of the rows that are ranked, if `keys` stand behind PARTITION BY.
     fn shown(&self, column: &Expr, keys: &[Expr]) -> Result<Shown> {
         let key = keys.iter().position(|key| without_marks(key) == without_marks(column));
+        let windowed = keys.iter().any(is_window_column);
         Ok(match (key, over(column)) {
             (Some(key), _) => Shown::Key(key),
-            (None, of) if of.window && !of.input => Shown::Window(to_fired(column.clone())?),
+            (None, of) if windowed && of.window && !of.input => {
+                Shown::Window(to_fired(column.clone())?)
+            }
             _ => Shown::Payload(self.without_window(column.clone())?),
         })
     }
@@ -229,11 +234,12 @@ impl Stage {
                 keys.push(key);
             }
         }
-        if !keys.iter().any(is_window_column) {
+        let assigned = self.window.as_ref().is_some_and(|windows| windows.assignment().is_some());
+        if assigned && !keys.iter().any(is_window_column) {
             let message = format!("{} ranks the rows of one window", name_of(ranking));
-            return Err(SqlError::unsupported(message).at(places.statement).help(format!(
+            return Err(SqlError::unsupported(message).at(places.over).help(format!(
                 "name the window's columns: PARTITION BY window_start, window_end{}\n\
-                 over a query with GROUP BY window_start, window_end, or TABLE(TUMBLE(…))",
+                 (or rank the table without its windows, if its input ends)",
                 if keys.is_empty() { "" } else { ", …" }
             )));
         }
@@ -251,10 +257,12 @@ enum Shown {
     Payload(Expr),
 }
 
-/// Rows that are ranked together are of one window: what is of the window alone sorts nothing.
+/// Where rows that are ranked together are of one window (`windowed`), what is of the window alone
+/// sorts nothing.
 fn sort_keys(
     stage: &Stage,
     function: &WindowFunction,
+    windowed: bool,
     schema: &crate::indexed::Indexed,
     places: &Places,
 ) -> Result<Vec<Expr>> {
@@ -270,7 +278,7 @@ fn sort_keys(
         }
         let expr = stage.substitute(&sort.expr, schema, places)?;
         order.push(match over(&expr) {
-            of if of.window && !of.input => lit(true),
+            of if windowed && of.window && !of.input => lit(true),
             _ => stage.without_window(expr)?,
         });
     }
@@ -292,6 +300,14 @@ fn directions(function: &WindowFunction) -> Best {
 }
 
 impl Grouped {
+    /// What ranks the rows of each group, if they are ranked.
+    pub(crate) fn ranking_name(&self) -> Option<&'static str> {
+        match self.ranking()?.function {
+            AggregateFunction::Best(best) => Some(name_of(best.ranking)),
+            _ => None,
+        }
+    }
+
     fn ranking(&self) -> Option<&Call> {
         self.aggregates.iter().find(|call| call.is_ranking())
     }

@@ -71,7 +71,7 @@ pub(crate) use planner::SpecialSyntax;
 pub(crate) use rounded::Rounded;
 pub(crate) use similar::similar_parts;
 pub(crate) use stamps::{
-    CURRENT_WATERMARK, is_read_time, refuse_stamps, watermark_of, watermark_type,
+    CURRENT_WATERMARK, is_read_time, read_time_type, refuse_stamps, watermark_of, watermark_type,
 };
 pub(crate) use time_text::written_time;
 pub(crate) use time_units::{time_step, unit_names};

@@ -87,6 +87,18 @@ impl Windows {
         self.assignment().is_some() || matches!(self.kind, plan::Window::Tumble(_))
     }
 
+    /// Whether rows that fire together, as they are of one window, have the same keys.
+    pub(crate) fn tell_all(&self, keys: &[Expr]) -> bool {
+        let is_bound = |key: &Expr| match &self.of_row {
+            OfRow::Assigned(_) => false,
+            OfRow::Inherited(inherited) => {
+                inherited.columns.iter().flatten().any(|column| *key == input_column(column))
+            }
+        };
+        // Several sessions may end within one slice; of other windows, one does.
+        !matches!(self.kind, plan::Window::Session(_)) && keys.iter().all(is_bound)
+    }
+
     /// One of [`WINDOW_COLUMNS`] over the stage's input, if a row tells.
     pub(crate) fn column(&self, name: &str) -> Option<Expr> {
         let position = WINDOW_COLUMNS.iter().position(|column| *column == name)?;

@@ -6,15 +6,12 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema};
 use datafusion_common::DFSchema;
 use datafusion_expr::{Expr, ExprSchemable};
-use millstream_contract::plan::{
-    AggregateCall, AggregateFunction, Input, Join, JoinKind, Key, Node, Operator, Plan, Stage,
-    Window,
-};
+use millstream_contract::plan::{Input, Join, JoinKind, Key, Operator, Plan, Stage, Window};
 
 use super::{Assembler, Given, KEYS_MAX};
 use crate::catalog::input_column;
 use crate::error::{Result, SqlError};
-use crate::graph::{self, Graph, Part, Side};
+use crate::graph::{self, Body, Graph, Part, Side};
 use crate::joined::Joined;
 use crate::lower::FIRED;
 use crate::schemas::{nullable, qualified};
@@ -44,7 +41,7 @@ impl Assembler<'_> {
         let (pair, fired) = (Arc::new(pair), Arc::new(fired));
         let condition = joined.condition.iter().map(|e| self.compiler.simple_filter(e, &pair));
         let condition = condition.collect::<Result<Vec<_>>>()?;
-        let broadcast = broadcast(operator, joined, (&inputs[..], left_inputs), plan);
+        let broadcast = broadcast(graph, [left, right], operator.window, joined);
         let Given { having, project, output } = self.given(operator, &fired)?;
         let body = Join {
             kind: joined.kind,
@@ -121,37 +118,27 @@ impl Assembler<'_> {
 /// The side of a join that has one row in each window at the most, if its row can go to all
 /// leaders; of two such the right one. Rows of the other side then need not move.
 fn broadcast(
-    operator: &graph::Operator,
+    graph: &Graph,
+    sides: [&Side; 2],
+    window: Option<Window>,
     joined: &Joined,
-    (inputs, left_inputs): (&[Input], usize),
-    plan: &Plan,
 ) -> Option<usize> {
     use Window::{Cumulate, Hop, Tumble};
-    if joined.as_of || !matches!(operator.window, Some(Tumble(_) | Hop(_) | Cumulate(_))) {
+    if joined.as_of || !matches!(window, Some(Tumble(_) | Hop(_) | Cumulate(_))) {
         return None;
     }
-    let (left, right) = inputs.split_at(left_inputs.min(inputs.len()));
-    let is_small = |side: &[Input]| match side {
-        [Input { from: Node::Stage(stage), .. }] => {
-            plan.stages.get(*stage).is_some_and(has_one_row)
-        }
+    let is_small = |side: &Side| match side.parts[..] {
+        [Part::View { operator, .. }] => graph.operators.get(operator).is_some_and(has_one_row),
         _ => false,
     };
-    let sides = [(1, right), (0, left)].into_iter();
-    let mut small = sides.filter(|(side, of)| joined.kind.may_broadcast(*side) && is_small(of));
-    small.next().map(|(side, _)| side)
+    let mut small = [1, 0].into_iter().filter(|side| joined.kind.may_broadcast(*side));
+    small.find(|side| is_small(sides[*side]))
 }
 
-/// Whether a stage gives one row for each of its windows, at the most.
-fn has_one_row(stage: &Stage) -> bool {
-    let Operator::Aggregate(aggregate) = &stage.operator else { return false };
-    let several = |call: &AggregateCall| matches!(call.function, AggregateFunction::Best(_));
-    let in_windows =
-        matches!(&aggregate.window, Some(window) if !matches!(window, Window::Session(_)));
-    in_windows
-        && aggregate.keys.is_empty()
-        && aggregate.pairs.is_none()
-        && !aggregate.aggregates.iter().any(several)
+/// Whether an operator gives one row for each of its windows, at the most.
+fn has_one_row(operator: &graph::Operator) -> bool {
+    let Body::Grouped(grouped) = &operator.body else { return false };
+    grouped.one_group && grouped.pairs.is_none() && grouped.ranking_name().is_none()
 }
 
 /// The number of a column of what fires.

@@ -42,9 +42,7 @@ impl ScalarUDFImpl for Stamp {
 
     fn return_type(&self, arguments: &[DataType]) -> DfResult<DataType> {
         match (self.gives, arguments) {
-            (Gives::ReadTime, _) => {
-                Ok(DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into())))
-            }
+            (Gives::ReadTime, _) => Ok(read_time_type()),
             (Gives::Watermark, [time]) => watermark_type(time).ok_or_else(|| {
                 let found = sql_type_name(time);
                 let message = format!("CURRENT_WATERMARK takes the event time, not {found}");
@@ -57,6 +55,11 @@ impl ScalarUDFImpl for Stamp {
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         exec_err!("{} is a column of a table's records", self.name())
     }
+}
+
+/// The type of the time of reading.
+pub(crate) fn read_time_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into()))
 }
 
 /// The name of the function that gives a record's watermark.

@@ -136,7 +136,16 @@ fn rankings_and_collections_that_do_not_run_say_what_does() {
     let by_key = RANKED.replace("window_start, window_end", "auction");
     refused(
         &format!("{by_key} WHERE rn = 1"),
-        &["rows of one window", "PARTITION BY window_start"],
+        &["rows of one window", "PARTITION BY window_start", "rank the table without its windows"],
+    );
+    let whole = "SELECT * FROM (SELECT *, RANK() OVER (PARTITION BY auction ORDER BY price) AS r
+                 FROM bids) WHERE r = 1";
+    refused(
+        whole,
+        &[
+            "table 'bids' never ends, so a rank of RANK without a window",
+            "PARTITION BY window_start",
+        ],
     );
     let framed = RANKED.replace("ORDER BY price", "ORDER BY price ROWS 1 PRECEDING");
     refused(&format!("{framed} WHERE rn = 1"), &["takes no ROWS or RANGE"]);

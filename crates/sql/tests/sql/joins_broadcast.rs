@@ -48,6 +48,39 @@ fn a_row_of_each_window_is_broadcast() {
     }
 }
 
+/// Windows that overlap, as in query 5 of NEXMark: results of windows are grouped again by the
+/// bounds of these, whatever they are called, and so there is one row for each.
+#[test]
+fn a_row_of_each_window_that_overlaps_is_broadcast() {
+    let cumulate =
+        "CUMULATE(TABLE orders, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)";
+    for windows in ["oh", &format!("TABLE({cumulate})")] {
+        let counts = format!(
+            "SELECT item, COUNT(*) AS num, window_start AS s, window_end AS e FROM {windows}
+             GROUP BY item, window_start, window_end"
+        );
+        let broadcast = |by: &str| {
+            let text = format!(
+                "SELECT a.item FROM ({counts}) AS a
+                 JOIN (
+                     SELECT MAX(num) AS most, c.s AS f, c.e AS t FROM ({counts}) AS c GROUP BY {by}
+                 ) AS m
+                 ON a.s = m.f AND a.e = m.t AND a.num >= m.most"
+            );
+            join(&query(&text)).1.broadcast
+        };
+        assert_eq!(broadcast("c.s, c.e"), Some(1), "{windows}");
+        assert_eq!(broadcast("c.e, c.s"), Some(1), "{windows}");
+        assert_eq!(broadcast("c.s, c.e, c.item"), None, "{windows}");
+    }
+    // Several sessions end within one slice.
+    let sessions = "SELECT a.n FROM ses AS a JOIN (
+             SELECT window_start, window_end, MAX(n) AS most FROM ses
+             GROUP BY window_start, window_end
+         ) AS m ON a.window_start = m.window_start AND a.window_end = m.window_end AND n = most";
+    assert_eq!(join(&query(sessions)).1.broadcast, None);
+}
+
 #[test]
 fn explain_shows_a_broadcast() {
     let text = format!(

@@ -14,6 +14,7 @@ mod metadata;
 mod names;
 mod nested;
 mod plan;
+mod processing_time;
 mod rehearsal;
 mod suite;
 mod unnest;

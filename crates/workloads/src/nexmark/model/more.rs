@@ -48,12 +48,11 @@ pub(super) fn with_side_input(b: &Bid<'_>, rows: &mut Rows) {
     }
 }
 
-/// q18: of each bidder, auction and day the last bid.
+/// q18: of each bidder and auction the last bid.
 pub(super) fn last_bids(events: &[RecordBatch]) -> Rows {
-    let mut last: HashMap<(i64, i64, i64), (i64, [Value<'_>; 7])> = HashMap::new();
+    let mut last: HashMap<(i64, i64), (i64, [Value<'_>; 7])> = HashMap::new();
     bids(events, |b| {
-        let key = (b.bidder, b.auction, b.at_ms.div_euclid(DAY_MS));
-        let bid = last.entry(key).or_insert_with(|| (b.at_ms, of_bid(b)));
+        let bid = last.entry((b.bidder, b.auction)).or_insert_with(|| (b.at_ms, of_bid(b)));
         if b.at_ms > bid.0 {
             *bid = (b.at_ms, of_bid(b));
         }
@@ -63,12 +62,12 @@ pub(super) fn last_bids(events: &[RecordBatch]) -> Rows {
     rows
 }
 
-/// q19: of each auction and day the ten highest bids, the earlier first of those that are alike.
+/// q19: of each auction the ten highest bids, the earlier first of those that are alike.
 pub(super) fn highest_of_auctions(events: &[RecordBatch]) -> Rows {
-    let mut all: HashMap<(i64, i64), Vec<Ranked<'_>>> = HashMap::new();
+    let mut all: HashMap<i64, Vec<Ranked<'_>>> = HashMap::new();
     bids(events, |b| {
-        let of_day = all.entry((b.auction, b.at_ms.div_euclid(DAY_MS))).or_default();
-        of_day.push((-b.price, b.at_ms, of_bid(b)));
+        let of_auction = all.entry(b.auction).or_default();
+        of_auction.push((-b.price, b.at_ms, of_bid(b)));
     });
     let mut rows = Rows::default();
     for mut of_auction in all.into_values() {
