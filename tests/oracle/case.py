@@ -3,9 +3,14 @@
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from expressions import BOOL, DOUBLE, INT, Column, Expr, Type
 from windows import Windows
+
+if TYPE_CHECKING:
+    from ranking import Ordering, Ranking
+    from sets import Sets
 
 EPOCH = dt.datetime(1970, 1, 1)
 MILLIS = Type("timestamp", 3)
@@ -18,7 +23,7 @@ BITS = ["bit_and", "bit_or", "bit_xor"]
 
 @dataclass(frozen=True)
 class Aggregate:
-    """`function` is count, sum, avg, min, max, ratio (a sum divided by COUNT(*)) or one of those below.
+    """`function` is count, sum, avg, min, max, ratio (a sum divided by COUNT(*)), grouping or one of those above.
 
     Of two arguments, as SQL has them, `second` is the last one.
     """
@@ -34,6 +39,24 @@ class Aggregate:
 
     def duck(self) -> str:
         return self._text("duck")
+
+    def result(self) -> Type:
+        argument = self.argument.type if self.argument else INT
+        match self.function:
+            case "count" | "regr_count" | "grouping":
+                return INT
+            case "ratio":
+                return DOUBLE
+            case function if function in SPREADS + LINES:
+                return DOUBLE
+            case "bool_and" | "bool_or":
+                return BOOL
+            case "sum" if argument.kind == "float":
+                return DOUBLE
+            case "avg":
+                return Type("decimal", max(argument.scale, 6)) if argument.kind == "decimal" else DOUBLE
+            case _:
+                return argument
 
     def _text(self, dialect: str) -> str:
         inner = "*" if self.argument is None else getattr(self.argument, dialect)
@@ -87,6 +110,13 @@ class Upper:
     def calls(self) -> list[str]:
         return [f"{function.upper()}({column or '*'})" for function, column in self.aggregates]
 
+    def duck(self, columns: list[str]) -> list[str]:
+        """The calls in DuckDB's SQL, over rows with these columns: in the order of their time, then of all columns."""
+        by = ", ".join(f"{column} NULLS FIRST" for column in (["wt_"] if "wt_" in columns else []) + columns)
+        ends = {"first_value": "first", "last_value": "last"}
+        return [f"{ends[function]}({column} ORDER BY {by}) FILTER (WHERE {column} IS NOT NULL)" if function in ends
+                else call for (function, column), call in zip(self.aggregates, self.calls(), strict=True)]
+
 
 @dataclass
 class Case:
@@ -120,15 +150,34 @@ class Case:
     second_delay_us: int | None = None
     # Whether a second query counts the records, in a statement set with the first.
     side: bool = False
+    # Files in which the rows of the first table are.
+    splits: int = 1
+    sets: "Sets | None" = None
+    ranking: "Ranking | None" = None
+    ordering: "Ordering | None" = None
+
+    def file_of(self, row: int) -> int:
+        """The file in which a row is: of the first table or, the last of all, the second."""
+        if self.is_in_second(row):
+            return self.splits
+        return 0 if self._is_added(row) else (row * 2654435761 >> 16) % self.splits
+
+    def files(self) -> list[str]:
+        """The names of the files, without a suffix."""
+        first = ["data"] if self.splits == 1 else [f"data-{i}" for i in range(self.splits)]
+        return first + ["second"] * (self.second_delay_us is not None)
 
     def is_in_second(self, row: int) -> bool:
         """Whether a row is in the second table. What `enlarged` adds is not."""
-        added = self.columns[-1].name == "u_" and self.rows[row][-1] is not None
-        return self.second_delay_us is not None and not added and bool(row * 2654435761 >> 9 & 1)
+        return self.second_delay_us is not None and not self._is_added(row) and bool(row * 2654435761 >> 9 & 1)
+
+    def _is_added(self, row: int) -> bool:
+        return self.columns[-1].name == "u_" and self.rows[row][-1] is not None
 
     def has_several(self) -> bool:
         """Whether there are several stages, sources or outputs."""
-        several = self.uppers or self.second_delay_us is not None or self.side
+        ranked = self.ranking and not self.ranking.of_records
+        several = self.uppers or self.second_delay_us is not None or self.side or self.sets or ranked
         return bool(several) or any(a.distinct for a in self.aggregates)
 
     def records(self) -> int:
@@ -136,6 +185,10 @@ class Case:
 
     def has_sessions(self) -> bool:
         return self.kind == "window" and self.windows.is_session
+
+    def is_limited(self) -> bool:
+        """Whether a LIMIT ends the query."""
+        return self.limit is not None or (self.ordering is not None and self.ordering.limit is not None)
 
     def filters(self) -> list[Expr]:
         return [f for f in (self.view_where, self.where) if f]
@@ -152,35 +205,27 @@ def declared(type_: Type) -> str:
     names = {"int": "BIGINT", "double": "DOUBLE", "float": "FLOAT", "decimal": f"DECIMAL(38, {type_.scale})",
              "bool": "BOOLEAN", "date": "DATE", "timestamp": f"TIMESTAMP({type_.scale})", "string": "STRING",
              "bytes": "BYTES"}
+    if type_.of:
+        inner = declared(type_.of)
+        return f"ARRAY<{inner}>" if type_.kind == "array" else f"ARRAY<ROW<`value` {inner}, `count` BIGINT>>"
     return names[type_.kind]
 
 
-def result_type(a: Aggregate) -> Type:
-    argument = a.argument.type if a.argument else INT
-    match a.function:
-        case "count" | "regr_count":
-            return INT
-        case "ratio":
-            return DOUBLE
-        case function if function in SPREADS + LINES:
-            return DOUBLE
-        case "bool_and" | "bool_or":
-            return BOOL
-        case "sum" if argument.kind == "float":
-            return DOUBLE
-        case "avg":
-            return Type("decimal", max(argument.scale, 6)) if argument.kind == "decimal" else DOUBLE
-        case _:
-            return argument
-
-
 def output_columns(case: Case) -> dict[str, Type]:
-    """The columns of the query's result, of a grouping."""
+    """The columns of the query's result, but of one without state."""
+    rank = {"rn": INT} if case.ranking else {}
+    return ranked_columns(case) | rank
+
+
+def ranked_columns(case: Case) -> dict[str, Type]:
+    """Those beside the rank."""
     window = dict.fromkeys(window_columns(case), MILLIS)
+    if case.ranking and case.ranking.of_records:
+        return window | {f"c{i}": e.type for i, e in enumerate(case.outputs)}
     if case.uppers:
         return window | result_columns(case)
     keys = {f"k{i}": case.keys[i].type for i in case.shown}
-    return window | keys | {f"a{i}": result_type(a) for i, a in enumerate(case.aggregates)}
+    return window | keys | {f"a{i}": a.result() for i, a in enumerate(case.aggregates)}
 
 
 def window_columns(case: Case) -> list[str]:
@@ -197,15 +242,15 @@ def exact_columns(case: Case) -> dict[str, Type]:
     """Columns of the first aggregation's result that DuckDB works out exactly."""
     columns = {f"k{i}": case.keys[i].type for i in case.shown}
     for i, a in enumerate(case.aggregates):
-        if a.function in ("count", "sum", "min", "max"):
-            columns[f"a{i}"] = INT if a.function == "count" or a.argument is None else a.argument.type
+        if a.function in ("count", "sum", "min", "max", "grouping"):
+            columns[f"a{i}"] = INT if a.function in ("count", "grouping") or a.argument is None else a.argument.type
     return {name: type_ for name, type_ in columns.items() if type_.kind not in ("double", "float")}
 
 
-def result_columns(case: Case) -> dict[str, Type]:
-    """Columns of the last of `case.uppers`, but for its window."""
+def result_columns(case: Case, levels: int | None = None) -> dict[str, Type]:
+    """Columns of the last of `case.uppers`, or of the first ones, but for its window."""
     columns = exact_columns(case)
-    for level, upper in enumerate(case.uppers):
+    for level, upper in enumerate(case.uppers[:levels]):
         types = [columns[c] if c and f != "count" else INT for f, c in upper.aggregates]
         columns = {k: columns[k] for k in upper.keys} | dict(zip(upper.results(level), types, strict=True))
     return columns

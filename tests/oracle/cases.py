@@ -3,11 +3,14 @@
 import dataclasses
 import random
 
+import collected
+import ranking
+import sets
 import windows
 
-from case import Burst, Case
+from case import Aggregate, Burst, Case
 from expressions import BOOL, INT, Column, Expressions, same, template
-from queries import composed, partition, query, uppers
+from queries import composed, ends, partition, query, uppers
 from records import EPOCH_2024, columns, data, step_us
 from windows import Windows
 
@@ -48,7 +51,37 @@ def make(seed: int) -> Case:
         case.aggregates += [composed(more, draw, may_be_distinct=not case.side) for _ in drawn]
     if case.has_sessions():
         partition(random.Random(f"sessions {seed}"), case)
+    if case.kind == "stateless":
+        decimal = Expressions(random.Random(f"decimals {seed}"), case.columns).arithmetic()
+        case.outputs += [decimal] if decimal else []
+    else:
+        # Chance of its own, each.
+        sets.draw(random.Random(f"sets {seed}"), case)
+        ranking.draw(random.Random(f"ranking {seed}"), case)
+        further(random.Random(f"collected {seed}"), case)
+        ends(random.Random(f"ends {seed}"), case)
+        case.splits = random.Random(f"splits {seed}").choice([1, 1, 2, 3])
     return case
+
+
+def further(rng: random.Random, case: Case) -> None:
+    """Aggregates of exact arithmetic, and those of `collected`."""
+    if case.uppers or (case.ranking and case.ranking.of_records):
+        return
+    draw = Expressions(rng, case.columns)
+    if rng.random() < 0.15 and (decimal := draw.arithmetic()):
+        case.aggregates.append(Aggregate(rng.choice(["sum", "avg", "min", "max", "count"]), decimal, None))
+    if rng.random() < 0.2:
+        case.aggregates.append(Aggregate(rng.choice(["min", "max", "count"]), rng.choice(case.columns).expr(), None))
+    if rng.random() < 0.4:
+        return
+    # Values that rows can be put in order by, if these are.
+    plain = case.ranking or case.ordering
+    for _ in range(rng.choice([1, 1, 2])):
+        functions = [f for f in collected.ORDERED if f != "array_agg" or not plain]
+        case.aggregates.append(collected.draw(rng, draw, functions))
+    if rng.random() < 0.5 and not plain:
+        case.aggregates.append(collected.draw(rng, draw, collected.ESTIMATES))
 
 
 def has_many_rows(seed: int) -> bool:
@@ -88,7 +121,14 @@ def enlarged(case: Case) -> Case:
     if case.has_sessions() and len(case.partition) == len(case.keys):
         # Otherwise, all records of the burst that have these keys are of one session.
         large.partition = [*case.partition, u.expr()]
-    if not has_many_rows(case.seed):
-        sample = same("COALESCE(u_, 0) % 64 = 0", BOOL)
+    if case.sets:
+        large.sets = case.sets.enlarged(rng, len(case.keys))
+    if case.ordering:
+        large.ordering = dataclasses.replace(case.ordering, limit=None, offset=0)
+    sample = same("COALESCE(u_, 0) % 64 = 0", BOOL)
+    if case.ranking and case.ranking.of_records:
+        large.outputs = [*case.outputs, u.expr()]
+        large.ranking = dataclasses.replace(case.ranking, after=sample)
+    elif not has_many_rows(case.seed):
         large.having = template("({0}) AND {1}", BOOL, case.having, sample) if case.having else sample
     return large

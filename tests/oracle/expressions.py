@@ -13,10 +13,12 @@ STRINGS = ["a", "b", "Abc", "zoë", "Ж", "日本", "with,comma", 'with "quote"'
 
 @dataclass(frozen=True)
 class Type:
-    """`kind` is int, double, float, decimal, bool, date, timestamp, string or bytes."""
+    """`kind` is int, double, float, decimal, bool, date, timestamp, string or bytes; or, of results, array (of `of`) or
+    counts: pairs of a value and how often it comes."""
 
     kind: str
     scale: int = 0  # digits after the point: of a decimal, or of a timestamp's seconds
+    of: "Type | None" = None
 
 
 INT, DOUBLE, FLOAT, BOOL = Type("int"), Type("double"), Type("float"), Type("bool")
@@ -129,6 +131,31 @@ class Expressions:
         if self.rng.random() < 0.5:
             return template("({0} + {0})", x.type, x)
         return template("CASE WHEN {0} THEN {1} END", x.type, self.boolean(depth - 1), x)
+
+    def arithmetic(self) -> Expr | None:
+        """Exact arithmetic of a decimal column, and perhaps something around it. DuckDB is given digits enough."""
+        rng, column = self.rng, self.column("decimal")
+        if column is None:
+            return None
+        wide = lambda e: Expr(e.ours, f"CAST({e.duck} AS DECIMAL(24, {e.type.scale}))", e.type)  # noqa: E731
+        of = lambda digits: Type("decimal", digits)  # noqa: E731
+        x, scale, digits = wide(column), column.type.scale, rng.choice([1, 2, 3])
+        number = same(f"{rng.randint(0, 9)}.{rng.randint(0, 10 ** digits - 1):0{digits}}", of(digits))
+        match rng.randrange(4):
+            case 0:
+                y = wide(self.column("decimal"))
+                made = template(f"({{0}} {rng.choice('+-')} {{1}})", of(max(scale, y.type.scale)), x, y)
+            case 1:
+                made = template(f"({{0}} {rng.choice('+-')} {{1}})", of(max(scale, digits)), x, number)
+            case 2:
+                made = template("({0} * {1})", of(scale + digits), x, number)
+            case _:
+                made = template(f"({{0}} {rng.choice('+-*')} {{1}})", of(scale), x, self.column("int"))
+        fewer = rng.randint(0, made.type.scale)
+        forms = {"{0}": made.type, "(-{0})": made.type, "ABS({0})": made.type, "CEIL({0})": of(0), "FLOOR({0})": of(0),
+                 f"CAST({{0}} AS DECIMAL(24, {fewer}))": of(fewer)}
+        form = rng.choice(list(forms))
+        return template(form, forms[form], made)
 
     def string(self, depth: int = 1) -> Expr | None:
         rng = self.rng

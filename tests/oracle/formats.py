@@ -40,7 +40,7 @@ def write(case: Case, folder: Path, form: str) -> Path:
         return folder / "query.sql"
     if not path.exists():
         rng = random.Random(f"{form} {case.seed}")
-        for stem in ("data", "second") if case.second_delay_us is not None else ("data",):
+        for stem in case.files():
             WRITERS[form](case, folder, stem, rng)
         path.write_text(script.sql(case, lambda *a: table(*a, form)), encoding="utf-8")
     return path
@@ -75,7 +75,7 @@ def write_ndjson(case: Case, folder: Path, stem: str, rng: random.Random) -> Non
         return "{%s}\n" % ", ".join(f'"{n}": {v}' for n, v in members if v != "null" or not absent)
 
     with open(folder / f"{stem}.ndjson", "w", encoding="utf-8", newline="") as file:
-        file.writelines(text for second, text in script.lines(case, line) if second == (stem == "second"))
+        file.writelines(text for number, text in script.lines(case, line) if case.files()[number] == stem)
 
 
 def json_text(value: object, column: Column, ascii_only: bool) -> str:

@@ -28,8 +28,8 @@ import harness  # noqa: E402
 from case import EPOCH, MILLIS  # noqa: E402
 from expressions import INT, Column  # noqa: E402
 from records import columns, value  # noqa: E402
-from reference import canonical, parsed  # noqa: E402
 from script import field_text  # noqa: E402
+from values import canonical, parsed  # noqa: E402
 from windows import Windows, interval  # noqa: E402
 
 KEPT = harness.ROOT / "target" / "oracle-joins"

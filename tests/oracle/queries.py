@@ -3,7 +3,7 @@
 import dataclasses
 import random
 
-from case import BITS, LINES, SPREADS, Aggregate, Case, Upper, exact_columns
+from case import BITS, LINES, SPREADS, Aggregate, Case, Upper, exact_columns, result_columns
 from expressions import BOOL, INT, Expr, Expressions, same, template
 from records import STARTS, timestamp_text
 from windows import Windows
@@ -136,6 +136,16 @@ def uppers(rng: random.Random, case: Case) -> list[Upper]:
         columns = {k: columns[k] for k in keys} | dict(zip(upper.results(level), types, strict=True))
         result.append(upper)
     return result
+
+
+def ends(rng: random.Random, case: Case) -> None:
+    """Adds the first and last values of rows that windows have fired, where DuckDB knows all columns of these rows."""
+    columns = exact_columns(case)
+    complete = 0 < len(columns) == len(case.shown) + len(case.aggregates)
+    for level, upper in enumerate(case.uppers):
+        if complete and rng.random() < 0.5:
+            upper.aggregates.append((rng.choice(["first_value", "last_value"]), rng.choice(list(columns))))
+        columns, complete = result_columns(case, level + 1), True
 
 
 def upper_windows(rng: random.Random, tumble: Windows) -> Windows:

@@ -4,27 +4,20 @@ Sums and means of floating point numbers are recomputed exactly and rounded once
 Millstream promises to; means of integers and decimals with exact fractions.
 """
 
-import base64
-import datetime as dt
 import json
-import math
-import struct
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_UP, Decimal, localcontext
-from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 
-from case import (EPOCH, MILLIS, SPREADS, Aggregate, Burst, Case, exact_columns, output_columns, result_columns,
-                  result_type, window_columns)
-from expressions import DOUBLE, FLOAT, Type
+from case import (MILLIS, SPREADS, Aggregate, Burst, Case, exact_columns, output_columns, ranked_columns,
+                  result_columns, window_columns)
+from collected import Collected
+from exact import float_value, line, mean, spread
+from expressions import DOUBLE, Type
 from records import timestamp_text
 from script import field_text
-
-
-class Wrong(Exception):
-    """The program's output cannot be read as an answer at all."""
+from values import canonical
 
 
 @dataclass
@@ -37,7 +30,7 @@ class Assigned:
     late: list[bool] = field(default_factory=list)
     # Per record, whether it is late for some of its windows, but not for all.
     partly: list[bool] = field(default_factory=list)
-    # The watermark before the last quarter of the records, of one table.
+    # The watermark before the last quarter of the records, of one file.
     early: int | None = None
 
 
@@ -45,18 +38,18 @@ def assign(case: Case) -> Assigned:
     """Assigns windows record by record.
 
     A record is late for a window if its end, plus what is allowed, is not beyond the running maximum of the
-    watermark of its table just before it. For a session it is late if its own time, plus what is allowed, is
+    watermark of its file just before it. For a session it is late if its own time, plus what is allowed, is
     before that.
     """
-    result, delays = Assigned(), [case.delay_us, case.second_delay_us or 0]
-    watermarks: list[int | None] = [None, None]
+    result, delays = Assigned(), [case.delay_us] * case.splits + [case.second_delay_us or 0]
+    watermarks: list[int | None] = [None] * len(delays)
     for i, (ts, *_) in enumerate(case.rows):
-        table = int(case.is_in_second(i))
+        file = case.file_of(i)
         if case.burst and i == case.burst.at:
             own = case.burst.ts - case.delay_us
             watermarks[0] = own if watermarks[0] is None else max(watermarks[0], own)
-        watermark = watermarks[table]
-        if i == len(case.rows) * 3 // 4 and case.second_delay_us is None:
+        watermark = watermarks[file]
+        if i == len(case.rows) * 3 // 4 and len(case.files()) == 1:
             result.early = watermark
         windows, partly = [], False
         if ts is None:
@@ -71,9 +64,15 @@ def assign(case: Case) -> Assigned:
         result.windows.append(windows)
         result.late.append(late)
         if ts is not None:
-            own = ts - delays[table]
-            watermarks[table] = own if watermark is None else max(watermark, own)
+            own = ts - delays[file]
+            watermarks[file] = own if watermark is None else max(watermark, own)
     return result
+
+
+def place(case: Case, row: int) -> int:
+    """Where a row stands among those of its time: by table, file and position, which the burst moves on."""
+    moved = case.burst.unique + case.burst.repeated if case.burst and row >= case.burst.at else 0
+    return (case.file_of(row) << 32) + row + moved
 
 
 class Reference:
@@ -91,7 +90,8 @@ class Reference:
             models = [[*t, None] for t in case.burst.templates] if case.burst else []
             for i, row in enumerate([*case.rows, *models]):
                 own = i < len(case.rows)
-                record = {"rid": str(i), "late": str(own and self.assigned.late[i]),
+                record = {"rid": str(i), "place_": str(place(case, i) if own else 0),
+                          "late": str(own and self.assigned.late[i]),
                           "partly": str(own and self.assigned.partly[i])}
                 for column, value in zip(case.columns, row, strict=True):
                     if column.type.kind == "string":
@@ -99,8 +99,8 @@ class Reference:
                     elif value is not None:
                         record[column.name] = field_text(value, column)
                 file.write(json.dumps(record) + "\n")
-        schema = {n: "VARCHAR" for n in ["rid", "late", "partly", *names]}
-        casts = ["rid::BIGINT AS rid", "late::BOOLEAN AS late", "partly::BOOLEAN AS partly"]
+        schema = {n: "VARCHAR" for n in ["rid", "place_", "late", "partly", *names]}
+        casts = ["rid::BIGINT AS rid", "place_::BIGINT AS place_", "late::BOOLEAN AS late", "partly::BOOLEAN AS partly"]
         for c in case.columns:
             text = f'from_base64("{c.name}")' if c.type.kind == "bytes" else f'"{c.name}"::{c.duck}'
             casts.append(f'{text} AS "{c.name}"')
@@ -119,11 +119,11 @@ class Reference:
         models = ", ".join(str(rid + i) for i in range(len(burst.templates)))
         columns = [c for c in self.case.columns if c.name not in ("ts", "u_")]
         names = ", ".join(f'"{c.name}"' for c in columns)
-        self.db.execute("CREATE TABLE keys AS SELECT unnest(?) AS key, unnest(?) AS model",
-                        [*zip(*((k, n % len(burst.templates)) for n, k in enumerate(burst.keys())))])
+        self.db.execute("CREATE TABLE keys AS SELECT unnest(?) AS key, unnest(?) AS model, unnest(?) AS n",
+                        [*zip(*((k, n % len(burst.templates), n) for n, k in enumerate(burst.keys())))])
         ts = timestamp_text(burst.ts, 6)
-        self.db.execute(f"INSERT INTO events (rid, late, partly, ts, u_, {names}) "
-                        f"SELECT -1, FALSE, FALSE, TIMESTAMP '{ts}', key, {names} "
+        self.db.execute(f"INSERT INTO events (rid, place_, late, partly, ts, u_, {names}) "
+                        f"SELECT -1, {burst.at} + n, FALSE, FALSE, TIMESTAMP '{ts}', key, {names} "
                         f"FROM keys, events WHERE rid = {rid} + model")
         self.db.execute(f"DELETE FROM events WHERE rid IN ({models})")
 
@@ -167,11 +167,12 @@ class Reference:
         stages = 2 if self.case.side and len(self.case.keys) > len(alone) else 1
         count = lambda which: stages * self.count(f"{passed} AND {which}") if windowed else 0  # noqa: E731
         exact = {"late_records": count("late"), "partly_late_records": count("partly")}
+        if self.case.is_limited():
+            return {"records": self.case.records()} if self.case.kind == "whole" else {}
         if self.case.has_sessions() and self.case.where:
             # Conditions on what tells sessions apart are below them, those on anything else above.
             return {"records": self.case.records()}
-        if self.case.limit is None:
-            exact["records"] = self.case.records()
+        exact["records"] = self.case.records()
         if windowed:
             exact["null_time_records"] = stages * self.count(f"{passed} AND ts IS NULL")
         return exact
@@ -191,9 +192,19 @@ class Reference:
 
     def rows(self) -> list[tuple]:
         """Expected rows, in the form of `canonical`."""
+        case, rows = self.case, self.unordered()
+        if case.ranking and not case.ranking.of_records:
+            rows = case.ranking.applied(rows, ranked_columns(case))
+        return case.ordering.applied(rows, output_columns(case)) if case.ordering else rows
+
+    def unordered(self) -> list[tuple]:
+        """Those before they are ranked and put in order."""
         case = self.case
+        if case.ranking and case.ranking.of_records:
+            found = self.db.execute(case.ranking.duck(case, self.source(), self.condition())).fetchall()
+            return [tuple(canonical(v, t) for v, t in zip(r, self.types(), strict=True)) for r in found]
         if case.uppers:
-            types = self.types()
+            types = list(ranked_columns(case).values())
             found = self.db.execute(self.stages()).fetchall()
             return [tuple(canonical(v, t) for v, t in zip(r, types, strict=True)) for r in found]
         if case.kind == "stateless":
@@ -205,7 +216,7 @@ class Reference:
             return [tuple(canonical(v, t) for v, t in zip(r, types, strict=True)) for r in found]
         columns: list[str] = []
         readers = []
-        groups = [k.duck for k in case.keys]
+        groups = self.groups()
         if case.kind == "window":
             groups += ["start_", "end_", "window_start", "window_end"]
             shown = window_columns(case)
@@ -231,11 +242,16 @@ class Reference:
             result.append(tuple(values))
         return result
 
+    def groups(self) -> list[str]:
+        """What GROUP BY names beside the window."""
+        keys = [key.duck for key in self.case.keys]
+        return self.case.sets.groups(keys) if self.case.sets else keys
+
     def stages(self) -> str:
         """The query of a case with `uppers`. Windows go by their start, their end and the time of their results,
         in microseconds."""
         case = self.case
-        groups, columns = [k.duck for k in case.keys], []
+        groups, columns = self.groups(), []
         bounds = ["ws_", "we_", "wt_"]
         if case.kind == "window":
             groups += ["start_", "end_"]
@@ -248,13 +264,16 @@ class Reference:
         # Without a column that is exact, the rows themselves still count.
         text = (f"SELECT {', '.join(columns) or 'COUNT(*) AS rows_'} FROM {self.source()} WHERE {self.condition()} "
                 f"{group_by} {having}")
+        below = (bounds if case.kind == "window" else []) + list(used)
         for level, upper in enumerate(case.uppers):
-            results = [f"{call} AS {name}" for call, name in zip(upper.calls(), upper.results(level), strict=True)]
+            calls = zip(upper.duck(below), upper.results(level), strict=True)
+            results = [f"{call} AS {name}" for call, name in calls]
             rows, groups, named = f"({text})", {"again": bounds}.get(upper.kind, []), []
             if upper.kind == "window":
                 rows = f"({upper.windows.duck(text, 'wt_', upper.keys)})"
                 groups = ["start_", "end_"]
                 named = ["start_ AS ws_", "end_ AS we_", "end_ - 1000 AS wt_"]
+            below = (bounds if upper.kind != "whole" else []) + upper.keys + upper.results(level)
             text = (f"SELECT {', '.join((named or groups) + upper.keys + results)} FROM {rows} "
                     f"WHERE {upper.where or 'TRUE'}" + (f" GROUP BY {', '.join(groups + upper.keys)}"
                                                         if groups + upper.keys else ""))
@@ -284,7 +303,9 @@ class Reference:
 
 def parts_of(a: Aggregate):
     """What to ask DuckDB for, and how to make the aggregate's value of it."""
-    type_ = result_type(a)
+    type_ = a.result()
+    if isinstance(a, Collected):
+        return [a.listed()], a.value
     floating = a.argument is not None and a.argument.type.kind in ("double", "float")
     where = f" FILTER (WHERE {a.filter.duck})" if a.filter else ""
     if a.second and a.function != "regr_count":
@@ -302,138 +323,3 @@ def parts_of(a: Aggregate):
         parts = [f"{function}({distinct}{x}){where}" for function in ("SUM", "COUNT")]
         return parts, lambda s, n: canonical(mean(s, n, type_), type_)
     return [a.duck()], lambda v: canonical(v, type_)
-
-
-def float_value(function: str, values: list | None, rows: int) -> float | None:
-    known = [v for v in values or [] if v is not None]
-    if not known:
-        return None
-    if function == "avg":
-        return exact_mean(known)
-    return exact_sum(known) / (rows if function == "ratio" else 1)
-
-
-def exact_sum(values: list[float]) -> float:
-    """The sum, rounded once; with the rules of IEEE 754 for what is not a number."""
-    special = [v for v in values if not math.isfinite(v)]
-    return sum(special) if special else math.fsum(values) + 0.0
-
-
-def exact_mean(values: list[float]) -> float:
-    """The exact sum divided by the count, rounded once."""
-    if not all(map(math.isfinite, values)):
-        return exact_sum(values)
-    # Every double is a whole number of the smallest one, 2^-1074.
-    total = sum(n << 1074 - d.bit_length() + 1 for n, d in map(float.as_integer_ratio, values))
-    return float(Fraction(total, len(values) << 1074))
-
-
-class Sums:
-    """Exact sums of pairs of doubles, and what follows from them.
-
-    DuckDB's own variances are rounded at each step. These are rounded where docs/sql.md says: before and behind
-    the division.
-    """
-
-    def __init__(self, pairs: list):
-        self.n = len(pairs)
-        ys, xs = ([Fraction(pair[at]) for pair in pairs] for at in (0, 1))
-        self.y, self.x = sum(ys), sum(xs)
-        self.sxx = self.n * sum(x * x for x in xs) - self.x**2
-        self.syy = self.n * sum(y * y for y in ys) - self.y**2
-        self.sxy = self.n * sum(x * y for x, y in zip(xs, ys, strict=True)) - self.x * self.y
-
-
-def over(upper: Fraction, lower: Fraction | int) -> float:
-    return float(upper) / float(lower)
-
-
-def spread(function: str, values: list[float]) -> float | None:
-    n = len(values)
-    if not n or (n == 1 and function.endswith("_samp")):
-        return None
-    if not all(map(math.isfinite, values)):
-        return math.nan
-    square = over(Sums([(x, x) for x in values]).sxx, n * (n - 1 if function.endswith("_samp") else n))
-    return math.sqrt(square) if function.startswith("stddev") else square
-
-
-def line(function: str, pairs: list) -> float | None:
-    pairs = [pair for pair in pairs if None not in pair]
-    used = {"regr_avgx": [1], "regr_sxx": [1], "regr_avgy": [0], "regr_syy": [0]}.get(function, [0, 1])
-    n = len(pairs)
-    if not n or (n == 1 and function == "covar_samp"):
-        return None
-    if function.startswith("regr_avg"):
-        return exact_mean([pair[used[0]] for pair in pairs])
-    if not all(math.isfinite(pair[at]) for pair in pairs for at in used):
-        return math.nan
-    s = Sums([[pair[at] if at in used else 0.0 for at in (0, 1)] for pair in pairs])
-    match function:
-        case "covar_pop" | "covar_samp":
-            return over(s.sxy, n * (n - 1 if function == "covar_samp" else n))
-        case "regr_sxx" | "regr_syy" | "regr_sxy":
-            return over({"regr_sxx": s.sxx, "regr_syy": s.syy, "regr_sxy": s.sxy}[function], n)
-        case "corr":
-            square = s.sxx * s.syy
-            return max(-1.0, min(1.0, float(s.sxy) / math.sqrt(float(square)))) if square else None
-        case "regr_slope":
-            return over(s.sxy, s.sxx) if s.sxx else None
-        case "regr_intercept":
-            return over(s.y * s.sxx - s.x * s.sxy, n * s.sxx) if s.sxx else None
-        case _:
-            return (min(1.0, over(s.sxy**2, s.sxx * s.syy)) if s.syy else 1.0) if s.sxx else None
-
-
-def mean(total, count: int, type_: Type):
-    if not count:
-        return None
-    if type_.kind == "double":
-        return float(Fraction(int(total), count))
-    with localcontext(prec=60):
-        return (Decimal(total) / count).quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP)
-
-
-# One form for values from either side --------------------------------------------------------------
-
-
-def canonical(value, type_: Type):
-    """A value such that equal values compare equal, sort, and print plainly."""
-    if value is None:
-        return None
-    match type_.kind:
-        case "int":
-            return int(value)
-        case "double" | "float":
-            if type_ == FLOAT:
-                value = struct.unpack("f", struct.pack("f", value))[0]
-            return "NaN" if math.isnan(value) else repr(value + 0.0)
-        case "decimal":
-            return f"{Decimal(value):.{type_.scale}f}"
-        case "timestamp":
-            us = (value - EPOCH) // dt.timedelta(microseconds=1)
-            return timestamp_text(us, type_.scale)
-        case "date":
-            return value.isoformat()
-        case "bytes":
-            return base64.b64encode(bytes(value)).decode()
-        case _:
-            return value
-
-
-def parsed(text: str | None, type_: Type):
-    """A field of the program's CSV output in the same form."""
-    if text is None:
-        return None
-    try:
-        match type_.kind:
-            case "int":
-                return int(text)
-            case "double" | "float":
-                return canonical(float(text), type_)
-            case "bool":
-                return {"true": True, "false": False}[text]
-            case _:
-                return text
-    except (ValueError, KeyError):
-        raise Wrong(f"{text!r} is no {type_.kind}") from None

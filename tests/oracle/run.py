@@ -26,8 +26,10 @@ import cases  # noqa: E402
 import formats  # noqa: E402
 import harness  # noqa: E402
 import script  # noqa: E402
-from case import BITS, SPREADS, Case  # noqa: E402
-from reference import Reference, Wrong, parsed  # noqa: E402
+from case import BITS, LINES, SPREADS, Case  # noqa: E402
+from collected import ESTIMATES, ORDERED, settled  # noqa: E402
+from reference import Reference  # noqa: E402
+from values import Wrong, parsed  # noqa: E402
 
 KEPT = harness.ROOT / "target" / "oracle"
 # Counters of which at least one run of the whole suite must have some.
@@ -123,6 +125,9 @@ MET |= {"shared sessions", "distinct of sessions", "where above sessions"}
 MET |= {"window condition", "late for some windows"}
 MET |= {"union", "side", "union of stages"}
 MET |= {"spread", "line", "bits", "bools", "distinct"}
+MET |= {*ORDERED, *ESTIMATES, "distinct array_agg", "distinct listagg", "ROLLUP", "CUBE", "GROUPING SETS"}
+MET |= {f"{of} of {rows}" for of in ("ROW_NUMBER", "RANK", "DENSE_RANK") for rows in ("records", "results")}
+MET |= {"upper first_value", "upper last_value", "several files", "ordered windows", "ordered whole", "decimal arithmetic", "sets of sessions"}
 MET |= {"count *", "ratio double", "filter", "where", "having", "view", "lateness", "offset", "window", "whole"}
 
 
@@ -131,13 +136,18 @@ def kinds(case: Case) -> set[str]:
     found = {case.kind} | {f"key {key.type.kind}" for key in case.keys}
     for a in case.aggregates:
         found.add(f"{a.function} {a.argument.type.kind if a.argument else '*'}")
+    found |= {a.function for a in case.aggregates} | {f"distinct {a.function}" for a in case.aggregates if a.distinct}
+    found |= {f"upper {function}" for upper in case.uppers for function, _ in upper.aggregates}
+    found |= {case.sets.form} if case.sets else set()
+    if case.ranking:
+        found.add(f"{case.ranking.function} of {'records' if case.ranking.of_records else 'results'}")
     found |= {f"upper {upper.kind}" for upper in case.uppers}
     names = {column.name for column in case.columns}
     present = {
         "computed key": any(key.ours not in names for key in case.keys),
         "two keys": len(case.keys) >= 2,
         "spread": any(a.function in SPREADS for a in case.aggregates),
-        "line": any(a.second for a in case.aggregates),
+        "line": any(a.function in LINES for a in case.aggregates),
         "bits": any(a.function in BITS for a in case.aggregates),
         "bools": any(a.function in ("bool_and", "bool_or") for a in case.aggregates),
         "distinct": any(a.distinct for a in case.aggregates),
@@ -154,6 +164,11 @@ def kinds(case: Case) -> set[str]:
         "two uppers": len(case.uppers) == 2,
         "union": case.second_delay_us is not None,
         "side": case.side,
+        "several files": case.splits > 1,
+        "ordered windows": case.ordering and case.kind == "window",
+        "ordered whole": case.ordering and case.kind == "whole",
+        "decimal arithmetic": any(a.argument and "DECIMAL(24" in a.argument.duck for a in case.aggregates),
+        "sets of sessions": case.sets and case.has_sessions(),
         "union of stages": case.second_delay_us is not None and len(case.uppers) == 2,
     }
     windowed = [upper.windows for upper in case.uppers if upper.kind == "window"]
@@ -217,7 +232,8 @@ def differences(case: Case, reference: Reference, expected: list[tuple], result:
         found = [tuple(parsed(v, t) for v, t in zip(row, types, strict=True)) for row in rows]
     except Wrong as error:
         return [str(error)]
-    if case.kind == "stateless":
+    expected = settled(expected, found)
+    if case.kind == "stateless" or case.ordering:
         if found == expected:
             return []
         at = next((i for i, (f, e) in enumerate(zip(found, expected)) if f != e), min(len(found), len(expected)))
@@ -241,12 +257,12 @@ def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, objec
              for name, value in exact.items() if stats.get(name) != value]
     tiny = settings.get("epoch.bytes") == 1 and settings["format"] not in formats.COLUMNAR
     rows_per_batch = int(settings.get("batch.rows", 1 << 14))
-    if case.kind != "stateless" and tiny and case.records() > 4 * rows_per_batch:
+    if case.kind != "stateless" and not case.is_limited() and tiny and case.records() > 4 * rows_per_batch:
         if stats.get("epochs", 0) < 3:
             wrong.append(f"only {stats.get('epochs')} epochs with epochs of one batch")
     # With one worker the reader is a few batches ahead at most, so a window that passed in the first
     # three quarters of many batches fires before the end.
-    if fires_early and not case.burst and not case.has_several() and one_worker(settings) and len(case.rows) > 60 * rows_per_batch:
+    if fires_early and not case.burst and not case.has_several() and not case.is_limited() and one_worker(settings) and len(case.rows) > 60 * rows_per_batch:
         if not stats.get("windows_fired_early"):
             wrong.append("no window fired before the end of the input")
     return wrong
@@ -275,7 +291,7 @@ def happened(settings: dict[str, object], case: Case, stats: harness.Stats) -> l
         needed["epochs"] = 20
     if "simulate" in settings:
         needed |= {"epochs": 3, "fragment_rows_in": 1_000, "rows_shipped": 1_000, "merges": 1}
-    if case.kind == "window" and not case.has_several() and (one_worker(settings) or "simulate" in settings):
+    if case.kind == "window" and not case.has_several() and case.splits == 1 and (one_worker(settings) or "simulate" in settings):
         needed["windows_fired_early"] = 1
     return [f"counter {name} is {stats.get(name)}, which shows less than {least} of what this run is for"
             for name, least in needed.items() if stats.get(name, 0) < least]

@@ -4,9 +4,10 @@ import base64
 import datetime as dt
 import random
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-from case import EPOCH, Case, declared, output_columns, window_columns
+from case import EPOCH, Case, declared, output_columns, ranked_columns, window_columns
 from expressions import Column
 from records import timestamp_text
 from windows import interval
@@ -37,29 +38,30 @@ def field_text(value, column: Column) -> str:
             return str(value)
 
 
-def lines(case: Case, line: Callable[[list], str]) -> Iterator[tuple[bool, str]]:
-    """All records as `line` writes a row, and whether each is in the second table."""
+def lines(case: Case, line: Callable[[list], str]) -> Iterator[tuple[int, str]]:
+    """All records as `line` writes a row, and the number of the file that each is in."""
     for i, row in enumerate(case.rows):
         if case.burst and i == case.burst.at:
             forms = [line([case.burst.ts, *t[1:], MARK]) for t in case.burst.templates]
             for n, key in enumerate(case.burst.keys()):
-                yield False, forms[n % len(forms)].replace(str(MARK), str(key), 1)
-        yield case.is_in_second(i), line(row)
+                yield 0, forms[n % len(forms)].replace(str(MARK), str(key), 1)
+        yield case.file_of(i), line(row)
 
 
 def write(case: Case, folder: Path) -> Path:
-    """Writes data.csv, perhaps second.csv, and query.sql; returns the latter's path."""
+    """Writes the case's files as CSV, and query.sql; returns the latter's path."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(case.seed)
     order = list(range(len(case.columns)))
     rng.shuffle(order)
-    opened = lambda name: open(folder / name, "w", encoding="utf-8", newline="")  # noqa: E731
-    with opened("data.csv") as file, opened("second.csv") as second:
-        for each in (file, second):
+    with ExitStack() as stack:
+        opened = lambda stem: open(folder / f"{stem}.csv", "w", encoding="utf-8", newline="")  # noqa: E731
+        files = [stack.enter_context(opened(stem)) for stem in case.files()]
+        for each in files:
             each.write(",".join(case.columns[i].name for i in order) + "\n")
         line = lambda row: ",".join(field_text(row[i], case.columns[i]) for i in order) + "\n"  # noqa: E731
-        for is_second, text in lines(case, line):
-            (second if is_second else file).write(text)
+        for file, text in lines(case, line):
+            files[file].write(text)
     path = folder / "query.sql"
     path.write_text(sql(case), encoding="utf-8")
     return path
@@ -78,11 +80,12 @@ def table(case: Case, name: str, path: str, delay_us: int, form: str) -> str:
 
 def sql(case: Case, declare: Callable[[Case, str, str, int], str] = csv_table) -> str:
     """The whole script in Millstream's dialect. `declare` writes the statement for a table: its name, the name of its
-    file without a suffix, the delay of its watermark."""
+    files without a suffix, the delay of its watermark."""
+    data = "data" if case.splits == 1 else "data-*"
     if case.second_delay_us is None:
-        text = declare(case, "events", "data", case.delay_us)
+        text = declare(case, "events", data, case.delay_us)
     else:
-        text = declare(case, "events1", "data", case.delay_us)
+        text = declare(case, "events1", data, case.delay_us)
         text += declare(case, "events2", "second", case.second_delay_us)
         text += "CREATE VIEW events AS SELECT * FROM events1 UNION ALL SELECT * FROM events2;\n\n"
     if case.lateness_us:
@@ -102,7 +105,8 @@ def sql(case: Case, declare: Callable[[Case, str, str, int], str] = csv_table) -
         return text + f"SELECT {names}\nFROM {source}{where}{limit};\n"
     outputs = [f"{case.keys[i].ours} AS k{i}" for i in case.shown]
     outputs += [f"{a.ours()} AS a{i}" for i, a in enumerate(case.aggregates)]
-    groups, partition = [k.ours for k in case.keys], []
+    names = [k.ours for k in case.keys]
+    groups, partition = case.sets.groups(names) if case.sets else names, []
     if case.kind == "window":
         # What the rows above call it.
         outputs[:0] = WINDOW if case.uppers else window_columns(case)
@@ -115,13 +119,19 @@ def sql(case: Case, declare: Callable[[Case, str, str, int], str] = csv_table) -
     if case.uppers and case.kind == "window":
         groups.append("window_time")
     query = f"SELECT {', '.join(outputs)}\nFROM {source}{where}"
+    if case.ranking and case.ranking.of_records:
+        query, groups = case.ranking.records(case, source, where), []
     if groups:
         query += f"\nGROUP BY {', '.join(groups)}"
-    if case.having:
+    if case.having and not (case.ranking and case.ranking.of_records):
         query += f"\nHAVING {case.having.ours}"
     for level in range(len(case.uppers)):
         text += f"CREATE VIEW level{level} AS\n{query};\n\n"
         query = upper_sql(case, level)
+    if case.ranking and not case.ranking.of_records:
+        query = case.ranking.ours(query, list(ranked_columns(case)))
+    if case.ordering:
+        query += case.ordering.ours()
     if not case.side:
         return f"{text}{query};\n"
     shown = "".join(f", {name} {declared(type_)}" for name, type_ in output_columns(case).items())
@@ -147,7 +157,7 @@ def upper_sql(case: Case, level: int) -> str:
     named = [f"{name} AS {of}" for name, of in zip(window, ["ws_", "we_", "wt_"], strict=False)]
     if is_last:
         place = {"window_start": 0, "window_end": 1}
-        named = [named[place[name]] for name in window_columns(case)]
+        named = [f"{window[place[name]]} AS {name}" for name in window_columns(case)]
     results = [f"{call} AS {name}" for call, name in zip(upper.calls(), upper.results(level), strict=True)]
     shown = named + upper.keys + results
     text = f"SELECT {', '.join(shown)}\nFROM {source}"

@@ -1,5 +1,6 @@
 //! Making types agree, as DataFusion does it, deep expressions in parts.
 
+use std::mem::replace;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -8,7 +9,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result as DfResult};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::utils::merge_schema;
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFrame};
 use datafusion_optimizer::analyzer::AnalyzerRule;
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
@@ -40,13 +41,26 @@ fn coerced(mut node: LogicalPlan) -> DfResult<Transformed<LogicalPlan>> {
     let mut coerce = |expr: Expr, schema: &Arc<DFSchema>| {
         Ok(expr.rewrite(&mut TypeCoercionRewriter::new(schema))?.data)
     };
-    node.map_expressions(|expr| {
+    node.map_expressions(|mut expr| {
         let name = names.save(&expr);
-        let expr = by_parts(expr, &schema, false, &mut coerce)?;
+        let frame = frame_of(&mut expr).map(|frame| replace(frame, WindowFrame::new(None)));
+        let mut expr = by_parts(expr, &schema, false, &mut coerce)?;
+        if let (Some(frame), Some(place)) = (frame, frame_of(&mut expr)) {
+            *place = frame;
+        }
         Ok(Transformed::yes(name.restore(expr)))
     })?
     .map_data(|node| TypeCoercionRewriter::new(&schema).coerce_plan(node))?
     .map_data(|node| node.recompute_schema())
+}
+
+/// The frame of a ranking. It means nothing, but DataFusion gives every ranking one by RANGE, and
+/// such a frame needs a first sort key with distances, which BYTES and TIME do not have.
+fn frame_of(expr: &mut Expr) -> Option<&mut WindowFrame> {
+    match expr {
+        Expr::WindowFunction(function) => Some(&mut function.params.window_frame),
+        _ => None,
+    }
 }
 
 /// What the expressions of a node are over.

@@ -361,6 +361,14 @@ impl Grouped {
         };
         !self.aggregates.iter().all(unordered)
     }
+
+    /// Whether an aggregate takes some rows before others that differ in nothing it looks at.
+    pub(crate) fn tells_apart(&self) -> bool {
+        use AggregateFunction::Best;
+        let takes_equal_ones =
+            |call: &Call| matches!(call.function, Best(best) if best.ranking != Ranking::RowNumber);
+        self.is_ordered() && !self.aggregates.iter().all(takes_equal_ones)
+    }
 }
 
 /// The greatest rank that may pass a condition, if it bounds it.

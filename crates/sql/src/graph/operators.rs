@@ -124,7 +124,16 @@ impl Operator {
     /// The columns of a side that it needs, if these are needed of what fires.
     pub(super) fn used_of(&self, side: usize, fired: &BTreeSet<String>) -> BTreeSet<String> {
         match &self.body {
-            Body::Grouped(grouped) => used_by(grouped, &self.sides[side].filters),
+            Body::Grouped(grouped) => {
+                let Side { parts, names, filters, .. } = &self.sides[side];
+                let mut used = used_by(grouped, filters);
+                let fired = parts.iter().any(|part| matches!(part, Part::View { .. }));
+                if fired && grouped.tells_apart() {
+                    // Fired rows are in the order of all their columns.
+                    used.extend(names.iter().cloned());
+                }
+                used
+            }
             Body::Joined(joined) => {
                 let used = joined.used_of(side, fired);
                 used.into_iter().filter(|name| self.sides[side].names.contains(name)).collect()
