@@ -558,6 +558,7 @@ pub(crate) fn is_window_column(expr: &Expr) -> bool {
 }
 
 /// What an expression's columns belong to.
+#[derive(PartialEq)]
 pub(crate) struct Over {
     pub(crate) input: bool,
     pub(crate) window: bool,
