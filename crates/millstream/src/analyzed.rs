@@ -25,8 +25,15 @@ pub fn analyzed(explain: &str, plan: &Plan, stats: &Stats) -> String {
             let _ = of_stage.map(|of_stage| {
                 let taken = rows(of_stage.rows_in, "row");
                 let late = rows(of_stage.late_records, "late record");
+                let partly = match of_stage.partly_late_records {
+                    0 => String::new(),
+                    partly => format!(" and {} late for some windows", grouped(partly)),
+                };
                 let (update, fire) = (seconds(of_stage.update_us), seconds(of_stage.fire_us));
-                writeln!(text, "  = {taken} taken, {late}; {update} in its state, {fire} firing")
+                writeln!(
+                    text,
+                    "  = {taken} taken, {late}{partly}; {update} in its state, {fire} firing"
+                )
             });
         } else if line.starts_with("result") {
             let _ = stats.outputs.get(output).map(|of_output| {
