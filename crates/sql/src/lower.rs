@@ -491,9 +491,13 @@ impl Stage {
             });
         }
         for mut call in calls {
-            let arguments = call.arguments.into_iter().map(|e| self.without_window(e));
-            call.arguments = arguments.collect::<Result<_>>()?;
-            call.filter = call.filter.map(|e| self.without_window(e)).transpose()?;
+            let place = call.place.as_ref().map(|place| place.span);
+            let without = |e: Expr| {
+                let told = self.without_window(e);
+                told.map_err(|error| SqlError { span: place.or(error.span), ..error })
+            };
+            call.arguments = call.arguments.into_iter().map(without).collect::<Result<_>>()?;
+            call.filter = call.filter.map(without).transpose()?;
             call.name = unique(call.name, &mut taken);
             columns.push(fired_column(&call.name));
             grouped.aggregates.push(call);

@@ -14,8 +14,8 @@ use datafusion_common::{Result as DfResult, ScalarValue, not_impl_err};
 use datafusion_expr::expr::WindowFunction;
 use datafusion_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion_expr::{
-    Between, BinaryExpr, Expr, ExprSchemable, Operator, PartitionEvaluator, Signature, Volatility,
-    Window, WindowFunctionDefinition, WindowUDF, WindowUDFImpl, lit,
+    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, PartitionEvaluator, Signature,
+    Volatility, Window, WindowFunctionDefinition, WindowUDF, WindowUDFImpl, lit,
 };
 use datafusion_sql::sqlparser::ast;
 use millstream_contract::nested::is_nested;
@@ -137,13 +137,12 @@ impl Stage {
         stage.refuse_after_limit("OVER", places)?;
         let stage = stage.over_groups(window.input.schema());
         let schema = &indexed(window.input.schema());
-        let expr = match &window.window_expr[..] {
-            [expr] => expr.clone().unalias_nested().data,
-            _ => {
+        let expr = match (&window.window_expr[..], &*window.input) {
+            (_, LogicalPlan::Window(_)) | ([] | [_, _, ..], _) => {
                 return Err(SqlError::unsupported("a SELECT with several rankings does not run")
-                    .at(places.statement)
                     .help("rank in one query, and rank its result in another around it"));
             }
+            ([expr], _) => expr.clone().unalias_nested().data,
         };
         let Expr::WindowFunction(function) = expr else {
             return Err(SqlError::internal(format!("{expr} where a ranking belongs")));
@@ -231,7 +230,7 @@ impl Stage {
         }
         if !keys.iter().any(is_window_column) {
             let message = format!("{} ranks the rows of one window", name_of(ranking));
-            return Err(SqlError::unsupported(message).at(places.statement).help(format!(
+            return Err(SqlError::unsupported(message).help(format!(
                 "name the window's columns: PARTITION BY window_start, window_end{}\n\
                  over a query with GROUP BY window_start, window_end, or TABLE(TUMBLE(…))",
                 if keys.is_empty() { "" } else { ", …" }
