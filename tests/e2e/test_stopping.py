@@ -61,13 +61,6 @@ def test_ctrl_c_says_that_sessions_were_open(job, script, processes):
     assert last.startswith("interrupted with 2 windows open: 5 records, 3 windows, 3 rows, "), last
 
 
-def test_a_session_is_open_until_nothing_can_go_on_with_it(job, script):
-    # At 12:00:28 those of seconds 5, and 15 and 16, are over. That of 25 is over at 33; it is in no slice any more.
-    lines = "".join(f"2024-01-01 12:00:{second:02},{second}\n" for second in (5, 15, 16, 25, 38))
-    last = counted(job, script.folder, 1, SESSIONS.format("", 8, ""), lines, 2)
-    assert last.startswith("interrupted with 1 window open: 5 records, 2 windows, 2 rows, "), last
-
-
 def test_a_query_without_windows_has_none_open(job, script):
     last = counted(job, script.folder, 1, "SELECT k FROM events;", LINES, 5)
     assert last.startswith("interrupted: 5 records, no windows, 5 rows, "), last
