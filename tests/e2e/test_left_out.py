@@ -247,6 +247,42 @@ def test_only_records_that_the_query_wants_are_late_for_it(script):
     assert sorted(row["k"] for row in rows_in(script.folder / "late")) == late
 
 
+@pytest.mark.parametrize("window, listed", [
+    ("TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE)", ["b"]),
+    ("HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' MINUTE)", ["b"]),
+    ("CUMULATE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' MINUTE)", ["b"]),
+    # b is in [11:59:30, 12:00:30) and [12:00, 12:01); WHERE leaves the first out.
+    ("HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '1' MINUTE)", ["b"]),
+    # [12:00, 13:00) has a window that has not ended, in which b counts.
+    ("CUMULATE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR)", []),
+])
+def test_a_record_whose_windows_where_leaves_out_is_not_late(script, window, listed):
+    script.data("lt.csv", "ts,k\n2024-05-01 12:00:00,a\n2024-05-01 12:01:30,a\n2024-05-01 12:00:20,b\n"
+                          "2024-05-01 11:00:00,zz\n")
+    table = ("CREATE TABLE events (ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts) WITH "
+             "('connector' = 'file', 'path' = 'lt.csv', 'format' = 'csv', 'late' = 'table:late_rows');\n")
+    count = (f"SELECT window_start, window_end, COUNT(*) FROM TABLE({window}) WHERE window_start >= "
+             "TIMESTAMP '2024-05-01 12:00:00' GROUP BY window_start, window_end;")
+    late = LATE.replace("k BIGINT", "k STRING").format("late")
+    result = script.run(late + table + count)
+    assert result.code == 0, result.stderr
+    assert [row["k"] for row in rows_in(script.folder / "late")] == listed
+    assert result.stats["late_records"] == len(listed)
+
+
+def test_where_asks_of_windows_of_local_time(script):
+    # 23:00 in UTC is 01:00 of the next day in Zurich. Its windows begin at 12:00 of the day before, and at midnight.
+    script.data("events.csv", "ts,k\n2024-04-30 23:00:00Z,1\n")
+    sql = ("SET 'time_zone' = 'Europe/Zurich';\nCREATE TABLE events (ts TIMESTAMP_LTZ(3), k BIGINT, WATERMARK FOR ts AS "
+           "ts) WITH ('connector' = 'file', 'path' = 'events.csv', 'format' = 'csv');\n")
+    window = "HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '12' HOUR, INTERVAL '1' DAY)"
+    for start in ("2024-04-30 12:00:00", "2024-05-01 00:00:00"):
+        query = (f"SELECT window_start, COUNT(*) AS n FROM TABLE({window}) "
+                 f"WHERE window_start = TIMESTAMP '{start}' GROUP BY window_start, window_end;")
+        result = script.run(sql + query)
+        assert result.stdout == f"window_start,n\n{start}.000,1\n".encode(), result.stderr
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_of_several_windows_each_has_its_own_late_records(script, way):
     times = disordered(9, 1_000)

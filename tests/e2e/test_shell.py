@@ -380,6 +380,17 @@ def test_describe_and_show_run_in_scripts(script):
     assert "SHOW TABLES, SHOW VIEWS" in script.run("SHOW JOBS;").stderr
 
 
+def test_explain_analyze_counts_records_that_are_late_for_some_windows(script):
+    # When 12:00:02 comes, 12:00:31 has closed its windows that end at 12:00:10, 20 and 30, but not those after.
+    script.data("events.csv", "ts,k\n2024-01-01 12:00:00,1\n2024-01-01 12:00:31,1\n2024-01-01 12:00:02,1\n")
+    table = ("CREATE TABLE events (ts TIMESTAMP(3), k BIGINT, WATERMARK FOR ts AS ts) "
+             "WITH ('connector' = 'file', 'path' = 'events.csv', 'format' = 'csv');\n")
+    window = "CUMULATE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE)"
+    done = script.run(table + f"EXPLAIN ANALYZE SELECT COUNT(*) FROM TABLE({window}) GROUP BY window_start, window_end;")
+    text = done.stdout.decode()
+    assert done.code == 0 and "  = 3 rows taken, 0 late records and 1 late for some windows; " in text, text
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_explain_analyze_counts_rows_by_operator(script, processes):
     script.data("events.csv", EVENTS)

@@ -47,6 +47,20 @@ def test_windows_of_several_keys_are_counted_once(job, script):
     assert last.startswith("interrupted with 2 windows open: "), last
 
 
+SESSIONS = """CREATE VIEW few AS SELECT * FROM events WHERE k <> 38;
+SELECT window_start, COUNT(*) AS n
+FROM TABLE(SESSION(TABLE few{}, DESCRIPTOR(ts), INTERVAL '{}' SECOND))
+GROUP BY window_start, window_end{};"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ctrl_c_says_that_sessions_were_open(job, script, processes):
+    # At 12:00:25 the sessions of seconds 5, 15 and 16 are over; those of 25 and 35 would not fire together.
+    sql = SESSIONS.format(" PARTITION BY k", 4, ", k")
+    last = counted(job, script.folder, processes, sql, LINES, 3)
+    assert last.startswith("interrupted with 2 windows open: 5 records, 3 windows, 3 rows, "), last
+
+
 def test_a_query_without_windows_has_none_open(job, script):
     last = counted(job, script.folder, 1, "SELECT k FROM events;", LINES, 5)
     assert last.startswith("interrupted: 5 records, no windows, 5 rows, "), last

@@ -64,9 +64,13 @@ pub enum Error {
     #[error(
         "{operator} needs more memory than it may use: its state and the next growth of it, with input \
          and output that wait, take {bytes} bytes for {} and the budget is {budget} bytes\n  \
-         help: raise it with --set memory='...', {}use a shorter window, or group by fewer keys",
+         help: raise it with --set memory='...', {}{}",
         counted(*keys, "key"),
-        SmallerBatch(*batch_rows)
+        SmallerBatch(*batch_rows),
+        match *keys {
+            0 | 1 => "or use a shorter window",
+            _ => "use a shorter window, or group by fewer keys",
+        }
     )]
     Memory {
         /// The operator, for messages.
@@ -222,5 +226,20 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl From<arrow::error::ArrowError> for Error {
     fn from(error: arrow::error::ArrowError) -> Error {
         Error::Internal(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_one_key_there_are_no_fewer() {
+        let text = |keys: u64| {
+            let operator = "aggregate".to_string();
+            Error::Memory { operator, bytes: 2, keys, budget: 1, batch_rows: None }.to_string()
+        };
+        assert!(text(2).ends_with("use a shorter window, or group by fewer keys"), "{}", text(2));
+        assert!(text(1).ends_with("or use a shorter window"), "{}", text(1));
     }
 }

@@ -26,7 +26,7 @@ use crate::stage::Stage;
 use crate::stamped::BatchPlace;
 use crate::standing::{Pace, Standing};
 use crate::stats::{OutputStats, Stats};
-use crate::windowing::{SliceId, WindowId};
+use crate::windowing::{SliceId, WindowId, time_before};
 
 /// What all workers of a job share.
 pub(crate) struct Shared {
@@ -369,9 +369,15 @@ impl Shared {
         window: WindowId,
         windows: &mut BTreeSet<(i64, i64)>,
     ) {
-        let Some([start, end, time]) = self.stages[stage].windowing().columns_of(window) else {
+        let windowing = self.stages[stage].windowing();
+        if windowing.is_whole() {
             return;
-        };
+        }
+        // Several windows, or sessions, that fire under one name are counted as one.
+        let [start, end, time] = windowing.columns_of(window).unwrap_or_else(|| {
+            let end = windowing.fires_at(window).saturating_sub(windowing.lateness_us());
+            [windowing.begin_of_last_slice(window), end, time_before(end)]
+        });
         let feeds = &self.flow.stages[stage];
         if !feeds.outputs.is_empty() {
             windows.insert((start, end));

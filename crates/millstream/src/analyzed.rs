@@ -32,11 +32,15 @@ pub fn analyzed(explain: &str, plan: &Plan, stats: &Stats) -> String {
             let _ = of_stage.map(|of_stage| {
                 let taken = rows(of_stage.rows_in, "row");
                 let late = rows(of_stage.late_records, "late record");
+                let partly = match of_stage.partly_late_records {
+                    0 => String::new(),
+                    partly => format!(" and {} late for some windows", grouped(partly)),
+                };
                 let (update, fire) = (seconds(of_stage.update_us), seconds(of_stage.fire_us));
                 let rate = rate(of_stage.rows_in, "row", stats);
                 writeln!(
                     text,
-                    "  = {taken} taken, {rate}/s, {late}; {update} in its state, {fire} firing"
+                    "  = {taken} taken, {rate}/s, {late}{partly}; {update} in its state, {fire} firing"
                 )
             });
         } else if line.starts_with("result") {

@@ -514,11 +514,11 @@ impl Checker<'_> {
         if call.uses_odbc_syntax || !matches!(call.parameters, FunctionArguments::None) {
             return refuse("this form of a call", "write name(argument, …)", place);
         }
-        if !call.within_group.is_empty() {
-            return refuse("WITHIN GROUP", LEAVE_OUT, call.span());
-        }
         let name = call.name.to_string();
         let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
+        if !call.within_group.is_empty() && reason(&lower).is_none() {
+            return refuse("WITHIN GROUP", LEAVE_OUT, call.span());
+        }
         let function = aggregate_named(&lower).map(|(function, _)| function);
         if let Some((counts, form)) = function.and_then(collecting::arguments) {
             check_counts(call, &name.to_uppercase(), &counts, form)?;

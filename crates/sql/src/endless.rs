@@ -24,7 +24,8 @@ pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) 
         .at(place.or(places.statement))
         .help(
             "GROUP BY the columns that hold window_start and window_end, too, or assign longer \
-             windows to the result: TABLE(TUMBLE(TABLE …, DESCRIPTOR(window_time), …))",
+             windows to the result, which selects window_time AS inner_time: \
+             TABLE(TUMBLE(TABLE …, DESCRIPTOR(inner_time), …))",
         );
     }
     if let (None, Some(union)) = (place, places.union) {

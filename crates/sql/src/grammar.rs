@@ -107,6 +107,9 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
         let units = || format!("the units are {}", UNITS.join(", "));
         return error.help(meant.map_or_else(units, |unit| format!("did you mean {unit}?")));
     }
+    if let Some(better) = unfinished_call(&error, &tokens, at) {
+        return better;
+    }
     if is_keyword(found, Keyword::PARTITION) && error.message.starts_with("expected )") {
         error.message = "PARTITION BY stands after the name of SESSION's table".into();
         return error.help(
@@ -151,6 +154,44 @@ fn unfinished_operator(error: &SqlError, tokens: &[&TokenWithSpan], at: usize) -
     {
         let error = SqlError { message: "ESCAPE takes one character".into(), ..error.clone() };
         return Some(error.help("write for example ESCAPE '!'"));
+    }
+    None
+}
+
+/// FILTER without WHERE, ROLLUP or CUBE without brackets, PARTITION BY with more than names.
+fn unfinished_call(error: &SqlError, tokens: &[&TokenWithSpan], at: usize) -> Option<SqlError> {
+    let is = |at: Option<usize>, token: Token| at.is_some_and(|at| tokens[at].token == token);
+    let word = |at: Option<usize>, keyword| at.is_some_and(|at| is_keyword(tokens[at], keyword));
+    let before = |n: usize| at.checked_sub(n);
+    let wrong = |message: String, at: usize| SqlError {
+        message,
+        span: Span::new(tokens[at].span),
+        ..error.clone()
+    };
+    let filter = (1..at.saturating_sub(1)).rev().find(|at| {
+        is_keyword(tokens[*at], Keyword::FILTER)
+            && is(Some(at - 1), Token::RParen)
+            && is(Some(at + 1), Token::LParen)
+    });
+    if let Some(condition) = filter.map(|at| at + 2)
+        && !is_keyword(tokens[condition], Keyword::WHERE)
+    {
+        let message = format!("expected WHERE after FILTER (, found {}", tokens[condition]);
+        return Some(wrong(message, condition).help("write FILTER (WHERE x > 1)"));
+    }
+    for keyword in [Keyword::ROLLUP, Keyword::CUBE] {
+        if error.message.starts_with("expected (") && word(before(1), keyword) {
+            let (name, key) = (tokens[at - 1].to_string().to_uppercase(), tokens[at]);
+            return Some(error.clone().help(format!("write {name} ({key})")));
+        }
+    }
+    if is(Some(at), Token::LParen)
+        && word(before(2), Keyword::BY)
+        && word(before(3), Keyword::PARTITION)
+    {
+        let message = "PARTITION BY takes columns of the table".to_string();
+        let help = "compute the column before, in a view or a subquery";
+        return Some(wrong(message, at - 1).help(help));
     }
     None
 }

@@ -16,12 +16,14 @@ use datafusion_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion_sql::sqlparser::ast::{
-    Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    OrderByKind, Query, Select, SetExpr, Spanned, VisitMut, VisitorMut,
+    DateTimeField, Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, Ident, Interval, OrderByKind, Query, Select, SetExpr, Spanned, Value,
+    ValueWithSpan, VisitMut, VisitorMut,
 };
 
 use crate::calls::function;
 use crate::error::{Result, Span, SqlError};
+use crate::syntax::parts;
 use crate::walk::WalkMut;
 use crate::window_functions::{constant, length_of};
 use crate::window_kinds::{Length, WindowKind};
@@ -116,6 +118,9 @@ impl VisitorMut for GroupWindows {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         let Some(window) = broken(group_window(select))? else { return ControlFlow::Continue(()) };
+        if let Some(call) = select.selection.as_ref().and_then(bound_in) {
+            return ControlFlow::Break(in_where(call));
+        }
         if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
             let before = std::mem::take(keys);
             for key in before {
@@ -152,11 +157,73 @@ impl GroupWindow {
         function(&self.name, &marker_name(self.kind, bound), self.args.clone())
     }
 
+    /// Whether both are the same, however they are written: `INTERVAL '60' SECOND` for a minute,
+    /// `t.ts` for `ts`.
+    fn is(&self, other: &GroupWindow) -> bool {
+        let same = |own: &SqlExpr, other: &SqlExpr| {
+            own.to_string() == other.to_string()
+                || seconds_of(own).is_some_and(|seconds| seconds_of(other) == Some(seconds))
+                || is_column(own, other)
+                || is_column(other, own)
+        };
+        let (own, others) = (&self.args, &other.args);
+        self.kind == other.kind
+            && own.len() == others.len()
+            && own.iter().zip(others).all(|(own, other)| same(own, other))
+    }
+
     /// `TUMBLE(ts, INTERVAL '10' SECOND)`, with something added to the name.
     fn text(&self, added: &str) -> String {
         let args: Vec<String> = self.args.iter().map(SqlExpr::to_string).collect();
         format!("{}{added}({})", self.kind.name(), args.join(", "))
     }
+}
+
+/// Whether a name with its table's before it is that of a column.
+fn is_column(qualified: &SqlExpr, column: &SqlExpr) -> bool {
+    match (qualified, column) {
+        (SqlExpr::CompoundIdentifier(path), SqlExpr::Identifier(name)) => {
+            path.last().is_some_and(|last| last.value == name.value)
+        }
+        _ => false,
+    }
+}
+
+/// The seconds of `INTERVAL 'n' unit`, if it is of a whole number.
+fn seconds_of(expr: &SqlExpr) -> Option<i64> {
+    let SqlExpr::Interval(Interval { value, leading_field: Some(unit), last_field: None, .. }) =
+        expr
+    else {
+        return None;
+    };
+    let SqlExpr::Value(ValueWithSpan { value: Value::SingleQuotedString(number), .. }) = &**value
+    else {
+        return None;
+    };
+    let seconds = match unit {
+        DateTimeField::Second => 1,
+        DateTimeField::Minute => 60,
+        DateTimeField::Hour => 3600,
+        DateTimeField::Day => 86_400,
+        _ => return None,
+    };
+    number.trim().parse::<i64>().ok()?.checked_mul(seconds)
+}
+
+/// The first call for a bound of a group window that a condition has, outside of subqueries.
+fn bound_in(condition: &SqlExpr) -> Option<&Function> {
+    match condition {
+        SqlExpr::Function(call) if bound_named(&call.name.to_string()).is_some() => Some(call),
+        other => parts(other).into_iter().find_map(bound_in),
+    }
+}
+
+/// Why a bound cannot stand in WHERE.
+fn in_where(call: &Function) -> SqlError {
+    let name = call.name.to_string().to_uppercase();
+    SqlError::unsupported(format!("{name} cannot stand in WHERE, which comes before GROUP BY"))
+        .at(Span::new(call.name.span()))
+        .help("write the condition into HAVING")
 }
 
 fn call_of(expr: &SqlExpr) -> Option<&Function> {
@@ -207,20 +274,25 @@ fn group_window(select: &Select) -> Result<Option<GroupWindow>> {
                 lengths.join(" and ")
             );
             let intervals = ", INTERVAL '1' MINUTE".repeat(kind.lengths().len());
-            return Err(SqlError::syntax(message).at(place).help(format!(
-                "write {}(ts{intervals}); an offset goes with a window in FROM, TABLE({}(…))",
-                kind.name(),
-                kind.name()
-            )));
+            let name = kind.name();
+            let offset = match kind.arguments().contains(&"OFFSET") {
+                true => format!("; an offset goes with a window in FROM, TABLE({name}(…))"),
+                false => String::new(),
+            };
+            let help = format!("write {name}(ts{intervals}){offset}");
+            return Err(SqlError::syntax(message).at(place).help(help));
         };
         found = Some(GroupWindow { kind, name, args });
     }
     let of_sets = |key: &&SqlExpr| {
         matches!(key, SqlExpr::Rollup(_) | SqlExpr::Cube(_) | SqlExpr::GroupingSets(_))
     };
-    match (&found, keys.iter().find(of_sets)) {
-        (Some(window), Some(sets)) => {
-            let (name, place) = (window.kind.name(), Span::new(sets.span()));
+    let mut sets = keys.iter().filter(of_sets);
+    let within = sets.clone().flat_map(keys_of_sets).filter_map(call_of).find_map(window_called);
+    let kind = found.as_ref().map(|window| window.kind).or(within.map(|(kind, _)| kind));
+    match (kind, sets.next()) {
+        (Some(kind), Some(sets)) => {
+            let (name, place) = (kind.name(), Span::new(sets.span()));
             let message = format!("GROUPING SETS, ROLLUP and CUBE do not go with GROUP BY {name}");
             let help = format!(
                 "put the window into FROM, TABLE({name}(TABLE …, DESCRIPTOR(…), …)), and group by \
@@ -230,6 +302,15 @@ fn group_window(select: &Select) -> Result<Option<GroupWindow>> {
         }
         _ => Ok(found),
     }
+}
+
+/// What ROLLUP, CUBE or GROUPING SETS has.
+fn keys_of_sets(sets: &SqlExpr) -> impl Iterator<Item = &SqlExpr> {
+    let sets = match sets {
+        SqlExpr::Rollup(sets) | SqlExpr::Cube(sets) | SqlExpr::GroupingSets(sets) => &sets[..],
+        _ => &[],
+    };
+    sets.iter().flatten()
 }
 
 /// Makes markers of calls such as `TUMBLE_START(…)`.
@@ -244,7 +325,7 @@ fn mark_bounds<V: VisitMut>(within: &mut V, window: &GroupWindow) -> ControlFlow
             name: window.name.clone(),
             args: args_of(call).unwrap_or_default(),
         };
-        if own.text("") != window.text("") {
+        if !own.is(window) {
             let (found, grouped) = (own.text(BOUNDS[bound]), window.text(""));
             let error =
                 SqlError::name(format!("{found} is of another window than GROUP BY {grouped}"));
@@ -255,7 +336,7 @@ fn mark_bounds<V: VisitMut>(within: &mut V, window: &GroupWindow) -> ControlFlow
             );
         }
         let name = single_part(&call.name).unwrap_or_else(|| window.name.clone());
-        *expr = function(&name, &marker_name(kind, bound), own.args);
+        *expr = function(&name, &marker_name(kind, bound), window.args.clone());
         ControlFlow::Continue(())
     })
 }

@@ -1,5 +1,7 @@
 //! What may have been meant, or a better place, for mistakes that many people make.
 
+use std::ops::ControlFlow;
+
 use datafusion_sql::sqlparser::ast::{
     Expr as SqlExpr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, Spanned,
     TableAlias,
@@ -11,6 +13,7 @@ use crate::aggregates::aggregate_named;
 use crate::error::{Span, SqlError};
 use crate::joins::using;
 use crate::syntax::{Syntax, parts};
+use crate::walk::Walk;
 use crate::wording::same_name;
 use crate::words::single_part;
 
@@ -24,6 +27,7 @@ pub(crate) fn hint(
     let place = position(&error, query, selects);
     let error = if place.is_some() { error.at(place) } else { error };
     let error = in_with(error, query);
+    let error = at_call(error, syntax);
     selects.iter().fold(error, |error, select| {
         let error = misplaced_aggregate(error, select, syntax);
         let error = ungrouped_column(error, select, syntax);
@@ -32,6 +36,47 @@ pub(crate) fn hint(
         let error = column_of_using(error, select);
         unknown_column(error, select, syntax)
     })
+}
+
+/// A call that an error speaks of first, `ROW_NUMBER needs …`, where nothing else has placed it.
+fn at_call(error: SqlError, syntax: &Syntax) -> SqlError {
+    let first = error.message.split([' ', '(']).next().unwrap_or_default();
+    let is_second = error.message.starts_with("a SELECT with several rankings");
+    let is_name = first.len() > 1 && first.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    if error.span.is_some() || !(is_name || is_second) {
+        return error;
+    }
+    let within = error.message.ends_with("stands beside aggregates, not within them");
+    let argument = error.message.split_once("takes keys of the GROUP BY, and ");
+    let argument = argument.and_then(|(_, rest)| rest.strip_suffix(" is none"));
+    let mut ranked = 0;
+    let mut spoken_of = |expr: &SqlExpr| {
+        let SqlExpr::Function(call) = expr else { return false };
+        ranked += usize::from(call.over.is_some());
+        if is_second {
+            return call.over.is_some() && ranked == 2;
+        }
+        let has = |argument: &str| parts(expr).iter().any(|part| part.to_string() == argument);
+        call.name.to_string().trim_start_matches('$').eq_ignore_ascii_case(first)
+            && argument.is_none_or(has)
+    };
+    let mut found = None;
+    for (root, _) in syntax.roots() {
+        let root = if within { aggregate_in(root, 1) } else { Some(root) };
+        let _ = root.map(|root| {
+            root.each_expr(|expr| match spoken_of(expr) {
+                true => {
+                    found = syntax.span(expr);
+                    ControlFlow::Break(())
+                }
+                false => ControlFlow::Continue(()),
+            })
+        });
+        if found.is_some() {
+            break;
+        }
+    }
+    error.at(found)
 }
 
 /// A mistake in a WITH, or a name that one of its queries has, or nearly so.

@@ -69,6 +69,7 @@ mod graph;
 mod group_windows;
 mod hints;
 mod implied;
+mod in_some_window;
 mod indexed;
 mod insert;
 mod instants;

@@ -497,9 +497,13 @@ impl Stage {
             });
         }
         for mut call in calls {
-            let arguments = call.arguments.into_iter().map(|e| self.without_window(e));
-            call.arguments = arguments.collect::<Result<_>>()?;
-            call.filter = call.filter.map(|e| self.without_window(e)).transpose()?;
+            let place = call.place.as_ref().map(|place| place.span);
+            let without = |e: Expr| {
+                let told = self.without_window(e);
+                told.map_err(|error| SqlError { span: place.or(error.span), ..error })
+            };
+            call.arguments = call.arguments.into_iter().map(without).collect::<Result<_>>()?;
+            call.filter = call.filter.map(without).transpose()?;
             call.name = unique(call.name, &mut taken);
             columns.push(fired_column(&call.name));
             grouped.aggregates.push(call);
@@ -566,6 +570,7 @@ pub(crate) fn is_window_column(expr: &Expr) -> bool {
 }
 
 /// What an expression's columns belong to.
+#[derive(PartialEq)]
 pub(crate) struct Over {
     pub(crate) input: bool,
     pub(crate) window: bool,

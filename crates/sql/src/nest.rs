@@ -146,7 +146,8 @@ impl Stage {
                 .at(*place)
                 .help(
                     "group by the first one: GROUP BY window_start, window_end, window_time, …\n\
-                     and assign the second one to the result, by DESCRIPTOR(window_time)",
+                     select window_time AS inner_time, and assign the second one to the result, by \
+                     DESCRIPTOR(inner_time)",
                 ));
         }
         let field = input.field(*time);

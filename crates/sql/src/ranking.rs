@@ -15,8 +15,8 @@ use datafusion_common::{Result as DfResult, ScalarValue, not_impl_err};
 use datafusion_expr::expr::WindowFunction;
 use datafusion_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion_expr::{
-    Between, BinaryExpr, Expr, ExprSchemable, Operator, PartitionEvaluator, Signature, Volatility,
-    Window, WindowFunctionDefinition, WindowUDF, WindowUDFImpl, lit,
+    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, PartitionEvaluator, Signature,
+    Volatility, Window, WindowFunctionDefinition, WindowUDF, WindowUDFImpl, lit,
 };
 use datafusion_sql::sqlparser::ast;
 use millstream_contract::nested::is_nested;
@@ -138,13 +138,12 @@ impl Stage {
         stage.refuse_after_limit("OVER", places)?;
         let stage = stage.over_groups(window.input.schema());
         let schema = &indexed(window.input.schema());
-        let expr = match &window.window_expr[..] {
-            [expr] => expr.clone().unalias_nested().data,
-            _ => {
+        let expr = match (&window.window_expr[..], &*window.input) {
+            (_, LogicalPlan::Window(_)) | ([] | [_, _, ..], _) => {
                 return Err(SqlError::unsupported("a SELECT with several rankings does not run")
-                    .at(places.statement)
                     .help("rank in one query, and rank its result in another around it"));
             }
+            ([expr], _) => expr.clone().unalias_nested().data,
         };
         let Expr::WindowFunction(function) = expr else {
             return Err(SqlError::internal(format!("{expr} where a ranking belongs")));

@@ -64,7 +64,7 @@ pub(crate) use interval_order::measured_interval;
 pub(crate) use json::{fits, returned_type};
 pub(crate) use json_path::JsonPath;
 pub(crate) use lengths::text_bytes;
-pub(crate) use local::with_zone;
+pub(crate) use local::{IN_SOME_WINDOW, with_zone};
 pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access, row_fields, row_of};
 pub(crate) use picked::{PickExpr, is_field};
 pub(crate) use planner::SpecialSyntax;
@@ -75,7 +75,7 @@ pub(crate) use stamps::{
 };
 pub(crate) use time_text::written_time;
 pub(crate) use time_units::{time_step, unit_names};
-pub(crate) use window::{Grid, WindowBound, on_grid, window_bound, window_times};
+pub(crate) use window::{Grid, Times, WindowBound, on_grid, start_on, window_bound, window_times};
 
 /// Writes `expr`, which is over `schema`, with functions of our own where DataFusion means
 /// something else, works out the arithmetic of constants, and bounds texts.

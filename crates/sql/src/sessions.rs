@@ -14,6 +14,7 @@ use millstream_contract::plan::Window;
 
 use crate::alike::alike;
 use crate::error::{Result, SqlError};
+use crate::in_some_window::in_some_window;
 use crate::located::without_marks;
 use crate::lower::{
     Call, Grouped, Over, Places, Stage, fired_column, is_window_column, over, to_fired, unique,
@@ -94,17 +95,20 @@ impl Stage {
     /// window.
     pub(crate) fn take_window_filters(&mut self) -> Result<Vec<Expr>> {
         let windows = self.window.as_ref().filter(|windows| !windows.are_told());
-        let Some(below) = windows.and_then(Windows::assignment).map(|own| own.below) else {
+        let Some(Windows { kind, of_row: OfRow::Assigned(assigned) }) = windows else {
             return Ok(vec![]);
         };
-        let mut fired = Vec::new();
-        for filter in self.filters.split_off(below).into_iter().flat_map(split_conjunction_owned) {
-            match over(&filter) {
-                Over { window: true, input: false } => fired.push(to_fired(filter)?),
-                _ => self.filters.push(filter),
-            }
-        }
-        Ok(fired)
+        let above = self.filters.split_off(assigned.below);
+        let (on_windows, others): (Vec<_>, Vec<_>) = above
+            .into_iter()
+            .flat_map(split_conjunction_owned)
+            .partition(|filter| over(filter) == Over { window: true, input: false });
+        self.filters.extend(others);
+        // A record with no window that passes is left out as it comes: it is not late.
+        let asked = on_windows.iter().filter(|e| !e.is_volatile()).cloned().reduce(Expr::and);
+        let asked = asked.and_then(|all| in_some_window(*kind, &assigned.time, all));
+        self.filters.extend(asked);
+        on_windows.into_iter().map(to_fired).collect()
     }
 
     /// Brings the keys that tell sessions apart to the front, and makes a key of the conditions

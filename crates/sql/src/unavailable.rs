@@ -4,10 +4,23 @@
 // tidy: long function: one arm per function
 pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
     Some(match name {
-        "tumble" | "hop" | "session" | "cumulate" => (
+        "tumble" | "hop" | "session" => (
             "stands in FROM, not among expressions",
             "write FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
              GROUP BY window_start, window_end",
+        ),
+        "cumulate" => (
+            "stands in FROM alone",
+            "write FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL \
+             '1' HOUR))\nGROUP BY window_start, window_end",
+        ),
+        "cumulate_start" | "cumulate_end" | "cumulate_rowtime" => (
+            "does not exist: CUMULATE stands in FROM alone",
+            "TABLE(CUMULATE(…)) in FROM gives window_start, window_end and window_time",
+        ),
+        "tumble_proctime" | "hop_proctime" | "session_proctime" | "cumulate_proctime" => (
+            "does not exist here: a query does not know when a window fires",
+            "a window in FROM gives window_time, its last millisecond, of event time",
         ),
         "tumble_start" | "tumble_end" | "tumble_rowtime" => (
             "goes with GROUP BY TUMBLE(…), and this query has none",
@@ -39,6 +52,9 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         "var" => ("does not exist here", "write VAR_SAMP(x), or VAR_POP(x)"),
         "collect" | "median" | "percentile" | "approx_percentile_cont" => {
             ("does not exist here", "APPROX_PERCENTILE(x, 0.5), ARRAY_AGG(x) and LISTAGG(x) run")
+        }
+        "percentile_cont" | "percentile_disc" => {
+            ("does not exist here", "write APPROX_PERCENTILE(x, 0.5)")
         }
         "approx_distinct" => ("does not exist here", "write APPROX_COUNT_DISTINCT(x)"),
         "approx_top_count" | "approx_top_sum" | "mode" => {

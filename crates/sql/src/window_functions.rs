@@ -22,7 +22,7 @@ use crate::durations::interval_us;
 use crate::error::{Result, Span, SqlError};
 use crate::no_time::no_such_time;
 use crate::window_kinds::{Length, WindowKind};
-use crate::window_node::{Assignment, WindowNode};
+use crate::window_node::{Assignment, WINDOW_COLUMNS, WindowNode};
 
 /// Plans window functions in FROM.
 #[derive(Debug)]
@@ -105,7 +105,9 @@ fn plan_window(
     let arguments = kind_named(&name.to_string()).and_then(|kind| Arguments::new(kind, args));
     let arguments = arguments.or_else(|e| external(e.at(place)))?;
     let kind = arguments.kind;
+    let place_of_data = Span::new(arguments.data.span());
     let input = plan_data(kind, arguments.data, context)?;
+    check_names(kind, &input).map_err(|e| e.at(place_of_data)).or_else(external)?;
     let column = |name: &Ident, help: &str| column(name, &input, help).map_err(|e| e.at(place));
     let time = column(&arguments.time, TIME_HELP);
     let time = time.map_err(|e| of_table(&arguments.time, e, &input)).or_else(external)?;
@@ -124,6 +126,20 @@ fn plan_window(
     let place = Span::new(arguments.time.span);
     let node = WindowNode::new(input, Assignment { time, window, partition, place })?;
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+}
+
+/// That the input has no columns that are called as those that the window function adds.
+fn check_names(kind: WindowKind, input: &LogicalPlan) -> Result<()> {
+    let mut fields = input.schema().fields().iter();
+    let Some(field) = fields.find(|field| WINDOW_COLUMNS.contains(&field.name().as_str())) else {
+        return Ok(());
+    };
+    let (kind, name) = (kind.name(), field.name());
+    let message = format!("{kind} adds a column '{name}', and what it takes has one already");
+    Err(SqlError::name(message).help(format!(
+        "give that another name in a view or a query below, for example {name} AS inner_{name};\n\
+         DESCRIPTOR names the window_time of what it takes by such a name"
+    )))
 }
 
 fn kind_named(name: &str) -> Result<WindowKind> {

@@ -313,6 +313,15 @@ pub(crate) fn aggregate_as_key() -> SqlError {
 
 /// GROUP BY and aggregates.
 fn grouping(text: &str) -> Option<SqlError> {
+    if let Some(rest) = text.to_lowercase().strip_prefix("tuple expressions are not supported for ")
+    {
+        let name = rest.split(' ').next()?.to_uppercase();
+        let error = format!("{name} takes single keys, not keys in brackets");
+        return Some(
+            SqlError::unsupported(error)
+                .help("write the sets themselves: GROUPING SETS ((a, b), ())"),
+        );
+    }
     if text.starts_with("Column in ") && text.contains("must appear in the GROUP BY clause") {
         let column = between(text, "column \"", "\" must appear")?;
         let name = column.rsplit('.').next().unwrap_or(column);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Worker;
-use crate::event_time::BEGINNING;
+use crate::event_time::{BEGINNING, END};
 
 impl Worker {
     /// Start and end of the windows of outputs for which this worker has rows, of their stages or
@@ -17,8 +17,11 @@ impl Worker {
             slices.for_each(|slice| {
                 shared.windows_of(stage, slice, state.frontier, &mut windows);
             });
-            if let Some(firing) = operator.firing() {
-                shared.note_open(stage, firing.window, &mut windows);
+            // What is kept of slices that have fired, such as sessions that go on, fires next.
+            let next = operator.complete(state.frontier, END);
+            let firing = operator.firing().map(|firing| firing.window);
+            for window in firing.into_iter().chain(next) {
+                shared.note_open(stage, window, &mut windows);
             }
         }
         self.delivery.on_the_way(&self.context, &mut |stage, slice| {

@@ -45,8 +45,9 @@ pub(super) fn common(sides: &[Side; 2], on: &[Condition], named: &Named) -> Resu
         return refused(
             format!("the windows of {name} differ: {left} on the left, {right} on the right"),
             "rows meet within the same windows: give both sides one window function with the same \
-             lengths\n(results of shorter windows can be grouped into longer ones before: \
-             TABLE(TUMBLE(TABLE …, DESCRIPTOR(window_time), …)) with GROUP BY)",
+             lengths\n(results of shorter windows, which select window_time AS inner_time, can be \
+             grouped into longer ones before: TABLE(TUMBLE(TABLE …, DESCRIPTOR(inner_time), …)) \
+             with GROUP BY)",
         );
     }
     let kind = WindowKind::of(&left.kind);

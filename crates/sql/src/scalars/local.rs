@@ -22,7 +22,9 @@ use crate::types::UTC;
 use crate::walk::Nodes;
 
 /// Functions that look at the parts of a time.
-const PARTS: [&str; 3] = ["date_part", "to_char", "to_date"];
+const PARTS: [&str; 4] = ["date_part", "to_char", "to_date", IN_SOME_WINDOW];
+/// Whether a condition holds for a window of a time. Windows divide local time.
+pub(crate) const IN_SOME_WINDOW: &str = "in_some_window";
 /// Functions that look at the parts of a time, and give one.
 const TIMES: [&str; 3] = ["date_trunc", "date_bin", CEIL_TIME];
 

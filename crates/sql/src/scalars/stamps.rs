@@ -120,8 +120,8 @@ pub(crate) fn refuse_stamps(expr: &Expr) -> Result<()> {
         .help("declare a column, proc AS PROCTIME(), and name that"),
         Gives::Watermark => {
             SqlError::unsupported("CURRENT_WATERMARK(ts) is known of a table's records only").help(
-                "select it from the table, or from a view of its records, below GROUP BY, UNNEST \
-                 and UNION ALL",
+                "select it from the table, or from a view of its records, below GROUP BY, UNNEST, \
+                 UNION ALL, HOP, CUMULATE and SESSION",
             )
         }
     })

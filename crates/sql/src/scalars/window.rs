@@ -97,7 +97,7 @@ impl ScalarUDFImpl for OnGrid {
 }
 
 /// The start of the window of this size to which a time belongs, all in milliseconds.
-fn start_on(ms: i64, size_ms: i64, offset_ms: i64) -> Option<i64> {
+pub(crate) fn start_on(ms: i64, size_ms: i64, offset_ms: i64) -> Option<i64> {
     let into = ms.checked_sub(offset_ms)?.rem_euclid(size_ms);
     ms.checked_sub(into)
 }
@@ -110,20 +110,20 @@ pub(super) fn is_of_window(function: &ScalarUDF) -> bool {
 
 /// Times in milliseconds, rounded down, so that a time before the epoch belongs to the window that
 /// it lies in.
-struct Times {
+pub(crate) struct Times {
     raw: ArrayRef,
     unit: TimeUnit,
 }
 
 impl Times {
-    fn of(array: &ArrayRef) -> DfResult<Times> {
+    pub(crate) fn of(array: &ArrayRef) -> DfResult<Times> {
         let DataType::Timestamp(unit, _) = array.data_type() else {
             return exec_err!("the window of {}", array.data_type());
         };
         Ok(Times { raw: cast(array, &DataType::Int64)?, unit: *unit })
     }
 
-    fn iter(&self) -> impl Iterator<Item = Option<i64>> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Option<i64>> + '_ {
         let to_ms = |value: i64| match self.unit {
             TimeUnit::Second => value.checked_mul(1000),
             TimeUnit::Millisecond => Some(value),

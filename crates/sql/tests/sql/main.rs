@@ -20,6 +20,7 @@ mod suite;
 mod unnest;
 mod versions;
 mod wide;
+mod window_errors;
 mod window_order;
 mod windows;
 mod wrong;

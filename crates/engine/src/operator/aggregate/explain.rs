@@ -14,6 +14,9 @@ use crate::windowing::Packing;
 const INDEX_BYTES: (usize, usize) = (10, 26);
 
 pub(super) fn name_of(grouping: &Grouping) -> String {
+    if grouping.keys.is_empty() {
+        return "aggregate".into();
+    }
     let keys: Vec<String> = grouping.keys.iter().map(|k| shortened(&k.name)).collect();
     format!("aggregate by ({})", keys.join(", "))
 }
