@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build dist check test test-long test-datafusion bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
+.PHONY: help demo build dist check test test-long test-datafusion test-datafusion-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
@@ -14,6 +14,7 @@ help:
 	@echo "make test       everything that CI runs, minutes per phase"
 	@echo "make test-long  the SQL, oracle and simulation suites with many more seeds"
 	@echo "make test-datafusion  the shuffle as DataFusion's network: a workspace of its own, which builds DataFusion"
+	@echo "make test-datafusion-long  its queries at scale 0.1, all with each design and each kind of join"
 	@echo "make test-rdma  what needs an RDMA device, in a virtual machine (docs/rdma.md)"
 	@echo "make test-rdma-two  the same between two virtual machines"
 	@echo "make bench      a short benchmark of every workload, answers checked"
@@ -59,6 +60,11 @@ test-datafusion:
 	@.ci/setup cc rust
 	cd crates/datafusion-shuffle && cargo fmt --check \
 		&& cargo clippy --locked --all-targets -- -D warnings && cargo test --locked
+
+test-datafusion-long:
+	@.ci/setup cc rust
+	cd crates/datafusion-shuffle && MILLSTREAM_TPCH_SCALE=$${MILLSTREAM_TPCH_SCALE:-0.1} \
+		cargo test --locked --test queries -- --include-ignored --nocapture
 
 test-rdma:
 	@.ci/setup cc rust rdma

@@ -1,18 +1,27 @@
 //! TPC-H over the exchange and over Flight, by turns, on the same number of processes.
 //!
-//!     cargo bench --bench flight -- --scale 1 --rounds 5 --design SEMQ/WR --queries 3,4,10
+//!     cargo bench --bench flight -- --scale 1 --rounds 15 --designs SEMQ/WR,SEMQ/RD --queries all
 //!
-//! prints for each query the median of both times and the median of the ratios of the pairs.
+//! prints, for each design and query, the median of the times and of the ratios of the pairs with
+//! their quartiles, and the same for the sums of a round. All answers are compared. `--json FILE`
+//! appends a line for each pair, which `millstream report` plots.
 
 #[path = "../tests/cluster/mod.rs"]
 mod cluster;
+#[path = "../../lab/src/provenance.rs"]
+#[allow(unused_imports, reason = "its tests run in its own crate")]
+mod provenance;
 
-use std::process::Command;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::time::Instant;
 
 use cluster::tpch::{data, query, register};
-use cluster::{Cluster, Options, Way};
+use cluster::{Cluster, Options, Way, rows};
+use datafusion::prelude::SessionContext;
 use millstream_datafusion_shuffle::Config;
+use millstream_shuffle::Design;
+use serde_json::json;
 
 /// The value of an option, or what it is without.
 fn option(name: &str, without: &str) -> String {
@@ -20,63 +29,140 @@ fn option(name: &str, without: &str) -> String {
     arguments.nth(1).unwrap_or_else(|| without.into())
 }
 
-fn start(processes: usize, way: Way) -> Cluster {
-    Cluster::start(Options::new(processes, way), || {
-        Command::new(std::env::current_exe().expect("this binary"))
-    })
+fn number<T: std::str::FromStr>(name: &str, without: &str) -> T {
+    let value = option(name, without);
+    value.parse().unwrap_or_else(|_| panic!("{name} is a number, not {value}"))
 }
 
-async fn seconds(cluster: &Cluster, text: &str) -> f64 {
+/// What is measured.
+struct Bench {
+    scale: f64,
+    rounds: usize,
+    processes: usize,
+    compression: String,
+    queries: Vec<i32>,
+    lines: Option<File>,
+}
+
+/// Seconds of one pair.
+#[derive(Clone, Copy, Default)]
+struct Pair {
+    exchange: f64,
+    flight: f64,
+}
+
+/// A median and its quartiles.
+fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    [2, 1, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
+}
+
+fn summary(name: &str, pairs: &[Pair]) -> String {
+    let [exchange, ..] = quartiles(pairs.iter().map(|pair| pair.exchange));
+    let [flight, ..] = quartiles(pairs.iter().map(|pair| pair.flight));
+    let [ratio, low, high] = quartiles(pairs.iter().map(|pair| pair.flight / pair.exchange));
+    format!(
+        "{name}: {exchange:.3} s, Flight {flight:.3} s, {ratio:.2} times as fast \
+         ({low:.2} to {high:.2})"
+    )
+}
+
+async fn timed(cluster: &Cluster, text: &str) -> (f64, Vec<String>) {
     let start = Instant::now();
     let frame = cluster.coordinator.context.sql(text).await.expect("a plan");
-    let rows: usize = frame.collect().await.expect("rows").iter().map(|one| one.num_rows()).sum();
-    std::hint::black_box(rows);
-    start.elapsed().as_secs_f64()
+    let batches = frame.collect().await.expect("rows");
+    (start.elapsed().as_secs_f64(), rows(&batches))
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+async fn set(context: &SessionContext, what: &str) {
+    context.sql(&format!("set {what}")).await.expect("a setting").collect().await.expect("no rows");
+}
+
+impl Bench {
+    async fn cluster(&self, way: Way) -> Cluster {
+        let cluster = Cluster::start(Options::new(self.processes, way));
+        register(&cluster.coordinator.context, &data(self.scale)).await.expect("tables");
+        cluster
+    }
+
+    /// One query both ways, which of them first in turn.
+    async fn pair(&self, ours: &Cluster, theirs: &Cluster, number: i32, round: usize) -> Pair {
+        let text = query(number, self.scale);
+        let (exchange, flight) = if round % 2 == 0 {
+            let exchange = timed(ours, &text).await;
+            (exchange, timed(theirs, &text).await)
+        } else {
+            let flight = timed(theirs, &text).await;
+            (timed(ours, &text).await, flight)
+        };
+        assert_eq!(exchange.1, flight.1, "query {number}");
+        Pair { exchange: exchange.0, flight: flight.0 }
+    }
+
+    fn line(&mut self, design: Design, query: i32, pair: Pair) {
+        let Some(lines) = &mut self.lines else { return };
+        let mut line = json!({
+            "bench": "tpch", "design": design.to_string(), "query": query, "scale": self.scale,
+            "processes": self.processes, "compression": self.compression,
+            "seconds": pair.exchange, "flight_seconds": pair.flight, "ok": true,
+        });
+        for (name, value) in provenance::fields() {
+            line[name] = value;
+        }
+        // Without the name that cargo gives the program.
+        let words: Vec<String> =
+            std::env::args().skip(1).filter(|word| word != "--bench").collect();
+        line["command"] = json!(format!("cargo bench --bench flight -- {}", words.join(" ")));
+        writeln!(lines, "{line}").expect("room for lines");
+    }
+
+    async fn design(&mut self, design: Design, theirs: &Cluster) {
+        let mut ours = self.cluster(Way::Shm(Config::new(design))).await;
+        let mut pairs = vec![Vec::new(); self.queries.len()];
+        let mut sums = vec![Pair::default(); self.rounds];
+        // Once before, for connections and caches.
+        for number in &self.queries {
+            self.pair(&ours, theirs, *number, 0).await;
+        }
+        for (round, sum) in sums.iter_mut().enumerate() {
+            for (number, pairs) in self.queries.clone().into_iter().zip(&mut pairs) {
+                let pair = self.pair(&ours, theirs, number, round).await;
+                sum.exchange += pair.exchange;
+                sum.flight += pair.flight;
+                pairs.push(pair);
+                self.line(design, number, pair);
+            }
+        }
+        for (number, pairs) in self.queries.iter().zip(&pairs) {
+            println!("{}", summary(&format!("{design}, query {number}"), pairs));
+        }
+        println!("{}", summary(&format!("{design}, all"), &sums));
+        println!("{:?}", ours.counters());
+    }
 }
 
 async fn run() {
-    let number =
-        |name: &str, without: &str| -> f64 { option(name, without).parse().expect("a number") };
-    let (scale, rounds) = (number("--scale", "0.1"), number("--rounds", "5") as usize);
-    let processes = number("--processes", "2") as usize;
-    let config = Config::new(option("--design", "SEMQ/WR").parse().expect("a design"));
-    let queries = option("--queries", "3,4,10");
-    let data = data(scale);
-    let mut ours = start(processes, Way::Shm(config));
-    let theirs = start(processes, Way::Flight);
-    register(&ours.coordinator.context, &data).await.expect("tables");
-    register(&theirs.coordinator.context, &data).await.expect("tables");
-    let mut ratios = Vec::new();
-    for name in queries.split(',') {
-        let text = query(name.parse().expect("a number"), scale);
-        // Once for connections and caches.
-        seconds(&ours, &text).await;
-        seconds(&theirs, &text).await;
-        let mut times = (Vec::new(), Vec::new(), Vec::new());
-        for round in 0..rounds {
-            let (exchange, flight) = if round % 2 == 0 {
-                let exchange = seconds(&ours, &text).await;
-                (exchange, seconds(&theirs, &text).await)
-            } else {
-                let flight = seconds(&theirs, &text).await;
-                (seconds(&ours, &text).await, flight)
-            };
-            times.0.push(exchange);
-            times.1.push(flight);
-            times.2.push(flight / exchange);
-        }
-        let ratio = median(&mut times.2);
-        let (exchange, flight) = (median(&mut times.0), median(&mut times.1));
-        println!("query {name}: {exchange:.3} s, Flight {flight:.3} s, {ratio:.2} times as fast");
-        ratios.push(ratio);
+    let queries = match option("--queries", "3,4,10").as_str() {
+        "all" => (1..=22).collect(),
+        some => some.split(',').map(|one| one.parse().expect("a query's number")).collect(),
+    };
+    let lines = option("--json", "");
+    let append = |path: &str| OpenOptions::new().append(true).create(true).open(path);
+    let mut bench = Bench {
+        scale: number("--scale", "0.1"),
+        rounds: number("--rounds", "5"),
+        processes: number("--processes", "2"),
+        compression: option("--compression", "lz4"),
+        queries,
+        lines: (!lines.is_empty()).then(|| append(&lines).expect("a file for lines")),
+    };
+    let theirs = bench.cluster(Way::Flight).await;
+    let compression = format!("distributed.compression = '{}'", bench.compression);
+    set(&theirs.coordinator.context, &compression).await;
+    for design in option("--designs", "SEMQ/WR").split(',') {
+        bench.design(design.parse().expect("a design"), &theirs).await;
     }
-    println!("median of {} queries: {:.2}", ratios.len(), median(&mut ratios));
-    println!("{:?}", ours.counters());
 }
 
 fn main() {

@@ -1,20 +1,21 @@
 //! What all links of a process have in common, and their set-up messages.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use millstream_fabric::setup::{HELLO_BYTES, Hello, SetupError, Token};
 
 use crate::config::Config;
 use crate::control::Hellos;
-use crate::counters::Counts;
+use crate::counters::Counters;
 use crate::error::{Error, Result};
-use crate::mover::Bell;
+use crate::mover::{Bell, lock};
 
 /// What all links of a process have in common.
 pub(crate) struct Common {
     pub(crate) config: Config,
     pub(crate) token: Token,
-    pub(crate) counts: Counts,
+    pub(crate) counters: Mutex<Counters>,
     pub(crate) bell: Bell,
     /// The last id that an endpoint was given.
     pub(crate) last_id: AtomicU32,
@@ -23,6 +24,29 @@ pub(crate) struct Common {
 impl Common {
     pub(crate) fn next_id(&self) -> u32 {
         self.last_id.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    pub(crate) fn count(&self, what: impl FnOnce(&mut Counters)) {
+        what(&mut lock(&self.counters));
+    }
+}
+
+/// An endpoint's registered memory, which counts until this is dropped, right after the endpoint.
+pub(crate) struct Registered {
+    common: Arc<Common>,
+    bytes: u64,
+}
+
+impl Registered {
+    pub(crate) fn new(common: &Arc<Common>, bytes: u64) -> Registered {
+        common.count(|counters| counters.registered_bytes += bytes);
+        Registered { common: common.clone(), bytes }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.common.count(|counters| counters.registered_bytes -= self.bytes);
     }
 }
 

@@ -14,7 +14,7 @@ use url::Url;
 use crate::common::Common;
 use crate::config::Config;
 use crate::control::{Answer, Said, ToReader, call};
-use crate::counters::{Counters, Counts};
+use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::inbound::{Inbound, Opening};
 use crate::mover::{Member, Mover, lock};
@@ -47,9 +47,9 @@ impl<F: Fabric> Exchange<F> {
     pub fn new(fabric: F, token: Token, config: Config) -> Result<Exchange<F>> {
         config.check()?;
         let mover = Mover::start()?;
-        let (counts, bell) = (Counts::default(), mover.bell());
+        let (counters, bell) = (Mutex::default(), mover.bell());
         let last_id = AtomicU32::new(0);
-        let common = Arc::new(Common { config, token, counts, bell, last_id });
+        let common = Arc::new(Common { config, token, counters, bell, last_id });
         let channels = DefaultChannelResolver::default();
         let links = Mutex::default();
         Ok(Exchange(Arc::new(Inner { fabric, common, mover, channels, links })))
@@ -57,7 +57,7 @@ impl<F: Fabric> Exchange<F> {
 
     /// What it has done so far.
     pub fn counters(&self) -> Counters {
-        self.0.common.counts.read()
+        *lock(&self.0.common.counters)
     }
 
     pub(crate) fn fabric(&self) -> &F {
@@ -123,7 +123,26 @@ impl<F: Fabric> Exchange<F> {
         let link = connecting.await.map_err(|error| refused(error.to_string()))??;
         let link = Arc::new(link);
         self.look_after(link.clone());
-        tokio::spawn(link.clone().listen(answers));
+        let (exchange, url) = (Arc::downgrade(&self.0), url.clone());
+        let listening = link.clone();
+        tokio::spawn(async move {
+            listening.listen(answers).await;
+            // It is broken, and holds memory as long as it is known.
+            if let Some(exchange) = exchange.upgrade() {
+                exchange.forget(&url, &listening);
+            }
+        });
         Ok(link)
+    }
+}
+
+impl<F: Fabric> Inner<F> {
+    /// Forgets a link, unless there is another one to this worker by now.
+    fn forget(&self, url: &Url, link: &Arc<Inbound<F>>) {
+        let mut links = lock(&self.links);
+        let known = links.get(url).and_then(|known| known.get());
+        if known.is_some_and(|known| Arc::ptr_eq(known, link)) {
+            links.remove(url);
+        }
     }
 }

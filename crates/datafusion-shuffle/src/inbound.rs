@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use datafusion::arrow::buffer::{Buffer, MutableBuffer};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -11,25 +11,25 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use futures::StreamExt;
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
-use millstream_shuffle::{Receiver, ReceiverSetup};
-use tokio::sync::{mpsc, oneshot};
+use millstream_shuffle::ReceiverSetup;
+use tokio::sync::{SetOnce, mpsc, oneshot};
 use tonic::{Status, Streaming};
 
-use crate::common::{Common, decode_hellos, encode_hellos};
+use crate::common::{Common, Registered, decode_hellos, encode_hellos};
 use crate::control::{Answer, Credit, Hellos, Open, Said, ToReader, ToWriter};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, HEADER_BYTES};
 use crate::image::decode_schema;
 use crate::inbox::Inbox;
 use crate::mover::{Member, Turn, lock};
-use crate::slot::{Message, Permit, Taken, take};
+use crate::slot::{Endpoint, Message, Permit, Taken, take};
 
 /// Messages that a lane's turn takes at most.
 const MESSAGES: usize = 32;
 
 /// A lane, and how many of its slots batches hold.
 struct Lane<F: Fabric> {
-    receiver: Arc<Receiver<F>>,
+    endpoint: Arc<Endpoint<F>>,
     held: Arc<AtomicUsize>,
 }
 
@@ -40,13 +40,14 @@ type Answers = HashMap<u32, oneshot::Sender<Result<SchemaRef>>>;
 pub(crate) struct Inbound<F: Fabric> {
     pub(crate) worker: String,
     pub(crate) common: Arc<Common>,
-    lanes: Vec<Lane<F>>,
+    /// None are left when the link is broken: whoever still has a stream of it holds no memory.
+    lanes: RwLock<Vec<Lane<F>>>,
     inboxes: Mutex<HashMap<u32, Arc<Inbox>>>,
     answers: Mutex<Answers>,
     /// None when the link is broken: the writer sees the control stream end.
     control: Mutex<Option<mpsc::UnboundedSender<ToWriter>>>,
     last_stream: AtomicU32,
-    failed: OnceLock<Error>,
+    failed: SetOnce<Error>,
 }
 
 /// Lanes that are open, and not connected yet.
@@ -78,19 +79,21 @@ impl<F: Fabric> Opening<F> {
         let theirs = decode_hellos(hellos, &common, &worker)?;
         let mut lanes = Vec::with_capacity(self.lanes.len());
         for (lane, theirs) in self.lanes.into_iter().zip(theirs) {
-            let receiver = Arc::new(lane.connect(&[theirs])?);
-            lanes.push(Lane { receiver, held: Arc::default() });
+            let receiver = lane.connect(&[theirs])?;
+            let registered = Registered::new(&common, receiver.counters().registered_bytes);
+            let endpoint = Arc::new(Endpoint { receiver, _registered: registered });
+            lanes.push(Lane { endpoint, held: Arc::default() });
         }
-        common.counts.links.add(1);
+        common.count(|counters| counters.links += 1);
         Ok(Inbound {
             worker,
             common,
-            lanes,
+            lanes: RwLock::new(lanes),
             inboxes: Mutex::default(),
             answers: Mutex::default(),
             control: Mutex::new(Some(control)),
             last_stream: AtomicU32::new(0),
-            failed: OnceLock::new(),
+            failed: SetOnce::new(),
         })
     }
 }
@@ -129,14 +132,14 @@ impl<F: Fabric> Inbound<F> {
             }
         };
         closing.count = 0;
-        self.common.counts.streams.add(count.into());
+        self.common.count(|counters| counters.streams += u64::from(count));
         self.common.bell.ring();
         Ok((schema, first, inboxes))
     }
 
     /// The writer may send so many bytes of a stream since its beginning.
     pub(crate) fn grant(&self, stream: u32, bytes: u64) {
-        self.common.counts.credits.add(1);
+        self.common.count(|counters| counters.credits += 1);
         self.say(Said::Credit(Credit { stream, bytes }));
         self.common.bell.ring();
     }
@@ -176,19 +179,27 @@ impl<F: Fabric> Inbound<F> {
             }
             other => other,
         };
-        let error = self.failed.get_or_init(|| error);
+        // It may have failed before, by another.
+        drop(self.failed.set(error.clone()));
         lock(&self.control).take();
         lock(&self.answers).clear();
         let inboxes: Vec<_> = lock(&self.inboxes).drain().collect();
         for (_, inbox) in inboxes {
-            inbox.fail(error);
+            inbox.fail(&error);
         }
+        self.lanes.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Takes the writer's answers until the control stream ends, which breaks the link.
-    pub(crate) async fn listen(self: Arc<Self>, mut answers: Streaming<ToReader>) {
+    /// Takes the writer's answers until the link is broken, which it is when the control stream
+    /// ends.
+    pub(crate) async fn listen(&self, mut answers: Streaming<ToReader>) {
         let error = loop {
-            let answer = match answers.next().await {
+            let answer = tokio::select! {
+                answer = answers.next() => answer,
+                // A writer whose host is silent does not end the control stream.
+                _ = self.failed.wait() => return,
+            };
+            let answer = match answer {
                 Some(Ok(ToReader { answer })) => answer,
                 Some(Err(status)) => break status,
                 None => break Status::unavailable("its process has ended the link"),
@@ -217,13 +228,15 @@ impl<F: Fabric> Inbound<F> {
 
     /// A message has arrived.
     fn arrived(&self, lane: &Lane<F>, message: Message<F>) -> Result<()> {
-        let Common { counts, config, .. } = &*self.common;
+        let config = &self.common.config;
         let broken = |what: String| Error::Protocol { worker: self.worker.clone(), what };
         let bytes = message.bytes();
         let frame = Frame::decode(bytes)
             .ok_or_else(|| broken("a message's header is wrong".to_string()))?;
-        counts.messages_received.add(1);
-        counts.bytes_received.add(bytes.len() as u64);
+        self.common.count(|counters| {
+            counters.messages_received += 1;
+            counters.bytes_received += bytes.len() as u64;
+        });
         let Some(inbox) = lock(&self.inboxes).get(&frame.stream).cloned() else {
             // Closed meanwhile.
             return Ok(());
@@ -232,13 +245,13 @@ impl<F: Fabric> Inbound<F> {
         let permit = if long { Permit::take(&lane.held, config.held_max()) } else { None };
         let payload = match permit {
             Some(permit) => {
-                counts.in_place.add(1);
+                self.common.count(|counters| counters.in_place += 1);
                 message.into_buffer(HEADER_BYTES, permit)
             }
             None => {
                 let mut copy = MutableBuffer::new(bytes.len() - HEADER_BYTES);
                 copy.extend_from_slice(&bytes[HEADER_BYTES..]);
-                counts.copied_bytes.add(copy.len() as u64);
+                self.common.count(|counters| counters.copied_bytes += copy.len() as u64);
                 Buffer::from(copy)
             }
         };
@@ -248,7 +261,7 @@ impl<F: Fabric> Inbound<F> {
     /// Takes what has arrived in a lane. Returns whether there was anything.
     fn drain(&self, lane: &Lane<F>) -> Result<bool> {
         for taken in 0..MESSAGES {
-            match take(&lane.receiver)? {
+            match take(&lane.endpoint)? {
                 Taken::Message(message) => self.arrived(lane, message)?,
                 Taken::Empty => return Ok(taken > 0),
                 Taken::End => {
@@ -259,6 +272,15 @@ impl<F: Fabric> Inbound<F> {
         }
         Ok(true)
     }
+
+    /// Takes what has arrived in all lanes. Returns whether there was anything.
+    fn drain_all(&self) -> Result<bool> {
+        let mut moved = false;
+        for lane in &*self.lanes.read().unwrap_or_else(PoisonError::into_inner) {
+            moved |= self.drain(lane)?;
+        }
+        Ok(moved)
+    }
 }
 
 impl<F: Fabric> Member for Inbound<F> {
@@ -266,20 +288,14 @@ impl<F: Fabric> Member for Inbound<F> {
         if self.is_broken() {
             return Turn::Gone;
         }
-        let mut moved = false;
-        for lane in &self.lanes {
-            match self.drain(lane) {
-                Ok(found) => moved |= found,
-                Err(error) => {
-                    self.fail(error);
-                    return Turn::Gone;
-                }
+        match self.drain_all() {
+            Ok(true) => Turn::Moved,
+            Ok(false) if lock(&self.inboxes).is_empty() => Turn::Quiet,
+            Ok(false) => Turn::Waiting,
+            Err(error) => {
+                self.fail(error);
+                Turn::Gone
             }
-        }
-        match moved {
-            true => Turn::Moved,
-            false if lock(&self.inboxes).is_empty() => Turn::Quiet,
-            false => Turn::Waiting,
         }
     }
 }

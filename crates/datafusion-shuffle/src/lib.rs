@@ -59,14 +59,17 @@
 //! stream and, if the host is silent, by its endpoints: [`Error::Lost`], in a
 //! [`DataFusionError::External`](datafusion::error::DataFusionError::External). Other links go on.
 //! The next query makes a new link. An error of a worker's plan arrives as its text
-//! ([`Error::Worker`]). At the writer, a reader that is gone ends its streams.
+//! ([`Error::Worker`]). At the writer, a reader that is gone, or whose host is silent, ends its
+//! streams, and the link's memory is given back.
 //!
 //! # What it does not do
 //!
 //! It uses endpoints in pairs, one sender and one receiver for each lane. So a broadcast is sent
 //! once to each reader, not to a transmission group, and the designs over datagrams have as many
-//! queue pairs as the others. Each process has one thread that polls its links and sleeps between
-//! looks (50 µs to 1 ms, 20 ms if no stream is open). Depth is fixed. Nothing is compressed.
+//! queue pairs as the others. Over datagrams a writer notices a silent host only while it sends; if
+//! it waits for credit, only the server's `http2_keepalive_interval` tells it. Each process has one
+//! thread that polls its links and sleeps between looks (50 µs to 1 ms, 20 ms if no stream is
+//! open). Depth is fixed. Nothing is compressed.
 //!
 //! # Example
 //!

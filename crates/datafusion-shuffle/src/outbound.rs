@@ -1,15 +1,15 @@
 //! A link's writing end: the lanes through which this worker's batches go to one reader.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use millstream_fabric::Fabric;
 use millstream_shuffle::{Sender, SenderSetup, State};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, SetOnce};
 
-use crate::common::{Common, decode_hellos, encode_hellos};
+use crate::common::{Common, Registered, decode_hellos, encode_hellos};
 use crate::control::Hellos;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, HEADER_BYTES, Kind};
@@ -24,6 +24,7 @@ struct Lane<F: Fabric> {
     /// Tasks that wait for a slot, and what wakes them.
     waiting: AtomicUsize,
     freed: Notify,
+    _registered: Registered,
 }
 
 /// The writing end.
@@ -33,7 +34,7 @@ pub(crate) struct Outbound<F: Fabric> {
     /// Streams that are open.
     streams: AtomicUsize,
     closed: AtomicBool,
-    failed: OnceLock<Error>,
+    failed: SetOnce<Error>,
 }
 
 impl<F: Fabric> Outbound<F> {
@@ -50,11 +51,13 @@ impl<F: Fabric> Outbound<F> {
             let setup = SenderSetup::new(fabric, common.next_id(), 1, settings)?;
             hellos.push(setup.hello(0));
             let sender = setup.connect(&[theirs])?;
-            lanes.push(Lane { sender, waiting: AtomicUsize::new(0), freed: Notify::new() });
+            let _registered = Registered::new(&common, sender.counters().registered_bytes);
+            let (waiting, freed) = (AtomicUsize::new(0), Notify::new());
+            lanes.push(Lane { sender, waiting, freed, _registered });
         }
-        common.counts.links.add(1);
+        common.count(|counters| counters.links += 1);
         let streams = AtomicUsize::new(0);
-        let (closed, failed) = (AtomicBool::new(false), OnceLock::new());
+        let (closed, failed) = (AtomicBool::new(false), SetOnce::new());
         let link = Outbound { common, lanes, streams, closed, failed };
         Ok((link, encode_hellos(hellos.into_iter(), &token)?))
     }
@@ -62,6 +65,7 @@ impl<F: Fabric> Outbound<F> {
     /// A stream of this link.
     pub(crate) fn stream(self: &Arc<Self>, number: u32) -> Outgoing<F> {
         self.streams.fetch_add(1, Ordering::AcqRel);
+        self.common.count(|counters| counters.streams_begun += 1);
         self.common.bell.ring();
         Outgoing { link: self.clone(), number, sequence: 0, sent: 0 }
     }
@@ -74,8 +78,14 @@ impl<F: Fabric> Outbound<F> {
         }
     }
 
+    /// The link's first error, when it fails.
+    pub(crate) async fn broken(&self) -> &Error {
+        self.failed.wait().await
+    }
+
     fn fail(&self, error: Error) -> Error {
-        let error = self.failed.get_or_init(|| error).clone();
+        // It may have failed before, by another.
+        drop(self.failed.set(error.clone()));
         for lane in &self.lanes {
             lane.freed.notify_waiters();
         }
@@ -114,8 +124,10 @@ impl<F: Fabric> Outbound<F> {
         let bytes = HEADER_BYTES + part.bytes;
         let sent = lane.sender.put(buffer, bytes, &[0], State::MoreData);
         sent.map_err(|error| self.fail(error.into()))?;
-        self.common.counts.messages_sent.add(1);
-        self.common.counts.bytes_sent.add(bytes as u64);
+        self.common.count(|counters| {
+            counters.messages_sent += 1;
+            counters.bytes_sent += bytes as u64;
+        });
         Ok(true)
     }
 }
@@ -182,10 +194,11 @@ impl<F: Fabric> Outgoing<F> {
             };
             self.put(&frame, part).await?;
         }
-        let counts = &self.link.common.counts;
-        counts.batches_sent.add(1);
-        counts.serialised.add(u64::from(image.kind == Kind::Serialised));
-        counts.rewritten_bytes.add(image.rewritten_bytes);
+        self.link.common.count(|counters| {
+            counters.batches_sent += 1;
+            counters.serialised += u64::from(image.kind == Kind::Serialised);
+            counters.rewritten_bytes += image.rewritten_bytes;
+        });
         Ok(())
     }
 
@@ -219,5 +232,6 @@ impl<F: Fabric> Outgoing<F> {
 impl<F: Fabric> Drop for Outgoing<F> {
     fn drop(&mut self) {
         self.link.streams.fetch_sub(1, Ordering::AcqRel);
+        self.link.common.count(|counters| counters.streams_over += 1);
     }
 }

@@ -133,7 +133,13 @@ async fn serve<F: Fabric>(
         streams: Arc::default(),
     };
     session.answer(Answer::Hello(ours));
-    while let Some(ToWriter { said }) = said.message().await? {
+    loop {
+        // A reader whose host is silent says nothing, and does not end the control stream either.
+        let message = tokio::select! {
+            message = said.message() => message?,
+            error = session.link.broken() => return Err(Status::unavailable(error.to_string())),
+        };
+        let Some(ToWriter { said }) = message else { return Ok(()) };
         match said {
             Some(Said::Open(open)) => session.open(open),
             Some(Said::Credit(credit)) => session.streams.grant(credit.stream, credit.bytes),
@@ -141,7 +147,6 @@ async fn serve<F: Fabric>(
             Some(Said::Hello(_)) | None => {}
         }
     }
-    Ok(())
 }
 
 async fn connect<F: Fabric>(

@@ -10,13 +10,20 @@ use datafusion::arrow::buffer::Buffer;
 use millstream_fabric::Fabric;
 use millstream_shuffle::{Delivery, Received, Receiver};
 
+use crate::common::Registered;
 use crate::error::Result;
+
+/// A receiving endpoint. Its memory counts as registered until it is dropped.
+pub(crate) struct Endpoint<F: Fabric> {
+    pub(crate) receiver: Receiver<F>,
+    pub(crate) _registered: Registered,
+}
 
 /// A message in its slot. Fields are dropped in this order: the slot is given back before its
 /// endpoint may go.
 pub(crate) struct Message<F: Fabric> {
     delivery: Delivery<'static, F>,
-    _receiver: Arc<Receiver<F>>,
+    _endpoint: Arc<Endpoint<F>>,
     permit: Option<Permit>,
 }
 
@@ -28,13 +35,13 @@ pub(crate) enum Taken<F: Fabric> {
 }
 
 /// The next message, if one is there.
-pub(crate) fn take<F: Fabric>(receiver: &Arc<Receiver<F>>) -> Result<Taken<F>> {
-    // SAFETY: the receiver lives as long as an `Arc` of it. The reference is used in this call and
+pub(crate) fn take<F: Fabric>(endpoint: &Arc<Endpoint<F>>) -> Result<Taken<F>> {
+    // SAFETY: the endpoint lives as long as an `Arc` of it. The reference is used in this call and
     // by the delivery, which is kept together with such an `Arc` and dropped before it.
-    let endpoint: &'static Receiver<F> = unsafe { &*Arc::as_ptr(receiver) };
-    Ok(match endpoint.try_get()? {
+    let receiver: &'static Receiver<F> = unsafe { &(*Arc::as_ptr(endpoint)).receiver };
+    Ok(match receiver.try_get()? {
         Received::Message(delivery) => {
-            Taken::Message(Message { delivery, _receiver: receiver.clone(), permit: None })
+            Taken::Message(Message { delivery, _endpoint: endpoint.clone(), permit: None })
         }
         Received::Empty => Taken::Empty,
         Received::End => Taken::End,

@@ -64,8 +64,10 @@ impl<F: Fabric> Incoming<F> {
                     table_bytes: frame.table_bytes,
                 };
                 Some(parts.batch(&self.schema).map_err(Error::from).map(|(batch, joined)| {
-                    common.counts.joined_bytes.add(joined);
-                    common.counts.batches_received.add(1);
+                    common.count(|counters| {
+                        counters.joined_bytes += joined;
+                        counters.batches_received += 1;
+                    });
                     batch
                 }))
             }

@@ -1,22 +1,39 @@
 //! What an endpoint has done, in numbers that hold on any machine.
 
-use std::ops::AddAssign;
-
 use millstream_fabric::{Completion, CompletionQueue};
 
 use crate::error::Result;
 
-/// Declares the counters once: as a structure, by name, and for adding up.
+/// Declares counters once: as a structure, by name, and for adding up.
+///
+/// ```
+/// millstream_shuffle::counters! {
+///     /// Counts since midnight.
+///     pub struct Counters {
+///         /// Cars that passed.
+///         cars,
+///         /// Their passengers.
+///         passengers,
+///     }
+/// }
+///
+/// let mut all = Counters { cars: 1, passengers: 4 };
+/// all += Counters { cars: 2, passengers: 2 };
+/// assert_eq!(Counters::NAMES, ["cars", "passengers"]);
+/// assert_eq!(all.values(), [3, 6]);
+/// assert_eq!(Counters::of_values(&[3, 6]), Some(all));
+/// ```
+#[macro_export]
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counts since the endpoint was opened. Those of several endpoints can be added up.
+    ($(#[$about:meta])* pub struct $counters:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+        $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub struct Counters {
+        pub struct $counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        impl Counters {
-            /// Their names, in the order of [`Counters::values`].
+        impl $counters {
+            /// Their names, in the order of [`Self::values`].
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
             /// All of them.
@@ -25,14 +42,14 @@ macro_rules! counters {
             }
 
             /// From as many values as there are names.
-            pub fn of_values(values: &[u64]) -> Option<Counters> {
+            pub fn of_values(values: &[u64]) -> Option<$counters> {
                 let [$($name),*] = *values else { return None };
-                Some(Counters { $($name),* })
+                Some($counters { $($name),* })
             }
         }
 
-        impl AddAssign for Counters {
-            fn add_assign(&mut self, other: Counters) {
+        impl std::ops::AddAssign for $counters {
+            fn add_assign(&mut self, other: $counters) {
                 $(self.$name += other.$name;)*
             }
         }
@@ -40,50 +57,53 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Messages sent or received; one for each destination.
-    messages,
-    /// Bytes of their payload.
-    bytes,
-    /// Write requests posted, those with an immediate value included.
-    writes,
-    /// Of them, writes with an immediate value.
-    immediates,
-    /// Of the writes, and of the datagrams, those that carried only credit.
-    credits,
-    /// Of the writes, those that only ask whether an idle peer is alive.
-    probes,
-    /// Send requests posted.
-    sends,
-    /// Read requests posted.
-    reads,
-    /// Datagrams posted, credit included.
-    datagrams,
-    /// Datagrams that only say that the sender is alive.
-    keep_alives,
-    /// Receives posted.
-    receives,
-    /// Completions taken from the completion queue.
-    completions,
-    /// Times that the completion queue was polled.
-    polls,
-    /// Words of memory that were looked at for a peer's news.
-    looks,
-    /// Datagrams that came again and were dropped.
-    repeated,
-    /// Queue pairs.
-    queue_pairs,
-    /// Bytes of registered memory, now.
-    registered_bytes,
-    /// Buffers in circulation, now.
-    buffers,
-    /// The most buffers that were in circulation.
-    buffers_max,
-    /// Buffers that were put into circulation because none was free.
-    added,
-    /// Buffers that were taken out of circulation because more than one was free.
-    retired,
-    /// Times that no buffer, or no message, was there when asked for.
-    starved,
+    /// Counts since the endpoint was opened. Those of several endpoints can be added up.
+    pub struct Counters {
+        /// Messages sent or received; one for each destination.
+        messages,
+        /// Bytes of their payload.
+        bytes,
+        /// Write requests posted, those with an immediate value included.
+        writes,
+        /// Of them, writes with an immediate value.
+        immediates,
+        /// Of the writes, and of the datagrams, those that carried only credit.
+        credits,
+        /// Of the writes, those that only ask whether an idle peer is alive.
+        probes,
+        /// Send requests posted.
+        sends,
+        /// Read requests posted.
+        reads,
+        /// Datagrams posted, credit included.
+        datagrams,
+        /// Datagrams that only say that the sender is alive.
+        keep_alives,
+        /// Receives posted.
+        receives,
+        /// Completions taken from the completion queue.
+        completions,
+        /// Times that the completion queue was polled.
+        polls,
+        /// Words of memory that were looked at for a peer's news.
+        looks,
+        /// Datagrams that came again and were dropped.
+        repeated,
+        /// Queue pairs.
+        queue_pairs,
+        /// Bytes of registered memory, now.
+        registered_bytes,
+        /// Buffers in circulation, now.
+        buffers,
+        /// The most buffers that were in circulation.
+        buffers_max,
+        /// Buffers that were put into circulation because none was free.
+        added,
+        /// Buffers that were taken out of circulation because more than one was free.
+        retired,
+        /// Times that no buffer, or no message, was there when asked for.
+        starved,
+    }
 }
 
 impl Counters {

@@ -10,6 +10,8 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -31,7 +33,7 @@ const MARK: &str = "@worker ";
 /// What a worker is: `flight`, or a provider with a design and the job's token.
 const WHAT: &str = "MILLSTREAM_TEST_WORKER";
 /// Partitions of a task.
-const PARTITIONS: usize = 2;
+pub(crate) const PARTITIONS: usize = 2;
 
 /// How batches travel.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +86,35 @@ impl Process {
         }
     }
 
+    /// What its exchange has done so far.
+    pub(crate) fn counters(&mut self) -> Counters {
+        self.say("counters");
+        let line = self.hear("counters");
+        let values: Vec<u64> =
+            line.split_whitespace().map(|value| value.parse().expect("a number")).collect();
+        Counters::of_values(&values).expect("all counters")
+    }
+
+    /// Bytes of the fabric's shared memory that the kernel says it has mapped.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        let maps = format!("/proc/{}/maps", self.child.id());
+        let maps = std::fs::read_to_string(maps).expect("a process that runs");
+        let bytes = |line: &str| {
+            let range = line.split_whitespace().next()?;
+            let (from, to) = range.split_once('-')?;
+            Some(u64::from_str_radix(to, 16).ok()? - u64::from_str_radix(from, 16).ok()?)
+        };
+        let ours = maps.lines().filter(|line| line.contains("/memfd:millstream"));
+        ours.map(|line| bytes(line).expect("a range of addresses")).sum()
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        kill.args(["-s", name, &self.child.id().to_string()]);
+        assert!(kill.status().expect("the program kill").success());
+    }
+
     fn say(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("a pipe");
         writeln!(input, "{line}").expect("a worker that listens");
@@ -121,8 +152,9 @@ fn token(text: &str) -> Token {
 }
 
 impl Cluster {
-    /// Starts workers by `command`, which calls [`worker`] in a new process.
-    pub(crate) fn start(options: Options, command: impl Fn() -> Command) -> Cluster {
+    /// Starts workers, each a process of this binary. Of tests it runs one, [`worker_process`]; a
+    /// benchmark calls [`worker`] itself.
+    pub(crate) fn start(options: Options) -> Cluster {
         let token = Token::random().expect("randomness");
         let what = match options.way {
             Way::Flight => "flight".into(),
@@ -130,7 +162,8 @@ impl Cluster {
             Way::Tcp(config) => format!("tcp {}", describe(&config, &token)),
         };
         let start = |_| {
-            let mut child = command()
+            let mut child = Command::new(std::env::current_exe().expect("this binary"))
+                .args(["--ignored", "--exact", "cluster::worker_process", "--nocapture"])
                 .env(WHAT, &what)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -159,27 +192,21 @@ impl Cluster {
     pub(crate) fn counters(&mut self) -> Counters {
         let mut all = (self.coordinator.counters)();
         for process in &mut self.processes {
-            process.say("counters");
-            let line = process.hear("counters");
-            let values: Vec<u64> =
-                line.split_whitespace().map(|value| value.parse().expect("a number")).collect();
-            all += Counters::of_values(&values).expect("all counters");
+            all += process.counters();
         }
         all
-    }
-
-    /// Kills a worker's process.
-    pub(crate) fn kill(&mut self, process: usize) {
-        self.processes[process].child.kill().expect("a process that runs");
     }
 }
 
 /// A configuration as a worker reads it.
 fn describe(config: &Config, token: &Token) -> String {
-    let Config { message_bytes, depth, credit_every, lanes, window_bytes, .. } = config;
-    let design = config.design;
+    let Config { design, message_bytes, depth, credit_every, lanes, .. } = config;
+    let Config { window_bytes, copy_below_bytes, .. } = config;
     let token = hex(token.bytes());
-    format!("{token} {design} {message_bytes} {depth} {credit_every} {lanes} {window_bytes}")
+    format!(
+        "{token} {design} {message_bytes} {depth} {credit_every} {lanes} {window_bytes} \
+         {copy_below_bytes}"
+    )
 }
 
 fn undescribe(text: &str) -> (Token, Config) {
@@ -191,6 +218,7 @@ fn undescribe(text: &str) -> (Token, Config) {
         credit_every: number(4) as u32,
         lanes: number(5) as u32,
         window_bytes: number(6),
+        copy_below_bytes: number(7) as usize,
         ..Config::new(parts[1].parse().expect("a design"))
     };
     (token(parts[0]), config)
@@ -250,9 +278,36 @@ pub(crate) fn alone() -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(PARTITIONS))
 }
 
+/// Rows as text, in the order of their texts.
+pub(crate) fn rows(batches: &[RecordBatch]) -> Vec<String> {
+    let options = FormatOptions::default();
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns: Vec<_> = batch
+            .columns()
+            .iter()
+            .map(|column| ArrayFormatter::try_new(column, &options).expect("a column"))
+            .collect();
+        for row in 0..batch.num_rows() {
+            let values: Vec<String> =
+                columns.iter().map(|column| column.value(row).to_string()).collect();
+            rows.push(values.join("|"));
+        }
+    }
+    rows.sort();
+    rows
+}
+
 /// Whether this process was started as a worker.
 pub(crate) fn is_worker() -> bool {
     std::env::var(WHAT).is_ok()
+}
+
+/// What tests start as a worker's process.
+#[test]
+#[ignore = "started by other tests"]
+fn worker_process() {
+    worker();
 }
 
 /// What a worker's process does, if this is one. It ends with its standard input.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::line::{Fields, Line, Machine};
 use super::shuffle::{self, Shuffled};
+use super::tpch::{self, Pair};
 
 /// What a line is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +15,8 @@ pub(super) enum Entry {
     Job(Line),
     /// The shuffle operator alone.
     Shuffle(Shuffled),
+    /// A query over the shuffle and over Flight.
+    Tpch(Pair),
 }
 
 impl Entry {
@@ -30,6 +33,7 @@ impl Entry {
         let fields = Fields { map: &map, within: "" };
         match map.get("bench").and_then(Value::as_str) {
             Some(shuffle::NAME) => Ok(Entry::Shuffle(Shuffled::parse(&fields)?)),
+            Some(tpch::NAME) => Ok(Entry::Tpch(Pair::parse(&fields)?)),
             _ => Ok(Entry::Job(Line::of(&fields)?)),
         }
     }
@@ -38,6 +42,7 @@ impl Entry {
         match self {
             Entry::Job(line) => &line.machine,
             Entry::Shuffle(line) => &line.machine,
+            Entry::Tpch(line) => &line.machine,
         }
     }
 
@@ -46,6 +51,7 @@ impl Entry {
         match self {
             Entry::Job(line) => line.ok,
             Entry::Shuffle(line) => line.ok,
+            Entry::Tpch(line) => line.ok,
         }
     }
 }
@@ -55,6 +61,7 @@ impl Display for Entry {
         match self {
             Entry::Job(line) => write!(f, "{}; {}", line.data, line.setup),
             Entry::Shuffle(line) => write!(f, "shuffle {}", line.design()),
+            Entry::Tpch(line) => write!(f, "TPC-H over {}", line.design()),
         }
     }
 }

@@ -345,7 +345,7 @@ impl Fields<'_> {
         value.ok_or_else(|| self.wrong(name, "a number from 0 to 1e18"))
     }
 
-    fn wrong(&self, name: &str, expected: &str) -> String {
+    pub(super) fn wrong(&self, name: &str, expected: &str) -> String {
         let found = self.map.get(name).map_or("no such field".to_string(), Value::to_string);
         let short: String = found.chars().take(60).collect();
         let dots = if short.len() < found.len() { "…" } else { "" };
@@ -376,7 +376,7 @@ mod tests {
     fn parse(text: &str) -> Result<Line, String> {
         match Entry::parse(text)? {
             Entry::Job(line) => Ok(line),
-            Entry::Shuffle(line) => panic!("{line:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -13,6 +13,7 @@ mod projection;
 mod shuffle;
 mod spread;
 mod svg;
+mod tpch;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,6 +26,7 @@ use self::entry::Entry;
 use self::html::{element, escape};
 use self::line::{Line, Machine};
 use self::shuffle::Shuffled;
+use self::tpch::Pair;
 use crate::Failure;
 use crate::failure::{fail, note, usage};
 
@@ -134,15 +136,16 @@ fn render(lines: &[Placed]) -> String {
         body.push_str(&element("h2", &"Refused lines"));
         refused.iter().for_each(|text| body.push_str(&figures::warning(text)));
     }
-    let mut machines = BTreeMap::<&Machine, (Vec<&Line>, Vec<&Shuffled>)>::new();
+    let mut machines = BTreeMap::<&Machine, (Vec<&Line>, Vec<&Shuffled>, Vec<&Pair>)>::new();
     for Placed { line, .. } in lines.iter().filter(|placed| placed.line.ok()) {
-        let (jobs, shuffles) = machines.entry(line.machine()).or_default();
+        let (jobs, shuffles, pairs) = machines.entry(line.machine()).or_default();
         match line {
             Entry::Job(line) => jobs.push(line),
             Entry::Shuffle(line) => shuffles.push(line),
+            Entry::Tpch(line) => pairs.push(line),
         }
     }
-    for (machine, (jobs, shuffles)) in machines {
+    for (machine, (jobs, shuffles, pairs)) in machines {
         body.push_str(&format!("<h2>{}</h2>\n", escape(&machine.processor)));
         body.push_str(&element(
             "p",
@@ -158,6 +161,7 @@ fn render(lines: &[Placed]) -> String {
             body.push_str(&figures::sources(&jobs));
         }
         body.push_str(&shuffle::all(&shuffles));
+        body.push_str(&tpch::all(&pairs));
     }
     html::page(&body)
 }

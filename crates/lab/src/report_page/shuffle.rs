@@ -14,7 +14,7 @@ use super::svg::{Bars, Curves, Key};
 pub(super) const NAME: &str = "shuffle";
 
 /// Designs in the paper's order, and their colours: reads, writes and sends have a hue each.
-const DESIGNS: [(&str, &str); 12] = [
+pub(super) const DESIGNS: [(&str, &str); 12] = [
     ("MEMQ/SR", "#12395b"),
     ("SEMQ/SR", "#1f6fb2"),
     ("MESQ/SR", "#1e4d2b"),
@@ -68,12 +68,10 @@ enum Shown {
 
 impl Shuffled {
     pub(super) fn parse(fields: &Fields) -> Result<Shuffled, String> {
-        let designs: Vec<(&str, usize)> =
-            DESIGNS.iter().enumerate().map(|(i, (name, _))| (*name, i)).collect();
         let patterns = [("repartition", "repartition"), ("broadcast", "broadcast")];
         let straggler_us = fields.given("straggler_us").map(|_| fields.number("straggler_us"));
         Ok(Shuffled {
-            design: fields.one_of("design", &designs)?,
+            design: fields.one_of("design", &designs())?,
             pattern: fields.one_of("pattern", &patterns)?,
             processes: fields.count("processes")?,
             threads: fields.count("threads")?,
@@ -131,6 +129,11 @@ impl Shuffled {
     }
 }
 
+/// Names of designs, and their places.
+pub(super) fn designs() -> Vec<(&'static str, usize)> {
+    DESIGNS.iter().enumerate().map(|(i, (name, _))| (*name, i)).collect()
+}
+
 /// Runs that are compared, by what they have in common.
 fn sets<'a>(lines: &[&'a Shuffled], shown: Shown) -> BTreeMap<String, Vec<&'a Shuffled>> {
     let mut sets = BTreeMap::<String, Vec<&Shuffled>>::new();
@@ -153,7 +156,7 @@ pub(super) fn all(lines: &[&Shuffled]) -> String {
         ("adaptive buffers against fixed depths", by_buffers(lines)),
         ("one straggler", by_straggler(lines)),
         ("set-up", setup(lines)),
-        ("lines", sources(lines)),
+        ("lines", sources(lines.iter().map(|line| (&*line.command, &*line.date)))),
     ];
     let mut out = String::new();
     if !lines.is_empty() {
@@ -215,14 +218,14 @@ fn differ<T: Ord>(lines: &[&Shuffled], what: impl Fn(&Shuffled) -> T) -> bool {
 }
 
 /// A group and a name for each run; bars of those that have both in common are one.
-type Sorted = (u64, String);
+pub(super) type Sorted = (u64, String);
 
 /// Bars in groups. Groups and names are in the order of their numbers.
-fn bars(
+pub(super) fn bars<L>(
     (name, unit, across): (String, &str, &str),
-    lines: &[&Shuffled],
-    value: fn(&Shuffled) -> f64,
-    place: impl Fn(&Shuffled) -> (Sorted, Sorted),
+    lines: &[&L],
+    value: fn(&L) -> f64,
+    place: impl Fn(&L) -> (Sorted, Sorted),
     colour: impl Fn(usize, &Sorted) -> &'static str,
 ) -> String {
     let mut cells = BTreeMap::<(Sorted, Sorted), Vec<f64>>::new();
@@ -310,11 +313,11 @@ fn setup(lines: &[&Shuffled]) -> String {
     bars((name, "ms", "processes × threads"), lines, |line| line.setup_ms, place, colour)
 }
 
-/// Commands and dates.
-fn sources(lines: &[&Shuffled]) -> String {
+/// Commands and dates of lines.
+pub(super) fn sources<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut dates = BTreeMap::<&str, Vec<&str>>::new();
-    for line in lines {
-        dates.entry(&line.command).or_default().push(&line.date);
+    for (command, date) in lines {
+        dates.entry(command).or_default().push(date);
     }
     if dates.is_empty() {
         return String::new();

@@ -211,6 +211,45 @@ fn a_shuffle_without_sense_is_named() {
     }
 }
 
+/// A line of TPC-H, with the fields that are read.
+fn tpch(changes: Value) -> Value {
+    let mut pair = line(json!({
+        "bench": "tpch", "design": "SEMQ/WR", "query": 3, "scale": 1.0, "processes": 2,
+        "compression": "lz4", "seconds": 2.0, "flight_seconds": 3.0,
+    }));
+    let (Some(fields), Value::Object(changes)) = (pair.as_object_mut(), changes) else {
+        panic!("two objects");
+    };
+    fields.extend(changes);
+    pair
+}
+
+#[test]
+fn queries_are_compared_with_flight_by_design() {
+    let page = page(&[
+        tpch(json!({})),
+        tpch(json!({"design": "MESQ/SR", "seconds": 4.0})),
+        tpch(json!({"seconds": 1.0, "flight_seconds": 4.0})),
+        tpch(json!({"query": 10, "compression": "none"})),
+    ]);
+    let titles = titles(&page);
+    for title in [
+        "3, Flight: 3 (3 to 4), 3 runs",
+        "3, SEMQ/WR: 1.5 (1 to 2), 2 runs",
+        "3, MESQ/SR: 4, 1 run",
+        "3, SEMQ/WR: 2.75 (1.5 to 4), 2 runs",
+        "3, MESQ/SR: 0.75, 1 run",
+        "10, SEMQ/WR: 1.5, 1 run",
+    ] {
+        assert!(titles.contains(&title), "{title}: {titles:#?}");
+    }
+    assert!(page.contains("scale 1, 2 processes, compression lz4"));
+    for (name, value) in [("seconds", json!(0)), ("query", json!(23)), ("scale", json!("big"))] {
+        let error = Entry::parse(&tpch(json!({name: value})).to_string()).expect_err(name);
+        assert!(error.contains(&format!("field '{name}'")), "{error}");
+    }
+}
+
 /// Bytes of good lines changed, doubled and lost: what is still a line is drawn, nothing panics.
 #[test]
 fn mutated_lines_are_refused_or_drawn() {
@@ -218,6 +257,7 @@ fn mutated_lines_are_refused_or_drawn() {
     let good = modelled([95.0, 100.0, 105.0]).into_iter().map(|line| line.to_string());
     let good: Vec<String> = good
         .chain([line(json!({"zipf": 0.5})).to_string(), shuffled(json!({})).to_string()])
+        .chain([tpch(json!({})).to_string()])
         .chain([shuffled(json!({"straggler_us": 1, "buffers": "adaptive:2:4"})).to_string()])
         .collect();
     let mut random: u64 = 0x9E3779B97F4A7C15;
