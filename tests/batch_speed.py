@@ -95,7 +95,7 @@ def sketch(name: str, kind: str, ours: str, theirs: str | None = None) -> Query:
     return keyed(name, ours, theirs or ours, kind, True)
 
 
-WINDOWS = [tumble(1), tumble(10), hop(1, 10), cumulate(1, 10), session(1)]
+WINDOWS = [tumble(1), tumble(10), hop(1, 10), hop(1, 50), cumulate(1, 10), cumulate(1, 50), session(1)]
 DISTINCT = [
     keyed("count distinct", "COUNT(DISTINCT v)", "count(DISTINCT v)", "BIGINT", False),
     sketch("approx count distinct", "BIGINT", "APPROX_COUNT_DISTINCT(v)"),

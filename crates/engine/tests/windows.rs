@@ -110,8 +110,12 @@ fn simulate(seed: u64) -> Stats {
     let source = table(&data, &mut random, batch_rows);
     let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 4, lateness) };
     let (expected, late, partly, null_time) = model(&data, window, delay_us, lateness);
-    let (mut stats, rows) = run(&windowed(source, window, delay_us), &settings);
-    let what = format!("seed {seed}: {window:?} {settings:?}\n{}", repeat(seed, "windows"));
+    let mut plan = windowed(source, window, delay_us);
+    let packed = random.pick(&[1, 1, 2, 5, 64]);
+    aggregate(&mut plan).windows_in_slice = packed;
+    let (mut stats, rows) = run(&plan, &settings);
+    let repeat = repeat(seed, "windows");
+    let what = format!("seed {seed}: {window:?}, {packed} in a slice, {settings:?}\n{repeat}");
     let rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
     same_rows(&rows, &expected, &what);
     assert_eq!((stats.late_records, stats.null_time_records), (late, null_time), "{what}");
@@ -199,20 +203,22 @@ fn a_hole_takes_no_steps() {
         Window::Hop(Hop { slide_us: 10_000, size_us: 30_000, offset_us: 0 }),
         Window::Cumulate(Cumulate { step_us: 10_000, size_us: 30_000, offset_us: 0 }),
     ];
-    for window in windows {
+    for (window, packed) in windows.into_iter().flat_map(|w| [1, 2, 8].map(|packed| (w, packed))) {
         for workers in [1, 3] {
             let elapsed = [30_000, YEAR_MS].map(|hole_ms| {
                 let data = [vec![counted(5, 1), counted(hole_ms, 2)]];
                 let source = table(&data, &mut Random::new(1), 1);
                 let settings = Settings { workers, simulate: Some(3), ..Settings::default() };
-                let (stats, rows) = run(&windowed(source, window, 0), &settings);
+                let mut plan = windowed(source, window, 0);
+                aggregate(&mut plan).windows_in_slice = packed;
+                let (stats, rows) = run(&plan, &settings);
                 let (expected, ..) = model(&data, window, 0, 0);
                 same_rows(&rows.unwrap(), &expected, &format!("{window:?}, {hole_ms} ms"));
                 assert_eq!((expected.len(), stats.windows), (6, 6));
                 stats.elapsed_us
             });
             let [short, long] = elapsed;
-            assert!(long < 2 * short + 1_000, "{window:?}: {elapsed:?} us");
+            assert!(long < 2 * short + 1_000, "{window:?}, {packed}: {elapsed:?} us");
         }
     }
 }
@@ -246,7 +252,8 @@ fn simulated_hopping_windows_with_scarce_memory() {
     let (seeds, _) = run_seeds(16, |seed| {
         let mut random = Random::new(seed);
         let source = table(&data, &mut random, 50);
-        let plan = windowed(source, window, 0);
+        let mut plan = windowed(source, window, 0);
+        aggregate(&mut plan).windows_in_slice = random.pick(&[1, 4]);
         let drawn = drawn_settings(&mut random, 3, 0);
         let free = Settings { simulate: Some(seed), batch_rows: 50, ..drawn };
         let (plenty, rows) = run(&plan, &free);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::layout::RowLayout;
 use crate::log::ChunkPool;
+use crate::packs::{Packs, Run};
 use crate::rows::RowsRef;
 use crate::scratch::Scratch;
 use crate::segment::Sources;
@@ -32,28 +33,12 @@ pub struct Spread {
     layout: Arc<RowLayout>,
     /// The word of a row that says of which pane or window it is.
     word: usize,
-    tables: Vec<Table>,
-    /// The next table and block to be noted.
-    cursor: (usize, usize),
-    rows: Vec<Noted>,
-    made: usize,
-    /// The first row that has not been spread.
-    next: usize,
+    /// Of each row, how many windows it counts for.
+    rows: Packs,
     ready: Gathered,
     later: Gathered,
     pool: ChunkPool,
     scratch: Scratch,
-}
-
-/// A row of a pane.
-#[derive(Debug, Clone, Copy)]
-struct Noted {
-    /// The pane with which its first window ends, and how many windows there are.
-    first: i64,
-    count: u32,
-    table: u32,
-    block: u32,
-    row: u32,
 }
 
 /// Rows of windows.
@@ -74,11 +59,7 @@ impl Spread {
         let gathered = || Gathered { table: Table::new(layout.clone()), words: Vec::new() };
         Spread {
             word,
-            tables: Vec::new(),
-            cursor: (0, 0),
-            rows: Vec::new(),
-            made: 0,
-            next: 0,
+            rows: Packs::new(word),
             ready: gathered(),
             later: gathered(),
             pool: ChunkPool::new(layout.row_words(), pool_bytes, None),
@@ -89,50 +70,33 @@ impl Spread {
 
     /// Begins with the rows of these tables, and gives back those of before.
     pub fn begin(&mut self, tables: Vec<Table>) -> Vec<Table> {
-        self.rows.clear();
-        (self.cursor, self.made, self.next) = ((0, 0), 0, 0);
-        std::mem::replace(&mut self.tables, tables)
+        self.rows.begin(tables)
     }
 
     /// Takes note of the next block of rows: `ends` gives the first and the last pane with which
     /// windows end, for the number of a table and the word of a row. Returns how many rows there
     /// were; `None`: there is no block left.
     pub fn note(&mut self, ends: impl Fn(usize, u64) -> [i64; 2]) -> Option<usize> {
-        let (number, block) = self.cursor;
-        let table = self.tables.get(number)?;
-        if block >= table.scan_blocks() {
-            self.cursor = (number + 1, 0);
-            if number + 1 == self.tables.len() && !self.rows.is_sorted_by_key(|row| row.first) {
-                self.rows.sort_by_key(|row| row.first);
-            }
-            return Some(0);
-        }
-        self.cursor.1 += 1;
-        let rows = table.scan(block);
-        for (row, word) in rows.words(self.word).enumerate() {
-            let [first, last] = ends(number, word);
-            if let Some(count) = u32::try_from(last - first + 1).ok().filter(|count| *count > 0) {
-                let (table, block) = (number as u32, block as u32);
-                self.rows.push(Noted { first, count, table, block, row: row as u32 });
-                self.made += count as usize;
-            }
-        }
-        Some(rows.len())
+        self.rows.note(|table, word| {
+            let [first, last] = ends(table, word);
+            let count = u32::try_from(last - first + 1).ok().filter(|count| *count > 0)?;
+            Some((first, count))
+        })
     }
 
     /// Whether all blocks have been noted.
     pub fn is_noted(&self) -> bool {
-        self.cursor.0 >= self.tables.len()
+        self.rows.is_noted()
     }
 
     /// How many rows of windows are made of all that have been noted, before they are merged.
     pub fn made(&self) -> usize {
-        self.made
+        self.rows.numbers()
     }
 
     /// The pane with which the first window ends that has not been made; `None`: all have been.
     pub fn next_end(&self) -> Option<i64> {
-        self.rows.get(self.next).map(|row| row.first)
+        self.rows.next().map(|row| row.first)
     }
 
     /// Makes rows of windows, of the rows whose first window ends with the pane `until` or before,
@@ -141,17 +105,17 @@ impl Spread {
     pub fn spread(&mut self, until: i64, rows_max: usize) -> usize {
         let mut made = 0;
         let mut table = None;
-        while let Some(row) = self.rows.get(self.next).copied() {
-            if row.first > until || made >= rows_max {
+        while let Some(run) = self.rows.next() {
+            if run.first > until || made >= rows_max {
                 break;
             }
-            if table != Some(row.table) || self.is_full() {
+            if table != Some(run.table) || self.is_full() {
                 self.merge(table);
-                table = Some(row.table);
+                table = Some(run.table);
             }
-            self.gather(row, until);
-            self.next += 1;
-            made += row.count as usize;
+            self.gather(run, until);
+            self.rows.go_on(1);
+            made += run.number as usize;
         }
         self.merge(table);
         made
@@ -161,14 +125,11 @@ impl Spread {
         [&self.ready, &self.later].iter().any(|gathered| gathered.words.len() >= GATHERED_WORDS)
     }
 
-    fn gather(&mut self, row: Noted, until: i64) {
-        let Spread { tables, layout, ready, later, word, .. } = self;
-        let row_words = layout.row_words();
-        let chunk = &tables[row.table as usize].log.chunks()[row.block as usize];
-        let place = chunk.row(row.row as usize, row_words);
-        // SAFETY: a written row of a table that nobody changes.
-        let words = unsafe { std::slice::from_raw_parts(place, row_words) };
-        for end in row.first..row.first + i64::from(row.count) {
+    /// Gathers the first row of a run.
+    fn gather(&mut self, run: Run, until: i64) {
+        let Spread { rows, ready, later, word, .. } = self;
+        let words = rows.words(&run, 1);
+        for end in run.first..run.first + i64::from(run.number) {
             let to = if end <= until { &mut *ready } else { &mut *later };
             let start = to.words.len();
             to.words.extend_from_slice(words);
@@ -178,7 +139,9 @@ impl Spread {
 
     /// Merges what has been gathered, which refers to a table.
     fn merge(&mut self, table: Option<u32>) {
-        let Some(from) = table.and_then(|table| self.tables.get(table as usize)) else { return };
+        let Some(from) = table.and_then(|table| self.rows.tables.get(table as usize)) else {
+            return;
+        };
         let row_words = self.layout.row_words();
         for Gathered { table, words } in [&mut self.ready, &mut self.later] {
             let count = words.len() / row_words;
@@ -220,11 +183,12 @@ impl Spread {
 
     /// Gives back memory that is not needed now.
     pub fn release(&mut self) {
+        self.rows.release();
         self.pool.release();
     }
 
     fn all(&self) -> impl Iterator<Item = &Table> {
-        self.tables.iter().chain([&self.ready.table, &self.later.table])
+        self.rows.tables.iter().chain([&self.ready.table, &self.later.table])
     }
 
     /// Rows that are kept.
@@ -235,8 +199,10 @@ impl Spread {
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         let words = self.ready.words.capacity() + self.later.words.capacity();
-        let noted = self.rows.capacity() * size_of::<Noted>();
-        self.all().map(Table::bytes).sum::<usize>() + self.pool.bytes() + words * 8 + noted
+        self.all().map(Table::bytes).sum::<usize>()
+            + self.pool.bytes()
+            + words * 8
+            + self.rows.noted_bytes()
     }
 
     /// Bytes of keys and values.
@@ -246,7 +212,8 @@ impl Spread {
 
     /// Bytes that making so many more rows may allocate.
     pub fn growth_bytes(&self, load: Load) -> usize {
-        self.ready.table.growth_bytes(load) + self.later.table.growth_bytes(load)
+        let tables = [&self.ready, &self.later].map(|gathered| gathered.table.growth_bytes(load));
+        tables.iter().sum::<usize>() + self.rows.growth_bytes()
     }
 
     /// Bytes of what a row refers to, about.

@@ -6,18 +6,22 @@ use super::{Cumulate, Hop, Node, Operator, Plan, Stage, Window};
 
 /// One more key says of which window a row of state is.
 const KEYS_MAX: usize = 63;
-/// A record of a packed pane is merged into each of its windows; where they are many, panes are
-/// better combined.
-const PANES_MAX: i64 = 16;
-/// And a slice of fewer keys: panes have this part of the room that windows have.
+/// Panes have this part of the room that windows have: keys are there again in each.
 const PANES_PART: i64 = 4;
+/// So short windows share slices if there are this many panes in them at the most.
+const FEW_PANES: i64 = 16;
+/// Otherwise panes do if at least so many of them fit. Longer ones have records enough where there
+/// are many, and then packs cost more than they save.
+const PANES_MIN: i64 = 25;
+/// No more of them share one: all windows that end in a slice have their rows at once.
+const PANES_MAX: i64 = 128;
 /// Windows of which fewer would fit are long enough by themselves.
 const WINDOWS_MIN: i64 = 5;
 
 impl Plan {
     /// Lets tumbling windows over bounded input share slices, as many as `pack_us` has room for,
-    /// and so panes of windows that have few of them, and lets sessions have slices of a gap, or of
-    /// as many as there is room for, unless `pack_us` is 0. Those that share one fire
+    /// and so short panes of windows that overlap, and lets sessions have slices of a gap, or of as
+    /// many as there is room for, unless `pack_us` is 0. Those that share one fire
     /// together, when the last of them is complete. Windows stay apart whose rows go to an output
     /// beside rows of other inputs, which come in the order of windows.
     pub fn pack_windows(&mut self, pack_us: i64) {
@@ -92,11 +96,15 @@ fn windows_in_slice(window_us: i64, pack_us: i64) -> i64 {
     if fit >= WINDOWS_MIN { fit } else { 1 }
 }
 
-/// How many panes share a slice: as many as there is room for, if they are at least as many as a
-/// window has, and these are few.
+/// How many panes share a slice: as many as there is room for, if they are at least a whole window
+/// of few panes, or if they are many.
 fn panes_in_slice(pane_us: i64, window_us: i64, pack_us: i64) -> i64 {
     let (fit, of_window) = (pack_us / PANES_PART / pane_us, window_us / pane_us);
-    if of_window <= PANES_MAX && fit >= of_window { fit.max(1) } else { 1 }
+    match fit {
+        _ if of_window <= FEW_PANES && fit >= of_window => fit.max(1),
+        PANES_MIN.. => fit.min(PANES_MAX),
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -104,17 +112,23 @@ mod tests {
     use super::*;
 
     /// A second has room for a thousand milliseconds and for five fifths; four quarters are long
-    /// enough. A quarter of it has room for 25 windows of ten panes of a millisecond, and not for
-    /// one of ten tenths of a second, nor may a window have more than 16 panes.
+    /// enough. A quarter of it has room for 25 windows of ten panes of a millisecond, and for 16 of
+    /// 10 ms, but not for ten tenths of a second. Of windows of more panes, it has room for 250
+    /// panes of a millisecond, of which 128 share a slice, for 25 of 10 ms, and 22 of 11 ms are too
+    /// few.
     #[test]
     fn what_is_short_shares_a_slice() {
         const SECOND_US: i64 = 1_000_000;
         let windows =
             [1_000, 200_000, 250_000, 2_000_000].map(|us| windows_in_slice(us, SECOND_US));
         assert_eq!(windows, [1000, 5, 1, 1]);
-        let panes = [(1_000, 10_000), (10_000, 250_000), (10_000, 160_000), (100_000, SECOND_US)];
-        let panes = panes.map(|(pane, window)| panes_in_slice(pane, window, SECOND_US));
-        assert_eq!(panes, [250, 1, 25, 1]);
+        let few = [(1_000, 10_000), (10_000, 160_000), (100_000, SECOND_US)];
+        let few = few.map(|(pane, window)| panes_in_slice(pane, window, SECOND_US));
+        assert_eq!(few, [250, 25, 1]);
+        let many = [(1_000, 17_000), (1_000, SECOND_US), (10_000, 60 * SECOND_US)];
+        let many = many.map(|(pane, window)| panes_in_slice(pane, window, SECOND_US));
+        assert_eq!(many, [128, 128, 25]);
+        assert_eq!(panes_in_slice(11_000, 1_100_000, SECOND_US), 1);
         assert_eq!((windows_in_slice(1_000, 0), panes_in_slice(1_000, 2_000, 0)), (1, 1));
     }
 }

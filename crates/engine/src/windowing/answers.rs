@@ -68,8 +68,11 @@ pub(crate) enum Combining {
     Hop,
     /// Of what the window before had, if it began together with it, and of its last pane's slices.
     Cumulate,
-    /// Slices pack panes: each row is of one, and counts for all windows of that.
-    Packs,
+    /// Slices pack panes, of which windows have few: each row is of one, and counts for all windows
+    /// of that.
+    FewPanes,
+    /// Slices pack panes, of which windows have this number at the most, and more than few.
+    ManyPanes { count: i64, hop: bool },
     /// Rows of a key that are a gap apart at the most are joined.
     Sessions { gap_us: i64 },
 }

@@ -106,8 +106,7 @@ impl Windowing {
         let Some(pane) = self.slices.filter(|_| count > 1) else { return self };
         let kind = match self.kind {
             Kind::Slices => Kind::Packed(pane),
-            // What has panes of a slice has none of the slice after the next.
-            Kind::Panes(panes) if count >= panes.count => Kind::Packs(Packs { panes, pane, count }),
+            Kind::Panes(panes) => Kind::Packs(Packs { panes, pane, count }),
             Kind::Sessions(session) => Kind::Sessions(session),
             _ => return self,
         };
@@ -170,7 +169,7 @@ impl Windowing {
             Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => Combining::OneSlice,
             Kind::Panes(panes) if panes.hop => Combining::Hop,
             Kind::Panes(_) => Combining::Cumulate,
-            Kind::Packs(_) => Combining::Packs,
+            Kind::Packs(packs) => packs.combining(),
             Kind::Sessions(session) => Combining::Sessions { gap_us: session.gap_us },
         }
     }
@@ -445,6 +444,15 @@ impl Windowing {
         match &self.kind {
             Kind::Packs(packs) => packs.ends_of(slice, start),
             _ => [0, -1],
+        }
+    }
+
+    /// Where slices pack panes, the number of the pane from `start`, and of the one with which the
+    /// first window ends that a slice's rows of that pane count for.
+    pub(crate) fn panes_from(&self, slice: SliceId, start: i64) -> [i64; 2] {
+        match &self.kind {
+            Kind::Packs(packs) => [packs.pane_from(start), packs.ends_of(slice, start)[0]],
+            _ => [0, 0],
         }
     }
 

@@ -28,7 +28,12 @@ impl Windowing {
     pub(crate) fn columns_from(&self, which: Vec<i64>) -> [Vec<i64>; 3] {
         let (starts, ends): (Vec<i64>, Vec<i64>) = match &self.kind {
             Kind::Packs(packs) => {
-                which.iter().map(|last| packs.bounds_of(*last)).map(|[a, b]| (a, b)).unzip()
+                // Rows of a window follow each other.
+                let bounds = which.chunk_by(|a, b| a == b).flat_map(|of_window| {
+                    let [start, end] = packs.bounds_of(of_window[0]);
+                    std::iter::repeat_n((start, end), of_window.len())
+                });
+                bounds.unzip()
             }
             Kind::Packed(windows) => {
                 let ends = which.iter().map(|start| start.saturating_add(windows.size_us));

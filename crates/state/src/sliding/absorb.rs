@@ -24,13 +24,17 @@ impl Sliding {
     pub fn absorb(&mut self, pane: i64, table: &Table, block: usize) {
         let chunk = &table.log.chunks()[block];
         let sources = Sources::new(chunk, 0, &self.live.layout);
-        self.taken += chunk.rows();
-        for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
-            let count = (chunk.rows() - start).min(BLOCK_ROWS);
-            let rows = sources.from(start);
+        self.absorb_run(pane, sources, chunk.rows(), &table.arena);
+    }
+
+    /// The same, of `count` rows that follow each other.
+    pub(crate) fn absorb_run(&mut self, pane: i64, rows: Sources, count: usize, arena: &Arena) {
+        self.taken += count;
+        for start in (0..count).step_by(BLOCK_ROWS) {
+            let (rows, count) = (rows.from(start), (count - start).min(BLOCK_ROWS));
             match self.dense {
-                None => self.absorb_rows(pane as u32, rows, count, &table.arena),
-                Some(_) => self.absorb_dense(pane as u32, rows, count, &table.arena),
+                None => self.absorb_rows(pane as u32, rows, count, arena),
+                Some(_) => self.absorb_dense(pane as u32, rows, count, arena),
             }
         }
     }

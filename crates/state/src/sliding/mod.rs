@@ -35,6 +35,7 @@ use crate::noted::{Aside, Noted, Rebuild};
 use crate::table::Load;
 use dense::{Dense, Repeats};
 use history::{EntryId, History};
+pub(crate) use read::To;
 
 /// The rows of all panes that a window may still be read of. See the module.
 ///

@@ -3,7 +3,7 @@
 use super::history::EntryId;
 use super::{Entries, Note, Sliding, older};
 use crate::compact::{move_key, move_values};
-use crate::noted::{Noted, values_at};
+use crate::noted::{Aside, Noted, values_at};
 use crate::rows::RowsRef;
 use crate::value::Block;
 
@@ -14,6 +14,21 @@ struct Parts {
     own: bool,
     /// The entry that has what came in front; 0: nothing did.
     front: EntryId,
+}
+
+/// How rows are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct To {
+    /// Whether what they refer to is copied, too.
+    pub(crate) moves: bool,
+    /// A word that each has behind its key.
+    pub(crate) mark: Option<u64>,
+}
+
+impl To {
+    pub(super) fn mark_words(self) -> usize {
+        usize::from(self.mark.is_some())
+    }
 }
 
 impl Sliding {
@@ -30,16 +45,26 @@ impl Sliding {
     /// The rows of one block of keys that came in the window, each with the values of all its
     /// panes. All blocks are read, one after the other.
     pub fn read(&mut self, block: usize) -> RowsRef<'_> {
+        let mut output = std::mem::take(&mut self.output);
+        output.clear();
+        let to = To { moves: !self.live.referring.is_empty(), mark: None };
+        self.read_to(block, &mut output, to);
+        self.output = output;
+        let Sliding { output, live: Noted { layout, table, .. }, .. } = self;
+        let arena = if to.moves { &output.arena } else { &table.arena };
+        RowsRef::of_words(&output.words, arena, layout)
+    }
+
+    /// As [`Sliding::read`]: adds the rows to those that are in `output`.
+    pub(crate) fn read_to(&mut self, block: usize, output: &mut Aside, to: To) {
         if block == 0 {
             self.live.dead = 0;
         }
         if self.dense.is_some() {
-            return self.read_dense(block);
+            return self.read_dense(block, output, to);
         }
-        self.output.clear();
         let (first, rows, noted_words) = self.live.block(block);
-        let row_words = noted_words - 1;
-        self.output.words.reserve(rows * row_words);
+        output.words.reserve(rows * (noted_words - 1 + to.mark_words()));
         // The rows to which what came in front is to be added.
         let mut fronts: Vec<(usize, EntryId)> = Vec::new();
         for row in 0..rows {
@@ -48,21 +73,21 @@ impl Sliding {
                 self.live.dead += 1;
                 continue;
             };
+            let start = output.words.len() + to.mark_words();
             if parts.own && parts.front != 0 {
-                fronts.push((self.output.words.len(), parts.front));
+                fronts.push((start, parts.front));
             }
-            self.copy(place, parts);
+            self.copy(place, parts, output, to);
         }
-        let Sliding { output, front, live, .. } = self;
-        let Noted { layout, scratch, referring, table, .. } = live;
+        let Sliding { front, live, .. } = self;
+        let Noted { layout, scratch, .. } = live;
         let start = output.words.as_mut_ptr();
         scratch.places.clear();
         scratch.places.extend(fronts.iter().map(|(at, _)| start.wrapping_add(*at)));
         let mut merged = Block::new(layout, &mut output.arena, &scratch.places, 0);
-        // SAFETY: values of entries, none of which is in the output.
+        // SAFETY: values of entries, none of which is in the output; a row's values stand as far
+        // behind its place as if there were no mark.
         unsafe { merged.merge_rows(|i| front.place(fronts[i].1), &front.arena) };
-        let arena = if referring.is_empty() { &table.arena } else { &output.arena };
-        RowsRef::of_words(&output.words, arena, layout)
     }
 
     /// Where the values are of the key of `row`; `None`: it did not come in the window.
@@ -103,8 +128,8 @@ impl Sliding {
     /// Adds a row to the output, with the values of its key's row or, if that has none, of its
     /// entry in front.
     #[inline]
-    fn copy(&mut self, row: *const u64, parts: Parts) {
-        let Sliding { output, front, live, .. } = self;
+    fn copy(&self, row: *const u64, parts: Parts, output: &mut Aside, to: To) {
+        let Sliding { front, live, .. } = self;
         let Noted { layout, referring, table, .. } = live;
         let (start, key_words) = (output.words.len(), layout.key_words());
         let (values, from) = match parts.own {
@@ -114,12 +139,13 @@ impl Sliding {
         // SAFETY: a written row of the live table, and the values of a row or of an entry.
         unsafe {
             output.words.extend_from_slice(std::slice::from_raw_parts(row, key_words));
+            output.words.extend(to.mark);
             output.words.extend_from_slice(values_at(values, layout));
         }
-        if !referring.is_empty() {
-            let row = &mut output.words[start..];
-            move_key(row, layout, &table.arena, &mut output.arena);
-            move_values(row, 0, referring, from, &mut output.arena);
+        if to.moves {
+            let Aside { words, arena } = output;
+            move_key(&mut words[start..], layout, &table.arena, arena);
+            move_values(&mut words[start + to.mark_words()..], 0, referring, from, arena);
         }
     }
 }

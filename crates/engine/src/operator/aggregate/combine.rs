@@ -1,6 +1,6 @@
 //! Windows of several slices: what they have in common is combined once, and kept.
 
-use millstream_state::Table;
+use millstream_state::{Overlap, Table};
 
 use super::cumulate::Cumulating;
 use super::fire::Finisher;
@@ -9,6 +9,7 @@ use super::hop::Hopping;
 use super::session::Sessioning;
 use super::slices::Slices;
 use super::spreading::Spreading;
+use super::unpacking::Unpacking;
 use crate::budget::Usage;
 use crate::error::Result;
 use crate::operator::{Firing, Step};
@@ -58,7 +59,11 @@ pub(super) fn of(grouping: &Grouping, pool_bytes: usize) -> Option<Box<dyn Combi
         Combining::Sessions { gap_us } => Box::new(Sessioning::new(grouping, gap_us, pool_bytes)),
         Combining::Hop => Box::new(Hopping::new(grouping, pool_bytes)),
         Combining::Cumulate => Box::new(Cumulating::new(grouping, pool_bytes)),
-        Combining::Packs => Box::new(Spreading::new(grouping, pool_bytes)),
+        Combining::FewPanes => Box::new(Spreading::new(grouping, pool_bytes)),
+        Combining::ManyPanes { count, hop } => {
+            let overlap = if hop { Overlap::Hop(count) } else { Overlap::Cumulate(count) };
+            Box::new(Unpacking::new(grouping, overlap, pool_bytes))
+        }
     })
 }
 

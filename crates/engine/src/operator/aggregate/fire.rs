@@ -356,7 +356,14 @@ impl BoundsOfRows {
     /// Of starts, ends and times in microseconds.
     pub(super) fn new(bounds: [Vec<i64>; 3]) -> BoundsOfRows {
         let column = |us: &Vec<i64>| -> ArrayRef {
-            let ms = us.iter().map(|us| us.div_euclid(1000));
+            // Mostly the same ones follow each other.
+            let (mut last_us, mut last_ms) = (0, 0);
+            let ms = us.iter().map(|us| {
+                if *us != last_us {
+                    (last_us, last_ms) = (*us, us.div_euclid(1000));
+                }
+                last_ms
+            });
             Arc::new(TimestampMillisecondArray::from_iter_values(ms))
         };
         let columns = bounds.iter().map(column).collect();

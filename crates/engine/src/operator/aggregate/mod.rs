@@ -4,8 +4,8 @@
 //! (`assign`) and what their keys and arguments are, and [`Slices`] updates tables with them. Rows
 //! of other leaders are found by `routed`, unless the table is joint (`joint`). A complete window
 //! fires in steps (`fire`). Windows of several slices share what they have in common (`combine`):
-//! those that hop (`hop`), that cumulate (`cumulate`), those of short panes (`spreading`), and
-//! sessions (`session`).
+//! those that hop (`hop`), that cumulate (`cumulate`), those of few short panes (`spreading`) and
+//! of many (`unpacking`), and sessions (`session`).
 
 mod combine;
 mod cumulate;
@@ -21,6 +21,7 @@ mod session;
 pub(crate) mod slices;
 mod spreading;
 mod timed;
+mod unpacking;
 
 use std::sync::Arc;
 

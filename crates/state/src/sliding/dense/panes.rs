@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::compact::move_key;
-use crate::noted::Noted;
-use crate::rows::RowsRef;
+use crate::noted::{Aside, Noted};
+use crate::sliding::To;
 
 /// A number of a row in a note.
 const NUMBER: u32 = PRESENT - 1;
@@ -115,31 +115,39 @@ impl Sliding {
         Some(Work::Flip(block + 1, mid))
     }
 
-    /// As [`Sliding::read`].
-    pub(in crate::sliding) fn read_dense(&mut self, block: usize) -> RowsRef<'_> {
-        self.output.clear();
+    /// As [`Sliding::read_to`].
+    pub(in crate::sliding) fn read_dense(&mut self, block: usize, output: &mut Aside, to: To) {
         let (first, rows, noted_words) = self.live.block(block);
-        self.output.words.reserve(rows * (noted_words - 1));
+        output.words.reserve(rows * (noted_words - 1 + to.mark_words()));
         for start in (0..rows).step_by(PART_ROWS) {
             let count = (rows - start).min(PART_ROWS);
             let place = first.wrapping_add(start * noted_words);
-            self.read_part(BLOCK_PARTS * block + start / PART_ROWS, place, count);
+            let part = BLOCK_PARTS * block + start / PART_ROWS;
+            match to.mark {
+                None => self.read_part::<0>(part, (place, count), output, to.moves, 0),
+                Some(mark) => self.read_part::<1>(part, (place, count), output, to.moves, mark),
+            }
         }
-        let Sliding { output, live: Noted { layout, referring, table, .. }, .. } = self;
-        let arena = if referring.is_empty() { &table.arena } else { &output.arena };
-        RowsRef::of_words(&output.words, arena, layout)
     }
 
-    /// Adds the rows of keys that came in the window to the output: those of one part.
-    fn read_part(&mut self, part: usize, first: *mut u64, count: usize) {
+    /// Adds the rows of keys that came in the window to the output: those of one part, of `count`
+    /// rows from the `first` on. Each has `MARKS` words behind its key that are the mark.
+    fn read_part<const MARKS: usize>(
+        &mut self,
+        part: usize,
+        (first, count): (*mut u64, usize),
+        output: &mut Aside,
+        refers: bool,
+        mark: u64,
+    ) {
         let (oldest, mid) = (self.first, self.mid);
-        let Sliding { output, live, dense, .. } = self;
+        let Sliding { live, dense, .. } = self;
         let Noted { layout, scratch, referring, table, note, dead, .. } = live;
         let (row_words, key_words) = (*note, layout.key_words());
         let tail = row_words - key_words;
         let suffix = dense.as_ref().and_then(|dense| dense.suffix(part, oldest, mid));
         // Where an arena is empty, nothing refers to it.
-        let moves = |arena: &Arena| !referring.is_empty() && arena.used_bytes() > 0;
+        let moves = |arena: &Arena| refers && arena.used_bytes() > 0;
         let row_moves = moves(&table.arena);
         let suffix_moves = suffix.is_some_and(|(_, arena)| moves(arena));
         scratch.places.clear();
@@ -156,31 +164,28 @@ impl Sliding {
             let in_front = suffix.filter(|(suffix, _)| row < suffix.rows);
             let in_back = !older(last, mid) || in_front.is_none();
             let start = output.words.len();
-            debug_assert!(output.words.capacity() >= start + row_words);
+            debug_assert!(output.words.capacity() >= start + row_words + MARKS);
             let to = output.words.as_mut_ptr().wrapping_add(start);
             let (from, from_suffix) = match in_front {
                 Some((suffix, _)) if !in_back => (suffix.place(row, tail, key_words), true),
                 _ => (place.cast_const(), false),
             };
+            let values = to.wrapping_add(MARKS);
             // SAFETY: a written row and values of this layout; there is room for a row.
             unsafe {
-                if !from_suffix {
-                    copy_words(place, to, row_words);
-                } else {
-                    copy_words(place, to, key_words);
-                    copy_words(from.wrapping_add(key_words), to.wrapping_add(key_words), tail);
-                }
-                output.words.set_len(start + row_words);
+                put_row::<MARKS>(place, from, to, [key_words, tail], mark);
+                output.words.set_len(start + row_words + MARKS);
             }
             if row_moves {
                 move_key(&mut output.words[start..], layout, &table.arena, &mut output.arena);
             }
             if if from_suffix { suffix_moves } else { row_moves } {
                 let arena = suffix.filter(|_| from_suffix).map_or(&table.arena, |(_, a)| a);
-                move_values(&mut output.words[start..], 0, referring, arena, &mut output.arena);
+                let values = &mut output.words[start + MARKS..];
+                move_values(values, 0, referring, arena, &mut output.arena);
             }
             if in_back && in_front.is_some() {
-                scratch.places.push(to);
+                scratch.places.push(values);
                 both[both_count] = row as u16;
                 both_count += 1;
             }
@@ -218,6 +223,31 @@ impl Sliding {
         }
         let panes = self.dense.as_ref()?.panes.len();
         Some(Work::Renumber(before, panes))
+    }
+}
+
+/// Puts the key of a row, the mark, and the values of a row together.
+///
+/// # Safety
+/// Both must be places of written rows, as far as their keys and values are meant, and there must
+/// be room at `to`.
+#[inline(always)]
+unsafe fn put_row<const MARKS: usize>(
+    key: *const u64,
+    values: *const u64,
+    to: *mut u64,
+    [key_words, tail]: [usize; 2],
+    mark: u64,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if MARKS == 0 && key == values {
+            return copy_words(key, to, key_words + tail);
+        }
+        copy_words(key, to, key_words);
+        (0..MARKS).for_each(|i| *to.wrapping_add(key_words + i) = mark);
+        let behind = to.wrapping_add(key_words + MARKS);
+        copy_words(values.wrapping_add(key_words), behind, tail);
     }
 }
 
