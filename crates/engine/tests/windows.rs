@@ -252,8 +252,7 @@ fn simulated_hopping_windows_with_scarce_memory() {
     let (seeds, _) = run_seeds(16, |seed| {
         let mut random = Random::new(seed);
         let source = table(&data, &mut random, 50);
-        let mut plan = windowed(source, window, 0);
-        aggregate(&mut plan).windows_in_slice = random.pick(&[1, 4]);
+        let plan = windowed(source, window, 0);
         let drawn = drawn_settings(&mut random, 3, 0);
         let free = Settings { simulate: Some(seed), batch_rows: 50, ..drawn };
         let (plenty, rows) = run(&plan, &free);

@@ -97,8 +97,8 @@ impl Combine for Unpacking {
 
     fn end(&mut self, slices: &mut Slices) {
         let Some(fire) = self.fire.take() else { return };
-        if !fire.is_over(&self.rows) {
-            // Nobody wants its rows.
+        // Nobody wants its rows, or no later window needs what is kept.
+        if !fire.is_over(&self.rows) || self.next.is_none() {
             self.rows.forget();
         }
         self.rows.begin(vec![]).into_iter().for_each(|table| slices.recycle(table));
