@@ -181,7 +181,7 @@ fn the_place_is_a_call_and_not_the_whole_query() {
         underlined(
             &format!(
                 "SELECT * FROM (SELECT RANK() OVER (PARTITION BY {window} ORDER BY price) AS q,\n\
-                 «RANK»() OVER (PARTITION BY {window} ORDER BY {order} DESC) AS r\n\
+                 «RANK()» OVER (PARTITION BY {window} ORDER BY {order} DESC) AS r\n\
                  FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), {MINUTE}))) WHERE q < 3 AND r < 3"
             ),
             &["a SELECT with several rankings does not run"],
