@@ -56,7 +56,7 @@ pub struct Unpack {
 #[derive(Debug)]
 enum Windows {
     Hop { panes: Box<Sliding>, count: i64 },
-    Cumulate { table: Table, pool: ChunkPool, scratch: Scratch, count: i64 },
+    Cumulate { table: Box<Table>, pool: ChunkPool, scratch: Scratch, count: i64 },
 }
 
 /// How far windows have been made.
@@ -80,7 +80,7 @@ impl Unpack {
             }
             Overlap::Cumulate(count) => Windows::Cumulate {
                 pool: ChunkPool::new(of_pane.row_words(), pool_bytes, None),
-                table: Table::new(of_pane),
+                table: Box::new(Table::new(of_pane)),
                 scratch: Scratch::default(),
                 count,
             },
