@@ -168,6 +168,17 @@ async fn a_lost_reader(way: fn(Config) -> Way, design: &str, loss: Loss) {
         other => panic!("{design}, {loss:?}: {other:?} of {error}"),
     }
     drop(batches);
+    gives_back(writer, &before, mapped, lost, &format!("{design}, {loss:?}")).await;
+}
+
+/// Waits until a process has of memory what it had before.
+async fn gives_back(
+    writer: &mut Process,
+    before: &Counters,
+    mapped: u64,
+    lost: Instant,
+    what: &str,
+) {
     loop {
         let (now, now_mapped) = (writer.counters(), writer.mapped_bytes());
         if now.streams_begun == now.streams_over
@@ -177,10 +188,10 @@ async fn a_lost_reader(way: fn(Config) -> Way, design: &str, loss: Loss) {
             break;
         }
         let late = lost.elapsed() > SOON;
-        assert!(!late, "{design}, {loss:?}: {mapped} {before:?}\nstill {now_mapped} {now:?}");
+        assert!(!late, "{what}: {mapped} {before:?}\nstill {now_mapped} {now:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    println!("{design}, {loss:?}: all is given back after {:?}", lost.elapsed());
+    println!("{what}: all is given back after {:?}", lost.elapsed());
 }
 
 /// Streams to the coordinator are as many as a task has partitions.

@@ -13,9 +13,10 @@ use millstream_contract::settings::closest;
 
 use crate::aggregates::{Aggregate, CountStar, GROUPING, Grouping, all_aggregates};
 use crate::as_of;
-use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle, is_path};
+use crate::catalog::{Catalog, Entry, FileTables, is_path};
 use crate::error::SqlError;
 use crate::group_windows::marker;
+use crate::handles::{TableHandle, ViewHandle};
 use crate::located::{NAMED_CAST, named_cast};
 use crate::ranking;
 use crate::scalars::SpecialSyntax;

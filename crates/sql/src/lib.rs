@@ -67,6 +67,7 @@ mod given;
 mod grammar;
 mod graph;
 mod group_windows;
+mod handles;
 mod hints;
 mod implied;
 mod in_some_window;

@@ -17,11 +17,12 @@ use datafusion_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
 use millstream_contract::plan::{self, AggregateFunction};
 
 use crate::aggregates::{Takes, aggregate_named, counts_repeats};
-use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
+use crate::catalog::{INPUT, TableEntry, input_column};
 use crate::collected;
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
 use crate::group_windows::window_among;
+use crate::handles::TableHandle;
 use crate::indexed::Indexed;
 use crate::joined::Joined;
 use crate::located::without_cast_names;

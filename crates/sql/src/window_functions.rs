@@ -17,9 +17,10 @@ use datafusion_sql::sqlparser::ast::{
 use millstream_contract::settings::closest;
 
 use crate::calls::PARTITIONED;
-use crate::catalog::{TableEntry, TableHandle};
+use crate::catalog::TableEntry;
 use crate::durations::interval_us;
 use crate::error::{Result, Span, SqlError};
+use crate::handles::TableHandle;
 use crate::no_time::no_such_time;
 use crate::window_kinds::{Length, WindowKind};
 use crate::window_node::{Assignment, WINDOW_COLUMNS, WindowNode};
