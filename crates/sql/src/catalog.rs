@@ -1,6 +1,6 @@
 //! The catalog: tables with their columns and event time, and views, by name.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
