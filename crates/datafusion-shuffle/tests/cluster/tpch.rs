@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -98,6 +98,9 @@ fn rows(table: &str, scale: f64, part: i32, parts: i32) -> String {
 
 /// The directory with the tables of a scale, which are made if they are not there.
 pub(crate) fn data(scale: f64) -> PathBuf {
+    /// Tests of one process wait for each other; of several, the first is right.
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tpch-{scale}"));
     if whole.is_dir() {
         return whole;
