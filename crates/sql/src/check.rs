@@ -571,7 +571,8 @@ fn is_of_clock(call: &Function) -> bool {
 /// The function among those that are none of an expression, but of FROM, of OVER or of the group
 /// windows, whose name is most like `name`.
 fn closest_elsewhere(name: &str) -> Option<String> {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 10] = [
+        "EXISTS",
         "TUMBLE",
         "HOP",
         "CUMULATE",

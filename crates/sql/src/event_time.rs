@@ -4,11 +4,12 @@
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion_expr::Expr;
+use millstream_contract::plan::JoinKind;
 
 use crate::catalog::{TableEntry, input_column};
 use crate::error::{Result, SqlError};
 use crate::lower::{Fires, Rows, Stage, window_column};
-use crate::nest::{By, Expanded};
+use crate::nest::{By, Expanded, Inner};
 use crate::no_time::{computed_time, computed_time_of, declaration};
 use crate::types::sql_type_name;
 
@@ -30,13 +31,16 @@ impl Stage {
                         false => part.stage.of_groups(field.name()),
                     }
                 }
-                parts => (1..).zip(parts).try_for_each(|(number, part)| {
-                    let Some(column) = part.names.iter().position(|n| *time == input_column(n))
-                    else {
-                        return Err(computed(field.name()));
-                    };
-                    part.stage.of_part(column, number, field.name(), field.data_type())
-                }),
+                parts => (1..)
+                    .zip(parts)
+                    .try_for_each(|(number, part)| {
+                        let Some(column) = part.names.iter().position(|n| *time == input_column(n))
+                        else {
+                            return Err(computed(field.name()));
+                        };
+                        part.stage.of_part(column, number, field.name(), field.data_type())
+                    })
+                    .map_err(|error| if are_of_full_join(parts) { of_full_join() } else { error }),
             },
         }
     }
@@ -134,6 +138,30 @@ impl Stage {
              window_end, window_time, …",
         ))
     }
+}
+
+/// Whether rows are those of an interval FULL JOIN: of a LEFT JOIN, and the others of its right
+/// side with NULLs in the place of the left side's.
+fn are_of_full_join(parts: &[Inner]) -> bool {
+    let kind = |part: &Inner| match &part.stage.fires {
+        Some(Fires::Joined(joined)) if joined.interval.is_some() => Some(joined.kind),
+        _ => None,
+    };
+    let is_null = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
+    match parts {
+        [pairs, alone] => {
+            (kind(pairs), kind(alone)) == (Some(JoinKind::Left), Some(JoinKind::LeftAnti))
+                && alone.stage.columns.iter().any(is_null)
+        }
+        _ => false,
+    }
+}
+
+fn of_full_join() -> SqlError {
+    SqlError::unsupported(
+        "the rows of an interval FULL JOIN have no event time, as a row of either side may be missing",
+    )
+    .help("write a LEFT JOIN, whose rows have the left side's, or join within windows")
 }
 
 /// What is cast to a timestamp that holds all values of `unit`: so UNION ALL brings its queries to

@@ -9,8 +9,8 @@ use crate::error::{Span, SqlError};
 use crate::words::lower_first;
 
 /// Words that begin a clause of a query.
-const CLAUSES: [&str; 8] =
-    ["FROM", "WHERE", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "UNION"];
+const CLAUSES: [&str; 9] =
+    ["FROM", "JOIN", "WHERE", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "UNION"];
 
 /// How statements begin; the first word can be read as an alias.
 const BEGINNINGS: [(Keyword, Keyword); 7] = [
@@ -59,6 +59,9 @@ pub(crate) fn token_error(error: &TokenizerError, text: &str) -> SqlError {
 pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSpan) -> SqlError {
     let tokens: Vec<&TokenWithSpan> =
         tokens.iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
+    if let Some(better) = unfinished_join(&error, &tokens) {
+        return better;
+    }
     let Some(span) = error.span else { return error.at(Span::new(last.span)) };
     let at = tokens.iter().position(|t| {
         (t.span.start.line, t.span.start.column) == (span.line.into(), span.column.into())
@@ -130,6 +133,49 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
         return error.help("is a comma missing before it?");
     }
     error
+}
+
+/// A join of several words of which one is missing, misspelled or too much.
+fn unfinished_join(error: &SqlError, tokens: &[&TokenWithSpan]) -> Option<SqlError> {
+    let wrong = |message: String, at: usize| {
+        Some(SqlError { message, span: Span::new(tokens[at].span), ..error.clone() })
+    };
+    let pair = |is: &dyn Fn(&TokenWithSpan, &TokenWithSpan) -> bool| {
+        tokens.windows(2).position(|pair| is(pair[0], pair[1]))
+    };
+    if error.message.starts_with("expected OUTER, SEMI, ANTI or JOIN after LEFT") {
+        const NEXT: [Keyword; 4] = [Keyword::OUTER, Keyword::SEMI, Keyword::ANTI, Keyword::JOIN];
+        let at = pair(&|left, next| {
+            is_keyword(left, Keyword::LEFT)
+                && matches!(next.token, Token::Word(_))
+                && !NEXT.iter().any(|keyword| is_keyword(next, *keyword))
+        })?;
+        let found = tokens[at + 1];
+        let name = found.token.to_string().to_uppercase();
+        let meant = closest(&name, ["JOIN", "OUTER", "SEMI", "ANTI"].into_iter());
+        let error = wrong(format!("expected JOIN after LEFT, found {found}"), at + 1)?;
+        return Some(error.maybe_help(meant.map(|meant| format!("did you mean {meant}?"))));
+    }
+    if error.message.starts_with("expected APPLY, found JOIN") {
+        let at = pair(&|outer, join| {
+            is_keyword(outer, Keyword::OUTER) && is_keyword(join, Keyword::JOIN)
+        })?;
+        let error = wrong("OUTER JOIN does not say whose rows are kept".into(), at)?;
+        return Some(error.help("write LEFT JOIN, RIGHT JOIN or FULL JOIN"));
+    }
+    if error.message.starts_with("expected one of UPDATE or SHARE, found SYSTEM") {
+        let at = pair(&|before, system| {
+            is_keyword(before, Keyword::FOR)
+                && system.token.to_string().to_uppercase().starts_with("SYSTEM")
+        })?;
+        let error =
+            wrong("this is not FOR SYSTEM_TIME AS OF behind the name of a table".into(), at)?;
+        return Some(error.help(
+            "write JOIN t FOR SYSTEM_TIME AS OF l.ts AS r ON …: the alias comes last, and a query is \
+             given a name with CREATE VIEW or WITH",
+        ));
+    }
+    None
 }
 
 /// An operator of several words of which one is missing or misspelled, and what follows ESCAPE.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
     Expr as SqlExpr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, Spanned,
-    TableAlias,
+    TableAlias, TableFactor,
 };
 
 use millstream_contract::settings::closest;
@@ -12,6 +12,7 @@ use millstream_contract::settings::closest;
 use crate::aggregates::aggregate_named;
 use crate::error::{Span, SqlError};
 use crate::joins::using;
+use crate::ranking::FORM;
 use crate::syntax::{Syntax, parts};
 use crate::walk::Walk;
 use crate::wording::same_name;
@@ -32,6 +33,7 @@ pub(crate) fn hint(
         let error = misplaced_aggregate(error, select, syntax);
         let error = ungrouped_column(error, select, syntax);
         let error = same_names(error, select);
+        let error = same_relations(error, select);
         let error = unknown_table(error, select);
         let error = column_of_using(error, select);
         unknown_column(error, select, syntax)
@@ -183,6 +185,39 @@ fn same_names(error: SqlError, select: &Select) -> SqlError {
     }
 }
 
+/// Two columns that have the same name, as two tables do.
+fn same_relations(error: SqlError, select: &Select) -> SqlError {
+    if !error.message.starts_with("there are two columns named") || error.span.is_some() {
+        return error;
+    }
+    let items = select.from.iter();
+    let relations = items.flat_map(|item| {
+        std::iter::once(&item.relation).chain(item.joins.iter().map(|j| &j.relation))
+    });
+    let mut known: Vec<String> = Vec::new();
+    for relation in relations {
+        let Some(name) = relation_name(relation) else { continue };
+        if known.contains(&name.value) {
+            let message = format!("two tables of this FROM are called '{}'", name.value);
+            return SqlError::name(message)
+                .at(Span::new(name.span))
+                .help("give them different aliases: t AS a JOIN t AS b");
+        }
+        known.push(name.value.clone());
+    }
+    error
+}
+
+/// What columns of a relation have before them.
+fn relation_name(relation: &TableFactor) -> Option<Ident> {
+    match relation {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. } => Some(alias.name.clone()),
+        TableFactor::Table { name, args: None, .. } => single_part(name),
+        _ => None,
+    }
+}
+
 fn unknown_table(error: SqlError, select: &Select) -> SqlError {
     if !error.message.starts_with("there is no table") || error.span.is_some() {
         return error;
@@ -230,6 +265,9 @@ fn unknown_column(error: SqlError, select: &Select, syntax: &Syntax) -> SqlError
         })
     };
     if select.selection.as_ref().is_some_and(within) {
+        if matches!(expr, SqlExpr::Function(call) if call.over.is_some()) {
+            return helped(FORM.to_string());
+        }
         return helped(format!("WHERE does not know the aliases of SELECT: write {expr}"));
     }
     if items(select).any(within) {

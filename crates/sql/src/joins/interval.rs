@@ -16,6 +16,7 @@ use crate::indexed::Indexed;
 use crate::joined::Unwindowed;
 use crate::located::within_mark;
 use crate::lower::{Places, window_column};
+use crate::walk::Nodes;
 use crate::window_node::WINDOW_COLUMNS;
 
 /// How long before its window's end the event time of a result is.
@@ -66,7 +67,10 @@ pub(super) fn or_why_not(
         Told::Nothing => None,
     };
     let windows = [0, 1].map(|side| sides[side].stage.window.is_some());
-    let (name, place) = (named.name.clone(), named.place.clone());
+    let name = named.name.clone();
+    let mut of_times = on.iter().filter(|condition| numbered.compares_times(&condition.expr));
+    let of_times = by_time.and_then(|_| of_times.next()).and_then(|found| found.place.clone());
+    let place = of_times.or_else(|| named.place.clone());
     (None, Some(Unwindowed { name, windows, by_time, place }))
 }
 
@@ -90,6 +94,10 @@ pub(super) fn told(
             "compare the columns that the watermarks are for: a.ts BETWEEN b.ts - INTERVAL '1' \
              MINUTE AND b.ts + INTERVAL '1' MINUTE",
         )),
+        _ if on.iter().any(|condition| has_months(&condition.expr)) => Err((
+            "says by months how far apart the times of two rows may be, which are not of one length",
+            "say it by days or shorter units: INTERVAL '30' DAY",
+        )),
         _ => Err((
             "says only one way how far apart the times of two rows may be",
             "say both ways: a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts + INTERVAL '1' MINUTE",
@@ -99,11 +107,15 @@ pub(super) fn told(
         Ok(told) => told,
         Err((why, help)) => return Told::Otherwise(why, help),
     };
-    if least_us > most_us || most_us.max(-least_us) > Interval::MAX_US {
+    if least_us > most_us {
         return Told::Otherwise(
-            "keeps rows for more than ten years, or never has a pair",
-            "shorten the interval",
+            "never has a pair, as the least distance of two times is greater than the greatest",
+            "the lesser bound comes first: a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts + \
+             INTERVAL '1' MINUTE",
         );
+    }
+    if most_us.max(-least_us) > Interval::MAX_US {
+        return Told::Otherwise("keeps rows for more than ten years", "shorten the interval");
     }
     // Of the row that is anchored: how much earlier and later the other one may be.
     let of_anchor = |anchor: usize| match anchor {
@@ -289,6 +301,16 @@ impl Finding<'_> {
         let field = Field::new(side.to_string(), data_type.clone(), true);
         stage.check_time(column, &field).is_ok().then_some(Time { side, at, added_us })
     }
+}
+
+/// Whether an interval that is added in an expression has months.
+fn has_months(expr: &Expr) -> bool {
+    let months = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.months != 0,
+        Expr::Literal(ScalarValue::IntervalYearMonth(Some(months)), _) => *months != 0,
+        _ => false,
+    };
+    expr.any_node(|e| Ok(months(e))).unwrap_or(false)
 }
 
 fn unmarked(expr: &Expr) -> &Expr {

@@ -242,6 +242,12 @@ fn not_in_nullable(named: &Named, wanted: &Expr, value: &Expr, nullable: [bool; 
         [true, false] => own,
         [false, _] => other,
     };
+    // One name in both queries would be the inner one's.
+    let equal = match wanted == value {
+        true => format!("i.{value} = o.{wanted} AND …), with FROM … AS o around it"),
+        false => format!("{value} = {wanted} AND …)"),
+    };
+    let alias = if wanted == value { " AS i" } else { "" };
     named.error(
         format!(
             "NOT IN keeps no row at all once there is a NULL, and {one} can be NULL: each row \
@@ -249,7 +255,7 @@ fn not_in_nullable(named: &Named, wanted: &Expr, value: &Expr, nullable: [bool; 
         ),
         format!(
             "leave NULLs out: {given}; or, where a NULL is to be like no other value, write\n\
-             NOT EXISTS (SELECT 1 FROM … WHERE {value} = {wanted} AND …)"
+             NOT EXISTS (SELECT 1 FROM …{alias} WHERE {equal}"
         ),
     )
 }

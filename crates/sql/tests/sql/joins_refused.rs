@@ -15,6 +15,7 @@ fn told(text: &str) -> (String, String) {
     (error.message, error.help.unwrap_or_default())
 }
 
+// tidy: long function: one case per reason
 #[test]
 fn joins_that_would_keep_rows_for_ever_are_refused() {
     let kept = "its rows would have to be kept for ever, as a partner may come at any time";
@@ -65,10 +66,19 @@ fn joins_that_would_keep_rows_for_ever_are_refused() {
             "SELECT id FROM orders JOIN ships ON id = order_id
                  AND at BETWEEN ts AND ts + INTERVAL '1' MONTH",
             format!(
-                "the JOIN of orders and ships says only one way how far apart the times of two \
-                 rows may be, and table 'orders' never ends: {kept}"
+                "the JOIN of orders and ships says by months how far apart the times of two rows \
+                 may be, which are not of one length, and table 'orders' never ends: {kept}"
             ),
-            "say both ways: a.ts BETWEEN b.ts - INTERVAL",
+            "say it by days or shorter units: INTERVAL '30' DAY",
+        ),
+        (
+            "SELECT id FROM orders JOIN ships ON id = order_id
+                 AND at BETWEEN ts + INTERVAL '2' MINUTE AND ts + INTERVAL '1' MINUTE",
+            format!(
+                "the JOIN of orders and ships never has a pair, as the least distance of two times \
+                 is greater than the greatest, and table 'orders' never ends: {kept}"
+            ),
+            "the lesser bound comes first: a.ts BETWEEN b.ts - INTERVAL",
         ),
         (
             "SELECT o.id, names.name FROM o JOIN names ON o.id = names.id",
@@ -212,6 +222,10 @@ fn subqueries_elsewhere_are_refused() {
          to be like no other value, write\n\
          NOT EXISTS (SELECT 1 FROM … WHERE order_id = id AND …)"
     );
+    let (_, help) = told("SELECT id FROM o WHERE item NOT IN (SELECT item FROM s)");
+    let same =
+        "NOT EXISTS (SELECT 1 FROM … AS i WHERE i.item = o.item AND …), with FROM … AS o around it";
+    assert_eq!(help.lines().last(), Some(same));
     for text in [
         "SELECT EXISTS (SELECT 1 FROM past) FROM past",
         "SELECT 1 FROM past JOIN names ON EXISTS (SELECT 1 FROM past)",
@@ -327,6 +341,11 @@ fn windows_over_an_interval_join_need_the_time_of_its_anchor() {
     query(&windows("ts"));
     let (message, help) = told(&windows("at"));
     assert_eq!(message, "'at' is not the event time of what this interval join gives");
+    let (full, _) = told(&windows("ts").replace("LEFT JOIN", "FULL JOIN"));
+    assert_eq!(
+        full,
+        "the rows of an interval FULL JOIN have no event time, as a row of either side may be missing"
+    );
     assert_eq!(
         help,
         "that is 'ts', of the left side: select it as it is, and name it in DESCRIPTOR(…)"
