@@ -221,8 +221,10 @@ fn of_table(table: &TableEntry, time: &Expr, name: &str, data_type: &DataType) -
     }
     if let Some(event_time) = table.time_name() {
         let message = format!("'{name}' is not the event time of table '{}'", table.name);
-        return Err(SqlError::unsupported(message)
-            .help(format!("its watermark is for '{event_time}': write DESCRIPTOR({event_time}) in FROM, {event_time} in GROUP BY")));
+        return Err(SqlError::unsupported(message).help(format!(
+            "its watermark is for '{event_time}': write DESCRIPTOR({event_time}) in FROM, \
+             {event_time} in GROUP BY"
+        )));
     }
     if !matches!(data_type, DataType::Timestamp(..)) {
         return Err(SqlError::types(format!(

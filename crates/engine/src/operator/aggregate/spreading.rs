@@ -61,7 +61,7 @@ impl Spreading {
 }
 
 /// How far a slice reaches: the last name under which windows fire that it serves.
-fn reach(windowing: &Windowing, slice: SliceId) -> Option<WindowId> {
+pub(super) fn reach(windowing: &Windowing, slice: SliceId) -> Option<WindowId> {
     windowing.windows_of(slice).last()
 }
 

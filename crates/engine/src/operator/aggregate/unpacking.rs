@@ -7,6 +7,7 @@ use super::combine::{Combine, STEP_ROWS};
 use super::fire::{Finisher, ResultRows};
 use super::grouping::Grouping;
 use super::slices::Slices;
+use super::spreading::reach;
 use crate::budget::Usage;
 use crate::error::Result;
 use crate::operator::{Firing, Step};
@@ -54,8 +55,8 @@ impl Combine for Unpacking {
     fn begin(&mut self, window: WindowId, slices: Vec<(SliceId, Table)>, grouping: &Grouping) {
         let windowing = &grouping.windowing;
         let (slices, tables): (Vec<_>, Vec<_>) = slices.into_iter().unzip();
-        let reach = |slice: &SliceId| windowing.windows_of(*slice).last();
-        self.newest = slices.iter().copied().chain(self.newest).max_by_key(reach);
+        self.newest =
+            slices.iter().copied().chain(self.newest).max_by_key(|slice| reach(windowing, *slice));
         self.next = self.newest.and_then(|newest| windowing.window_after(window, newest));
         let left = self.rows.begin(tables);
         debug_assert!(left.is_empty(), "tables of windows that have fired");
