@@ -6,20 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Serves the connections that come, as long as the program runs. `name` is that of their threads.
+/// Serves the connections that come, until `accept` returns none. `name` is that of their threads.
 /// Those beyond `most` at a time are refused.
 pub(super) fn accept_all<S: Send + 'static>(
     (name, most): (&str, usize),
-    mut accept: impl FnMut() -> io::Result<S>,
+    mut accept: impl FnMut() -> io::Result<Option<S>>,
     refuse: impl Fn(S),
     serve: impl Fn(S) + Clone + Send + 'static,
 ) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
-        let Ok(stream) = accept() else {
-            // No descriptor is left, perhaps, which may change.
-            thread::sleep(Duration::from_millis(50));
-            continue;
+        let stream = match accept() {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return,
+            Err(_) => {
+                // No descriptor is left, perhaps, which may change.
+                thread::sleep(Duration::from_millis(50));
+                continue;
+            }
         };
         if open.fetch_add(1, Ordering::SeqCst) >= most {
             open.fetch_sub(1, Ordering::SeqCst);

@@ -41,10 +41,20 @@ pub(crate) fn jobs(json: bool) -> Result<(), Failure> {
             report.phase.name().to_string(),
             of(|snapshot| snapshot.records),
             of(|snapshot| snapshot.outputs.iter().map(|output| output.rows).sum()),
-            shortened(&one_line(&report.script), SCRIPT_CHARS),
+            shortened(&one_line(&script(report)), SCRIPT_CHARS),
         ]
     }));
     print(&harmless(&table(&rows)))
+}
+
+/// What a job executes: its script, and of one without a file of its own the statement, too.
+fn script(report: &Report) -> String {
+    match &report.statement {
+        Some((_, statement)) if report.script.starts_with('<') => {
+            format!("{} {statement}", report.script)
+        }
+        _ => report.script.clone(),
+    }
 }
 
 /// Columns below each other, two blanks apart.
@@ -232,6 +242,14 @@ mod tests {
         let text = told(&Report { snapshot: Some(Snapshot::default()), ..report(Phase::Running) });
         assert!(text.contains("\n0 records, 0 B, 0 rows written, 0 windows open"), "{text}");
         assert!(text.ends_with("\n0 records have been read; no row has come of them"), "{text}");
+    }
+
+    #[test]
+    fn a_script_without_a_file_is_told_by_its_statement() {
+        let typed = Report { script: "<shell>".into(), ..report(Phase::Running) };
+        assert_eq!(script(&typed), "<shell> SELECT\n 2");
+        assert_eq!(script(&Report { statement: None, ..typed }), "<shell>");
+        assert_eq!(script(&report(Phase::Running)), "SELECT 1;\n  SELECT 2");
     }
 
     #[test]

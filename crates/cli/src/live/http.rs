@@ -87,7 +87,7 @@ pub(super) fn serve(
 fn accept(listener: &TcpListener, desk: Arc<Desk>, answering: (Answering, bool)) {
     accept_all(
         ("http", CONNECTIONS_MAX),
-        || listener.accept().map(|(stream, _)| stream),
+        || listener.accept().map(|(stream, _)| Some(stream)),
         |stream| {
             let busy = Answer::failed(503, "too many connections");
             // Whoever cannot even take this is not waited for.

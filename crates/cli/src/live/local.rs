@@ -10,6 +10,8 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +25,8 @@ use super::desk::{Desk, Report, Told};
 const REQUEST_BYTES_MAX: u64 = 1 << 10;
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 64;
+/// How often it is looked whether a job that was asked to end has ended.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long a request or an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a socket's path at most: the kernel's limit, with its end.
@@ -48,7 +52,7 @@ pub(super) enum Answer {
     Told(Told),
 }
 
-/// The file of this program's socket, which is removed at its end.
+/// The file of this program's socket, which is removed at the program's end at the latest.
 static OWN: OnceLock<PathBuf> = OnceLock::new();
 
 extern "C" fn remove_own() {
@@ -90,9 +94,23 @@ fn make_folder() -> Option<PathBuf> {
     })
 }
 
-/// Listens for those who ask what `desk` tells, as long as the program runs. `None` where that is
-/// not possible.
-pub(super) fn open(desk: &Arc<Desk>) -> Option<()> {
+/// A socket on which somebody listens, until it is dropped.
+pub(super) struct Listening {
+    path: PathBuf,
+    over: Arc<AtomicBool>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.over.store(true, SeqCst);
+        // Whoever listens wakes up, and sees that.
+        let _ = UnixStream::connect(&self.path);
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Listens for those who ask what `desk` tells. `None` where that is not possible.
+pub(super) fn open(desk: &Arc<Desk>) -> Option<Listening> {
     let folder = make_folder()?;
     let (job, new) = (std::process::id(), folder.join(format!(".{}.new", std::process::id())));
     let path = folder.join(format!("{job}.sock"));
@@ -105,28 +123,33 @@ pub(super) fn open(desk: &Arc<Desk>) -> Option<()> {
         let _ = fs::remove_file(&new);
         return None;
     }
-    if OWN.set(path).is_ok() {
+    if OWN.set(path.clone()).is_ok() {
         // SAFETY: what it is to call is a function without arguments that unwinds nowhere.
         unsafe { libc::atexit(remove_own) };
     }
-    let desk = desk.clone();
-    let thread = thread::Builder::new().name("local".into());
-    thread.spawn(move || accept(&listener, desk)).ok().map(drop)
+    let (desk, over) = (desk.clone(), Arc::<AtomicBool>::default());
+    let (listening, thread) = (over.clone(), thread::Builder::new().name("local".into()));
+    thread.spawn(move || accept(&listener, desk, &listening)).ok()?;
+    Some(Listening { path, over })
 }
 
-fn accept(listener: &UnixListener, desk: Arc<Desk>) {
+fn accept(listener: &UnixListener, desk: Arc<Desk>, over: &Arc<AtomicBool>) {
+    let served = over.clone();
     accept_all(
         ("local", CONNECTIONS_MAX),
-        || listener.accept().map(|(stream, _)| stream),
+        || {
+            let (stream, _) = listener.accept()?;
+            Ok((!over.load(SeqCst)).then_some(stream))
+        },
         drop,
         move |stream| {
             // Whoever has gone needs no answer.
-            let _ = serve(stream, &desk);
+            let _ = serve(stream, &desk, &served);
         },
     );
 }
 
-fn serve(stream: UnixStream, desk: &Desk) -> io::Result<()> {
+fn serve(stream: UnixStream, desk: &Desk, over: &AtomicBool) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
@@ -141,9 +164,14 @@ fn serve(stream: UnixStream, desk: &Desk) -> io::Result<()> {
     text.push(b'\n');
     (&stream).write_all(&text)?;
     if matches!(answer, Answer::Told(Told::Yes)) {
-        // It closes when the program ends, which whoever has asked waits for.
-        stream.set_read_timeout(None)?;
-        let _ = (&stream).read(&mut [0]);
+        // It closes when the job has ended, which whoever has asked waits for.
+        stream.set_read_timeout(Some(LOOK))?;
+        while !over.load(SeqCst) {
+            match (&stream).read(&mut [0]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                _ => break,
+            }
+        }
     }
     Ok(())
 }

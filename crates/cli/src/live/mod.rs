@@ -70,10 +70,30 @@ pub(crate) fn shown<T>(
             note(&format!("{option}: http://{bound}/"));
         }
     }
-    // Without it, the job runs all the same; it cannot be asked.
-    let _socket = local::open(&desk);
-    let _line = (!arguments.quiet).then(|| progress::start(&desk));
-    run(&desk)
+    let show = Show::begin(&desk, arguments.quiet);
+    let result = run(&desk);
+    show.until_the_program_ends();
+    result
+}
+
+/// Shows what a desk tells on the terminal, and to those who ask over the local socket, until it is
+/// dropped.
+pub(crate) struct Show {
+    _line: Option<progress::Line>,
+    /// Without it, the job runs all the same; it cannot be asked.
+    socket: Option<local::Listening>,
+}
+
+impl Show {
+    pub(crate) fn begin(desk: &Arc<Desk>, quiet: bool) -> Show {
+        let socket = local::open(desk);
+        Show { _line: if quiet { None } else { progress::start(desk) }, socket }
+    }
+
+    /// Whoever has asked the job to stop waits for the program's end.
+    fn until_the_program_ends(mut self) {
+        std::mem::forget(self.socket.take());
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use millstream::Stopper;
 
 use crate::console::note;
 use crate::signals::{TerminalMode, on_each_stop};
+use crate::watch::{NOTHING_TO_DRAIN, STOPS};
 
 /// A signal that comes so soon after another one is the same once more.
 const ECHO_MAX: Duration = Duration::from_millis(150);
@@ -67,6 +68,23 @@ impl Interrupts {
         state.give_up = Some(Box::new(give_up));
         state.number += 1;
         state.number
+    }
+
+    /// Somebody else than who types wants the query to end that runs, as Ctrl-C does.
+    pub(super) fn interrupt(&self) {
+        came(&self.0, false);
+    }
+
+    /// Lets the query that runs read no more, and end well. Whether one runs that can.
+    pub(super) fn drain(&self) -> Result<(), &'static str> {
+        match &lock(&self.0).doing {
+            Doing::Query(stopper) => {
+                stopper.drain();
+                Ok(())
+            }
+            Doing::Stopping(_) => Err(STOPS),
+            Doing::Waiting | Doing::Starting => Err(NOTHING_TO_DRAIN),
+        }
     }
 
     /// The query of this statement runs from now on, unless it was interrupted. Whether it may: it

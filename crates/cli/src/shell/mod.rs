@@ -174,7 +174,7 @@ impl Shell {
                 _ if command => {
                     splitter.skip_line();
                     match self.command(line.trim())? {
-                        Next::Go if !reader_is_gone() => continue,
+                        Next::Go if !self.is_over() => continue,
                         Next::Go | Next::Leave => return Ok(()),
                     }
                 }
@@ -187,10 +187,19 @@ impl Shell {
                 let (text, name) = placed(text, first);
                 self.statements.execute(&text, &name)?;
             }
-            if read == 0 || reader_is_gone() {
+            if read == 0 || self.is_over() {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether nothing that follows in a pipe is executed.
+    fn is_over(&self) -> bool {
+        let are_drained = self.statements.are_drained();
+        if are_drained {
+            note(&"drained: statements that follow are not run");
+        }
+        are_drained || reader_is_gone()
     }
 
     /// Executes a command that begins with a backslash.

@@ -1,6 +1,8 @@
 //! Executes the statements of the shell in its session.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
@@ -12,6 +14,7 @@ use millstream::{
 
 use super::interrupt::Interrupts;
 use crate::console::{Remarks, fail, failed, note, panicked, print};
+use crate::live::{Desk, Show, Told};
 use crate::run::{print_rows, text_sink};
 use crate::{Failure, Format, Output, report};
 
@@ -25,6 +28,10 @@ pub(super) struct Statements {
     pub(super) interactive: bool,
     /// Whether each query's numbers are told.
     pub(super) timing: bool,
+    /// Statements that have been executed.
+    executed: usize,
+    /// Somebody has drained a query.
+    drained: Arc<AtomicBool>,
 }
 
 impl Statements {
@@ -35,8 +42,16 @@ impl Statements {
         interactive: bool,
     ) -> Statements {
         session.print_to(move |format| text_sink(output.with_format(format)));
-        let (remarks, timing) = (Arc::default(), !interactive);
-        Statements { session, output, interrupts, remarks, interactive, timing }
+        Statements {
+            session,
+            output,
+            interrupts,
+            remarks: Arc::default(),
+            interactive,
+            timing: !interactive,
+            executed: 0,
+            drained: Arc::default(),
+        }
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -62,14 +77,24 @@ impl Statements {
         let done = catch_unwind(AssertUnwindSafe(|| {
             let statements =
                 parse_script(text, name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
-            statements.iter().try_for_each(|statement| self.one(statement))
+            statements.iter().try_for_each(|statement| self.one(statement, name))
         }));
         done.unwrap_or_else(|panic| Err(panicked(&*panic)))
     }
 
-    fn one(&mut self, statement: &Statement) -> Result<(), Failure> {
+    /// Whether a query was drained that did not come from a person who types: what follows is not
+    /// executed, as in a script that is drained.
+    pub(super) fn are_drained(&self) -> bool {
+        !self.interactive && self.drained.load(Relaxed)
+    }
+
+    fn one(&mut self, statement: &Statement, name: &str) -> Result<(), Failure> {
+        if self.are_drained() {
+            return Ok(());
+        }
+        self.executed += 1;
         let done = match statement.is_query() {
-            true => self.query(statement),
+            true => self.query(statement, name),
             false => {
                 self.interrupts.starts(|| ());
                 self.executed(statement)
@@ -92,16 +117,19 @@ impl Statements {
     }
 
     /// Runs a query, in a thread of its own: one that waits for somebody who never comes, to open
-    /// a pipe, say, can be left behind. It changes nothing in the session.
-    fn query(&mut self, statement: &Statement) -> Result<(), Failure> {
+    /// a pipe, say, can be left behind. It changes nothing in the session. To others, it is a job.
+    fn query(&mut self, statement: &Statement, name: &str) -> Result<(), Failure> {
         let (sender, ended) = mpsc::channel();
         let give_up = sender.clone();
         let number = self.interrupts.starts(move || drop(give_up.send(None)));
+        let desk = self.desk(statement, name);
+        let _shown = Show::begin(&desk, false);
         let query = Query {
             session: self.session.clone(),
             output: self.output,
             interrupts: self.interrupts.clone(),
             number,
+            desk,
             remarks: self.remarks.clone(),
             timing: self.timing,
         };
@@ -120,6 +148,27 @@ impl Statements {
             }
         }
     }
+
+    /// Where a query notes what it is doing, and from where it is stopped.
+    fn desk(&self, statement: &Statement, name: &str) -> Arc<Desk> {
+        let desk = Arc::new(Desk::new(name));
+        desk.plans(self.executed - 1, &statement.text());
+        let (interrupts, drained) = (self.interrupts.clone(), self.drained.clone());
+        desk.on_stop(move |drain| match drain {
+            true => match interrupts.drain() {
+                Ok(()) => {
+                    drained.store(true, Relaxed);
+                    Told::Yes
+                }
+                Err(reason) => Told::No(reason.into()),
+            },
+            false => {
+                interrupts.interrupt();
+                Told::Yes
+            }
+        });
+        desk
+    }
 }
 
 /// A query of the shell, with all that it takes to run it.
@@ -129,6 +178,7 @@ struct Query {
     interrupts: Interrupts,
     /// That of its statement.
     number: u64,
+    desk: Arc<Desk>,
     remarks: Arc<Mutex<Remarks>>,
     timing: bool,
 }
@@ -149,10 +199,13 @@ impl Query {
         if !self.interrupts.runs(self.number, job.stopper()) {
             return Err(Failure::Interrupted);
         }
+        let observed = job.stopper();
+        self.desk.runs(move || observed.observe());
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).say(job.remarks());
         job.stopper().on_notice(|notice| note(&notice));
         let (stats, result, remains) = job.run_and_keep();
         drop(remains);
+        self.desk.commits();
         let result = result.and_then(|()| commit_all(&sinks, &planned.targets));
         let stopped = matches!(result, Err(Error::Interrupted));
         let simulated = self.session.settings().simulate.is_some();
