@@ -14,6 +14,7 @@ import time
 
 import harness
 import pytest
+from watched import ask, report
 
 SECONDS = 60
 # What the editor draws with; and the prompt on a line of its own.
@@ -202,34 +203,28 @@ HOURLY = ("SELECT window_start, COUNT(*) AS records FROM TABLE(TUMBLE(TABLE hour
           "GROUP BY window_start, window_end;")
 
 
-def told(folder, *words: str) -> subprocess.CompletedProcess:
-    """What `millstream words…` says of the jobs of this folder."""
-    return subprocess.run([harness.program(), *words], env=os.environ | {"XDG_RUNTIME_DIR": str(folder)},
-                          capture_output=True, text=True, timeout=SECONDS)
-
-
-def test_a_query_shows_progress_says_why_no_rows_come_and_is_a_job(shell, tmp_path):
-    terminal = shell(XDG_RUNTIME_DIR=str(tmp_path))
+def test_a_query_shows_progress_says_why_no_rows_come_and_is_a_job(shell, place):
+    terminal = shell(XDG_RUNTIME_DIR=place["XDG_RUNTIME_DIR"])
     assert "ok" in terminal.answer(HOURS)
-    assert told(tmp_path, "jobs").stderr == "no job is running\n", "a shell that waits is no job"
+    assert ask(place, "jobs").stderr == "no job is running\n", "a shell that waits is no job"
     terminal.send(HOURLY + "\r")
     terminal.expect("records/s")
-    listed = told(tmp_path, "jobs").stdout.splitlines()
+    listed = ask(place, "jobs").stdout.splitlines()
     assert len(listed) == 2 and f"{terminal.process.pid} " in listed[1] and "<shell> SELECT window_start" in listed[1]
-    assert "statement 2: SELECT window_start" in told(tmp_path, "why", str(terminal.process.pid)).stdout
+    assert "statement 2: SELECT window_start" in ask(place, "why", str(terminal.process.pid)).stdout
     terminal.expect("no rows for 10")
     terminal.expect("window [")
     # Somebody ends the query. The shell stays, and shows no more progress.
-    stopped = told(tmp_path, "stop")
+    stopped = ask(place, "stop")
     assert stopped.returncode == 0 and "has ended" in stopped.stderr, stopped
     terminal.expect(PROMPT)
     terminal.settle()
-    assert terminal.seen == "", "something stands behind the prompt"
-    assert told(tmp_path, "jobs").stderr == "no job is running\n"
+    assert terminal.seen.strip() == "", "something stands behind the prompt"
+    assert ask(place, "jobs").stderr == "no job is running\n"
     # One that is drained tells what it has counted.
     terminal.send(HOURLY + "\r")
     terminal.expect("records/s")
-    drained = told(tmp_path, "stop", "--drain")
+    drained = ask(place, "stop", "--drain")
     assert drained.returncode == 0, drained
     terminal.expect("window_start")
     terminal.expect(PROMPT)
@@ -238,15 +233,15 @@ def test_a_query_shows_progress_says_why_no_rows_come_and_is_a_job(shell, tmp_pa
     terminal.leave()
 
 
-def test_what_follows_a_query_that_was_drained_is_not_run(tmp_path):
+def test_what_follows_a_query_that_was_drained_is_not_run(place):
     shell = subprocess.Popen([harness.program()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             cwd=tmp_path, env=os.environ | {"XDG_RUNTIME_DIR": str(tmp_path)}, text=True)
+                             env=place, text=True)
     shell.stdin.write(f"{HOURS}\n{HOURLY} SELECT 'second';\nSELECT 'third';\n")
     shell.stdin.close()
     end = time.monotonic() + SECONDS
-    while "<standard input> SELECT window_start" not in (listed := told(tmp_path, "jobs").stdout) or "running" not in listed:
-        assert time.monotonic() < end and shell.poll() is None, listed
-    drained = told(tmp_path, "stop", "--drain")
+    while (report(place) or {}).get("phase") != "running":
+        assert time.monotonic() < end and shell.poll() is None
+    drained = ask(place, "stop", "--drain")
     assert drained.returncode == 0, drained
     out, err = shell.stdout.read(), shell.stderr.read()
     assert shell.wait(SECONDS) == 0 and "window_start" in out and "second" not in out and "third" not in out, (out, err)
@@ -263,7 +258,9 @@ def test_a_query_that_waits_for_a_writer_is_left_behind(shell, tmp_path):
     while "the query was left behind" not in terminal.seen:
         assert time.monotonic() < end, terminal.seen
         terminal.send("\x03")
-        terminal.read(0.3)
+        # Each throws away what the terminal has not given out yet.
+        time.sleep(0.3)
+        terminal.read(0)
     # Each Ctrl-C that comes too late gives a prompt.
     terminal.settle()
     terminal.seen = ""

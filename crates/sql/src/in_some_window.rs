@@ -22,7 +22,7 @@ use millstream_contract::plan::Window;
 use crate::compiler::Compiler;
 use crate::error::Result;
 use crate::lower::WINDOW;
-use crate::scalars::{IN_SOME_WINDOW, Times, start_on};
+use crate::scalars::{IN_SOME_WINDOW, Overlapping, Times, start_on};
 use crate::schemas::qualified;
 use crate::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 
@@ -36,34 +36,14 @@ struct InSomeWindow {
     signature: Signature,
 }
 
-/// Windows that overlap, in milliseconds: they end on a grid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Overlapping {
-    size: i64,
-    /// What lies between two ends.
-    part: i64,
-    offset: i64,
-    cumulate: bool,
-}
-
 /// Whether `condition`, which is over the columns of windows alone, holds for one of the windows of
 /// `time`; `None` if that is not asked: of windows that do not overlap, or too many of a row.
 pub(crate) fn in_some_window(window: Window, time: &Expr, condition: Expr) -> Option<Expr> {
     const WINDOWS_MAX: i64 = 1000;
-    let (part_us, size_us, offset_us) = match window {
-        Window::Hop(hop) => (hop.slide_us, hop.size_us, hop.offset_us),
-        Window::Cumulate(cumulate) => (cumulate.step_us, cumulate.size_us, cumulate.offset_us),
-        Window::Tumble(_) | Window::Session(_) | Window::Interval(_) => return None,
-    };
-    if size_us / part_us > WINDOWS_MAX {
+    let windows = Overlapping::of(window)?;
+    if windows.size / windows.part > WINDOWS_MAX {
         return None;
     }
-    let windows = Overlapping {
-        size: size_us / 1000,
-        part: part_us / 1000,
-        offset: offset_us / 1000,
-        cumulate: matches!(window, Window::Cumulate(_)),
-    };
     let signature = Signature::any(1, Volatility::Immutable);
     let asked = InSomeWindow { windows, condition, compiled: None, signature };
     Some(Arc::new(ScalarUDF::from(asked)).call(vec![time.clone()]))
@@ -155,18 +135,6 @@ fn compiled(compiler: &Compiler<'_>, condition: &Expr) -> Result<EngineExpr> {
 }
 
 impl Overlapping {
-    /// The ends of the windows to which a time belongs: the first, and the last with a part more.
-    /// `None` if one begins or ends beyond all times.
-    fn ends(&self, ms: i64) -> Option<Range<i64>> {
-        let first = start_on(ms, self.part, self.offset)?.checked_add(self.part)?;
-        let last = match self.cumulate {
-            true => start_on(ms, self.size, self.offset)?.checked_add(self.size)?,
-            false => start_on(ms, self.part, self.offset)?.checked_add(self.size)?,
-        };
-        first.checked_sub(self.size)?;
-        Some(first..last.checked_add(self.part)?)
-    }
-
     /// The ends of all windows of some times, each once; `None` if there may be more than `most`,
     /// and of several times.
     fn all<'a>(
@@ -183,8 +151,7 @@ impl Overlapping {
         let several = ranges.len() > 1;
         for (first, until) in ranges {
             let first = ends.last().map_or(first, |last| first.max(last.saturating_add(self.part)));
-            let each = std::iter::successors(Some(first), |end| end.checked_add(self.part));
-            ends.extend(each.take_while(|end| *end < until));
+            ends.extend(self.each(first..until));
             if several && ends.len() > most {
                 return None;
             }
@@ -228,26 +195,6 @@ mod tests {
     use super::*;
 
     const HOP: Overlapping = Overlapping { size: 30, part: 10, offset: 3, cumulate: false };
-    const CUMULATE: Overlapping = Overlapping { size: 30, part: 10, offset: 3, cumulate: true };
-
-    fn ends(windows: Overlapping, ms: i64) -> Vec<i64> {
-        windows.all(windows.ends(ms).iter(), 0).expect("of one time")
-    }
-
-    #[test]
-    fn a_time_is_in_the_windows_that_end_after_it() {
-        // [-17, 13), [-7, 23), [3, 33)
-        assert_eq!(ends(HOP, 3), [13, 23, 33]);
-        assert_eq!(ends(HOP, 12), [13, 23, 33]);
-        assert_eq!(ends(HOP, 2), [3, 13, 23]);
-        assert_eq!(ends(HOP, -28), [-27, -17, -7]);
-        // [3, 13), [3, 23), [3, 33)
-        assert_eq!(ends(CUMULATE, 3), [13, 23, 33]);
-        assert_eq!(ends(CUMULATE, 22), [23, 33]);
-        assert_eq!(ends(CUMULATE, 2), [3]);
-        assert_eq!(HOP.ends(i64::MAX), None);
-        assert_eq!(CUMULATE.ends(i64::MIN), None);
-    }
 
     #[test]
     fn windows_that_times_share_are_asked_once() {

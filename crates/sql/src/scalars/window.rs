@@ -16,6 +16,8 @@ use millstream_contract::plan::{Tumble, Window};
 use crate::error::{Result, SqlError};
 use crate::window_node::WINDOW_TYPE;
 
+use super::overlapping::Overlapping;
+
 /// Which of a window's columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum WindowBound {
@@ -138,25 +140,20 @@ impl Times {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct WindowTimes {
     name: String,
-    window: Window,
+    windows: Overlapping,
     signature: Signature,
 }
 
 /// The `window_time` of each window to which a time belongs, as an array: of HOP and CUMULATE.
 pub(crate) fn window_times(window: Window, time: Expr) -> Result<Expr> {
-    let (kind, part_us, size_us, offset_us) = match window {
-        Window::Hop(hop) => ("hop", hop.slide_us, hop.size_us, hop.offset_us),
-        Window::Cumulate(cumulate) => {
-            ("cumulate", cumulate.step_us, cumulate.size_us, cumulate.offset_us)
-        }
-        Window::Tumble(_) | Window::Session(_) | Window::Interval(_) => {
-            return Err(SqlError::internal(format!("an array of {window:?}")));
-        }
+    let Some(windows) = Overlapping::of(window) else {
+        return Err(SqlError::internal(format!("an array of {window:?}")));
     };
-    let (part_ms, size_ms, offset_ms) = (part_us / 1000, size_us / 1000, offset_us / 1000);
-    let name = format!("{kind}_windows_{part_ms}_{size_ms}_{offset_ms}");
+    let Overlapping { size, part, offset, cumulate } = windows;
+    let kind = if cumulate { "cumulate" } else { "hop" };
+    let name = format!("{kind}_windows_{part}_{size}_{offset}");
     let signature = Signature::any(1, Volatility::Immutable);
-    Ok(Arc::new(ScalarUDF::from(WindowTimes { name, window, signature })).call(vec![time]))
+    Ok(Arc::new(ScalarUDF::from(WindowTimes { name, windows, signature })).call(vec![time]))
 }
 
 fn element() -> Arc<Field> {
@@ -181,8 +178,8 @@ impl ScalarUDFImpl for WindowTimes {
         let times = Times::of(&time.to_array(args.number_rows)?)?;
         let (mut found, mut offsets) = (Vec::new(), vec![0]);
         for ms in times.iter() {
-            if let Some(ms) = ms {
-                self.add(ms, &mut found);
+            if let Some(ends) = ms.and_then(|ms| self.windows.ends(ms)) {
+                found.extend(self.windows.each(ends).map(|end| end - 1));
             }
             let end = i32::try_from(found.len());
             offsets.push(end.map_err(|_| exec_datafusion_err!("too many windows in one batch"))?);
@@ -190,28 +187,5 @@ impl ScalarUDFImpl for WindowTimes {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
         let found: ArrayRef = Arc::new(TimestampMillisecondArray::from(found));
         Ok(ColumnarValue::Array(Arc::new(ListArray::try_new(element(), offsets, found, None)?)))
-    }
-}
-
-impl WindowTimes {
-    /// Adds what there is for a time. A window that begins or ends beyond all times is none.
-    fn add(&self, ms: i64, found: &mut Vec<i64>) {
-        let (first, part_ms, count) = match self.window {
-            Window::Hop(hop) => {
-                let (slide_ms, size_ms) = (hop.slide_us / 1000, hop.size_us / 1000);
-                let Some(last) = start_on(ms, slide_ms, hop.offset_us / 1000) else { return };
-                (last.checked_add(slide_ms - 1), slide_ms, size_ms / slide_ms)
-            }
-            Window::Cumulate(cumulate) => {
-                let (step_ms, size_ms) = (cumulate.step_us / 1000, cumulate.size_us / 1000);
-                let Some(start) = start_on(ms, size_ms, cumulate.offset_us / 1000) else { return };
-                let before = (ms - start) / step_ms;
-                let first = start.checked_add((before + 1) * step_ms - 1);
-                (first, step_ms, size_ms / step_ms - before)
-            }
-            Window::Tumble(_) | Window::Session(_) | Window::Interval(_) => return,
-        };
-        let ends = std::iter::successors(first, |time| time.checked_add(part_ms));
-        found.extend(ends.take(usize::try_from(count).unwrap_or_default()));
     }
 }
