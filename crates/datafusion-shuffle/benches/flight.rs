@@ -40,6 +40,8 @@ struct Bench {
     rounds: usize,
     processes: usize,
     compression: String,
+    /// Whether workers have their tables in memory.
+    loaded: bool,
     queries: Vec<i32>,
     lines: Option<File>,
 }
@@ -81,7 +83,8 @@ async fn set(context: &SessionContext, what: &str) {
 
 impl Bench {
     async fn cluster(&self, way: Way) -> Cluster {
-        let cluster = Cluster::start(Options::new(self.processes, way));
+        let options = Options { loaded: self.loaded, ..Options::new(self.processes, way) };
+        let cluster = Cluster::start(options);
         register(&cluster.coordinator.context, &data(self.scale)).await.expect("tables");
         cluster
     }
@@ -105,6 +108,7 @@ impl Bench {
         let mut line = json!({
             "bench": "tpch", "design": design.to_string(), "query": query, "scale": self.scale,
             "processes": self.processes, "compression": self.compression,
+            "tables": if self.loaded { "memory" } else { "files" },
             "seconds": pair.exchange, "flight_seconds": pair.flight, "ok": true,
         });
         for (name, value) in provenance::fields() {
@@ -154,6 +158,11 @@ async fn run() {
         rounds: number("--rounds", "5"),
         processes: number("--processes", "2"),
         compression: option("--compression", "lz4"),
+        loaded: match option("--tables", "memory").as_str() {
+            "memory" => true,
+            "files" => false,
+            other => panic!("--tables is memory or files, not {other}"),
+        },
         queries,
         lines: (!lines.is_empty()).then(|| append(&lines).expect("a file for lines")),
     };

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each of the binaries uses a part")]
 
+mod loaded;
 pub(crate) mod tpch;
 
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_distributed::{
     ChannelResolver, DistributedExt, SessionStateBuilderExt, Worker, WorkerQueryContext,
@@ -32,6 +33,8 @@ use url::Url;
 const MARK: &str = "@worker ";
 /// What a worker is: `flight`, or a provider with a design and the job's token.
 const WHAT: &str = "MILLSTREAM_TEST_WORKER";
+/// Set where a worker has its tables in memory.
+const LOADED: &str = "MILLSTREAM_TEST_LOADED";
 /// Partitions of a task.
 pub(crate) const PARTITIONS: usize = 2;
 
@@ -134,11 +137,13 @@ pub(crate) struct Options {
     pub(crate) way: Way,
     /// Whether one side of each join goes to all tasks, instead of both being repartitioned.
     pub(crate) broadcast: bool,
+    /// Whether workers have their tables in memory, instead of reading them in every query.
+    pub(crate) loaded: bool,
 }
 
 impl Options {
     pub(crate) fn new(processes: usize, way: Way) -> Options {
-        Options { processes, way, broadcast: false }
+        Options { processes, way, broadcast: false, loaded: false }
     }
 }
 
@@ -162,7 +167,11 @@ impl Cluster {
             Way::Tcp(config) => format!("tcp {}", describe(&config, &token)),
         };
         let start = |_| {
-            let mut child = Command::new(std::env::current_exe().expect("this binary"))
+            let mut command = Command::new(std::env::current_exe().expect("this binary"));
+            if options.loaded {
+                command.env(LOADED, "1");
+            }
+            let mut child = command
                 .args(["--ignored", "--exact", "cluster::worker_process", "--nocapture"])
                 .env(WHAT, &what)
                 .stdin(Stdio::piped())
@@ -353,8 +362,19 @@ fn answer(counters: impl Fn() -> Counters + Send + 'static) -> tokio::task::Join
     })
 }
 
+/// A session of a worker.
+fn session(builder: SessionStateBuilder) -> SessionState {
+    match std::env::var_os(LOADED) {
+        Some(_) => builder.with_distributed_worker_plan_rewrite_handler(loaded::load).build(),
+        None => builder.build(),
+    }
+}
+
 async fn flight_worker() {
-    let server = Server::builder().add_service(Worker::default().into_worker_server());
+    let worker = Worker::from_session_builder(|query: WorkerQueryContext| async {
+        Ok::<_, DataFusionError>(session(query.builder))
+    });
+    let server = Server::builder().add_service(worker.into_worker_server());
     let incoming = listen().await;
     tokio::select! {
         served = server.serve_with_incoming(incoming) => served.expect("a server"),
@@ -368,7 +388,7 @@ async fn exchange_worker<F: Fabric>(fabric: F, token: Token, config: Config) {
         Arc::new(ShuffleResolver::new(&exchange));
     let worker = Worker::from_session_builder(move |query: WorkerQueryContext| {
         let builder = query.builder.with_distributed_channel_resolver(resolver.clone());
-        async move { Ok::<_, DataFusionError>(builder.build()) }
+        async move { Ok::<_, DataFusionError>(session(builder)) }
     });
     let server = Server::builder()
         .add_service(ExchangeServer::new(&exchange, worker.clone()))

@@ -215,7 +215,7 @@ fn a_shuffle_without_sense_is_named() {
 fn tpch(changes: Value) -> Value {
     let mut pair = line(json!({
         "bench": "tpch", "design": "SEMQ/WR", "query": 3, "scale": 1.0, "processes": 2,
-        "compression": "lz4", "seconds": 2.0, "flight_seconds": 3.0,
+        "tables": "memory", "compression": "lz4", "seconds": 2.0, "flight_seconds": 3.0,
     }));
     let (Some(fields), Value::Object(changes)) = (pair.as_object_mut(), changes) else {
         panic!("two objects");
@@ -243,8 +243,10 @@ fn queries_are_compared_with_flight_by_design() {
     ] {
         assert!(titles.contains(&title), "{title}: {titles:#?}");
     }
-    assert!(page.contains("scale 1, 2 processes, compression lz4"));
-    for (name, value) in [("seconds", json!(0)), ("query", json!(23)), ("scale", json!("big"))] {
+    assert!(page.contains("scale 1, 2 processes, tables in memory, compression lz4"));
+    for (name, value) in
+        [("seconds", json!(0)), ("query", json!(23)), ("scale", json!("big")), ("tables", json!(1))]
+    {
         let error = Entry::parse(&tpch(json!({name: value})).to_string()).expect_err(name);
         assert!(error.contains(&format!("field '{name}'")), "{error}");
     }

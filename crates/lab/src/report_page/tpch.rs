@@ -10,6 +10,9 @@ use super::shuffle::{DESIGNS, Sorted, bars, designs, sources};
 /// What `"bench"` is in such a line.
 pub(super) const NAME: &str = "tpch";
 
+/// Where workers may have tables.
+const TABLES: [&str; 2] = ["memory", "files"];
+
 /// The number of Flight's bars, in front of the designs.
 const FLIGHT: u64 = 0;
 const FLIGHT_COLOUR: &str = "#777777";
@@ -22,6 +25,8 @@ pub(super) struct Pair {
     query: u64,
     scale: f64,
     processes: u64,
+    /// Where workers have the tables.
+    tables: &'static str,
     compression: String,
     seconds: f64,
     flight_seconds: f64,
@@ -43,6 +48,7 @@ impl Pair {
             query: fields.whole("query", 22)?,
             scale: fields.number("scale")?,
             processes: fields.count("processes")?,
+            tables: TABLES[fields.one_of("tables", &TABLES)?],
             compression: fields.text("compression")?,
             seconds: seconds("seconds")?,
             flight_seconds: seconds("flight_seconds")?,
@@ -64,7 +70,7 @@ impl Pair {
 
 const NOTE: &str = "Queries of TPC-H by DataFusion on several processes, which exchange batches over Flight or over \
      the shuffle operator over shared memory, by turns. Names have the scale of the tables, the \
-     number of processes, and how Flight compresses.";
+     number of processes, where these have the tables, and how Flight compresses.";
 
 /// All plots of the lines of one machine.
 pub(super) fn all(lines: &[&Pair]) -> String {
@@ -73,8 +79,10 @@ pub(super) fn all(lines: &[&Pair]) -> String {
     }
     let mut sets = BTreeMap::<String, Vec<&Pair>>::new();
     for line in lines {
-        let Pair { scale, processes, compression, .. } = line;
-        let name = format!("scale {scale}, {processes} processes, compression {compression}");
+        let Pair { scale, processes, tables, compression, .. } = line;
+        let name = format!(
+            "scale {scale}, {processes} processes, tables in {tables}, compression {compression}"
+        );
         sets.entry(name).or_default().push(line);
     }
     let colour = |_, name: &Sorted| match name.0.checked_sub(FLIGHT + 1) {
