@@ -62,7 +62,7 @@ def arguments() -> Options:
     parser.add_argument("--designs", type=words, default=DESIGNS, help="by commas (the eight)")
     parser.add_argument("--against", type=known(BASELINES), default=BASELINES, help=f"by commas ({','.join(BASELINES)})")
     parser.add_argument("--own", choices=["keep", "send"], default="keep",
-                        help="baselines keep a process's own tuples, or send them through the medium as the shuffle does (keep)")
+                        help="a process keeps its own tuples where they are, or sends them to itself (keep)")
     parser.add_argument("--processes", type=int, default=2, help="(2)")
     parser.add_argument("--tuples", type=int, default=10_000_000, help="of 16 bytes, that each process sends (10000000)")
     parser.add_argument("--round-bytes", type=int, default=1 << 20, help="of a process in a round of alltoallv (1048576)")
@@ -160,7 +160,7 @@ def designs(options: Options) -> None:
     program = compile_baselines(options.against)
     best: dict[str, tuple[str, list[float]]] = {}
     for design in options.designs:
-        runs = {design: shuffle(options, design)}
+        runs = {design: shuffle(options, design, "--own", options.own)}
         runs |= {how: baseline(options, program, how) for how in options.against}
         for how, ratios in compare(f"repartition, {options.processes} processes: {design}", runs, options).items():
             if how not in best or statistics.median(ratios) > statistics.median(best[how][1]):

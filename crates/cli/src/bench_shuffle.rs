@@ -44,6 +44,9 @@ pub(crate) struct ShuffleArguments {
     /// `shuffle`: the same for process 0, which is then slower than the others
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     straggler_us: Option<f64>,
+    /// `shuffle`: what becomes of a process's own tuples [default: send]
+    #[arg(long, value_enum)]
+    own: Option<Own>,
     /// `shuffle`: tuples of 16 bytes that each process sends [default: 10000000]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
@@ -58,6 +61,14 @@ pub(crate) enum PatternName {
     Broadcast,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Own {
+    /// Through the fabric, as those of others
+    Send,
+    /// Added up where they are
+    Keep,
+}
+
 impl ShuffleArguments {
     /// The first of these options that was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
@@ -70,6 +81,7 @@ impl ShuffleArguments {
             (self.credit_every.is_some(), "--credit-every"),
             (self.compute_us.is_some(), "--compute-us"),
             (self.straggler_us.is_some(), "--straggler-us"),
+            (self.own.is_some(), "--own"),
             (self.tuples.is_some(), "--tuples"),
         ];
         given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
@@ -108,6 +120,7 @@ impl ShuffleArguments {
         options.credit_every = self.credit_every.unwrap_or(options.credit_every);
         options.compute_us = self.compute_us.unwrap_or(options.compute_us);
         options.straggler_us = self.straggler_us;
+        options.keep_own = self.own == Some(Own::Keep);
         options.tuples = self.tuples.unwrap_or(options.tuples);
         options.check().map_err(|e| told(shuffle::failed(&e)))?;
         let needed = options.registered_bytes();

@@ -55,6 +55,25 @@ fn every_design_is_measured_and_its_answer_checked() {
 }
 
 #[test]
+fn own_tuples_that_are_kept_are_not_sent() {
+    let sent = |keep_own| {
+        let options =
+            Options { keep_own, tuples: 1000, ..Options::new("SEMQ/WR".parse().unwrap()) };
+        // Its answer is checked.
+        let report = run(&options, command).unwrap();
+        assert!(report.json().contains(if keep_own {
+            "\"own\":\"keep\""
+        } else {
+            "\"own\":\"send\""
+        }));
+        report.counters().0.bytes
+    };
+    assert_eq!(sent(false), 2 * 1000 * 16);
+    // About half of the keys are the process's own.
+    assert!((14_000..18_000).contains(&sent(true)));
+}
+
+#[test]
 fn impossible_options_are_refused() {
     let design = "SEMQ/SR".parse().unwrap();
     for options in [
@@ -64,6 +83,7 @@ fn impossible_options_are_refused() {
         Options { straggler_us: Some(-1.0), ..Options::new(design) },
         Options { credit_every: 3, ..Options::new(design) },
         Options { message_bytes: 1 << 40, ..Options::new(design) },
+        Options { keep_own: true, pattern: Pattern::Broadcast, ..Options::new(design) },
     ] {
         // Nothing is started.
         let error = run(&options, |_, _| unreachable!()).unwrap_err();

@@ -48,6 +48,7 @@ pub(super) struct Shuffled {
     credit_every: u64,
     compute_us: f64,
     straggler_us: Option<f64>,
+    keep_own: bool,
     tuples: u64,
     gb_per_s: f64,
     setup_ms: f64,
@@ -80,6 +81,7 @@ impl Shuffled {
             credit_every: fields.whole("credit_every", u64::from(u32::MAX))?,
             compute_us: fields.number("compute_us")?,
             straggler_us: straggler_us.transpose()?,
+            keep_own: fields.one_of("own", &[("send", false), ("keep", true)])?,
             tuples: fields.whole("tuples", u64::MAX)?,
             // So many bytes are more than a number may be.
             gb_per_s: fields.large_number("bytes_per_s")? / 1e9,
@@ -112,6 +114,9 @@ impl Shuffled {
         if let Some(us) = self.straggler_us.filter(|_| shown != Shown::Straggler) {
             parts.push(format!("a straggler of {} us", short(us)));
         }
+        if self.keep_own {
+            parts.push("own tuples kept".to_string());
+        }
         parts.push(format!("{} {}", grouped(self.tuples), plural(self.tuples, "tuple")));
         parts.join(", ")
     }
@@ -126,6 +131,7 @@ impl Shuffled {
             && self.credit_every == CREDIT_EVERY
             && self.compute_us == 0.0
             && self.straggler_us.is_none()
+            && !self.keep_own
     }
 }
 

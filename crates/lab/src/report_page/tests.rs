@@ -154,7 +154,7 @@ fn shuffled(changes: Value) -> Value {
     let mut shuffle = line(json!({
         "bench": "shuffle", "design": "SEMQ/WR", "pattern": "repartition", "threads": 1,
         "message_bytes": 65536, "buffers": "fixed:2", "credit_every": 2, "compute_us": 0,
-        "straggler_us": null, "tuples": 1000, "bytes_per_s": 2e9, "setup_seconds": 0.25,
+        "straggler_us": null, "own": "send", "tuples": 1000, "bytes_per_s": 2e9, "setup_seconds": 0.25,
     }));
     let (Some(fields), Value::Object(changes)) = (shuffle.as_object_mut(), changes) else {
         panic!("two objects");

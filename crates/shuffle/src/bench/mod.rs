@@ -90,6 +90,9 @@ pub struct Options {
     pub compute_us: f64,
     /// The same for process 0, if it computes more than the others (or less).
     pub straggler_us: Option<f64>,
+    /// Whether a process adds its own tuples up where they are, instead of sending them to itself;
+    /// of a broadcast it cannot.
+    pub keep_own: bool,
     /// Tuples that each process sends; to all others, if it is a broadcast.
     pub tuples: u64,
 }
@@ -108,9 +111,13 @@ impl Options {
             credit_every,
             compute_us: 0.0,
             straggler_us: None,
+            keep_own: false,
             tuples: 10_000_000,
         }
     }
+
+    /// What becomes of a process's own tuples, without and with `keep_own`.
+    pub(crate) const OWN: [&str; 2] = ["send", "keep"];
 
     /// The settings of each endpoint.
     pub fn settings(&self) -> Settings {
@@ -145,6 +152,9 @@ impl Options {
         if [self.compute_us, straggler_us].iter().any(|us| !(0.0..=1e6).contains(us)) {
             return refused("compute microseconds have to be 0 to a million");
         }
+        if self.keep_own && self.pattern == Pattern::Broadcast {
+            return refused("a process keeps its own tuples only if each goes to one process");
+        }
         let device = ShmDevice::open(Token::random()?)?;
         Ok(self.settings().check(device.limits(), self.processes)?)
     }
@@ -166,7 +176,8 @@ impl fmt::Display for Options {
         let pattern = pattern.name();
         write!(f, "{design},{pattern},{processes},{threads},{message_bytes},{depth},")?;
         let straggler = self.straggler_us.map_or("none".into(), |us| us.to_string());
-        write!(f, "{credit_every},{compute_us},{straggler},{tuples}")
+        let own = Options::OWN[usize::from(self.keep_own)];
+        write!(f, "{credit_every},{compute_us},{straggler},{own},{tuples}")
     }
 }
 
@@ -178,10 +189,10 @@ impl FromStr for Options {
             text.parse().map_err(|_| Failure::Options(format!("{text:?} is no number")))
         }
         let parts: Vec<&str> = line.split(',').collect();
-        let [design, pattern, processes, threads, bytes, depth, credit, compute, slow, tuples] =
+        let [design, pattern, processes, threads, bytes, depth, credit, compute, slow, own, count] =
             parts[..]
         else {
-            return Err(Failure::Options(format!("{line:?} has not ten parts")));
+            return Err(Failure::Options(format!("{line:?} has not eleven parts")));
         };
         let options = Options {
             design: design.parse()?,
@@ -196,7 +207,8 @@ impl FromStr for Options {
                 "none" => None,
                 us => Some(number(us)?),
             },
-            tuples: number(tuples)?,
+            keep_own: own == Options::OWN[1],
+            tuples: number(count)?,
         };
         options.check()?;
         Ok(options)

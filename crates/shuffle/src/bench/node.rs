@@ -35,8 +35,37 @@ fn weight(key: u64, value: u64) -> u64 {
     key.wrapping_add(value.wrapping_mul(3))
 }
 
-/// What a group's next message is filled into, and how many tuples it has.
-type Filling<'a, F> = Option<(Buffer<'a, F>, usize)>;
+/// What a group's next tuples are filled into.
+enum Place<'a, F: Fabric> {
+    Sent(Buffer<'a, F>),
+    /// The process's own stay where they are.
+    Kept(Vec<u8>),
+}
+
+/// A group's next tuples.
+struct Filling<'a, F: Fabric> {
+    /// Without a buffer there is none.
+    place: Option<Place<'a, F>>,
+    /// How many there are.
+    filled: usize,
+}
+
+/// Room for the tuples of a group.
+struct Room<'a> {
+    rows: &'a mut [[u8; TUPLE_BYTES]],
+    filled: usize,
+}
+
+impl<F: Fabric> Filling<'_, F> {
+    fn room(&mut self) -> Room<'_> {
+        let bytes = match &mut self.place {
+            Some(Place::Sent(buffer)) => buffer.payload(),
+            Some(Place::Kept(bytes)) => bytes.as_mut_slice(),
+            None => &mut [],
+        };
+        Room { rows: bytes.as_chunks_mut::<TUPLE_BYTES>().0, filled: self.filled }
+    }
+}
 
 /// How far [`fill`] came.
 struct Filled {
@@ -44,25 +73,22 @@ struct Filled {
     next: u64,
     /// What the tuples add up to.
     sum: u64,
-    /// The group that has no buffer with room for it.
+    /// The group that has no room for it.
     stopped_at: Option<usize>,
 }
 
-/// Fills tuples into the groups' buffers, until one of them is full.
+/// Fills tuples into the groups' rooms, until one of them is full.
 #[inline(never)]
-fn fill<F: Fabric>(out: &mut [Filling<'_, F>], groups: &Groups, numbers: Range<u64>) -> Filled {
+fn fill(out: &mut [Room<'_>], groups: &Groups, numbers: Range<u64>) -> Filled {
     let mut sum = 0u64;
     for number in numbers.clone() {
         let (key, value) = tuple(number);
         let group = groups.of_hash(key);
-        let row = out[group].as_mut().and_then(|(buffer, filled)| {
-            let row = buffer.payload().as_chunks_mut::<TUPLE_BYTES>().0.get_mut(*filled)?;
-            *filled += 1;
-            Some(row)
-        });
-        let Some(row) = row else {
+        let room = &mut out[group];
+        let Some(row) = room.rows.get_mut(room.filled) else {
             return Filled { next: number, sum, stopped_at: Some(group) };
         };
+        room.filled += 1;
         *row = (u128::from(value) << 64 | u128::from(key)).to_le_bytes();
         sum = sum.wrapping_add(weight(key, value));
     }
@@ -128,7 +154,13 @@ impl<F: Fabric> Node<F> {
                     receiver: &self.receivers[at],
                     groups: &groups,
                     active: &active[at],
-                    out: (0..groups.len()).map(|_| None).collect(),
+                    out: (0..groups.len())
+                        .map(|group| {
+                            let own = options.keep_own && groups.destinations(group) == [process];
+                            let kept = || Place::Kept(vec![0; options.message_bytes]);
+                            Filling { place: own.then(kept), filled: 0 }
+                        })
+                        .collect(),
                     next: share(thread),
                     end: share(thread + 1),
                     compute: Duration::from_secs_f64(options.compute_us_of(process) / 1e6),
@@ -191,24 +223,52 @@ impl<F: Fabric> Worker<'_, F> {
         let sender = self.sender;
         let end = self.end.min(self.next + TURN);
         loop {
-            let filled = fill(&mut self.out, self.groups, self.next..end);
+            let mut rooms: Vec<_> = self.out.iter_mut().map(Filling::room).collect();
+            let filled = fill(&mut rooms, self.groups, self.next..end);
+            let counts: Vec<usize> = rooms.iter().map(|room| room.filled).collect();
+            self.out.iter_mut().zip(counts).for_each(|(filling, count)| filling.filled = count);
             self.sent.0 += filled.next - self.next;
             self.sent.1 = self.sent.1.wrapping_add(filled.sum);
             self.next = filled.next;
             let Some(group) = filled.stopped_at else { break };
             self.put(group)?;
-            match sender.try_acquire()? {
-                Some(buffer) => self.out[group] = Some((buffer, 0)),
-                None => break,
+            let out = &mut self.out[group];
+            if out.place.is_none() {
+                out.place = sender.try_acquire()?.map(Place::Sent);
+            }
+            if out.place.is_none() {
+                break;
             }
         }
         if self.next == self.end { self.end_making() } else { Ok(Stage::Making) }
     }
 
+    /// Sends a group's tuples, or takes them, if they are the process's own.
     fn put(&mut self, group: usize) -> Result<()> {
-        let Some((buffer, filled)) = self.out[group].take() else { return Ok(()) };
-        let bytes = filled * TUPLE_BYTES;
-        self.sender.put(buffer, bytes, self.groups.destinations(group), State::MoreData)
+        let out = &mut self.out[group];
+        let bytes = std::mem::take(&mut out.filled) * TUPLE_BYTES;
+        match out.place.take() {
+            None => Ok(()),
+            Some(Place::Sent(buffer)) => {
+                self.sender.put(buffer, bytes, self.groups.destinations(group), State::MoreData)
+            }
+            Some(Place::Kept(own)) => {
+                self.receive(&own[..bytes]);
+                self.out[group].place = Some(Place::Kept(own));
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds up what is received, and computes.
+    fn receive(&mut self, tuples: &[u8]) {
+        let begin = Instant::now();
+        self.received.0 += (tuples.len() / TUPLE_BYTES) as u64;
+        self.received.1 = self.received.1.wrapping_add(sum(tuples));
+        let share = tuples.len() as f64 / COMPUTE_BYTES as f64;
+        while begin.elapsed() < self.compute.mul_f64(share) {
+            std::hint::black_box(sum(tuples));
+        }
     }
 
     /// Sends what is left. The endpoint's last thread ends its streams.
@@ -225,13 +285,7 @@ impl<F: Fabric> Worker<'_, F> {
         for _ in 0..MESSAGES {
             match self.receiver.try_get()? {
                 Received::Message(message) => {
-                    let begin = Instant::now();
-                    self.received.0 += (message.len() / TUPLE_BYTES) as u64;
-                    self.received.1 = self.received.1.wrapping_add(sum(&message));
-                    let share = message.len() as f64 / COMPUTE_BYTES as f64;
-                    while begin.elapsed() < self.compute.mul_f64(share) {
-                        std::hint::black_box(sum(&message));
-                    }
+                    self.receive(&message);
                     message.release()?;
                 }
                 Received::Empty => break,

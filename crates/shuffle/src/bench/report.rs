@@ -117,11 +117,12 @@ impl Report {
         let Options { message_bytes, depth, credit_every, compute_us, tuples, .. } = self.options;
         let pattern = pattern.name();
         let straggler = self.options.straggler_us.map_or("null".into(), |us| us.to_string());
+        let own = Options::OWN[usize::from(self.options.keep_own)];
         let mut line = format!(
             "{{\"bench\":\"shuffle\",\"design\":\"{design}\",\"pattern\":\"{pattern}\",\
              \"processes\":{processes},\"threads\":{threads},\"message_bytes\":{message_bytes},\
              \"buffers\":\"{depth}\",\"credit_every\":{credit_every},\"compute_us\":{compute_us},\
-             \"straggler_us\":{straggler},\"tuples\":{tuples}"
+             \"straggler_us\":{straggler},\"own\":\"{own}\",\"tuples\":{tuples}"
         );
         let (sender, receiver) = self.counters();
         // Writing to a string does not fail.
