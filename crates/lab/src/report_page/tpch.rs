@@ -10,9 +10,6 @@ use super::shuffle::{DESIGNS, Sorted, bars, designs, sources};
 /// What `"bench"` is in such a line.
 pub(super) const NAME: &str = "tpch";
 
-/// Where workers may have tables.
-const TABLES: [&str; 2] = ["memory", "files"];
-
 /// The number of Flight's bars, in front of the designs.
 const FLIGHT: u64 = 0;
 const FLIGHT_COLOUR: &str = "#777777";
@@ -48,7 +45,7 @@ impl Pair {
             query: fields.whole("query", 22)?,
             scale: fields.number("scale")?,
             processes: fields.count("processes")?,
-            tables: TABLES[fields.one_of("tables", &TABLES)?],
+            tables: fields.one_of("tables", &[("memory", "memory"), ("files", "files")])?,
             compression: fields.text("compression")?,
             seconds: seconds("seconds")?,
             flight_seconds: seconds("flight_seconds")?,
