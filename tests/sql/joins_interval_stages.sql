@@ -49,3 +49,10 @@ GROUP BY window_start, window_end;
 
 -- Another interval join.
 SELECT j.tag, j.name, u.name AS other FROM j JOIN users AS u ON u.at BETWEEN j.ts - INTERVAL '3' SECOND AND j.ts;
+
+-- Records, and results of the windows that end up to ten seconds later.
+SELECT tag, w.e, w.n
+FROM calls LEFT JOIN (
+    SELECT window_end AS e, id, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE users, DESCRIPTOR(at), INTERVAL '10' SECOND))
+    GROUP BY window_start, window_end, id
+) AS w ON caller = id AND ts BETWEEN w.e - INTERVAL '10' SECOND AND w.e;

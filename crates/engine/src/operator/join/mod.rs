@@ -162,23 +162,19 @@ impl Program {
     /// join.
     fn spread_over(&self, batch: &Batch<'_>, by_slice: &mut BySlice) -> Result<()> {
         let mut slices = BTreeMap::<SliceId, Vec<u32>>::new();
-        let records = match &batch.rows {
-            Rows::Records(records) => Some((records, event_times(records.stamped)?)),
-            Rows::Fired { .. } => None,
+        let time_of: &dyn Fn(u32) -> Option<i64> = match &batch.rows {
+            Rows::Records(records) => {
+                let times = event_times(records.stamped)?;
+                &move |row| times.times.us(records.place(row as usize))
+            }
+            Rows::Fired { times, .. } => &|row| times.at(row as usize),
         };
         for (slice, rows) in by_slice.drain(..) {
-            // Of rows of windows it is known which slice their time lies in.
+            // Of a row without a time it is known which slice it lies in.
             let begin = self.windowing.begin_of(slice);
             let all = (begin, self.windowing.slice_of(begin).end - 1);
             for row in rows {
-                let time = records.and_then(|(records, times)| {
-                    let record = match records.places {
-                        Some(places) => *places.get(row as usize)?,
-                        None => row,
-                    };
-                    times.times.us(record as usize)
-                });
-                let (earliest, latest) = time.map_or(all, |time| (time, time));
+                let (earliest, latest) = time_of(row).map_or(all, |time| (time, time));
                 for slice in self.windowing.slices_meeting(earliest, latest) {
                     slices.entry(slice).or_default().push(row);
                 }
