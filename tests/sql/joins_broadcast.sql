@@ -59,3 +59,21 @@ FROM TABLE(HOP(TABLE calls, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' S
 GROUP BY caller, window_start, window_end;
 SELECT h.s, caller, n FROM h
 JOIN (SELECT MAX(n) AS most, s, e FROM h GROUP BY s, e) AS m ON h.s = m.s AND h.e = m.e AND n >= most;
+
+-- Within an interval of the end of a window, as in query 7 of NEXMark.
+CREATE VIEW w AS SELECT window_end AS e, MAX(level) AS most, COUNT(*) AS n FROM u GROUP BY window_start, window_end;
+SELECT w.e, tag, cost, most FROM calls JOIN w
+ON cost >= most WHERE ts BETWEEN w.e - INTERVAL '10' SECOND AND w.e;
+
+-- Calls without a partner, too, and with a key: the call at 25 s has none.
+SELECT tag, e, n FROM calls LEFT JOIN w ON caller = n AND ts BETWEEN w.e - INTERVAL '10' SECOND AND w.e;
+
+-- 
+SELECT tag FROM calls WHERE NOT EXISTS (
+    SELECT 1 FROM w WHERE caller < n AND ts BETWEEN w.e - INTERVAL '10' SECOND AND w.e);
+
+-- The small side comes first; of rows that end every five seconds, calls meet those of ten.
+CREATE VIEW v AS SELECT window_end AS e, COUNT(*) AS n
+FROM TABLE(HOP(TABLE users, DESCRIPTOR(at), INTERVAL '5' SECOND, INTERVAL '10' SECOND))
+GROUP BY window_start, window_end;
+SELECT e, n, tag FROM v RIGHT JOIN calls ON ts BETWEEN v.e - INTERVAL '10' SECOND AND v.e;

@@ -46,9 +46,10 @@ pub struct Join {
     /// for a key has no partner.
     pub nulls_are_equal: bool,
     /// The number of a side whose rows go to all leaders, since they are few: one for each window
-    /// at the most ([`JoinKind::may_broadcast`]). Rows of the other side then stay with the worker
-    /// that takes them, whatever their keys are. `None`: rows of both go to the leaders of their
-    /// keys. An exchange always sends them there.
+    /// at the most, or, of an [interval](Interval) join, a few for each slice
+    /// ([`JoinKind::may_broadcast`]). Rows of the other side then stay with the worker that takes
+    /// them, whatever their keys are. `None`: rows of both go to the leaders of their keys. An
+    /// exchange always sends them there.
     pub broadcast: Option<usize>,
     /// What else must be true of a pair.
     pub condition: Option<Expr>,

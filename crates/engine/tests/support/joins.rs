@@ -207,8 +207,7 @@ impl Case {
             keys = vec![1];
         }
         let side = random.below(4) as usize;
-        let is_interval = matches!(window, Some(Window::Interval(_)));
-        let broadcast = (side < 2 && kind.may_broadcast(side) && !is_interval).then_some(side);
+        let broadcast = (side < 2 && kind.may_broadcast(side)).then_some(side);
         Case {
             sides: [left, right],
             tables: [left_table, right_table],
@@ -370,13 +369,29 @@ impl Case {
         (rows, late, null_time)
     }
 
-    /// If one side's rows go to all leaders, how many these are: each once for each of its windows,
+    /// If one side's rows go to all leaders, how many these are: each once for each of its slices,
     /// without those that have no partner for sure, since a key is NULL.
     pub(crate) fn broadcast_rows(&self) -> Option<u64> {
         let may_match =
             |row: &Record| self.nulls_are_equal || row.key.is_some() || !self.keys.contains(&1);
-        let (rows, ..) = self.side(self.broadcast?);
-        Some(rows.into_iter().filter(|(_, row)| may_match(row)).count() as u64)
+        let side = self.broadcast?;
+        let (rows, ..) = self.side(side);
+        let rows = rows.into_iter().filter(|(_, row)| may_match(row));
+        Some(rows.map(|(_, row)| self.slices_of(side, row)).sum())
+    }
+
+    /// To how many slices a row is appended in each of its windows: to one, but if it is not of the
+    /// anchor side of an interval join, to all where it may have a partner.
+    fn slices_of(&self, side: usize, row: &Record) -> u64 {
+        match (self.window, row.ts_ms) {
+            (Some(Window::Interval(interval)), Some(ts_ms)) if side != interval.anchor => {
+                let slice_of = |us: i64| us.div_euclid(interval.slice_us());
+                let (first, last) =
+                    (ts_ms * 1000 - interval.after_us, ts_ms * 1000 + interval.before_us);
+                (slice_of(last) - slice_of(first) + 1) as u64
+            }
+            _ => 1,
+        }
     }
 
     /// The rows, sorted; how many records are late, and how many have no time.

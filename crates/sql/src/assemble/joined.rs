@@ -123,22 +123,33 @@ fn broadcast(
     window: Option<Window>,
     joined: &Joined,
 ) -> Option<usize> {
-    use Window::{Cumulate, Hop, Tumble};
-    if joined.as_of || !matches!(window, Some(Tumble(_) | Hop(_) | Cumulate(_))) {
-        return None;
-    }
+    let window = window.filter(|_| !joined.as_of)?;
     let is_small = |side: &Side| match side.parts[..] {
-        [Part::View { operator, .. }] => graph.operators.get(operator).is_some_and(has_one_row),
+        [Part::View { operator, .. }] => {
+            graph.operators.get(operator).is_some_and(|operator| has_few_rows(operator, window))
+        }
         _ => false,
     };
     let mut small = [1, 0].into_iter().filter(|side| joined.kind.may_broadcast(*side));
     small.find(|side| is_small(sides[*side]))
 }
 
-/// Whether an operator gives one row for each of its windows, at the most.
-fn has_one_row(operator: &graph::Operator) -> bool {
+/// Whether an operator gives one row for each of its windows, at the most, and a window of a join
+/// with it has few of these rows.
+fn has_few_rows(operator: &graph::Operator, window: Window) -> bool {
     let Body::Grouped(grouped) = &operator.body else { return false };
-    grouped.one_group && grouped.pairs.is_none() && grouped.ranking_name().is_none()
+    let are_few = match window {
+        Window::Tumble(_) | Window::Hop(_) | Window::Cumulate(_) => true,
+        // The interval is two slices long: four of the rows meet a slice at the most.
+        Window::Interval(interval) => match operator.window {
+            Some(Window::Tumble(tumble)) => tumble.size_us >= interval.slice_us(),
+            Some(Window::Hop(hop)) => hop.slide_us >= interval.slice_us(),
+            Some(Window::Cumulate(cumulate)) => cumulate.step_us >= interval.slice_us(),
+            Some(Window::Session(_) | Window::Interval(_)) | None => false,
+        },
+        Window::Session(_) => false,
+    };
+    are_few && grouped.one_group && grouped.pairs.is_none() && grouped.ranking_name().is_none()
 }
 
 /// The number of a column of what fires.

@@ -81,6 +81,37 @@ fn a_row_of_each_window_that_overlaps_is_broadcast() {
     assert_eq!(join(&query(sessions)).1.broadcast, None);
 }
 
+/// Rows of windows and records within an interval, as in query 7 of NEXMark, if windows are so long
+/// that few of them meet a slice, which is half of the interval.
+#[test]
+fn a_row_of_each_window_is_broadcast_within_an_interval() {
+    let broadcast = |kind: &str, windows: &str, within_seconds: u32| {
+        let text = format!(
+            "SELECT id FROM orders {kind} (
+                 SELECT MAX(price) AS most, window_end AS t
+                 FROM TABLE({windows}) GROUP BY window_start, window_end
+             ) AS m
+             ON orders.price = m.most
+                 AND orders.ts BETWEEN m.t - INTERVAL '{within_seconds}' SECOND AND m.t"
+        );
+        join(&query(&text)).1.broadcast
+    };
+    let orders = "TABLE orders, DESCRIPTOR(ts)";
+    let tumble = format!("TUMBLE({orders}, INTERVAL '10' SECOND)");
+    assert_eq!(broadcast("JOIN", &tumble, 10), Some(1));
+    assert_eq!(broadcast("JOIN", &tumble, 20), Some(1));
+    assert_eq!(broadcast("JOIN", &tumble, 21), None);
+    for windows in [
+        format!("HOP({orders}, INTERVAL '10' SECOND, INTERVAL '30' SECOND)"),
+        format!("CUMULATE({orders}, INTERVAL '10' SECOND, INTERVAL '30' SECOND)"),
+    ] {
+        assert_eq!(broadcast("JOIN", &windows, 20), Some(1), "{windows}");
+        assert_eq!(broadcast("JOIN", &windows, 21), None, "{windows}");
+    }
+    assert_eq!(broadcast("LEFT JOIN", &tumble, 10), Some(1));
+    assert_eq!(broadcast("RIGHT JOIN", &tumble, 10), None);
+}
+
 #[test]
 fn explain_shows_a_broadcast() {
     let text = format!(
