@@ -17,9 +17,13 @@ pub struct Arena {
     heap: Option<Arc<Heap>>,
     /// Words that values have left behind when they moved.
     dead_words: usize,
-    /// Words of the largest blob that it has had.
+    /// Words of the largest blob, or piece of a chain, that it has had.
     largest_words: usize,
 }
+
+/// A piece of a chain has no more room, in words, than twice that of the one before it, or than
+/// this, unless so much is put into it at once.
+pub(crate) const ROOM_WORDS_MAX: usize = 2 << 10;
 
 /// What is allocated stays in any case if it is no more than this.
 const KEPT_BYTES: usize = 1 << 10;
@@ -118,7 +122,7 @@ impl Arena {
         self.dead_words += words;
     }
 
-    /// Notes a blob of so many words.
+    /// Notes a blob, or a piece of a chain, of so many words.
     pub(crate) fn note_blob(&mut self, words: usize) {
         self.largest_words = self.largest_words.max(words);
     }
@@ -135,6 +139,15 @@ impl Arena {
         let used = self.words.len();
         let moving = used.min(self.largest_words.saturating_mul(inputs));
         8 * (2 * moving + used / 2)
+    }
+
+    /// Bytes of the room that so many chains may have at most in their next pieces; and what
+    /// compaction takes for a moment, if there is anything to leave behind.
+    pub(crate) fn chaining_bytes(&self, chains: usize) -> usize {
+        let used = self.words.len();
+        let room = (2 * self.largest_words).min(ROOM_WORDS_MAX);
+        let left = if self.dead_words > 0 { used / 2 } else { 0 };
+        8 * (2 * used).min(chains.saturating_mul(room)) + 8 * left
     }
 
     /// Whether nothing stands behind an offset.

@@ -33,7 +33,7 @@ fn comparable(element: &[u8]) -> &[u8] {
 
 impl Wanted {
     /// Whether all elements are wanted.
-    pub fn keeps_all(self) -> bool {
+    pub(crate) fn keeps_all(self) -> bool {
         self.counted == Counted::Elements && self.limit == u32::MAX
     }
 
@@ -92,29 +92,8 @@ pub fn best_elements(wanted: Wanted, bytes: &[u8]) -> Vec<(u64, &[u8])> {
 fn sorted(bytes: &[u8]) -> Vec<&[u8]> {
     let mut elements: Vec<&[u8]> =
         list_elements(bytes.get(HEAD_BYTES..).unwrap_or_default()).collect();
-    sort_elements(&mut elements);
-    elements
-}
-
-/// Sorts elements.
-pub fn sort_elements(elements: &mut [&[u8]]) {
     elements.sort_unstable_by(|a, b| comparable(a).cmp(comparable(b)));
-}
-
-/// How many elements there are, in no order, and how many bytes they take.
-pub fn kept_size(bytes: &[u8]) -> (usize, usize) {
-    (number_at(bytes, 0), bytes.len().saturating_sub(HEAD_BYTES))
-}
-
-/// The elements in the order in which they were added, from a number of bytes on: each with the
-/// bytes up to its end.
-pub fn kept_elements(bytes: &[u8], from: usize) -> impl Iterator<Item = (&[u8], usize)> {
-    let elements = bytes.get(HEAD_BYTES..).and_then(|elements| elements.get(from..));
-    let mut end = from;
-    list_elements(elements.unwrap_or_default()).map(move |element| {
-        end += LENGTH_BYTES + element.len();
-        (element, end)
-    })
+    elements
 }
 
 /// Adds an element.

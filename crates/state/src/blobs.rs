@@ -1,14 +1,15 @@
-//! What each kind of blob does: takes input in, merges, and is checked.
+//! What each kind of value of any size does: takes input in, merges, and is checked.
 
 use crate::arena::Arena;
 use crate::blob::{append, blob_bytes};
 use crate::kind::{NO_BYTES, ValueKind};
-use crate::{best, frequent, histogram, list, registers, set};
+use crate::{best, chain, frequent, histogram, list, registers, set};
 
 /// Takes one input of bytes in.
 pub(crate) fn take_bytes(kind: ValueKind, word: &mut u64, arena: &mut Arena, input: &[u8]) {
     match kind {
         ValueKind::List => list::add(word, arena, input),
+        ValueKind::Chain => chain::add(word, arena, input),
         ValueKind::Set => set::add(word, arena, input),
         ValueKind::Best(wanted) => best::add(wanted, word, arena, input),
         ValueKind::Frequent => frequent::add(word, arena, input),
@@ -16,8 +17,11 @@ pub(crate) fn take_bytes(kind: ValueKind, word: &mut u64, arena: &mut Arena, inp
     }
 }
 
-/// Merges the blob `from`, which stands in `theirs`, into one of the same kind.
+/// Merges the blob or chain `from`, which stands in `theirs`, into one of the same kind.
 pub(crate) fn merge(kind: ValueKind, word: &mut u64, arena: &mut Arena, from: u64, theirs: &Arena) {
+    if kind == ValueKind::Chain {
+        return chain::merge(word, arena, from, theirs);
+    }
     let bytes = blob_bytes(from, theirs);
     if bytes.is_empty() {
         return;

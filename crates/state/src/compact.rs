@@ -3,6 +3,7 @@
 
 use crate::arena::{Arena, packed_len};
 use crate::blob;
+use crate::chain;
 use crate::float_sum;
 use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::{RowLayout, ValueSlot};
@@ -57,6 +58,7 @@ pub(crate) fn move_values(
                 *text = to.push_bytes(from.bytes(*text));
             }
             (ValueKind::SumFloat, [.., meta]) => float_sum::relocate(meta, from, to),
+            (ValueKind::Chain, [word]) => chain::relocate(word, from, to),
             (kind, [word]) if kind.is_blob() => blob::relocate(word, from, to),
             _ => {}
         }

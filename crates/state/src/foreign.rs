@@ -3,7 +3,6 @@
 //! steps 3 and 4).
 
 use crate::arena::{Arena, packed_len};
-use crate::blobs;
 use crate::float_sum;
 use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::RowLayout;
@@ -11,6 +10,7 @@ use crate::log::ChunkPool;
 use crate::scratch::Scratch;
 use crate::segment::{Segment, Sources};
 use crate::table::Table;
+use crate::{blobs, chain};
 
 /// What another process sent is not rows of this layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +78,7 @@ impl RowLayout {
                     ValueKind::MinBytes | ValueKind::MaxBytes => {
                         row[slot.word] == NO_BYTES || inside(row[slot.word])
                     }
+                    ValueKind::Chain => chain::is_chain(row[slot.word], arena),
                     kind if kind.is_blob() => blobs::is_blob(kind, row[slot.word], arena),
                     _ => true,
                 };

@@ -34,6 +34,8 @@ pub enum ValueKind {
     // Blobs, which have any size ([`crate::blob`]).
     /// All inputs, which are byte strings.
     List,
+    /// The same where there may be very many of them ([`crate::chain`]).
+    Chain,
     /// Of inputs with the same value, the least ([`crate::set`]).
     Set,
     /// The least of some byte strings with sort keys.
@@ -86,7 +88,7 @@ impl ValueKind {
             ValueKind::MinBytes | ValueKind::MaxBytes => &[NO_BYTES],
             ValueKind::BitAnd => &[u64::MAX],
             ValueKind::BitOr | ValueKind::BitXor => &[0],
-            ValueKind::List | ValueKind::Set | ValueKind::Best(_) => &[NO_BYTES],
+            ValueKind::List | ValueKind::Chain | ValueKind::Set | ValueKind::Best(_) => &[NO_BYTES],
             ValueKind::Frequent | ValueKind::Registers | ValueKind::Histogram => &[NO_BYTES],
         }
     }
@@ -99,13 +101,18 @@ impl ValueKind {
     /// Whether only a seen bit tells an empty value from one that met input.
     pub fn tracks_seen(self) -> bool {
         !matches!(self, ValueKind::Count | ValueKind::MinBytes | ValueKind::MaxBytes)
-            && !self.is_blob()
+            && !self.has_any_size()
     }
 
     /// Whether it may refer to the arena.
     pub fn uses_arena(self) -> bool {
         matches!(self, ValueKind::SumFloat | ValueKind::MinBytes | ValueKind::MaxBytes)
-            || self.is_blob()
+            || self.has_any_size()
+    }
+
+    /// Whether it is a blob or a chain.
+    pub fn has_any_size(self) -> bool {
+        self.is_blob() || self == ValueKind::Chain
     }
 
     /// Whether it is a blob.
@@ -118,7 +125,8 @@ impl ValueKind {
     pub(crate) fn bytes_per_input(self) -> usize {
         match self {
             ValueKind::MinBytes | ValueKind::MaxBytes => 8,
-            ValueKind::List | ValueKind::Set | ValueKind::Best(_) | ValueKind::Frequent => 64,
+            ValueKind::List | ValueKind::Chain | ValueKind::Set => 64,
+            ValueKind::Best(_) | ValueKind::Frequent => 64,
             ValueKind::Registers | ValueKind::Histogram => 24,
             _ => 0,
         }

@@ -160,6 +160,11 @@ impl RowLayout {
         self.values.iter().any(|value| value.kind.is_blob())
     }
 
+    /// Whether some values are chains.
+    pub(crate) fn has_chains(&self) -> bool {
+        self.values.iter().any(|value| value.kind == ValueKind::Chain)
+    }
+
     /// Whether rows may own memory in the arena.
     pub fn uses_arena(&self) -> bool {
         !self.var_words.is_empty() || self.values.iter().any(|v| v.kind.uses_arena())

@@ -131,8 +131,12 @@ impl Noted {
     /// Whether there is much that is not needed any more.
     pub(crate) fn is_worth_rebuilding(&self) -> bool {
         let used = self.table.arena.used_bytes();
+        self.has_many_dead() || used > 2 * self.rebuilt_bytes + ARENA_BYTES_MIN
+    }
+
+    /// Whether many rows are not needed any more.
+    pub(crate) fn has_many_dead(&self) -> bool {
         self.dead > DEAD_MIN && self.dead * self.dead_share > self.table.rows()
-            || used > 2 * self.rebuilt_bytes + ARENA_BYTES_MIN
     }
 
     pub(crate) fn start_rebuild(&mut self) -> Rebuild {

@@ -346,9 +346,15 @@ impl Table {
         own_bytes.max(other_bytes)
             + self.index.growth_bytes(rows)
             + self.arena.growth_bytes(match self.layout.texts() {
-                _ if self.layout.has_blobs() => {
+                _ if self.layout.has_blobs() || self.layout.has_chains() => {
                     let inputs = text_bytes + rows * self.layout.bytes_per_input();
-                    inputs + self.arena.moving_bytes(rows)
+                    let blobs = self.layout.has_blobs().then(|| self.arena.moving_bytes(rows));
+                    // Pieces behind a new one are twice as large as those before, which are full.
+                    let chains = self
+                        .layout
+                        .has_chains()
+                        .then(|| 2 * inputs + self.arena.chaining_bytes(rows.min(self.rows())));
+                    inputs + blobs.unwrap_or(0) + chains.unwrap_or(0)
                 }
                 texts if texts > 0 => text_bytes + 8 * rows * texts,
                 // Sums that have become wide, about as many as there are now.

@@ -329,7 +329,7 @@ impl<'t> Block<'t> {
         }
     }
 
-    /// Takes byte strings into a blob: a list, or the best or the most frequent of them.
+    /// Takes byte strings into a blob or a chain: all, or the best or the most frequent of them.
     #[inline]
     pub fn blob_bytes<'v>(
         &mut self,
@@ -429,6 +429,7 @@ impl<'t> Block<'t> {
                     self.bits(unmarked, None, |k| at(k, 0) as i64);
                 }
                 kind @ (ValueKind::List
+                | ValueKind::Chain
                 | ValueKind::Set
                 | ValueKind::Best(_)
                 | ValueKind::Frequent

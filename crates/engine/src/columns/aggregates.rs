@@ -155,10 +155,10 @@ impl Aggregates {
         self.values.iter().filter(kept).filter_map(|value| value.argument.as_ref())
     }
 
-    /// Arguments of which elements are made.
-    pub(crate) fn elements(&self) -> impl Iterator<Item = &Expr> {
-        let elements = self.values.iter().filter(|value| value.made.is_ordered());
-        elements.filter_map(|value| value.argument.as_ref())
+    /// Arguments that are made into byte strings.
+    pub(crate) fn encoded(&self) -> impl Iterator<Item = &Expr> {
+        let encoded = self.values.iter().filter(|value| value.made.encodes());
+        encoded.filter_map(|value| value.argument.as_ref())
     }
 
     /// Per value: the calls that use it.
@@ -389,13 +389,13 @@ fn update_value(
         (View::Pairs(v), _) => block.extreme128(slot, picks, |k| pair(v[row(k)])),
         (View::Column(v), _) => {
             if let Some(column) = VarColumn::new(v) {
-                match slot.kind.is_blob() {
+                match slot.kind.has_any_size() {
                     true => block.blob_bytes(slot, picks, |k| column.bytes(row(k))),
                     false => block.extreme_bytes(slot, picks, |k| column.bytes(row(k))),
                 }
             }
         }
-        (View::Packed(v), kind) if kind.is_blob() => {
+        (View::Packed(v), kind) if kind.has_any_size() => {
             block.blob_bytes(slot, picks, |k| v.bytes(row(k)));
         }
         (View::Packed(v), _) => block.extreme_bytes(slot, picks, |k| v.bytes(row(k))),

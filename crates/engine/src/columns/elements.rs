@@ -1,5 +1,5 @@
 //! What values of variable size take of a record: a hash, the number of a bucket, a value with a
-//! number that is drawn for the record, or an *element*.
+//! number that is drawn for the record, the values of a row, or an *element*.
 //!
 //! An element is bytes that compare like the order in which an aggregate wants its records: a sort
 //! key, if there is one, in the form of [`arrow::row`]; the record's place in the order of all
@@ -20,7 +20,7 @@ use millstream_state::{ValueKind, bucket_of, hash_bytes, hash_each_word, hash_wo
 
 use crate::columns::payload::{self, Encoder};
 use crate::error::{Error, Result};
-use crate::plan::{AggregateFunction, Directions};
+use crate::plan::{AggregateFunction, Directions, Ranking};
 
 /// What becomes of an argument before a value takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,6 +29,8 @@ pub(crate) enum Made {
     Hash,
     Bucket,
     Element(Element),
+    /// The values of a row of arguments, one after the other ([`payload`]).
+    Row,
     /// A number drawn for the record, and its value.
     Drawn,
 }
@@ -67,6 +69,7 @@ impl Made {
             ListAgg { separated: true, .. } => element(Some(0), ascending, true, false),
             MinBy => element(Some(1), ascending, true, false),
             MaxBy => element(Some(1), Directions { descending: 1, ..ascending }, true, false),
+            Best(best) if best.ranking == Ranking::All => Made::Row,
             Best(best) => element(Some(best.keys as usize), best.directions, false, true),
             ApproxCountDistinct => Made::Hash,
             ApproxPercentile(_) => Made::Bucket,
@@ -85,6 +88,11 @@ impl Made {
         matches!(self, Made::Element(_) | Made::Drawn)
     }
 
+    /// Whether values are made into byte strings.
+    pub(crate) fn encodes(self) -> bool {
+        self.is_ordered() || self == Made::Row
+    }
+
     /// Whether records may be left out that the argument itself does not leave out.
     pub(crate) fn may_skip(self) -> bool {
         matches!(self, Made::Element(Element { keys: Some(_), skips_nulls: true, .. }))
@@ -92,7 +100,7 @@ impl Made {
 
     /// Whether NULL is a value like others.
     pub(crate) fn takes_nulls(self) -> bool {
-        matches!(self, Made::Element(Element { skips_nulls: false, .. }))
+        matches!(self, Made::Element(Element { skips_nulls: false, .. }) | Made::Row)
     }
 }
 
@@ -200,6 +208,23 @@ pub(crate) fn elements(
         ends.push(payload::offset(bytes.len())?);
     }
     let nulls = skipped.filter(|nulls| nulls.null_count() > 0);
+    Ok(Arc::new(BinaryArray::try_new(OffsetBuffer::new(ends.into()), bytes.into(), nulls)?))
+}
+
+/// The values of rows of arguments, NULL where a filter has left the row out.
+pub(crate) fn rows(argument: &ArrayRef) -> Result<ArrayRef> {
+    let row = argument.as_struct_opt();
+    let row = row.ok_or_else(|| Error::Internal("arguments that are no row".into()))?;
+    let encoders = row.columns().iter().map(Encoder::new).collect::<Result<Vec<_>>>()?;
+    let nulls = argument.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(argument.len() + 1));
+    ends.push(0);
+    for at in 0..argument.len() {
+        if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at)) {
+            encoders.iter().for_each(|encoder| encoder.put(at, &mut bytes));
+        }
+        ends.push(payload::offset(bytes.len())?);
+    }
     Ok(Arc::new(BinaryArray::try_new(OffsetBuffer::new(ends.into()), bytes.into(), nulls)?))
 }
 

@@ -80,6 +80,7 @@ impl Input {
                 Made::Element(element) => {
                     elements::elements(element, &array, elements::order_of(batch)?)?
                 }
+                Made::Row => elements::rows(&array)?,
                 Made::Drawn => elements::drawn(&array, elements::order_of(batch)?)?,
                 _ => array,
             };
@@ -211,7 +212,9 @@ impl Values {
             SumDecimal | Min128 | Max128 => {
                 Values::Wide(array.as_primitive::<Decimal128Type>().values().clone())
             }
-            MinBytes | MaxBytes | List | Set | Best(_) | Frequent => Values::Bytes(array.clone()),
+            MinBytes | MaxBytes | List | Chain | Set | Best(_) | Frequent => {
+                Values::Bytes(array.clone())
+            }
             Registers => Values::Unsigned(elements::hashes(array)?),
             Histogram => Values::Unsigned(elements::buckets(array)?),
             BitAnd | BitOr | BitXor if *data_type == DataType::UInt64 => {

@@ -32,6 +32,7 @@ pub(super) fn kind_of(function: AggregateFunction) -> Option<ValueKind> {
         ApproxCountDistinct => ValueKind::Registers,
         ApproxPercentile(_) => ValueKind::Histogram,
         ApproxTopK(_) => ValueKind::Frequent,
+        Best(best) if best.ranking == Ranking::All => ValueKind::Chain,
         Best(best) => ValueKind::Best(wanted(best)),
         Count | Sum | Min | Max | Avg | Bits(_) | Moment(_) => return None,
     })

@@ -9,8 +9,7 @@ use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::DataType;
 
 use millstream_state::{
-    RowsRef, ValueKind, ValueSlot, Wanted, best_elements, blob_bytes, kept_elements, kept_size,
-    sort_elements,
+    RowsRef, ValueKind, ValueSlot, best_elements, blob_bytes, chain_elements, chain_size,
 };
 
 use crate::columns::elements::payload_of;
@@ -81,12 +80,8 @@ impl Records {
 
 /// How many rows a group has, and how many bytes they take, if it keeps all of them.
 pub(super) fn size_of(slot: ValueSlot, rows: &RowsRef<'_>, group: usize) -> Option<(usize, usize)> {
-    match slot.kind {
-        ValueKind::Best(wanted) if wanted.keeps_all() && group < rows.len() => {
-            Some(kept_size(blob_bytes(rows.word(group, slot.word), rows.arena())))
-        }
-        _ => None,
-    }
+    let keeps_all = slot.kind == ValueKind::Chain && group < rows.len();
+    keeps_all.then(|| chain_size(rows.word(group, slot.word), rows.arena()))
 }
 
 /// Reads the next portion.
@@ -96,7 +91,7 @@ pub(super) fn read(
     rows: &RowsRef<'_>,
     reading: &mut Reading,
 ) -> Result<Records> {
-    let (ValueKind::Best(wanted), DataType::Struct(fields)) = (slot.kind, &call.result_type) else {
+    let DataType::Struct(fields) = &call.result_type else {
         return Err(Error::Internal(format!("{} has type {}", call.name, call.result_type)));
     };
     let Some((_, columns)) = fields.split_last() else {
@@ -104,16 +99,15 @@ pub(super) fn read(
     };
     let mut found = Found::default();
     while reading.group < rows.len() {
-        let blob = blob_bytes(rows.word(reading.group, slot.word), rows.arena());
         let goes_on = match reading.portion {
             Portion::All => true,
-            Portion::Rows if wanted.keeps_all() => !found.is_full(0, 0),
+            Portion::Rows if slot.kind == ValueKind::Chain => !found.is_full(0, 0),
             Portion::Groups | Portion::Rows => {
-                let (rows, bytes) = kept_size(blob);
+                let (rows, bytes) = size_of(slot, rows, reading.group).unwrap_or_default();
                 found.elements.is_empty() || !found.is_full(rows.saturating_sub(1), bytes)
             }
         };
-        if !goes_on || !found.take(wanted, blob, reading)? {
+        if !goes_on || !found.take(slot, rows, reading)? {
             break;
         }
         reading.skip_group();
@@ -140,35 +134,41 @@ impl<'r> Found<'r> {
     }
 
     /// Takes the rows of a group, or as many as fit; returns whether it has no more.
-    fn take(&mut self, wanted: Wanted, blob: &'r [u8], reading: &mut Reading) -> Result<bool> {
-        let (start, group) = (self.elements.len(), reading.group as u32);
+    fn take(
+        &mut self,
+        slot: ValueSlot,
+        rows: &'r RowsRef<'_>,
+        reading: &mut Reading,
+    ) -> Result<bool> {
+        let (start, word) = (self.elements.len(), rows.word(reading.group, slot.word));
         let mut is_all = true;
-        if wanted.keeps_all() {
-            for (element, end) in kept_elements(blob, reading.bytes) {
-                if reading.portion == Portion::Rows && self.is_full(0, 0) {
-                    is_all = false;
-                    break;
+        match slot.kind {
+            ValueKind::Chain => {
+                for (element, end) in chain_elements(word, rows.arena(), reading.bytes) {
+                    if reading.portion == Portion::Rows && self.is_full(0, 0) {
+                        is_all = false;
+                        break;
+                    }
+                    self.bytes += element.len();
+                    self.elements.push(element);
+                    reading.bytes = end;
                 }
-                self.bytes += element.len();
-                self.elements.push(element);
-                reading.bytes = end;
+                // In an order of their own, as far as they are read together.
+                self.elements[start..].sort_unstable();
+                let count = self.elements.len() - start;
+                self.ranks.extend((reading.rows..reading.rows + count).map(|row| row as i64 + 1));
+                reading.rows += count;
             }
-            // In the order of records, as far as they are read together.
-            sort_elements(&mut self.elements[start..]);
-            let ranks = reading.rows..reading.rows + self.elements.len() - start;
-            self.ranks.extend(ranks.map(|before| before as i64 + 1));
-            reading.rows += self.elements.len() - start;
-        } else {
-            for (rank, element) in best_elements(wanted, blob) {
-                self.ranks.push(rank as i64);
-                self.elements.push(element);
-                self.bytes += element.len();
+            ValueKind::Best(wanted) => {
+                for (rank, element) in best_elements(wanted, blob_bytes(word, rows.arena())) {
+                    self.ranks.push(rank as i64);
+                    self.elements.push(payload_of(element)?);
+                    self.bytes += element.len();
+                }
             }
+            other => return Err(Error::Internal(format!("rows kept as {other:?}"))),
         }
-        self.groups.resize(self.elements.len(), group);
-        for element in &mut self.elements[start..] {
-            *element = payload_of(element)?;
-        }
+        self.groups.resize(self.elements.len(), reading.group as u32);
         Ok(is_all)
     }
 }

