@@ -47,6 +47,44 @@ def test_a_million_matches_of_one_key(script, left, right, kind, workers):
     assert result.stats["state_live_bytes_at_peak"] <= (left + right) * ROW_BYTES + workers * MIB
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("step", ["1 ms", "9 us"], ids=["of many slices", "of one slice"])
+@pytest.mark.parametrize("left, right", [(1_000_000, 1), (1, 1_000_000)])
+def test_a_million_matches_of_one_session(script, left, right, step, workers):
+    """Of each record little more is kept than what the join gives of it."""
+    result = script.run(one_session(left, right, step), workers=workers, memory=BUDGET)
+    within_budget(result)
+    assert result.stdout.decode().splitlines() == ["n,l,r", sums_of_pairs(left, right)]
+
+
+def test_a_session_of_more_rows_on_both_sides_than_are_read_together(script):
+    left, right = 8_300, 8_200
+    result = script.run(one_session(left, right, "1 ms"), workers=2)
+    assert result.stdout.decode().splitlines() == ["n,l,r", sums_of_pairs(left, right)]
+
+
+def sums_of_pairs(left: int, right: int) -> str:
+    """Each number below `left` with each below `right`: how many, and the sums of both sides."""
+    return f"{left * right},{sum(range(left)) * right},{sum(range(right)) * left}"
+
+
+def one_session(left: int, right: int, step: str) -> str:
+    """Counts and sums all pairs of the records of two tables, which are numbered and in one session."""
+    def numbered(name: str, rows: int) -> str:
+        return table(name, rows, 1, step).replace("TIMESTAMP(3)", "TIMESTAMP(6), v BIGINT").replace(
+            "WITH (", "WITH ('fields.v.kind' = 'sequence', 'fields.v.start' = '0', ")
+
+    return numbered("a", left) + numbered("b", right) + """
+        CREATE VIEW both_kinds AS
+        SELECT 'a' AS kind, k, ts, v FROM a UNION ALL SELECT 'b' AS kind, k, ts, v FROM b;
+        WITH s AS (SELECT * FROM TABLE(SESSION(TABLE both_kinds PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND)))
+        SELECT COUNT(*) AS n, SUM(l) AS l, SUM(r) AS r FROM (
+            SELECT a.v AS l, b.v AS r
+            FROM (SELECT * FROM s WHERE kind = 'a') AS a JOIN (SELECT * FROM s WHERE kind = 'b') AS b
+            ON a.k = b.k AND a.window_start = b.window_start AND a.window_end = b.window_end
+        );"""
+
+
 def test_a_million_matches_on_two_processes(script):
     tables = table("a", 1_000_000, 1, "1 ms") + table("b", 1, 1, "1 ms")
     result = script.run(tables + OUT + PAIRS + join("JOIN", "'1' HOUR") + ";", "--processes", 2, workers=1, memory=BUDGET)

@@ -1,9 +1,10 @@
 //! Sessions that are over become result rows a portion at a time, so that neither many of them nor
 //! a long one are decoded at once.
 //!
-//! Where pairs of the rows of a session are what fires, and it has more rows than a portion, some
-//! rows of the right side are kept, and the rows of the left side are read portion by portion and
-//! paired with them; then it is the turn of the next rows of the right side.
+//! Where pairs of the rows of a session are what fires, and it has more rows than a portion, all
+//! rows of a side are kept that has no more than a portion of them, and the rows of the other side
+//! are read portion by portion and paired with them. If both sides have more, this is done with
+//! some rows of the right side at a time, and the left side is read again for each of these.
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -24,13 +25,18 @@ pub(super) struct Over {
 
 /// A session of more rows than a portion, of which pairs are made.
 struct Large {
-    /// How far its rows have been read for the right side, and for the left one.
-    right: Reading,
-    left: Reading,
-    /// Rows of the right side that are being collected, and how many.
+    /// Rows of each side, as long as it is not known which are to be kept; `None`: there are more
+    /// than a portion.
+    both: Option<[Option<Vec<RecordBatch>>; 2]>,
+    /// The number of the side of which rows are kept.
+    kept_side: usize,
+    /// How far rows have been read to be kept, and to be paired with those that are.
+    kept_reading: Reading,
+    paired_reading: Reading,
+    /// Rows that are being collected to be kept, and how many.
     collected: Vec<RecordBatch>,
     rows: usize,
-    /// Those with which the left side is being paired.
+    /// Those with which the other side is being paired.
     kept: Option<RecordBatch>,
 }
 
@@ -97,8 +103,15 @@ impl Over {
 impl Large {
     fn new() -> Large {
         let from_the_first = Reading::by(Portion::Rows);
-        let (right, left) = (from_the_first, from_the_first);
-        Large { right, left, collected: Vec::new(), rows: 0, kept: None }
+        Large {
+            both: Some([Some(vec![]), Some(vec![])]),
+            kept_side: 1,
+            kept_reading: from_the_first,
+            paired_reading: from_the_first,
+            collected: Vec::new(),
+            rows: 0,
+            kept: None,
+        }
     }
 
     /// Goes on by a portion, which `records` reads. The pairs that it has, if any.
@@ -108,27 +121,68 @@ impl Large {
         pairing: &Pairing,
         time: Option<i64>,
     ) -> Result<Option<Paired>> {
-        if let Some(right) = self.kept.take() {
-            let left = pairing.rows_of(0, &records(&mut self.left)?)?;
-            self.kept = (!is_read(&self.left)).then(|| right.clone());
-            return Ok(Pairing::all_pairs([left, right], time));
+        if let Some(both) = self.both.take() {
+            let next = records(&mut self.kept_reading)?;
+            self.choose(both, &next, pairing)?;
+            return Ok(None);
         }
-        let right = pairing.rows_of(1, &records(&mut self.right)?)?;
-        self.rows += right.num_rows();
-        let schema = right.schema();
-        self.collected.push(right);
-        if self.rows >= PORTION_ROWS || is_read(&self.right) {
-            self.left = Reading::by(Portion::Rows);
-            let all = concat_batches(&schema, &self.collected)?;
-            self.kept = (self.rows > 0).then_some(all);
-            self.collected.clear();
+        if let Some(kept) = self.kept.take() {
+            let other = pairing.rows_of(1 - self.kept_side, &records(&mut self.paired_reading)?)?;
+            self.kept = (!is_read(&self.paired_reading)).then(|| kept.clone());
+            let sides = if self.kept_side == 0 { [kept, other] } else { [other, kept] };
+            return Ok(Pairing::all_pairs(sides, time));
+        }
+        let rows = pairing.rows_of(self.kept_side, &records(&mut self.kept_reading)?)?;
+        self.rows += rows.num_rows();
+        self.collected.push(rows);
+        if self.rows >= PORTION_ROWS || is_read(&self.kept_reading) {
+            let collected = std::mem::take(&mut self.collected);
+            self.keep(&collected)?;
             self.rows = 0;
         }
         Ok(None)
     }
 
+    /// Collects the next rows of both sides. When all have been read, those of a side are kept of
+    /// which there are no more than a portion; when it is known that there is none, one begins anew
+    /// with the right side.
+    fn choose(
+        &mut self,
+        mut both: [Option<Vec<RecordBatch>>; 2],
+        records: &RecordBatch,
+        pairing: &Pairing,
+    ) -> Result<()> {
+        for (side, collected) in both.iter_mut().enumerate() {
+            if let Some(rows) = collected {
+                rows.push(pairing.rows_of(side, records)?);
+                if rows.iter().map(RecordBatch::num_rows).sum::<usize>() > PORTION_ROWS {
+                    *collected = None;
+                }
+            }
+        }
+        match &both {
+            [None, None] => self.kept_reading = Reading::by(Portion::Rows),
+            _ if !is_read(&self.kept_reading) => self.both = Some(both),
+            [_, Some(right)] => self.keep(right)?,
+            [Some(left), None] => {
+                self.kept_side = 0;
+                self.keep(left)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps rows, with which the other side is paired from now on.
+    fn keep(&mut self, rows: &[RecordBatch]) -> Result<()> {
+        self.paired_reading = Reading::by(Portion::Rows);
+        let Some(first) = rows.first() else { return Ok(()) };
+        let all = concat_batches(&first.schema(), rows)?;
+        self.kept = (all.num_rows() > 0).then_some(all);
+        Ok(())
+    }
+
     fn is_over(&self) -> bool {
-        self.kept.is_none() && is_read(&self.right)
+        self.both.is_none() && self.kept.is_none() && is_read(&self.kept_reading)
     }
 }
 
