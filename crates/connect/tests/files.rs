@@ -219,6 +219,11 @@ fn wrong_options_and_places_are_explained() {
             "it has to be longer than nothing",
         ),
         (&[("format", "csv"), ("sink.rolling-policy.row", "5")], "did you mean"),
+        (
+            &[("format", "csv"), ("sink.partition-commit.policy.kind", "success-file")],
+            "'sink.partition-commit.policy.kind': partitions are not committed",
+        ),
+        (&[("format", "csv"), ("sink.partition-commit.triger", "x")], "has no such option"),
         (&[("format", "csv"), ("path", " ")], "files need a path to a directory"),
         (
             &[("format", "csv"), ("csv.header", "maybe")],

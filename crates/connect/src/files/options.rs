@@ -57,6 +57,7 @@ impl Settings {
             return Err(options.missing("path", "files need a path to a directory", help));
         }
         let rolling = Rolling::from_options(&options)?;
+        ask_of_commits(&options)?;
         options.finish("a file that is written")?;
         check_partitions(&options, &table.schema)?;
         let depth = table.partitioned_by.len();
@@ -152,10 +153,43 @@ fn arrow_options(options: &Options<'_>) -> Result<ArrowOptions> {
     Ok(ArrowOptions { compression: compression.flatten() })
 }
 
+/// Flink's option that says how a partition is marked that has all its rows.
+const COMMITTED_BY: &str = "sink.partition-commit.policy.kind";
+/// Options of Flink's that say when, which is never without that one; and how often it looks
+/// whether files are to be rolled.
+const WITHOUT_EFFECT: [&str; 7] = [
+    "sink.partition-commit.trigger",
+    "sink.partition-commit.delay",
+    "sink.partition-commit.watermark-time-zone",
+    "partition.time-extractor.kind",
+    "partition.time-extractor.timestamp-pattern",
+    "partition.time-extractor.timestamp-formatter",
+    "sink.rolling-policy.check-interval",
+];
+
+/// Asks for the options by which partitions are committed in Flink. Those that change nothing may
+/// be there; they are not offered where others are missing.
+fn ask_of_commits(options: &Options<'_>) -> Result<()> {
+    for option in WITHOUT_EFFECT {
+        if options.any(|key| key == option) {
+            options.text(option);
+        }
+    }
+    if !options.any(|key| key == COMMITTED_BY) {
+        return Ok(());
+    }
+    let message = "partitions are not committed: no file _SUCCESS or the like says that one has \
+                   all its rows"
+        .to_string();
+    let help = "leave this option out: a file is complete when it has its name, part-…; the other \
+                options of partition-commit may stay, and change nothing";
+    Err(options.error(COMMITTED_BY, message, help))
+}
+
 /// Whether an option belongs to files that are written, and to no file that is read.
 pub(crate) fn is_only_written(option: &str) -> bool {
     // Files of these formats are read without options.
-    ["sink.", "parquet.", "arrow."].iter().any(|start| option.starts_with(start))
+    ["sink.", "partition.", "parquet.", "arrow."].iter().any(|start| option.starts_with(start))
 }
 
 /// Asks for the options that only files have that are written: they change nothing for whoever
@@ -169,7 +203,8 @@ pub(crate) fn ask_written(options: &Options<'_>) -> Result<()> {
         Some("arrow") => drop(arrow_options(options)?),
         _ => {}
     }
-    Rolling::from_options(options).map(drop)
+    Rolling::from_options(options)?;
+    ask_of_commits(options)
 }
 
 /// That rows are told apart by their values is said of a table that is not written to files.
