@@ -102,10 +102,22 @@ const TWO_OUTPUTS: &str = "write two queries; in a statement set they share the 
 
 /// A join without a window over a table that never ends; `one_ends` if a side of it does.
 pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool) -> SqlError {
-    let Unwindowed { name, windows, by_time, place } = join;
+    let Unwindowed { name, windows, within, timeless, by_time, place } = join;
     let table = &table.name;
-    let message = match (windows, by_time) {
-        ([true, true], _) => format!(
+    let without_time = match timeless {
+        [true, true] => Some("both sides have"),
+        [true, false] => Some("its left side has"),
+        [false, true] => Some("its right side has"),
+        [false, false] => None,
+    };
+    let windowed = *windows == [true, true];
+    let unbounded = without_time.filter(|_| *within && !windowed && !one_ends);
+    let message = match (unbounded, by_time) {
+        (Some(without), _) => format!(
+            "{name} is not bounded by the setting 'join.within', as {without} no event time, and \
+             table '{table}' never ends: {KEPT}"
+        ),
+        _ if windowed => format!(
             "{name} does not say that both rows are of the same window, and table '{table}' never \
              ends: {KEPT}"
         ),
@@ -122,8 +134,9 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
             format!("{name} {without}, and table '{table}' never ends: {KEPT}")
         }
     };
-    let help = match (windows, by_time) {
-        ([true, true], _) => {
+    let help = match (unbounded, by_time) {
+        (Some(_), _) => EVENT_TIME,
+        _ if windowed => {
             "join within windows: L.window_start = R.window_start AND L.window_end = R.window_end \
              AND …"
         }
@@ -132,14 +145,11 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
             "look up what a table holds when a record is taken in: FROM t JOIN side FOR SYSTEM_TIME \
              AS OF PROCTIME() AS s ON t.k = s.k"
         }
-        _ => {
-            "assign the same windows to both sides, and join within them:\n\
-             FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS L\n\
-             JOIN TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS R\n\
-             ON L.window_start = R.window_start AND L.window_end = R.window_end AND …\n\
-             or, if both sides have an event time, say how far apart those of two rows may be: SET \
-             'join.within' = '1 hour'"
-        }
+        _ => OR_WITHIN,
+    };
+    let help = match without_time.filter(|_| help == OR_WITHIN) {
+        Some(without) => format!("{help}\n({without} no event time yet: {EVENT_TIME})"),
+        None => help.to_string(),
     };
     let error = SqlError::unsupported(message);
     let error = match place {
@@ -148,5 +158,14 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
     };
     error.help(help)
 }
+
+const OR_WITHIN: &str = "assign the same windows to both sides, and join within them:\n\
+     FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS L\n\
+     JOIN TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS R\n\
+     ON L.window_start = R.window_start AND L.window_end = R.window_end AND …\n\
+     or say how far apart the event times of two rows may be: SET 'join.within' = '1 hour'";
+
+const EVENT_TIME: &str = "select the column too that the table's watermark is for, or the \
+     window_time of windows";
 
 const KEPT: &str = "its rows would have to be kept for ever, as a partner may come at any time";

@@ -39,6 +39,9 @@ pub(crate) struct Unwindowed {
     pub(crate) name: String,
     /// Whether each side has windows.
     pub(crate) windows: [bool; 2],
+    /// Whether the setting `join.within` is there, and whether each side lacks an event time.
+    pub(crate) within: bool,
+    pub(crate) timeless: [bool; 2],
     /// If it compares times of both sides: why that is no interval join, and what helps.
     pub(crate) by_time: Option<(&'static str, &'static str)>,
     pub(crate) place: Option<Place>,

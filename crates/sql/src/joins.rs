@@ -71,6 +71,8 @@ struct Meets {
 struct Named {
     name: String,
     place: Option<Place>,
+    /// Whether the setting `join.within` is there.
+    within: bool,
 }
 
 impl Side {
@@ -382,6 +384,7 @@ impl Named {
             [None, Some(right)] => format!("the {name} with {right}"),
             _ => format!("the {name}"),
         };
-        Named { name, place: place.or_else(|| places.texts.at(places.join)) }
+        let place = place.or_else(|| places.texts.at(places.join));
+        Named { name, place, within: places.join_within_us.is_some() }
     }
 }

@@ -186,7 +186,7 @@ fn unmarked(expr: &Expr) -> &Expr {
     within_mark(expr).unwrap_or(expr)
 }
 
-fn numbered(side: usize, at: usize) -> Expr {
+pub(super) fn numbered(side: usize, at: usize) -> Expr {
     Expr::Column(Column::new(Some(SIDES[side]), at.to_string()))
 }
 

@@ -8,7 +8,7 @@ use datafusion_common::{Column, ScalarValue};
 use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
-use super::conditions::{Condition, Numbered, column_of};
+use super::conditions::{self, Condition, Numbered, column_of};
 use super::{Named, Side, windows};
 use crate::durations::interval_us;
 use crate::error::Result;
@@ -71,7 +71,9 @@ pub(super) fn or_why_not(
     let mut of_times = on.iter().filter(|condition| numbered.compares_times(&condition.expr));
     let of_times = by_time.and_then(|_| of_times.next()).and_then(|found| found.place.clone());
     let place = of_times.or_else(|| named.place.clone());
-    (None, Some(Unwindowed { name, windows, by_time, place }))
+    let timeless = [0, 1].map(|side| !has_time(side, &sides[side], numbered));
+    let within = named.within;
+    (None, Some(Unwindowed { name, windows, within, timeless, by_time, place }))
 }
 
 /// What the conditions of a join say of the event times of its sides.
@@ -179,17 +181,27 @@ fn apart(us: i64, sides: &[Side; 2], schemas: &[Indexed; 2]) -> Option<[Expr; 2]
     Some([left.clone().gt_eq(right.clone() - us.clone()), left.lt_eq(right + us)])
 }
 
+/// Whether a side's plan has a column that is the event time of its rows.
+fn has_time(number: usize, side: &Side, numbered: &Numbered) -> bool {
+    (0..side.stage.columns.len()).any(|at| {
+        let data_type = conditions::numbered(number, at).get_type(numbered.schema());
+        data_type.is_ok_and(|data_type| time_column(side, at, &Field::new("", data_type, true)))
+    })
+}
+
+/// Whether a column of a side's plan is the event time of its rows.
+fn time_column(side: &Side, at: usize, field: &Field) -> bool {
+    let stage = &side.stage;
+    let windows = stage.window.as_ref();
+    windows.is_none_or(|windows| !matches!(windows.kind, Window::Session(_)))
+        && matches!(field.data_type(), DataType::Timestamp(..))
+        && stage.columns.get(at).is_some_and(|column| stage.check_time(column, field).is_ok())
+}
+
 /// The first column of a side's plan that is the event time of its rows, and its type.
 fn time_of(side: &Side, schema: &Indexed) -> Option<(Expr, DataType)> {
-    let stage = &side.stage;
-    if stage.window.as_ref().is_some_and(|windows| matches!(windows.kind, Window::Session(_))) {
-        return None;
-    }
-    let mut columns = stage.columns.iter().zip(schema.iter());
-    let (_, (table, field)) = columns.find(|(column, (_, field))| {
-        matches!(field.data_type(), DataType::Timestamp(..))
-            && stage.check_time(column, field).is_ok()
-    })?;
+    let mut columns = schema.iter().enumerate();
+    let (_, (table, field)) = columns.find(|(at, (_, field))| time_column(side, *at, field))?;
     let column = Column::new(table.cloned(), field.name());
     Some((Expr::Column(column), field.data_type().clone()))
 }

@@ -69,7 +69,11 @@ impl Stage {
         places: &Places,
     ) -> Result<Stage> {
         let name = subquery.name();
-        let named = Named { name: name.to_string(), place: places.texts.at(places.subquery) };
+        let named = Named {
+            name: name.to_string(),
+            place: places.texts.at(places.subquery),
+            within: places.join_within_us.is_some(),
+        };
         let opened = Opened::new(subquery)?;
         let right = Stage::of_conditions(opened.input, opened.own.clone(), places);
         let right = right.map_err(|error| at(error, named.place.as_ref()))?;

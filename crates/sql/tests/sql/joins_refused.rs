@@ -55,6 +55,24 @@ fn joins_that_would_keep_rows_for_ever_are_refused() {
             windows,
         ),
         (
+            "SET 'join.within' = '1 hour';
+             SELECT id FROM orders JOIN (SELECT order_id FROM ships) AS s ON id = order_id",
+            format!(
+                "the JOIN of orders and s is not bounded by the setting 'join.within', as its right \
+                 side has no event time, and table 'orders' never ends: {kept}"
+            ),
+            "select the column too that the table's watermark is for",
+        ),
+        (
+            "SET 'join.within' = '1 hour'; SELECT id FROM (SELECT id FROM orders) AS o
+             JOIN (SELECT order_id FROM ships) AS s ON id = order_id",
+            format!(
+                "the JOIN of o and s is not bounded by the setting 'join.within', as both sides \
+                 have no event time, and table 'orders' never ends: {kept}"
+            ),
+            "select the column too that the table's watermark is for",
+        ),
+        (
             "SELECT id FROM orders JOIN ships ON id = order_id AND at >= ts",
             format!(
                 "the JOIN of orders and ships says only one way how far apart the times of two \
@@ -370,4 +388,15 @@ fn joins_by_instants_do_not_go_with_windows_of_a_time_zone() {
          instants: they do not go together in one query"
     );
     assert_eq!(help, "SET 'time_zone' = 'UTC'");
+}
+
+/// A side without an event time is named where `join.within` is advised.
+#[test]
+fn advice_names_the_side_without_an_event_time() {
+    let text = "SELECT id FROM (SELECT id FROM orders) AS o JOIN ships ON id = order_id";
+    let (_, help) = told(text);
+    let expected = "SET 'join.within' = '1 hour'\n(its left side has no event time yet: select";
+    assert!(help.contains(expected), "{help}");
+    let (_, help) = told("SELECT id FROM orders JOIN ships ON id = order_id");
+    assert!(help.ends_with("SET 'join.within' = '1 hour'"), "{help}");
 }
