@@ -65,20 +65,19 @@ pub enum Error {
         "{operator} needs more memory than it may use: its state and the next growth of it, with input \
          and output that wait, take {bytes} bytes for {} and the budget is {budget} bytes\n  \
          help: raise it with --set memory='...', {}{}",
-        counted(*keys, "key"),
+        contents.counted(*count),
         SmallerBatch(*batch_rows),
-        match *keys {
-            0 | 1 => "or use a shorter window",
-            _ => "use a shorter window, or group by fewer keys",
-        }
+        contents.help(*count)
     )]
     Memory {
         /// The operator, for messages.
         operator: String,
         /// All that counted when the job stopped, and what its tables would have taken next.
         bytes: u64,
-        /// Keys held, over all open windows.
-        keys: u64,
+        /// What its state consists of.
+        contents: Contents,
+        /// How many keys or rows these are, over all open windows.
+        count: u64,
         /// The budget in bytes.
         budget: u64,
         /// The setting `batch.rows`, if it would have fitted but for what waits in batches and the
@@ -199,6 +198,55 @@ impl fmt::Display for Help<'_> {
     }
 }
 
+/// What an operator's state consists of, as far as messages tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// A row of state for each key.
+    Keys,
+    /// All records of each key's session.
+    RecordsOfKeys,
+    /// Rows of both sides of a join, until their window is over.
+    RowsOfWindows,
+    /// Rows of both sides of a join, until the time is over within which they may have partners.
+    RowsWithinInterval,
+    /// Rows of both sides of a join, until the end of the input.
+    RowsOfInput,
+    /// Rows of a temporal join, and the last version of each key.
+    Versions,
+}
+
+impl Contents {
+    /// So many of them.
+    fn counted(self, count: u64) -> String {
+        match self {
+            Contents::Keys => counted(count, "key"),
+            Contents::RecordsOfKeys => format!("the records of {}", counted(count, "key")),
+            _ => counted(count, "row"),
+        }
+    }
+
+    /// What makes them fewer.
+    fn help(self, count: u64) -> &'static str {
+        match self {
+            Contents::Keys if count <= 1 => "or use a shorter window",
+            Contents::Keys => "use a shorter window, or group by fewer keys",
+            Contents::RecordsOfKeys => "use a shorter gap, or take fewer columns of the records",
+            Contents::RowsOfWindows => {
+                "use a shorter window, or take fewer columns or rows of its tables"
+            }
+            Contents::RowsWithinInterval => {
+                "use a shorter interval (of the times that it compares, or join.within), or take \
+                 fewer columns or rows of its tables"
+            }
+            Contents::RowsOfInput => {
+                "say how far apart the times of two rows may be, for example with \
+                 SET 'join.within' = '1 hour', or take fewer columns or rows of its tables"
+            }
+            Contents::Versions => "or take fewer columns or versions of its tables",
+        }
+    }
+}
+
 /// Renders as advice on `batch.rows`, or as nothing.
 struct SmallerBatch(Option<usize>);
 
@@ -235,9 +283,10 @@ mod tests {
 
     #[test]
     fn of_one_key_there_are_no_fewer() {
-        let text = |keys: u64| {
-            let operator = "aggregate".to_string();
-            Error::Memory { operator, bytes: 2, keys, budget: 1, batch_rows: None }.to_string()
+        let text = |count: u64| {
+            let (operator, contents) = ("aggregate".to_string(), Contents::Keys);
+            Error::Memory { operator, bytes: 2, contents, count, budget: 1, batch_rows: None }
+                .to_string()
         };
         assert!(text(2).ends_with("use a shorter window, or group by fewer keys"), "{}", text(2));
         assert!(text(1).ends_with("or use a shorter window"), "{}", text(1));

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 
-use crate::error::{Error, Result};
+use crate::error::{Contents, Error, Result};
 
 /// What is counted besides state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,21 @@ pub(crate) enum Kind {
     Output,
     /// Side tables of lookup joins, and what reading them takes.
     Tables,
+}
+
+/// What an operator holds, for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) name: String,
+    pub(crate) contents: Contents,
+}
+
+impl Holder {
+    /// One for tests.
+    #[cfg(test)]
+    pub(crate) fn any() -> Holder {
+        Holder { name: "op".into(), contents: Contents::Keys }
+    }
 }
 
 /// What a worker's state amounts to, in bytes.
@@ -68,8 +83,8 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit_bytes: u64,
-    /// The names of the stages' operators and the rows of a batch, for messages.
-    operators: Vec<String>,
+    /// The stages' operators and the rows of a batch, for messages.
+    operators: Vec<Holder>,
     batch_rows: usize,
     input: AtomicU64,
     segments: AtomicU64,
@@ -103,7 +118,7 @@ impl Budget {
     pub(crate) fn new(
         limit_bytes: u64,
         workers: usize,
-        operators: Vec<String>,
+        operators: Vec<Holder>,
         batch_rows: usize,
     ) -> Budget {
         let parts = operators.iter().map(|_| vec![Usage::default(); workers]).collect();
@@ -281,10 +296,12 @@ impl Budget {
         }
         let of_batches = ledger.sum(|w| w.batch_growth_bytes) + self.held(Kind::Input);
         let smaller_fit = needed.saturating_sub(of_batches) <= self.limit_bytes;
+        let (Holder { name: operator, contents }, count) = self.largest(&ledger);
         Err(Error::Memory {
-            operator: self.largest(&ledger),
+            operator,
             bytes: needed,
-            keys: ledger.sum(|w| w.keys),
+            contents,
+            count,
             budget: self.limit_bytes,
             batch_rows: (smaller_fit && self.batch_rows > 1).then_some(self.batch_rows),
         })
@@ -292,12 +309,14 @@ impl Budget {
 }
 
 impl Budget {
-    /// The operator of the stage that holds the most state.
-    fn largest(&self, ledger: &Ledger) -> String {
+    /// The operator of the stage that holds the most state, and how many keys or rows it holds.
+    fn largest(&self, ledger: &Ledger) -> (Holder, u64) {
         let bytes = |parts: &[Usage]| parts.iter().map(|part| part.bytes).sum::<u64>();
         let stages = self.operators.iter().zip(&ledger.parts).rev();
-        let largest = stages.max_by_key(|(_, parts)| bytes(parts));
-        largest.map_or(String::new(), |(operator, _)| operator.clone())
+        let Some((holder, parts)) = stages.max_by_key(|(_, parts)| bytes(parts)) else {
+            return (Holder { name: String::new(), contents: Contents::Keys }, 0);
+        };
+        (holder.clone(), parts.iter().map(|part| part.keys).sum())
     }
 }
 
@@ -351,7 +370,7 @@ mod tests {
 
     #[test]
     fn what_is_held_counts_until_it_is_dropped() {
-        let budget = Arc::new(Budget::new(1000, 1, vec!["op".into()], 100));
+        let budget = Arc::new(Budget::new(1000, 1, vec![Holder::any()], 100));
         let mut held = budget.hold(Kind::Output, 200);
         let input = budget.hold(Kind::Input, 125);
         assert!(!budget.output_full() && budget.input_full() && !budget.tight());
@@ -363,7 +382,7 @@ mod tests {
 
     #[test]
     fn an_error_comes_only_when_nothing_can_be_given_back() {
-        let budget = Arc::new(Budget::new(1000, 2, vec!["op".into()], 100));
+        let budget = Arc::new(Budget::new(1000, 2, vec![Holder::any()], 100));
         budget.note_usage(0, 0, &usage(600, 0));
         budget.note_usage(0, 1, &usage(400, 300));
         assert!(budget.check().unwrap());
@@ -374,10 +393,10 @@ mod tests {
         assert!(budget.check().unwrap());
         let held = budget.hold(Kind::Segments, 201);
         let error = budget.check().expect_err("1001 of 1000 bytes are needed");
-        let Error::Memory { operator, bytes, keys, budget: limit, batch_rows } = &error else {
+        let Error::Memory { operator, bytes, count, budget: limit, batch_rows, .. } = &error else {
             panic!("{error}");
         };
-        assert_eq!((operator.as_str(), *bytes, *keys, *limit), ("op", 1001, 6, 1000));
+        assert_eq!((operator.as_str(), *bytes, *count, *limit), ("op", 1001, 6, 1000));
         assert!(batch_rows.is_none() && !error.to_string().contains("batch.rows"), "{error}");
         drop(held);
         assert!(budget.check().unwrap());
@@ -385,7 +404,7 @@ mod tests {
 
     #[test]
     fn smaller_batches_are_advised_where_they_would_fit() {
-        let budget = Arc::new(Budget::new(1000, 1, vec!["op".into()], 100));
+        let budget = Arc::new(Budget::new(1000, 1, vec![Holder::any()], 100));
         let advised = || {
             let error = budget.check().expect_err("it does not fit");
             error.to_string().contains("smaller batches with --set batch.rows=... (now 100)")
@@ -404,7 +423,7 @@ mod tests {
 
     #[test]
     fn state_is_at_rest_only_while_no_segment_is_on_its_way() {
-        let budget = Arc::new(Budget::new(1000, 1, vec!["op".into()], 100));
+        let budget = Arc::new(Budget::new(1000, 1, vec![Holder::any()], 100));
         budget.note_usage(0, 0, &usage(100, 0));
         let held = budget.hold(Kind::Segments, 50);
         budget.note_rest();

@@ -195,9 +195,9 @@ impl Job {
             true => Roles::default(),
         };
         let reading = roles.reading(place, workers);
-        let names = compiled.names.clone();
+        let holders = compiled.holders.clone();
         let budget =
-            Arc::new(Budget::new(settings.memory_bytes, workers, names, settings.batch_rows));
+            Arc::new(Budget::new(settings.memory_bytes, workers, holders, settings.batch_rows));
         let mut remarks = load_lookups(&compiled, &settings, started_us, &budget)?;
         let origins = origins(plan, &compiled, &settings, place, started_us)?;
         remarks.extend(remarks_of(&origins));

@@ -210,7 +210,7 @@ mod tests {
         };
         let mut single = 0;
         for runs in [0, 1, 2, 7, 300] {
-            let budget = Arc::new(Budget::new(1 << 30, 1, vec![String::new()], 1));
+            let budget = Arc::new(Budget::new(1 << 30, 1, vec![crate::budget::Holder::any()], 1));
             let (mut sorted_runs, mut expected) = (Vec::new(), Vec::new());
             let mut schema = None;
             for _ in 0..runs {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn rows_looked_at_ahead_take_no_more_than_they_may() {
-        let budget = Arc::new(Budget::new(1 << 30, 1, vec![String::new()], 1));
+        let budget = Arc::new(Budget::new(1 << 30, 1, vec![crate::budget::Holder::any()], 1));
         let column: ArrayRef = Arc::new((0..50_000).map(f64::from).collect::<Float64Array>());
         let rows = RecordBatch::try_from_iter([("a", column)]).unwrap();
         let order = Order::new(&rows.schema(), &[]).unwrap();

@@ -149,11 +149,11 @@ fn a_window_beyond_the_budget_is_an_error() {
         let settings = settings(seed, 1 + seed as usize % 4, 16 * MIB);
         let (stats, result) = run(&query, &settings);
         let error = result.expect_err("200,000 keys in one window of 16 MB");
-        let Error::Memory { operator, bytes, keys, budget, .. } = &error else {
+        let Error::Memory { operator, bytes, count, budget, .. } = &error else {
             panic!("{error}");
         };
         assert_eq!((operator.as_str(), *budget), ("aggregate by (key, name)", 16 * MIB));
-        assert!(*bytes > *budget && *keys > 5_000 && *keys < 200_000, "{error}");
+        assert!(*bytes > *budget && *count > 5_000 && *count < 200_000, "{error}");
         assert!(stats.memory_bytes_peak <= 16 * MIB, "{stats:?}");
         assert_eq!(stats.rows, 0);
     }

@@ -199,6 +199,11 @@ impl Aggregates {
         self.best_call().is_some()
     }
 
+    /// Whether a call keeps all rows of a group.
+    pub(crate) fn keeps_records(&self) -> bool {
+        self.values.iter().any(|value| value.kind == ValueKind::Chain)
+    }
+
     /// How many rows a group has, and how many bytes they take, if a call keeps all of them.
     pub(crate) fn records_of(&self, rows: &RowsRef<'_>, group: usize) -> Option<(usize, usize)> {
         let (_, value) = self.best_call()?;

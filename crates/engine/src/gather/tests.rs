@@ -75,7 +75,7 @@ impl Fixture {
         let (opens, gate) = channel();
         let rows = Mutex::default();
         let sink = Arc::new(Gated { says: Mutex::new(says), gate: Mutex::new(gate), rows });
-        let budget = Arc::new(Budget::new(1 << 20, 2, vec![String::new()], 1));
+        let budget = Arc::new(Budget::new(1 << 20, 2, vec![crate::budget::Holder::any()], 1));
         let windowing = Windowing::new(Some(Tumble { size_us: SIZE_US, offset_us: 0 }.into()), 0);
         let (stages, splits) = match root {
             Root::Stage(stage) => (vec![(stage, windowing)], vec![]),

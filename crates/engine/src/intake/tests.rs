@@ -138,7 +138,7 @@ fn origin_of(splits: Vec<Box<dyn Split>>, table: Timed) -> Origin {
 }
 
 fn intake_over(origins: Vec<Origin>, workers: usize, clock: &Arc<Clock>) -> Intake {
-    let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
+    let budget = Arc::new(Budget::new(1 << 30, workers, vec![crate::budget::Holder::any()], 1));
     let reading = Reading { processes: 1, process: 0, workers };
     Intake::new(origins, clock.clone(), None, workers, reading, budget)
 }

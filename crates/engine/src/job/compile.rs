@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::budget::Holder;
+use crate::error::{Contents, Error, Result};
 use crate::expr::Expr;
 use crate::flow::{Flow, Root, Takers};
 use crate::operator::{self, Program, stateless::Taking};
@@ -17,8 +18,8 @@ pub(super) struct Compiled {
     /// Of stages that have state.
     pub(super) operations: Vec<Operation>,
     pub(super) flow: Flow,
-    /// The operators' names in messages.
-    pub(super) names: Vec<String>,
+    /// The operators, for messages.
+    pub(super) holders: Vec<Holder>,
 }
 
 impl Compiled {
@@ -38,14 +39,18 @@ impl Compiled {
             }
         }
         check_exchange(plan, &operations, settings)?;
-        let mut names: Vec<String> = operations.iter().map(|o| o.program.name()).collect();
-        if names.is_empty() {
-            names.push("project".into());
+        let holder = |Operation { program, .. }: &Operation| Holder {
+            name: program.name(),
+            contents: program.contents(),
+        };
+        let mut holders: Vec<Holder> = operations.iter().map(holder).collect();
+        if holders.is_empty() {
+            holders.push(Holder { name: "project".into(), contents: Contents::Keys });
         }
         for feeds in flow.sources.iter_mut().chain(&mut flow.stages) {
             find_texts(&mut feeds.takers, &Some, &mut operations);
         }
-        Ok(Compiled { operations, flow, names })
+        Ok(Compiled { operations, flow, holders })
     }
 
     /// What a stage with state does.

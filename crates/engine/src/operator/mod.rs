@@ -55,7 +55,7 @@ use arrow::datatypes::DataType;
 use millstream_state::{Arena, Heap, Load, Mode, RowLayout, Segment};
 
 use crate::budget::Usage;
-use crate::error::{Error, Result};
+use crate::error::{Contents, Error, Result};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
@@ -82,6 +82,11 @@ pub(crate) fn program(stage: &plan::Stage, lateness_us: i64) -> Result<Option<Ar
 pub(crate) trait Program: fmt::Debug + Send + Sync {
     /// As messages call it.
     fn name(&self) -> String;
+
+    /// What its state consists of, for messages.
+    fn contents(&self) -> Contents {
+        Contents::Keys
+    }
 
     /// How it divides event time.
     fn windowing(&self) -> Windowing;

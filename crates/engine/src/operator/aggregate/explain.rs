@@ -6,6 +6,7 @@ use std::fmt::Write;
 use arrow::datatypes::DataType;
 use millstream_state::{Counted, ValueKind, Wanted};
 
+use super::fire::Finisher;
 use super::grouping::Grouping;
 use crate::windowing::Packing;
 
@@ -13,12 +14,17 @@ use crate::windowing::Packing;
 /// five sixteenths, when it has just doubled, and five eighths.
 const INDEX_BYTES: (usize, usize) = (10, 26);
 
-pub(super) fn name_of(grouping: &Grouping) -> String {
+pub(super) fn name_of(grouping: &Grouping, finisher: &Finisher) -> String {
+    let name = match (finisher.pairing(), grouping.aggregates.keeps_records()) {
+        (Some(_), _) => "join within sessions",
+        (None, true) => "sessions",
+        (None, false) => "aggregate",
+    };
     if grouping.keys.is_empty() {
-        return "aggregate".into();
+        return name.into();
     }
     let keys: Vec<String> = grouping.keys.iter().map(|k| shortened(&k.name)).collect();
-    format!("aggregate by ({})", keys.join(", "))
+    format!("{name} by ({})", keys.join(", "))
 }
 
 /// A key's text, if it is not too long to be read in a message.

@@ -33,7 +33,7 @@ use super::{
     Updated,
 };
 use crate::budget::Usage;
-use crate::error::{Error, Result};
+use crate::error::{Contents, Error, Result};
 use crate::operator::counted::Buffers;
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
@@ -67,7 +67,14 @@ impl Program {
 
 impl super::Program for Program {
     fn name(&self) -> String {
-        explain::name_of(&self.grouping)
+        explain::name_of(&self.grouping, &self.finisher)
+    }
+
+    fn contents(&self) -> Contents {
+        match self.grouping.aggregates.keeps_records() {
+            true => Contents::RecordsOfKeys,
+            false => Contents::Keys,
+        }
     }
 
     fn windowing(&self) -> Windowing {

@@ -43,7 +43,7 @@ use super::{
 use crate::budget::Usage;
 use crate::columns::inputs::true_mask;
 use crate::columns::with_column;
-use crate::error::{Error, Result};
+use crate::error::{Contents, Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::operator::aggregate::fire::Finisher;
@@ -223,6 +223,15 @@ impl Program {
 impl super::Program for Program {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn contents(&self) -> Contents {
+        match self.window {
+            _ if self.as_of => Contents::Versions,
+            None => Contents::RowsOfInput,
+            Some(Window::Interval(_)) => Contents::RowsWithinInterval,
+            Some(_) => Contents::RowsOfWindows,
+        }
     }
 
     fn windowing(&self) -> Windowing {

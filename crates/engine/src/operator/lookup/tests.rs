@@ -114,7 +114,7 @@ type Found = Vec<(Vec<(i64, Option<i64>)>, bool)>;
 
 fn found(how: How, rows: &Data, side: &Data, places: Option<Vec<u32>>) -> Found {
     let lookup = lookup(how);
-    let budget = Arc::new(Budget::new(1 << 30, 1, vec!["op".into()], 100));
+    let budget = Arc::new(Budget::new(1 << 30, 1, vec![crate::budget::Holder::any()], 100));
     let index = Index::new(&lookup.keys, side.batch(), budget.hold(Kind::Tables, 0)).unwrap();
     let taken = Taken { rows: rows.batch(), places: places.clone() };
     let mut pieces = Matches::new(&lookup, Arc::new(index), &taken).unwrap();
