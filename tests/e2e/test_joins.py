@@ -1,5 +1,7 @@
 """Joins whose sides are as uneven as can be: what they give, and what memory they take for it."""
 
+import re
+
 import harness
 import pytest
 
@@ -45,6 +47,25 @@ def test_a_million_matches_of_one_key(script, left, right, kind, workers):
     within_budget(result)
     assert result.stats["rows"] == 1_000_000
     assert result.stats["state_live_bytes_at_peak"] <= (left + right) * ROW_BYTES + workers * MIB
+
+
+NEAR = "AND b.ts BETWEEN a.ts - INTERVAL '1' HOUR AND a.ts + INTERVAL '1' HOUR"
+
+
+@pytest.mark.parametrize("joined, name, held, helps", [
+    (join("JOIN", "'1' HOUR"), "join on (k)", r"\d+ rows", "use a shorter window, or take fewer columns or rows"),
+    (f"FROM a JOIN b ON a.k = b.k {NEAR}", "join on (k)", r"\d+ rows", "use a shorter interval"),
+    ("FROM a JOIN b ON a.k = b.k", "join on (k)", r"\d+ rows", "SET 'join.within' = '1 hour'"),
+    (None, "join within sessions by (k)", r"the records of \d keys?", "use a shorter gap"),
+], ids=["windows", "interval", "whole", "session"])
+def test_too_little_memory_says_what_a_join_holds(script, joined, name, held, helps):
+    tables = table("a", 1_500_000, 1, "1 ms") + table("b", 1, 1, "1 ms")
+    sql = tables + OUT + PAIRS + joined + ";" if joined else one_session(1_500_000, 1, "1 ms")
+    result = script.run(sql, workers=1, memory="16MB")
+    assert result.code == 1
+    said = f"error: {re.escape(name)} needs more memory than it may use: .* for {held} and the budget"
+    assert re.search(said, result.stderr) and helps in result.stderr, result.stderr
+    assert "memory='...'" in result.stderr and "fewer keys" not in result.stderr
 
 
 @pytest.mark.parametrize("workers", [1, 2])
