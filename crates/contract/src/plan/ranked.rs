@@ -41,7 +41,7 @@ pub enum Ranking {
     Rank,
     /// One more than there are different lesser sort keys.
     DenseRank,
-    /// Its number, and all rows are kept: the records of sessions.
+    /// A number, and all rows are kept, in no order: the records of sessions.
     All,
 }
 
