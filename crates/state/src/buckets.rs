@@ -10,11 +10,15 @@ use crate::index::prefetch;
 /// Rows ahead of which entries are asked for.
 const AHEAD: usize = 12;
 
+/// Entries that [`Buckets::each`] looks at whether a bucket has so many or not.
+const AT_ONCE: usize = 2;
+
 /// Rows by their keys. What else has to be equal but a row's tag, the caller compares.
 #[derive(Debug)]
 pub struct Buckets {
     /// Where each bucket begins among the entries, and where the last one ends.
     starts: Vec<u32>,
+    /// Behind the last one there are [`AT_ONCE`] that are no bucket's.
     entries: Vec<Entry>,
 }
 
@@ -55,7 +59,7 @@ impl Buckets {
             sum += *start;
             *start = sum;
         }
-        let mut entries = vec![Entry { tag: 0, row: 0 }; sum as usize];
+        let mut entries = vec![Entry { tag: 0, row: 0 }; sum as usize + AT_ONCE];
         // The last ones first, so that rows of one key stand in their order.
         for (row, (hash, tag)) in hashes.iter().zip(tags).enumerate().rev() {
             if counts(row) {
@@ -101,6 +105,30 @@ impl Buckets {
         None
     }
 
+    /// How many entries a range has that have not been looked at.
+    #[inline(always)]
+    pub fn left(&self, range: Range) -> usize {
+        (range.end - range.next) as usize
+    }
+
+    /// Hands over the rows of a range that have not been looked at, each with whether it has this
+    /// tag, in the order of their numbers; and perhaps some more that have not. How many there are
+    /// in a bucket, and which of them have the tag, nobody can guess, least of all a processor: so
+    /// the first ones are looked at in any case, and the caller had better not branch.
+    #[inline(always)]
+    pub fn each(&self, range: Range, tag: u64, mut take: impl FnMut(u32, bool)) {
+        let (next, end) = (range.next as usize, range.end as usize);
+        let Some(first) = self.entries[next..].first_chunk::<AT_ONCE>() else { return };
+        for (at, entry) in first.iter().enumerate() {
+            take(entry.row, (next + at < end) & (entry.tag == tag));
+        }
+        if next + AT_ONCE < end {
+            for entry in &self.entries[next + AT_ONCE..end] {
+                take(entry.row, entry.tag == tag);
+            }
+        }
+    }
+
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         4 * self.starts.capacity() + size_of::<Entry>() * self.entries.capacity()
@@ -134,9 +162,14 @@ mod tests {
             buckets.find(&asked.iter().map(hash).collect::<Vec<_>>(), &mut ranges);
             for (at, key) in asked.iter().enumerate() {
                 buckets.look_ahead(&ranges, at);
+                let mut each = Vec::new();
+                buckets.each(ranges[at], *key, |row, is_one| each.extend(is_one.then_some(row)));
+                assert!(each.len() <= buckets.left(ranges[at]));
                 let next = || buckets.next(&mut ranges[at], *key);
                 let found: Vec<u32> = std::iter::from_fn(next).collect();
+                assert_eq!(found, each);
                 assert_eq!(found, expected.remove(key).unwrap_or_default());
+                assert_eq!(buckets.left(ranges[at]), 0);
             }
             assert!(expected.is_empty(), "{expected:?}");
         }
