@@ -77,7 +77,8 @@ pub fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
 }
 
 /// What each of several independent loops reads: an even share of the records; of a join, those of
-/// its share of the keys ([`generate_by_key`]), since loops over any records would find fewer pairs.
+/// its share of the keys ([`generate_by_key`]), since loops over any records would find fewer
+/// pairs.
 pub fn splits(spec: &Spec, loops: usize, batch_rows: usize) -> Vec<Vec<RecordBatch>> {
     match spec.workload.is_join() {
         true => generate_by_key(spec, loops, batch_rows),
@@ -100,8 +101,8 @@ pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Vec<Veri
     })
 }
 
-/// Whether each loop saw what it must have, one for each of the [`splits`] of `spec`. One loop over all records is compared with the
-/// published answer, where there is one.
+/// Whether each loop saw what it must have, one for each of the [`splits`] of `spec`. One loop over
+/// all records is compared with the published answer, where there is one.
 pub fn is_right(spec: &Spec, loops: &[Verifier]) -> bool {
     let right = match loops.len() {
         1 => vec![expected(spec).unwrap_or_else(|| oracle(spec))],

@@ -210,9 +210,9 @@ mod tests {
                             rows
                         };
                         let mut found = Vec::new();
-                        rows(&spec, |i| i % splits == 0, |row| found.push(row));
+                        rows(&spec, |i, _| i % splits == 0, |row| found.push(row));
                         let found = sort(found);
-                        let right = sort(by_definition(&spec, |i| i % splits == 0));
+                        let right = sort(by_definition(&spec, |i, _| i % splits == 0));
                         assert_eq!(found, right, "{spec:?}, {splits} splits");
                         let next = |a: &Row, b: &Row| a.key == b.key && a.start + 60_000 < b.start;
                         gaps += found.windows(2).filter(|two| next(&two[0], &two[1])).count();

@@ -182,8 +182,8 @@ impl Fire {
                 let side = &program.sides[large];
                 let mut gathering = Gathering::new(side, READ_ROWS);
                 self.read(program, large, &mut gathering, bags)?;
-                let probed =
-                    Probed::new(gathering.finish(side)?, &built, program.gives_late(large));
+                let marks = program.gives_late(large);
+                let probed = Probed::new(side, gathering.finish(side)?, &built, marks);
                 let (rows, probed) = self.probe(program, &mut built, probed)?;
                 self.phase = Phase::Probing(built, probed);
                 Ok(rows)

@@ -46,7 +46,10 @@ impl Built {
         let Columns { keys, hashes, .. } = &columns;
         let counts = |row: usize| !told || keys[row * width] == 0;
         let is_word = is_word(side);
-        let buckets = Buckets::new(hashes, if is_word { keys } else { hashes }, counts);
+        let buckets = match is_word {
+            true => Buckets::of_words(hashes, keys, counts),
+            false => Buckets::new(hashes, hashes, counts),
+        };
         let matched = vec![false; if marks { columns.rows } else { 0 }];
         // Nobody asks for hashes any more.
         let Columns { rows, keys, columns, .. } = columns;
@@ -69,9 +72,10 @@ fn is_word(side: &Side) -> bool {
 }
 
 impl Probed {
-    pub(super) fn new(columns: Columns, built: &Built, marks: bool) -> Probed {
+    pub(super) fn new(side: &Side, columns: Columns, built: &Built, marks: bool) -> Probed {
         let mut ranges = Vec::with_capacity(columns.rows);
-        built.buckets.find(&columns.hashes, &mut ranges);
+        let Columns { keys, hashes, .. } = &columns;
+        built.buckets.find(hashes, if is_word(side) { keys } else { hashes }, &mut ranges);
         let matched = vec![false; if marks { columns.rows } else { 0 }];
         Probed { columns, matched, ranges, row: 0 }
     }
@@ -126,8 +130,8 @@ impl Looking<'_> {
     }
 
     /// Looks up rows as long as there is room for all that may be found, if there are many; returns
-    /// how many pairs there are. A pair is written before it is known to be one, since the processor
-    /// would guess wrong for every other row.
+    /// how many pairs there are. A pair is written before it is known to be one, since the
+    /// processor would guess wrong for every other row.
     fn for_many_words(&mut self) -> usize {
         let (buckets, rows) = (&self.built.buckets, self.columns.rows);
         if rows - *self.row < MANY_ROWS {
