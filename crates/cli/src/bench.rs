@@ -24,9 +24,10 @@ use crate::{Failure, ProcessArguments, SettingArguments};
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
-    /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows, nb11; or `nexmark-q0` and the like, a
-    /// query of NEXMark; or `ingest`, a file that is read; or `latency`, a paced stream; or
-    /// `channel`, between two threads; or `shuffle`, the shuffle operator between processes
+    /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows, nb8_count, nb11; or `nexmark-q0` and
+    /// the like, a query of NEXMark; or `ingest`, a file that is read; or `latency`, a paced
+    /// stream; or `channel`, between two threads; or `shuffle`, the shuffle operator between
+    /// processes
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]

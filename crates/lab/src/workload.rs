@@ -31,6 +31,9 @@ pub struct Measurement {
 /// More pairs than so many for each record are worth a warning.
 const PAIRS_OF_RECORD: u64 = 50;
 
+/// Deals records to so many splits, in batches of so many rows.
+type Deal = fn(&Spec, usize, usize) -> Vec<Vec<RecordBatch>>;
+
 /// What runs a workload's query.
 #[derive(Clone, Copy)]
 pub enum Runner<'a> {
@@ -78,7 +81,7 @@ pub(crate) fn exchange_name(exchange: Exchange) -> &'static str {
 impl Measurement {
     /// Generates the data and stops, to say what that costs.
     pub fn generate_only(&self) -> Result<(), Failure> {
-        let (_, bytes, seconds) = self.generate();
+        let (_, bytes, seconds) = self.generate(generate);
         if !self.json {
             return Ok(());
         }
@@ -110,10 +113,12 @@ impl Measurement {
                 processes::run(&task, processes)?
             }
             Runner::Millstream | Runner::Handwritten => {
-                let (splits, bytes, _) = self.generate();
-                match runner {
-                    Runner::Handwritten => run_handwritten(&self.spec, &splits, bytes)?,
-                    _ => run_millstream(&self.spec, &self.settings, splits, bytes)?,
+                let by_hand = matches!(runner, Runner::Handwritten);
+                let deal: Deal = if by_hand { handwritten::splits } else { generate };
+                let (splits, bytes, _) = self.generate(deal);
+                match by_hand {
+                    true => run_handwritten(&self.spec, &splits, bytes)?,
+                    false => run_millstream(&self.spec, &self.settings, splits, bytes)?,
                 }
             }
         };
@@ -124,10 +129,10 @@ impl Measurement {
         if run.ok { Ok(()) } else { Err(fail(&"the answer is wrong")) }
     }
 
-    /// A split for each worker, the bytes of all, and the seconds that it took.
-    fn generate(&self) -> (Vec<Vec<RecordBatch>>, usize, f64) {
+    /// A split for each worker, as they are dealt, the bytes of all, and the seconds that it took.
+    fn generate(&self, deal: Deal) -> (Vec<Vec<RecordBatch>>, usize, f64) {
         let started = Instant::now();
-        let splits = generate(&self.spec, self.settings.workers, self.settings.batch_rows);
+        let splits = deal(&self.spec, self.settings.workers, self.settings.batch_rows);
         let seconds = started.elapsed().as_secs_f64();
         let bytes: usize = splits.iter().flatten().map(record_bytes).sum();
         note(&format!(

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use millstream_workloads::{Spec, Verifier, Workload, generate, handwritten};
+use millstream_workloads::{Spec, Verifier, Workload, handwritten};
 
 const USAGE: &str = "usage: handwritten WORKLOAD [--records N] [--threads T] [--batch-rows N] \
                      [--repeat N] [--generate-only]";
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
 fn measure(arguments: &Arguments) -> millstream_workloads::Result<bool> {
     let Arguments { spec, threads, batch_rows, repeat, generate_only } = arguments;
     let started = Instant::now();
-    let splits = generate(spec, *threads, *batch_rows);
+    let splits = handwritten::splits(spec, *threads, *batch_rows);
     eprintln!("generated in {:.2} s", started.elapsed().as_secs_f64());
     if *generate_only {
         return Ok(true);

@@ -4,6 +4,7 @@
 //! Record `i` goes to split `i % splits`, so the splits advance through event time together and the
 //! same key appears in all of them. A split's batches hold its records in order of `i`.
 
+use std::iter::repeat_n;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ pub fn schema(workload: Workload) -> SchemaRef {
         Workload::Nb7 => fields.push(Field::new("price", DataType::Int64, false)),
         Workload::Cm => fields.push(Field::new("cpu", DataType::Float64, false)),
         Workload::Ro => {}
-        Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11 => {
+        Workload::Nb8 | Workload::Nb8Rows | Workload::Nb8Count | Workload::Nb11 => {
             fields.push(Field::new("event_type", DataType::Int32, false));
             fields.push(Field::new("id", DataType::Int64, false));
         }
@@ -67,29 +68,62 @@ pub fn generate_some(
 ) -> Vec<Vec<RecordBatch>> {
     let splits = splits.max(1);
     let mut stream = Stream::new(spec);
-    let mut batches = vec![Vec::new(); some.len()];
-    let mut columns: Vec<Columns> = (some.clone())
-        .map(|split| Columns::new(spec.workload, batch_rows, rows_of(spec, split, splits)))
-        .collect();
+    let rows = some.clone().map(|split| rows_of(spec, split, splits));
+    let mut dealt = Dealt::new(spec, batch_rows, rows);
     'all: loop {
         for split in 0..splits {
             let Some(record) = stream.next() else { break 'all };
-            if !some.contains(&split) {
-                continue;
-            }
-            let at = split - some.start;
-            columns[at].push(record);
-            if columns[at].is_full() {
-                batches[at].push(columns[at].take());
+            if some.contains(&split) {
+                dealt.push(split - some.start, record);
             }
         }
     }
-    for (columns, batches) in columns.iter_mut().zip(&mut batches) {
-        if columns.rows() > 0 {
-            batches.push(columns.take());
+    dealt.finish()
+}
+
+/// As [`generate`], but a record goes to the split `key % splits`: all that belongs together is in
+/// one of them.
+pub fn generate_by_key(spec: &Spec, splits: usize, batch_rows: usize) -> Vec<Vec<RecordBatch>> {
+    let splits = splits.max(1);
+    // No split has more rows than there are; a split's last batch has room to spare.
+    let mut dealt = Dealt::new(spec, batch_rows, repeat_n(spec.records, splits));
+    for record in Stream::new(spec) {
+        dealt.push((record.key % splits as u64) as usize, record);
+    }
+    dealt.finish()
+}
+
+/// Splits whose batches are being made.
+struct Dealt {
+    columns: Vec<Columns>,
+    batches: Vec<Vec<RecordBatch>>,
+}
+
+impl Dealt {
+    /// Splits of so many rows each, at the most.
+    fn new(spec: &Spec, batch_rows: usize, rows: impl Iterator<Item = u64>) -> Dealt {
+        let columns = rows.map(|rows| Columns::new(spec.workload, batch_rows, rows));
+        let columns: Vec<Columns> = columns.collect();
+        Dealt { batches: vec![Vec::new(); columns.len()], columns }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, split: usize, record: Record) {
+        let columns = &mut self.columns[split];
+        columns.push(record);
+        if columns.is_full() {
+            self.batches[split].push(columns.take());
         }
     }
-    batches
+
+    fn finish(mut self) -> Vec<Vec<RecordBatch>> {
+        for (columns, batches) in self.columns.iter_mut().zip(&mut self.batches) {
+            if columns.rows() > 0 {
+                batches.push(columns.take());
+            }
+        }
+        self.batches
+    }
 }
 
 /// Records of one split: those with `i % splits == split`.
@@ -251,7 +285,7 @@ impl Iterator for Stream {
             Workload::Nb7 => self.draw() >> 40,
             Workload::Cm => self.draw() >> 44,
             Workload::Ro => 0,
-            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11 => number,
+            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb8Count | Workload::Nb11 => number,
         };
         Some(Record { ts, key, extra })
     }
@@ -334,7 +368,7 @@ impl Columns {
                 Workload::Nb7 => Extra::Price(Vec::new()),
                 Workload::Cm => Extra::Cpu(Vec::new()),
                 Workload::Ro => Extra::None,
-                Workload::Nb8 => Extra::Numbered(Vec::new(), Vec::new()),
+                Workload::Nb8 | Workload::Nb8Count => Extra::Numbered(Vec::new(), Vec::new()),
                 Workload::Nb8Rows | Workload::Nb11 => whole_rows(workload),
             },
         };

@@ -47,7 +47,7 @@ pub mod window;
 pub mod zipf;
 
 pub use error::{Error, Result};
-pub use generate::{BatchIter, generate, generate_some, schema};
+pub use generate::{BatchIter, generate, generate_by_key, generate_some, schema};
 pub use golden::expected;
 pub use oracle::{oracle, oracle_by_split};
 pub use query::sql;

@@ -74,9 +74,9 @@ impl BuildHasher for BuildFold {
     }
 }
 
-/// Draws those records of `spec` that are `dealt` to a split, as their numbers tell, and that pass
-/// the filter: time (ms), numeric key, and what a record alone amounts to.
-fn records(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut((u64, u64, Group))) {
+/// Draws those records of `spec` that are `dealt` to a split, as their numbers and keys tell, and
+/// that pass the filter: time (ms), numeric key, and what a record alone amounts to.
+fn records(spec: &Spec, dealt: impl Fn(u64, u64) -> bool, mut take: impl FnMut((u64, u64, Group))) {
     let mut s: u64 = 0x9E3779B97F4A7C15u64.wrapping_mul(spec.seed);
     let mut draw = || {
         s ^= s >> 12;
@@ -114,7 +114,7 @@ fn records(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut((u64, 
             }
             Workload::Nb7 => add.price_max = draw() >> 40,
             Workload::Cm => add.cpu_sum = (draw() >> 44) as f64 / f64::from(1 << 20),
-            Workload::Ro => {}
+            Workload::Ro | Workload::Nb8Count => {}
             Workload::Nb8 | Workload::Nb8Rows => {
                 add.seller = i.is_multiple_of(5);
                 add.id = i;
@@ -131,7 +131,7 @@ fn records(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut((u64, 
             }
         }
         // Only now: what is drawn for a record decides what is drawn for the next.
-        if !dealt(i) {
+        if !dealt(i, key) {
             continue;
         }
         add.count = 1;
@@ -139,9 +139,9 @@ fn records(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut((u64, 
     }
 }
 
-/// The groups among those records of `spec` that are `dealt` to a split, as their numbers tell, by
-/// window start (ms, 0 where there are no windows) and numeric key.
-fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group, BuildFold> {
+/// The groups among those records of `spec` that are `dealt` to a split, as their numbers and keys
+/// tell, by window start (ms, 0 where there are no windows) and numeric key.
+fn groups(spec: &Spec, dealt: impl Fn(u64, u64) -> bool) -> HashMap<(u64, u64), Group, BuildFold> {
     let mut groups = HashMap::with_hasher(BuildFold(RandomState::new().hash_one(1u64) | 1));
     let length = spec.window_ms;
     records(spec, dealt, |(ts, key, add)| {
@@ -154,18 +154,21 @@ fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group
 
 /// The answer to `spec`.
 pub fn oracle(spec: &Spec) -> Answer {
-    answer(spec, |_| true)
+    answer(spec, |_, _| true)
 }
 
 /// The answer to `spec` over the records of each of `splits` splits alone: record `i` is in split
-/// `i % splits`. A key that appears in several of them has a row in each.
+/// `i % splits`, of a join in split `key % splits`. Otherwise than in a join, a key that appears in
+/// several of them has a row in each.
 pub fn oracle_by_split(spec: &Spec, splits: usize) -> Vec<Answer> {
     let splits = splits.max(1) as u64;
-    (0..splits).map(|split| answer(spec, |i| i % splits == split)).collect()
+    let by_key = spec.workload.is_join();
+    let split_of = |i, key| if by_key { key % splits } else { i % splits };
+    (0..splits).map(|split| answer(spec, |i, key| split_of(i, key) == split)).collect()
 }
 
 /// Hands over the rows of the answer, in any order.
-fn rows(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
+fn rows(spec: &Spec, dealt: impl Fn(u64, u64) -> bool, mut take: impl FnMut(Row)) {
     if spec.workload == Workload::Nb11 {
         return session_pairs(spec, dealt, take);
     }
@@ -183,7 +186,7 @@ fn rows(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
 }
 
 /// The rows of `nb8`: each auction as often as there are sellers of its key in its window.
-fn pairs(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
+fn pairs(spec: &Spec, dealt: impl Fn(u64, u64) -> bool, mut take: impl FnMut(Row)) {
     let hasher = || BuildFold(RandomState::new().hash_one(1u64) | 1);
     let mut sellers: HashMap<(u64, u64), u64, BuildFold> = HashMap::with_hasher(hasher());
     let mut auctions = Vec::new();
@@ -203,7 +206,7 @@ fn pairs(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
 
 /// The rows of `nb11`: each bid as often as there are sellers in its session, which consists of
 /// those bids and sellers of a key that come at most a gap after one another.
-fn session_pairs(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
+fn session_pairs(spec: &Spec, dealt: impl Fn(u64, u64) -> bool, mut take: impl FnMut(Row)) {
     let hasher = BuildFold(RandomState::new().hash_one(1u64) | 1);
     let mut by_key: HashMap<u64, Vec<(u64, Group)>, BuildFold> = HashMap::with_hasher(hasher);
     // They come in the order of time.
@@ -220,7 +223,7 @@ fn session_pairs(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(
     }
 }
 
-fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
+fn answer(spec: &Spec, dealt: impl Fn(u64, u64) -> bool) -> Answer {
     let mut answer = Answer::default();
     let mut averages = Vec::new();
     rows(spec, dealt, |Row { start, end, key, group }| {

@@ -40,6 +40,9 @@ pub fn sql(spec: &Spec) -> String {
         Workload::Cm => {
             format!("SELECT {bounds}, key, COUNT(*) AS value, AVG(cpu) AS avg FROM {windows} {by}")
         }
+        Workload::Nb8Count => {
+            format!("SELECT {bounds}, key, COUNT(*) AS value FROM {windows} {by}")
+        }
         Workload::Ro => format!("SELECT key, COUNT(*) AS value FROM {table} GROUP BY key"),
         Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11 => {
             let side = |event_type: u8| {

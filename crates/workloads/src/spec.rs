@@ -30,13 +30,15 @@ pub enum Workload {
     Nb8,
     /// The same with whole rows: auctions of 269 bytes and sellers of 206, all of which come out.
     Nb8Rows,
+    /// What is counted of the records of `nb8`, by key and window: what its join is compared with.
+    Nb8Count,
     /// NEXMark query 11 as a join: bids of 32 bytes with the sellers of 206 bytes in their session.
     Nb11,
 }
 
 impl Workload {
     /// Every workload, in the order of their documentation.
-    pub const ALL: [Workload; 9] = [
+    pub const ALL: [Workload; 10] = [
         Workload::Ysb,
         Workload::YsbSmall,
         Workload::YsbStr,
@@ -45,6 +47,7 @@ impl Workload {
         Workload::Ro,
         Workload::Nb8,
         Workload::Nb8Rows,
+        Workload::Nb8Count,
         Workload::Nb11,
     ];
 
@@ -59,12 +62,13 @@ impl Workload {
             Workload::Ro => "ro",
             Workload::Nb8 => "nb8",
             Workload::Nb8Rows => "nb8_rows",
+            Workload::Nb8Count => "nb8_count",
             Workload::Nb11 => "nb11",
         }
     }
 
     /// All names, for messages.
-    pub fn names() -> [&'static str; 9] {
+    pub fn names() -> [&'static str; 10] {
         Workload::ALL.map(Workload::name)
     }
 
@@ -76,7 +80,7 @@ impl Workload {
     /// Records of the published full-size run.
     pub fn default_records(self) -> u64 {
         match self {
-            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb11 => 5_000_000,
+            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb8Count | Workload::Nb11 => 5_000_000,
             _ => 20_000_000,
         }
     }
@@ -88,7 +92,7 @@ impl Workload {
             Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 2_400_000,
             Workload::Nb7 => 600_000,
             Workload::Cm => 200_000,
-            Workload::Nb8 | Workload::Nb8Rows => 172_800_000,
+            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb8Count => 172_800_000,
             Workload::Nb11 => 1_000_000,
             Workload::Ro => 0,
         }
@@ -101,7 +105,7 @@ impl Workload {
             Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 600_000,
             Workload::Nb7 => 60_000,
             Workload::Cm => 2_000,
-            Workload::Nb8 | Workload::Nb8Rows => 43_200_000,
+            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb8Count => 43_200_000,
             Workload::Nb11 => 1_000,
             Workload::Ro => 0,
         }
@@ -125,7 +129,7 @@ impl Workload {
             Workload::Nb7 => None,
             Workload::Cm => Some(12_500),
             Workload::Ro => Some(100_000_000),
-            Workload::Nb8 | Workload::Nb8Rows => Some(250_000),
+            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb8Count => Some(250_000),
             Workload::Nb11 => Some(20_000),
         }
     }
@@ -137,7 +141,7 @@ impl Workload {
             Workload::YsbSmall => 2,
             Workload::Nb7 => 3,
             Workload::Cm => 4,
-            Workload::Nb8 | Workload::Nb8Rows => 5,
+            Workload::Nb8 | Workload::Nb8Rows | Workload::Nb8Count => 5,
             Workload::Ro => 6,
             Workload::YsbStr => 7,
             Workload::Nb11 => 8,
@@ -146,7 +150,7 @@ impl Workload {
 
     /// Whether its query can have other windows than its own.
     pub fn takes_windows(self) -> bool {
-        !matches!(self, Workload::Ro) && !self.is_join()
+        !matches!(self, Workload::Ro | Workload::Nb8Count) && !self.is_join()
     }
 
     /// Whether its query joins.

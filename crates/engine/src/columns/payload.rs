@@ -30,9 +30,18 @@ pub(super) struct Encoder<'a> {
 enum Encoded<'a> {
     Null,
     Boolean(&'a BooleanArray),
-    Fixed { bytes: Buffer, width: usize },
+    /// Of a width that most have: a copy of a width that is known needs no call.
+    Eight(Buffer),
+    Four(Buffer),
+    Fixed {
+        bytes: Buffer,
+        width: usize,
+    },
     Text(VarColumn<'a>),
-    List { offsets: &'a [i32], elements: Box<Encoder<'a>> },
+    List {
+        offsets: &'a [i32],
+        elements: Box<Encoder<'a>>,
+    },
     Row(Vec<Encoder<'a>>),
 }
 
@@ -70,39 +79,50 @@ impl<'a> Encoder<'a> {
                 let width = data_type.primitive_width().ok_or_else(|| other(data_type))?;
                 let data = column.to_data();
                 let bytes = data.buffers()[0].slice(data.offset() * width);
-                Encoded::Fixed { bytes, width }
+                match width {
+                    8 => Encoded::Eight(bytes),
+                    4 => Encoded::Four(bytes),
+                    _ => Encoded::Fixed { bytes, width },
+                }
             }
         };
         Ok(Encoder { nulls: column.nulls().cloned(), values })
     }
 
     /// Writes the value of a row.
+    #[inline]
     pub(super) fn put(&self, row: usize, out: &mut Vec<u8>) {
+        // The most frequent ones, without a call.
+        match (&self.nulls, &self.values) {
+            (None, Encoded::Eight(bytes)) => put_fixed::<8>(bytes, row, out),
+            (None, Encoded::Four(bytes)) => put_fixed::<4>(bytes, row, out),
+            (None, Encoded::Text(column)) => put_text(column.bytes(row), out),
+            _ => self.put_any(row, out),
+        }
+    }
+
+    fn put_any(&self, row: usize, out: &mut Vec<u8>) {
         let valid = self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-        let valid = valid && !matches!(self.values, Encoded::Null);
-        out.push(u8::from(valid));
         match &self.values {
-            Encoded::Row(fields) => fields.iter().for_each(|field| match valid {
-                true => field.put(row, out),
-                false => field.put_null(out),
-            }),
-            _ if !valid => {}
-            Encoded::Null => {}
-            Encoded::Boolean(values) => out.push(u8::from(values.value(row))),
-            // Most have one of two widths, and a copy of a width that is known needs no call.
-            Encoded::Fixed { bytes, width } => match &bytes[row * width..][..*width] {
-                [a, b, c, d] => out.extend_from_slice(&[*a, *b, *c, *d]),
-                value => match value.first_chunk::<8>() {
-                    Some(word) if value.len() == 8 => out.extend_from_slice(word),
-                    _ => out.extend_from_slice(value),
-                },
-            },
-            Encoded::Text(column) => {
-                let text = column.bytes(row);
-                out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-                out.extend_from_slice(text);
+            Encoded::Row(fields) => {
+                out.push(u8::from(valid));
+                fields.iter().for_each(|field| match valid {
+                    true => field.put(row, out),
+                    false => field.put_null(out),
+                });
             }
+            Encoded::Null => out.push(0),
+            _ if !valid => out.push(0),
+            Encoded::Boolean(values) => out.extend_from_slice(&[1, u8::from(values.value(row))]),
+            Encoded::Eight(bytes) => put_fixed::<8>(bytes, row, out),
+            Encoded::Four(bytes) => put_fixed::<4>(bytes, row, out),
+            Encoded::Fixed { bytes, width } => {
+                out.push(1);
+                out.extend_from_slice(&bytes[row * width..][..*width]);
+            }
+            Encoded::Text(column) => put_text(column.bytes(row), out),
             Encoded::List { offsets, elements } => {
+                out.push(1);
                 let elements_of = offsets[row] as usize..offsets[row + 1] as usize;
                 out.extend_from_slice(&(elements_of.len() as u32).to_le_bytes());
                 for element in elements_of {
@@ -122,6 +142,21 @@ impl<'a> Encoder<'a> {
             fields.iter().for_each(|field| field.put_null(out));
         }
     }
+}
+
+/// Writes the value at a row of those that take `N` bytes each.
+#[inline]
+fn put_fixed<const N: usize>(values: &[u8], row: usize, out: &mut Vec<u8>) {
+    let value = &values.as_chunks::<N>().0[row];
+    out.push(1);
+    out.extend_from_slice(value);
+}
+
+#[inline]
+fn put_text(text: &[u8], out: &mut Vec<u8>) {
+    out.push(1);
+    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    out.extend_from_slice(text);
 }
 
 /// NULL of a type.
@@ -199,22 +234,47 @@ pub(super) fn decode(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRe
 
 /// Reads values of a type of so many bytes.
 fn decode_words<const WIDTH: usize>(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRef> {
-    let mut nulls = NullBufferBuilder::new(rows.len());
-    let mut bytes = MutableBuffer::with_capacity(WIDTH * rows.len());
-    for row in rows.iter_mut() {
+    let mut nulls = Nulls::new(rows.len());
+    let mut bytes = MutableBuffer::from_len_zeroed(WIDTH * rows.len());
+    let (places, _) = bytes.as_slice_mut().as_chunks_mut::<WIDTH>();
+    for (row, place) in rows.iter_mut().zip(places) {
         let (valid, rest) = row.split_first().ok_or_else(damaged)?;
+        *row = rest;
         nulls.append(*valid == 1);
-        *row = rest;
-        if *valid != 1 {
-            bytes.extend_from_slice(&[0_u8; WIDTH]);
-            continue;
+        if *valid == 1 {
+            let (value, rest) = row.split_first_chunk::<WIDTH>().ok_or_else(damaged)?;
+            (*place, *row) = (*value, rest);
         }
-        let (value, rest) = row.split_first_chunk::<WIDTH>().ok_or_else(damaged)?;
-        bytes.extend_from_slice(value);
-        *row = rest;
     }
     let data = ArrayData::builder(data_type.clone()).len(rows.len()).nulls(nulls.finish());
     Ok(make_array(data.add_buffer(bytes.into()).build()?))
+}
+
+/// Which rows are valid. Mostly all are: those that follow each other are counted only.
+struct Nulls {
+    made: NullBufferBuilder,
+    valid: usize,
+}
+
+impl Nulls {
+    fn new(rows: usize) -> Nulls {
+        Nulls { made: NullBufferBuilder::new(rows), valid: 0 }
+    }
+
+    #[inline]
+    fn append(&mut self, valid: bool) {
+        if valid {
+            self.valid += 1;
+            return;
+        }
+        self.made.append_n_non_nulls(std::mem::take(&mut self.valid));
+        self.made.append_null();
+    }
+
+    fn finish(mut self) -> Option<NullBuffer> {
+        self.made.append_n_non_nulls(self.valid);
+        self.made.finish()
+    }
 }
 
 fn decode_texts(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRef> {
@@ -262,7 +322,7 @@ pub(super) fn text_array(data_type: &DataType, texts: &[Option<&[u8]>]) -> Resul
     let total = texts.iter().flatten().map(|text| text.len()).sum();
     offset(total)?;
     let (mut bytes, mut ends) = (Vec::with_capacity(total), Vec::with_capacity(texts.len() + 1));
-    let mut nulls = NullBufferBuilder::new(texts.len());
+    let mut nulls = Nulls::new(texts.len());
     ends.push(0);
     for text in texts {
         nulls.append(text.is_some());

@@ -111,10 +111,10 @@ pub(crate) fn rows_of(records: &[u32], rows: &[u32], places: &[u32]) -> Vec<u32>
     let mut found = Vec::with_capacity(records.len());
     for record in records {
         let place = |row: &u32| places[*row as usize];
-        rest = &rest[rest.partition_point(|row| place(row) < *record)..];
-        let (own, others) = rest.split_at(rest.partition_point(|row| place(row) == *record));
-        found.extend_from_slice(own);
-        rest = others;
+        rest = &rest[rest.iter().take_while(|row| place(row) < *record).count()..];
+        let own = rest.iter().take_while(|row| place(row) == *record).count();
+        found.extend_from_slice(&rest[..own]);
+        rest = &rest[own..];
     }
     found
 }

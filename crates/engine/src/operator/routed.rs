@@ -7,6 +7,9 @@ use crate::columns::keys::Encoded;
 /// Eight rows are written where fewer may count.
 const SLACK: usize = 8;
 
+/// So few leaders have room for all rows each, so that these need not be counted first.
+const FEW_LEADERS: usize = 8;
+
 /// Buffers that are used again and again.
 #[derive(Debug)]
 pub(crate) struct Routed {
@@ -70,10 +73,44 @@ impl Routed {
                 }
             }
         }
+        if self.width == 1 && leaders.count() <= FEW_LEADERS {
+            return match wanted {
+                true => self.sort_few::<true>(leaders, rows, keys),
+                false => self.sort_few::<false>(leaders, rows, keys),
+            };
+        }
         make_room(&mut self.rows, rows.len());
         make_room(&mut self.hashes, rows.len());
         make_room(&mut self.words, keys.words.len());
         self.sort_any(leaders, rows, keys);
+    }
+
+    /// Sorts rows by leader where keys have one word; their hashes, too, if `HASHED`.
+    fn sort_few<const HASHED: bool>(&mut self, leaders: &Leaders, rows: &[u32], keys: Encoded<'_>) {
+        let room = leaders.count() * rows.len();
+        make_room(&mut self.rows, room);
+        make_room(&mut self.words, room);
+        if HASHED {
+            make_room(&mut self.hashes, room);
+        }
+        let ends = &mut *self.ends;
+        for leader in 0..leaders.count() {
+            (self.starts[leader], ends[leader]) = (leader * rows.len(), leader * rows.len());
+        }
+        let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
+        let to_hashes = self.hashes.as_mut_ptr();
+        for ((row, hash), word) in rows.iter().zip(keys.hashes).zip(keys.words) {
+            let end = &mut ends[leaders.of(*hash)];
+            // SAFETY: each leader has places for all rows, of which each takes one.
+            unsafe {
+                to_rows.add(*end).write(*row);
+                to_words.add(*end).write(*word);
+                if HASHED {
+                    to_hashes.add(*end).write(*hash);
+                }
+            }
+            *end += 1;
+        }
     }
 
     fn sort_any(&mut self, leaders: &Leaders, rows: &[u32], keys: Encoded<'_>) {
@@ -235,16 +272,23 @@ mod tests {
                 block.words = (0..rows.len() * width).map(|i| (i as u64) << 8).collect();
                 let keys = Encoded { words: &block.words, hashes: &block.hashes };
                 let wanted = count % 2 == 0;
-                routed.sort(&leaders, &rows, keys, wanted);
-                for leader in 0..workers {
-                    let own = |i: &usize| leaders.of(block.hashes[*i]) == leader;
-                    let own: Vec<usize> = (0..rows.len()).filter(own).collect();
-                    let (got, Encoded { words, hashes }) = routed.of(leader);
-                    assert!(got.iter().copied().eq(own.iter().map(|i| rows[*i])));
-                    let hash = |i: &usize| wanted.then_some(block.hashes[*i]);
-                    assert!(hashes.iter().copied().eq(own.iter().filter_map(hash)));
-                    let expected = own.iter().flat_map(|i| &block.words[i * width..][..width]);
-                    assert!(words.iter().eq(expected), "{workers} workers, {width} words");
+                // Also as a processor without such vectors does it.
+                for portable in [false, true] {
+                    match (portable && width == 1 && workers <= FEW_LEADERS, wanted) {
+                        (false, _) => routed.sort(&leaders, &rows, keys, wanted),
+                        (true, true) => routed.sort_few::<true>(&leaders, &rows, keys),
+                        (true, false) => routed.sort_few::<false>(&leaders, &rows, keys),
+                    }
+                    for leader in 0..workers {
+                        let own = |i: &usize| leaders.of(block.hashes[*i]) == leader;
+                        let own: Vec<usize> = (0..rows.len()).filter(own).collect();
+                        let (got, Encoded { words, hashes }) = routed.of(leader);
+                        assert!(got.iter().copied().eq(own.iter().map(|i| rows[*i])));
+                        let hash = |i: &usize| wanted.then_some(block.hashes[*i]);
+                        assert!(hashes.iter().copied().eq(own.iter().filter_map(hash)));
+                        let expected = own.iter().flat_map(|i| &block.words[i * width..][..width]);
+                        assert!(words.iter().eq(expected), "{workers} workers, {width} words");
+                    }
                 }
             }
         }

@@ -21,6 +21,9 @@ pub(super) fn has_texts(data_type: &DataType) -> bool {
 
 /// Bytes of all texts of an array.
 pub(crate) fn text_bytes(array: &ArrayRef) -> u64 {
+    if let Some(rows) = array.as_struct_opt() {
+        return rows.columns().iter().map(text_bytes).sum();
+    }
     match Lengths::of_array(array) {
         Lengths::All(_) => 0,
         Lengths::Short(offsets) => (offsets[array.len()] - offsets[0]) as u64,

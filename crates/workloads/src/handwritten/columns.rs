@@ -192,8 +192,9 @@ impl Source for Mean {
     }
 }
 
-/// Counting numbers, without filter and without time.
+/// Counting numbers, without filter.
 pub(super) struct Plain {
+    ts: Numbers<TimestampMillisecondType>,
     keys: Numbers<Int64Type>,
 }
 
@@ -202,11 +203,14 @@ impl Source for Plain {
     type Scratch = ();
 
     fn new(batch: &RecordBatch) -> Result<Self> {
-        Ok(Plain { keys: numbers::<Int64Type>(batch, "key")? })
+        Ok(Plain {
+            ts: numbers::<TimestampMillisecondType>(batch, "ts")?,
+            keys: numbers::<Int64Type>(batch, "key")?,
+        })
     }
 
     fn ts(&self) -> &[i64] {
-        &[]
+        &self.ts
     }
 
     #[inline]

@@ -39,6 +39,7 @@ mod vectors;
 use arrow_array::RecordBatch;
 
 use crate::error::{Error, Result};
+use crate::generate::{generate, generate_by_key};
 use crate::golden::expected;
 use crate::oracle::{oracle, oracle_by_split};
 use crate::spec::{Spec, Workload};
@@ -68,19 +69,29 @@ pub fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
         Workload::YsbStr => Loop::<FilteredText>::run(spec, batches),
         Workload::Nb7 => Loop::<Priced>::run(spec, batches),
         Workload::Cm => Loop::<Mean>::run(spec, batches),
-        Workload::Ro => Loop::<Plain>::run(spec, batches),
+        Workload::Ro | Workload::Nb8Count => Loop::<Plain>::run(spec, batches),
         Workload::Nb8 => joined::run(spec, batches),
         Workload::Nb8Rows => joined_rows::run(spec, batches),
         Workload::Nb11 => joined_sessions::run(spec, batches),
     }
 }
 
+/// What each of several independent loops reads: an even share of the records; of a join, those of
+/// its share of the keys ([`generate_by_key`]), since loops over any records would find fewer
+/// pairs.
+pub fn splits(spec: &Spec, loops: usize, batch_rows: usize) -> Vec<Vec<RecordBatch>> {
+    match spec.workload.is_join() {
+        true => generate_by_key(spec, loops, batch_rows),
+        false => generate(spec, loops, batch_rows),
+    }
+}
+
 /// Runs one independent loop per split, each on a thread of its own, and returns what each saw.
 ///
 /// Nothing is merged: a key that appears in several splits yields a row for each, so with more than
-/// one split their sum is **not** the workload's answer; each is right if it is that of its own
-/// records ([`is_right`]). It is the speed-up that this machine's memory allows to threads that
-/// have nothing to say to each other.
+/// one split their sum is **not** the workload's answer (of a join, it is); each is right if it is
+/// that of its own records ([`is_right`]). It is the speed-up that this machine's memory allows to
+/// threads that have nothing to say to each other.
 pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Vec<Verifier>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -90,9 +101,8 @@ pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Vec<Veri
     })
 }
 
-/// Whether each loop saw what it must have, one for each of the splits over which
-/// [`crate::generate()`] distributed `spec`. One loop over all records is compared with the
-/// published answer, where there is one.
+/// Whether each loop saw what it must have, one for each of the [`splits`] of `spec`. One loop over
+/// all records is compared with the published answer, where there is one.
 pub fn is_right(spec: &Spec, loops: &[Verifier]) -> bool {
     let right = match loops.len() {
         1 => vec![expected(spec).unwrap_or_else(|| oracle(spec))],

@@ -25,7 +25,7 @@ struct Pane {
 
 /// Hands over the rows of `spec`, whose windows do not tumble, over those records that are `dealt`
 /// to a split.
-pub(super) fn rows(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut(Row)) {
+pub(super) fn rows(spec: &Spec, dealt: impl Fn(u64, u64) -> bool, mut take: impl FnMut(Row)) {
     let length = spec.window_ms;
     let width = match spec.windows {
         Kind::Hop { slide_ms } => slide_ms,
@@ -43,7 +43,7 @@ pub(super) fn rows(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMu
 }
 
 /// The panes by key, and each key's in their order.
-fn panes(spec: &Spec, dealt: impl Fn(u64) -> bool, width: u64) -> Vec<Pane> {
+fn panes(spec: &Spec, dealt: impl Fn(u64, u64) -> bool, width: u64) -> Vec<Pane> {
     let hasher = BuildFold(RandomState::new().hash_one(1u64) | 1);
     let mut at: HashMap<(u64, u64), usize, BuildFold> = HashMap::with_hasher(hasher);
     let mut panes: Vec<Pane> = Vec::new();
@@ -137,7 +137,7 @@ mod tests {
 
     /// The rows by the definitions: a record is in every window that holds its time, and in the
     /// session of all that are at most a gap from one to the next.
-    fn by_definition(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Vec<Row> {
+    fn by_definition(spec: &Spec, dealt: impl Fn(u64, u64) -> bool) -> Vec<Row> {
         let length = spec.window_ms as i64;
         let mut groups: HashMap<(i64, i64, u64), Group> = HashMap::new();
         let mut by_key: HashMap<u64, Vec<(i64, Group)>> = HashMap::new();
@@ -210,9 +210,9 @@ mod tests {
                             rows
                         };
                         let mut found = Vec::new();
-                        rows(&spec, |i| i % splits == 0, |row| found.push(row));
+                        rows(&spec, |i, _| i % splits == 0, |row| found.push(row));
                         let found = sort(found);
-                        let right = sort(by_definition(&spec, |i| i % splits == 0));
+                        let right = sort(by_definition(&spec, |i, _| i % splits == 0));
                         assert_eq!(found, right, "{spec:?}, {splits} splits");
                         let next = |a: &Row, b: &Row| a.key == b.key && a.start + 60_000 < b.start;
                         gaps += found.windows(2).filter(|two| next(&two[0], &two[1])).count();

@@ -107,6 +107,8 @@ impl Bags {
 
     /// Takes in rows of a side, which stand at `rows` in the batch. Those that other leaders are to
     /// have go `onward` to other processes, where there is room. Returns how many others have.
+    // A function of its own, so that its instructions can be counted (`tests/appends.py`).
+    #[inline(never)]
     pub(super) fn add(
         &mut self,
         slice: SliceId,

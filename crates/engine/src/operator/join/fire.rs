@@ -16,6 +16,7 @@ use super::as_of::Slice;
 use super::bags::Bags;
 use super::gathered::{Columns, Gathering};
 use super::pairs::{Built, PAIRS_MAX, Pairs, Probed};
+use super::sides::{Kept, Side};
 use super::versions::Versions;
 use crate::columns::inputs::true_mask;
 use crate::error::Result;
@@ -181,8 +182,8 @@ impl Fire {
                 let side = &program.sides[large];
                 let mut gathering = Gathering::new(side, READ_ROWS);
                 self.read(program, large, &mut gathering, bags)?;
-                let probed =
-                    Probed::new(gathering.finish(side)?, &built, program.gives_late(large));
+                let marks = program.gives_late(large);
+                let probed = Probed::new(side, gathering.finish(side)?, &built, marks);
                 let (rows, probed) = self.probe(program, &mut built, probed)?;
                 self.phase = Phase::Probing(built, probed);
                 Ok(rows)
@@ -349,12 +350,14 @@ impl Fire {
         let count = left.1.or(right.1).map_or(0, |places| places.len());
         let mut columns: Vec<ArrayRef> = self.result.bounds(count);
         let sides = [left, right].into_iter().zip(&program.sides);
+        let mut shared = Shared::of(&program.sides[1 - self.small], large, small.1.is_some());
         for ((rows, places), side) in sides.take(if both { 2 } else { 1 }) {
             for column in 0..side.shown {
                 let field = schema.field(columns.len());
-                columns.push(match places {
-                    None => new_null_array(field.data_type(), count),
-                    Some(places) => {
+                columns.push(match (places, shared.column(side.columns[column].kept)?) {
+                    (None, _) => new_null_array(field.data_type(), count),
+                    (_, Some(taken)) if taken.data_type() == field.data_type() => taken,
+                    (Some(places), _) => {
                         let taken = take(&rows.columns[column], places, None)?;
                         // A text may have been of the large type.
                         match taken.data_type() == field.data_type() {
@@ -367,6 +370,39 @@ impl Fire {
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+    }
+}
+
+/// Columns of pairs that are keys, and that both rows of a pair have the same of: they are taken
+/// once, from the side whose rows come one after the other.
+struct Shared<'a> {
+    side: &'a Side,
+    columns: &'a Columns,
+    /// `None`: rows have no partners.
+    places: Option<&'a UInt32Array>,
+    taken: Vec<(Kept, ArrayRef)>,
+}
+
+impl<'a> Shared<'a> {
+    fn of(
+        side: &'a Side,
+        (columns, places): (&'a Columns, Option<&'a UInt32Array>),
+        are_pairs: bool,
+    ) -> Shared<'a> {
+        Shared { side, columns, places: places.filter(|_| are_pairs), taken: Vec::new() }
+    }
+
+    /// The column that keeps this, if it is one of these.
+    fn column(&mut self, kept: Kept) -> Result<Option<ArrayRef>> {
+        let (Kept::Key(_), Some(places)) = (kept, self.places) else { return Ok(None) };
+        if let Some((_, taken)) = self.taken.iter().find(|(known, _)| *known == kept) {
+            return Ok(Some(taken.clone()));
+        }
+        let column = self.side.columns.iter().position(|column| column.kept == kept);
+        let Some(column) = column else { return Ok(None) };
+        let taken = take(&self.columns.columns[column], places, None)?;
+        self.taken.push((kept, taken.clone()));
+        Ok(Some(taken))
     }
 }
 

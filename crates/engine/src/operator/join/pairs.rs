@@ -9,6 +9,9 @@ use crate::columns::keys::VarColumn;
 /// Pairs that are found in a step, at the most.
 pub(super) const PAIRS_MAX: usize = 8192;
 
+/// For fewer rows, room for so many pairs is not worth its while.
+const MANY_ROWS: usize = 512;
+
 /// The side with fewer rows, among which those of the other are looked up.
 pub(super) struct Built {
     pub(super) columns: Columns,
@@ -43,7 +46,10 @@ impl Built {
         let Columns { keys, hashes, .. } = &columns;
         let counts = |row: usize| !told || keys[row * width] == 0;
         let is_word = is_word(side);
-        let buckets = Buckets::new(hashes, if is_word { keys } else { hashes }, counts);
+        let buckets = match is_word {
+            true => Buckets::of_words(hashes, keys, counts),
+            false => Buckets::new(hashes, hashes, counts),
+        };
         let matched = vec![false; if marks { columns.rows } else { 0 }];
         // Nobody asks for hashes any more.
         let Columns { rows, keys, columns, .. } = columns;
@@ -66,9 +72,10 @@ fn is_word(side: &Side) -> bool {
 }
 
 impl Probed {
-    pub(super) fn new(columns: Columns, built: &Built, marks: bool) -> Probed {
+    pub(super) fn new(side: &Side, columns: Columns, built: &Built, marks: bool) -> Probed {
         let mut ranges = Vec::with_capacity(columns.rows);
-        built.buckets.find(&columns.hashes, &mut ranges);
+        let Columns { keys, hashes, .. } = &columns;
+        built.buckets.find(hashes, if is_word(side) { keys } else { hashes }, &mut ranges);
         let matched = vec![false; if marks { columns.rows } else { 0 }];
         Probed { columns, matched, ranges, row: 0 }
     }
@@ -80,8 +87,6 @@ impl Probed {
 
     /// Finds the next pairs.
     pub(super) fn find(&mut self, sides: [&Side; 2], built: &Built, pairs: &mut Pairs) {
-        pairs.probed.clear();
-        pairs.built.clear();
         let Probed { columns, ranges, row, .. } = self;
         let is_word = is_word(sides[0]);
         let texts = [columns.texts(sides[0]), built.columns.texts(sides[1])];
@@ -108,6 +113,8 @@ struct Looking<'a> {
 
 impl Looking<'_> {
     fn for_words(&mut self) {
+        let found = self.for_many_words();
+        self.pairs.truncate(found);
         let buckets = &self.built.buckets;
         for row in *self.row..self.columns.rows {
             buckets.look_ahead(self.ranges, row);
@@ -122,7 +129,37 @@ impl Looking<'_> {
         *self.row = self.columns.rows;
     }
 
+    /// Looks up rows as long as there is room for all that may be found, if there are many; returns
+    /// how many pairs there are. A pair is written before it is known to be one, since the
+    /// processor would guess wrong for every other row.
+    fn for_many_words(&mut self) -> usize {
+        let (buckets, rows) = (&self.built.buckets, self.columns.rows);
+        if rows - *self.row < MANY_ROWS {
+            return 0;
+        }
+        let Pairs { probed, built } = &mut *self.pairs;
+        probed.resize(PAIRS_MAX, 0);
+        built.resize(PAIRS_MAX, 0);
+        let room = (probed.first_chunk_mut::<PAIRS_MAX>(), built.first_chunk_mut::<PAIRS_MAX>());
+        let (Some(probed), Some(built)) = room else { return 0 };
+        let mut found = 0;
+        while *self.row < rows {
+            let (row, range) = (*self.row, self.ranges[*self.row]);
+            if found + buckets.left(range) >= PAIRS_MAX {
+                break;
+            }
+            buckets.look_ahead(self.ranges, row);
+            buckets.each(range, self.columns.keys[row], |other, is_one| {
+                (probed[found], built[found]) = (row as u32, other);
+                found += usize::from(is_one);
+            });
+            *self.row += 1;
+        }
+        found
+    }
+
     fn for_keys(&mut self, [probed, built]: &[Vec<VarColumn<'_>>; 2], width: usize) {
+        self.pairs.truncate(0);
         let buckets = &self.built.buckets;
         for row in *self.row..self.columns.rows {
             buckets.look_ahead(self.ranges, row);
@@ -144,6 +181,11 @@ impl Looking<'_> {
 }
 
 impl Pairs {
+    fn truncate(&mut self, pairs: usize) {
+        self.probed.truncate(pairs);
+        self.built.truncate(pairs);
+    }
+
     /// Adds one. True if there are as many as may be.
     fn add(&mut self, probed: usize, built: u32) -> bool {
         self.probed.push(probed as u32);

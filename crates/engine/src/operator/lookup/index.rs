@@ -33,7 +33,10 @@ impl Index {
         codec.hash(&words, count, &mut hashes);
         let is_word = keys.is_word();
         let counts = |row: usize| !keys.is_null(&words[row * width..(row + 1) * width]);
-        let buckets = Buckets::new(&hashes, if is_word { &words } else { &hashes }, counts);
+        let buckets = match is_word {
+            true => Buckets::of_words(&hashes, &words, counts),
+            false => Buckets::new(&hashes, &hashes, counts),
+        };
         if is_word {
             words = Vec::new();
         }

@@ -64,7 +64,8 @@ impl<'a> Matches<'a> {
         let (mut keys, mut hashes, mut buckets) = (vec![0; rows * codec.words()], vec![], vec![]);
         codec.encode_words(&columns, &all, &mut keys);
         codec.hash(&keys, rows, &mut hashes);
-        index.buckets.find(&hashes, &mut buckets);
+        let tags = if lookup.keys.is_word() { &keys } else { &hashes };
+        index.buckets.find(&hashes, tags, &mut buckets);
         let (row, matched, begun, last) = (0, false, false, None);
         Ok(Matches {
             lookup,
