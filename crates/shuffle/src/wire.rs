@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Data(State),
     /// Of datagrams: the absolute credit, in the 8 bytes that follow.
     Credit,
+    /// Of datagrams: the sender is alive, and has nothing to send.
+    KeepAlive,
 }
 
 /// In front of every message: length, kind, the sending endpoint's id.
@@ -54,6 +56,7 @@ impl Header {
             Kind::Data(State::MoreData) => 1,
             Kind::Data(State::Depleted) => 2,
             Kind::Credit => 3,
+            Kind::KeepAlive => 4,
         };
         bytes[8..12].copy_from_slice(&self.id.to_le_bytes());
         bytes
@@ -65,6 +68,7 @@ impl Header {
             1 => Kind::Data(State::MoreData),
             2 => Kind::Data(State::Depleted),
             3 => Kind::Credit,
+            4 => Kind::KeepAlive,
             _ => return None,
         };
         let rest = bytes[5..8].iter().chain(&bytes[12..]);
@@ -168,7 +172,8 @@ mod tests {
 
     #[test]
     fn headers_come_back() {
-        for kind in [Kind::Data(State::MoreData), Kind::Data(State::Depleted), Kind::Credit] {
+        let data = [Kind::Data(State::MoreData), Kind::Data(State::Depleted)];
+        for kind in data.into_iter().chain([Kind::Credit, Kind::KeepAlive]) {
             let header = Header { bytes: 70_000, kind, id: 0xdead_beef };
             assert_eq!(Header::decode(&header.encode()), Some(header));
         }

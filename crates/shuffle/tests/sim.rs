@@ -175,6 +175,24 @@ fn credit_is_written_as_seldom_as_asked() {
     }
 }
 
+/// A message without payload is a message, in every design.
+#[test]
+fn an_empty_message_is_delivered() {
+    for design in Design::VARIANTS {
+        let pair = Pair::new(settings(design, 4, 2));
+        for _ in 0..3 {
+            let buffer = pair.sender().try_acquire().unwrap().unwrap();
+            pair.sender().put(buffer, 0, &[1], State::MoreData).unwrap();
+        }
+        for _ in 0..3 {
+            let message = pair.get();
+            assert_eq!((message.len(), message.state()), (0, State::MoreData), "{design}");
+        }
+        let received = pair.receiver().counters();
+        assert_eq!((received.messages, received.bytes), (3, 0), "{design}");
+    }
+}
+
 /// With fewer buffers than f, credit would never be written: it is refused, not tried.
 #[test]
 fn credit_that_would_never_come_is_refused() {

@@ -29,9 +29,11 @@ pub(crate) struct Datagrams<F: Fabric> {
 /// What comes from one source.
 pub(crate) struct Stream<F: Fabric> {
     pub(crate) address: <F::Datagram as Datagram>::Address,
+    /// Messages that have come, `Depleted` and those that only say that the sender is alive
+    /// included.
     received: u64,
-    /// `Depleted`, and how many messages there are with it.
-    last: Option<(Ready, u64)>,
+    /// `Depleted`, and its number.
+    last: Option<(Ready, u32)>,
     window: Option<Window>,
     heard: Duration,
     told: Duration,
@@ -49,6 +51,14 @@ impl<F: Fabric> Stream<F> {
 
 /// Completions taken at a time.
 const BATCH: usize = 16;
+
+/// How many messages a stream has whose last has this number, of which a datagram carries the low
+/// 32 bits. What is missing has taken credit that never came back, so it is less than 2^31 messages,
+/// and the total is the one that is closest to what has come.
+fn sent(received: u64, number: u32) -> u64 {
+    let missing = number.wrapping_add(1).wrapping_sub(received as u32) as i32;
+    received.wrapping_add_signed(missing.into())
+}
 
 /// Posts the receive of a buffer.
 pub(crate) fn post<F: Fabric>(
@@ -97,10 +107,12 @@ impl<F: Fabric> Datagrams<F> {
         let known = Header::decode(&header).and_then(|header| {
             let right = whole + header.bytes as usize == done.bytes as usize;
             let source = core.sources.iter().position(|source| source.id == header.id)?;
-            match (header.kind, done.immediate) {
-                (Kind::Data(state), Some(number)) if right => Some((source, header, state, number)),
-                _ => None,
-            }
+            let state = match header.kind {
+                Kind::Data(state) => Some(state),
+                Kind::KeepAlive => None,
+                Kind::Credit => return None,
+            };
+            Some((source, header, state, done.immediate.filter(|_| right)?))
         });
         let Some((source, header, state, number)) = known else {
             return post(&mut self.pair, core, slot);
@@ -119,21 +131,22 @@ impl<F: Fabric> Datagrams<F> {
                 }
             }
         }
-        let again = state == State::Depleted && stream.last.is_some();
+        let again = state == Some(State::Depleted) && stream.last.is_some();
         if again || core.sources[source].ended {
             core.counters.repeated += 1;
             return post(&mut self.pair, core, slot);
         }
         stream.received += 1;
-        let ready = Ready { source, slot, remote: 0, bytes: header.bytes, state, surplus: false };
-        if state == State::Depleted {
-            stream.last = Some((ready, u64::from(number) + 1));
-        } else if header.bytes == 0 {
-            // It only says that the sender is alive.
-            post(&mut self.pair, core, slot)?;
-            core.sources[source].granted += 1;
-        } else {
-            core.arrived(ready);
+        let ready = |state| {
+            Ready { source, slot, remote: 0, bytes: header.bytes, state, surplus: false }
+        };
+        match state {
+            Some(State::Depleted) => stream.last = Some((ready(State::Depleted), number)),
+            Some(State::MoreData) => core.arrived(ready(State::MoreData)),
+            None => {
+                post(&mut self.pair, core, slot)?;
+                core.sources[source].granted += 1;
+            }
         }
         self.end(core, source)
     }
@@ -141,8 +154,9 @@ impl<F: Fabric> Datagrams<F> {
     /// Ends a stream if all of it is there.
     fn end(&mut self, core: &mut Core<F>, source: usize) -> Result<()> {
         let stream = &mut self.streams[source];
-        let Some((ready, sent)) = stream.last else { return Ok(()) };
+        let Some((ready, number)) = stream.last else { return Ok(()) };
         let received = stream.received;
+        let sent = sent(received, number);
         if received > sent {
             let source = core.sources[source].id;
             return Err(Error::Repeated { source, sent, received });
@@ -200,10 +214,11 @@ impl<F: Fabric> Datagrams<F> {
             if origin.ended {
                 continue;
             }
-            if let Some((_, sent)) = stream.last
+            if let Some((_, number)) = stream.last
                 && time > core.settings.stragglers
             {
                 let (source, received) = (origin.id, stream.received);
+                let sent = sent(received, number);
                 return Err(Error::Lost { source, sent, received });
             }
             if stream.received < origin.told && time > core.settings.silence {
@@ -211,5 +226,77 @@ impl<F: Fabric> Datagrams<F> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millstream_fabric::sim::{Model, Sim, SimDevice};
+
+    use super::sent;
+    use crate::receive::In;
+    use crate::{Received, Receiver, ReceiverSetup, Sender, SenderSetup, Settings, State};
+
+    #[test]
+    fn totals_are_those_closest_to_what_has_come() {
+        const WRAP: u64 = 1 << 32;
+        for (received, number, total) in [
+            (0, 4, 5),
+            (5, 4, 5),
+            (7, 4, 5),
+            (WRAP - 2, u32::MAX, WRAP),
+            (WRAP - 2, 0, WRAP + 1),
+            (WRAP, u32::MAX, WRAP),
+            (WRAP + 1, u32::MAX, WRAP),
+            (3 * WRAP + 9, 10, 3 * WRAP + 11),
+        ] {
+            assert_eq!(sent(received, number), total, "{received} received, the last is {number}");
+        }
+    }
+
+    fn pair(sim: &Sim) -> (Sender<SimDevice>, Receiver<SimDevice>) {
+        let device = sim.node(Model::default());
+        let settings = Settings { sequences: true, ..Settings::new("SESQ/SR".parse().unwrap()) };
+        let sender = SenderSetup::new(&device, 1, 1, settings).unwrap();
+        let receiver = ReceiverSetup::new(&device, 2, 1, settings).unwrap();
+        let hellos = [sender.hello(0), receiver.hello(0)];
+        (sender.connect(&hellos[1..]).unwrap(), receiver.connect(&hellos[..1]).unwrap())
+    }
+
+    /// Two endpoints that have had 2^32 - 3 messages between them, and have five more.
+    #[test]
+    fn a_stream_may_have_more_messages_than_32_bits_count() {
+        const BEFORE: u64 = (1 << 32) - 3;
+        let sim = Sim::new(1);
+        let (sender, receiver) = pair(&sim);
+        sender.skip_datagrams(BEFORE);
+        receiver.inner.look(|inner| {
+            let In::Datagrams(from) = &mut inner.from else { panic!("no datagrams") };
+            let stream = &mut from.streams[0];
+            stream.received += BEFORE;
+            stream.window = stream.window.take().map(|window| window.from(BEFORE));
+            inner.core.sources[0].granted += BEFORE;
+            inner.core.sources[0].told += BEFORE;
+        });
+        let (mut put, mut got) = (0, 0);
+        for _ in 0..1000 {
+            sim.advance(Duration::from_micros(50));
+            if put < 5
+                && let Some(buffer) = sender.try_acquire().unwrap()
+            {
+                sender.put(buffer, 8, &[0], State::MoreData).unwrap();
+                put += 1;
+            } else if put == 5 {
+                sender.try_finish().unwrap();
+            }
+            match receiver.try_get().unwrap() {
+                Received::Message(message) => got += usize::from(!message.is_empty()),
+                Received::Empty => {}
+                Received::End => return assert_eq!(got, 5),
+            }
+        }
+        panic!("{put} put, {got} got: {:?} {:?}", sender.counters(), receiver.counters());
     }
 }

@@ -154,6 +154,15 @@ impl<F: Fabric> Sender<F> {
         }
     }
 
+    /// As if so many datagrams had gone to destination 0, and credit for them had come.
+    #[cfg(test)]
+    pub(crate) fn skip_datagrams(&self, count: u64) {
+        self.inner.look(|inner| {
+            let Out::Datagrams(out) = &mut inner.out else { panic!("no datagrams") };
+            out.skip(count);
+        });
+    }
+
     /// The endpoint's id, which receivers see as the source.
     pub fn id(&self) -> u32 {
         self.id
