@@ -220,21 +220,35 @@ impl Settings {
         QueueSizes { send, receive }
     }
 
-    /// Queues of a sender's datagrams: its messages and a keep-alive for each peer; receives for
-    /// credit, four for each peer, since it may be lost where none is posted.
+    /// Queues of a sender's datagrams: its messages and a keep-alive for each peer; and receives
+    /// for what each peer says.
     pub(crate) fn sender_datagrams(&self, peers: usize) -> QueueSizes {
         let peers = peers as u32;
         QueueSizes {
             send: peers * (self.per_peer().1 + 2) + SIGNAL_EVERY,
-            receive: CREDIT_RECEIVES * peers,
+            receive: peers * self.credit_receives(),
         }
     }
 
-    /// Queues of a receiver's datagrams: credit for each peer; a receive for every buffer.
+    /// Receives of a sender of datagrams for one receiver, as what finds none is lost: credit for
+    /// all buffers that may have come since it looked last, the end, and three that are repeated.
+    fn credit_receives(&self) -> u32 {
+        self.per_peer().1.checked_div(self.credit_every).unwrap_or(0) + 4
+    }
+
+    /// Queues of a receiver's datagrams: what each peer is told; a receive for every buffer.
     pub(crate) fn receiver_datagrams(&self, peers: usize) -> QueueSizes {
         let peers = peers as u32;
-        let most = self.per_peer().1;
-        QueueSizes { send: peers * (most + 2) + SIGNAL_EVERY, receive: peers * most }
+        QueueSizes {
+            send: peers * self.receiver_share(),
+            receive: peers * self.per_peer().1,
+        }
+    }
+
+    /// Datagrams of a receiver for one sender that may wait to be sent: credit for all buffers, the
+    /// end or a failure, and some that are repeated.
+    pub(crate) fn receiver_share(&self) -> u32 {
+        self.per_peer().1 + 4
     }
 
     /// Entries of a completion queue for these sizes: everything posted may fail at once.
@@ -250,7 +264,9 @@ impl Settings {
     pub fn sender_bytes(&self, receivers: usize) -> u64 {
         let buffers = receivers * self.per_peer().1 as usize * self.slot_bytes();
         let rest = match self.design.transport {
-            Transport::Datagrams => CREDIT_RECEIVES as usize * receivers * CREDIT_SLOT_BYTES,
+            Transport::Datagrams => {
+                receivers * self.credit_receives() as usize * CREDIT_SLOT_BYTES
+            }
             _ => receivers * self.block_bytes(),
         };
         (buffers + rest) as u64
@@ -269,8 +285,6 @@ impl Settings {
 
 /// Unsignalled requests after which one is signalled, to free the queue's entries.
 pub(crate) const SIGNAL_EVERY: u32 = 16;
-/// Receives for credit that a sender of datagrams posts for each receiver.
-pub(crate) const CREDIT_RECEIVES: u32 = 4;
 /// Room for one credit: its own header, ours, and a word.
 pub(crate) const CREDIT_SLOT_BYTES: usize = 128;
 const _: () = assert!(DATAGRAM_HEADER_BYTES + HEADER_BYTES + 8 <= CREDIT_SLOT_BYTES);

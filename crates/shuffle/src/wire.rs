@@ -38,6 +38,10 @@ pub(crate) enum Kind {
     Credit,
     /// Of datagrams: the sender is alive, and has nothing to send.
     KeepAlive,
+    /// Of datagrams: the receiver has the whole stream.
+    Complete,
+    /// Of datagrams: the endpoint has failed, or is dropped before its end.
+    Failed,
 }
 
 /// In front of every message: length, kind, the sending endpoint's id.
@@ -57,6 +61,8 @@ impl Header {
             Kind::Data(State::Depleted) => 2,
             Kind::Credit => 3,
             Kind::KeepAlive => 4,
+            Kind::Complete => 5,
+            Kind::Failed => 6,
         };
         bytes[8..12].copy_from_slice(&self.id.to_le_bytes());
         bytes
@@ -69,6 +75,8 @@ impl Header {
             2 => Kind::Data(State::Depleted),
             3 => Kind::Credit,
             4 => Kind::KeepAlive,
+            5 => Kind::Complete,
+            6 => Kind::Failed,
             _ => return None,
         };
         let rest = bytes[5..8].iter().chain(&bytes[12..]);
@@ -173,7 +181,8 @@ mod tests {
     #[test]
     fn headers_come_back() {
         let data = [Kind::Data(State::MoreData), Kind::Data(State::Depleted)];
-        for kind in data.into_iter().chain([Kind::Credit, Kind::KeepAlive]) {
+        let rest = [Kind::Credit, Kind::KeepAlive, Kind::Complete, Kind::Failed];
+        for kind in data.into_iter().chain(rest) {
             let header = Header { bytes: 70_000, kind, id: 0xdead_beef };
             assert_eq!(Header::decode(&header.encode()), Some(header));
         }

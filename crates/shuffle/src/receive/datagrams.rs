@@ -2,7 +2,8 @@
 //!
 //! One queue pair and one queue of receives for all sources; each source's credit is a part of it.
 //! A stream has ended when `Depleted` has come, which says how many messages there are, and as many
-//! have come. `Depleted` waits for those that it has overtaken.
+//! have come. `Depleted` waits for those that it has overtaken. Then the source is told that its
+//! stream is complete.
 
 use std::time::Duration;
 
@@ -20,10 +21,12 @@ use crate::wire::{DATAGRAM_AT, HEADER_AT, HEADER_BYTES, Header, Kind, State};
 pub(crate) struct Datagrams<F: Fabric> {
     pair: F::Datagram,
     streams: Vec<Stream<F>>,
-    /// Entries of the send queue, and how many are taken. All requests are signalled.
-    entries: u32,
-    used: u32,
+    /// Entries of the send queue for each source: one that takes nothing keeps no more. All
+    /// requests are signalled.
+    share: u32,
     attention: Attention,
+    /// Sources have been told that this endpoint has failed.
+    parted: bool,
 }
 
 /// What comes from one source.
@@ -35,8 +38,17 @@ pub(crate) struct Stream<F: Fabric> {
     /// `Depleted`, and its number.
     last: Option<(Ready, u32)>,
     window: Option<Window>,
+    /// When it was last heard of, or was given credit while it had none and could say nothing.
     heard: Duration,
+    /// When it was last told something, and what it is told now.
     told: Duration,
+    under_way: u32,
+    /// It has failed.
+    failed: bool,
+    /// When it was first told that its stream is complete, and whether the network card has sent
+    /// that.
+    completed: Option<Duration>,
+    confirmed: bool,
 }
 
 impl<F: Fabric> Stream<F> {
@@ -45,12 +57,25 @@ impl<F: Fabric> Stream<F> {
         window: Option<Window>,
         now: Duration,
     ) -> Stream<F> {
-        Stream { address, received: 0, last: None, window, heard: now, told: now }
+        Stream {
+            address,
+            received: 0,
+            last: None,
+            window,
+            heard: now,
+            told: now,
+            under_way: 0,
+            failed: false,
+            completed: None,
+            confirmed: false,
+        }
     }
 }
 
 /// Completions taken at a time.
 const BATCH: usize = 16;
+/// Set in the id of a datagram that says that a stream is complete; the rest is the source.
+const COMPLETE: u64 = 1 << 32;
 
 /// How many messages a stream has whose last has this number, of which a datagram carries the low
 /// 32 bits. What is missing has taken credit that never came back, so it is less than 2^31 messages,
@@ -76,8 +101,9 @@ pub(crate) fn post<F: Fabric>(
 
 impl<F: Fabric> Datagrams<F> {
     pub(crate) fn new(pair: F::Datagram, streams: Vec<Stream<F>>, core: &Core<F>) -> Datagrams<F> {
-        let entries = core.settings.receiver_datagrams(streams.len()).send;
-        Datagrams { pair, streams, entries, used: 0, attention: Attention::new(core.now()) }
+        let share = core.settings.receiver_share();
+        let attention = Attention::new(core.now());
+        Datagrams { pair, streams, share, attention, parted: false }
     }
 
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
@@ -91,7 +117,11 @@ impl<F: Fabric> Datagrams<F> {
             }
             match completion.kind {
                 Done::Receive => self.take(core, completion, now)?,
-                _ => self.used -= 1,
+                _ => {
+                    let stream = &mut self.streams[completion.id as u32 as usize];
+                    stream.under_way -= 1;
+                    stream.confirmed |= completion.id & COMPLETE != 0;
+                }
             }
         }
         Ok(count > 0)
@@ -107,18 +137,22 @@ impl<F: Fabric> Datagrams<F> {
         let known = Header::decode(&header).and_then(|header| {
             let right = whole + header.bytes as usize == done.bytes as usize;
             let source = core.sources.iter().position(|source| source.id == header.id)?;
-            let state = match header.kind {
-                Kind::Data(state) => Some(state),
-                Kind::KeepAlive => None,
-                Kind::Credit => return None,
-            };
-            Some((source, header, state, done.immediate.filter(|_| right)?))
+            Some((source, header, done.immediate.filter(|_| right)?))
         });
-        let Some((source, header, state, number)) = known else {
+        let Some((source, header, number)) = known else {
             return post(&mut self.pair, core, slot);
         };
         let stream = &mut self.streams[source];
         stream.heard = now;
+        let state = match header.kind {
+            Kind::Data(state) => Some(state),
+            Kind::KeepAlive => None,
+            Kind::Failed => {
+                stream.failed = true;
+                return post(&mut self.pair, core, slot);
+            }
+            Kind::Credit | Kind::Complete => return post(&mut self.pair, core, slot),
+        };
         if let Some(window) = &mut stream.window {
             match window.see(number) {
                 Seen::New => {}
@@ -167,31 +201,69 @@ impl<F: Fabric> Datagrams<F> {
         Ok(())
     }
 
-    /// Writes credit: when it has become so much, and again and again, since it may be lost.
+    /// Tells sources what is to be told, and again and again, since it may be lost: credit, when it
+    /// has become so much, and that a stream is complete.
     pub(crate) fn tell(&mut self, core: &mut Core<F>, now: Duration) -> Result<()> {
         let every = u64::from(core.settings.credit_every);
         let again = core.settings.silence / 8;
-        for (source, stream) in self.streams.iter_mut().enumerate() {
-            let origin = &mut core.sources[source];
-            let due =
-                origin.granted >= origin.told + every || now.saturating_sub(stream.told) >= again;
-            if origin.ended || !due || self.used >= self.entries {
+        for source in 0..self.streams.len() {
+            let (stream, origin) = (&mut self.streams[source], &mut core.sources[source]);
+            let late = now.saturating_sub(stream.told) >= again;
+            if stream.failed || stream.under_way >= self.share {
                 continue;
             }
-            origin.told = origin.granted;
-            stream.told = now;
-            let mut bytes = [0; HEADER_BYTES + 8];
-            let header = Header { bytes: 8, kind: Kind::Credit, id: core.id };
-            bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
-            bytes[HEADER_BYTES..].copy_from_slice(&origin.granted.to_le_bytes());
-            self.used += 1;
-            core.counters.datagrams += 1;
-            core.counters.credits += 1;
-            let (to, source) = (&stream.address, Source::Inline(&bytes));
-            let credit = Outgoing { id: 0, to, source, immediate: None, signalled: true };
-            self.pair.post(&[credit])?;
+            if origin.ended {
+                if late || stream.completed.is_none() {
+                    stream.completed.get_or_insert(now);
+                    self.say(core, source, Kind::Complete, now)?;
+                }
+            } else if late || origin.granted >= origin.told + every {
+                if stream.received == origin.told {
+                    stream.heard = now;
+                }
+                origin.told = origin.granted;
+                core.counters.credits += 1;
+                self.say(core, source, Kind::Credit, now)?;
+            }
         }
         Ok(())
+    }
+
+    fn say(&mut self, core: &mut Core<F>, to: usize, kind: Kind, now: Duration) -> Result<()> {
+        let mut bytes = [0; HEADER_BYTES + 8];
+        let header = Header { bytes: 8, kind, id: core.id };
+        bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
+        bytes[HEADER_BYTES..].copy_from_slice(&core.sources[to].granted.to_le_bytes());
+        let complete = if kind == Kind::Complete { COMPLETE } else { 0 };
+        let (id, stream) = (to as u64 | complete, &mut self.streams[to]);
+        stream.told = now;
+        stream.under_way += 1;
+        core.counters.datagrams += 1;
+        let (to, source) = (&stream.address, Source::Inline(&bytes));
+        Ok(self.pair.post(&[Outgoing { id, to, source, immediate: None, signalled: true }])?)
+    }
+
+    /// Whether all sources have been told that their streams are complete. One that has failed
+    /// since, or takes nothing for so long that it counts as lost, is not waited for.
+    pub(crate) fn is_over(&self, core: &Core<F>) -> bool {
+        let (now, silence) = (core.now(), core.settings.silence);
+        let late = |since| now.saturating_sub(since) > silence;
+        self.streams.iter().all(|stream| {
+            stream.confirmed || stream.failed || stream.completed.is_some_and(late)
+        })
+    }
+
+    /// Tells sources whose streams are not complete that nobody takes them any more.
+    pub(crate) fn part(&mut self, core: &mut Core<F>) {
+        if std::mem::replace(&mut self.parted, true) {
+            return;
+        }
+        for source in 0..self.streams.len() {
+            if !core.sources[source].ended && self.streams[source].under_way < self.share {
+                // If it cannot be said, silence says it later.
+                drop(self.say(core, source, Kind::Failed, core.now()));
+            }
+        }
     }
 
     /// The source may fill this buffer (again).
@@ -213,6 +285,9 @@ impl<F: Fabric> Datagrams<F> {
             let time = self.attention.silent(now, stream.heard);
             if origin.ended {
                 continue;
+            }
+            if stream.failed {
+                return Err(Error::PeerLost { peer: origin.id, status: Status::Flushed });
             }
             if let Some((_, number)) = stream.last
                 && time > core.settings.stragglers

@@ -121,8 +121,22 @@ impl<F: Fabric> Inner<F> {
 
 impl<F: Fabric> Breaks for Inner<F> {
     fn break_connections(&mut self) {
-        if let Some(links) = self.out.links() {
-            fail(&mut links.links);
+        match &mut self.out {
+            Out::Datagrams(out) => out.part(&self.core),
+            out => {
+                if let Some(links) = out.links() {
+                    fail(&mut links.links);
+                }
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Drop for Inner<F> {
+    /// Connections end with their queue pairs; datagrams have to say so.
+    fn drop(&mut self) {
+        if let Out::Datagrams(out) = &mut self.out {
+            out.part(&self.core);
         }
     }
 }
@@ -257,7 +271,10 @@ impl<F: Fabric> Sender<F> {
                 inner.core.put(number, 0, &open, State::Depleted)?;
                 inner.advance()?;
             }
-            Ok(inner.core.lanes.iter().all(core::Lane::is_done))
+            Ok(match &inner.out {
+                Out::Datagrams(out) => out.is_over(),
+                _ => inner.core.lanes.iter().all(core::Lane::is_done),
+            })
         })
     }
 

@@ -14,7 +14,7 @@ use crate::design::{Endpoints, Transport};
 use crate::error::{Error, Result};
 use crate::link::{Control, Link, Role, check_ids, new_pair, parameters, peer_of};
 use crate::pool::{Buffers, Pool};
-use crate::settings::{CREDIT_RECEIVES, CREDIT_SLOT_BYTES, Depth, Settings};
+use crate::settings::{CREDIT_SLOT_BYTES, Depth, Settings};
 
 /// The queue pairs of an endpoint.
 enum Pairs<F: Fabric> {
@@ -77,7 +77,7 @@ impl<F: Fabric> SenderSetup<F> {
                 let sizes = settings.sender_datagrams(receivers);
                 let queue = fabric.completion_queue(settings.completions(sizes, 1), None)?;
                 let pair = fabric.datagram(&queue, &queue, sizes)?;
-                let room = CREDIT_RECEIVES as usize * receivers * CREDIT_SLOT_BYTES;
+                let room = sizes.receive as usize * CREDIT_SLOT_BYTES;
                 (queue, Pairs::Datagrams(pair, fabric.allocate(room, Access::LOCAL)?))
             }
             _ => {
@@ -139,7 +139,7 @@ impl<F: Fabric> SenderSetup<F> {
                 for (hello, peer) in hellos.iter().zip(&peers) {
                     let address = pair.resolve(&hello.endpoint)?;
                     let (id, credit) = (peer.id, peer.receives);
-                    targets.push(Target { id, address, credit, sent: 0, heard: now, spoke: now });
+                    targets.push(Target::new(id, address, credit, now));
                 }
                 Out::Datagrams(Datagrams::new(pair, memory, targets, &mut core)?)
             }
