@@ -1,6 +1,8 @@
 //! The benchmark, tiny, so that it cannot rot: its processes are this binary.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use millstream_shuffle::bench::{Failure, Options, Pattern, child, run};
 use millstream_shuffle::{Depth, Design};
@@ -12,8 +14,11 @@ const CHILD: &str = "MILLSTREAM_TEST_CHILD";
 fn as_child() {
     let Ok(line) = std::env::var(CHILD) else { return };
     let (options, process) = line.split_once(' ').unwrap();
-    let (mut input, mut output) = (std::io::stdin(), std::io::stdout());
-    child(&options.parse().unwrap(), process.parse().unwrap(), &mut input, &mut output).unwrap();
+    let (input, mut output) = (Box::new(std::io::stdin()), std::io::stdout());
+    match child(&options.parse().unwrap(), process.parse().unwrap(), input, &mut output) {
+        Ok(()) | Err(Failure::Orphan) => {}
+        Err(other) => panic!("{other}"),
+    }
 }
 
 fn command(options: &Options, process: usize) -> Command {
@@ -68,5 +73,88 @@ fn impossible_options_are_refused() {
         // Nothing is started.
         let error = run(&options, |_, _| unreachable!()).unwrap_err();
         assert!(matches!(error, Failure::Options(_) | Failure::Shuffle(_)), "{error}");
+    }
+}
+
+/// More tuples than can be sent in the test's time.
+fn endless() -> Options {
+    Options { tuples: 1_000_000_000_000, ..Options::new("MESQ/SR".parse().unwrap()) }
+}
+
+/// The same by way of a shell, which does something before it becomes the process.
+fn after(script: &str, options: &Options, process: usize) -> Command {
+    let own = command(options, process);
+    let mut shell = Command::new("/bin/sh");
+    shell.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args(["-c", &format!("{script}; exec \"$@\""), "sh"]);
+    shell.arg(own.get_program()).args(own.get_args());
+    shell
+}
+
+/// A process that is killed is the one that is named, whichever it is, and how it ended.
+#[test]
+fn a_killed_process_is_named() {
+    for victim in [0, 1] {
+        let file = format!("shuffle-{}-{victim}", std::process::id());
+        let file = std::env::temp_dir().join(file);
+        let says = format!("echo $$ > {}", file.display());
+        let start = |options: &Options, process: usize| {
+            after(if process == victim { &says } else { "true" }, options, process)
+        };
+        let failure = std::thread::scope(|scope| {
+            let run = scope.spawn(|| run(&endless(), start).unwrap_err());
+            let number = loop {
+                match std::fs::read_to_string(&file) {
+                    Ok(number) if number.ends_with('\n') => break number,
+                    _ => std::thread::sleep(MOMENT),
+                }
+            };
+            let killed = Command::new("kill").args(["-9", number.trim()]).status();
+            assert!(killed.unwrap().success());
+            run.join().unwrap()
+        });
+        std::fs::remove_file(&file).unwrap();
+        let text = failure.to_string();
+        assert!(matches!(failure, Failure::Ended { process, .. } if process == victim), "{text}");
+        assert!(text.contains("was killed (signal: 9 (SIGKILL))"), "{text}");
+    }
+}
+
+const PARENT: &str = "MILLSTREAM_TEST_PARENT";
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// What this test's binary does as a process that starts others, which say who they are.
+#[test]
+fn as_parent() {
+    if std::env::var(PARENT).is_ok() {
+        let start = |options: &Options, process| after("echo @ $$ >&2", options, process);
+        drop(run(&endless(), start));
+    }
+}
+
+/// Processes whose parent is killed end by themselves.
+#[test]
+fn processes_end_with_the_one_that_started_them() {
+    let mut parent = Command::new(std::env::current_exe().unwrap())
+        .args(["as_parent", "--exact", "--nocapture"])
+        .env(PARENT, "1")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(parent.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let number = |line: String| line.strip_prefix("@ ")?.parse::<u32>().ok();
+    let children: Vec<u32> = lines.by_ref().filter_map(number).take(2).collect();
+    assert_eq!(children.len(), 2);
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let begin = Instant::now();
+    // One that has ended may be left for a while, until somebody asks how.
+    let runs = |child: &u32| {
+        let state = std::fs::read_to_string(format!("/proc/{child}/stat"));
+        state.is_ok_and(|state| !state.contains(") Z "))
+    };
+    while children.iter().any(runs) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "they run on");
+        std::thread::sleep(MOMENT);
     }
 }

@@ -13,6 +13,8 @@ mod processes;
 mod report;
 
 use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::str::FromStr;
 
 use millstream_fabric::Fabric as _;
@@ -212,13 +214,23 @@ pub enum Failure {
     Shuffle(Error),
     /// A process could not be started, or talked to.
     Process(std::io::Error),
-    /// A process said something else than was expected; it has written why to its standard error.
+    /// A process ended before it had reported; if it was not killed, it has written why to its
+    /// standard error.
+    Ended {
+        /// Which process.
+        process: usize,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// A process said something else than was expected.
     Said {
         /// Which process.
         process: usize,
-        /// What it said, nothing if it ended.
+        /// What it said.
         line: String,
     },
+    /// The process that started this one is gone.
+    Orphan,
     /// What was received is not what was sent.
     Answer {
         /// Tuples expected, and what they add up to.
@@ -234,9 +246,14 @@ impl fmt::Display for Failure {
             Failure::Options(what) => f.write_str(what),
             Failure::Shuffle(error) => error.fmt(f),
             Failure::Process(error) => write!(f, "a process of the benchmark: {error}"),
+            Failure::Ended { process, status } => match status.signal() {
+                Some(_) => write!(f, "process {process} of the benchmark was killed ({status})"),
+                None => write!(f, "process {process} of the benchmark has failed ({status})"),
+            },
             Failure::Said { process, line } => {
                 write!(f, "process {process} of the benchmark said {line:?} and did not go on")
             }
+            Failure::Orphan => f.write_str("the process that started the benchmark is gone"),
             Failure::Answer { expected, found } => write!(
                 f,
                 "the answer is wrong: {} tuples that add up to {:#x} were sent, and {} that add \

@@ -1,12 +1,12 @@
 //! What one process of the benchmark does, over any fabric.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_fabric::Fabric;
 
-use super::{COMPUTE_BYTES, NodeReport, Options, TUPLE_BYTES};
+use super::{COMPUTE_BYTES, Failure, NodeReport, Options, TUPLE_BYTES};
 use crate::error::{Error, Result};
 use crate::groups::Groups;
 use crate::receive::{Received, Receiver};
@@ -19,6 +19,9 @@ const TURN: u64 = 4096;
 const MESSAGES: usize = 8;
 /// Nothing happens for so long: somebody is gone without a word.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A thread that computes calls its endpoints so often, or it would count as lost (see
+/// [`Settings::silence`](crate::Settings::silence)).
+const ABSENCE: Duration = Duration::from_millis(100);
 
 /// The tuple of this number: a key without order, and the number.
 #[inline]
@@ -92,11 +95,15 @@ struct Worker<'a, F: Fabric> {
     groups: &'a Groups,
     /// Threads of the sender that still make tuples.
     active: &'a AtomicUsize,
+    /// Whoever wants the report is gone.
+    orphan: &'a AtomicBool,
     out: Vec<Filling<'a, F>>,
     /// Numbers of the tuples to make.
     next: u64,
     end: u64,
     compute: Duration,
+    /// When the endpoints were called last.
+    called: Instant,
     sent: (u64, u64),
     received: (u64, u64),
 }
@@ -111,12 +118,17 @@ enum Stage {
 
 impl<F: Fabric> Node<F> {
     /// Sends and receives everything.
-    pub(super) fn work(&self, options: &Options, process: usize) -> Result<NodeReport> {
+    pub(super) fn work(
+        &self,
+        options: &Options,
+        process: usize,
+        orphan: &AtomicBool,
+    ) -> std::result::Result<NodeReport, Failure> {
         let groups = options.pattern.groups(options.processes);
         let each = options.threads / self.senders.len();
         let active: Vec<_> = self.senders.iter().map(|_| AtomicUsize::new(each)).collect();
         let start = Instant::now();
-        let parts: Vec<Result<_>> = std::thread::scope(|scope| {
+        let parts: Vec<std::result::Result<_, Failure>> = std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for thread in 0..options.threads {
                 let at = thread % self.senders.len();
@@ -128,10 +140,12 @@ impl<F: Fabric> Node<F> {
                     receiver: &self.receivers[at],
                     groups: &groups,
                     active: &active[at],
+                    orphan,
                     out: (0..groups.len()).map(|_| None).collect(),
                     next: share(thread),
                     end: share(thread + 1),
                     compute: Duration::from_secs_f64(options.compute_us_of(process) / 1e6),
+                    called: start,
                     sent: (0, 0),
                     received: (0, 0),
                 };
@@ -161,12 +175,16 @@ impl<F: Fabric> Node<F> {
 }
 
 impl<F: Fabric> Worker<'_, F> {
-    fn run(mut self) -> Result<((u64, u64), (u64, u64))> {
+    fn run(mut self) -> std::result::Result<((u64, u64), (u64, u64)), Failure> {
         let mut stage = Stage::Making;
         let mut ended = false;
         let mut moved = Instant::now();
         while stage != Stage::Sent || !ended {
+            if self.orphan.load(Ordering::Acquire) {
+                return Err(Failure::Orphan);
+            }
             let before = (self.next, self.received.0);
+            self.called = Instant::now();
             stage = match stage {
                 Stage::Making => self.make()?,
                 Stage::Ending if self.sender.try_finish()? => Stage::Sent,
@@ -178,7 +196,7 @@ impl<F: Fabric> Worker<'_, F> {
             if before != (self.next, self.received.0) {
                 moved = Instant::now();
             } else if moved.elapsed() > PATIENCE {
-                return Err(Error::TimedOut { what: "anything to happen" });
+                return Err(Error::TimedOut { what: "anything to happen" }.into());
             } else {
                 std::thread::yield_now();
             }
@@ -231,6 +249,11 @@ impl<F: Fabric> Worker<'_, F> {
                     let share = message.len() as f64 / COMPUTE_BYTES as f64;
                     while begin.elapsed() < self.compute.mul_f64(share) {
                         std::hint::black_box(sum(&message));
+                        if self.called.elapsed() > ABSENCE {
+                            self.called = Instant::now();
+                            self.sender.keep_alive()?;
+                            self.receiver.keep_alive()?;
+                        }
                     }
                     message.release()?;
                 }
