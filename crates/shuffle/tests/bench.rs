@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use millstream_shuffle::bench::{Failure, Options, Pattern, child, run};
-use millstream_shuffle::{Depth, Design};
+use millstream_shuffle::{Depth, Design, Error};
 
 const CHILD: &str = "MILLSTREAM_TEST_CHILD";
 
@@ -59,21 +59,42 @@ fn every_design_is_measured_and_its_answer_checked() {
     }
 }
 
+/// Each says which option it is about, what is wrong, and what is possible. Over `shm` a queue has
+/// 16,384 entries.
 #[test]
 fn impossible_options_are_refused() {
-    let design = "SEMQ/SR".parse().unwrap();
-    for options in [
-        Options { processes: 0, ..Options::new(design) },
-        Options { message_bytes: 17, ..Options::new(design) },
-        Options { compute_us: f64::NAN, ..Options::new(design) },
-        Options { straggler_us: Some(-1.0), ..Options::new(design) },
-        Options { credit_every: 3, ..Options::new(design) },
-        Options { message_bytes: 1 << 40, ..Options::new(design) },
+    let named = |name: &str| Options::new(name.parse().unwrap());
+    let depth = |name: &str, depth: &str, message_bytes| Options {
+        depth: depth.parse().unwrap(),
+        message_bytes,
+        ..named(name)
+    };
+    for (options, setting, why) in [
+        (Options { processes: 0, ..named("SEMQ/SR") }, "processes", "needs one"),
+        (Options { message_bytes: 17, ..named("SEMQ/SR") }, "message_bytes", "16 bytes"),
+        (Options { message_bytes: 0, ..named("SEMQ/SR") }, "message_bytes", "has 1 to "),
+        (Options { message_bytes: 1 << 40, ..named("SEMQ/SR") }, "message_bytes", "has 1 to "),
+        (Options { message_bytes: 4096, ..named("MESQ/SR") }, "message_bytes", "1 to 4080 bytes"),
+        (Options { compute_us: f64::NAN, ..named("SEMQ/SR") }, "compute_us", "not NaN"),
+        (Options { straggler_us: Some(-1.0), ..named("SEMQ/SR") }, "straggler_us", "not -1"),
+        (Options { credit_every: 3, ..named("SEMQ/SR") }, "credit_every", "has 2 buffers"),
+        (depth("SEMQ/SR", "fixed:1", 64), "credit_every", "has 1 buffer waits for ever"),
+        (depth("SEMQ/SR", "fixed:0", 64), "depth", "needs a buffer"),
+        (depth("SEMQ/SR", "adaptive:4:2", 64), "depth", "later, which is 2"),
+        (depth("SEMQ/SR", "fixed:600000", 16), "depth", "of 2 peers each has at most 524288"),
+        // 3 entries for each buffer, and 40.
+        (depth("SEMQ/WR", "fixed:6000", 16), "depth", "need 18040 entries of a queue"),
+        (depth("MESQ/SR", "fixed:9000", 16), "depth", "has at most 16384"),
+        (depth("SEMQ/RD", "fixed:5449", 16), "depth", "need 16387 entries"),
     ] {
         // Nothing is started.
         let error = run(&options, |_, _| unreachable!()).unwrap_err();
-        assert!(matches!(error, Failure::Options(_) | Failure::Shuffle(_)), "{error}");
+        let text = error.to_string();
+        let right =
+            matches!(error, Failure::Shuffle(Error::Setting { name, .. }) if name == setting);
+        assert!(right && text.contains(why), "{text}");
     }
+    depth("SEMQ/RD", "fixed:5448", 16).check().unwrap();
 }
 
 /// More tuples than can be sent in the test's time.

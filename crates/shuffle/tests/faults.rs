@@ -184,7 +184,9 @@ fn a_full_completion_queue_is_an_error_everywhere() {
         let settings = Settings { completion_entries: Some(3), ..settings(design, 8, 2) };
         let shuffle = Shuffle::new(&devices, settings, 1).unwrap();
         // Nobody polls often enough.
+        let mut times = vec![sim.now()];
         let mut idle = |_| {
+            times.push(sim.now());
             for _ in 0..50 {
                 if !sim.step() {
                     sim.advance(Duration::from_millis(1));
@@ -193,8 +195,12 @@ fn a_full_completion_queue_is_an_error_everywhere() {
             }
         };
         let work = Work { full: true, ..Work::new(Pattern::Broadcast, 400) };
-        let Outcome { errors, wrong, .. } = run(&shuffle, work, &mut idle, STEPS_MAX);
+        let Outcome { errors, wrong, failed_at, .. } = run(&shuffle, work, &mut idle, STEPS_MAX);
         assert!(wrong.is_empty());
+        // From the first endpoint that knows to the last.
+        let at = failed_at.iter().map(|step| times[*step as usize]);
+        let time = at.clone().max().unwrap() - at.min().unwrap();
+        assert!(time <= SOON, "{design}: {time:?}");
         let full = |error: &Error| match error {
             Error::Fabric(error) => matches!(**error, FabricError::CompletionOverflow),
             _ => false,
@@ -210,10 +216,7 @@ fn a_full_completion_queue_is_an_error_everywhere() {
 }
 
 /// One sender and one receiver of datagrams, the other endpoints idle.
-fn datagrams(
-    model: Model,
-    sequences: bool,
-) -> (Sim, Vec<SimDevice>, Shuffle<SimDevice>) {
+fn datagrams(model: Model, sequences: bool) -> (Sim, Vec<SimDevice>, Shuffle<SimDevice>) {
     let (sim, devices) = simulated(9, model, 2);
     let design = "SESQ/SR".parse().unwrap();
     let settings = Settings { sequences, ..settings(design, 4, 2) };
@@ -264,11 +267,7 @@ fn put(shuffle: &Shuffle<SimDevice>, bytes: usize, state: State) {
 }
 
 /// Puts two messages, of which the second is lost.
-fn put_two_and_lose_one(
-    shuffle: &Shuffle<SimDevice>,
-    sim: &Sim,
-    devices: &[SimDevice],
-) {
+fn put_two_and_lose_one(shuffle: &Shuffle<SimDevice>, sim: &Sim, devices: &[SimDevice]) {
     put(shuffle, 8, State::MoreData);
     sim.advance(Duration::from_millis(1));
     sim.cut(&devices[0], &devices[1]);

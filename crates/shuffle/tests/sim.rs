@@ -201,7 +201,7 @@ fn credit_that_would_never_come_is_refused() {
         let (_sim, devices) = simulated(1, Model::default(), 2);
         let refused = Shuffle::new(&devices, settings(design, 3, 4), 1).err();
         let what = refused.as_ref().map(ToString::to_string).unwrap_or_default();
-        assert!(matches!(refused, Some(Error::Setting { value: 4, .. })), "{design}: {what}");
+        assert!(matches!(refused, Some(Error::Setting { value: Some(4), .. })), "{design}: {what}");
         assert!(what.contains("waits for ever"), "{what}");
     }
 }

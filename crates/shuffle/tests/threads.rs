@@ -125,10 +125,10 @@ fn operators_refuse_what_would_wait_for_ever() {
     // 1 buffer for each of 2 peers and 2 threads.
     let five = Groups::multicast(vec![vec![0]; 5], 2).unwrap();
     let refused = Shuffle::new(sender, five, 1, PATIENCE).err();
-    assert!(matches!(refused, Some(Error::Setting { value: 4, .. })), "{refused:?}");
+    assert!(matches!(refused, Some(Error::Setting { value: Some(4), .. })), "{refused:?}");
     let shuffle = Shuffle::new(sender, Groups::repartition(2), 2, PATIENCE).unwrap();
     let mut writers = [shuffle.writer().unwrap(), shuffle.writer().unwrap()];
-    assert!(matches!(shuffle.writer().err(), Some(Error::Setting { value: 3, .. })));
+    assert!(matches!(shuffle.writer().err(), Some(Error::Setting { value: Some(3), .. })));
     let error = writers[0].push(0, &[0; 97]).unwrap_err();
     assert!(matches!(error, Error::TooLong { bytes: 97, max: 96 }), "{error}");
     writers[0].push(0, &[0; 96]).unwrap();

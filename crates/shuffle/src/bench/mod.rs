@@ -136,16 +136,22 @@ impl Options {
 
     /// That a shuffle is possible with these options, over shared memory.
     pub fn check(&self) -> Result<(), Failure> {
-        let refused = |what: &str| Err(Failure::Options(what.into()));
-        if self.processes == 0 || self.threads == 0 {
-            return refused("a shuffle needs a process and a thread");
+        let refused = |name, value, why: String| Err(Error::Setting { name, value, why }.into());
+        for (name, count) in [("processes", self.processes), ("threads", self.threads)] {
+            if count == 0 {
+                return refused(name, Some(0), "a shuffle needs one".into());
+            }
         }
-        if self.message_bytes == 0 || !self.message_bytes.is_multiple_of(TUPLE_BYTES) {
-            return refused("message bytes have to be a multiple of a tuple's 16");
+        if !self.message_bytes.is_multiple_of(TUPLE_BYTES) {
+            let value = Some(self.message_bytes as u64);
+            return refused("message_bytes", value, "a tuple has 16 bytes, and is whole".into());
         }
         let straggler_us = self.straggler_us.unwrap_or(0.0);
-        if [self.compute_us, straggler_us].iter().any(|us| !(0.0..=1e6).contains(us)) {
-            return refused("compute microseconds have to be 0 to a million");
+        for (name, us) in [("compute_us", self.compute_us), ("straggler_us", straggler_us)] {
+            if !(0.0..=1e6).contains(&us) {
+                let why = format!("0 to a million microseconds are possible, not {us}");
+                return refused(name, None, why);
+            }
         }
         let device = ShmDevice::open(Token::random()?)?;
         Ok(self.settings().check(device.limits(), self.processes)?)

@@ -171,9 +171,8 @@ impl<F: Fabric> Datagrams<F> {
             return post(&mut self.pair, core, slot);
         }
         stream.received += 1;
-        let ready = |state| {
-            Ready { source, slot, remote: 0, bytes: header.bytes, state, surplus: false }
-        };
+        let ready =
+            |state| Ready { source, slot, remote: 0, bytes: header.bytes, state, surplus: false };
         match state {
             Some(State::Depleted) => stream.last = Some((ready(State::Depleted), number)),
             Some(State::MoreData) => core.arrived(ready(State::MoreData)),
@@ -248,9 +247,9 @@ impl<F: Fabric> Datagrams<F> {
     pub(crate) fn is_over(&self, core: &Core<F>) -> bool {
         let (now, silence) = (core.now(), core.settings.silence);
         let late = |since| now.saturating_sub(since) > silence;
-        self.streams.iter().all(|stream| {
-            stream.confirmed || stream.failed || stream.completed.is_some_and(late)
-        })
+        self.streams
+            .iter()
+            .all(|stream| stream.confirmed || stream.failed || stream.completed.is_some_and(late))
     }
 
     /// Tells sources whose streams are not complete that nobody takes them any more.

@@ -185,8 +185,8 @@ pub enum Received<'a, F: Fabric> {
 
 /// A receiving endpoint. All threads may call it; each call takes the endpoint for itself.
 ///
-/// Dropped before [`Receiver::finish`] has returned, it breaks its connections: an error at senders
-/// that are not done.
+/// Dropped before [`Receiver::finish`] has returned, it breaks its connections, or over datagrams
+/// says that it is gone: an error at senders that are not done.
 pub struct Receiver<F: Fabric> {
     inner: Guarded<Inner<F>>,
     id: u32,

@@ -143,8 +143,8 @@ impl<F: Fabric> Drop for Inner<F> {
 
 /// A sending endpoint. All threads may call it; each call takes the endpoint for itself.
 ///
-/// Dropped before [`Sender::finish`] has returned, it breaks its connections: an error at its
-/// receivers.
+/// Dropped before [`Sender::finish`] has returned, it breaks its connections, or over datagrams says
+/// that it is gone: an error at its receivers.
 pub struct Sender<F: Fabric> {
     inner: Guarded<Inner<F>>,
     id: u32,
@@ -217,7 +217,8 @@ impl<F: Fabric> Sender<F> {
     /// what has no credit yet is sent by later calls, of any kind. Messages for one destination
     /// are sent in the order of putting.
     ///
-    /// With [`State::Depleted`] it is the last for these destinations. An error about the call
+    /// With 0 bytes it is a message as any other. With [`State::Depleted`] it is the last for these
+    /// destinations. An error about the call
     /// itself ([`Error::TooLong`], [`Error::Destination`], [`Error::Ended`]) gives the buffer back
     /// unsent.
     pub fn put(
@@ -259,8 +260,8 @@ impl<F: Fabric> Sender<F> {
     }
 
     /// Ends the streams to all destinations that have not ended yet, and returns whether all
-    /// receivers have all that they need from this endpoint's memory. Does not wait; call it until
-    /// it is true. It needs a free buffer once.
+    /// receivers have all that they need from this endpoint (see [`Sender::finish`]). Does not wait;
+    /// call it until it is true. It needs a free buffer once.
     pub fn try_finish(&self) -> Result<bool> {
         self.inner.with(|inner| {
             inner.advance()?;
@@ -278,9 +279,10 @@ impl<F: Fabric> Sender<F> {
         })
     }
 
-    /// Ends all streams and waits until receivers have all that they need from this endpoint's
-    /// memory. Then it may be dropped (`Close`). Over reliable connections all has arrived; of
-    /// datagrams, the receivers know.
+    /// Ends all streams and waits until receivers have all that they need from this endpoint. Then
+    /// it may be dropped (`Close`), or kept and not be called any more. All messages have arrived:
+    /// over connections in the receivers' memory, over datagrams and where receivers read, because
+    /// their threads have called them. If that is an error, messages may be missing.
     pub fn finish(&self, timeout: Duration) -> Result<()> {
         let what = "receivers to take all messages";
         wait_for(&self.fabric, self.spin, timeout, what, || Ok(self.try_finish()?.then_some(())))
