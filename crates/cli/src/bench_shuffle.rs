@@ -152,8 +152,8 @@ impl ShuffleArguments {
 
 /// What the program does as a process of the measurement.
 pub(crate) fn child(options: &str, process: usize) -> Result<(), Failure> {
-    let (mut input, mut output) = (std::io::stdin(), std::io::stdout());
+    let (input, mut output) = (Box::new(std::io::stdin()), std::io::stdout());
     let options = options.parse::<Options>();
-    let done = options.and_then(|it| bench::child(&it, process, &mut input, &mut output));
+    let done = options.and_then(|it| bench::child(&it, process, input, &mut output));
     done.map_err(|e| told(shuffle::failed(&e)))
 }

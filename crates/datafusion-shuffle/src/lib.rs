@@ -66,10 +66,8 @@
 //!
 //! It uses endpoints in pairs, one sender and one receiver for each lane. So a broadcast is sent
 //! once to each reader, not to a transmission group, and the designs over datagrams have as many
-//! queue pairs as the others. Over datagrams a writer notices a silent host only while it sends; if
-//! it waits for credit, only the server's `http2_keepalive_interval` tells it. Each process has one
-//! thread that polls its links and sleeps between looks (50 µs to 1 ms, 20 ms if no stream is
-//! open). Depth is fixed. Nothing is compressed.
+//! queue pairs as the others. Each process has one thread that polls its links and sleeps between
+//! looks (50 µs to 1 ms, 20 ms if no stream is open). Depth is fixed. Nothing is compressed.
 //!
 //! # Example
 //!

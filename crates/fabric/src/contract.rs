@@ -208,7 +208,8 @@ pub trait Datagram: Send {
 
     /// Posts datagrams. Success means sent, not arrived. One that finds its way full waits, as
     /// long as its queue has an entry for it; a receiver that is too slow costs time, and none of
-    /// its datagrams, except where the network itself drops them (`tcp`, over UDP).
+    /// its datagrams, except where the network itself drops them (`tcp`, over UDP). It holds up no
+    /// datagram for anybody else, but its datagrams take up entries of the queue.
     fn post(
         &mut self,
         requests: &[Outgoing<'_, Self::Address>],

@@ -5,7 +5,8 @@
 //!
 //! A network card sends as fast as its link takes datagrams. So does this: what finds a socket full
 //! (Unix sockets hold ten datagrams by default) is not lost, but waits, and is sent when its owner
-//! posts or polls again.
+//! polls again. It waits in line for its own destination: one that takes nothing, for however long,
+//! holds up no other.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,7 +28,7 @@ use crate::work::{
 const WIRE_HEADER_BYTES: usize = 32 + 12;
 
 /// A datagram queue pair that was resolved: the address of its socket.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub struct SocketAddress {
     bytes: [u8; SocketAddress::BYTES],
@@ -110,17 +111,22 @@ impl Bytes {
 
 /// A datagram that has been posted and not been sent.
 struct Unsent {
-    to: SocketAddress,
     bytes: Bytes,
     immediate: Option<u32>,
     id: u64,
     signalled: bool,
 }
 
+/// A destination whose socket was full, and the datagrams for it, oldest first.
+struct Full {
+    to: SocketAddress,
+    unsent: VecDeque<Unsent>,
+}
+
 struct Inner {
     unsignalled: u32,
-    /// Datagrams for sockets that were full, oldest first.
-    unsent: VecDeque<Unsent>,
+    /// All of them together have no more datagrams than the send queue has entries.
+    full: Vec<Full>,
     receives: VecDeque<(u64, Region, usize, usize)>,
     incoming: Box<[u8]>,
 }
@@ -146,7 +152,7 @@ impl<P: Member> SharedDatagram<P> {
             used: AtomicU32::new(0),
             inner: Mutex::new(Inner {
                 unsignalled: 0,
-                unsent: VecDeque::with_capacity(sizes.send as usize),
+                full: Vec::new(),
                 receives: VecDeque::with_capacity(sizes.receive as usize),
                 incoming: vec![0; WIRE_HEADER_BYTES + limits.datagram_bytes].into(),
             }),
@@ -178,34 +184,24 @@ impl<P: Member> SharedDatagram<P> {
         self.used.fetch_add(1, Ordering::AcqRel);
         let (bytes, immediate) = (Bytes::new(&request.source), request.immediate);
         let (id, signalled) = (request.id, request.signalled);
-        let datagram = Unsent { to: *to, bytes, immediate, id, signalled };
+        let datagram = Unsent { bytes, immediate, id, signalled };
         let mut inner = lock(&self.inner);
-        self.send_waiting(&mut inner);
-        if inner.unsent.is_empty() && self.send(&datagram) {
-            self.sent(&mut inner, &datagram);
+        if let Some(full) = inner.full.iter_mut().find(|full| full.to == *to) {
+            full.unsent.push_back(datagram);
+        } else if self.send(to, &datagram) {
+            self.sent(&mut inner.unsignalled, &datagram);
         } else {
-            inner.unsent.push_back(datagram);
+            inner.full.push(Full { to: *to, unsent: VecDeque::from([datagram]) });
         }
         Ok(())
     }
 
-    /// Sends what waits, as far as sockets have room.
-    fn send_waiting(&self, inner: &mut Inner) {
-        while let Some(datagram) = inner.unsent.pop_front() {
-            if !self.send(&datagram) {
-                inner.unsent.push_front(datagram);
-                return;
-            }
-            self.sent(inner, &datagram);
-        }
-    }
-
-    fn sent(&self, inner: &mut Inner, datagram: &Unsent) {
+    fn sent(&self, unsignalled: &mut u32, datagram: &Unsent) {
         if !datagram.signalled {
-            inner.unsignalled += 1;
+            *unsignalled += 1;
             return;
         }
-        let frees = 1 + std::mem::take(&mut inner.unsignalled);
+        let frees = 1 + std::mem::take(unsignalled);
         let completion = Completion {
             id: datagram.id,
             kind: Kind::Send,
@@ -217,8 +213,8 @@ impl<P: Member> SharedDatagram<P> {
 
     /// Returns false if a socket, here or there, is full at the moment. Whatever else goes wrong,
     /// the datagram is lost, as datagrams may be.
-    fn send(&self, datagram: &Unsent) -> bool {
-        let (address, length) = datagram.to.parts();
+    fn send(&self, to: &SocketAddress, datagram: &Unsent) -> bool {
+        let (address, length) = to.parts();
         let mut header = [0; WIRE_HEADER_BYTES];
         header[..32].copy_from_slice(self.token.bytes());
         header[32..36].copy_from_slice(&self.number.to_le_bytes());
@@ -305,9 +301,17 @@ impl<P: Member> Datagrams<P> for SharedDatagram<P> {
 
     fn send_on(&self) {
         let mut inner = lock(&self.inner);
-        if !inner.unsent.is_empty() {
-            self.send_waiting(&mut inner);
-        }
+        let Inner { full, unsignalled, .. } = &mut *inner;
+        full.retain_mut(|Full { to, unsent }| {
+            while let Some(datagram) = unsent.pop_front() {
+                if !self.send(to, &datagram) {
+                    unsent.push_front(datagram);
+                    return true;
+                }
+                self.sent(unsignalled, &datagram);
+            }
+            false
+        });
     }
 
     /// Takes datagrams that have come; those without a receive are lost.

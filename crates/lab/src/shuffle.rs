@@ -28,8 +28,16 @@ pub fn run(
 /// Whose fault it is that nothing was measured.
 pub fn failed(failure: &bench::Failure) -> Failure {
     match failure {
-        bench::Failure::Options(_) | bench::Failure::Shuffle(Error::Setting { .. }) => {
-            usage(failure)
+        bench::Failure::Options(_) => usage(failure),
+        bench::Failure::Shuffle(Error::Setting { name, value, why }) => {
+            let option = match *name {
+                "depth" => "--buffers".to_string(),
+                name => format!("--{}", name.replace('_', "-")),
+            };
+            match value {
+                Some(value) => usage(&format!("{option} cannot be {value}: {why}")),
+                None => usage(&format!("{option}: {why}")),
+            }
         }
         other => fail(other),
     }

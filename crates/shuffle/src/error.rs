@@ -65,10 +65,12 @@ pub enum Error {
     },
     /// A setting is impossible.
     Setting {
-        /// Which, and what it may be.
-        what: &'static str,
-        /// The value given.
-        value: u64,
+        /// Which.
+        name: &'static str,
+        /// The value given, if it is a number.
+        value: Option<u64>,
+        /// Why, and what it may be.
+        why: String,
     },
     /// There is no design of this name.
     NoSuchDesign {
@@ -161,7 +163,10 @@ impl fmt::Display for Error {
                 f,
                 "both sides of a shuffle need the same {what}: this side has {ours}, the peer {theirs}"
             ),
-            Error::Setting { what, value } => write!(f, "shuffle setting: {what}, not {value}"),
+            Error::Setting { name, value: Some(value), why } => {
+                write!(f, "the shuffle's {name} cannot be {value}: {why}")
+            }
+            Error::Setting { name, value: None, why } => write!(f, "the shuffle's {name}: {why}"),
             Error::NoSuchDesign { name, names } => {
                 write!(f, "no design {name:?}; there are {}", names.join(", "))
             }

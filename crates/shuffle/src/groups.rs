@@ -30,7 +30,8 @@ impl Groups {
             }
         }
         if groups.is_empty() {
-            return Err(Error::Setting { what: "a shuffle needs a group", value: 0 });
+            let why = "a shuffle needs one".into();
+            return Err(Error::Setting { name: "groups", value: Some(0), why });
         }
         Ok(Groups { groups })
     }

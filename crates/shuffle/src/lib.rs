@@ -16,17 +16,26 @@
 //! # What it promises
 //!
 //! - What is put is got, once, whole, by every destination of its call, or both ends get a typed
-//!   error. Over datagrams without [`Settings::sequences`] there is one exception, the paper's: a
-//!   loss and a repetition in one stream cancel out in the counts, and nobody notices.
+//!   error; a message without payload is a message. Over datagrams without
+//!   [`Settings::sequences`] there is one exception, the paper's: a loss and a repetition in one
+//!   stream cancel out in the counts, and nobody notices. Where [`Sender::finish`] is not an error,
+//!   nothing is missing; over datagrams the answer that says so may itself be lost, and then the
+//!   sender fails of a stream that has arrived.
 //! - Over reliable connections messages of one sender arrive at one receiver in the order of
 //!   putting ([`Design::is_ordered`]). Over datagrams they arrive in any order; only the end waits
 //!   for what it has overtaken.
 //! - Every sender's stream ends once for every receiver, with [`State::Depleted`]. When all have
 //!   ended, every thread of a receiver is told so, however often it asks.
-//! - A peer that is gone is an error at every endpoint connected to it, within two seconds if the
-//!   endpoint is called meanwhile: three quarters of a second of silence, which providers may
-//!   double, and a quarter until an idle connection asks. An endpoint that fails breaks its own
-//!   connections, so its peers learn of it. Errors stay: each call repeats the first.
+//! - A peer whose process has ended, or whose host does not answer, is an error at every endpoint
+//!   that still needs it, within two seconds if the endpoint is called meanwhile. Over connections:
+//!   three quarters of a second of silence, which providers may double, and a quarter until an idle
+//!   connection asks. Over datagrams: a second of silence; a receiver whose threads hold all
+//!   messages of a source waits for none, and notices a second after it has released one. An
+//!   endpoint that fails, or is dropped before it has finished, tells its peers: connections break,
+//!   and over datagrams it says so, as far as credit goes. Errors stay: each call repeats the first.
+//! - A process that stands still though its host answers (`SIGSTOP`) is noticed over datagrams, and
+//!   by designs that need its receives. Who reads and writes its memory does not need it: `RD` and
+//!   `WR:messages` wait, for as long as they are told.
 //! - Calls that begin with `try_`, [`Sender::put`], [`Sender::keep_alive`] and
 //!   [`Delivery::release`] never wait; the others wait for as long as they are told.
 //! - Memory is registered when an endpoint is opened, and gone when it is dropped, whatever has
@@ -73,15 +82,20 @@
 //!   and a thread that goes away after putting calls [`Sender::flush`].
 //! - *How does credit travel over UD*, which has no writes? As a datagram; the largest value
 //!   counts, and it is repeated eight times in [`Settings::silence`], since it may be lost. The
-//!   repetition also tells the sender that the receiver lives. A sender says the same with an empty
-//!   message, which takes credit as all messages do, so receives and sends stay in step.
+//!   repetition also tells the sender that the receiver lives. A sender says the same with a
+//!   datagram that takes credit as all messages do, so receives and sends stay in step.
+//! - *When does a sender of datagrams end?* The paper's ends when its card has sent all, and never
+//!   learns of a loss. Here the receiver says that it has the whole stream, and repeats it as it
+//!   does credit. So a sender needs receivers that are called until they have their end, as it does
+//!   where they read.
 //! - *A lost `Depleted`* cannot start the timer of section 5.3. So there are two: after `Depleted`,
 //!   [`Settings::stragglers`] without a message; before it, [`Settings::silence`] without a message
 //!   from a sender that has credit. A thread that itself stays away for longer than a quarter of
 //!   that time judges nobody until it has been back for as long as it takes.
 //! - *Totals.* A datagram's immediate value is its number for its destination. That of `Depleted`
 //!   is the last, so it says how many there are, without a field of its own, although one buffer
-//!   goes to several destinations. The numbers are what [`Settings::sequences`] checks.
+//!   goes to several destinations. It has 32 bits, which wrap: no more than a source's buffers can
+//!   be missing, so the total is the nearest. The numbers are what [`Settings::sequences`] checks.
 //! - *Parity at the end* (section 5.2: as many sends as receives) is not kept: receives that are
 //!   left over are flushed when a queue pair is closed.
 //! - *Poll Buffers* looks at every buffer in the paper, `n · k` words. Here a sender fills buffers
@@ -102,8 +116,9 @@
 //!   and retires all free ones but one, as in the paper. A receiver that adds whenever nothing is
 //!   ready would add without end while the network is what is slow. So it adds only for a source
 //!   that may fill fewer than `f` buffers, the others being with this receiver's threads; and it
-//!   retires, when they are released, all but the first of those that are ready at once. Neither
-//!   goes below the least nor above the most. Credit is never taken back: a retired buffer is not
+//!   retires, when they are released, all but the first of those that are ready at once. A sender
+//!   that makes messages faster than they leave does go up to the most, as in the paper: there the
+//!   most is what bounds it. Neither goes below the least nor above the most. Credit is never taken back: a retired buffer is not
 //!   posted again. The paper's pool is [`Pool`]. What peers address by themselves (the sender's
 //!   buffers in RD, the receiver's in WR) is registered once for the most, and only circulates or
 //!   not.

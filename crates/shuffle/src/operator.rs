@@ -35,9 +35,12 @@ impl<'a, F: Fabric> Shuffle<'a, F> {
         patience: Duration,
     ) -> Result<Shuffle<'a, F>> {
         if threads * groups.len() > sender.buffers() {
-            let what =
-                "an endpoint needs a buffer for every thread and group; more depth would help";
-            return Err(Error::Setting { what, value: sender.buffers() as u64 });
+            let why = format!(
+                "{threads} threads need a buffer for each of {} groups; more depth would help",
+                groups.len()
+            );
+            let value = Some(sender.buffers() as u64);
+            return Err(Error::Setting { name: "count of buffers", value, why });
         }
         let (to_come, active) = (AtomicUsize::new(threads), AtomicUsize::new(threads));
         Ok(Shuffle { sender, groups, threads, to_come, active, patience })
@@ -52,8 +55,8 @@ impl<'a, F: Fabric> Shuffle<'a, F> {
     pub fn writer(&self) -> Result<Writer<'_, F>> {
         let fewer = |left: usize| left.checked_sub(1);
         if self.to_come.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer).is_err() {
-            let what = "there is a writer for each thread";
-            return Err(Error::Setting { what, value: self.threads as u64 + 1 });
+            let (value, why) = (Some(self.threads as u64 + 1), "each thread has one".into());
+            return Err(Error::Setting { name: "count of writers", value, why });
         }
         let out = (0..self.groups.len()).map(|_| None).collect();
         Ok(Writer { shuffle: self, out })

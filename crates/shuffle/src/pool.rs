@@ -136,6 +136,8 @@ pub(crate) struct Buffers<F: Fabric> {
     spare: Vec<u32>,
     /// Where slots come from and go; without one all are this endpoint's own for ever.
     pool: Option<Pool<F>>,
+    /// The pool is nobody else's, so all that it has registered is because of this endpoint.
+    alone: bool,
     circulating: usize,
 }
 
@@ -148,8 +150,17 @@ impl<F: Fabric> Buffers<F> {
             slots: (0..count).map(slot).collect(),
             spare: (0..count as u32).rev().collect(),
             pool: None,
+            alone: true,
             circulating: 0,
         })
+    }
+
+    /// Up to `most` own buffers, registered as they are needed. None circulates yet.
+    pub(crate) fn as_needed(fabric: &F, most: usize, slot_bytes: usize) -> Result<Self> {
+        let pool = Pool::of_slots(fabric, slot_bytes, most);
+        let mut buffers = Buffers::of_pool(&pool, most, slot_bytes)?;
+        buffers.alone = true;
+        Ok(buffers)
     }
 
     /// Up to `most` buffers of a pool. None circulates yet.
@@ -166,6 +177,7 @@ impl<F: Fabric> Buffers<F> {
             slots: vec![None; most],
             spare: (0..most as u32).rev().collect(),
             pool: Some(pool.clone()),
+            alone: false,
             circulating: 0,
         })
     }
@@ -186,8 +198,11 @@ impl<F: Fabric> Buffers<F> {
         let mut numbers = Vec::with_capacity(count);
         while numbers.len() < count {
             let Some(number) = self.fetch()? else {
-                let what = "the pool has to have room for the least buffers of its endpoints";
-                return Err(Error::Setting { what, value: numbers.len() as u64 });
+                let why = format!(
+                    "it has {} buffers left, and an endpoint needs {count} at least",
+                    numbers.len()
+                );
+                return Err(Error::Setting { name: "pool", value: None, why });
             };
             numbers.push(number);
         }
@@ -225,9 +240,14 @@ impl<F: Fabric> Buffers<F> {
         self.circulating
     }
 
-    /// Bytes of buffers that are registered because of this endpoint.
+    /// Bytes of buffers that are registered because of this endpoint: all that were ever in
+    /// circulation and their neighbours, since nothing is deregistered before the end. Of a pool
+    /// that others use, those of the buffers that are here now.
     pub(crate) fn registered_bytes(&self, slot_bytes: usize) -> usize {
-        self.slots.iter().flatten().count() * slot_bytes
+        match &self.pool {
+            Some(pool) if self.alone => pool.registered_bytes(),
+            _ => self.slots.iter().flatten().count() * slot_bytes,
+        }
     }
 
     /// The region of buffers that are this endpoint's own.

@@ -92,9 +92,10 @@ pub struct Settings {
     pub sequences: bool,
     /// Of datagrams: how long to wait for what is missing when a stream has ended.
     pub stragglers: Duration,
-    /// Of datagrams: a peer from which something is due and nothing comes for so long is lost. A
-    /// thread that may be away longer calls
-    /// [`Sender::keep_alive`](crate::Sender::keep_alive) meanwhile.
+    /// Of datagrams: a peer from which something is due and nothing comes for so long is lost. From
+    /// a receiver something is always due, from a sender if it has credit. A thread that may be away
+    /// longer calls [`Sender::keep_alive`](crate::Sender::keep_alive) and
+    /// [`Receiver::keep_alive`](crate::Receiver::keep_alive) meanwhile.
     pub silence: Duration,
     /// Patience of reliable connections.
     pub timing: Timing,
@@ -148,39 +149,86 @@ impl Settings {
 
     /// That the settings are possible, on a device with these limits, for so many peers.
     pub(crate) fn check(&self, limits: &Limits, peers: usize) -> Result<()> {
-        let refused = |what, value| Err(Error::Setting { what, value });
+        let refused =
+            |name, value: u64, why: String| Err(Error::Setting { name, value: Some(value), why });
         let (least, most) = self.per_peer();
         if peers == 0 {
-            return refused("an endpoint needs a peer", 0);
+            return refused("peers", 0, "an endpoint needs one".into());
         }
         if self.threads == 0 || (self.design.endpoints == Endpoints::Several && self.threads > 1) {
-            let what = "an endpoint has one thread, and only a single one may have more";
-            return refused(what, self.threads.into());
+            let why = "an endpoint has one thread, and only a single one may have more";
+            return refused("threads", self.threads.into(), why.into());
         }
-        if least == 0 || most < least {
-            return refused("buffers have to be 1 or more, and not more at first", least.into());
+        if least == 0 {
+            return refused("depth", 0, "a peer needs a buffer".into());
+        }
+        if most < least {
+            let why =
+                format!("at first there are at most as many buffers as later, which is {most}");
+            return refused("depth", least.into(), why);
         }
         if most as usize > SLOTS_MAX / peers {
-            return refused("an endpoint has at most 1048576 buffers", u64::from(most));
+            let why = format!(
+                "an endpoint has at most {SLOTS_MAX} buffers, so of {peers} peers each has at most {}",
+                SLOTS_MAX / peers
+            );
+            return refused("depth", most.into(), why);
         }
-        if self.credit_every == 0 || self.credit_every > least {
-            let what = "credit has to be written back after 1 receive or more, and not more than \
-                        there are buffers for a peer (or the sender waits for ever)";
-            return refused(what, self.credit_every.into());
+        if self.credit_every == 0 {
+            return refused("credit_every", 0, "credit is for a message or more".into());
         }
-        if self.message_bytes == 0 || self.message_bytes > limits.message_bytes - 4 * LINE {
-            let what = "a message needs a byte, and the fabric has a longest";
-            return refused(what, self.message_bytes as u64);
+        if self.credit_every > least {
+            let why = format!(
+                "a sender that has {} waits for ever if credit comes only after more messages",
+                if least == 1 { "1 buffer".into() } else { format!("{least} buffers") }
+            );
+            return refused("credit_every", self.credit_every.into(), why);
         }
-        let datagrams = self.design.transport == Transport::Datagrams;
-        if datagrams && self.message_bytes + HEADER_BYTES > limits.datagram_bytes {
-            let what = "a message and its 16 bytes of header have to fit into one datagram";
-            return refused(what, self.message_bytes as u64);
+        let (what, longest) = match self.design.transport {
+            Transport::Datagrams => {
+                ("datagram, beside its header of 16,", limits.datagram_bytes - HEADER_BYTES)
+            }
+            _ => ("message", limits.message_bytes - 4 * LINE),
+        };
+        if self.message_bytes == 0 || self.message_bytes > longest {
+            let why = format!("a {what} has 1 to {longest} bytes on this fabric");
+            return refused("message_bytes", self.message_bytes as u64, why);
         }
-        let polled = self.design.transport == Transport::Write(Notification::Buffers);
-        if polled && !limits.ordered_placement {
-            let what = "polling buffers needs a fabric that places bytes in address order";
-            return refused(what, 0);
+        if self.design.transport == Transport::Write(Notification::Buffers)
+            && !limits.ordered_placement
+        {
+            let why = "polling buffers needs a fabric that places bytes in address order".into();
+            return Err(Error::Setting { name: "design", value: None, why });
+        }
+        self.check_queues(limits, peers)
+    }
+
+    /// That the fabric's queues have room for what so many buffers need.
+    fn check_queues(&self, limits: &Limits, peers: usize) -> Result<()> {
+        let (halves, pairs) = match self.design.transport {
+            Transport::Datagrams => {
+                ([self.sender_datagrams(peers), self.receiver_datagrams(peers)], 1)
+            }
+            _ => ([self.sender_queues(), self.receiver_queues()], peers),
+        };
+        for queues in halves {
+            for (what, needed, max) in [
+                ("entries of a queue", queues.send.max(queues.receive), limits.queue_entries),
+                (
+                    "entries of a completion queue",
+                    self.completions(queues, pairs),
+                    limits.completion_entries,
+                ),
+            ] {
+                if needed > max {
+                    let value = Some(self.per_peer().1.into());
+                    let why = format!(
+                        "so many buffers for each peer need {needed} {what}, and this fabric has \
+                         at most {max}"
+                    );
+                    return Err(Error::Setting { name: "depth", value, why });
+                }
+            }
         }
         Ok(())
     }
@@ -202,8 +250,8 @@ impl Settings {
 
     /// Send queue of a sender's connection: two requests for every message under way, one signalled
     /// request per batch, as many unsignalled ones, a probe.
-    pub(crate) fn sender_queue(&self) -> u32 {
-        2 * self.per_peer().1 + 2 * SIGNAL_EVERY + 8
+    pub(crate) fn sender_queues(&self) -> QueueSizes {
+        QueueSizes { send: 2 * self.per_peer().1 + 2 * SIGNAL_EVERY + 8, receive: 0 }
     }
 
     /// Queues of a receiver's connection. Send queue: a read and a free entry or a credit for every
@@ -220,21 +268,32 @@ impl Settings {
         QueueSizes { send, receive }
     }
 
-    /// Queues of a sender's datagrams: its messages and a keep-alive for each peer; receives for
-    /// credit, four for each peer, since it may be lost where none is posted.
+    /// Queues of a sender's datagrams: its messages and a keep-alive for each peer; and receives
+    /// for what each peer says.
     pub(crate) fn sender_datagrams(&self, peers: usize) -> QueueSizes {
         let peers = peers as u32;
         QueueSizes {
             send: peers * (self.per_peer().1 + 2) + SIGNAL_EVERY,
-            receive: CREDIT_RECEIVES * peers,
+            receive: peers * self.credit_receives(),
         }
     }
 
-    /// Queues of a receiver's datagrams: credit for each peer; a receive for every buffer.
+    /// Receives of a sender of datagrams for one receiver, as what finds none is lost: credit for
+    /// all buffers that may have come since it looked last, the end, and three that are repeated.
+    fn credit_receives(&self) -> u32 {
+        self.per_peer().1.checked_div(self.credit_every).unwrap_or(0) + 4
+    }
+
+    /// Queues of a receiver's datagrams: what each peer is told; a receive for every buffer.
     pub(crate) fn receiver_datagrams(&self, peers: usize) -> QueueSizes {
         let peers = peers as u32;
-        let most = self.per_peer().1;
-        QueueSizes { send: peers * (most + 2) + SIGNAL_EVERY, receive: peers * most }
+        QueueSizes { send: peers * self.receiver_share(), receive: peers * self.per_peer().1 }
+    }
+
+    /// Datagrams of a receiver for one sender that may wait to be sent: credit for all buffers, the
+    /// end or a failure, and some that are repeated.
+    pub(crate) fn receiver_share(&self) -> u32 {
+        self.per_peer().1 + 4
     }
 
     /// Entries of a completion queue for these sizes: everything posted may fail at once.
@@ -243,20 +302,22 @@ impl Settings {
         self.completion_entries.unwrap_or(needed)
     }
 
-    /// Bytes that a sending endpoint for so many receivers registers at most, of which the buffers
-    /// are the paper's formula (section 7.1.1): buffers for each peer and thread, times peers,
-    /// times threads, times the message's length. With them: the header's line in each buffer, a
-    /// block of words for each connection, and for datagrams room for credit.
+    /// Bytes that a sending endpoint for so many receivers registers: exactly, or at most if depth
+    /// is adaptive or its buffers are a [`Pool`](crate::Pool)'s. The buffers are the paper's formula
+    /// (section 7.1.1): buffers for each peer and thread, times peers, times threads, times the
+    /// message's length, which is rounded up to a cache line. With them: a line for each buffer's
+    /// header and one for its seal where buffers are polled, a block of words for each connection,
+    /// and for datagrams room for credit.
     pub fn sender_bytes(&self, receivers: usize) -> u64 {
         let buffers = receivers * self.per_peer().1 as usize * self.slot_bytes();
         let rest = match self.design.transport {
-            Transport::Datagrams => CREDIT_RECEIVES as usize * receivers * CREDIT_SLOT_BYTES,
+            Transport::Datagrams => receivers * self.credit_receives() as usize * CREDIT_SLOT_BYTES,
             _ => receivers * self.block_bytes(),
         };
         (buffers + rest) as u64
     }
 
-    /// Bytes that a receiving endpoint for so many senders registers at most; the same formula.
+    /// Bytes that a receiving endpoint for so many senders registers; the same formula.
     pub fn receiver_bytes(&self, senders: usize) -> u64 {
         let buffers = senders * self.per_peer().1 as usize * self.slot_bytes();
         let rest = match self.design.transport {
@@ -269,8 +330,6 @@ impl Settings {
 
 /// Unsignalled requests after which one is signalled, to free the queue's entries.
 pub(crate) const SIGNAL_EVERY: u32 = 16;
-/// Receives for credit that a sender of datagrams posts for each receiver.
-pub(crate) const CREDIT_RECEIVES: u32 = 4;
 /// Room for one credit: its own header, ours, and a word.
 pub(crate) const CREDIT_SLOT_BYTES: usize = 128;
 const _: () = assert!(DATAGRAM_HEADER_BYTES + HEADER_BYTES + 8 <= CREDIT_SLOT_BYTES);

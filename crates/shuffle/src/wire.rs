@@ -36,6 +36,12 @@ pub(crate) enum Kind {
     Data(State),
     /// Of datagrams: the absolute credit, in the 8 bytes that follow.
     Credit,
+    /// Of datagrams: the sender is alive, and has nothing to send.
+    KeepAlive,
+    /// Of datagrams: the receiver has the whole stream.
+    Complete,
+    /// Of datagrams: the endpoint has failed, or is dropped before its end.
+    Failed,
 }
 
 /// In front of every message: length, kind, the sending endpoint's id.
@@ -54,6 +60,9 @@ impl Header {
             Kind::Data(State::MoreData) => 1,
             Kind::Data(State::Depleted) => 2,
             Kind::Credit => 3,
+            Kind::KeepAlive => 4,
+            Kind::Complete => 5,
+            Kind::Failed => 6,
         };
         bytes[8..12].copy_from_slice(&self.id.to_le_bytes());
         bytes
@@ -65,6 +74,9 @@ impl Header {
             1 => Kind::Data(State::MoreData),
             2 => Kind::Data(State::Depleted),
             3 => Kind::Credit,
+            4 => Kind::KeepAlive,
+            5 => Kind::Complete,
+            6 => Kind::Failed,
             _ => return None,
         };
         let rest = bytes[5..8].iter().chain(&bytes[12..]);
@@ -168,7 +180,9 @@ mod tests {
 
     #[test]
     fn headers_come_back() {
-        for kind in [Kind::Data(State::MoreData), Kind::Data(State::Depleted), Kind::Credit] {
+        let data = [Kind::Data(State::MoreData), Kind::Data(State::Depleted)];
+        let rest = [Kind::Credit, Kind::KeepAlive, Kind::Complete, Kind::Failed];
+        for kind in data.into_iter().chain(rest) {
             let header = Header { bytes: 70_000, kind, id: 0xdead_beef };
             assert_eq!(Header::decode(&header.encode()), Some(header));
         }

@@ -101,6 +101,7 @@ fn buffers_go_when_more_than_one_is_ready() {
             }
         }
         assert_eq!(receiver.counters().buffers, 8, "{design}");
+        let registered = receiver.counters().registered_bytes;
         held.clear();
         // Bursts, each taken at once.
         for _ in 0..30 {
@@ -115,6 +116,10 @@ fn buffers_go_when_more_than_one_is_ready() {
         assert!(counters.retired > 0, "{design}: {counters:?}");
         assert!(counters.buffers < 8, "{design}: {counters:?}");
         assert!(counters.buffers >= 2, "{design}: {counters:?}");
+        // They are registered all the same, for the next time.
+        assert_eq!(counters.registered_bytes, registered, "{design}");
+        let most = adaptive(design, 2, 8).receiver_bytes(1);
+        assert!(registered <= most, "{design}: {registered} of {most}");
         assert!(sender.counters().retired > 0, "{design}: {:?}", sender.counters());
     }
 }

@@ -1,9 +1,11 @@
 //! The benchmark, tiny, so that it cannot rot: its processes are this binary.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use millstream_shuffle::bench::{Failure, Options, Pattern, child, run};
-use millstream_shuffle::{Depth, Design};
+use millstream_shuffle::{Depth, Design, Error};
 
 const CHILD: &str = "MILLSTREAM_TEST_CHILD";
 
@@ -12,8 +14,11 @@ const CHILD: &str = "MILLSTREAM_TEST_CHILD";
 fn as_child() {
     let Ok(line) = std::env::var(CHILD) else { return };
     let (options, process) = line.split_once(' ').unwrap();
-    let (mut input, mut output) = (std::io::stdin(), std::io::stdout());
-    child(&options.parse().unwrap(), process.parse().unwrap(), &mut input, &mut output).unwrap();
+    let (input, mut output) = (Box::new(std::io::stdin()), std::io::stdout());
+    match child(&options.parse().unwrap(), process.parse().unwrap(), input, &mut output) {
+        Ok(()) | Err(Failure::Orphan) => {}
+        Err(other) => panic!("{other}"),
+    }
 }
 
 fn command(options: &Options, process: usize) -> Command {
@@ -73,20 +78,128 @@ fn own_tuples_that_are_kept_are_not_sent() {
     assert!((14_000..18_000).contains(&sent(true)));
 }
 
+/// Each says which option it is about, what is wrong, and what is possible. Over `shm` a queue has
+/// 16,384 entries.
 #[test]
 fn impossible_options_are_refused() {
-    let design = "SEMQ/SR".parse().unwrap();
-    for options in [
-        Options { processes: 0, ..Options::new(design) },
-        Options { message_bytes: 17, ..Options::new(design) },
-        Options { compute_us: f64::NAN, ..Options::new(design) },
-        Options { straggler_us: Some(-1.0), ..Options::new(design) },
-        Options { credit_every: 3, ..Options::new(design) },
-        Options { message_bytes: 1 << 40, ..Options::new(design) },
-        Options { keep_own: true, pattern: Pattern::Broadcast, ..Options::new(design) },
+    let named = |name: &str| Options::new(name.parse().unwrap());
+    let depth = |name: &str, depth: &str, message_bytes| Options {
+        depth: depth.parse().unwrap(),
+        message_bytes,
+        ..named(name)
+    };
+    for (options, setting, why) in [
+        (Options { processes: 0, ..named("SEMQ/SR") }, "processes", "needs one"),
+        (Options { message_bytes: 17, ..named("SEMQ/SR") }, "message_bytes", "16 bytes"),
+        (Options { message_bytes: 0, ..named("SEMQ/SR") }, "message_bytes", "has 1 to "),
+        (Options { message_bytes: 1 << 40, ..named("SEMQ/SR") }, "message_bytes", "has 1 to "),
+        (Options { message_bytes: 4096, ..named("MESQ/SR") }, "message_bytes", "1 to 4080 bytes"),
+        (Options { compute_us: f64::NAN, ..named("SEMQ/SR") }, "compute_us", "not NaN"),
+        (Options { straggler_us: Some(-1.0), ..named("SEMQ/SR") }, "straggler_us", "not -1"),
+        (Options { credit_every: 3, ..named("SEMQ/SR") }, "credit_every", "has 2 buffers"),
+        (depth("SEMQ/SR", "fixed:1", 64), "credit_every", "has 1 buffer waits for ever"),
+        (depth("SEMQ/SR", "fixed:0", 64), "depth", "needs a buffer"),
+        (depth("SEMQ/SR", "adaptive:4:2", 64), "depth", "later, which is 2"),
+        (depth("SEMQ/SR", "fixed:600000", 16), "depth", "of 2 peers each has at most 524288"),
+        // 3 entries for each buffer, and 40.
+        (depth("SEMQ/WR", "fixed:6000", 16), "depth", "need 18040 entries of a queue"),
+        (depth("MESQ/SR", "fixed:9000", 16), "depth", "has at most 16384"),
+        (depth("SEMQ/RD", "fixed:5449", 16), "depth", "need 16387 entries"),
+        (
+            Options { keep_own: true, pattern: Pattern::Broadcast, ..named("SEMQ/SR") },
+            "own",
+            "each goes to one process",
+        ),
     ] {
         // Nothing is started.
         let error = run(&options, |_, _| unreachable!()).unwrap_err();
-        assert!(matches!(error, Failure::Options(_) | Failure::Shuffle(_)), "{error}");
+        let text = error.to_string();
+        let right =
+            matches!(error, Failure::Shuffle(Error::Setting { name, .. }) if name == setting);
+        assert!(right && text.contains(why), "{text}");
+    }
+    depth("SEMQ/RD", "fixed:5448", 16).check().unwrap();
+}
+
+/// More tuples than can be sent in the test's time.
+fn endless() -> Options {
+    Options { tuples: 1_000_000_000_000, ..Options::new("MESQ/SR".parse().unwrap()) }
+}
+
+/// The same by way of a shell, which does something before it becomes the process.
+fn after(script: &str, options: &Options, process: usize) -> Command {
+    let own = command(options, process);
+    let mut shell = Command::new("/bin/sh");
+    shell.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args(["-c", &format!("{script}; exec \"$@\""), "sh"]);
+    shell.arg(own.get_program()).args(own.get_args());
+    shell
+}
+
+/// A process that is killed is the one that is named, whichever it is, and how it ended.
+#[test]
+fn a_killed_process_is_named() {
+    for victim in [0, 1] {
+        let file = format!("shuffle-{}-{victim}", std::process::id());
+        let file = std::env::temp_dir().join(file);
+        let says = format!("echo $$ > {}", file.display());
+        let start = |options: &Options, process: usize| {
+            after(if process == victim { &says } else { "true" }, options, process)
+        };
+        let failure = std::thread::scope(|scope| {
+            let run = scope.spawn(|| run(&endless(), start).unwrap_err());
+            let number = loop {
+                match std::fs::read_to_string(&file) {
+                    Ok(number) if number.ends_with('\n') => break number,
+                    _ => std::thread::sleep(MOMENT),
+                }
+            };
+            let killed = Command::new("kill").args(["-9", number.trim()]).status();
+            assert!(killed.unwrap().success());
+            run.join().unwrap()
+        });
+        std::fs::remove_file(&file).unwrap();
+        let text = failure.to_string();
+        assert!(matches!(failure, Failure::Ended { process, .. } if process == victim), "{text}");
+        assert!(text.contains("was killed (signal: 9 (SIGKILL))"), "{text}");
+    }
+}
+
+const PARENT: &str = "MILLSTREAM_TEST_PARENT";
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// What this test's binary does as a process that starts others, which say who they are.
+#[test]
+fn as_parent() {
+    if std::env::var(PARENT).is_ok() {
+        let start = |options: &Options, process| after("echo @ $$ >&2", options, process);
+        drop(run(&endless(), start));
+    }
+}
+
+/// Processes whose parent is killed end by themselves.
+#[test]
+fn processes_end_with_the_one_that_started_them() {
+    let mut parent = Command::new(std::env::current_exe().unwrap())
+        .args(["as_parent", "--exact", "--nocapture"])
+        .env(PARENT, "1")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(parent.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let number = |line: String| line.strip_prefix("@ ")?.parse::<u32>().ok();
+    let children: Vec<u32> = lines.by_ref().filter_map(number).take(2).collect();
+    assert_eq!(children.len(), 2);
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let begin = Instant::now();
+    // One that has ended may be left for a while, until somebody asks how.
+    let runs = |child: &u32| {
+        let state = std::fs::read_to_string(format!("/proc/{child}/stat"));
+        state.is_ok_and(|state| !state.contains(") Z "))
+    };
+    while children.iter().any(runs) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "they run on");
+        std::thread::sleep(MOMENT);
     }
 }

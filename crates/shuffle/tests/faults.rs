@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use common::{
@@ -10,7 +11,7 @@ use common::{
     while_away,
 };
 use millstream_fabric::Error as FabricError;
-use millstream_fabric::sim::{Model, SimDevice};
+use millstream_fabric::sim::{Model, Sim, SimDevice};
 use millstream_shuffle::{Design, Error, Received, Settings, State, Transport};
 
 /// Within this time everybody has to know.
@@ -56,6 +57,58 @@ fn a_node_stops(design: Design, after: u64, pattern: Pattern) {
                 }
             }
         }
+    }
+}
+
+/// A node disappears while nobody has anything to send.
+#[test]
+fn idle_endpoints_notice_a_stopped_node() {
+    for design in Design::VARIANTS {
+        let (sim, devices) = simulated(1, Model::default(), 2);
+        let shuffle = Shuffle::new(&devices, settings(design, 2, 2), 1).unwrap();
+        let (sender, receiver) = (&shuffle.senders[0][0], &shuffle.receivers[0][0]);
+        let (mut there, mut here) = (None, None);
+        sim.stop(&devices[1]);
+        let begin = sim.now();
+        while there.is_none() || here.is_none() {
+            assert!(sim.now() - begin < SOON, "{design}: {there:?}, {here:?}");
+            there = there.or(sender.keep_alive().err());
+            here = here.or(receiver.keep_alive().err());
+            sim.advance(MOMENT);
+        }
+        for error in [there.unwrap(), here.unwrap()] {
+            let lost = matches!(error, Error::PeerLost { .. } | Error::Silent { .. });
+            assert!(lost, "{design}: {error}");
+        }
+    }
+}
+
+/// Messages that a thread holds for long keep their source from saying anything, and that is no
+/// reason to take it for lost when they are released.
+#[test]
+fn a_source_without_credit_is_not_silent() {
+    for design in [Design::ALL[2], Design::ALL[3]] {
+        let (sim, devices) = simulated(1, Model::default(), 1);
+        let shuffle = Shuffle::new(&devices, settings(design, 2, 2), 1).unwrap();
+        let (sender, receiver) = (&shuffle.senders[0][0], &shuffle.receivers[0][0]);
+        let mut held = Vec::new();
+        let wait = |held: &mut Vec<_>, time: Duration| {
+            let begin = sim.now();
+            while sim.now() - begin < time {
+                if let Some(buffer) = sender.try_acquire().unwrap() {
+                    sender.put(buffer, 8, &[0], State::MoreData).unwrap();
+                }
+                if let Received::Message(message) = receiver.try_get().unwrap() {
+                    held.push(message);
+                }
+                sim.advance(MOMENT);
+            }
+        };
+        wait(&mut held, Duration::from_secs(3));
+        assert_eq!(held.len(), 2, "{design}");
+        held.clear();
+        wait(&mut held, Duration::from_secs(3));
+        assert_eq!(held.len(), 2, "{design}");
     }
 }
 
@@ -131,7 +184,9 @@ fn a_full_completion_queue_is_an_error_everywhere() {
         let settings = Settings { completion_entries: Some(3), ..settings(design, 8, 2) };
         let shuffle = Shuffle::new(&devices, settings, 1).unwrap();
         // Nobody polls often enough.
+        let mut times = vec![sim.now()];
         let mut idle = |_| {
+            times.push(sim.now());
             for _ in 0..50 {
                 if !sim.step() {
                     sim.advance(Duration::from_millis(1));
@@ -140,8 +195,12 @@ fn a_full_completion_queue_is_an_error_everywhere() {
             }
         };
         let work = Work { full: true, ..Work::new(Pattern::Broadcast, 400) };
-        let Outcome { errors, wrong, .. } = run(&shuffle, work, &mut idle, STEPS_MAX);
+        let Outcome { errors, wrong, failed_at, .. } = run(&shuffle, work, &mut idle, STEPS_MAX);
         assert!(wrong.is_empty());
+        // From the first endpoint that knows to the last.
+        let at = failed_at.iter().map(|step| times[*step as usize]);
+        let time = at.clone().max().unwrap() - at.min().unwrap();
+        assert!(time <= SOON, "{design}: {time:?}");
         let full = |error: &Error| match error {
             Error::Fabric(error) => matches!(**error, FabricError::CompletionOverflow),
             _ => false,
@@ -157,10 +216,7 @@ fn a_full_completion_queue_is_an_error_everywhere() {
 }
 
 /// One sender and one receiver of datagrams, the other endpoints idle.
-fn datagrams(
-    model: Model,
-    sequences: bool,
-) -> (millstream_fabric::sim::Sim, Vec<SimDevice>, Shuffle<SimDevice>) {
+fn datagrams(model: Model, sequences: bool) -> (Sim, Vec<SimDevice>, Shuffle<SimDevice>) {
     let (sim, devices) = simulated(9, model, 2);
     let design = "SESQ/SR".parse().unwrap();
     let settings = Settings { sequences, ..settings(design, 4, 2) };
@@ -168,23 +224,40 @@ fn datagrams(
     (sim, devices, shuffle)
 }
 
-/// Gets until the end or an error.
-fn get_all(
-    shuffle: &Shuffle<SimDevice>,
-    sim: &millstream_fabric::sim::Sim,
-) -> Result<usize, Error> {
-    let mut got = 0;
-    for _ in 0..1_000_000 {
-        match shuffle.receivers[1][0].try_get()? {
-            Received::Message(_) => got += 1,
-            Received::End => return Ok(got),
-            Received::Empty => while_away(sim),
+/// Ends all streams and takes all messages, until every endpoint has ended or failed, soon. Returns
+/// how, by id.
+fn end_all(shuffle: &Shuffle<SimDevice>, sim: &Sim) -> HashMap<u32, Result<(), Error>> {
+    let begin = sim.now();
+    let mut ends = HashMap::new();
+    let senders: Vec<_> = shuffle.senders.iter().flatten().collect();
+    let receivers: Vec<_> = shuffle.receivers.iter().flatten().collect();
+    while ends.len() < senders.len() + receivers.len() {
+        assert!(sim.now() - begin < SOON, "it hangs: {ends:?}");
+        for sender in &senders {
+            let end = sender.try_finish();
+            if !matches!(end, Ok(false)) {
+                ends.entry(sender.id()).or_insert(end.map(drop));
+            }
         }
-        for sender in shuffle.senders.iter().flatten() {
-            drop(sender.keep_alive());
+        for receiver in &receivers {
+            let end = receiver.try_get().map(|found| matches!(found, Received::End));
+            if !matches!(end, Ok(false)) {
+                ends.entry(receiver.id()).or_insert(end.map(drop));
+            }
         }
+        while_away(sim);
     }
-    panic!("it hangs");
+    ends
+}
+
+/// That the one endpoint has failed for this reason, and that nobody who depends on it has ended
+/// in good order.
+fn failed(ends: &HashMap<u32, Result<(), Error>>, at: u32, why: impl Fn(&Error) -> bool) {
+    assert!(ends[&at].as_ref().is_err_and(why), "{ends:?}");
+    for (id, end) in ends.iter().filter(|(id, _)| **id != at) {
+        let lost = matches!(end, Err(Error::PeerLost { .. } | Error::Silent { .. }));
+        assert!(lost || (end.is_ok() && *id != 100), "{id}: {ends:?}");
+    }
 }
 
 fn put(shuffle: &Shuffle<SimDevice>, bytes: usize, state: State) {
@@ -194,11 +267,7 @@ fn put(shuffle: &Shuffle<SimDevice>, bytes: usize, state: State) {
 }
 
 /// Puts two messages, of which the second is lost.
-fn put_two_and_lose_one(
-    shuffle: &Shuffle<SimDevice>,
-    sim: &millstream_fabric::sim::Sim,
-    devices: &[SimDevice],
-) {
+fn put_two_and_lose_one(shuffle: &Shuffle<SimDevice>, sim: &Sim, devices: &[SimDevice]) {
     put(shuffle, 8, State::MoreData);
     sim.advance(Duration::from_millis(1));
     sim.cut(&devices[0], &devices[1]);
@@ -213,15 +282,12 @@ fn a_lost_depleted_is_an_error() {
     let (sim, devices, shuffle) = datagrams(Model::default(), false);
     put(&shuffle, 8, State::MoreData);
     sim.advance(Duration::from_millis(1));
-    assert!(shuffle.senders[1][0].try_finish().is_ok());
     sim.cut(&devices[0], &devices[1]);
     put(&shuffle, 0, State::Depleted);
     sim.advance(Duration::from_millis(1));
     sim.mend(&devices[0], &devices[1]);
-    let begin = sim.now();
-    let error = get_all(&shuffle, &sim).unwrap_err();
-    assert!(matches!(error, Error::Silent { peer: 100, .. }), "{error}");
-    assert!(sim.now() - begin < SOON, "{:?}", sim.now() - begin);
+    let ends = end_all(&shuffle, &sim);
+    failed(&ends, 510, |error| matches!(error, Error::Silent { peer: 100, .. }));
 }
 
 /// Credit that is lost comes again.
@@ -261,11 +327,18 @@ fn a_lost_message_is_an_error_at_the_end() {
     let (sim, devices, shuffle) = datagrams(Model::default(), false);
     put_two_and_lose_one(&shuffle, &sim, &devices);
     put(&shuffle, 8, State::Depleted);
-    assert!(shuffle.senders[1][0].try_finish().is_ok());
-    let begin = sim.now();
-    let error = get_all(&shuffle, &sim).unwrap_err();
-    assert!(matches!(error, Error::Lost { source: 100, sent: 3, received: 2 }), "{error}");
-    assert!(sim.now() - begin < SOON, "{:?}", sim.now() - begin);
+    let ends = end_all(&shuffle, &sim);
+    let lost = |error: &Error| matches!(error, Error::Lost { source: 100, sent: 3, received: 2 });
+    failed(&ends, 510, lost);
+}
+
+/// Without a loss everybody ends in good order.
+#[test]
+fn everybody_ends_if_nothing_is_lost() {
+    let (sim, _, shuffle) = datagrams(Model::default(), false);
+    put(&shuffle, 8, State::MoreData);
+    let ends = end_all(&shuffle, &sim);
+    assert!(ends.len() == 4 && ends.values().all(Result::is_ok), "{ends:?}");
 }
 
 /// With sequence numbers a loss is known as soon as much has come behind it.
@@ -312,7 +385,8 @@ fn only_sequence_numbers_tell_of_a_loss_with_a_repetition() {
             counts[0] += u32::from(ended && outcome.wrong.is_empty());
             counts[1] += u32::from(!outcome.wrong.is_empty());
             for (_, error) in &outcome.errors {
-                let loss = matches!(error, Error::Lost { .. } | Error::Silent { .. });
+                let lost = matches!(error, Error::PeerLost { .. } | Error::Silent { .. });
+                let loss = lost || matches!(error, Error::Lost { .. });
                 let repetition = matches!(error, Error::Repeated { .. }) && !sequences;
                 assert!(loss || repetition, "{error}");
             }

@@ -3,10 +3,14 @@
 
 mod common;
 
-use common::{PATIENCE, Shuffle, patient, settings};
+use std::time::Duration;
+
+use common::process::{PEER, TOKEN, between_processes, killed, peer};
+use common::{PATIENCE, Pattern, STEPS_MAX, Shuffle, Work, patient, run, settings, simulated};
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
-use millstream_shuffle::{Design, Error, State};
+use millstream_fabric::sim::Model;
+use millstream_shuffle::{Design, Error, Settings, State, Transport};
 
 /// Shared mappings of this process, and its open files.
 fn held() -> (usize, usize) {
@@ -65,6 +69,7 @@ fn endpoints_give_back_all_memory() {
             for fails in [false, true] {
                 shuffle_once(design, fails);
             }
+            killed(&ShmDevice::open(Token::new(TOKEN)).unwrap(), design, "shm", &ARGUMENTS);
         }
         if round == 0 {
             before = held();
@@ -77,4 +82,74 @@ fn endpoints_give_back_all_memory() {
     let shuffle = Shuffle::new(&device, settings(design, 2, 2), 1).unwrap();
     assert!(held().0 > before.0, "this counts what endpoints map");
     drop(shuffle);
+    for design in Design::VARIANTS {
+        for fault in [Fault::Stopped, Fault::LostDepleted, Fault::Full] {
+            let datagrams = design.transport == Transport::Datagrams;
+            if datagrams || !matches!(fault, Fault::LostDepleted) {
+                gives_back_after(fault, design);
+            }
+        }
+    }
+}
+
+const ARGUMENTS: [&str; 3] = ["as_peer", "--exact", "--nocapture"];
+
+/// What this test's binary does as another process.
+#[test]
+fn as_peer() {
+    let Ok(role) = std::env::var(PEER) else { return };
+    let (role, design) = role.split_once(' ').unwrap();
+    let device = ShmDevice::open(Token::new(TOKEN)).unwrap();
+    peer(&device, between_processes(role, design.parse().unwrap()));
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Stopped,
+    LostDepleted,
+    Full,
+}
+
+/// Bytes that this process has mapped.
+fn mapped() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    size.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Faults of the simulated network, whose endpoints' memory is mapped as any other's.
+fn gives_back_after(fault: Fault, design: Design) {
+    let before = mapped();
+    let (sim, devices) = simulated(1, Model::default(), 2);
+    let completion_entries = matches!(fault, Fault::Full).then_some(3);
+    let settings = Settings { message_bytes: 4000, completion_entries, ..settings(design, 128, 2) };
+    let shuffle = Shuffle::new(&devices, settings, 1).unwrap();
+    let (sent, received) = shuffle.counters();
+    let registered = sent.registered_bytes + received.registered_bytes;
+    assert!(mapped() >= before + registered, "this counts what endpoints register");
+    if let Fault::LostDepleted = fault {
+        sim.cut(&devices[0], &devices[1]);
+        let buffer = shuffle.senders[0][0].try_acquire().unwrap().unwrap();
+        shuffle.senders[0][0].put(buffer, 0, &[1], State::Depleted).unwrap();
+        sim.advance(Duration::from_millis(1));
+        sim.mend(&devices[0], &devices[1]);
+    }
+    let mut idle = |step| {
+        if step == 300 && matches!(fault, Fault::Stopped) {
+            sim.stop(&devices[1]);
+        }
+        // At first nobody polls often enough for a short queue.
+        sim.advance(Duration::from_micros(if step < 1000 { 20 } else { 1000 }));
+    };
+    let dies = matches!(fault, Fault::Stopped).then_some((1, 300));
+    let work = Work { full: true, dies, ..Work::new(Pattern::Repartition, 2000) };
+    let work = match fault {
+        Fault::LostDepleted => Work { messages: 0, ..work },
+        _ => work,
+    };
+    let outcome = run(&shuffle, work, &mut idle, STEPS_MAX);
+    assert!(outcome.errors.len() >= 2, "{design}, {fault:?}: {outcome:?}");
+    drop(shuffle);
+    let left = mapped().saturating_sub(before);
+    assert!(left < registered / 4, "{design}, {fault:?}: {left} of {registered} are left");
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{Chance, PATIENCE, Pattern, Shuffle as Nodes, patient, settings};
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
-use millstream_shuffle::{Design, Error, Groups, Reader, Shuffle, State, Transport};
+use millstream_shuffle::{Design, Error, Groups, Reader, Received, Shuffle, State, Transport};
 
 const THREADS: usize = 3;
 /// A row: node, thread, number, and what it should be.
@@ -125,10 +125,10 @@ fn operators_refuse_what_would_wait_for_ever() {
     // 1 buffer for each of 2 peers and 2 threads.
     let five = Groups::multicast(vec![vec![0]; 5], 2).unwrap();
     let refused = Shuffle::new(sender, five, 1, PATIENCE).err();
-    assert!(matches!(refused, Some(Error::Setting { value: 4, .. })), "{refused:?}");
+    assert!(matches!(refused, Some(Error::Setting { value: Some(4), .. })), "{refused:?}");
     let shuffle = Shuffle::new(sender, Groups::repartition(2), 2, PATIENCE).unwrap();
     let mut writers = [shuffle.writer().unwrap(), shuffle.writer().unwrap()];
-    assert!(matches!(shuffle.writer().err(), Some(Error::Setting { value: 3, .. })));
+    assert!(matches!(shuffle.writer().err(), Some(Error::Setting { value: Some(3), .. })));
     let error = writers[0].push(0, &[0; 97]).unwrap_err();
     assert!(matches!(error, Error::TooLong { bytes: 97, max: 96 }), "{error}");
     writers[0].push(0, &[0; 96]).unwrap();
@@ -157,6 +157,40 @@ fn what_arrived_before_an_abrupt_end_is_delivered() {
         }
         let error = receiver.get(PATIENCE).unwrap_err();
         assert!(matches!(error, Error::PeerLost { peer: 100, .. }), "{design}: {error}");
+    }
+}
+
+/// A sender whose thread is away does not take its credit, of which there is more than a socket
+/// holds. Another's goes by.
+#[test]
+fn a_sender_that_is_away_holds_up_no_other() {
+    for name in ["MESQ/SR", "SESQ/SR"] {
+        let design = name.parse().unwrap();
+        let nodes = Nodes::new(&devices(2), patient(settings(design, 64, 1)), 1).unwrap();
+        let (away, sender) = (&nodes.senders[0][0], &nodes.senders[1][0]);
+        let receiver = &nodes.receivers[1][0];
+        for _ in 0..60 {
+            let buffer = away.acquire(PATIENCE).unwrap();
+            away.put(buffer, 8, &[1], State::MoreData).unwrap();
+            // The others' sockets are full as well if nobody looks.
+            receiver.keep_alive().unwrap();
+        }
+        let begin = std::time::Instant::now();
+        let (mut put, mut got) = (0, 0);
+        while got < 60 + 200 {
+            assert!(begin.elapsed() < PATIENCE, "{name}: {put} put, {got} got");
+            if put < 200
+                && let Some(buffer) = sender.try_acquire().unwrap()
+            {
+                sender.put(buffer, 8, &[1], State::MoreData).unwrap();
+                put += 1;
+            }
+            sender.keep_alive().unwrap();
+            if let Received::Message(message) = receiver.try_get().unwrap() {
+                message.release().unwrap();
+                got += 1;
+            }
+        }
     }
 }
 

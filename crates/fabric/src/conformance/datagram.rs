@@ -16,6 +16,7 @@ pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
         ("datagrams can be answered", answered::<F>),
         ("a datagram without a receive is lost", without_receive::<F>),
         ("datagrams wait while their way is full", way_full::<F>),
+        ("a full way holds up nobody else's datagrams", other_way::<F>),
         ("a datagram longer than the limit is refused", too_long::<F>),
         ("a datagram longer than the receive harms nothing", longer_than_receive::<F>),
     ]
@@ -144,6 +145,18 @@ fn way_full<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
     let expected: Vec<_> = (0..COUNT as u32).map(Some).collect();
     arrived.sort_unstable();
     ensure(found && arrived == expected, || format!("of {COUNT} these arrived: {arrived:?}"))
+}
+
+/// More datagrams than a socket holds, to a receiver that never looks, and one for another.
+fn other_way<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
+    const COUNT: u32 = 60;
+    let mut a = Side::with(bed.a, QueueSizes { send: 2 * COUNT + 100, receive: 1 })?;
+    let (b, mut c) = (Side::new(bed.b)?, Side::new(bed.b)?);
+    for _ in 0..COUNT {
+        a.send(&b, 8, None)?;
+    }
+    c.receive(1, 0, 1024)?;
+    arrival(bed, &mut a, &mut c, 8).map(drop)
 }
 
 fn too_long<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {

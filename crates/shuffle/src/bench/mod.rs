@@ -13,6 +13,8 @@ mod processes;
 mod report;
 
 use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::str::FromStr;
 
 use millstream_fabric::Fabric as _;
@@ -141,19 +143,26 @@ impl Options {
 
     /// That a shuffle is possible with these options, over shared memory.
     pub fn check(&self) -> Result<(), Failure> {
-        let refused = |what: &str| Err(Failure::Options(what.into()));
-        if self.processes == 0 || self.threads == 0 {
-            return refused("a shuffle needs a process and a thread");
+        let refused = |name, value, why: String| Err(Error::Setting { name, value, why }.into());
+        for (name, count) in [("processes", self.processes), ("threads", self.threads)] {
+            if count == 0 {
+                return refused(name, Some(0), "a shuffle needs one".into());
+            }
         }
-        if self.message_bytes == 0 || !self.message_bytes.is_multiple_of(TUPLE_BYTES) {
-            return refused("message bytes have to be a multiple of a tuple's 16");
+        if !self.message_bytes.is_multiple_of(TUPLE_BYTES) {
+            let value = Some(self.message_bytes as u64);
+            return refused("message_bytes", value, "a tuple has 16 bytes, and is whole".into());
         }
         let straggler_us = self.straggler_us.unwrap_or(0.0);
-        if [self.compute_us, straggler_us].iter().any(|us| !(0.0..=1e6).contains(us)) {
-            return refused("compute microseconds have to be 0 to a million");
+        for (name, us) in [("compute_us", self.compute_us), ("straggler_us", straggler_us)] {
+            if !(0.0..=1e6).contains(&us) {
+                let why = format!("0 to a million microseconds are possible, not {us}");
+                return refused(name, None, why);
+            }
         }
         if self.keep_own && self.pattern == Pattern::Broadcast {
-            return refused("a process keeps its own tuples only if each goes to one process");
+            let why = "a process keeps its own tuples only where each goes to one process";
+            return refused("own", None, why.into());
         }
         let device = ShmDevice::open(Token::random()?)?;
         Ok(self.settings().check(device.limits(), self.processes)?)
@@ -224,13 +233,23 @@ pub enum Failure {
     Shuffle(Error),
     /// A process could not be started, or talked to.
     Process(std::io::Error),
-    /// A process said something else than was expected; it has written why to its standard error.
+    /// A process ended before it had reported; if it was not killed, it has written why to its
+    /// standard error.
+    Ended {
+        /// Which process.
+        process: usize,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// A process said something else than was expected.
     Said {
         /// Which process.
         process: usize,
-        /// What it said, nothing if it ended.
+        /// What it said.
         line: String,
     },
+    /// The process that started this one is gone.
+    Orphan,
     /// What was received is not what was sent.
     Answer {
         /// Tuples expected, and what they add up to.
@@ -246,9 +265,14 @@ impl fmt::Display for Failure {
             Failure::Options(what) => f.write_str(what),
             Failure::Shuffle(error) => error.fmt(f),
             Failure::Process(error) => write!(f, "a process of the benchmark: {error}"),
+            Failure::Ended { process, status } => match status.signal() {
+                Some(_) => write!(f, "process {process} of the benchmark was killed ({status})"),
+                None => write!(f, "process {process} of the benchmark has failed ({status})"),
+            },
             Failure::Said { process, line } => {
                 write!(f, "process {process} of the benchmark said {line:?} and did not go on")
             }
+            Failure::Orphan => f.write_str("the process that started the benchmark is gone"),
             Failure::Answer { expected, found } => write!(
                 f,
                 "the answer is wrong: {} tuples that add up to {:#x} were sent, and {} that add \

@@ -1,12 +1,12 @@
 //! What one process of the benchmark does, over any fabric.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_fabric::Fabric;
 
-use super::{COMPUTE_BYTES, NodeReport, Options, TUPLE_BYTES};
+use super::{COMPUTE_BYTES, Failure, NodeReport, Options, TUPLE_BYTES};
 use crate::error::{Error, Result};
 use crate::groups::Groups;
 use crate::receive::{Received, Receiver};
@@ -19,6 +19,9 @@ const TURN: u64 = 4096;
 const MESSAGES: usize = 8;
 /// Nothing happens for so long: somebody is gone without a word.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A thread that computes calls its endpoints so often, or it would count as lost (see
+/// [`Settings::silence`](crate::Settings::silence)).
+const ABSENCE: Duration = Duration::from_millis(100);
 
 /// The tuple of this number: a key without order, and the number.
 #[inline]
@@ -118,11 +121,15 @@ struct Worker<'a, F: Fabric> {
     groups: &'a Groups,
     /// Threads of the sender that still make tuples.
     active: &'a AtomicUsize,
+    /// Whoever wants the report is gone.
+    orphan: &'a AtomicBool,
     out: Vec<Filling<'a, F>>,
     /// Numbers of the tuples to make.
     next: u64,
     end: u64,
     compute: Duration,
+    /// When the endpoints were called last.
+    called: Instant,
     sent: (u64, u64),
     received: (u64, u64),
 }
@@ -137,12 +144,17 @@ enum Stage {
 
 impl<F: Fabric> Node<F> {
     /// Sends and receives everything.
-    pub(super) fn work(&self, options: &Options, process: usize) -> Result<NodeReport> {
+    pub(super) fn work(
+        &self,
+        options: &Options,
+        process: usize,
+        orphan: &AtomicBool,
+    ) -> std::result::Result<NodeReport, Failure> {
         let groups = options.pattern.groups(options.processes);
         let each = options.threads / self.senders.len();
         let active: Vec<_> = self.senders.iter().map(|_| AtomicUsize::new(each)).collect();
         let start = Instant::now();
-        let parts: Vec<Result<_>> = std::thread::scope(|scope| {
+        let parts: Vec<std::result::Result<_, Failure>> = std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for thread in 0..options.threads {
                 let at = thread % self.senders.len();
@@ -154,6 +166,7 @@ impl<F: Fabric> Node<F> {
                     receiver: &self.receivers[at],
                     groups: &groups,
                     active: &active[at],
+                    orphan,
                     out: (0..groups.len())
                         .map(|group| {
                             let own = options.keep_own && groups.destinations(group) == [process];
@@ -164,6 +177,7 @@ impl<F: Fabric> Node<F> {
                     next: share(thread),
                     end: share(thread + 1),
                     compute: Duration::from_secs_f64(options.compute_us_of(process) / 1e6),
+                    called: start,
                     sent: (0, 0),
                     received: (0, 0),
                 };
@@ -193,12 +207,16 @@ impl<F: Fabric> Node<F> {
 }
 
 impl<F: Fabric> Worker<'_, F> {
-    fn run(mut self) -> Result<((u64, u64), (u64, u64))> {
+    fn run(mut self) -> std::result::Result<((u64, u64), (u64, u64)), Failure> {
         let mut stage = Stage::Making;
         let mut ended = false;
         let mut moved = Instant::now();
         while stage != Stage::Sent || !ended {
+            if self.orphan.load(Ordering::Acquire) {
+                return Err(Failure::Orphan);
+            }
             let before = (self.next, self.received.0);
+            self.called = Instant::now();
             stage = match stage {
                 Stage::Making => self.make()?,
                 Stage::Ending if self.sender.try_finish()? => Stage::Sent,
@@ -210,7 +228,7 @@ impl<F: Fabric> Worker<'_, F> {
             if before != (self.next, self.received.0) {
                 moved = Instant::now();
             } else if moved.elapsed() > PATIENCE {
-                return Err(Error::TimedOut { what: "anything to happen" });
+                return Err(Error::TimedOut { what: "anything to happen" }.into());
             } else {
                 std::thread::yield_now();
             }
@@ -253,7 +271,7 @@ impl<F: Fabric> Worker<'_, F> {
                 self.sender.put(buffer, bytes, self.groups.destinations(group), State::MoreData)
             }
             Some(Place::Kept(own)) => {
-                self.receive(&own[..bytes]);
+                self.receive(&own[..bytes])?;
                 self.out[group].place = Some(Place::Kept(own));
                 Ok(())
             }
@@ -261,14 +279,20 @@ impl<F: Fabric> Worker<'_, F> {
     }
 
     /// Adds up what is received, and computes.
-    fn receive(&mut self, tuples: &[u8]) {
+    fn receive(&mut self, tuples: &[u8]) -> Result<()> {
         let begin = Instant::now();
         self.received.0 += (tuples.len() / TUPLE_BYTES) as u64;
         self.received.1 = self.received.1.wrapping_add(sum(tuples));
         let share = tuples.len() as f64 / COMPUTE_BYTES as f64;
         while begin.elapsed() < self.compute.mul_f64(share) {
             std::hint::black_box(sum(tuples));
+            if self.called.elapsed() > ABSENCE {
+                self.called = Instant::now();
+                self.sender.keep_alive()?;
+                self.receiver.keep_alive()?;
+            }
         }
+        Ok(())
     }
 
     /// Sends what is left. The endpoint's last thread ends its streams.
@@ -285,7 +309,7 @@ impl<F: Fabric> Worker<'_, F> {
         for _ in 0..MESSAGES {
             match self.receiver.try_get()? {
                 Received::Message(message) => {
-                    self.receive(&message);
+                    self.receive(&message)?;
                     message.release()?;
                 }
                 Received::Empty => break,

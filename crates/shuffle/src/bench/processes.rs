@@ -1,9 +1,13 @@
 //! The processes of the benchmark. They talk to the one that started them by lines: the job's
-//! token, set-up messages, a start, a report.
+//! token, set-up messages, a start, a report. Its end is the end of their input, and they end too.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::{HELLO_BYTES, Hello, Token};
@@ -45,8 +49,13 @@ impl Drop for Process {
 }
 
 impl Process {
+    /// How it has ended, if it has.
+    fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
     fn say(&mut self, line: &str) -> Result<(), Failure> {
-        let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         let input = self.child.stdin.as_mut().ok_or_else(gone)?;
         writeln!(input, "{line}")?;
         Ok(input.flush()?)
@@ -78,34 +87,88 @@ pub fn run(
     let start = |number: usize| -> Result<Process, Failure> {
         let mut child =
             command(options, number).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         let output = BufReader::new(child.stdout.take().ok_or_else(gone)?);
         Ok(Process { number, child, output })
     };
     let processes: Result<Vec<_>, _> = (0..options.processes).map(start).collect();
     let mut processes = processes?;
-    for process in &mut processes {
+    let nodes = lead(&mut processes, &token).map_err(|failure| cause(&mut processes, failure))?;
+    Report::new(*options, nodes)
+}
+
+/// How long a process may take to end after it has closed its output.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// Why it failed: whoever failed first takes others with it, and one that was killed has not failed
+/// because of another.
+fn cause(processes: &mut [Process], failure: Failure) -> Failure {
+    let begin = Instant::now();
+    loop {
+        let ended = |one: &mut Process| Some((one.number, one.status()?));
+        let ended: Vec<_> = processes.iter_mut().filter_map(ended).collect();
+        let killed = ended.iter().find(|(_, status)| status.signal().is_some());
+        let failed = || ended.iter().find(|(_, status)| !status.success());
+        if let Some((process, status)) = killed.or_else(failed) {
+            return Failure::Ended { process: *process, status: *status };
+        }
+        if begin.elapsed() > ENDING {
+            return failure;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Leads the processes through a run.
+fn lead(processes: &mut [Process], token: &Token) -> Result<Vec<NodeReport>, Failure> {
+    for process in processes.iter_mut() {
         process.say(&to_hex(token.bytes()))?;
     }
     let hellos: Result<Vec<_>, _> = processes.iter_mut().map(|one| one.hear("hellos")).collect();
     let hellos = hellos?.join(" ");
-    for process in &mut processes {
+    for process in processes.iter_mut() {
         process.say(&hellos)?;
     }
     // Everybody is connected before anybody begins.
-    for process in &mut processes {
+    for process in processes.iter_mut() {
         process.hear("ready")?;
     }
-    for process in &mut processes {
+    for process in processes.iter_mut() {
         process.say("go")?;
     }
     let mut nodes = Vec::new();
-    for process in &mut processes {
+    for process in processes.iter_mut() {
         let line = process.hear("report")?;
         let process = process.number;
         nodes.push(NodeReport::decode(&line).ok_or(Failure::Said { process, line })?);
     }
-    Report::new(*options, nodes)
+    Ok(nodes)
+}
+
+/// What comes from the process that started this one.
+struct Parent {
+    lines: Receiver<String>,
+    gone: Arc<AtomicBool>,
+}
+
+impl Parent {
+    /// Reads in a thread of its own, which ends with the input, or with this process.
+    fn new(input: Box<dyn Read + Send>) -> io::Result<Parent> {
+        let (to, lines) = channel();
+        let gone = Arc::new(AtomicBool::new(false));
+        let flag = gone.clone();
+        std::thread::Builder::new().name("shuffle parent".into()).spawn(move || {
+            for line in BufReader::new(input).lines().map_while(Result::ok) {
+                drop(to.send(line));
+            }
+            flag.store(true, Ordering::Release);
+        })?;
+        Ok(Parent { lines, gone })
+    }
+
+    fn line(&self) -> Result<String, Failure> {
+        self.lines.recv().map_err(|_| Failure::Orphan)
+    }
 }
 
 /// What a process does that [`run`] has started.
@@ -113,14 +176,11 @@ pub fn run(
 pub fn child(
     options: &Options,
     process: usize,
-    input: &mut dyn Read,
+    input: Box<dyn Read + Send>,
     output: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut lines = BufReader::new(input).lines();
-    let mut line = || -> Result<String, Failure> {
-        let gone = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-        Ok(lines.next().ok_or_else(gone)??)
-    };
+    let parent = Parent::new(input)?;
+    let line = || parent.line();
     let unreadable = |line: &str| Failure::Said { process, line: line.into() };
     let text = line()?;
     let bytes = of_hex(&text).and_then(|bytes| bytes.try_into().ok());
@@ -138,7 +198,7 @@ pub fn child(
     if line()? != "go" {
         return Err(unreadable("no start"));
     }
-    let report = node.work(options, process)?;
+    let report = node.work(options, process, &parent.gone)?;
     writeln!(output, "{MARK}report {}", report.encode())?;
     output.flush()?;
     // The others may still be reading.

@@ -110,6 +110,16 @@ struct Inner<F: Fabric> {
 const IDLE_CALLS: u32 = 16;
 
 impl<F: Fabric> Inner<F> {
+    /// Whether all streams have ended, every message of them has been taken, and over datagrams
+    /// the senders have been told: the caller may go away now.
+    fn has_ended(&self) -> bool {
+        self.core.has_ended()
+            && match &self.from {
+                In::Datagrams(from) => from.is_over(&self.core),
+                _ => true,
+            }
+    }
+
     /// Takes what has come.
     fn advance(&mut self) -> Result<()> {
         let Inner { from, core, idle, .. } = self;
@@ -142,8 +152,22 @@ impl<F: Fabric> Inner<F> {
 
 impl<F: Fabric> Breaks for Inner<F> {
     fn break_connections(&mut self) {
-        if let Some(links) = self.from.links() {
-            fail(&mut links.links);
+        match &mut self.from {
+            In::Datagrams(from) => from.part(&mut self.core),
+            from => {
+                if let Some(links) = from.links() {
+                    fail(&mut links.links);
+                }
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Drop for Inner<F> {
+    /// Connections end with their queue pairs; datagrams have to say so.
+    fn drop(&mut self) {
+        if let In::Datagrams(from) = &mut self.from {
+            from.part(&mut self.core);
         }
     }
 }
@@ -161,8 +185,8 @@ pub enum Received<'a, F: Fabric> {
 
 /// A receiving endpoint. All threads may call it; each call takes the endpoint for itself.
 ///
-/// Dropped before [`Receiver::finish`] has returned, it breaks its connections: an error at senders
-/// that are not done.
+/// Dropped before [`Receiver::finish`] has returned, it breaks its connections, or over datagrams
+/// says that it is gone: an error at senders that are not done.
 pub struct Receiver<F: Fabric> {
     inner: Guarded<Inner<F>>,
     id: u32,
@@ -202,7 +226,7 @@ impl<F: Fabric> Receiver<F> {
                 let slot = inner.core.buffers.slot(ready.slot);
                 return Ok(Received::Message(Delivery::new(self, ready, slot)));
             }
-            Ok(if inner.core.has_ended() { Received::End } else { Received::Empty })
+            Ok(if inner.has_ended() { Received::End } else { Received::Empty })
         })
     }
 
@@ -234,7 +258,7 @@ impl<F: Fabric> Receiver<F> {
                 // They wait for no answer.
                 _ => true,
             };
-            Ok(inner.core.has_ended() && quiet)
+            Ok(inner.has_ended() && quiet)
         })
     }
 

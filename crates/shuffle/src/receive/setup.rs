@@ -51,8 +51,8 @@ impl<F: Fabric> ReceiverSetup<F> {
         settings: Settings,
     ) -> Result<Self> {
         if matches!(settings.design.transport, Transport::Write(_)) {
-            let what = "buffers that senders write are the endpoint's own, not a pool's";
-            return Err(Error::Setting { what, value: 0 });
+            let why = "buffers that senders write are the endpoint's own".into();
+            return Err(Error::Setting { name: "pool", value: None, why });
         }
         ReceiverSetup::open(fabric, id, senders, settings, Some(pool))
     }
@@ -72,7 +72,7 @@ impl<F: Fabric> ReceiverSetup<F> {
         let buffers = match (pool, settings.depth) {
             (Some(pool), _) => Buffers::of_pool(pool, most, slot_bytes)?,
             (None, Depth::Adaptive { .. }) if !write => {
-                Buffers::of_pool(&Pool::of_slots(fabric, slot_bytes, most), most, slot_bytes)?
+                Buffers::as_needed(fabric, most, slot_bytes)?
             }
             (None, _) => Buffers::own(fabric, most, slot_bytes, access)?,
         };

@@ -26,6 +26,12 @@ impl Window {
         Window { first: 0, seen: VecDeque::new(), most: (8 * under_way as usize).max(64) }
     }
 
+    /// The same, with all before this number come.
+    #[cfg(test)]
+    pub(super) fn from(self, first: u64) -> Window {
+        Window { first, ..self }
+    }
+
     /// A message of this number (its low 32 bits) has come.
     pub(crate) fn see(&mut self, number: u32) -> Seen {
         // The distance from the first missing one, as a signed number.
@@ -76,8 +82,7 @@ mod tests {
 
     #[test]
     fn numbers_wrap() {
-        let mut window = Window::new(4);
-        window.first = u64::from(u32::MAX);
+        let mut window = Window::new(4).from(u64::from(u32::MAX));
         assert_eq!(window.see(u32::MAX), Seen::New);
         assert_eq!(window.see(0), Seen::New);
         assert_eq!(window.see(u32::MAX), Seen::Before);

@@ -3,7 +3,7 @@
 //! One queue pair for all destinations. Credit is absolute, as over connections, and comes as a
 //! datagram; of several the largest counts, so order and loss do no harm, and the receiver repeats
 //! it. A message's immediate value is its number for that destination, from 0; that of `Depleted`
-//! also tells how many there are.
+//! also tells how many there are. The stream is over when the receiver says that it has all of it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::link::TOLD;
 use crate::settings::CREDIT_SLOT_BYTES;
 use crate::wait::Attention;
-use crate::wire::{HEADER_AT, HEADER_BYTES, Header, Kind, State};
+use crate::wire::{HEADER_AT, HEADER_BYTES, Header, Kind};
 
 pub(crate) struct Datagrams<F: Fabric> {
     pair: F::Datagram,
@@ -26,7 +26,12 @@ pub(crate) struct Datagrams<F: Fabric> {
     /// Entries of the send queue, and how many are taken. All requests are signalled.
     entries: u32,
     used: u32,
+    /// Completions taken at a time: no more than there are receives for credit, or credit that is
+    /// on its way would find none.
+    batch: usize,
     attention: Attention,
+    /// Destinations have been told that this endpoint has failed.
+    parted: bool,
 }
 
 /// A destination.
@@ -34,16 +39,32 @@ pub(crate) struct Target<F: Fabric> {
     pub(crate) id: u32,
     pub(crate) address: <F::Datagram as Datagram>::Address,
     /// Receives that it has posted for this endpoint, and messages sent there.
-    pub(crate) credit: u64,
-    pub(crate) sent: u64,
+    credit: u64,
+    sent: u64,
     /// When it was last heard of, and last spoken to.
-    pub(crate) heard: Duration,
-    pub(crate) spoke: Duration,
+    heard: Duration,
+    spoke: Duration,
+    /// It has the whole stream.
+    complete: bool,
+    /// It has failed.
+    failed: bool,
+}
+
+impl<F: Fabric> Target<F> {
+    pub(crate) fn new(
+        id: u32,
+        address: <F::Datagram as Datagram>::Address,
+        credit: u64,
+        now: Duration,
+    ) -> Target<F> {
+        let (sent, complete, failed) = (0, false, false);
+        Target { id, address, credit, sent, heard: now, spoke: now, complete, failed }
+    }
 }
 
 /// Where credit lands in its slot, so that its word is aligned.
 const CREDIT_AT: usize = 64 - DATAGRAM_HEADER_BYTES - HEADER_BYTES;
-/// Completions taken at a time.
+/// Most completions taken at a time.
 const BATCH: usize = 16;
 
 /// Posts the receive for credit of this number.
@@ -66,8 +87,16 @@ impl<F: Fabric> Datagrams<F> {
             post_receive(&mut pair, &memory, number.into())?;
         }
         core.counters.receives += u64::from(sizes.receive);
-        let (entries, attention) = (sizes.send, Attention::new(core.now()));
-        Ok(Datagrams { pair, memory, targets, entries, used: 0, attention })
+        let (entries, batch) = (sizes.send, BATCH.min(sizes.receive as usize));
+        let attention = Attention::new(core.now());
+        let (used, parted) = (0, false);
+        Ok(Datagrams { pair, memory, targets, entries, used, batch, attention, parted })
+    }
+
+    #[cfg(test)]
+    pub(super) fn skip(&mut self, count: u64) {
+        self.targets[0].sent += count;
+        self.targets[0].credit += count;
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -106,13 +135,13 @@ impl<F: Fabric> Datagrams<F> {
         let now = core.now();
         self.attention.call(now, core.settings.silence);
         let mut some = [Completion::default(); BATCH];
-        let count = core.complete(&mut some)?;
+        let count = core.complete(&mut some[..self.batch])?;
         for completion in &some[..count] {
             if completion.status != Status::Success {
                 return Err(FabricError::Failed.into());
             }
             match completion.kind {
-                Done::Receive => self.take_credit(core, completion, now)?,
+                Done::Receive => self.take(core, completion, now)?,
                 _ => {
                     self.used -= 1;
                     if completion.id != TOLD {
@@ -125,25 +154,26 @@ impl<F: Fabric> Datagrams<F> {
         Ok(count > 0)
     }
 
-    /// A datagram of anybody else is dropped: sockets are open to the whole job.
-    fn take_credit(
-        &mut self,
-        core: &mut Core<F>,
-        completion: &Completion,
-        now: Duration,
-    ) -> Result<()> {
+    /// Takes credit, or the end. A datagram of anybody else is dropped: sockets are open to the
+    /// whole job.
+    fn take(&mut self, core: &mut Core<F>, completion: &Completion, now: Duration) -> Result<()> {
         let at = completion.id as usize * CREDIT_SLOT_BYTES + CREDIT_AT + DATAGRAM_HEADER_BYTES;
         let mut header = [0; HEADER_BYTES];
         let mut credit = [0; 8];
         self.memory.read(at, &mut header)?;
         self.memory.read(at + HEADER_BYTES, &mut credit)?;
         let whole = completion.bytes as usize == DATAGRAM_HEADER_BYTES + HEADER_BYTES + 8;
-        if let Some(Header { kind: Kind::Credit, id, .. }) = Header::decode(&header)
-            && whole
-            && let Some(target) = self.targets.iter_mut().find(|target| target.id == id)
+        if let Some(Header { kind, id, .. }) = Header::decode(&header).filter(|_| whole)
+            && let Some(to) = self.targets.iter().position(|target| target.id == id)
         {
-            target.credit = target.credit.max(u64::from_le_bytes(credit));
+            let (target, lane) = (&mut self.targets[to], &core.lanes[to]);
             target.heard = now;
+            match kind {
+                Kind::Credit => target.credit = target.credit.max(u64::from_le_bytes(credit)),
+                Kind::Complete => target.complete |= lane.depleted && lane.backlog.is_empty(),
+                Kind::Failed => target.failed = true,
+                Kind::Data(_) | Kind::KeepAlive => {}
+            }
         }
         core.counters.receives += 1;
         post_receive(&mut self.pair, &self.memory, completion.id)
@@ -157,8 +187,7 @@ impl<F: Fabric> Datagrams<F> {
             if !quiet || core.lanes[to].depleted || !self.ready(to) {
                 continue;
             }
-            let kind = Kind::Data(State::MoreData);
-            let header = Header { bytes: 0, kind, id: core.id }.encode();
+            let header = Header { bytes: 0, kind: Kind::KeepAlive, id: core.id }.encode();
             self.post(to, Source::Inline(&header), TOLD, now)?;
             core.counters.datagrams += 1;
             core.counters.keep_alives += 1;
@@ -166,15 +195,39 @@ impl<F: Fabric> Datagrams<F> {
         Ok(())
     }
 
-    /// Whether a destination that owes credit has been silent for too long.
+    /// Whether a destination is gone: receivers repeat their credit, and at last that they have all,
+    /// so none is silent for long.
     pub(crate) fn judge(&self, core: &Core<F>) -> Result<()> {
         let now = core.now();
-        for (target, lane) in self.targets.iter().zip(&core.lanes) {
+        for target in self.targets.iter().filter(|target| !target.complete) {
+            if target.failed {
+                return Err(Error::PeerLost { peer: target.id, status: Status::Flushed });
+            }
             let time = self.attention.silent(now, target.heard);
-            if !lane.backlog.is_empty() && time > core.settings.silence {
+            if time > core.settings.silence {
                 return Err(Error::Silent { peer: target.id, time });
             }
         }
         Ok(())
+    }
+
+    /// Whether all destinations have all, and the network card has nothing left to send.
+    pub(crate) fn is_over(&self) -> bool {
+        self.used == 0 && self.targets.iter().all(|target| target.complete)
+    }
+
+    /// Tells destinations whose streams are not over that no more will come, as far as there is
+    /// credit to say so; the others miss what they grant credit for.
+    pub(crate) fn part(&mut self, core: &Core<F>) {
+        if std::mem::replace(&mut self.parted, true) {
+            return;
+        }
+        let header = Header { bytes: 0, kind: Kind::Failed, id: core.id }.encode();
+        for to in 0..self.targets.len() {
+            if !self.targets[to].complete && self.ready(to) {
+                // If it cannot be said, silence says it later.
+                drop(self.post(to, Source::Inline(&header), TOLD, core.now()));
+            }
+        }
     }
 }

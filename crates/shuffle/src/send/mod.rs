@@ -121,16 +121,30 @@ impl<F: Fabric> Inner<F> {
 
 impl<F: Fabric> Breaks for Inner<F> {
     fn break_connections(&mut self) {
-        if let Some(links) = self.out.links() {
-            fail(&mut links.links);
+        match &mut self.out {
+            Out::Datagrams(out) => out.part(&self.core),
+            out => {
+                if let Some(links) = out.links() {
+                    fail(&mut links.links);
+                }
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Drop for Inner<F> {
+    /// Connections end with their queue pairs; datagrams have to say so.
+    fn drop(&mut self) {
+        if let Out::Datagrams(out) = &mut self.out {
+            out.part(&self.core);
         }
     }
 }
 
 /// A sending endpoint. All threads may call it; each call takes the endpoint for itself.
 ///
-/// Dropped before [`Sender::finish`] has returned, it breaks its connections: an error at its
-/// receivers.
+/// Dropped before [`Sender::finish`] has returned, it breaks its connections, or over datagrams says
+/// that it is gone: an error at its receivers.
 pub struct Sender<F: Fabric> {
     inner: Guarded<Inner<F>>,
     id: u32,
@@ -152,6 +166,15 @@ impl<F: Fabric> Sender<F> {
             fabric: core.fabric.clone(),
             inner: Guarded::new(Inner { out, core, idle: 0 }),
         }
+    }
+
+    /// As if so many datagrams had gone to destination 0, and credit for them had come.
+    #[cfg(test)]
+    pub(crate) fn skip_datagrams(&self, count: u64) {
+        self.inner.look(|inner| {
+            let Out::Datagrams(out) = &mut inner.out else { panic!("no datagrams") };
+            out.skip(count);
+        });
     }
 
     /// The endpoint's id, which receivers see as the source.
@@ -194,7 +217,8 @@ impl<F: Fabric> Sender<F> {
     /// what has no credit yet is sent by later calls, of any kind. Messages for one destination
     /// are sent in the order of putting.
     ///
-    /// With [`State::Depleted`] it is the last for these destinations. An error about the call
+    /// With 0 bytes it is a message as any other. With [`State::Depleted`] it is the last for these
+    /// destinations. An error about the call
     /// itself ([`Error::TooLong`], [`Error::Destination`], [`Error::Ended`]) gives the buffer back
     /// unsent.
     pub fn put(
@@ -236,8 +260,8 @@ impl<F: Fabric> Sender<F> {
     }
 
     /// Ends the streams to all destinations that have not ended yet, and returns whether all
-    /// receivers have all that they need from this endpoint's memory. Does not wait; call it until
-    /// it is true. It needs a free buffer once.
+    /// receivers have all that they need from this endpoint (see [`Sender::finish`]). Does not wait;
+    /// call it until it is true. It needs a free buffer once.
     pub fn try_finish(&self) -> Result<bool> {
         self.inner.with(|inner| {
             inner.advance()?;
@@ -248,13 +272,17 @@ impl<F: Fabric> Sender<F> {
                 inner.core.put(number, 0, &open, State::Depleted)?;
                 inner.advance()?;
             }
-            Ok(inner.core.lanes.iter().all(core::Lane::is_done))
+            Ok(match &inner.out {
+                Out::Datagrams(out) => out.is_over(),
+                _ => inner.core.lanes.iter().all(core::Lane::is_done),
+            })
         })
     }
 
-    /// Ends all streams and waits until receivers have all that they need from this endpoint's
-    /// memory. Then it may be dropped (`Close`). Over reliable connections all has arrived; of
-    /// datagrams, the receivers know.
+    /// Ends all streams and waits until receivers have all that they need from this endpoint. Then
+    /// it may be dropped (`Close`), or kept and not be called any more. All messages have arrived:
+    /// over connections in the receivers' memory, over datagrams and where receivers read, because
+    /// their threads have called them. If that is an error, messages may be missing.
     pub fn finish(&self, timeout: Duration) -> Result<()> {
         let what = "receivers to take all messages";
         wait_for(&self.fabric, self.spin, timeout, what, || Ok(self.try_finish()?.then_some(())))

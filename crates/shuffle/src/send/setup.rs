@@ -1,7 +1,7 @@
 //! Opening a sending endpoint, and connecting it.
 
 use millstream_fabric::setup::Hello;
-use millstream_fabric::{Access, Datagram, Fabric, QueuePair, QueueSizes, Region};
+use millstream_fabric::{Access, Datagram, Fabric, QueuePair, Region};
 
 use super::core::Core;
 use super::datagrams::{Datagrams, Target};
@@ -14,7 +14,7 @@ use crate::design::{Endpoints, Transport};
 use crate::error::{Error, Result};
 use crate::link::{Control, Link, Role, check_ids, new_pair, parameters, peer_of};
 use crate::pool::{Buffers, Pool};
-use crate::settings::{CREDIT_RECEIVES, CREDIT_SLOT_BYTES, Depth, Settings};
+use crate::settings::{CREDIT_SLOT_BYTES, Depth, Settings};
 
 /// The queue pairs of an endpoint.
 enum Pairs<F: Fabric> {
@@ -47,8 +47,8 @@ impl<F: Fabric> SenderSetup<F> {
         settings: Settings,
     ) -> Result<Self> {
         if settings.design.transport == Transport::Read {
-            let what = "buffers that receivers read are the endpoint's own, not a pool's";
-            return Err(Error::Setting { what, value: 0 });
+            let why = "buffers that receivers read are the endpoint's own".into();
+            return Err(Error::Setting { name: "pool", value: None, why });
         }
         SenderSetup::open(fabric, id, receivers, settings, Some(pool))
     }
@@ -68,7 +68,7 @@ impl<F: Fabric> SenderSetup<F> {
         let buffers = match (pool, settings.depth) {
             (Some(pool), _) => Buffers::of_pool(pool, most, slot_bytes)?,
             (None, Depth::Adaptive { .. }) if !read => {
-                Buffers::of_pool(&Pool::of_slots(fabric, slot_bytes, most), most, slot_bytes)?
+                Buffers::as_needed(fabric, most, slot_bytes)?
             }
             (None, _) => Buffers::own(fabric, most, slot_bytes, access)?,
         };
@@ -77,11 +77,11 @@ impl<F: Fabric> SenderSetup<F> {
                 let sizes = settings.sender_datagrams(receivers);
                 let queue = fabric.completion_queue(settings.completions(sizes, 1), None)?;
                 let pair = fabric.datagram(&queue, &queue, sizes)?;
-                let room = CREDIT_RECEIVES as usize * receivers * CREDIT_SLOT_BYTES;
+                let room = sizes.receive as usize * CREDIT_SLOT_BYTES;
                 (queue, Pairs::Datagrams(pair, fabric.allocate(room, Access::LOCAL)?))
             }
             _ => {
-                let sizes = QueueSizes { send: settings.sender_queue(), receive: 0 };
+                let sizes = settings.sender_queues();
                 let queue =
                     fabric.completion_queue(settings.completions(sizes, receivers), None)?;
                 let pair = |_| new_pair(fabric, &queue, sizes, &settings);
@@ -139,14 +139,14 @@ impl<F: Fabric> SenderSetup<F> {
                 for (hello, peer) in hellos.iter().zip(&peers) {
                     let address = pair.resolve(&hello.endpoint)?;
                     let (id, credit) = (peer.id, peer.receives);
-                    targets.push(Target { id, address, credit, sent: 0, heard: now, spoke: now });
+                    targets.push(Target::new(id, address, credit, now));
                 }
                 Out::Datagrams(Datagrams::new(pair, memory, targets, &mut core)?)
             }
             Pairs::Reliable(pairs, control) => {
                 let mut links = Vec::new();
                 for ((pair, hello), peer) in pairs.into_iter().zip(hellos).zip(&peers) {
-                    let entries = settings.sender_queue();
+                    let entries = settings.sender_queues().send;
                     links.push(Link::connect(pair, hello, *peer, entries, &settings, now)?);
                 }
                 let links = Links::new(links, control);

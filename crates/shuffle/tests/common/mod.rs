@@ -170,6 +170,8 @@ impl Work {
 pub(crate) struct Outcome {
     /// Errors by endpoint: id and error. Senders that had finished have none.
     pub(crate) errors: Vec<(u32, Error)>,
+    /// The step of each.
+    pub(crate) failed_at: Vec<u64>,
     /// Senders and receivers of which something came twice, not at all, or out of order, though
     /// the receiver came to its end.
     pub(crate) wrong: Vec<(u32, u32)>,
@@ -367,6 +369,7 @@ impl<'a, F: Fabric> Run<'a, F> {
             }
         };
         self.outcome.errors.push((id, error));
+        self.outcome.failed_at.push(self.outcome.steps);
     }
 
     fn produce(&mut self, who: usize) -> Result<()> {
