@@ -49,3 +49,25 @@ GROUP BY window_start, window_end;
 
 -- Another interval join.
 SELECT j.tag, j.name, u.name AS other FROM j JOIN users AS u ON u.at BETWEEN j.ts - INTERVAL '3' SECOND AND j.ts;
+
+-- What an interval join gives, with itself and with results of windows, farther one way than the other. Slices that a
+-- row's time has no partner in have fired when it comes.
+CREATE VIEW w AS
+SELECT window_time AS at, caller, COUNT(*) AS n
+FROM TABLE(TUMBLE(TABLE calls, DESCRIPTOR(ts), INTERVAL '3' SECOND))
+GROUP BY window_start, window_end, window_time, caller;
+
+-- Without an equality.
+SELECT x.at, x.caller, y.at AS other_at, y.caller AS other
+FROM w AS x JOIN w AS y ON y.at BETWEEN x.at - INTERVAL '4' SECOND AND x.at + INTERVAL '23' SECOND
+ORDER BY at, caller, other_at, other;
+
+SELECT j.tag, j.name, x.at, x.n
+FROM j LEFT JOIN w AS x ON x.at BETWEEN j.ts - INTERVAL '1' SECOND AND j.ts + INTERVAL '7.5' SECOND
+ORDER BY tag, at;
+
+-- With one.
+SELECT x.caller, x.at, y.at AS other_at, y.n
+FROM w AS x RIGHT JOIN w AS y
+ON x.caller = y.caller AND y.at BETWEEN x.at - INTERVAL '4' SECOND AND x.at + INTERVAL '30' SECOND
+ORDER BY other_at, at;

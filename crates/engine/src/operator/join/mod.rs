@@ -37,8 +37,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_state::{Load, RowLayout};
 
 use super::{
-    Batch, BySlice, Delta, Dropped, Firing, Keyed, Leadership, Operator, Room, Rows, SealSlice,
-    Step, Updated,
+    Batch, BySlice, Delta, Dropped, Firing, Keyed, Leadership, Operator, Records, Room, Rows,
+    SealSlice, Step, Updated,
 };
 use crate::budget::Usage;
 use crate::columns::inputs::true_mask;
@@ -162,24 +162,26 @@ impl Program {
     /// join.
     fn spread_over(&self, batch: &Batch<'_>, by_slice: &mut BySlice) -> Result<()> {
         let mut slices = BTreeMap::<SliceId, Vec<u32>>::new();
-        let records = match &batch.rows {
-            Rows::Records(records) => Some((records, event_times(records.stamped)?)),
+        let times = match &batch.rows {
+            Rows::Records(records) => Some(&event_times(records.stamped)?.times),
             Rows::Fired { .. } => None,
         };
-        for (slice, rows) in by_slice.drain(..) {
-            // Of rows of windows it is known which slice their time lies in.
-            let begin = self.windowing.begin_of(slice);
-            let all = (begin, self.windowing.slice_of(begin).end - 1);
+        let time_of = |row: u32| match &batch.rows {
+            Rows::Records(Records { places: Some(places), .. }) => {
+                times?.us(*places.get(row as usize)? as usize)
+            }
+            Rows::Records(_) => times?.us(row as usize),
+            Rows::Fired { times, .. } => times.at(row as usize),
+        };
+        for (_, rows) in by_slice.drain(..) {
             for row in rows {
-                let time = records.and_then(|(records, times)| {
-                    let record = match records.places {
-                        Some(places) => *places.get(row as usize)?,
-                        None => row,
-                    };
-                    times.times.us(record as usize)
-                });
-                let (earliest, latest) = time.map_or(all, |time| (time, time));
-                for slice in self.windowing.slices_meeting(earliest, latest) {
+                // By its own time: slices may have fired that only earlier rows of its slice meet.
+                let Some(time) = time_of(row) else {
+                    return Err(Error::Internal(
+                        "an interval join over rows without a time".into(),
+                    ));
+                };
+                for slice in self.windowing.slices_meeting(time) {
                     slices.entry(slice).or_default().push(row);
                 }
             }
