@@ -8,12 +8,13 @@
 //! ([`conditions`]). Conditions that say how far apart the times of two rows may be make it an
 //! interval join ([`interval`]). One with `FOR SYSTEM_TIME AS OF` is a lookup or a temporal join
 //! ([`version`]). EXISTS and IN are joins that give rows of their left side alone
-//! ([`kept`]).
+//! ([`kept`], [`opened`]).
 
 mod conditions;
 mod interval;
 mod kept;
 mod lookup;
+mod opened;
 mod ranked;
 mod sides;
 mod temporal;
