@@ -103,6 +103,15 @@ def test_a_file_that_has_changed_is_read_anew_and_a_broken_one_does_not_count(wo
     assert "what was read before stays: " in said and "side.csv:2" in said, said
 
 
+def test_the_first_record_after_a_pause_meets_what_was_written_meanwhile(running):
+    job = running("k,v\na,1\n", "--workers", "2", "--set", "lookup.reload=200 ms")
+    assert job.ask("a") == "a,1"
+    for value in range(2, 5):
+        job.replace(f"k,v\na,{value}\n")
+        time.sleep(1)
+        assert job.ask("a") == f"a,{value}"
+
+
 def test_a_job_that_never_looks_again_has_what_it_has_read(running):
     job = running("k,v\na,1\n", "--workers", "1", "--set", "lookup.reload=0")
     assert job.ask("a") == "a,1"

@@ -4,7 +4,8 @@
 Every seed makes two files, whose records are out of order but never late, and a query that joins them: of any kind, in
 windows of any kind, within an interval of time, with the versions of a table as of now (a lookup) or of the row's time
 (a temporal join), or in none of these, each side records or a grouping of them, with any number of keys and perhaps a
-condition. All runs must write the same bytes, and these must be DuckDB's rows.
+condition. What is joined within an interval may be the results of a stage, too: counts in windows, or records that have
+others near; and both sides may be the same. All runs must write the same bytes, and these must be DuckDB's rows.
 
     tests/oracle/joins.py --count 100        seeds 0 to 99
     tests/oracle/joins.py --seed 17          one case; its files stay in target/oracle-joins/17
@@ -17,8 +18,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -49,14 +51,27 @@ class Side:
     # The key of a grouping; `None`: the records themselves.
     grouped: Column | None
     where: str | None
+    # Of an interval join: its rows are counts in these windows, and their time is the windows'.
+    counted: Windows | None = None
+    # The same: its rows are the records that have another one so much earlier and later, which has the same value of a
+    # column; microseconds.
+    near: tuple[int, int, str] | None = None
 
     def shown(self) -> list[tuple[str, Column]]:
         """Names and columns of what the join sees, but for windows."""
         if self.grouped:
-            return [(self.grouped.name, self.grouped), ("n", Column("n", INT, "BIGINT", "BIGINT"))]
+            counts = [(self.grouped.name, self.grouped), ("n", Column("n", INT, "BIGINT", "BIGINT"))]
+            return counts + ([("ts", Column("ts", MILLIS, "TIMESTAMP(3)", "TIMESTAMP"))] if self.counted else [])
         return [(column.name, column) for column in self.columns]
 
     def ours(self, windows: Windows | None) -> str:
+        if self.near:
+            return self.met(self.name, "ts", moved)
+        if self.counted:
+            by = f"window_start, window_end, window_time, {self.grouped.name}"
+            where = f" WHERE {self.where}" if self.where else ""
+            return (f"SELECT {self.grouped.name}, COUNT(*) AS n, window_time AS ts "
+                    f"FROM {self.counted.call(self.name, 'ts')}{where} GROUP BY {by}")
         source = windows.call(self.name, "ts") if windows else self.name
         where = f" WHERE {self.where}" if self.where else ""
         if not self.grouped:
@@ -66,6 +81,15 @@ class Side:
         return f"SELECT {by}, COUNT(*) AS n FROM {source}{where} GROUP BY {by}"
 
     def duck(self, windows: Windows | None, timed_only: bool) -> str:
+        if self.near:
+            with_time = f"(SELECT * FROM {self.name} WHERE ts_ IS NOT NULL)"
+            return self.met(with_time, "ts_", lambda time, us: f"{time} + {us}")
+        if self.counted:
+            timed = self.counted.duck(f"SELECT * FROM {self.name} WHERE ts_ IS NOT NULL", "ts_")
+            where = f" WHERE {self.where}" if self.where else ""
+            counts = f'"{self.grouped.name}", count(*) AS n'
+            return (f"SELECT {counts}, end_ - 1000 AS ts_, make_timestamp(end_ - 1000) AS ts "
+                    f'FROM ({timed}){where} GROUP BY start_, end_, "{self.grouped.name}"')
         timed = f"SELECT * FROM {self.name}" + (" WHERE ts_ IS NOT NULL" if windows or timed_only else "")
         source = windows.duck(timed, "ts_") if windows else timed
         where = f" WHERE {self.where}" if self.where else ""
@@ -73,6 +97,15 @@ class Side:
             return f"SELECT * FROM ({source}){where}"
         by = ("start_, end_, " if windows else "") + f'"{self.grouped.name}"'
         return f"SELECT {by}, count(*) AS n FROM ({source}){where} GROUP BY {by}"
+
+    def met(self, source: str, time: str, moved: Callable[[str, int], str]) -> str:
+        """The records that have another one near."""
+        earlier_us, later_us, column = self.near
+        within = f"o.{time} BETWEEN {moved(f'i.{time}', -earlier_us)} AND {moved(f'i.{time}', later_us)}"
+        other = f'o."{column}" = i."{column}" AND o.b < i.b'
+        where = f" AND i.{self.where}" if self.where else ""
+        exists = f"EXISTS (SELECT 1 FROM {source} AS o WHERE {other} AND {within})"
+        return f"SELECT i.* FROM {source} AS i WHERE {exists}{where}"
 
 
 @dataclass
@@ -96,6 +129,15 @@ class Case:
     def sides(self) -> list[tuple[str, Side]]:
         both = [("l", self.left), ("r", self.right)]
         return both if "JOIN" in self.kind else both[:1]
+
+    def tables(self) -> list[Side]:
+        return [self.left] + ([self.right] if self.right.name != self.left.name else [])
+
+    def how(self) -> str:
+        if self.interval:
+            staged = all(side.counted or side.near for side in (self.left, self.right))
+            return "interval of results" if staged else "interval"
+        return self.version or (self.windows.kind if self.windows else "none")
 
     def within(self, duck: bool) -> list[str]:
         """Conditions on the times."""
@@ -192,11 +234,35 @@ def side(rng: random.Random, name: str, unit_us: int) -> Side:
     return Side(name, named, rows, delay_us, grouped, where)
 
 
+def staged(seed: int, unit_us: int, left: Side, right: Side) -> tuple[Side, Side]:
+    """Sides of an interval join: often results of stages."""
+    rng = random.Random(f"staged {seed}")
+
+    def any_of(side: Side) -> Side:
+        column = rng.choice(side.columns[1:])
+        match rng.choice(["records", "records", "counted", "counted", "near"]):
+            case "counted":
+                kind = rng.choice(["tumble", "tumble", "hop", "cumulate"])
+                size_us = max(unit_us // rng.choice([1, 3, 10]) // 1000 * 1000, 10_000)
+                windows = Windows(kind, size_us, 0, 1 if kind == "tumble" else rng.choice([2, 3]))
+                return replace(side, grouped=column, counted=windows)
+            case "near":
+                bounds = [rng.choice([0, 0.5, 2]) * unit_us // 1000 * 1000 for _ in range(2)]
+                others = [c.name for c in side.columns[2:] if c.type.kind != "bytes"]
+                if others:
+                    return replace(side, near=(int(bounds[0]), int(bounds[1]), rng.choice(others)))
+        return side
+
+    left = any_of(left)
+    same = rng.choice([None, None, left, replace(left, grouped=None, counted=None, near=None)])
+    return left, same or any_of(right)
+
+
 def make(seed: int) -> Case:
     rng = random.Random(f"join {seed}")
     unit_us = rng.choice([1_000_000, 7_000_000, 250_000])
-    kind = rng.choice(["tumble", "tumble", "hop", "cumulate", "interval", "interval", "none", "lookup", "temporal",
-                       "temporal"])
+    kind = rng.choice(["tumble", "tumble", "hop", "hop", "cumulate", "interval", "interval", "interval", "interval",
+                       "none", "lookup", "temporal", "temporal"])
     windows = within = None
     if kind == "interval":
         bounds = [rng.choice([-3, -1, -0.25, 0, 0, 0.5, 2]) * unit_us // 1000 * 1000 for _ in range(2)]
@@ -207,6 +273,8 @@ def make(seed: int) -> Case:
     left, right = side(rng, "lefts", unit_us), side(rng, "rights", unit_us)
     if within or kind in VERSIONS:
         left.grouped = right.grouped = None
+    if within:
+        left, right = staged(seed, unit_us, left, right)
     comparable = [(a, b) for a, x in left.shown() for b, y in right.shown()
                   if x.type.kind == y.type.kind and x.type.kind != "bytes" and "ts" not in (a, b)]
     # Columns of one name have the same values, so that there are pairs.
@@ -237,7 +305,7 @@ def make(seed: int) -> Case:
 def write(case: Case, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     text = ""
-    for each in (case.left, case.right):
+    for each in case.tables():
         lines = [",".join(column.name for column in each.columns)]
         lines += [",".join(field_text(v, c) for v, c in zip(row, each.columns)) for row in each.rows]
         (folder / f"{each.name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -254,7 +322,7 @@ def write(case: Case, folder: Path) -> Path:
 
 def expected(case: Case) -> Counter:
     db = duckdb.connect()
-    for each in (case.left, case.right):
+    for each in case.tables():
         declared = ", ".join(f'"{c.name}" {c.duck}' for c in each.columns)
         db.execute(f"CREATE TABLE {each.name} ({declared}, ts_ BIGINT)")
         rows = [[None if row[0] is None else EPOCH + dt.timedelta(microseconds=row[0]), *row[1:], row[0]]
@@ -276,7 +344,9 @@ def schedules(rng: random.Random, case: Case) -> list[dict[str, object]]:
                "batch.rows": rng.choice(rows)}
     if rng.random() < 0.4:
         runs.append(several | {"epoch.bytes": rng.choice([1, "64MB"])})
-    stages = case.version == "lookup" or case.left.grouped or case.right.grouped or case.interval and case.kind == "FULL JOIN"
+    sides = (case.left, case.right)
+    stages = case.version == "lookup" or any(side.grouped or side.near for side in sides) or len(case.tables()) == 1
+    stages = stages or case.interval and case.kind == "FULL JOIN"
     if rng.random() < 0.3 and not stages:
         runs.append(several | {"exchange": rng.choice(["interleaved", "repartition"])})
     return runs
@@ -309,8 +379,7 @@ def in_own_folder(seed: int) -> tuple[int, str, int, list[str]]:
     with tempfile.TemporaryDirectory(prefix="millstream-joins-") as name:
         try:
             case, wrong = make(seed), check(seed, Path(name))
-            how = case.version or (case.windows.kind if case.windows else "interval" if case.interval else "none")
-            return seed, f"{case.kind} {how}", expected(case).total(), wrong
+            return seed, f"{case.kind} {case.how()}", expected(case).total(), wrong
         except Exception as error:  # a fault of the test itself: report it with its seed
             return seed, "", 0, [f"the test failed: {type(error).__name__}: {error}"]
 
@@ -334,9 +403,10 @@ def main() -> int:
                 failed += 1
                 print(f"FAIL seed {seed}; repeat with: tests/oracle/joins.py --seed {seed}")
                 print("  " + "\n".join(wrong).replace("\n", "\n  "), flush=True)
-    wanted = {f"{kind} {windows}" for kind in KINDS for windows in ("tumble", "hop", "cumulate", "interval", "none")}
+    hows = ("tumble", "hop", "cumulate", "interval", "interval of results", "none")
+    wanted = {f"{kind} {how}" for kind in KINDS for how in hows}
     missing = (wanted | {f"{kind} {version}" for kind in KINDS[:2] for version in VERSIONS}) - met
-    if options.count >= 400 and missing:
+    if options.count >= 800 and missing:
         failed += 1
         print(f"FAIL the suite as a whole: no case has rows of {', '.join(sorted(missing))}")
     print(f"{options.count} joins, {rows} rows, {time.monotonic() - start:.0f} s")

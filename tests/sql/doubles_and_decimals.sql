@@ -23,3 +23,17 @@ FROM floats ORDER BY m;
 
 SELECT m, d > m AS more, d IN (0.0, 2.5) AS listed, d BETWEEN 0.0 AND m AS between_
 FROM floats ORDER BY m;
+
+-- A DOUBLE or a FLOAT is the nearest one, also of more digits than it has: what the text is read as.
+CREATE TABLE wide (m DECIMAL(20, 2), d DOUBLE)
+WITH ('connector' = 'file', 'path' = 'data/decimals_as_doubles.csv', 'format' = 'csv');
+
+SELECT m, CAST(m AS DOUBLE) AS c, TRY_CAST(m AS DOUBLE) AS t, m = d AS same, m - d AS apart, CAST(m AS FLOAT) AS f
+FROM wide ORDER BY m;
+
+SELECT w.m, v.d FROM wide AS w JOIN wide AS v ON w.m = v.d ORDER BY w.m;
+
+SELECT CAST(123456789012345.67 AS DOUBLE) AS a, 123456789012345.67E0 AS b, CAST('123456789012345.67' AS DOUBLE) AS c,
+       CAST(9007199254740993.00 AS DOUBLE) AS d, CAST(9007199254740993 AS DOUBLE) AS e,
+       CAST(16777217.5 AS FLOAT) AS f, CAST(m AS DOUBLE) = 123456789012345.67E0 AS g
+FROM wide WHERE m = 0.3;

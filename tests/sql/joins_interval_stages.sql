@@ -56,3 +56,25 @@ FROM calls LEFT JOIN (
     SELECT window_end AS e, id, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE users, DESCRIPTOR(at), INTERVAL '10' SECOND))
     GROUP BY window_start, window_end, id
 ) AS w ON caller = id AND ts BETWEEN w.e - INTERVAL '10' SECOND AND w.e;
+
+-- What an interval join gives, with itself and with results of windows, farther one way than the other. Slices that a
+-- row's time has no partner in have fired when it comes.
+CREATE VIEW w AS
+SELECT window_time AS at, caller, COUNT(*) AS n
+FROM TABLE(TUMBLE(TABLE calls, DESCRIPTOR(ts), INTERVAL '3' SECOND))
+GROUP BY window_start, window_end, window_time, caller;
+
+-- Without an equality.
+SELECT x.at, x.caller, y.at AS other_at, y.caller AS other
+FROM w AS x JOIN w AS y ON y.at BETWEEN x.at - INTERVAL '4' SECOND AND x.at + INTERVAL '23' SECOND
+ORDER BY at, caller, other_at, other;
+
+SELECT j.tag, j.name, x.at, x.n
+FROM j LEFT JOIN w AS x ON x.at BETWEEN j.ts - INTERVAL '1' SECOND AND j.ts + INTERVAL '7.5' SECOND
+ORDER BY tag, at;
+
+-- With one.
+SELECT x.caller, x.at, y.at AS other_at, y.n
+FROM w AS x RIGHT JOIN w AS y
+ON x.caller = y.caller AND y.at BETWEEN x.at - INTERVAL '4' SECOND AND x.at + INTERVAL '30' SECOND
+ORDER BY other_at, at;

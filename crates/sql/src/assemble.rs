@@ -22,7 +22,7 @@ use crate::compiler::{Compiler, each_input};
 use crate::error::{Place, Result, SqlError};
 use crate::graph::{self, Body, Elements, Graph, Makes, Part, Pass};
 use crate::left_out::Aside;
-use crate::lower::{Call, Counted, FIRED, Grouped, Places, unique};
+use crate::lower::{Call, FIRED, Grouped, Places, unique};
 use crate::nest::written;
 use crate::scan::{Needs, finish_operator, finish_output, finish_pass};
 use crate::schemas::{
@@ -188,11 +188,7 @@ impl Assembler<'_> {
         }
         let (mut inputs, schema) = self.inputs(takings, &names)?;
         for (number, input) in inputs.iter_mut().enumerate() {
-            input.again = match operator.counted {
-                Counted::All => false,
-                Counted::First(parts) => number >= parts,
-                Counted::Nowhere => true,
-            };
+            input.again = !operator.counted.counts(number);
         }
         let mut grouped = grouped.clone();
         if !matches!(side.parts[..], [Part::Scan { columns: None, .. }]) {

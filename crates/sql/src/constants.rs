@@ -1,6 +1,6 @@
 //! Folding of constant arithmetic, with the same result as if it were evaluated for every record.
 //! The simplifier would do it otherwise, but it lets integers wrap around and decimals have too
-//! many digits.
+//! many digits, and makes doubles of them that are not the nearest.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use chrono::Utc;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue};
-use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Volatility};
+use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, TryCast, Volatility};
 use millstream_contract::error::Error;
 
 use crate::error::SqlError;
@@ -44,8 +44,12 @@ pub(crate) fn fold_arithmetic(
     Ok(folded.data)
 }
 
-/// Whether `expr` computes with whole numbers or decimals.
+/// Whether `expr` computes with whole numbers or decimals, or makes a double of a decimal.
 fn is_exact_arithmetic(expr: &Expr, schema: &DFSchema) -> DfResult<bool> {
+    if let Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) = expr {
+        let is_decimal = matches!(expr.get_type(schema)?, DataType::Decimal128(..));
+        return Ok(is_decimal && field.data_type().is_floating());
+    }
     let computes = match expr {
         Expr::BinaryExpr(BinaryExpr { op, .. }) => op.is_numerical_operators(),
         Expr::Negative(_) => true,

@@ -8,12 +8,13 @@
 //! ([`conditions`]). Conditions that say how far apart the times of two rows may be make it an
 //! interval join ([`interval`]). One with `FOR SYSTEM_TIME AS OF` is a lookup or a temporal join
 //! ([`version`]). EXISTS and IN are joins that give rows of their left side alone
-//! ([`kept`]).
+//! ([`kept`], [`opened`]).
 
 mod conditions;
 mod interval;
 mod kept;
 mod lookup;
+mod opened;
 mod ranked;
 mod sides;
 mod temporal;
@@ -37,7 +38,7 @@ use crate::error::{Place, Result, SqlError};
 use crate::indexed::Indexed;
 use crate::joined::{Joined, Unwindowed};
 use crate::located::within_mark;
-use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
+use crate::lower::{Counted, Fires, Places, Rows, Stage, fired_column, indexed, unique};
 use crate::texts::Clause;
 use crate::walk::Nodes;
 use crate::window_node::WINDOW_COLUMNS;
@@ -210,10 +211,17 @@ impl Stage {
         let swapped = Numbered::new(&schemas)?;
         let on_swapped = swapped.conditions(on, places)?;
         let both = [left.clone(), right.clone()];
-        let pairs = Stage::joined(JoinKind::Left, both, on_pairs, vec![], numbered, named.clone())?;
+        let mut pairs =
+            Stage::joined(JoinKind::Left, both, on_pairs, vec![], numbered, named.clone())?;
         let other = [right, left];
         let mut alone =
             Stage::joined(JoinKind::LeftAnti, other, on_swapped, vec![], &swapped, named)?;
+        // Each counts the records of its own side, all of which it gives.
+        for stage in [&mut pairs, &mut alone] {
+            if let Rows::Sides(sides) = &stage.input {
+                stage.counted = Counted::First(sides[0].len());
+            }
+        }
         let null = |field: &FieldRef| Ok(lit(ScalarValue::try_from(field.data_type())?));
         let nulls = join.left.schema().fields().iter().map(null).collect::<Result<Vec<_>>>()?;
         alone.columns.splice(0..0, nulls);

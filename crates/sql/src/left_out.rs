@@ -231,9 +231,11 @@ impl Graph {
     }
 }
 
-/// What matters of a window to whether a record is late: of a session not its keys.
+/// What matters of a window to whether a record is late: of a session not its keys, and of an
+/// interval nothing.
 fn of_record(window: plan::Window) -> plan::Window {
     match window {
+        plan::Window::Interval(_) => plan::Window::Interval(plan::Interval::AS_OF),
         plan::Window::Session(session) => {
             plan::Window::Session(plan::Session { partition: 0, ..session })
         }

@@ -85,6 +85,7 @@ mod listed;
 mod located;
 mod lower;
 mod mended;
+mod nearest;
 mod nest;
 mod nested_casts;
 mod no_time;

@@ -18,6 +18,9 @@ use crate::schemas::{nullable, qualified};
 use crate::text::sql_text;
 use crate::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 
+/// A table, what its records pass through, and the conditions on them.
+type Records = (usize, Option<usize>, Vec<Expr>);
+
 impl Assembler<'_> {
     pub(super) fn join(
         &self,
@@ -34,7 +37,7 @@ impl Assembler<'_> {
         let (others, right_schema) = self.side(graph, right, plan)?;
         inputs.extend(others);
         if operator.window.is_some() {
-            count_once(operator, &mut inputs);
+            count_once(graph, operator, &mut inputs);
         }
         let schemas = [Arc::new(left_schema), Arc::new(right_schema)];
         let (pair, fired) = rows_of(operator, joined.kind, &schemas)?;
@@ -185,13 +188,26 @@ fn rows_of(
     Ok((qualified(FIRED, Schema::new(pair))?, qualified(FIRED, Schema::new(fired))?))
 }
 
-/// Where two inputs take the same records of a table, those that are dropped are counted once.
-fn count_once(operator: &graph::Operator, inputs: &mut [Input]) {
-    let mut known = HashSet::new();
-    for (part, input) in operator.parts().zip(inputs) {
-        if let Part::Scan { scan, pass, filters, .. } = part {
-            let filters: Vec<Expr> = filters.iter().map(crate::located::without_marks).collect();
-            input.again = !known.insert((*scan, *pass, filters));
-        }
+/// Where inputs take the same records of a table, those that are dropped are counted once: of this
+/// join, and of interval joins before it, for which a record is late by its own time alone.
+fn count_once(graph: &Graph, operator: &graph::Operator, inputs: &mut [Input]) {
+    let by_time = |of: &graph::Operator| matches!(of.window, Some(Window::Interval(_)));
+    let before = graph.operators.iter().take_while(|before| !std::ptr::eq(*before, operator));
+    let before = before.filter(|of| by_time(of) && by_time(operator) && of.query == operator.query);
+    let mut known: HashSet<_> = before.flat_map(counted).flatten().collect();
+    for (number, (input, records)) in inputs.iter_mut().zip(counted(operator)).enumerate() {
+        let is_known = records.is_some_and(|records| !known.insert(records));
+        input.again = is_known || !operator.counted.counts(number);
     }
+}
+
+/// The records that a join counts, input by input; `None`: results, or they are counted elsewhere.
+fn counted(operator: &graph::Operator) -> impl Iterator<Item = Option<Records>> {
+    operator.parts().enumerate().map(|(number, part)| match part {
+        Part::Scan { scan, pass, filters, .. } if operator.counted.counts(number) => {
+            let filters = filters.iter().map(crate::located::without_marks).collect();
+            Some((*scan, *pass, filters))
+        }
+        _ => None,
+    })
 }

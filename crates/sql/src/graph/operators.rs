@@ -152,9 +152,11 @@ impl Operator {
 
     /// Takes in the aggregates of another one like it. Returns what its columns are called here.
     pub(super) fn take_in(&mut self, other: Operator) -> HashMap<String, String> {
-        if self.counted == Counted::Nowhere {
-            self.counted = other.counted;
-        }
+        self.counted = match (self.counted, other.counted) {
+            (Counted::Nowhere, other) => other,
+            (_, Counted::All) => Counted::All,
+            (own, _) => own,
+        };
         match (&mut self.body, other.body) {
             (Body::Grouped(own), Body::Grouped(other)) => take_in(own, other),
             _ => HashMap::new(),

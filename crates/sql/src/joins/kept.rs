@@ -2,23 +2,18 @@
 //! them, each once. Conditions of the subquery on columns of the query around it are the join's.
 
 use datafusion_common::DFSchema;
-use datafusion_common::tree_node::Transformed;
-use datafusion_expr::expr::{Exists, InSubquery};
 use datafusion_expr::utils::{conjunction, split_conjunction};
-use datafusion_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, FetchType, Filter, LogicalPlan, Operator, Projection,
-    SkipType,
-};
+use datafusion_expr::{BinaryExpr, Expr, Filter, LogicalPlan, Operator};
 use millstream_contract::plan::JoinKind;
 
 use super::conditions::Numbered;
+use super::opened::{Opened, Subquery};
 use super::{Named, Side, at, interval};
 use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
 use crate::lower::{Places, Stage, indexed};
 use crate::text::sql_text;
 use crate::texts::Clause;
-use crate::walk::Nodes;
 
 impl Stage {
     /// Lowers a condition on rows, which may have subqueries.
@@ -74,8 +69,11 @@ impl Stage {
             place: places.texts.at(places.subquery),
             within: places.join_within_us.is_some(),
         };
-        let opened = Opened::new(subquery)?;
-        let right = Stage::of_conditions(opened.input, opened.own.clone(), places);
+        let opened = Opened::new(subquery)
+            .and_then(|opened| opened.check_names(schema).map(|()| opened))
+            .map_err(|error| at(error, named.place.as_ref()))?;
+        let own: Vec<&Expr> = opened.own.iter().collect();
+        let right = Stage::of_conditions(&opened.input, own.clone(), places);
         let right = right.map_err(|error| at(error, named.place.as_ref()))?;
         let schemas = [Indexed::new(DFSchema::clone(schema)), indexed(opened.input.schema())];
         let numbered = Numbered::new(&schemas)?;
@@ -85,7 +83,7 @@ impl Stage {
             let right = numbered.of_side(1, value, &schemas[1], places)?;
             let nullable = [
                 numbered.nullable(&left) && !is_given(wanted, known),
-                numbered.nullable(&right) && !is_given(value, &opened.own),
+                numbered.nullable(&right) && !is_given(value, &own),
             ];
             if subquery.negated && nullable != [false, false] {
                 return Err(not_in_nullable(&named, wanted, value, nullable));
@@ -104,115 +102,6 @@ impl Stage {
         on.extend(numbered.conditions(&within, places)?);
         Stage::joined(kind, sides, on, vec![], &numbered, named)
     }
-}
-
-/// A subquery that keeps rows.
-struct Subquery<'a> {
-    plan: &'a LogicalPlan,
-    /// What must be among its values; `None`: EXISTS.
-    value: Option<&'a Expr>,
-    negated: bool,
-}
-
-impl Subquery<'_> {
-    fn of(expr: &Expr) -> Option<Subquery<'_>> {
-        match expr {
-            Expr::Not(inner) => {
-                let inner = Subquery::of(inner)?;
-                Some(Subquery { negated: !inner.negated, ..inner })
-            }
-            Expr::Exists(Exists { subquery, negated }) => {
-                Some(Subquery { plan: &subquery.subquery, value: None, negated: *negated })
-            }
-            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-                Some(Subquery { plan: &subquery.subquery, value: Some(expr), negated: *negated })
-            }
-            _ => None,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match (self.value, self.negated) {
-            (None, false) => "EXISTS",
-            (None, true) => "NOT EXISTS",
-            (Some(_), false) => "IN",
-            (Some(_), true) => "NOT IN",
-        }
-    }
-}
-
-/// A subquery without what says nothing of which rows it keeps.
-struct Opened<'a> {
-    input: &'a LogicalPlan,
-    /// Conditions on rows of `input`.
-    own: Vec<&'a Expr>,
-    /// Conditions that have columns of the query around it, as if they were of one plan.
-    outer: Vec<Expr>,
-    /// What it gives, over `input`.
-    value: Option<Expr>,
-}
-
-impl<'a> Opened<'a> {
-    fn new(subquery: &Subquery<'a>) -> Result<Opened<'a>> {
-        let mut plan = subquery.plan;
-        let mut value = subquery.value.map(|_| Expr::from(plan.schema().qualified_field(0)));
-        loop {
-            plan = match plan {
-                LogicalPlan::Projection(projection) => {
-                    value = value.map(|value| through(value, projection)).transpose()?;
-                    &projection.input
-                }
-                LogicalPlan::Distinct(Distinct::All(input)) => input,
-                // There is a group if there is a row.
-                LogicalPlan::Aggregate(aggregate) if value.is_none() && has_keys(aggregate) => {
-                    &aggregate.input
-                }
-                // Some row, whichever.
-                LogicalPlan::Limit(limit) if value.is_none() => {
-                    match (limit.get_skip_type()?, limit.get_fetch_type()?) {
-                        (SkipType::Literal(0), FetchType::Literal(Some(1..))) => &limit.input,
-                        _ => break,
-                    }
-                }
-                _ => break,
-            };
-        }
-        let LogicalPlan::Filter(filter) = plan else {
-            return Ok(Opened { input: plan, own: vec![], outer: vec![], value });
-        };
-        let parts = split_conjunction(&filter.predicate).into_iter();
-        let (outer, own): (Vec<&Expr>, Vec<&Expr>) = parts.partition(|part| part.contains_outer());
-        let outer = outer.into_iter().map(of_one_plan).collect::<Result<_>>()?;
-        Ok(Opened { input: &filter.input, own, outer, value })
-    }
-}
-
-/// Whether a grouping has keys, so that nothing is grouped to nothing.
-fn has_keys(aggregate: &Aggregate) -> bool {
-    let sets = |key: &Expr| matches!(key, Expr::GroupingSet(_));
-    !aggregate.group_expr.is_empty() && !aggregate.group_expr.iter().any(sets)
-}
-
-/// A column of a projection, or what is computed of it, over what the projection takes.
-fn through(expr: Expr, projection: &Projection) -> Result<Expr> {
-    let schema = indexed(&projection.schema);
-    let through = expr.changed_up(|e| match &e {
-        Expr::Column(column) => {
-            let expr = projection.expr[schema.index_of(column)?].clone();
-            Ok(Transformed::yes(expr.unalias_nested().data))
-        }
-        _ => Ok(Transformed::no(e)),
-    })?;
-    Ok(through.data)
-}
-
-/// A condition whose columns of the query around it are like others.
-fn of_one_plan(expr: &Expr) -> Result<Expr> {
-    let plain = expr.clone().changed_up(|e| match e {
-        Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(plain.data)
 }
 
 /// What is cast.

@@ -221,6 +221,15 @@ fn subqueries_elsewhere_are_refused() {
              subquery alone",
         ),
         (
+            "EXISTS (SELECT 1 FROM s WHERE NOT EXISTS (SELECT 1 FROM past AS p WHERE p.id = o.id))",
+            "NOT EXISTS names o.id, which is of a query farther out than the one around it",
+        ),
+        (
+            "EXISTS (SELECT 1 FROM past WHERE EXISTS (SELECT 1 FROM past WHERE past.id = o.id))",
+            "a subquery that names queries farther out has a column of the same name as one of \
+             these: past.at",
+        ),
+        (
             "id NOT IN (SELECT order_id FROM s WHERE s.window_end = o.window_end)",
             "NOT IN keeps no row at all once there is a NULL, and order_id can be NULL: each row \
              would have to be compared with all others",

@@ -2,9 +2,11 @@
 //! changed.
 //!
 //! What has changed is told by its splits ([`Table::splits`]): the files that there are, how long
-//! each is and when it was written. A new version is read when two looks have found the same, and
-//! counts when a third, after reading, has found it, too: so a file that is being written is left
-//! alone. If it cannot be read, the version before stays, and a notice says why.
+//! each is and when it was written. A new version is read when two looks have found the same, or
+//! one has whose files have not been written for as long as two looks are apart. It counts when
+//! another one, after reading, has found it, too: so a file that is being written is left alone,
+//! and records that come after a pause meet what has been written meanwhile. If it cannot be read,
+//! the version before stays, and a notice says why.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -129,7 +131,7 @@ impl Side {
             watch.found = None;
             return;
         }
-        if watch.found.as_ref() != Some(&now) {
+        if watch.found.as_ref() != Some(&now) && !watch.is_at_rest(&now, now_us) {
             watch.found = Some(now);
             return;
         }
@@ -163,6 +165,23 @@ impl Side {
                 self.name
             )),
         }
+    }
+}
+
+impl Watch {
+    /// Whether a version has all files of the known one, and perhaps others, and nobody has written
+    /// to them for as long as two looks are apart.
+    fn is_at_rest(&self, version: &Version, now_us: i64) -> bool {
+        let (Ok(splits), Ok(known)) = (version, &self.known) else { return false };
+        let latest_us = now_us.saturating_sub(self.interval_us);
+        let rests = |split: &SplitSpec| {
+            split.file.is_some_and(|file| {
+                let (seconds, nanos) = file.modified;
+                seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000) < latest_us
+            })
+        };
+        let is_there = |known: &SplitSpec| splits.iter().any(|split| split.name == known.name);
+        known.iter().all(is_there) && splits.iter().all(rests)
     }
 }
 
