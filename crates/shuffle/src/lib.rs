@@ -32,7 +32,8 @@
 //!   connection asks. Over datagrams: a second of silence; a receiver whose threads hold all
 //!   messages of a source waits for none, and notices a second after it has released one. An
 //!   endpoint that fails, or is dropped before it has finished, tells its peers: connections break,
-//!   and over datagrams it says so, as far as credit goes. Errors stay: each call repeats the first.
+//!   and over datagrams it says so, as far as credit goes. Errors stay: each call repeats the
+//!   first.
 //! - A process that stands still though its host answers (`SIGSTOP`) is noticed over datagrams, and
 //!   by designs that need its receives. Who reads and writes its memory does not need it: `RD` and
 //!   `WR:messages` wait, for as long as they are told.
@@ -118,10 +119,10 @@
 //!   that may fill fewer than `f` buffers, the others being with this receiver's threads; and it
 //!   retires, when they are released, all but the first of those that are ready at once. A sender
 //!   that makes messages faster than they leave does go up to the most, as in the paper: there the
-//!   most is what bounds it. Neither goes below the least nor above the most. Credit is never taken back: a retired buffer is not
-//!   posted again. The paper's pool is [`Pool`]. What peers address by themselves (the sender's
-//!   buffers in RD, the receiver's in WR) is registered once for the most, and only circulates or
-//!   not.
+//!   most is what bounds it. Neither goes below the least nor above the most. Credit is never taken
+//!   back: a retired buffer is not posted again. The paper's pool is [`Pool`]. What peers address
+//!   by themselves (the sender's buffers in RD, the receiver's in WR) is registered once for the
+//!   most, and only circulates or not.
 //! - *Bandwidth-delay rule* (section 6.1, [`Depth::BandwidthDelay`]): for each connection as much
 //!   as if it had the link alone, and not less than `f` or 2.
 //!

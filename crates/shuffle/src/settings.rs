@@ -93,8 +93,8 @@ pub struct Settings {
     /// Of datagrams: how long to wait for what is missing when a stream has ended.
     pub stragglers: Duration,
     /// Of datagrams: a peer from which something is due and nothing comes for so long is lost. From
-    /// a receiver something is always due, from a sender if it has credit. A thread that may be away
-    /// longer calls [`Sender::keep_alive`](crate::Sender::keep_alive) and
+    /// a receiver something is always due, from a sender if it has credit. A thread that may be
+    /// away longer calls [`Sender::keep_alive`](crate::Sender::keep_alive) and
     /// [`Receiver::keep_alive`](crate::Receiver::keep_alive) meanwhile.
     pub silence: Duration,
     /// Patience of reliable connections.
@@ -169,8 +169,10 @@ impl Settings {
         }
         if most as usize > SLOTS_MAX / peers {
             let why = format!(
-                "an endpoint has at most {SLOTS_MAX} buffers, so of {peers} peers each has at most {}",
-                SLOTS_MAX / peers
+                "an endpoint has at most {SLOTS_MAX} buffers, so of {peers} peers each has at most \
+                 {}{}",
+                SLOTS_MAX / peers,
+                self.of_threads()
             );
             return refused("depth", most.into(), why);
         }
@@ -203,6 +205,14 @@ impl Settings {
         self.check_queues(limits, peers)
     }
 
+    /// Why a peer's buffers are more than the depth says.
+    fn of_threads(&self) -> String {
+        match self.threads {
+            1 => String::new(),
+            threads => format!(" ({} for each of {threads} threads)", self.per_peer().1 / threads),
+        }
+    }
+
     /// That the fabric's queues have room for what so many buffers need.
     fn check_queues(&self, limits: &Limits, peers: usize) -> Result<()> {
         let (halves, pairs) = match self.design.transport {
@@ -224,7 +234,8 @@ impl Settings {
                     let value = Some(self.per_peer().1.into());
                     let why = format!(
                         "so many buffers for each peer need {needed} {what}, and this fabric has \
-                         at most {max}"
+                         at most {max}{}",
+                        self.of_threads()
                     );
                     return Err(Error::Setting { name: "depth", value, why });
                 }
@@ -303,11 +314,11 @@ impl Settings {
     }
 
     /// Bytes that a sending endpoint for so many receivers registers: exactly, or at most if depth
-    /// is adaptive or its buffers are a [`Pool`](crate::Pool)'s. The buffers are the paper's formula
-    /// (section 7.1.1): buffers for each peer and thread, times peers, times threads, times the
-    /// message's length, which is rounded up to a cache line. With them: a line for each buffer's
-    /// header and one for its seal where buffers are polled, a block of words for each connection,
-    /// and for datagrams room for credit.
+    /// is adaptive or its buffers are a [`Pool`](crate::Pool)'s. The buffers are the paper's
+    /// formula (section 7.1.1): buffers for each peer and thread, times peers, times threads, times
+    /// the message's length, which is rounded up to a cache line. With them: a line for each
+    /// buffer's header and one for its seal where buffers are polled, a block of words for each
+    /// connection, and for datagrams room for credit.
     pub fn sender_bytes(&self, receivers: usize) -> u64 {
         let buffers = receivers * self.per_peer().1 as usize * self.slot_bytes();
         let rest = match self.design.transport {

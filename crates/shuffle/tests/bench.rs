@@ -110,6 +110,11 @@ fn impossible_options_are_refused() {
             "own",
             "each goes to one process",
         ),
+        (
+            Options { threads: 96, ..depth("SEMQ/WR", "adaptive:2:64", 64) },
+            "depth",
+            "(64 for each of 96 threads)",
+        ),
     ] {
         // Nothing is started.
         let error = run(&options, |_, _| unreachable!()).unwrap_err();

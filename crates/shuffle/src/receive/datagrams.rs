@@ -78,8 +78,8 @@ const BATCH: usize = 16;
 const COMPLETE: u64 = 1 << 32;
 
 /// How many messages a stream has whose last has this number, of which a datagram carries the low
-/// 32 bits. What is missing has taken credit that never came back, so it is less than 2^31 messages,
-/// and the total is the one that is closest to what has come.
+/// 32 bits. What is missing has taken credit that never came back, so it is less than 2^31
+/// messages, and the total is the one that is closest to what has come.
 fn sent(received: u64, number: u32) -> u64 {
     let missing = number.wrapping_add(1).wrapping_sub(received as u32) as i32;
     received.wrapping_add_signed(missing.into())

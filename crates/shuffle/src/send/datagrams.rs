@@ -195,8 +195,8 @@ impl<F: Fabric> Datagrams<F> {
         Ok(())
     }
 
-    /// Whether a destination is gone: receivers repeat their credit, and at last that they have all,
-    /// so none is silent for long.
+    /// Whether a destination is gone: receivers repeat their credit, and at last that they have
+    /// all, so none is silent for long.
     pub(crate) fn judge(&self, core: &Core<F>) -> Result<()> {
         let now = core.now();
         for target in self.targets.iter().filter(|target| !target.complete) {

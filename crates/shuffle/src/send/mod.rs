@@ -143,8 +143,8 @@ impl<F: Fabric> Drop for Inner<F> {
 
 /// A sending endpoint. All threads may call it; each call takes the endpoint for itself.
 ///
-/// Dropped before [`Sender::finish`] has returned, it breaks its connections, or over datagrams says
-/// that it is gone: an error at its receivers.
+/// Dropped before [`Sender::finish`] has returned, it breaks its connections, or over datagrams
+/// says that it is gone: an error at its receivers.
 pub struct Sender<F: Fabric> {
     inner: Guarded<Inner<F>>,
     id: u32,
@@ -260,8 +260,8 @@ impl<F: Fabric> Sender<F> {
     }
 
     /// Ends the streams to all destinations that have not ended yet, and returns whether all
-    /// receivers have all that they need from this endpoint (see [`Sender::finish`]). Does not wait;
-    /// call it until it is true. It needs a free buffer once.
+    /// receivers have all that they need from this endpoint (see [`Sender::finish`]). Does not
+    /// wait; call it until it is true. It needs a free buffer once.
     pub fn try_finish(&self) -> Result<bool> {
         self.inner.with(|inner| {
             inner.advance()?;
