@@ -40,6 +40,16 @@ def test_a_browser_shows_a_job_that_waits(start, page):
     assert page.wait_for("lost", bool) == "the job does not answer: it has ended"
 
 
+def test_of_many_splits_those_with_the_earliest_watermarks_are_shown(start, page):
+    job = start(generated(per_second=20_000, more=", 'splits' = '250'") + LONG_WINDOWS, "--ui", "127.0.0.1:0")
+    page.open(address_of(job, "--ui"))
+    splits = page.wait_for("splits", lambda text: text.count("datagen, split") == 200)
+    assert page.text("more_splits") == "and 50 more, which have ended, are idle or have later watermarks"
+    watermarks = re.findall(r"datagen, split \d+ (\S+ [\d:.]+|–)", splits)
+    known = [at for at in watermarks if at != "–"]
+    assert len(watermarks) == 200 and watermarks == ["–"] * (200 - len(known)) + sorted(known)
+
+
 def test_names_of_any_characters_are_texts(start, page):
     table = generated(per_second=20_000).replace("(k BIGINT", "(`<b>k</b>` BIGINT").replace("fields.k.", "fields.<b>k</b>.")
     query = WINDOWS.replace("window_start, k, COUNT", "window_start, `<b>k</b>` AS k, COUNT").replace("end, k;", "end, `<b>k</b>`;")

@@ -1,6 +1,6 @@
 //! The dialect: Flink's lexical rules, the precedence of its operators, and expression syntax that
 //! sqlparser does not know: `TABLE t [PARTITION BY k]` as a function's argument, `MAP[key, value]`,
-//! and that of [JSON](crate::json_syntax).
+//! [several values of a CASE](crate::case_values), and that of [JSON](crate::json_syntax).
 
 use datafusion_sql::planner::{NullOrdering, ParserOptions};
 use std::cell::Cell;
@@ -12,6 +12,7 @@ use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
 use crate::calls::{MAP, PARTITIONED, function};
+use crate::case_values::parse_case;
 use crate::json_syntax::{self, IsJson, calls_json};
 
 /// The dialect of Millstream: Flink's, with double quotes for names too.
@@ -182,6 +183,9 @@ impl Dialect for MillstreamDialect {
         }
         if let Some(name) = MillstreamDialect::call_as_name(parser) {
             return Some(name);
+        }
+        if let Some(case) = parse_case(parser) {
+            return Some(case);
         }
         if trims_blanks(parser) {
             return Some(parse_trim(parser));

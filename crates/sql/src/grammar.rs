@@ -113,6 +113,9 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
     if let Some(better) = unfinished_call(&error, &tokens, at) {
         return better;
     }
+    if error.message == "expected THEN, found ," {
+        return error.help("write WHEN a OR b; CASE x WHEN 1, 2 compares a value with several");
+    }
     if is_keyword(found, Keyword::PARTITION) && error.message.starts_with("expected )") {
         error.message = "PARTITION BY stands after the name of SESSION's table".into();
         return error.help(

@@ -23,6 +23,7 @@ use crate::numbers::{decimal, double, keep_casts, negative};
 use crate::pattern::to_strftime;
 use crate::scalars::{CEIL_TIME, SUNDAY_WEEK, time_step, unit_names};
 use crate::subscripts::{is_field, rewrite_access};
+use crate::time_literals::keep_fraction;
 use crate::walk::WalkMut;
 
 /// Rewrites the functions of a query.
@@ -152,7 +153,7 @@ impl VisitorMut for Rewriter<'_> {
                 }
                 double(constant)
             }
-            Expr::TypedString(constant) => decimal(constant),
+            Expr::TypedString(constant) => keep_fraction(constant).and_then(|()| decimal(constant)),
             Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } => Ok(negative(of)),
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
                 if *unit != DateTimeField::NoDateTime =>

@@ -25,6 +25,7 @@ pub(crate) const FORMS: &[&str] = &[
     "? AND ?",
     "CASE WHEN ? THEN ? ELSE ? END",
     "CASE ? WHEN ? THEN ? END",
+    "CASE ? WHEN ?, ? THEN ? END",
     "MOD(?, ?)",
     "IF(?, ?, ?)",
     "LOG(?)",

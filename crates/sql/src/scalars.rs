@@ -14,6 +14,7 @@ mod digits;
 mod doubles;
 mod exact;
 mod extract;
+mod finer_times;
 mod hashes;
 mod interval_order;
 mod interval_rules;
@@ -27,6 +28,7 @@ mod local;
 mod maps;
 mod nested;
 mod nested_rules;
+mod number_casts;
 mod overlapping;
 mod picked;
 mod planner;
@@ -67,6 +69,7 @@ pub(crate) use json_path::JsonPath;
 pub(crate) use lengths::text_bytes;
 pub(crate) use local::{IN_SOME_WINDOW, with_zone};
 pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access, row_fields, row_of};
+pub(crate) use number_casts::number_cast;
 pub(crate) use overlapping::Overlapping;
 pub(crate) use picked::{PickExpr, is_field};
 pub(crate) use planner::SpecialSyntax;
@@ -87,11 +90,12 @@ pub(crate) fn as_meant(
     config: &Arc<ConfigOptions>,
 ) -> DfResult<Expr> {
     interval_rules::refuse_lost_parts(&expr, schema)?;
-    let expr = rounded::keep_rounding(expr, schema)?;
+    let expr = finer_times::keep_digits(rounded::keep_rounding(expr, schema)?, schema)?;
     let expr = local::in_local_time(expr, schema, config)?;
     nested_rules::refuse_whole_values(&expr, schema)?;
     regexps::check_patterns(&expr)?;
-    let expr = interval_order::compare_intervals(time_text::write_times(expr, schema)?, schema)?;
+    let expr = number_casts::cast_numbers(time_text::write_times(expr, schema)?, schema)?;
+    let expr = interval_order::compare_intervals(expr, schema)?;
     let expr = similar::match_similar(like::plain_backslashes(expr, schema)?)?;
     fold_arithmetic(bound_texts(expr, schema)?, schema, config)
 }

@@ -11,7 +11,7 @@ use millstream_contract::interval::write_interval;
 
 use crate::located::within_mark;
 use crate::scalars::{
-    Access, access, exact_operation, joined_texts, measured_interval, similar_parts,
+    Access, access, exact_operation, joined_texts, measured_interval, number_cast, similar_parts,
     within_conformed, within_decided, written_time,
 };
 use crate::types::sql_type_name;
@@ -66,6 +66,10 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         measured if let Some(interval) = measured_interval(measured) => sql_text(interval),
         written if let Some(time) = written_time(written) => {
             format!("CAST({} AS STRING)", sql_text(time))
+        }
+        own if let Some((of, to, tries)) = number_cast(own) => {
+            let cast = if tries { "TRY_CAST" } else { "CAST" };
+            format!("{cast}({} AS {})", sql_text(of), sql_type_name(to))
         }
         accessed if let Some(access) = access(accessed) => access_text(access),
         Expr::ScalarFunction(call) => {

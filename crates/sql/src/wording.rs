@@ -79,6 +79,9 @@ fn not_comparable(left: &str, right: &str) -> SqlError {
         false if left == "DATE" && number(right) || number(left) && right == "DATE" => {
             error.help("compare with a date, for example DATE '2024-01-31'")
         }
+        false if left.starts_with("TIME(") && right.starts_with("TIME(") => {
+            error.help(format!("cast the one with fewer digits: CAST(x AS {})", left.max(right)))
+        }
         false => error.help(CAST_ONE_SIDE),
     }
 }

@@ -210,7 +210,9 @@ fn outputs(text: &mut Text, snapshot: &Snapshot, runs: bool) {
     for (quantile, us) in [("0.5", latency.p50_us), ("0.99", latency.p99_us), ("1", latency.max_us)]
     {
         let labels = [("quantile", quantile.to_string())];
-        family.sample_if(runs, &labels, us as f64 / 1e6);
+        // As OpenMetrics wants it: 0 would be the best latency there is.
+        let seconds = if latency.windows == 0 { f64::NAN } else { us as f64 / 1e6 };
+        family.sample_if(runs, &labels, seconds);
     }
     family.sample_as(runs, "_sum", latency.sum_us as f64 / 1e6);
     family.sample_as(runs, "_count", latency.windows as f64);
@@ -395,6 +397,7 @@ mod tests {
             "millstream_worker_seconds_total{process=\"0\",worker=\"0\",state=\"busy\"} 1.5",
             "millstream_channel_bytes_total{from=\"1\",to=\"0\"} 9",
             "millstream_fire_latency_seconds_count 0",
+            "millstream_fire_latency_seconds{quantile=\"0.99\"} NaN",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -127,27 +127,29 @@ const COMMANDS: [&str; 6] = ["\\?", "\\d", "\\format", "\\i", "\\q", "\\timing"]
 const BEFORE_TABLES: [&str; 8] =
     ["FROM", "JOIN", "INTO", "TABLE", "DESCRIBE", "DESC", "VIEW", "\\D"];
 
+/// A table or view, and its columns.
+struct Table {
+    name: String,
+    columns: Vec<String>,
+}
+
 /// The names that a session knows.
 #[derive(Default)]
 pub(super) struct Names {
-    tables: Vec<String>,
-    columns: Vec<String>,
+    tables: Vec<Table>,
     functions: Vec<String>,
 }
 
 impl Names {
     pub(super) fn of(session: &Session) -> Names {
-        let tables = session.table_names();
-        let mut columns: Vec<String> =
-            tables.iter().flat_map(|table| session.column_names(table)).collect();
-        columns.sort();
-        columns.dedup();
-        Names { tables, columns, functions: session.function_names() }
+        let table = |name: String| Table { columns: session.column_names(&name), name };
+        let tables = session.table_names().into_iter().map(table).collect();
+        Names { tables, functions: session.function_names() }
     }
 
     /// What the text before the cursor may become: where the part begins that is replaced, and by
-    /// what.
-    fn complete(&self, before: &str) -> (usize, Vec<String>) {
+    /// what. More of the line may stand behind the cursor.
+    fn complete(&self, line: &str, before: &str) -> (usize, Vec<String>) {
         if before.starts_with('\\') && !before.contains(char::is_whitespace) {
             let fitting = COMMANDS.iter().filter(|command| command.starts_with(before));
             return (0, fitting.map(|command| (*command).to_string()).collect());
@@ -159,44 +161,90 @@ impl Names {
         if let Some(path) = before.strip_prefix("\\i ") {
             return ("\\i ".len(), files(path));
         }
-        let is_part = |c: char| c.is_alphanumeric() || c == '_';
-        let word = before.rfind(|c| !is_part(c)).map_or(before, |at| {
-            &before[at + before[at..].chars().next().map_or(0, char::len_utf8)..]
-        });
+        if let Some(key) = setting(before) {
+            let keys = settings(key).map(|key| format!("'{key}'"));
+            return (before.len() - key.len(), keys.collect());
+        }
+        let word = last_word(before);
         let start = before.len() - word.len();
-        let last = before[..start].split_whitespace().next_back().unwrap_or("").to_uppercase();
         let mut found: Vec<String> = Vec::new();
-        let mut add = |names: &[String]| {
-            let fits = |name: &&String| {
+        let mut add = |names: &mut dyn Iterator<Item = &str>| {
+            let fits = |name: &&str| {
                 name.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
             };
-            found.extend(names.iter().filter(fits).cloned());
+            found.extend(names.filter(fits).map(str::to_string));
         };
-        let table_follows = BEFORE_TABLES.iter().any(|before| last.ends_with(before));
-        if table_follows || !word.is_empty() {
-            add(&self.tables);
-        }
-        if !table_follows && !word.is_empty() {
-            add(&self.columns);
-            let cased = |name: &str| match word.chars().any(char::is_lowercase) {
-                true => name.to_lowercase(),
-                false => name.to_string(),
-            };
-            add(&KEYWORDS.iter().map(|keyword| cased(keyword)).collect::<Vec<_>>());
-            add(&self.functions.iter().map(|name| cased(name)).collect::<Vec<_>>());
+        let cased = |name: &str| match word.chars().any(char::is_lowercase) {
+            true => name.to_lowercase(),
+            false => name.to_string(),
+        };
+        let last = before[..start].split_whitespace().next_back().unwrap_or("").to_uppercase();
+        let all_columns = || self.tables.iter().flat_map(|t| &t.columns).map(String::as_str);
+        if let Some(qualified) = before[..start].strip_suffix('.') {
+            match self.table_of(line, last_word(qualified)) {
+                Some(table) => add(&mut table.columns.iter().map(String::as_str)),
+                None if word.is_empty() => {}
+                None => add(&mut all_columns()),
+            }
+        } else if BEFORE_TABLES.iter().any(|before| last.ends_with(before)) {
+            add(&mut self.tables.iter().map(|table| table.name.as_str()));
+        } else if !word.is_empty() {
+            add(&mut self.tables.iter().map(|table| table.name.as_str()));
+            add(&mut all_columns());
+            let keywords = KEYWORDS.iter().copied().chain(self.functions.iter().map(|f| &**f));
+            let keywords: Vec<String> = keywords.map(cased).collect();
+            add(&mut keywords.iter().map(String::as_str));
         }
         found.sort();
         found.dedup();
         (start, found)
     }
+
+    /// The table of that name, or the one that a line calls so: `FROM clicks AS c`.
+    fn table_of(&self, line: &str, name: &str) -> Option<&Table> {
+        let named = |name: &str| self.tables.iter().find(|table| table.name == name);
+        let words: Vec<&str> =
+            line.split(|c| !is_part(c)).filter(|word| !word.is_empty()).collect();
+        let called = || {
+            let at = (1..words.len()).filter(|at| words[*at] == name);
+            let of = |at: usize| match words[at - 1].eq_ignore_ascii_case("AS") {
+                true => at.checked_sub(2).map(|at| words[at]),
+                false => Some(words[at - 1]),
+            };
+            at.filter_map(of).find_map(named)
+        };
+        named(name).or_else(called)
+    }
+}
+
+fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The word that a text ends with; empty if it ends with something else.
+fn last_word(text: &str) -> &str {
+    text.rfind(|c| !is_part(c))
+        .map_or(text, |at| &text[at + text[at..].chars().next().map_or(0, char::len_utf8)..])
+}
+
+/// The setting behind SET, as far as it is written, without quotes.
+fn setting(before: &str) -> Option<&str> {
+    let (first, key) = before.trim_start().split_once(char::is_whitespace)?;
+    let key = key.trim_start();
+    let is_key = key.chars().all(|c| is_part(c) || matches!(c, '.' | '-'));
+    (first.eq_ignore_ascii_case("SET") && is_key).then_some(key)
+}
+
+/// The settings that begin like this.
+fn settings(key: &str) -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|(key, ..)| *key).filter(move |known| known.starts_with(key))
 }
 
 /// What stands in quotes: a setting behind SET, elsewhere a file.
 fn quoted(before: &str, text: &str) -> Vec<String> {
     let first = before.split_whitespace().next().unwrap_or("");
     if first.eq_ignore_ascii_case("SET") && before.matches('\'').count() == 1 {
-        let keys = SETTINGS.iter().map(|(key, ..)| *key).filter(|key| key.starts_with(text));
-        return keys.map(|key| format!("{key}'")).collect();
+        return settings(text).map(|key| format!("{key}'")).collect();
     }
     files(text)
 }
@@ -230,7 +278,7 @@ impl Completer for Completion {
         position: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let (start, found) = self.0.borrow().complete(&line[..position]);
+        let (start, found) = self.0.borrow().complete(line, &line[..position]);
         let pair = |text: String| Pair { display: text.clone(), replacement: text };
         Ok((start, found.into_iter().map(pair).collect()))
     }
@@ -249,15 +297,20 @@ mod tests {
 
     fn names() -> Names {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
+        let table = |name: &str, columns| Table { name: name.into(), columns: owned(columns) };
         Names {
-            tables: owned(&["clicks", "customers"]),
-            columns: owned(&["cost", "window_start"]),
+            tables: vec![
+                table("clicks", &["cost", "window_start"]),
+                table("customers", &["cost", "name"]),
+            ],
             functions: owned(&["COS", "COUNT"]),
         }
     }
 
-    fn completed(before: &str) -> Vec<String> {
-        names().complete(before).1
+    /// Of a line with the cursor at its end, or at `|`.
+    fn completed(line: &str) -> Vec<String> {
+        let (before, behind) = line.split_once('|').unwrap_or((line, ""));
+        names().complete(&format!("{before}{behind}"), before).1
     }
 
     #[test]
@@ -270,9 +323,32 @@ mod tests {
         assert_eq!(completed("SELECT COU"), ["COUNT"]);
         assert_eq!(completed("SELECT "), [""; 0]);
         assert_eq!(completed("sel"), ["select"]);
-        assert_eq!(names().complete("SELECT a, win"), (10, vec!["window_start".to_string()]));
+        assert_eq!(names().complete("", "SELECT a, win"), (10, vec!["window_start".to_string()]));
         assert_eq!(completed("\\t"), ["\\timing"]);
         assert_eq!(completed("SET 'fragment.m"), ["fragment.mode'"]);
         assert_eq!(completed("SELECT ä"), [""; 0]);
+    }
+
+    #[test]
+    fn columns_of_a_table_stand_behind_its_name() {
+        assert_eq!(completed("SELECT clicks."), ["cost", "window_start"]);
+        assert_eq!(completed("SELECT clicks.w"), ["window_start"]);
+        assert_eq!(completed("SELECT customers."), ["cost", "name"]);
+        assert_eq!(completed("SELECT * FROM clicks AS c WHERE c."), ["cost", "window_start"]);
+        assert_eq!(completed("SELECT c.| FROM customers c"), ["cost", "name"]);
+        // Of another line's name, or of a column of type ROW, no more is known.
+        assert_eq!(completed("SELECT x."), [""; 0]);
+        assert_eq!(completed("SELECT x.n"), ["name"]);
+        assert_eq!(completed("SELECT 1."), [""; 0]);
+        assert_eq!(names().complete("", "SELECT clicks.w").0, 14);
+    }
+
+    #[test]
+    fn settings_stand_behind_set() {
+        assert_eq!(completed("SET fragment.m"), ["'fragment.mode'"]);
+        assert_eq!(names().complete("", "set fragment.m").0, 4);
+        assert_eq!(completed("SET ").len(), SETTINGS.len());
+        assert_eq!(completed("SET 'fragment.mode' = "), [""; 0]);
+        assert_eq!(completed("SETS fragment.m"), [""; 0]);
     }
 }

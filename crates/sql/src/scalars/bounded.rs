@@ -27,6 +27,7 @@ use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use super::lengths::{Lengths, has_texts, text_bytes};
 use super::nested::{FIELD, row_fields};
+use super::number_casts::number_cast;
 use crate::located::{UNNAMED, within_mark};
 use crate::walk::Nodes;
 
@@ -89,6 +90,8 @@ pub(crate) fn bounded_array(value: ColumnarValue, rows: usize) -> DfResult<Array
 pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     let bounded = expr.changed_up(|e| match e {
         mark if within_mark(&mark).is_some() => Ok(Transformed::no(mark)),
+        // Numbers and their texts are short.
+        cast if number_cast(&cast).is_some() => Ok(Transformed::no(cast)),
         // A field is there already.
         Expr::ScalarFunction(call) if call.name() == FIELD => {
             Ok(Transformed::no(Expr::ScalarFunction(call)))

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    IntervalUnit, TimeUnit,
+    DataType, Field, FieldRef, Int32Type, Int64Type, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
 use datafusion_common::{
     DataFusionError, Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err,
@@ -22,8 +22,11 @@ use datafusion_expr::{
 use super::calendar::{DAY_NS, tick_ns};
 use crate::types::sql_type_name;
 
-/// Parts of times that can be extracted.
-const OF_TIMES: [&str; 16] = [
+/// Parts of timestamps and dates that can be extracted. A time of day has those from the hour on.
+const OF_TIMES: [&str; 19] = [
+    "MILLENNIUM",
+    "CENTURY",
+    "DECADE",
     "YEAR",
     "ISOYEAR",
     "QUARTER",
@@ -84,6 +87,9 @@ fn check_part(part: &str, of: &DataType) -> DfResult<()> {
     let parts: Vec<&str> = match of {
         DataType::Duration(_) => of_intervals.collect(),
         DataType::Interval(_) => months.into_iter().chain(of_intervals).collect(),
+        DataType::Time32(_) | DataType::Time64(_) => {
+            OF_TIMES.into_iter().skip_while(|part| *part != "HOUR").collect()
+        }
         _ => OF_TIMES.to_vec(),
     };
     if parts.contains(&part) {
@@ -169,13 +175,22 @@ impl ScalarUDFImpl for Extract {
         let extracted = match is_interval(&of.data_type()) {
             true => of_intervals(&part, &of.to_array(rows)?)?,
             false => {
-                let within = match part.as_str() {
-                    "MILLISECOND" => 1_000,
-                    "MICROSECOND" => 1_000_000,
-                    "NANOSECOND" => 1_000_000_000,
-                    _ => return self.inner.invoke_with_args(args),
+                let of_inner = |part: Option<&str>| {
+                    let mut args = args.clone();
+                    if let Some(part) = part {
+                        args.args[0] = ColumnarValue::Scalar(ScalarValue::from(part));
+                    }
+                    self.inner.invoke_with_args(args)?.to_array(rows)
                 };
-                within_second(&self.inner.invoke_with_args(args)?.to_array(rows)?, within)?
+                match part.as_str() {
+                    "MILLISECOND" => within_second(&of_inner(None)?, 1_000)?,
+                    "MICROSECOND" => within_second(&of_inner(None)?, 1_000_000)?,
+                    "NANOSECOND" => within_second(&of_inner(None)?, 1_000_000_000)?,
+                    "MILLENNIUM" => of_years(&of_inner(Some("YEAR"))?, |y| counted_from_1(y, 1000)),
+                    "CENTURY" => of_years(&of_inner(Some("YEAR"))?, |y| counted_from_1(y, 100)),
+                    "DECADE" => of_years(&of_inner(Some("YEAR"))?, |y| y / 10),
+                    _ => of_inner(None)?,
+                }
             }
         };
         match constant {
@@ -183,6 +198,17 @@ impl ScalarUDFImpl for Extract {
             false => Ok(ColumnarValue::Array(extracted)),
         }
     }
+}
+
+fn of_years(years: &ArrayRef, value: impl Fn(i32) -> i32) -> ArrayRef {
+    let values: Int32Array = years.as_primitive::<Int32Type>().unary(value);
+    Arc::new(values)
+}
+
+/// The number of a century or a millennium, of which the first begins with year 1. Year 0 is 0, as
+/// in Flink, and what is before it is negative.
+fn counted_from_1(year: i32, years: i32) -> i32 {
+    (year + if year > 0 { years - 1 } else { 1 - years }) / years
 }
 
 /// Takes whole seconds off.
@@ -271,6 +297,25 @@ mod tests {
             }
         }
         assert_eq!((part("YEAR", 27, 0), part("MONTH", 27, 0)), (2, 3));
+    }
+
+    /// By `DateTimeUtils.julianExtract` of Flink, whose division drops the fraction.
+    #[test]
+    fn centuries_begin_with_their_year_1() {
+        for (year, century, millennium) in [
+            (2001, 21, 3),
+            (2000, 20, 2),
+            (1996, 20, 2),
+            (1901, 20, 2),
+            (1900, 19, 2),
+            (1, 1, 1),
+            (0, 0, 0),
+            (-1, -1, -1),
+            (-101, -2, -1),
+        ] {
+            assert_eq!(counted_from_1(year, 100), century, "{year}");
+            assert_eq!(counted_from_1(year, 1000), millennium, "{year}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) fn keep_rounding(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
         Expr::Cast(cast) => {
             let from = cast.expr.get_type(schema)?;
             Ok(match loses_digits(&from, cast.field.data_type()) {
-                true => Transformed::yes(ROUNDED.call(vec![e])),
+                true => Transformed::yes(kept(e)),
                 false => Transformed::no(e),
             })
         }
@@ -37,6 +37,11 @@ pub(super) fn keep_rounding(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
         _ => Ok(Transformed::no(e)),
     })?;
     Ok(kept.data)
+}
+
+/// A cast that is not looked into.
+pub(super) fn kept(cast: Expr) -> Expr {
+    ROUNDED.call(vec![cast])
 }
 
 fn loses_digits(from: &DataType, to: &DataType) -> bool {

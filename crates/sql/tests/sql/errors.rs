@@ -50,6 +50,15 @@ fn syntax() {
     refused("CREATE TABLE t (a BIGINT b INT)", &["expected", "b"]);
     refused("CREATE TABLE t (a BIGINT)", &["WITH ('connector' ="]);
     refused("SELECT b FROM typed SELECT b FROM typed", &["separated by ;"]);
+    refused(
+        "SELECT t < TIME '12:30:00.5' AS b FROM (VALUES (TIME '12:30:00')) AS times (t)",
+        &["TIME(0) cannot be compared with TIME(3)", "CAST(x AS TIME(3))", "^^^"],
+    );
+    refused("SELECT CASE WHEN b, b THEN 1 END FROM typed", &["found ,", "WHEN a OR b", "^"]);
+    refused(
+        "SELECT TIMESTAMP '2024-01-31 12:30:00.1234567890' AS t FROM typed",
+        &["10 digits after its seconds", "a TIMESTAMP has 9 at most", "^^^"],
+    );
 }
 
 #[test]

@@ -66,6 +66,19 @@ fn views_and_columns_of_choices_grow_by_one_each() {
 }
 
 #[test]
+fn results_of_several_values_of_a_case_are_written_once() {
+    let depth = 40;
+    let result = nested(depth, "i64", |x| format!("CASE i32 WHEN 1, 2, 3 THEN {x} ELSE 0 END"));
+    let value = nested(depth, "i64", |x| format!("CASE {x} WHEN 1, 2, 3 THEN i64 ELSE 0 END"));
+    for expr in [result, value] {
+        let explained = explained(&format!("SELECT {expr} AS v FROM typed"));
+        let cases = explained.matches("CASE").count();
+        // Two for each in the logical plan and in the pipelines, at the most.
+        assert!((2 * depth..=4 * depth).contains(&cases), "{cases}");
+    }
+}
+
+#[test]
 fn what_would_grow_is_refused_with_its_place() {
     for (expr, then) in [
         ("({} BETWEEN b AND TRUE)", "b"),

@@ -69,6 +69,7 @@ const FORMS: &[&str] = &[
     "(? BETWEEN ? AND ?)",
     "CASE WHEN ? THEN ? ELSE ? END",
     "CASE ? WHEN ? THEN ? END",
+    "CASE ? WHEN ?, ? THEN ? END",
     "CAST(? AS INT)",
     "CAST(? AS DATE)",
     "CAST(? AS BYTES)",

@@ -1,0 +1,24 @@
+-- answer: by hand. A constant has 6 digits after its seconds, or 9 if more are written; none gets lost.
+CREATE VIEW literals AS
+SELECT TIMESTAMP '2024-01-31 12:30:00' AS none, TIMESTAMP '2024-01-31 12:30:00.5' AS one,
+       TIMESTAMP '2024-01-31 12:30:00.123456' AS six, TIMESTAMP '2024-01-31 12:30:00.1234567' AS seven,
+       TIMESTAMP '2024-01-31 12:30:00.123456789' AS nine;
+DESCRIBE literals;
+SELECT * FROM literals;
+SELECT six < seven AS less, seven < nine AS lesser, seven + INTERVAL '1' SECOND AS plus, seven - six AS minus,
+       CAST(nine AS TIMESTAMP(3)) AS three, CAST(seven AS STRING) AS text
+FROM literals;
+SELECT COUNT(*) AS n FROM (VALUES (TIMESTAMP '2024-01-31 12:30:00.123456')) AS t (ts)
+WHERE ts < TIMESTAMP '2024-01-31 12:30:00.123456001' AND ts > TIMESTAMP '2024-01-31 12:30:00.123455999';
+-- So are columns of fewer digits compared with all that a constant has.
+SELECT t < TIMESTAMP '2024-01-31 12:30:00.1235' AS less, t = TIMESTAMP '2024-01-31 12:30:00.1234' AS same,
+       t BETWEEN TIMESTAMP '2024-01-31 12:30:00.1229' AND TIMESTAMP '2024-01-31 12:30:00.1231' AS between_both,
+       t IN (TIMESTAMP '2024-01-31 12:30:00.123', TIMESTAMP '2024-01-31 12:30:00') AS within,
+       t IN (TIMESTAMP '2024-01-31 12:30:00.1234') AS not_within,
+       t >= TIMESTAMP '2024-01-31 12:30:00.1235' - INTERVAL '1' SECOND AS computed
+FROM (VALUES (CAST('2024-01-31 12:30:00.123' AS TIMESTAMP(3)))) AS literals (t);
+SELECT COUNT(*) AS n FROM (VALUES (CAST('2024-01-31 12:30:00.123' AS TIMESTAMP(3)))) AS literals (t)
+WHERE t < TIMESTAMP '2024-01-31 12:30:00.1235' AND NOT t = TIMESTAMP '2024-01-31 12:30:00.1234'
+  AND t > TIMESTAMP '2024-01-31 12:30:00.1229999';
+SELECT TIME '12:30:00.5' AS t, TIME '12:30:00' AS plain, CAST(t AS TIME(3)) < TIME '12:30:00.5' AS less
+FROM (VALUES (TIME '12:30:00')) AS times (t);
