@@ -85,6 +85,7 @@ mod like;
 mod listed;
 mod located;
 mod lower;
+mod lowered;
 mod mended;
 mod nearest;
 mod nest;
