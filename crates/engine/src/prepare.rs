@@ -62,6 +62,11 @@ pub(crate) struct Prepared {
 /// About what a slice of a column takes, without what it shares.
 const PART_COLUMN_BYTES: usize = 160;
 
+/// Workers that share windows wait for each other, window by window. So where a batch has more
+/// than so many of these, it is cut into parts of so many records.
+const WINDOWS_AT_ONCE: i64 = 2;
+const PART_RECORDS: usize = 4096;
+
 /// How many tables of windows a batch may have to open: beyond that it is cut.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spread {
@@ -119,11 +124,21 @@ impl Prepared {
 }
 
 impl Spread {
-    /// Before which rows to cut a batch, so that each part opens `tables_max` tables at the most. A
-    /// window needs one for each of its records, but no more than there are leaders.
+    /// Before which rows to cut a batch.
     fn cuts(&self, times: &BatchTimes) -> Vec<usize> {
-        let rows = times.times.len();
         let slices = times.bounds.map(|(min, max)| self.windowing.slices_between(min, max));
+        let mut cuts = self.cuts_by_tables(times, slices);
+        if self.leaders > 1 && slices.is_some_and(|slices| slices > WINDOWS_AT_ONCE) {
+            cuts.extend((PART_RECORDS..times.times.len()).step_by(PART_RECORDS));
+        }
+        cuts
+    }
+
+    /// Before which rows to cut a batch that spans so many slices, so that each part opens
+    /// `tables_max` tables at the most. A window needs one for each of its records, but no more
+    /// than there are leaders.
+    fn cuts_by_tables(&self, times: &BatchTimes, slices: Option<i64>) -> Vec<usize> {
+        let rows = times.times.len();
         let few =
             |slices: i64| slices.saturating_mul(self.leaders as i64) <= self.tables_max as i64;
         if rows <= self.tables_max || slices.is_some_and(few) {
