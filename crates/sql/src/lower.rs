@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef, DataFusionError};
-use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan};
+use datafusion_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
 use millstream_contract::plan::{self, AggregateFunction};
 
 use crate::aggregates::{Takes, aggregate_named, counts_repeats};
