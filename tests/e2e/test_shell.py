@@ -248,29 +248,63 @@ def test_what_follows_a_query_that_was_drained_is_not_run(place):
     assert err.endswith("drained: statements that follow are not run\n"), err
 
 
-def test_a_query_that_waits_for_a_writer_is_left_behind(shell, tmp_path):
+def test_a_query_that_waits_for_a_writer_is_ended_and_takes_nothing(shell, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     terminal = shell()
     terminal.answer("CREATE TABLE t (a STRING) WITH ('connector' = 'file', 'path' = 'pipe', 'format' = 'raw');")
     terminal.send("SELECT a FROM t;\r")
-    terminal.expect("FROM t;\r\n")
-    end = time.monotonic() + SECONDS
-    while "the query was left behind" not in terminal.seen:
-        assert time.monotonic() < end, terminal.seen
-        terminal.send("\x03")
-        # Each throws away what the terminal has not given out yet.
-        time.sleep(0.3)
-        terminal.read(0)
-    # Each Ctrl-C that comes too late gives a prompt.
-    terminal.settle()
-    terminal.seen = ""
+    terminal.expect("planning for")
+    terminal.send("\x03")
+    terminal.expect("interrupted before it runs")
+    terminal.expect(PROMPT)
     assert "│ t " in terminal.answer("SHOW TABLES;")
-    # Who comes late finds nobody who shows what he writes.
-    writer = os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK)
-    os.write(writer, b"late\n")
-    os.close(writer)
-    terminal.settle()
-    assert "late" not in terminal.seen + terminal.answer("SELECT 1 AS one;")
+    # The next one that reads the pipe gets all that is written.
+    terminal.send("SELECT a FROM t;\r")
+    terminal.expect("planning for")
+    with open(tmp_path / "pipe", "w") as writer:
+        for number in range(10):
+            writer.write(f"row {number}\n")
+            writer.flush()
+            time.sleep(0.05)
+    rows = terminal.expect(PROMPT)
+    assert all(f"row {number}" in rows for number in range(10)), rows
+    # Somebody else ends one.
+    terminal.send("SELECT a FROM t;\r")
+    terminal.expect("planning for")
+    assert ask(os.environ | {"HOME": str(tmp_path)}, "stop", terminal.process.pid).returncode == 0
+    terminal.expect(PROMPT)
+    terminal.send("\\q\r")
+    terminal.leave()
+
+
+def test_what_is_typed_ahead_is_executed(shell):
+    terminal = shell()
+    terminal.send("SELECT 1 + 10 AS a;\rSELECT 1 + 20 AS b;\rSELECT 1 +\r30 AS c;\r")
+    for value in ["11", "21", "31"]:
+        terminal.expect(f" {value} ")
+    terminal.expect(PROMPT)
+    terminal.send("\\q\r")
+    terminal.leave()
+
+
+def test_a_script_is_text_and_whoever_waits_for_it_may_stop(shell, tmp_path):
+    (tmp_path / "latin.sql").write_bytes(b"SELECT 1 AS one;\nSELECT 'caf\xe9' AS x;\n")
+    (tmp_path / "good.sql").write_text("SELECT 40 + 2 AS x;\n")
+    os.mkfifo(tmp_path / "pipe.sql")
+    terminal = shell()
+    answer = terminal.answer("\\i latin.sql")
+    assert "latin.sql:2:12: expected SQL in UTF-8, found the byte 0xe9" in answer and "one" not in answer, answer
+    assert "is a file of records, not of SQL" in terminal.answer("\\i events.csv")
+    assert "42" in terminal.answer("\\i good.sql")
+    assert "no script" in terminal.answer("\\i /dev/zero")
+    assert "\\timing is on or off, not 'maybe'" in terminal.answer("\\timing maybe")
+    terminal.send("\\i pipe.sql\r")
+    terminal.expect("pipe.sql\r\n")
+    time.sleep(0.5)
+    terminal.send("\x03")
+    terminal.expect("the file was left behind")
+    terminal.expect(PROMPT)
+    assert "42" in terminal.answer("\\i good.sql")
     terminal.send("\\q\r")
     terminal.leave()
 

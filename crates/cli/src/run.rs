@@ -1,6 +1,6 @@
 //! `millstream run` and `millstream explain`.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
@@ -48,6 +48,9 @@ pub(crate) fn setting_pairs(
     Ok(pairs)
 }
 
+/// The longest script.
+const SCRIPT_BYTES_MAX: u64 = 64 << 20;
+
 /// A script as it was given.
 pub(crate) struct Text {
     /// For messages.
@@ -64,24 +67,13 @@ pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
     let standard_input = script.file.as_deref() == Some(Path::new("-"));
     let (name, text, base_dir) = match (&script.file, &script.execute) {
         (Some(_), _) if standard_input => {
-            let mut text = Vec::new();
             let name = "<standard input>";
-            stdin().read_to_end(&mut text).map_err(|e| usage(&format!("{name}: {e}")))?;
+            let text = bounded(stdin()).map_err(|e| usage(&format!("{name}: {e}")))?;
             let text = String::from_utf8(text).map_err(|e| not_utf8(Path::new(name), &e))?;
             (name.to_string(), text, PathBuf::from("."))
         }
-        (Some(path), _) if is_data(path) => {
-            return Err(usage(&format!(
-                "{0} is a file of records, not of SQL\n  help: millstream run -e \"SELECT * FROM \
-                 '{0}'\"",
-                path.display()
-            )));
-        }
         (Some(path), _) => {
-            let text = std::fs::read(path).map_err(|e| {
-                usage(&format!("cannot read {}: {e}\n  help: {}", path.display(), near(path)))
-            })?;
-            let text = String::from_utf8(text).map_err(|e| not_utf8(path, &e))?;
+            let text = read_file(path)?;
             let dir = path.parent().filter(|p| !p.as_os_str().is_empty());
             let dir = dir.map_or_else(|| PathBuf::from("."), Path::to_path_buf);
             (path.display().to_string(), text, dir)
@@ -92,6 +84,33 @@ pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
         }
     };
     Ok(Text { name, text, base_dir, standard_input })
+}
+
+/// Reads a file of statements.
+pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
+    if is_data(path) {
+        return Err(usage(&format!(
+            "{0} is a file of records, not of SQL\n  help: millstream run -e \"SELECT * FROM '{0}'\"",
+            path.display()
+        )));
+    }
+    let text = File::open(path).and_then(bounded).map_err(|e| {
+        usage(&format!("cannot read {}: {e}\n  help: {}", path.display(), near(path)))
+    })?;
+    String::from_utf8(text).map_err(|e| not_utf8(path, &e))
+}
+
+/// All of it, unless that is too much for a script.
+fn bounded(input: impl Read) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    input.take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut text)?;
+    match text.len() as u64 > SCRIPT_BYTES_MAX {
+        true => Err(io::Error::other(format!(
+            "more than {} MB, which is no script",
+            SCRIPT_BYTES_MAX >> 20
+        ))),
+        false => Ok(text),
+    }
 }
 
 /// Reads the script: a session with its settings, and its statements.

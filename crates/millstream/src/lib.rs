@@ -57,7 +57,7 @@ pub use generator::GeneratorTable;
 pub use jobs::{JobHandle, Jobs};
 pub use millstream_connect::{
     BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
-    TextSink, channel, channels,
+    TextSink, channel, channels, give_up_pipes,
 };
 pub use millstream_contract::declaration;
 pub use millstream_contract::plan::Plan;

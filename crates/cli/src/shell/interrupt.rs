@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::Stopper;
+use millstream::{Stopper, give_up_pipes};
 
 use crate::console::note;
 use crate::signals::{TerminalMode, on_each_stop};
@@ -15,6 +15,11 @@ use crate::watch::{NOTHING_TO_DRAIN, STOPS};
 const ECHO_MAX: Duration = Duration::from_millis(150);
 /// How long a query may take to stop when the shell is to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether a result has its names.
+const LOOK: Duration = Duration::from_millis(50);
+
+const HAS_ENDED: &str = "that query has ended";
 
 /// What the shell is doing.
 #[derive(Default)]
@@ -27,6 +32,10 @@ enum Doing {
     Query(Stopper),
     /// It was asked to stop.
     Stopping(Instant),
+    /// A result gets its names, which must not be left half done.
+    Committing {
+        interrupted: bool,
+    },
 }
 
 #[derive(Default)]
@@ -70,21 +79,49 @@ impl Interrupts {
         state.number
     }
 
-    /// Somebody else than who types wants the query to end that runs, as Ctrl-C does.
-    pub(super) fn interrupt(&self) {
+    /// Somebody else than who types wants this query to end: as at Ctrl-C, and at a second one if
+    /// it has not stopped in time.
+    pub(super) fn stop(&self, number: u64) -> Result<(), &'static str> {
+        if lock(&self.0).number != number {
+            return Err(HAS_ENDED);
+        }
         came(&self.0, false);
+        left_behind_later(self.0.clone(), number);
+        Ok(())
     }
 
-    /// Lets the query that runs read no more, and end well. Whether one runs that can.
-    pub(super) fn drain(&self) -> Result<(), &'static str> {
-        match &lock(&self.0).doing {
+    /// Lets this query read no more, and end well.
+    pub(super) fn drain(&self, number: u64) -> Result<(), &'static str> {
+        let state = lock(&self.0);
+        if state.number != number {
+            return Err(HAS_ENDED);
+        }
+        match &state.doing {
             Doing::Query(stopper) => {
                 stopper.drain();
                 Ok(())
             }
+            Doing::Committing { .. } => Ok(()),
             Doing::Stopping(_) => Err(STOPS),
             Doing::Waiting | Doing::Starting => Err(NOTHING_TO_DRAIN),
         }
+    }
+
+    /// Whether the query of this statement was asked to stop, or left behind.
+    pub(super) fn is_stopping(&self, number: u64) -> bool {
+        let state = lock(&self.0);
+        state.number != number || matches!(state.doing, Doing::Stopping(_))
+    }
+
+    /// The query of this statement has ended, and its result gets its names. Whether it may: it may
+    /// have been over before it noticed that it is to stop.
+    pub(super) fn commits(&self, number: u64) -> bool {
+        let mut state = lock(&self.0);
+        if state.number != number || matches!(state.doing, Doing::Stopping(_)) {
+            return false;
+        }
+        state.doing = Doing::Committing { interrupted: false };
+        true
     }
 
     /// The query of this statement runs from now on, unless it was interrupted. Whether it may: it
@@ -101,12 +138,13 @@ impl Interrupts {
         true
     }
 
-    /// The statement has been executed, or left behind. Whether the shell goes on.
+    /// The statement has been executed, or left behind. Whether those that follow are executed.
     pub(super) fn ends(&self) -> bool {
         let mut state = lock(&self.0);
-        (state.doing, state.give_up) = (Doing::Waiting, None);
+        let doing = std::mem::take(&mut state.doing);
+        state.give_up = None;
         state.number += 1;
-        !state.leave
+        !state.leave && !matches!(doing, Doing::Committing { interrupted: true })
     }
 }
 
@@ -114,10 +152,21 @@ impl Interrupts {
 fn came(state: &Arc<Mutex<State>>, ends: bool) -> bool {
     let mut locked = lock(state);
     locked.leave |= ends;
-    match &locked.doing {
+    match &mut locked.doing {
         Doing::Waiting => return ends,
         Doing::Query(stopper) => stopper.stop(),
-        Doing::Starting => note(&"interrupted before it runs; Ctrl-C again leaves it behind"),
+        Doing::Starting => {
+            give_up_pipes();
+            note(&"interrupted before it runs");
+            left_behind_later(state.clone(), locked.number);
+        }
+        Doing::Committing { interrupted } => {
+            if !std::mem::replace(interrupted, true) {
+                note(&"the result is complete and gets its names; what follows is not executed");
+                return ends && leaves_later(state.clone());
+            }
+            return false;
+        }
         Doing::Stopping(since) if since.elapsed() < ECHO_MAX => return false,
         Doing::Stopping(_) => {
             if let Some(give_up) = locked.give_up.take().filter(|_| !locked.leave) {
@@ -127,16 +176,92 @@ fn came(state: &Arc<Mutex<State>>, ends: bool) -> bool {
         }
     }
     locked.doing = Doing::Stopping(Instant::now());
-    if ends {
-        let later = move || {
-            thread::sleep(STOP_TIMEOUT);
-            exit(130);
-        };
-        return thread::Builder::new().spawn(later).is_err();
-    }
-    false
+    ends && leaves_later(state.clone())
+}
+
+/// Leaves a statement behind if it has not stopped after a short time.
+fn left_behind_later(state: Arc<Mutex<State>>, number: u64) {
+    let later = move || {
+        thread::sleep(STOP_TIMEOUT);
+        let mut state = lock(&state);
+        if state.number == number
+            && matches!(state.doing, Doing::Stopping(_))
+            && let Some(give_up) = state.give_up.take()
+        {
+            give_up();
+        }
+    };
+    // Otherwise it stops as it can, or at a second Ctrl-C.
+    let _ = thread::Builder::new().spawn(later);
+}
+
+/// Ends the shell after a short time, and not while a result gets its names. Whether it has to end
+/// at once.
+fn leaves_later(state: Arc<Mutex<State>>) -> bool {
+    let later = move || {
+        thread::sleep(STOP_TIMEOUT);
+        while matches!(lock(&state).doing, Doing::Committing { .. }) {
+            thread::sleep(LOOK);
+        }
+        exit(130);
+    };
+    thread::Builder::new().spawn(later).is_err()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn interrupts() -> Interrupts {
+        Interrupts(Arc::default())
+    }
+
+    #[test]
+    fn a_result_that_gets_its_names_is_complete_and_what_follows_is_not_executed() {
+        let interrupts = interrupts();
+        let number = interrupts.starts(|| unreachable!());
+        assert!(interrupts.commits(number));
+        assert!(!came(&interrupts.0, false) && !came(&interrupts.0, false));
+        assert!(!interrupts.is_stopping(number));
+        assert!(!interrupts.ends());
+        // The next statement has nothing to do with that.
+        interrupts.starts(|| ());
+        assert!(interrupts.ends());
+    }
+
+    #[test]
+    fn a_query_that_is_to_stop_commits_nothing_and_is_left_behind_at_a_second_signal() {
+        let interrupts = interrupts();
+        let (given_up, up) = mpsc::channel();
+        let number = interrupts.starts(move || given_up.send(()).unwrap());
+        assert!(!came(&interrupts.0, false));
+        assert!(interrupts.is_stopping(number) && !interrupts.commits(number));
+        // The same signal once more.
+        assert!(!came(&interrupts.0, false));
+        assert!(up.try_recv().is_err());
+        thread::sleep(ECHO_MAX);
+        assert!(!came(&interrupts.0, false));
+        up.try_recv().unwrap();
+        assert!(interrupts.ends());
+    }
+
+    #[test]
+    fn who_stops_a_query_that_has_ended_stops_no_other() {
+        let interrupts = interrupts();
+        let ended = interrupts.starts(|| ());
+        assert!(interrupts.ends());
+        let number = interrupts.starts(|| ());
+        assert_eq!(interrupts.stop(ended), Err(HAS_ENDED));
+        assert_eq!(interrupts.drain(ended), Err(HAS_ENDED));
+        assert!(!interrupts.is_stopping(number));
+        assert_eq!(interrupts.drain(number), Err(NOTHING_TO_DRAIN));
+        assert_eq!(interrupts.stop(number), Ok(()));
+        assert!(interrupts.is_stopping(number));
+    }
 }

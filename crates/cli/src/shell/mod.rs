@@ -12,7 +12,6 @@ mod statements;
 
 use std::cell::RefCell;
 use std::io::{BufRead, ErrorKind, IsTerminal, Read, stdin, stdout};
-use std::path::Path;
 use std::rc::Rc;
 
 use clap::CommandFactory;
@@ -209,7 +208,10 @@ impl Shell {
         match (command.trim_end_matches(';'), argument) {
             ("\\q", _) => return Ok(Next::Leave),
             ("\\?" | "\\h" | "\\help", _) => print(HELP)?,
-            ("\\timing", "on" | "off" | "") => {
+            ("\\timing", other) if !["on", "off", ""].contains(&other) => {
+                self.refuse(&format!("\\timing is on or off, not '{other}'"))?;
+            }
+            ("\\timing", argument) => {
                 let on = match argument {
                     "" => !self.statements.timing,
                     argument => argument == "on",
@@ -224,9 +226,10 @@ impl Shell {
             ("\\d", "") => self.told("SHOW TABLES")?,
             ("\\d", table) => self.told(&format!("DESCRIBE {table}"))?,
             ("\\i", "") => self.refuse("\\i names no file\n  help: write \\i FILE")?,
-            ("\\i", path) => match std::fs::read(Path::new(path)) {
-                Ok(bytes) => self.told_of(&String::from_utf8_lossy(&bytes), path)?,
-                Err(error) => self.refuse(&format!("cannot read {path}: {error}"))?,
+            ("\\i", path) => match self.statements.script(path) {
+                Ok(text) => self.told_of(&text, path)?,
+                Err(_) if self.statements.interactive => {}
+                Err(failure) => return Err(failure),
             },
             (command, _) => {
                 self.refuse(&format!("there is no command {command}\n  help: \\? lists them"))?;

@@ -1,6 +1,7 @@
 //! Executes the statements of the shell in its session.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -15,7 +16,7 @@ use millstream::{
 use super::interrupt::Interrupts;
 use crate::console::{Remarks, fail, failed, note, panicked, print};
 use crate::live::{Desk, Show, Told};
-use crate::run::{print_rows, text_sink};
+use crate::run::{print_rows, read_file, say_not_run, text_sink};
 use crate::{Failure, Format, Output, report};
 
 /// A session, and how the results of its statements are told.
@@ -74,10 +75,20 @@ impl Statements {
 
     /// Executes statements one after the other, up to the first that fails, which is told.
     pub(super) fn execute(&mut self, text: &str, name: &str) -> Result<(), Failure> {
+        if self.interactive {
+            self.drained.store(false, Relaxed);
+        }
         let done = catch_unwind(AssertUnwindSafe(|| {
             let statements =
                 parse_script(text, name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
-            statements.iter().try_for_each(|statement| self.one(statement, name))
+            for (at, statement) in statements.iter().enumerate() {
+                self.one(statement, name)?;
+                if self.drained.load(Relaxed) {
+                    say_not_run(statements.len() - at - 1);
+                    break;
+                }
+            }
+            Ok(())
         }));
         done.unwrap_or_else(|panic| Err(panicked(&*panic)))
     }
@@ -89,9 +100,6 @@ impl Statements {
     }
 
     fn one(&mut self, statement: &Statement, name: &str) -> Result<(), Failure> {
-        if self.are_drained() {
-            return Ok(());
-        }
         self.executed += 1;
         let done = match statement.is_query() {
             true => self.query(statement, name),
@@ -102,6 +110,28 @@ impl Statements {
         };
         match self.interrupts.ends() {
             true => done,
+            false => Err(Failure::Interrupted),
+        }
+    }
+
+    /// Reads a file of statements, in a thread of its own: it may be a pipe without a writer.
+    pub(super) fn script(&mut self, path: &str) -> Result<String, Failure> {
+        let (sender, read) = mpsc::channel();
+        let give_up = sender.clone();
+        self.interrupts.starts(move || drop(give_up.send(None)));
+        let path = PathBuf::from(path);
+        let read_file = move || drop(sender.send(Some(read_file(&path))));
+        let started = thread::Builder::new().name("script".into()).spawn(read_file);
+        started.map_err(|e| fail(&format!("cannot start a thread: {e}")))?;
+        let text = match read.recv() {
+            Ok(Some(text)) => text,
+            _ => {
+                note(&"the file was left behind");
+                Err(Failure::Interrupted)
+            }
+        };
+        match self.interrupts.ends() {
+            true => text,
             false => Err(Failure::Interrupted),
         }
     }
@@ -122,7 +152,7 @@ impl Statements {
         let (sender, ended) = mpsc::channel();
         let give_up = sender.clone();
         let number = self.interrupts.starts(move || drop(give_up.send(None)));
-        let desk = self.desk(statement, name);
+        let desk = self.desk(statement, name, number);
         let _shown = Show::begin(&desk, false);
         let query = Query {
             session: self.session.clone(),
@@ -150,22 +180,14 @@ impl Statements {
     }
 
     /// Where a query notes what it is doing, and from where it is stopped.
-    fn desk(&self, statement: &Statement, name: &str) -> Arc<Desk> {
+    fn desk(&self, statement: &Statement, name: &str, number: u64) -> Arc<Desk> {
         let desk = Arc::new(Desk::new(name));
         desk.plans(self.executed - 1, &statement.text());
         let (interrupts, drained) = (self.interrupts.clone(), self.drained.clone());
-        desk.on_stop(move |drain| match drain {
-            true => match interrupts.drain() {
-                Ok(()) => {
-                    drained.store(true, Relaxed);
-                    Told::Yes
-                }
-                Err(reason) => Told::No(reason.into()),
-            },
-            false => {
-                interrupts.interrupt();
-                Told::Yes
-            }
+        desk.on_stop(move |drain| {
+            let told = if drain { interrupts.drain(number) } else { interrupts.stop(number) };
+            drained.fetch_or(drain && told.is_ok(), Relaxed);
+            told.map_or_else(|reason| Told::No(reason.into()), |()| Told::Yes)
         });
         desk
     }
@@ -186,9 +208,11 @@ struct Query {
 impl Query {
     /// Runs it to its end, or until it is interrupted.
     fn run(mut self, statement: &Statement) -> Result<(), Failure> {
-        let Executed::Query(mut planned) = self.session.execute(statement).map_err(failed)? else {
-            return Ok(());
-        };
+        let executed = self.session.execute(statement);
+        if self.interrupts.is_stopping(self.number) {
+            return Err(Failure::Interrupted);
+        }
+        let Executed::Query(mut planned) = executed.map_err(failed)? else { return Ok(()) };
         check_settings(1, self.session.settings())
             .map_err(|e| failed(millstream::Failure::Sql(self.session.refuse_setting(e))))?;
         let inserts = !planned.sinks.is_empty() && !planned.analyze;
@@ -206,6 +230,10 @@ impl Query {
         let (stats, result, remains) = job.run_and_keep();
         drop(remains);
         self.desk.commits();
+        let result = match result {
+            Ok(()) if !self.interrupts.commits(self.number) => Err(Error::Interrupted),
+            other => other,
+        };
         let result = result.and_then(|()| commit_all(&sinks, &planned.targets));
         let stopped = matches!(result, Err(Error::Interrupted));
         let simulated = self.session.settings().simulate.is_some();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::thread;
 
@@ -54,8 +54,10 @@ impl Shared {
     }
 
     /// Opens a pipe, which waits for its writer, and reads it to its end.
-    fn open(&self, path: &Path) {
+    fn open(self: &Arc<Shared>, path: &Path) {
+        opening().push(Arc::downgrade(self));
         let opened = File::open(path);
+        opening().retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(self)));
         let mut state = self.lock();
         match opened {
             // Whoever writes learns at once that nobody reads.
@@ -101,6 +103,32 @@ impl Shared {
     }
 }
 
+/// Pipes of this process whose writer has not come.
+static OPENING: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+fn opening() -> MutexGuard<'static, Vec<Weak<Shared>>> {
+    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits no longer for the writers of pipes that are to be read, in this process: whoever waits for
+/// them gets an error. A writer that comes later finds no reader, and nothing of what it writes is
+/// taken from the next one who reads.
+pub fn give_up_pipes() {
+    let waiting: Vec<_> = opening().drain(..).collect();
+    for shared in waiting.iter().filter_map(Weak::upgrade) {
+        let mut state = shared.lock();
+        state.dropped = true;
+        state
+            .end_with(io::Error::new(ErrorKind::TimedOut, "its writer is not waited for any more"));
+        let waker = state.waker.take();
+        drop(state);
+        shared.changed.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
 impl Pipe {
     /// Begins to read.
     pub(crate) fn new(input: Box<dyn Read + Send>) -> Pipe {
@@ -112,7 +140,7 @@ impl Pipe {
         Pipe::begin(move |shared| shared.open(&path))
     }
 
-    fn begin(work: impl FnOnce(&Shared) + Send + 'static) -> Pipe {
+    fn begin(work: impl FnOnce(&Arc<Shared>) + Send + 'static) -> Pipe {
         let shared = Arc::new(Shared::default());
         let own = shared.clone();
         let reader = thread::Builder::new().name("pipe".into());
@@ -180,6 +208,28 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.send(()).expect("the test listens");
         }
+    }
+
+    #[test]
+    fn whoever_waits_for_a_writer_may_be_told_not_to() {
+        let name = format!("millstream-pipe-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let mut pipe = Pipe::open(path.clone());
+        while opening().is_empty() {
+            thread::yield_now();
+        }
+        give_up_pipes();
+        let error = pipe.read(&mut [0; 10]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        // The next one gets all.
+        let mut next = Pipe::open(path.clone());
+        std::fs::write(&path, b"all").unwrap();
+        let mut all = String::new();
+        next.read_to_string(&mut all).unwrap();
+        assert_eq!(all, "all");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
