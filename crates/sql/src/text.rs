@@ -64,13 +64,7 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
             format!("TRY_CAST({} AS {})", sql_text(expr), sql_type_name(field.data_type()))
         }
         measured if let Some(interval) = measured_interval(measured) => sql_text(interval),
-        written if let Some(time) = written_time(written) => {
-            format!("CAST({} AS STRING)", sql_text(time))
-        }
-        own if let Some((of, to, tries)) = number_cast(own) => {
-            let cast = if tries { "TRY_CAST" } else { "CAST" };
-            format!("{cast}({} AS {})", sql_text(of), sql_type_name(to))
-        }
+        own if let Some(text) = own_cast(own) => text,
         accessed if let Some(access) = access(accessed) => access_text(access),
         Expr::ScalarFunction(call) => {
             format!("{}({})", call.name().to_uppercase(), list_text(&call.args))
@@ -88,6 +82,16 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// A cast that is a function of ours.
+fn own_cast(expr: &Expr) -> Option<String> {
+    if let Some(time) = written_time(expr) {
+        return Some(format!("CAST({} AS STRING)", sql_text(time)));
+    }
+    let (of, to, tries) = number_cast(expr)?;
+    let cast = if tries { "TRY_CAST" } else { "CAST" };
+    Some(format!("{cast}({} AS {})", sql_text(of), sql_type_name(to)))
 }
 
 /// An operator and its sides, if an expression is that.
