@@ -427,6 +427,19 @@ mod tests {
         assert!(element_cuts(&column, 100).is_empty());
     }
 
+    #[test]
+    fn a_batch_of_several_windows_is_cut_where_workers_share_them() {
+        // 10,000 records over 3 ms.
+        let times: Vec<_> = (0..10_000).map(|i| Some(i * 3 / 10)).collect();
+        let cuts = |size_us: i64, leaders: usize| {
+            let windowing = Windowing::new(Some(Tumble { size_us, offset_us: 0 }.into()), 0);
+            prepared(&times, Spread { windowing, leaders, tables_max: 1 << 20 }, true).cuts
+        };
+        assert_eq!(cuts(1_000, 2), [4_096, 8_192]);
+        assert!(cuts(1_500, 2).is_empty());
+        assert!(cuts(1_000, 1).is_empty());
+    }
+
     /// Parts have the records of the whole, with the same watermarks, and none opens more tables
     /// than it may.
     #[test]
