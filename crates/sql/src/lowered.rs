@@ -116,7 +116,8 @@ pub(crate) struct Grouped {
     pub(crate) aggregates: Vec<Call>,
     /// Over [`FIRED`](crate::lower::FIRED).
     pub(crate) having: Vec<Expr>,
-    /// If what fires is pairs of the rows of groups; then these are what [`FIRED`](crate::lower::FIRED) is.
+    /// If what fires is pairs of the rows of groups; then these are what
+    /// [`FIRED`](crate::lower::FIRED) is.
     pub(crate) pairs: Option<Box<Pairs>>,
 }
 
