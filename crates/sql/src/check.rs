@@ -19,7 +19,7 @@ use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::group_windows;
-use crate::joins::{LATERAL, check_kind, check_star, misplaced, subqueries};
+use crate::joins::{LATERAL, check_kind, check_star, misplaced, of_several, subqueries};
 use crate::ranking;
 use crate::scalars::CURRENT_WATERMARK;
 use crate::syntax::arguments;
@@ -395,6 +395,9 @@ impl Visitor for Checker<'_> {
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Function(call) => self.check_call(call),
+            Expr::InSubquery { .. } if let Some(error) = of_several(expr) => {
+                ControlFlow::Break(error)
+            }
             Expr::Exists { subquery, .. } | Expr::InSubquery { subquery, .. } => {
                 match self.conditions.contains(&std::ptr::from_ref(expr)) {
                     true => refuse_inner_order(subquery),

@@ -4,7 +4,9 @@
 use crate::catalog::TableEntry;
 use crate::error::SqlError;
 use crate::joined::Unwindowed;
+use crate::joins::NO_PAIR;
 use crate::lower::{Fires, Places, Rows, Stage};
+use crate::nest::Inner;
 
 /// A grouping without a window over a table that never ends.
 pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) -> SqlError {
@@ -16,6 +18,25 @@ pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) 
     };
     let name = &table.name;
     let place = places.group_by.or(places.distinct);
+    let by_time = |part: &Inner| match &part.stage.fires {
+        Some(Fires::Joined(joined)) => joined.interval.is_some(),
+        _ => false,
+    };
+    if let Rows::Stages(parts) = &stage.input
+        && parts.iter().any(by_time)
+    {
+        return SqlError::unsupported(format!(
+            "table '{name}' never ends, and what a join by times gives has no windows, so a GROUP BY \
+             over that would never give a result"
+        ))
+        .at(place.or(places.statement))
+        .help(
+            "join first, and assign windows to what that gives, by its event time:\n\
+             CREATE VIEW j AS SELECT ts, … FROM … JOIN …;\n\
+             SELECT … FROM TABLE(TUMBLE(TABLE j, DESCRIPTOR(ts), …)) GROUP BY window_start, \
+             window_end",
+        );
+    }
     if over_windows {
         return SqlError::unsupported(format!(
             "table '{name}' never ends, so a GROUP BY over all of its windows would never give a \
@@ -100,9 +121,10 @@ pub(crate) fn windows_beside_records(places: &Places) -> SqlError {
 const TWO_OUTPUTS: &str = "write two queries; in a statement set they share the reading of a table:\n\
      EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";
 
-/// A join without a window over a table that never ends; `one_ends` if a side of it does.
-pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool) -> SqlError {
-    let Unwindowed { name, windows, within, timeless, by_time, place } = join;
+/// A join without a window over a table that never ends; and which of its sides end.
+pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, ends: [bool; 2]) -> SqlError {
+    let Unwindowed { name, windows, within, timeless, tables, keeps, by_time, place } = join;
+    let one_ends = ends != [false, false];
     let table = &table.name;
     let without_time = match timeless {
         [true, true] => Some("both sides have"),
@@ -121,6 +143,7 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
             "{name} does not say that both rows are of the same window, and table '{table}' never \
              ends: {KEPT}"
         ),
+        (_, Some((why, _))) if *why == NO_PAIR => format!("{name} {why}"),
         (_, Some((why, _))) => format!("{name} {why}, and table '{table}' never ends: {KEPT}"),
         _ if one_ends => format!(
             "{name} keeps the rows of both sides until both end, and table '{table}' never ends"
@@ -141,15 +164,22 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
              AND …"
         }
         (_, Some((_, help))) => help,
+        _ if *keeps && ends[0] => {
+            "a row of the side that ends can be left out only when the other one has ended, too: \
+             join within windows, or within an interval of their event times"
+        }
         _ if one_ends => {
             "look up what a table holds when a record is taken in: FROM t JOIN side FOR SYSTEM_TIME \
              AS OF PROCTIME() AS s ON t.k = s.k"
         }
-        _ => OR_WITHIN,
+        _ => "",
     };
-    let help = match without_time.filter(|_| help == OR_WITHIN) {
-        Some(without) => format!("{help}\n({without} no event time yet: {EVENT_TIME})"),
-        None => help.to_string(),
+    let help = match (help, without_time) {
+        ("", Some(without)) => {
+            format!("{}\n({without} no event time yet: {EVENT_TIME})", or_within(tables))
+        }
+        ("", None) => or_within(tables),
+        (help, _) => help.to_string(),
     };
     let error = SqlError::unsupported(message);
     let error = match place {
@@ -159,11 +189,23 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, one_ends: bool
     error.help(help)
 }
 
-const OR_WITHIN: &str = "assign the same windows to both sides, and join within them:\n\
-     FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS L\n\
-     JOIN TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS R\n\
-     ON L.window_start = R.window_start AND L.window_end = R.window_end AND …\n\
-     or say how far apart the event times of two rows may be: SET 'join.within' = '1 hour'";
+/// What helps with a join of these tables, of each its event time.
+fn or_within(tables: &[Option<(String, String)>; 2]) -> String {
+    let of = |side: usize| match &tables[side] {
+        Some((table, time)) => (table.as_str(), time.as_str()),
+        None => ("…", "…"),
+    };
+    let ((left, left_time), (right, right_time)) = (of(0), of(1));
+    format!(
+        "assign the same windows to both sides, and join within them:\n\
+         FROM TABLE(TUMBLE(TABLE {left}, DESCRIPTOR({left_time}), INTERVAL '10' SECOND)) AS L\n\
+         JOIN TABLE(TUMBLE(TABLE {right}, DESCRIPTOR({right_time}), INTERVAL '10' SECOND)) AS R\n\
+         ON L.window_start = R.window_start AND L.window_end = R.window_end AND …\n\
+         or say how far apart the event times of two rows may be, for this join in ON:\n\
+         L.{left_time} BETWEEN R.{right_time} - INTERVAL '1' HOUR AND R.{right_time} + \
+         INTERVAL '1' HOUR\nor for every join: SET 'join.within' = '1 hour'"
+    )
+}
 
 const EVENT_TIME: &str = "select the column too that the table's watermark is for, or the \
      window_time of windows";

@@ -111,14 +111,13 @@ impl Stage {
             ));
         }
         if let Some(Fires::Joined(joined)) = &self.fires
-            && let Some(Expr::Column(own)) = &joined.time
+            && let Some(own) = &joined.time_name
         {
             let side = joined.interval.map_or("left", |interval| interval.side());
             let what = if joined.as_of { "temporal" } else { "interval" };
             let message = format!("'{name}' is not the event time of what this {what} join gives");
             return Err(SqlError::unsupported(message).help(format!(
-                "that is '{}', of the {side} side: select it as it is, and name it in DESCRIPTOR(…)",
-                own.name
+                "that is '{own}', of the {side} side: select it as it is, and name it in DESCRIPTOR(…)"
             )));
         }
         if let Some(Fires::Joined(_)) = self.fires {

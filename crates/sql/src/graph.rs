@@ -224,8 +224,8 @@ impl Graph {
             }
             Fires::Joined(joined) => {
                 if let (Some(unwindowed), Some(scan)) = (&joined.unwindowed, endless) {
-                    let one_ends = endless_sides.contains(&None);
-                    return Err(endless_join(&self.scans[scan].entry, unwindowed, one_ends));
+                    let ends = [0, 1].map(|side| endless_sides.get(side) == Some(&None));
+                    return Err(endless_join(&self.scans[scan].entry, unwindowed, ends));
                 }
                 Body::Joined(Box::new(Joined { having: vec![], ..Joined::clone(joined) }))
             }

@@ -28,6 +28,8 @@ pub(crate) struct Joined {
     pub(crate) as_of: bool,
     /// The column of what fires that is its event time then.
     pub(crate) time: Option<Expr>,
+    /// What that is called in the query.
+    pub(crate) time_name: Option<String>,
     /// Why there is neither; `None`: rows meet in windows, or within an interval.
     pub(crate) unwindowed: Option<Unwindowed>,
 }
@@ -42,6 +44,10 @@ pub(crate) struct Unwindowed {
     /// Whether the setting `join.within` is there, and whether each side lacks an event time.
     pub(crate) within: bool,
     pub(crate) timeless: [bool; 2],
+    /// The table that each side is, and what its event time is called.
+    pub(crate) tables: [Option<(String, String)>; 2],
+    /// Whether it only says which rows of its left side are given.
+    pub(crate) keeps: bool,
     /// If it compares times of both sides: why that is no interval join, and what helps.
     pub(crate) by_time: Option<(&'static str, &'static str)>,
     pub(crate) place: Option<Place>,

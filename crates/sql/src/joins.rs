@@ -34,20 +34,24 @@ use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use crate::alike::all_alike;
 use crate::as_of::take_time;
+use crate::counted::Counted;
 use crate::error::{Place, Result, SqlError};
 use crate::indexed::Indexed;
 use crate::joined::{Joined, Unwindowed};
 use crate::located::within_mark;
-use crate::lower::{Counted, Fires, Places, Rows, Stage, fired_column, indexed, unique};
+use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
 use crate::texts::Clause;
 use crate::walk::Nodes;
 use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::Windows;
 use conditions::{Bounds, Condition, Numbered, Parts};
+pub(crate) use interval::NO_PAIR;
 use interval::Told;
 use ranked::Ranked;
 use sides::Taken;
-pub(crate) use written::{LATERAL, check_kind, check_star, misplaced, subqueries, using};
+pub(crate) use written::{
+    LATERAL, check_kind, check_star, misplaced, of_several, subqueries, using,
+};
 
 /// A side, before it is known what the join needs of it.
 #[derive(Clone)]
@@ -277,6 +281,7 @@ impl Stage {
             Some(_) => Taken::of_windows(side, sessions, padded, &mut taken),
             None => Taken::whole(side, &mut taken),
         };
+        let time_name = interval.and_then(|(of, at)| sides[of.anchor].names.get(at?).cloned());
         let [left, right] = sides;
         let (left, right) = (take(left, padded[0])?, take(right, padded[1])?);
         let bounds = match (window, sessions) {
@@ -295,6 +300,7 @@ impl Stage {
             bounds,
             interval: interval.map(|(of, _)| of),
             time,
+            time_name,
             unwindowed,
             as_of,
             ..over_sides(kind, parts, [&left, &right], named)?
@@ -365,6 +371,7 @@ fn over_sides(
         bounds: [None, None, None],
         interval: None,
         time: None,
+        time_name: None,
         unwindowed: None,
         as_of: false,
     };

@@ -47,6 +47,7 @@ mod computed;
 mod condition;
 mod constants;
 mod convert;
+mod counted;
 mod create;
 mod create_table;
 mod dialect;

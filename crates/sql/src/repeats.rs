@@ -19,8 +19,9 @@ use millstream_contract::plan::AggregateFunction;
 use crate::alike::alike;
 use crate::catalog::input_column;
 use crate::collecting::is_ordered;
+use crate::counted::Counted;
 use crate::error::Result;
-use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique, window_column};
+use crate::lower::{Call, Places, Stage, is_window_column, unique, window_column};
 use crate::text::sql_text;
 use crate::window_node::WINDOW_COLUMNS;
 

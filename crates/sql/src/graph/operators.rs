@@ -10,8 +10,9 @@ use millstream_contract::plan::Window;
 use super::{Makes, Part};
 use crate::alike::{alike, all_alike, hash_all};
 use crate::catalog::add_columns;
+use crate::counted::Counted;
 use crate::joined::Joined;
-use crate::lower::{Call, Counted, Grouped, unique};
+use crate::lower::{Call, Grouped, unique};
 use crate::views::View;
 use crate::window_node::WINDOW_COLUMNS;
 

@@ -14,8 +14,8 @@ use datafusion_common::{Column, DFSchema, DataFusionError, TableReference};
 use datafusion_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, Operator};
 use millstream_contract::plan::JoinKind;
 
-use super::Side;
-use crate::error::{Place, Result};
+use super::{Side, at};
+use crate::error::{Place, Result, SqlError};
 use crate::indexed::Indexed;
 use crate::located::{within_mark, without_cast_names};
 use crate::lower::{Over, Places, count_nodes, over as over_what};
@@ -67,6 +67,14 @@ impl Numbered {
     /// A condition over the plan's columns.
     pub(super) fn condition(&self, expr: &Expr, places: &Places) -> Result<Condition> {
         let place = places.texts.place(expr);
+        if expr.any_node(|e| Ok(matches!(e, Expr::AggregateFunction(_))))? {
+            let message =
+                "an aggregate cannot stand in a condition of a join, which sees single rows";
+            return Err(at(SqlError::unsupported(message), place.as_ref()).help(
+                "aggregate one side in a subquery first, and compare what it gives: JOIN \
+                       (SELECT k, COUNT(*) AS n FROM … GROUP BY k, …) AS g ON g.n > 1",
+            ));
+        }
         let expr = self.number(expr, places, &|column| {
             let exact = (column.relation.clone(), column.name.clone());
             self.by_name.get(&exact).copied().or_else(|| {

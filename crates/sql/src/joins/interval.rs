@@ -15,12 +15,16 @@ use crate::error::Result;
 use crate::indexed::Indexed;
 use crate::joined::Unwindowed;
 use crate::located::within_mark;
-use crate::lower::{Places, window_column};
+use crate::lower::{Places, Rows, window_column};
 use crate::walk::Nodes;
 use crate::window_node::WINDOW_COLUMNS;
 
 /// How long before its window's end the event time of a result is.
 const WINDOW_TIME_BEFORE_END_US: i64 = 1000;
+
+/// Why nothing has to be kept, though nothing comes of it.
+pub(crate) const NO_PAIR: &str =
+    "never has a pair, as the least distance of two times is greater than the greatest";
 
 /// The time of the left row minus that of the right row, at least and at most, as far as conditions
 /// say.
@@ -72,8 +76,12 @@ pub(super) fn or_why_not(
     let of_times = by_time.and_then(|_| of_times.next()).and_then(|found| found.place.clone());
     let place = of_times.or_else(|| named.place.clone());
     let timeless = [0, 1].map(|side| !has_time(side, &sides[side], numbered));
-    let within = named.within;
-    (None, Some(Unwindowed { name, windows, within, timeless, by_time, place }))
+    let tables = sides.each_ref().map(|side| match &side.stage.input {
+        Rows::Table(table) => Some((table.name.clone(), table.time_name()?.to_string())),
+        _ => None,
+    });
+    let (within, keeps) = (named.within, !kind.gives_pairs());
+    (None, Some(Unwindowed { name, windows, within, timeless, tables, keeps, by_time, place }))
 }
 
 /// What the conditions of a join say of the event times of its sides.
@@ -111,7 +119,7 @@ pub(super) fn told(
     };
     if least_us > most_us {
         return Told::Otherwise(
-            "never has a pair, as the least distance of two times is greater than the greatest",
+            NO_PAIR,
             "the lesser bound comes first: a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts + \
              INTERVAL '1' MINUTE",
         );

@@ -117,6 +117,19 @@ pub(crate) fn misplaced(expr: &Expr) -> SqlError {
         .help(help)
 }
 
+/// Why IN does not take several values at once.
+pub(crate) fn of_several(expr: &Expr) -> Option<SqlError> {
+    let Expr::InSubquery { expr: values, .. } = expr else { return None };
+    matches!(**values, Expr::Tuple(_)).then(|| {
+        SqlError::unsupported("IN of several values at once does not run here")
+            .at(Span::new(expr.span()))
+            .help(
+                "compare each of them: EXISTS (SELECT 1 FROM … AS i WHERE i.a = o.a AND i.b = o.b),\n\
+                 with FROM … AS o around it",
+            )
+    })
+}
+
 /// The EXISTS and IN among the conditions of a WHERE that must all hold.
 pub(crate) fn subqueries(condition: &Expr) -> Vec<*const Expr> {
     let (mut found, mut open) = (Vec::new(), vec![condition]);

@@ -92,10 +92,9 @@ fn joins_that_would_keep_rows_for_ever_are_refused() {
         (
             "SELECT id FROM orders JOIN ships ON id = order_id
                  AND at BETWEEN ts + INTERVAL '2' MINUTE AND ts + INTERVAL '1' MINUTE",
-            format!(
-                "the JOIN of orders and ships never has a pair, as the least distance of two times \
-                 is greater than the greatest, and table 'orders' never ends: {kept}"
-            ),
+            "the JOIN of orders and ships never has a pair, as the least distance of two times is \
+             greater than the greatest"
+                .into(),
             "the lesser bound comes first: a.ts BETWEEN b.ts - INTERVAL",
         ),
         (
@@ -104,6 +103,12 @@ fn joins_that_would_keep_rows_for_ever_are_refused() {
              never ends"
                 .into(),
             "look up what a table holds when a record is taken in: FROM t JOIN side FOR SYSTEM_TIME",
+        ),
+        (
+            "SELECT id FROM names WHERE EXISTS (SELECT 1 FROM orders WHERE orders.id = names.id)",
+            "EXISTS keeps the rows of both sides until both end, and table 'orders' never ends"
+                .into(),
+            "a row of the side that ends can be left out only when the other one has ended, too:",
         ),
     ] {
         let (said, helped) = told(text);
@@ -397,6 +402,54 @@ fn joins_by_instants_do_not_go_with_windows_of_a_time_zone() {
          instants: they do not go together in one query"
     );
     assert_eq!(help, "SET 'time_zone' = 'UTC'");
+}
+
+/// The help names the tables of the join, and what comes of it its event time as the query does.
+#[test]
+fn help_names_what_is_there() {
+    let (_, help) = told("SELECT id FROM orders AS o JOIN ships AS s ON id = order_id");
+    for part in [
+        "TABLE orders, DESCRIPTOR(ts)",
+        "TABLE ships, DESCRIPTOR(at)",
+        "in ON:\nL.ts BETWEEN R.at - ",
+    ] {
+        assert!(help.contains(part), "{help}");
+    }
+    let (message, help) = told(
+        "CREATE VIEW j AS SELECT o.at, o.id FROM past AS o JOIN past AS p
+             ON o.id = p.id AND o.at BETWEEN p.at - INTERVAL '5' SECOND AND p.at;
+         SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE j, DESCRIPTOR(at), INTERVAL '1' DAY))
+         GROUP BY window_start, window_end",
+    );
+    assert_eq!(message, "'at' is not the event time of what this interval join gives");
+    assert!(help.starts_with("that is 'at', of the right side: "), "{help}");
+}
+
+#[test]
+fn what_is_no_condition_of_a_join_is_told() {
+    for (text, message, help) in [
+        (
+            "SELECT 1 FROM past JOIN names ON past.id = names.id AND COUNT(*) > 1",
+            "an aggregate cannot stand in a condition of a join, which sees single rows",
+            "aggregate one side in a subquery first",
+        ),
+        (
+            "SELECT 1 FROM past WHERE (id, name) IN (SELECT id, name FROM names)",
+            "IN of several values at once does not run here",
+            "compare each of them: EXISTS (SELECT 1 FROM … AS i WHERE i.a = o.a AND i.b = o.b)",
+        ),
+        (
+            "SELECT COUNT(*) FROM o LEFT JOIN ships ON id = order_id
+                 AND at BETWEEN ts - INTERVAL '1' MINUTE AND ts GROUP BY window_start, window_end",
+            "table 'orders' never ends, and what a join by times gives has no windows, so a GROUP \
+             BY over that would never give a result",
+            "join first, and assign windows to what that gives, by its event time:",
+        ),
+    ] {
+        let (said, helped) = told(text);
+        assert_eq!(said, message, "{text}");
+        assert!(helped.starts_with(help), "{text}: {helped}");
+    }
 }
 
 /// A side without an event time is named where `join.within` is advised.
