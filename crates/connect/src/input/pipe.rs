@@ -188,6 +188,7 @@ impl Drop for Pipe {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::mpsc;
     use std::task::Wake;
 
@@ -223,12 +224,17 @@ mod tests {
         give_up_pipes();
         let error = pipe.read(&mut [0; 10]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        // The next one gets all.
+        // The next one gets all, once it has opened the pipe.
+        let mut writer = File::options().write(true).open(&path).unwrap();
         let mut next = Pipe::open(path.clone());
-        std::fs::write(&path, b"all").unwrap();
-        let mut all = String::new();
-        next.read_to_string(&mut all).unwrap();
-        assert_eq!(all, "all");
+        while writer.write_all(b"all").is_err() {
+            thread::yield_now();
+        }
+        let mut all = [0; 3];
+        next.read_exact(&mut all).unwrap();
+        assert_eq!(&all, b"all");
+        drop(writer);
+        assert_eq!(next.read(&mut all).unwrap(), 0);
         std::fs::remove_file(&path).unwrap();
     }
 
