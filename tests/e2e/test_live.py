@@ -251,6 +251,32 @@ def test_jobs_are_listed_asked_and_stopped(start, place):
     assert second.wait(PATIENCE_SECONDS) == 130
 
 
+def test_a_suspended_job_is_listed_and_not_asked(start, place):
+    job = start(LIVE + LONG_WINDOWS)
+    wait_for_phase(place, "running")
+    job.send_signal(signal.SIGSTOP)
+    try:
+        wait_until("suspended", lambda: is_suspended(job.pid))
+        listed = ask(place, "jobs")
+        assert listed.stdout.splitlines()[1].split() == [str(job.pid), "-", "suspended", "-", "-", "-"], listed.stdout
+        told = f"job {job.pid} is suspended, and does not answer\n  help: `fg` in its terminal, or `kill -CONT "
+        assert listed.returncode == 0 and listed.stderr.startswith(told), listed.stderr
+        assert json.loads(ask(place, "jobs", "--json").stdout) == {"job": job.pid, "silent": "suspended"}
+        for words in (("why",), ("why", "--json"), ("stop",), ("stop", "--drain")):
+            answer = ask(place, *words)
+            assert (answer.returncode, answer.stdout) == (1, ""), words
+            assert answer.stderr.startswith(f"error: {told}"), answer.stderr
+    finally:
+        job.send_signal(signal.SIGCONT)
+    # Nobody has asked it to end.
+    assert wait_for_phase(place, "running")["job"] == job.pid
+    assert ask(place, "stop").returncode == 0
+
+
+def is_suspended(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def test_drain_fires_what_is_open_and_ends_well(script, start, place):
     os.mkfifo(script.folder / "events.csv")
     job = start(events("k BIGINT") + WINDOWS)

@@ -1,6 +1,7 @@
 //! `millstream jobs`, `why` and `stop`: they ask the jobs that run.
 
-use std::io::{ErrorKind, Read};
+use std::io::{BufReader, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use millstream::observe::{
@@ -20,31 +21,62 @@ const TEXT_CHARS: usize = 100;
 
 /// Lists the jobs that run.
 pub(crate) fn jobs(json: bool) -> Result<(), Failure> {
-    let reports: Vec<Report> = all().iter().filter_map(|socket| report(socket).ok()).collect();
+    let found: Vec<(Socket, Result<Report, Silence>)> = all()
+        .into_iter()
+        .map(|socket| (socket.clone(), report(&socket)))
+        .filter(|(_, answer)| !matches!(answer, Err(Silence::Ended)))
+        .collect();
     if json {
         let lines: Vec<String> =
-            reports.iter().filter_map(|r| serde_json::to_string(r).ok()).collect();
+            found.iter().filter_map(|(s, answer)| json_of(s, answer)).collect();
         return if lines.is_empty() { Ok(()) } else { print(&lines.join("\n")) };
     }
-    if reports.is_empty() {
+    if found.is_empty() {
         note(&"no job is running");
         return Ok(());
     }
     let mut rows = vec![["JOB", "RUNNING", "PHASE", "RECORDS", "ROWS", "SCRIPT"].map(String::from)];
-    rows.extend(reports.iter().map(|report| {
-        let of = |what: fn(&Snapshot) -> u64| {
-            report.snapshot.as_ref().map_or_else(|| "-".to_string(), |s| grouped(what(s)))
-        };
-        [
-            report.job.to_string(),
-            duration(report.running_us),
-            report.phase.name().to_string(),
-            of(|snapshot| snapshot.records),
-            of(|snapshot| snapshot.outputs.iter().map(|output| output.rows).sum()),
-            shortened(&one_line(&script(report)), SCRIPT_CHARS),
-        ]
-    }));
-    print(&harmless(&table(&rows)))
+    rows.extend(found.iter().map(|(socket, answer)| row(socket, answer)));
+    print(&harmless(&table(&rows)))?;
+    for (socket, answer) in &found {
+        if let Err(silence) = answer {
+            note(&silence.told(socket));
+        }
+    }
+    Ok(())
+}
+
+/// What is known of a job, for programs.
+fn json_of(socket: &Socket, answer: &Result<Report, Silence>) -> Option<String> {
+    match answer {
+        Ok(report) => serde_json::to_string(report).ok(),
+        Err(silence) => {
+            Some(serde_json::json!({ "job": socket.job, "silent": silence.name() }).to_string())
+        }
+    }
+}
+
+/// A job's row in the list.
+fn row(socket: &Socket, answer: &Result<Report, Silence>) -> [String; 6] {
+    let none = || "-".to_string();
+    let report = match answer {
+        Ok(report) => report,
+        Err(silence) => {
+            let (job, phase) = (socket.job.to_string(), silence.name().to_string());
+            return [job, none(), phase, none(), none(), none()];
+        }
+    };
+    let of = |what: fn(&Snapshot) -> u64| {
+        report.snapshot.as_ref().map_or_else(none, |snapshot| grouped(what(snapshot)))
+    };
+    [
+        report.job.to_string(),
+        duration(report.running_us),
+        report.phase.name().to_string(),
+        of(|snapshot| snapshot.records),
+        of(|snapshot| snapshot.outputs.iter().map(|output| output.rows).sum()),
+        shortened(&one_line(&script(report)), SCRIPT_CHARS),
+    ]
 }
 
 /// What a job executes: its script, and of one without a file of its own the statement, too.
@@ -75,7 +107,7 @@ fn one_line(text: &str) -> String {
 /// Says what a job is doing, and why no rows come.
 pub(crate) fn why_job(job: Option<u32>, json: bool) -> Result<(), Failure> {
     let socket = find(job)?;
-    let report = report(&socket).map_err(|error| gone(&socket, &error))?;
+    let report = report(&socket).map_err(|silence| fail(&silence.told(&socket)))?;
     match json {
         true => {
             let text = serde_json::to_string(&report);
@@ -89,7 +121,7 @@ pub(crate) fn why_job(job: Option<u32>, json: bool) -> Result<(), Failure> {
 pub(crate) fn stop(job: Option<u32>, drain: bool) -> Result<(), Failure> {
     let socket = find(job)?;
     let request = if drain { Request::Drain } else { Request::Stop };
-    match socket.ask(request) {
+    match ask(&socket, request) {
         Ok((Answer::Told(Told::Yes), mut connection)) => {
             // However it ends, it closes the connection then.
             let _ = connection.get_ref().set_read_timeout(None);
@@ -98,23 +130,72 @@ pub(crate) fn stop(job: Option<u32>, drain: bool) -> Result<(), Failure> {
         Ok((Answer::Told(Told::No(reason)), _)) => return Err(fail(&reason)),
         Ok((Answer::Report(_), _)) => return Err(fail(&"the job answers something else")),
         // It has ended before it could answer.
-        Err(error)
-            if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {}
-        Err(error) => return Err(gone(&socket, &error)),
+        Err(Silence::Ended) => {}
+        Err(silence) => return Err(fail(&silence.told(&socket))),
     }
     note(&format!("job {} has ended", socket.job));
     Ok(())
 }
 
-fn report(socket: &Socket) -> std::io::Result<Report> {
-    match socket.ask(Request::Report)?.0 {
-        Answer::Report(report) => Ok(*report),
-        Answer::Told(_) => Err(ErrorKind::InvalidData.into()),
+/// Why a job does not answer.
+#[derive(Debug)]
+enum Silence {
+    /// It has ended meanwhile.
+    Ended,
+    /// It is suspended.
+    Suspended,
+    Other(std::io::Error),
+}
+
+impl Silence {
+    /// In two words.
+    fn name(&self) -> &'static str {
+        match self {
+            Silence::Ended => "has ended",
+            Silence::Suspended => "suspended",
+            Silence::Other(_) => "no answer",
+        }
+    }
+
+    fn told(&self, socket: &Socket) -> String {
+        let job = socket.job;
+        match self {
+            Silence::Ended => format!("job {job} has ended"),
+            Silence::Suspended => format!(
+                "job {job} is suspended, and does not answer\n  help: `fg` in its terminal, or \
+                 `kill -CONT {job}`, lets it go on"
+            ),
+            Silence::Other(error) if error.kind() == ErrorKind::WouldBlock => {
+                format!("job {job} does not answer in time")
+            }
+            Silence::Other(error) => format!("job {job} does not answer: {error}"),
+        }
     }
 }
 
-fn gone(socket: &Socket, error: &std::io::Error) -> Failure {
-    fail(&format!("job {} does not answer: {error}", socket.job))
+/// Asks a job. One that is suspended is not asked: it would do what it is asked when it goes on,
+/// long after nobody waits for the answer.
+fn ask(socket: &Socket, request: Request) -> Result<(Answer, BufReader<UnixStream>), Silence> {
+    if socket.is_suspended() {
+        return Err(Silence::Suspended);
+    }
+    socket.ask(request).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionRefused
+        | ErrorKind::BrokenPipe
+        | ErrorKind::NotFound => Silence::Ended,
+        // It may have been suspended just now.
+        _ if socket.is_suspended() => Silence::Suspended,
+        _ => Silence::Other(error),
+    })
+}
+
+fn report(socket: &Socket) -> Result<Report, Silence> {
+    match ask(socket, Request::Report)?.0 {
+        Answer::Report(report) => Ok(*report),
+        Answer::Told(_) => Err(Silence::Other(ErrorKind::InvalidData.into())),
+    }
 }
 
 /// A job's number, as it is written in a command.

@@ -207,6 +207,13 @@ pub(super) fn all() -> Vec<Socket> {
 }
 
 impl Socket {
+    /// Whether the job is suspended, as Ctrl-Z does it: until it goes on, it answers nobody.
+    pub(super) fn is_suspended(&self) -> bool {
+        // `PID (NAME) STATE …`, and a name may have brackets.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.job)).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+    }
+
     /// Asks, and returns the answer, with the connection.
     pub(super) fn ask(&self, request: Request) -> io::Result<(Answer, BufReader<UnixStream>)> {
         let mut stream = UnixStream::connect(&self.path)?;
