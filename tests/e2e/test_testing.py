@@ -195,6 +195,16 @@ def test_several_cases_are_told_in_order(tmp_path):
     assert lines[-1] == "2 passed, 1 failed"
 
 
+def test_a_directory_that_cannot_run_fails_beside_others(tmp_path):
+    both = '{"ts":"2024-01-01 00:00:01","page":"a"}\n'
+    for name, more in (("a", {}), ("b", {"clicks__ndjson": both}), ("c", {})):
+        case(tmp_path / name, **more)
+    lines = judge(tmp_path, "--quick", code=1).splitlines()
+    assert [line.split()[0] for line in lines] == ["ok", "FAIL", f"{tmp_path}/b:", "ok", "2"], lines
+    assert lines[2].endswith("table 'clicks' is both clicks.csv and clicks.ndjson: remove one")
+    assert lines[-1] == "2 passed, 1 failed"
+
+
 def test_a_setting_holds_in_all_runs(tmp_path):
     query = "-- counters: records=4 late_records=0\n" + QUERY
     judge(case(tmp_path, query__sql=query), "--set", "workers=1")

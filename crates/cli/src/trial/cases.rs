@@ -16,8 +16,8 @@ pub(crate) struct Case {
 
 /// How its inputs and its expected rows are given.
 pub(crate) enum Kind {
-    /// In a directory of its own: files that take the place of tables, by table.
-    Folder { folder: PathBuf, inputs: Vec<(String, String)> },
+    /// In a directory of its own: see [`inputs`].
+    Folder { folder: PathBuf },
     /// A file of SQL, which reads and writes what its tables say; with the rows that it prints.
     File { expected: PathBuf },
 }
@@ -34,10 +34,10 @@ pub(crate) fn find_cases(path: &Path) -> Result<Vec<Case>, String> {
     if !is_folder {
         let folder = path.parent().unwrap_or(Path::new("."));
         let is_query = path.file_name().is_some_and(|name| name == QUERY);
-        return Ok(vec![if is_query { folder_case(folder)? } else { file_case(path) }]);
+        return Ok(vec![if is_query { folder_case(folder) } else { file_case(path) }]);
     }
     if path.join(QUERY).exists() {
-        return Ok(vec![folder_case(path)?]);
+        return Ok(vec![folder_case(path)]);
     }
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(not_read)? {
@@ -52,7 +52,8 @@ pub(crate) fn find_cases(path: &Path) -> Result<Vec<Case>, String> {
             continue;
         }
         if entry.is_dir() {
-            cases.extend(find_cases(&entry)?);
+            // One that cannot be looked into fails as a case, and the others run all the same.
+            cases.extend(find_cases(&entry).unwrap_or_else(|_| vec![folder_case(&entry)]));
         } else if has_expected && ends_with(&entry, "sql") {
             cases.push(file_case(&entry));
         }
@@ -70,8 +71,14 @@ fn file_case(path: &Path) -> Case {
     Case { name, query: path.to_path_buf(), kind: Kind::File { expected } }
 }
 
-fn folder_case(folder: &Path) -> Result<Case, String> {
+fn folder_case(folder: &Path) -> Case {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let kind = Kind::Folder { folder: folder.to_path_buf() };
+    Case { name: folder.display().to_string(), query: folder.join(QUERY), kind }
+}
+
+/// The files of a directory that take the place of tables, by table.
+pub(crate) fn inputs(folder: &Path) -> Result<Vec<(String, String)>, String> {
     let not_read = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
     let mut inputs = Vec::new();
     for entry in fs::read_dir(folder).map_err(not_read)? {
@@ -89,9 +96,7 @@ fn folder_case(folder: &Path) -> Result<Case, String> {
         let folder = folder.display();
         return Err(format!("{folder}: table '{table}' is both {one} and {other}: remove one"));
     }
-    let name = folder.display().to_string();
-    let query = folder.join(QUERY);
-    Ok(Case { name, query, kind: Kind::Folder { folder: folder.to_path_buf(), inputs } })
+    Ok(inputs)
 }
 
 /// What comments in a query say of its tests.

@@ -12,7 +12,7 @@ use millstream::{Format, Stats, counters};
 use serde_json::Value;
 
 use super::Ways;
-use super::cases::{Case, Directives, FORMATS, Kind};
+use super::cases::{Case, Directives, FORMATS, Kind, inputs};
 use super::compare::{Block, difference};
 use super::layouts::Layout;
 use super::records;
@@ -52,7 +52,7 @@ fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String>
         .map_err(|e| format!("cannot read {}: {e}", case.query.display()))?;
     let directives = Directives::of(&text)?;
     let expected = expected(case)?;
-    let script = Script { now_us: directives.now_us, ..script(case, text, &expected) };
+    let script = Script { now_us: directives.now_us, ..script(case, text, &expected)? };
     let mut settings = directives.settings.clone();
     settings.extend(ways.settings.iter().cloned());
     let once = |layout: &Layout| -> Result<Came, String> {
@@ -90,7 +90,7 @@ fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String>
 }
 
 /// The script of a case.
-fn script(case: &Case, text: String, expected: &[Expected]) -> Script {
+fn script(case: &Case, text: String, expected: &[Expected]) -> Result<Script, String> {
     let of = |found: &Expected| match found.format {
         records::Format::Csv => Format::Csv,
         records::Format::Ndjson => Format::Ndjson,
@@ -101,10 +101,10 @@ fn script(case: &Case, text: String, expected: &[Expected]) -> Script {
     let formats: BTreeMap<String, Format> =
         expected.iter().filter_map(|found| Some((found.table.clone()?, of(found)))).collect();
     let (base_dir, inputs, captured) = match &case.kind {
-        Kind::Folder { folder, inputs } => (folder.clone(), inputs.clone(), true),
+        Kind::Folder { folder } => (folder.clone(), inputs(folder)?, true),
         Kind::File { .. } => (beside(case).to_path_buf(), Vec::new(), false),
     };
-    Script { name, text, base_dir, inputs, now_us: None, captured, format, formats }
+    Ok(Script { name, text, base_dir, inputs, now_us: None, captured, format, formats })
 }
 
 /// The folder in which a case's query stands.
@@ -120,7 +120,7 @@ fn expected(case: &Case) -> Result<Vec<Expected>, String> {
             let (path, format) = (expected.clone(), records::Format::Csv);
             return Ok(vec![Expected { table: None, text: read(&path)?, path, format }]);
         }
-        Kind::Folder { folder, .. } => folder,
+        Kind::Folder { folder } => folder,
     };
     let mut found: Vec<Expected> = Vec::new();
     let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -183,8 +183,8 @@ fn results(came: &Came) -> impl Iterator<Item = (Option<&String>, &[Block])> {
 fn path_of(case: &Case, table: Option<&String>) -> PathBuf {
     match (&case.kind, table) {
         (Kind::File { expected }, _) => expected.clone(),
-        (Kind::Folder { folder, .. }, None) => folder.join("expected.csv"),
-        (Kind::Folder { folder, .. }, Some(table)) => folder.join(format!("{table}.expected.csv")),
+        (Kind::Folder { folder }, None) => folder.join("expected.csv"),
+        (Kind::Folder { folder }, Some(table)) => folder.join(format!("{table}.expected.csv")),
     }
 }
 
