@@ -109,7 +109,8 @@ async fn with_every_design(numbers: impl IntoIterator<Item = i32>, broadcast: bo
         for processes in [2, 4] {
             let begun = Instant::now();
             let way = Way::Shm(Config::new(design));
-            let counters = expected.compare(Options { processes, way, broadcast }).await;
+            let counters =
+                expected.compare(Options { broadcast, ..Options::new(processes, way) }).await;
             assert_eq!(counters.serialised, 0, "every type has a layout");
             let datagrams = design.transport == Transport::Datagrams;
             assert!(datagrams || counters.in_place > 0, "{counters:?}");
