@@ -103,13 +103,25 @@ def test_files_show_how_much_is_read_and_the_time_left(script, start, columns):
     assert job.returncode == 0, terminal.read(1)
 
 
-def test_rows_and_the_line_do_not_mix(start):
-    job, terminal = on_terminal(start, LIVE + WINDOWS, 100, both=True)
+@pytest.mark.parametrize("through", [None, "cat"])
+def test_rows_and_the_line_do_not_mix(start, through):
+    """On a terminal, also if rows come there through another program."""
+    if through is None:
+        job, terminal = on_terminal(start, LIVE + WINDOWS, 100, both=True)
+    else:
+        terminal = Terminal(100)
+        job = start(LIVE + WINDOWS, stderr=terminal.theirs)
+        passing_on = subprocess.Popen([through], stdin=job.stdout, stdout=terminal.theirs)
+        os.close(terminal.theirs)
+        job.stdout.close()
     terminal.read_until("rows of two windows", r"(?s)(\d\d:\d\d:\d\d)\.000,.*(?!\1)\d\d:\d\d:\d\d\.000,")
     terminal.read_until("a line", "records/s")
     terminal.read_until("rows behind a line", r"(?s)records/s.*\.000,\d,\d")
+    terminal.read_until("a line behind rows", r"(?s)records/s.*\.000,\d,\d.*records/s")
     job.send_signal(signal.SIGINT)
     job.wait(PATIENCE_SECONDS)
+    if through is not None:
+        assert passing_on.wait(PATIENCE_SECONDS) == 0
     terminal.read(1)
     rows = [line for line in terminal.shown() if re.search(r"\d,\d", line) and "records/s" not in line]
     assert rows and all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.000,\d,\d+", row) for row in rows), rows

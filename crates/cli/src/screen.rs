@@ -1,12 +1,16 @@
 //! The terminal's last line, on which progress is shown, below whatever else is written there.
 //!
 //! Whoever writes to the terminal erases that line first; it is drawn again a moment later, unless
-//! what was written last is not a whole line yet.
+//! what was written last is not a whole line yet. Rows that go into a pipe may come to the same
+//! terminal (`| cat`, `| grep`), so they are written as if they did.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What stands on the terminal.
 struct Screen {
@@ -14,16 +18,31 @@ struct Screen {
     drawn: bool,
     /// What was written last to stdout has no end of its line.
     within_line: bool,
+    /// When rows were last written into a pipe.
+    piped_at: Option<Instant>,
 }
 
 /// How often, and in what time, it is tried to have the terminal alone.
 const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(2);
 
-static SCREEN: Mutex<Screen> = Mutex::new(Screen { drawn: false, within_line: false });
+/// So long whoever reads a pipe may take to write what has been written into it.
+const PASSING_ON: Duration = Duration::from_millis(100);
+
+static SCREEN: Mutex<Screen> =
+    Mutex::new(Screen { drawn: false, within_line: false, piped_at: None });
 
 fn lock() -> MutexGuard<'static, Screen> {
     SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `None` while somebody else writes.
+fn try_lock() -> Option<MutexGuard<'static, Screen>> {
+    match SCREEN.try_lock() {
+        Ok(screen) => Some(screen),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 impl Screen {
@@ -44,12 +63,7 @@ pub(crate) struct Erased {
 /// since nobody reads, this does not wait for ever: the message may say why the program ends.
 pub(crate) fn erase() -> Erased {
     for _ in 0..TRIES {
-        let screen = match SCREEN.try_lock() {
-            Ok(screen) => Some(screen),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        if let Some(mut screen) = screen {
+        if let Some(mut screen) = try_lock() {
             screen.erase();
             return Erased { _screen: Some(screen) };
         }
@@ -58,10 +72,10 @@ pub(crate) fn erase() -> Erased {
     Erased { _screen: None }
 }
 
-/// Draws a line of progress instead of the one before.
+/// Draws a line of progress instead of the one before. Not while somebody else writes.
 pub(crate) fn draw(line: &str) {
-    let mut screen = lock();
-    if screen.within_line {
+    let Some(mut screen) = try_lock() else { return };
+    if screen.within_line || screen.piped_at.is_some_and(|at| at.elapsed() < PASSING_ON) {
         return;
     }
     screen.erase();
@@ -69,30 +83,45 @@ pub(crate) fn draw(line: &str) {
     let _ = stderr().flush();
 }
 
-/// Stdout, for rows: where it is the terminal on which progress is shown, that makes room.
+/// Stdout, for rows: where they may come to the terminal on which progress is shown, that makes
+/// room.
 pub(crate) fn out() -> Box<dyn Write + Send> {
-    match stdout().is_terminal() && stderr().is_terminal() {
-        true => Box::new(Beside(stdout())),
+    let is_pipe = is_pipe();
+    match stderr().is_terminal() && (is_pipe || stdout().is_terminal()) {
+        true => Box::new(Beside { out: stdout(), is_pipe }),
         false => Box::new(stdout()),
     }
 }
 
-struct Beside<W>(W);
+/// Whether stdout is a pipe, or a socket in the place of one.
+fn is_pipe() -> bool {
+    let kind = stdout().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
+    kind.is_ok_and(|found| found.file_type().is_fifo() || found.file_type().is_socket())
+}
+
+struct Beside<W> {
+    out: W,
+    is_pipe: bool,
+}
 
 impl<W: Write> Write for Beside<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut screen = lock();
         screen.erase();
-        let written = self.0.write(bytes)?;
+        // While nobody reads a pipe nobody passes anything on: progress may be shown.
+        let alone = (!self.is_pipe).then_some(screen);
+        let written = self.out.write(bytes)?;
+        // Now, or progress would be drawn before it.
+        self.out.flush()?;
+        let mut screen = alone.unwrap_or_else(lock);
         if let Some(last) = bytes[..written].last() {
             screen.within_line = *last != b'\n';
         }
-        // Now, or progress would be drawn before it.
-        self.0.flush()?;
+        screen.piped_at = self.is_pipe.then(Instant::now);
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.out.flush()
     }
 }
