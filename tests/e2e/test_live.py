@@ -329,6 +329,14 @@ def test_several_processes_are_seen_as_one(start, place):
     assert job.wait(PATIENCE_SECONDS) == 130
 
 
+def test_a_process_without_splits_takes_no_watermark_away(start, place):
+    job = start(generated(per_second=20_000) + LONG_WINDOWS, "--processes", 2)
+    wait_for_phase(place, "running")
+    wait_until("a watermark", lambda: re.search(r"watermark \S+ \S+, .* behind the clock", ask(place, "why").stdout))
+    assert ask(place, "stop").returncode == 0
+    assert job.wait(PATIENCE_SECONDS) == 130
+
+
 def test_what_a_killed_job_leaves_is_removed(start, place):
     job = start(LIVE + LONG_WINDOWS)
     wait_for_phase(place, "running")

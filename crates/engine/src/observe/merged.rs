@@ -15,9 +15,16 @@ impl Snapshot {
         self.input_bytes += other.input_bytes;
         self.bad_records += other.bad_records;
         self.late_records += other.late_records;
-        for (source, other) in self.sources.iter_mut().zip(&other.sources) {
-            source.ended &= other.ended;
-            source.watermark_us = source.watermark_us.min(other.watermark_us);
+        for (number, theirs) in other.sources.iter().enumerate() {
+            let is_read = self.reads(number);
+            let Some(source) = self.sources.get_mut(number) else { continue };
+            source.ended &= theirs.ended;
+            // A process that reads none of its splits knows of no watermark.
+            source.watermark_us = match (is_read, other.reads(number)) {
+                (true, true) => source.watermark_us.min(theirs.watermark_us),
+                (false, true) => theirs.watermark_us,
+                (_, false) => source.watermark_us,
+            };
         }
         self.splits.iter_mut().zip(&other.splits).for_each(|(split, other)| add(split, other));
         self.workers.extend_from_slice(&other.workers);
@@ -30,6 +37,11 @@ impl Snapshot {
         self.channels.extend_from_slice(&other.channels);
         self.memory.add(&other.memory);
         self.latency.add(&other.latency);
+    }
+
+    /// Whether splits of a source are read by those who have said this.
+    fn reads(&self, source: usize) -> bool {
+        self.splits.iter().any(|split| split.source == source && !split.elsewhere)
     }
 }
 
@@ -184,5 +196,24 @@ mod tests {
         assert_eq!(stage.needs, [need(Some(20))]);
         assert_eq!(stage.clock_us, [None, Some(6)]);
         assert!(one.splits.iter().all(|split| !split.elsewhere));
+    }
+
+    #[test]
+    fn a_process_without_splits_holds_no_watermark_back() {
+        let process = |watermark_us, elsewhere| Snapshot {
+            sources: vec![Source { watermark_us, ..Source::default() }],
+            splits: vec![Split { elsewhere, ..Split::default() }],
+            ..Snapshot::default()
+        };
+        let (reads, does_not) = (process(Some(7), false), process(None, true));
+        for (first, second) in [(&reads, &does_not), (&does_not, &reads)] {
+            let mut all = first.clone();
+            all.add_process(second);
+            assert_eq!(all.sources[0].watermark_us, Some(7));
+        }
+        // One that reads some, and has seen none of its records yet, does.
+        let mut all = reads.clone();
+        all.add_process(&process(None, false));
+        assert_eq!(all.sources[0].watermark_us, None);
     }
 }
