@@ -94,8 +94,9 @@ impl Routed {
             make_room(&mut self.hashes, room);
         }
         let ends = &mut *self.ends;
-        for leader in 0..leaders.count() {
-            (self.starts[leader], ends[leader]) = (leader * rows.len(), leader * rows.len());
+        let places = self.starts.iter_mut().zip(&mut ends[..leaders.count()]);
+        for (leader, (start, end)) in places.enumerate() {
+            (*start, *end) = (leader * rows.len(), leader * rows.len());
         }
         let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
         let to_hashes = self.hashes.as_mut_ptr();

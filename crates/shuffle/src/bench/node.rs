@@ -134,6 +134,9 @@ struct Worker<'a, F: Fabric> {
     received: (u64, u64),
 }
 
+/// Tuples sent and received: how many, and what they add up to.
+type Sums = ((u64, u64), (u64, u64));
+
 /// What a worker still has to do.
 #[derive(PartialEq, Eq)]
 enum Stage {
@@ -207,7 +210,7 @@ impl<F: Fabric> Node<F> {
 }
 
 impl<F: Fabric> Worker<'_, F> {
-    fn run(mut self) -> std::result::Result<((u64, u64), (u64, u64)), Failure> {
+    fn run(mut self) -> std::result::Result<Sums, Failure> {
         let mut stage = Stage::Making;
         let mut ended = false;
         let mut moved = Instant::now();

@@ -193,15 +193,15 @@ fn implied<'a>(left: &'a [Expr], right: &'a [Expr]) -> impl Iterator<Item = Expr
         conditions.iter().filter_map(|condition| match condition {
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
                 let are_columns = [left, right].map(|e| matches!(**e, Expr::Column(_)));
-                are_columns.iter().all(|is| *is).then_some([left, right])
+                are_columns.iter().all(|is| *is).then_some([&**left, &**right])
             }
             _ => None,
         })
     };
-    let ways = |[a, b]: [&'a Box<Expr>; 2]| [[a, b], [b, a]];
+    let ways = |[a, b]: [&'a Expr; 2]| [[a, b], [b, a]];
     pairs(left).flat_map(ways).flat_map(move |[own, shared]| {
         let same = pairs(right).flat_map(ways).filter(move |[_, other]| *other == shared);
-        same.map(|[inner, _]| own.as_ref().clone().eq(inner.as_ref().clone()))
+        same.map(|[inner, _]| own.clone().eq(inner.clone()))
     })
 }
 
