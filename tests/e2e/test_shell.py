@@ -406,7 +406,7 @@ def test_a_pipe_is_read_statement_by_statement(tmp_path):
     done = piped(f"\\format csv\n{TABLE}\nSELECT MAX(v) AS v\nFROM events;\nSELECT k, COUNT(*) AS n\nFROM events GROUP BY k",
                  tmp_path)
     assert (done.returncode, done.stdout.decode()) == (0, "v\n19\nk,n\na,10\nb,10\n")
-    assert done.stderr.count(b"20 records") == 2
+    assert done.stderr.count(b"\n20 records, no windows, ") == 2
 
 
 def test_an_answer_comes_before_the_pipe_ends(tmp_path):

@@ -34,7 +34,7 @@ pub(super) fn cast_numbers(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
             DataType::Utf8 => matches!(from, DataType::Float32 | DataType::Float64),
             to => to.is_integer() && from == DataType::Utf8,
         };
-        if !differs {
+        if !differs || (!tries && is_no_integer(of, to)) {
             return Ok(Transformed::no(e));
         }
         let signature = Signature::any(1, Volatility::Immutable);
@@ -42,6 +42,14 @@ pub(super) fn cast_numbers(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
         Ok(Transformed::yes(Arc::new(function).call(vec![of.as_ref().clone()])))
     })?;
     Ok(own.data)
+}
+
+/// Whether this is a constant text that no cast makes an integer of: DataFusion's refuses it at
+/// planning.
+fn is_no_integer(expr: &Expr, to: &DataType) -> bool {
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = expr else { return false };
+    let one: ArrayRef = Arc::new(StringArray::from(vec![text.as_str()]));
+    to.is_integer() && texts_as_integers(&one, to, false).is_err()
 }
 
 /// What is cast, to which type, and whether NULL comes of what fails, if `expr` is such a cast.
