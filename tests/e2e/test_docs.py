@@ -1,4 +1,5 @@
-"""The examples of docs/connectors.md, tables.md, commands.md, sql.md, nexmark.md and testing.md do what the pages say.
+"""The examples of docs/connectors.md, tables.md, commands.md, sql.md, functions.md, nexmark.md and testing.md do what the
+pages say.
 
 Each section of a page is a test in a directory of its own, in which its examples run from top to bottom. CONTRIBUTING.md
 explains how a page says what an example needs and what it prints.
@@ -15,7 +16,7 @@ import duckdb
 import harness
 import pytest
 
-PAGES = ("connectors", "tables", "commands", "sql", "nexmark", "testing")
+PAGES = ("connectors", "tables", "commands", "sql", "functions", "nexmark", "testing")
 SECONDS = 60
 # A block of a page: a fence with its language and, if it is a file, its name; or a comment with its directive.
 BLOCK = re.compile(r"^```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<text>.*?)^```$"
@@ -179,6 +180,17 @@ def test_there_are_examples_on_every_page():
     for page in PAGES:
         kinds = [b.kind for at, section in ALL for b in section.blocks if at == page]
         assert kinds.count("sql") + kinds.count("console") >= 3, page
+
+
+def test_every_function_has_an_example():
+    listed = harness.run("run", "-e", "SHOW FUNCTIONS", "--format", "csv")
+    title, *names = listed.stdout.decode().splitlines()
+    assert title == "function name" and len(names) > 100, listed.stderr
+    # Called: what stands before a bracket, as MAP[…] does, and the words that take none.
+    called = {word for page, section in ALL if page in ("sql", "functions")
+              for at in section.blocks if at.kind == "sql" and not at.name
+              for word in re.findall(r"\b\w+(?=[(\[])|\bCURRENT_\w+", at.text)}
+    assert [name for name in names if name not in called] == []
 
 
 @pytest.mark.parametrize("text, complaint", [
