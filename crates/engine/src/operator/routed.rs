@@ -98,11 +98,29 @@ impl Routed {
         for (leader, (start, end)) in places.enumerate() {
             (*start, *end) = (leader * rows.len(), leader * rows.len());
         }
+        // SAFETY: each leader has places for all rows, of which each takes one.
+        unsafe { self.place::<HASHED>(leaders, rows, keys) };
+    }
+
+    /// Writes each row, and the one word of its key, to the next place of its leader; its hash,
+    /// too, if `HASHED`.
+    ///
+    /// # Safety
+    ///
+    /// From its end on, each leader has as many places as it has rows here.
+    #[inline]
+    unsafe fn place<const HASHED: bool>(
+        &mut self,
+        leaders: &Leaders,
+        rows: &[u32],
+        keys: Encoded<'_>,
+    ) {
+        let ends = &mut *self.ends;
         let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
         let to_hashes = self.hashes.as_mut_ptr();
         for ((row, hash), word) in rows.iter().zip(keys.hashes).zip(keys.words) {
             let end = &mut ends[leaders.of(*hash)];
-            // SAFETY: each leader has places for all rows, of which each takes one.
+            // SAFETY: the caller's promise.
             unsafe {
                 to_rows.add(*end).write(*row);
                 to_words.add(*end).write(*word);
@@ -127,19 +145,9 @@ impl Routed {
             start += std::mem::replace(end, start);
         }
         if self.width == 1 {
-            let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
-            let to_hashes = self.hashes.as_mut_ptr();
-            for ((row, hash), word) in rows.iter().zip(keys.hashes).zip(keys.words) {
-                let end = &mut ends[leaders.of(*hash)];
-                // SAFETY: each row is counted once above and takes one place here, of as many as
-                // there are rows in each of the three.
-                unsafe {
-                    to_rows.add(*end).write(*row);
-                    to_words.add(*end).write(*word);
-                    to_hashes.add(*end).write(*hash);
-                }
-                *end += 1;
-            }
+            // SAFETY: each row is counted once above and takes one place, of as many as there are
+            // rows in each of the three.
+            unsafe { self.place::<true>(leaders, rows, keys) };
             return;
         }
         let width = self.width;
