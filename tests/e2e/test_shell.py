@@ -17,9 +17,11 @@ import pytest
 from watched import ask, report
 
 SECONDS = 60
-# What the editor draws with; and the prompt on a line of its own.
+# The end of a line of progress that is erased; what the editor draws with; what may be the beginning of either; and the
+# prompt on a line of its own.
+ERASED = re.compile(r"\x1b\[0m\r\x1b\[K")
 DRAWING = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-UNFINISHED = re.compile(r"(\x1b(\[[0-9;?]*)?)?$")
+UNFINISHED = re.compile(r"(\x1b\[0m\r?)?(\x1b(\[[0-9;?]*)?)?\Z")
 PROMPT = "\n\rmillstream> "
 EVENTS = "ts,k,v\n" + "".join(f"2024-01-01 00:00:{s:02},{'ab'[s % 2]},{s}\n" for s in range(20))
 TABLE = ("CREATE TABLE events (ts TIMESTAMP(3), k STRING, v BIGINT, WATERMARK FOR ts AS ts)\n"
@@ -51,7 +53,8 @@ class Terminal:
         try:
             new = self.cut + os.read(self.ours, 1 << 16).decode("utf-8", "replace")
             self.cut = UNFINISHED.search(new)[0]
-            self.seen += DRAWING.sub("", new[:len(new) - len(self.cut)])
+            # What takes the place of progress is seen as a line after it.
+            self.seen += DRAWING.sub("", ERASED.sub("\r\n", new[:len(new) - len(self.cut)]))
         except BlockingIOError:
             return True
         except OSError:  # as a terminal ends

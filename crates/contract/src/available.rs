@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// Where the system does not say.
 const UNKNOWN_BYTES: u64 = 4 << 30;
+/// Address space that is not for data: the program itself, and what stacks and the allocator's
+/// arenas reserve and hardly use. A query that is planned has a stack of 256 MB.
+const RESERVED_BYTES: u64 = 384 << 20;
 
 /// Bytes that this process may use at the most: the least of the machine's memory, the limits of
-/// its cgroup and of those above that, and its limit of address space (`ulimit -v`).
+/// its cgroup and of those above that, and what its limit of address space (`ulimit -v`) leaves for
+/// data.
 pub(crate) fn available_memory_bytes() -> u64 {
     available_under(Path::new("/"))
 }
@@ -34,7 +38,8 @@ fn machine_under(root: &Path) -> Option<u64> {
 fn address_space_under(root: &Path) -> Option<u64> {
     let text = read_to_string(root.join("proc/self/limits")).ok()?;
     let soft = text.lines().find_map(|line| line.strip_prefix("Max address space"))?;
-    soft.split_whitespace().next()?.parse().ok()
+    let bytes: u64 = soft.split_whitespace().next()?.parse().ok()?;
+    Some(bytes.saturating_sub(RESERVED_BYTES).max(bytes / 4))
 }
 
 /// The least limit of the process's cgroups and of all above them, as far as they can be seen.
@@ -134,8 +139,12 @@ mod tests {
 
     #[test]
     fn address_space_counts() {
-        let limits = "Max address space         1073741824           unlimited            bytes\n";
-        assert_eq!(available("address", &[("proc/self/limits", limits)]), 1024 * MIB);
+        for (name, bytes, expected) in
+            [("much", 1024 * MIB, 640 * MIB), ("little", 400 * MIB, 100 * MIB)]
+        {
+            let limits = format!("Max address space  {bytes}  unlimited  bytes\n");
+            assert_eq!(available(name, &[("proc/self/limits", &limits)]), expected);
+        }
     }
 
     /// Whichever of them has it.
