@@ -217,6 +217,41 @@ def test_of_many_partitions_few_files_are_open(script, more):
     assert found == [(400, 400, 399)]
 
 
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("rolled", ["", ", 'sink.rolling-policy.rows' = '50'"])
+def test_partitions_are_marked_when_the_job_has_ended_well(script, rolled, processes):
+    options = f"'format' = 'csv', 'sink.partition-commit.policy.kind' = 'success-file'{rolled}"
+    declared = PARTITIONED.format(options)
+    insert = "INSERT INTO results SELECT k, ts FROM events WHERE {};"
+    out = script.folder / "out"
+
+    def marked(name: str) -> list[str]:
+        return sorted(path.parent.name for path in out.rglob(name))
+
+    fails = "100 / (TIMESTAMPDIFF(SECOND, TIMESTAMP '2024-01-01 00:00:04', ts)) < 1000"
+    sql = generated(rows=1000, step="5 ms").replace("'9'", "'4'")
+    done = script.run(sql + declared + insert.format(fails), "--processes", processes)
+    assert done.code == 1, done.stderr
+    assert marked("_SUCCESS") == []
+    subprocess.run(["rm", "-r", out], check=True)
+    done = script.run(sql + declared + insert.format("k <> 2"), "--processes", processes)
+    assert done.code == 0, done.stderr
+    assert marked("_SUCCESS") == ["k=0", "k=1", "k=3", "k=4"] == sorted(path.name for path in out.iterdir())
+    # Whoever reads the directory passes over them, and a marker without its files is no free place.
+    found = duckdb.sql(f"SELECT count(*) FROM read_csv('{out}/*/part-*')").fetchall()
+    read = script.run("CREATE TABLE results (k BIGINT, ts TIMESTAMP(3)) PARTITIONED BY (k) WITH ('connector' = 'file', "
+                      "'path' = 'out', 'format' = 'csv');\nSELECT COUNT(*) AS n FROM results;")
+    assert read.stdout.decode() == f"n\n{found[0][0]}\n", read.stderr
+    for path in out.rglob("part-*"):
+        path.unlink()
+    done = script.run(sql + declared + insert.format("k = 2"), "--processes", processes)
+    assert done.code == 1 and "remove part-* and _SUCCESS" in done.stderr, done.stderr
+    named = declared.replace(rolled, "") if rolled else declared
+    named = named.replace("'success-file'", "'success-file', 'sink.partition-commit.success-file.name' = '_done'")
+    done = script.run(sql + named + insert.format("k = 2"), "--processes", processes)
+    assert done.code == 0 and marked("_done") == ["k=2"], done.stderr
+
+
 KILLED = generated(rows=200_000, step="5 ms").replace("'9'", "'19'")
 
 

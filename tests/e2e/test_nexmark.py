@@ -239,24 +239,14 @@ COMMITS = """'sink.partition-commit.trigger' = 'partition-time',
 POLICY = "'sink.partition-commit.policy.kind' = 'success-file',\n    "
 
 
-def test_q10_says_which_option_is_to_be_left_out(tmp_path):
-    text = (EXAMPLES / "q10.sql").read_text().replace("'format' = 'csv'", COMMITS + POLICY + "'format' = 'csv'")
-    (tmp_path / "script.sql").write_text(tables() + text)
-    result = harness.run("run", tmp_path / "script.sql")
-    assert result.code == 2
-    for expected in ("option 'sink.partition-commit.policy.kind': partitions are not committed", "^^^",
-                     "leave this option out: a file is complete when it has its name"):
-        assert expected in result.stderr, result.stderr
-    assert not (tmp_path / "bid").exists()
-
-
-@pytest.mark.parametrize("more", ["", COMMITS], ids=["as it stands", "with Flink's options"])
+@pytest.mark.parametrize("more", ["", COMMITS, COMMITS + POLICY], ids=["as it stands", "others", "Flink's options"])
 def test_q10_writes_a_directory_for_each_minute(events, tmp_path, more):
     text = (EXAMPLES / "q10.sql").read_text().replace("'format' = 'csv'", more + "'format' = 'csv'")
     assert text.count("'format'") == 1 and more in text
     run(tables() + text, tmp_path)
     found = {}
     for minute in sorted((tmp_path / "bid" / "dt=2015-07-15").iterdir()):
+        assert (minute / "_SUCCESS").exists() == (POLICY in more)
         files = f"read_csv('{minute}/part-*', header = true, all_varchar = true, hive_partitioning = false)"
         found[minute.name] = collections.Counter(duckdb.sql(f"SELECT * FROM {files}").fetchall())
     expected = {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream::cluster::{Guard, Interrupt};
-use millstream::{Error, Sink, Stopper, commit_all};
+use millstream::{Error, Sink, Stopper, publish_all};
 
 use crate::console::{note, tell};
 use crate::live::{Desk, Told};
@@ -172,7 +172,7 @@ impl Alone {
     ) -> (Result<(), Error>, bool) {
         self.desk.commits();
         let result = self.may_commit(result);
-        let result = result.and_then(|()| commit_all(sinks, targets));
+        let result = result.and_then(|()| publish_all(sinks, targets));
         let doing = std::mem::take(&mut *lock(&self.doing));
         (result, matches!(doing, Doing::Commit { interrupted: true }))
     }

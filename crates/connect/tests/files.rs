@@ -221,7 +221,19 @@ fn wrong_options_and_places_are_explained() {
         (&[("format", "csv"), ("sink.rolling-policy.row", "5")], "did you mean"),
         (
             &[("format", "csv"), ("sink.partition-commit.policy.kind", "success-file")],
-            "'sink.partition-commit.policy.kind': partitions are not committed",
+            "'sink.partition-commit.policy.kind': the table has no partitions",
+        ),
+        (
+            &[("format", "csv"), ("sink.partition-commit.policy.kind", "metastore")],
+            "there is no policy 'metastore'",
+        ),
+        (
+            &[("format", "csv"), ("sink.partition-commit.success-file.name", "_DONE")],
+            "no file marks a partition",
+        ),
+        (
+            &[("format", "csv"), ("sink.partition-commit.success-file.name", "../_DONE")],
+            "'../_DONE' is no name for it",
         ),
         (&[("format", "csv"), ("sink.partition-commit.triger", "x")], "has no such option"),
         (&[("format", "csv"), ("path", " ")], "files need a path to a directory"),

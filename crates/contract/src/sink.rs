@@ -98,6 +98,22 @@ pub trait Sink: Send + Sync + Debug {
     fn commit(&self, _prepared: &Prepared) -> Result<()> {
         Ok(())
     }
+    /// The sinks of all processes have committed what a job that ended well has written: says so
+    /// where others look for that. Only the sink of the process that was asked is told.
+    fn mark(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Shows the result of a job of one process as complete: commits its sinks, then has them say so.
+pub fn publish_all(sinks: &[Arc<dyn Sink>], names: &[String]) -> Result<()> {
+    commit_all(sinks, names)?;
+    mark_all(sinks)
+}
+
+/// Has sinks say that what they have written is complete.
+pub fn mark_all(sinks: &[Arc<dyn Sink>]) -> Result<()> {
+    sinks.iter().try_for_each(|sink| sink.mark())
 }
 
 /// Ends the last interval of a job's sinks, one after the other: what they hold gets visible. If

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::job::{Job, run_guarded};
 use crate::shared::Shared;
 use crate::simulation;
-use crate::sink::commit_all;
+use crate::sink::publish_all;
 use crate::standing::{STUCK_AFTER, Standing};
 use crate::stats::Stats;
 use crate::worker::Worker;
@@ -34,7 +34,7 @@ impl Job {
         let shared = self.shared().clone();
         let (stats, result, _) = self.run_and_keep();
         let sinks: Vec<_> = shared.gathers.iter().map(|gather| gather.sink().clone()).collect();
-        (stats, result.and_then(|()| commit_all(&sinks, &[])))
+        (stats, result.and_then(|()| publish_all(&sinks, &[])))
     }
 
     /// As [`Job::run`], for a job of several processes: keep what remains until all of them have

@@ -62,7 +62,7 @@ pub use millstream_connect::{
 pub use millstream_contract::declaration;
 pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
-pub use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers, commit_all};
+pub use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers, publish_all};
 pub use millstream_contract::table::{
     Chunk, Decoded, Extent, FileId, OpenOptions, Places, Position, ReadOnce, Sharing, Split,
     SplitPoll, SplitSpec, Table, TableOptions,

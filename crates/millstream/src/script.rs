@@ -245,6 +245,10 @@ impl Member for ScriptMember {
     fn commit(&mut self) -> Result<(), Fault> {
         self.part.commit()
     }
+
+    fn mark(&mut self) -> Result<(), Fault> {
+        self.part.mark()
+    }
 }
 
 /// Who is told how a script gets on, in process 0. An error ends the job.

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::{BlackholeSink, CollectSink};
 use millstream_contract::plan::Plan;
-use millstream_contract::sink::{RowOrder, Sink, Writers, commit_all};
+use millstream_contract::sink::{RowOrder, Sink, Writers, publish_all};
 use millstream_contract::wording::counted;
 use millstream_engine::{Job, Stats};
 use millstream_sql::{Statement, parse_script};
@@ -273,7 +273,7 @@ fn run_one(
             shared.runs(number, Arc::new(job.stopper()), job.remarks());
             let (stats, result, remains) = job.run_and_keep();
             drop(remains);
-            let result = result.and_then(|()| commit_all(&sinks, &targets));
+            let result = result.and_then(|()| publish_all(&sinks, &targets));
             let result = result.map_err(Failure::Run).and_then(|()| match analyzed {
                 Some((text, plan)) => answered(lines(&analyzed_text(&text, &plan, &stats))).1,
                 None => Ok(()),

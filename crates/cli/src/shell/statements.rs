@@ -9,8 +9,8 @@ use std::thread;
 
 use millstream::cluster::check_settings;
 use millstream::{
-    Error, Executed, Job, Session, Statement, analyzed, commit_all, grouped, harmless,
-    parse_script, plural,
+    Error, Executed, Job, Session, Statement, analyzed, grouped, harmless, parse_script, plural,
+    publish_all,
 };
 
 use super::interrupt::Interrupts;
@@ -234,7 +234,7 @@ impl Query {
             Ok(()) if !self.interrupts.commits(self.number) => Err(Error::Interrupted),
             other => other,
         };
-        let result = result.and_then(|()| commit_all(&sinks, &planned.targets));
+        let result = result.and_then(|()| publish_all(&sinks, &planned.targets));
         let stopped = matches!(result, Err(Error::Interrupted));
         let simulated = self.session.settings().simulate.is_some();
         if planned.analyze && result.is_ok() {

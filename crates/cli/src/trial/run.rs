@@ -12,7 +12,7 @@ use millstream::cluster::{Cluster, Early, FabricName, Interrupt, check_settings,
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use millstream::{
     Executed, Failure, Format, Job, Session, Sink, Statement, Stats, Stopper, TextOptions,
-    TextSink, commit_all, parse_script, write_answer,
+    TextSink, parse_script, publish_all, write_answer,
 };
 use millstream_fabric::setup::Token;
 
@@ -249,7 +249,7 @@ impl Runs {
         *lock(&self.stop) = Some(Stop::Job(job.stopper()));
         let (stats, result, remains) = job.run_and_keep();
         drop(remains);
-        result.and_then(|()| commit_all(&sinks, &planned.targets))?;
+        result.and_then(|()| publish_all(&sinks, &planned.targets))?;
         Ok(Some(stats))
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Directory {
     pub(super) path: PathBuf,
     /// How deep its partitions are: none, if 0.
     pub(super) depth: usize,
+    /// The file that says of a partition that it has all its rows, if there is to be one.
+    pub(super) marker: Option<String>,
 }
 
 /// Says that a process of a job writes to the directory, until it is dropped.
@@ -76,7 +78,8 @@ impl Directory {
         self.look(&self.path, self.depth, &mut |path| {
             let Some(name) = path.file_name().map(|name| name.as_encoded_bytes()) else { return };
             let within = path.strip_prefix(&self.path).unwrap_or(path);
-            if name.starts_with(PART.as_bytes()) {
+            let is_marker = self.marker.as_ref().is_some_and(|marker| marker.as_bytes() == name);
+            if name.starts_with(PART.as_bytes()) || is_marker {
                 results.push(within.to_path_buf());
             } else if is_unfinished(name, None) {
                 unfinished += 1;
@@ -91,10 +94,11 @@ impl Directory {
             let files = counted(unfinished, "unfinished file");
             message += &format!("; with {files} (.{PART}*{UNFINISHED}): that job did not end");
         }
+        let marker = self.marker.as_ref().map(|name| format!(" and {name}")).unwrap_or_default();
         Err(Error::Io {
             place: self.path.display().to_string(),
             message,
-            help: format!("write to another path, or remove {PART}* from it"),
+            help: format!("write to another path, or remove {PART}*{marker} from it"),
         })
     }
 
@@ -232,6 +236,25 @@ impl Directory {
         changed.iter().rev().try_for_each(sync)
     }
 
+    /// Marks the partitions that have files, all of which have their names.
+    pub(super) fn mark(&self) -> Result<()> {
+        let Some(marker) = &self.marker else { return Ok(()) };
+        let mut partitions = BTreeSet::new();
+        self.look(&self.path, self.depth, &mut |path| {
+            let name = path.file_name().map(|name| name.as_encoded_bytes());
+            if name.is_some_and(|name| name.starts_with(PART.as_bytes())) {
+                partitions.extend(path.parent().map(Path::to_path_buf));
+            }
+        })?;
+        for partition in partitions.iter().filter(|partition| **partition != self.path) {
+            let path = partition.join(marker);
+            let made = File::options().write(true).create_new(true).open(&path);
+            let synced = made.and_then(|_| File::open(partition)?.sync_all());
+            synced.map_err(|error| write_error(&path.display().to_string(), &error))?;
+        }
+        Ok(())
+    }
+
     /// A path within the directory. What was prepared comes back from a checkpoint, and is not
     /// trusted to stay there.
     fn within(&self, name: &str) -> Result<PathBuf> {
@@ -320,7 +343,7 @@ mod tests {
         let name = format!("millstream-directory-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         _ = fs::remove_dir_all(&path);
-        let made = Directory { path, depth: 1 };
+        let made = Directory { path, depth: 1, marker: None };
         made.make().unwrap();
         made
     }

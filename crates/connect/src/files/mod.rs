@@ -42,6 +42,8 @@
 //! | `sink.rolling-policy.rows` | | … has so many rows |
 //! | `sink.rolling-policy.rollover-interval` | | … has been open for so long |
 //! | `sink.rolling-policy.window` | `false` | … has the last row of a window |
+//! | `sink.partition-commit.policy.kind` | | `success-file`: each partition gets an empty file at the end of a job that ended well |
+//! | `sink.partition-commit.success-file.name` | `_SUCCESS` | its name |
 
 mod directory;
 mod encode;
@@ -208,6 +210,10 @@ impl Sink for FileSink {
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {
         self.settings.directory.commit(&prepared.sealed)
+    }
+
+    fn mark(&self) -> Result<()> {
+        self.settings.directory.mark()
     }
 }
 

@@ -57,12 +57,12 @@ impl Settings {
             return Err(options.missing("path", "files need a path to a directory", help));
         }
         let rolling = Rolling::from_options(&options)?;
-        ask_of_commits(&options)?;
+        let marker = marker(&options)?;
         options.finish("a file that is written")?;
         check_partitions(&options, &table.schema)?;
         let depth = table.partitioned_by.len();
         Ok(Settings {
-            directory: Directory { path: options.path(given), depth },
+            directory: Directory { path: options.path(given), depth, marker },
             encoding,
             rolling,
             partitioned_by: table.partitioned_by.clone(),
@@ -155,7 +155,8 @@ fn arrow_options(options: &Options<'_>) -> Result<ArrowOptions> {
 
 /// Flink's option that says how a partition is marked that has all its rows.
 const COMMITTED_BY: &str = "sink.partition-commit.policy.kind";
-/// Options of Flink's that say when, which is never without that one; and how often it looks
+const MARKER: &str = "sink.partition-commit.success-file.name";
+/// Options of Flink's that say when, while it is the end of the job here; and how often it looks
 /// whether files are to be rolled.
 const WITHOUT_EFFECT: [&str; 7] = [
     "sink.partition-commit.trigger",
@@ -167,23 +168,44 @@ const WITHOUT_EFFECT: [&str; 7] = [
     "sink.rolling-policy.check-interval",
 ];
 
-/// Asks for the options by which partitions are committed in Flink. Those that change nothing may
-/// be there; they are not offered where others are missing.
-fn ask_of_commits(options: &Options<'_>) -> Result<()> {
+/// The file that says of a partition that it has all its rows, by Flink's options. Those that
+/// change nothing may be there; they are not offered where others are missing.
+fn marker(options: &Options<'_>) -> Result<Option<String>> {
     for option in WITHOUT_EFFECT {
         if options.any(|key| key == option) {
             options.text(option);
         }
     }
-    if !options.any(|key| key == COMMITTED_BY) {
-        return Ok(());
+    let (policy, name) = (options.text(COMMITTED_BY), options.text(MARKER));
+    if policy.is_none() && name.is_none() {
+        return Ok(None);
     }
-    let message = "partitions are not committed: no file _SUCCESS or the like says that one has \
-                   all its rows"
-        .to_string();
-    let help = "leave this option out: a file is complete when it has its name, part-…; the other \
-                options of partition-commit may stay, and change nothing";
-    Err(options.error(COMMITTED_BY, message, help))
+    let name = name.unwrap_or("_SUCCESS");
+    // Hidden from those who read the directory.
+    let is_fit = name.len() > 1 && name.starts_with(['_', '.']) && !name.contains('/');
+    if !is_fit || name.starts_with(".part-") || name == ".." {
+        let message = format!("'{}' is no name for it", name.escape_debug());
+        let help = "write a name that begins with '_', which who reads the directory passes over";
+        return Err(options.error(MARKER, message, help));
+    }
+    match policy {
+        Some("success-file") => {}
+        Some(other) => {
+            let message = format!("there is no policy '{}'", other.escape_debug());
+            let help =
+                "'success-file' marks a partition by a file, _SUCCESS: there is no metastore";
+            return Err(options.error(COMMITTED_BY, message, help));
+        }
+        None => {
+            let help = "write 'sink.partition-commit.policy.kind' = 'success-file', too";
+            return Err(options.error(MARKER, "no file marks a partition".into(), help));
+        }
+    }
+    if options.partitioned_by().is_empty() {
+        let help = "write PARTITIONED BY (…) in front of WITH, or leave this option out";
+        return Err(options.error(COMMITTED_BY, "the table has no partitions".into(), help));
+    }
+    Ok(Some(name.to_string()))
 }
 
 /// Whether an option belongs to files that are written, and to no file that is read.
@@ -204,7 +226,7 @@ pub(crate) fn ask_written(options: &Options<'_>) -> Result<()> {
         _ => {}
     }
     Rolling::from_options(options)?;
-    ask_of_commits(options)
+    marker(options).map(drop)
 }
 
 /// That rows are told apart by their values is said of a table that is not written to files.

@@ -239,6 +239,7 @@ impl Cluster {
         // All have ended well; but since then somebody may have ended, or Ctrl-C been pressed.
         self.peers.begin_commit()?;
         let committed = self.own(own.commit()).and_then(|()| self.all_reply(&Reply::Committed));
+        let committed = committed.and_then(|()| self.own(own.mark()));
         self.peers.end_commit();
         committed.map(|()| ends)
     }

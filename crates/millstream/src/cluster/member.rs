@@ -14,7 +14,7 @@ use super::parts::Parts;
 
 /// One process's part in a job. The calls come in the order of the messages: for each statement
 /// `execute`, and if that was a query `splits` (in process 0), `prepare`, `connect`, `run`, and,
-/// if that went well in all processes, `commit`.
+/// if that went well in all processes, `commit`, and `mark` (in process 0).
 pub trait Member {
     /// Executes a statement of the job's script. For a query: plans it, and says what has to be the
     /// same in all processes.
@@ -40,6 +40,11 @@ pub trait Member {
 
     /// Shows the result that this process has written as complete.
     fn commit(&mut self) -> Result<(), Fault>;
+
+    /// All processes have done so: says that the result is complete. Only process 0 is told.
+    fn mark(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 impl<M: Member + ?Sized> Member for Box<M> {
@@ -60,6 +65,9 @@ impl<M: Member + ?Sized> Member for Box<M> {
     }
     fn commit(&mut self) -> Result<(), Fault> {
         (**self).commit()
+    }
+    fn mark(&mut self) -> Result<(), Fault> {
+        (**self).mark()
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::datatypes::Schema;
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes};
-use millstream_contract::sink::{Sink, commit_all};
+use millstream_contract::sink::{Sink, commit_all, mark_all};
 use millstream_contract::table::SplitSpec;
 use millstream_contract::{Error, Settings};
 use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
@@ -296,8 +296,12 @@ impl QueryPart {
 
     /// Commits the query's sinks.
     pub fn commit(&mut self) -> Result<(), Fault> {
-        let sinks = std::mem::take(&mut self.sinks);
-        commit_all(&sinks, &self.targets).map_err(fault)
+        commit_all(&self.sinks, &self.targets).map_err(fault)
+    }
+
+    /// Has the query's sinks say that its result is complete.
+    pub fn mark(&mut self) -> Result<(), Fault> {
+        mark_all(&std::mem::take(&mut self.sinks)).map_err(fault)
     }
 
     fn channels_failed(&self, error: &flow::Error) -> Fault {
