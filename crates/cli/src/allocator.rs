@@ -1,5 +1,6 @@
-//! The program's allocator. It is the system's, except that a refused allocation ends the program
-//! with a message and exit code 1, where Rust's default would abort; and that it keeps what is freed.
+//! The program's allocator. It is the system's, except that it keeps what is freed, and that a
+//! refused allocation ends the program with a message and exit code 1, where Rust's default would
+//! abort.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;

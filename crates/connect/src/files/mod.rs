@@ -27,6 +27,9 @@
 //! megabyte per worker; then what there is of the largest file is written. This comes on top of the
 //! job's budget.
 //!
+//! **Marks.** Partitions are marked, if the table wants that, when the job has ended well and all
+//! files of all processes have their names.
+//!
 //! | option | default | |
 //! |---|---|---|
 //! | `path` | required | a directory, relative to the SQL file; `file://` may stand in front |
@@ -42,7 +45,7 @@
 //! | `sink.rolling-policy.rows` | | … has so many rows |
 //! | `sink.rolling-policy.rollover-interval` | | … has been open for so long |
 //! | `sink.rolling-policy.window` | `false` | … has the last row of a window |
-//! | `sink.partition-commit.policy.kind` | | `success-file`: each partition gets an empty file at the end of a job that ended well |
+//! | `sink.partition-commit.policy.kind` | | `success-file`: an empty file in each partition |
 //! | `sink.partition-commit.success-file.name` | `_SUCCESS` | its name |
 
 mod directory;
