@@ -1,54 +1,114 @@
-//! The program's allocator. It is the system's, except that it keeps what is freed, and that a
-//! refused allocation ends the program with a message and exit code 1, where Rust's default would
+//! The program's allocator: mimalloc, and the system's for what is large.
+//!
+//! Columns are made by one worker and freed by another, and most are aligned to cache lines. The
+//! allocator of glibc takes a lock for both. What is large grows in the system's allocator without
+//! being copied.
+//!
+//! A refused allocation ends the program with a message and exit code 1, where Rust's default would
 //! abort.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
+use std::ptr::copy_nonoverlapping;
+
+use libmimalloc_sys as mimalloc;
 
 #[global_allocator]
 static ALLOCATOR: Reporting = Reporting;
 
 struct Reporting;
 
-/// What each thread's allocator keeps of what was freed, at the most.
-#[cfg(target_env = "gnu")]
-const KEPT_BYTES: libc::c_int = 64 << 20;
-/// What is larger comes from the system itself, and goes back to it.
-#[cfg(target_env = "gnu")]
-const LARGE_BYTES: libc::c_int = 4 << 20;
+/// What is as large as this comes from the system, and goes back to it.
+const LARGE_BYTES: usize = 4 << 20;
 
-/// Keeps memory that is freed for what comes next. A batch's columns are made and freed batch by
-/// batch: as pages that come from the system anew each time, they cost a join a sixth of its time.
-pub(crate) fn keep_freed() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it may be called at any time; what it cannot do, it leaves.
-    unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
-    }
+/// Address space that mimalloc takes at a time, in KiB: 1 GiB, if it is not told, which is much
+/// where that is limited.
+const RESERVED_KIB: i64 = 64 << 10;
+/// `mi_option_arena_reserve`.
+const RESERVED: mimalloc::mi_option_t = 23;
+
+/// Sets that before anything is allocated.
+extern "C" fn begin() {
+    // SAFETY: options may be set at any time.
+    unsafe { mimalloc::mi_option_set(RESERVED, RESERVED_KIB) }
 }
 
-// SAFETY: all is left to the system's allocator, whose contract it is; what it refuses is not
-// returned from.
+// SAFETY: the functions of this section are called once, without arguments that they need, before
+// the program begins.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+fn is_large(bytes: usize) -> bool {
+    bytes >= LARGE_BYTES
+}
+
+// SAFETY: all is left to two allocators, whose contract it is; which one memory is from follows
+// from its layout. What they refuse is not returned from.
 unsafe impl GlobalAlloc for Reporting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
-        given(unsafe { System.alloc(layout) }, layout.size())
+        let start = match is_large(layout.size()) {
+            true => unsafe { System.alloc(layout) },
+            false => unsafe { mimalloc::mi_malloc_aligned(layout.size(), layout.align()).cast() },
+        };
+        given(start, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
-        given(unsafe { System.alloc_zeroed(layout) }, layout.size())
+        let start = match is_large(layout.size()) {
+            true => unsafe { System.alloc_zeroed(layout) },
+            false => unsafe { mimalloc::mi_zalloc_aligned(layout.size(), layout.align()).cast() },
+        };
+        given(start, layout.size())
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: as the caller promises.
-        given(unsafe { System.realloc(start, layout, new_size) }, new_size)
+        let moved = match (is_large(layout.size()), is_large(new_size)) {
+            (true, true) => unsafe { System.realloc(start, layout, new_size) },
+            (false, false) => unsafe {
+                mimalloc::mi_realloc_aligned(start.cast(), new_size, layout.align()).cast()
+            },
+            _ => unsafe { self.move_to_other(start, layout, new_size) },
+        };
+        given(moved, new_size)
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         // SAFETY: as the caller promises.
-        unsafe { System.dealloc(start, layout) }
+        match is_large(layout.size()) {
+            true => unsafe { System.dealloc(start, layout) },
+            false => unsafe { mimalloc::mi_free(start.cast()) },
+        }
+    }
+}
+
+impl Reporting {
+    /// Memory of another size, from the other allocator, with the same contents.
+    ///
+    /// # Safety
+    ///
+    /// As of [`GlobalAlloc::realloc`].
+    unsafe fn move_to_other(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that the new size is possible with this alignment; both
+        // pieces have as many bytes as are copied.
+        unsafe {
+            let moved = self.alloc(Layout::from_size_align_unchecked(new_size, layout.align()));
+            copy_nonoverlapping(start, moved, layout.size().min(new_size));
+            self.dealloc(start, layout);
+            moved
+        }
+    }
+}
+
+/// Has the system's allocator ask the system for whatever is large.
+pub(crate) fn keep_large_apart() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time; what it cannot do, it leaves.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES as libc::c_int);
     }
 }
 

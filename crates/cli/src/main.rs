@@ -307,7 +307,7 @@ enum Failure {
 fn main() -> ExitCode {
     console::report_panics_politely();
     signals::let_large_files_fail();
-    allocator::keep_freed();
+    allocator::keep_large_apart();
     millstream::on_refused_memory(allocator::refused);
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
