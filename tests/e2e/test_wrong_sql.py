@@ -56,6 +56,8 @@ WRONG = [
     ("CREATE FUNCTION f (x INT) RETURNS INT RETURN x; SELECT f(k, v) FROM events", "f", "takes 1 arguments, not 2"),
     ("DROP FUNCTION f", "f", "no function 'f' is declared"),
     # Names.
+    ("CREATE FUNCTION mod (x INT) RETURNS INT RETURN x", "mod", "use another name"),
+    ("CREATE OR REPLACE FUNCTION Quarter (x INT) RETURNS INT RETURN x", "Quarter", "use another name"),
     ("SELECT k FROM event", "event", "did you mean 'events'?"),
     ("SELECT kk FROM events", "kk", "did you mean 'k'?"),
     ("SELECT q FROM events", "q", "the columns are ts, k, v, name"),
