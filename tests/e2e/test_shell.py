@@ -140,6 +140,7 @@ def test_statements_share_a_session(shell):
     assert "COUNT" in terminal.answer("SHOW FUNCTIONS;")
     described = terminal.answer("\\d events")
     assert "TIMESTAMP(3)" in described and "watermark" in described and "BIGINT" in described
+    assert all("BIGINT" in terminal.answer(f"\\d {file}") for file in ["events.csv", "'events.csv'", "event*.csv"])
     plan = terminal.answer("EXPLAIN SELECT COUNT(*) AS n FROM events;")
     assert "logical plan" in plan and "State layout" in plan
     analyzed = terminal.answer("EXPLAIN ANALYZE SELECT COUNT(*) AS n FROM events;")
@@ -518,6 +519,10 @@ def test_explain_analyze_counts_the_rows_of_each_stage_and_result(script):
             "INTERVAL '5' SECOND)) GROUP BY window_start, window_end, window_time, k;")
     query = "FROM TABLE(TUMBLE(TABLE sums, DESCRIPTOR(at), INTERVAL '10' SECOND)) GROUP BY window_start, window_end"
     done = script.run(TABLE + sums + f"EXPLAIN ANALYZE SELECT MAX(v) AS v {query};")
+    # A file is what FROM takes it for.
+    done = script.run("DESCRIBE 'events.csv'; DESC '*.csv';")
+    assert done.stdout.decode().splitlines() == 2 * [
+        "name,type,null,extras,watermark", "ts,TIMESTAMP(3),true,,ts", "k,STRING,true,,", "v,BIGINT,true,,"]
     # 20 records make two sums in each of four windows, which make two rows.
     taken = re.findall(r"\n  = (\d+ rows? taken|\d+ rows? in \d+ windows?)", done.stdout.decode())
     assert taken == ["20 rows taken", "8 rows taken", "2 rows in 2 windows"], done.stdout

@@ -11,10 +11,12 @@ mod split;
 mod statements;
 
 use std::cell::RefCell;
+use std::env;
 use std::io::{BufRead, ErrorKind, IsTerminal, Read, stdin, stdout};
 use std::rc::Rc;
 
 use clap::CommandFactory;
+use millstream::declaration::literal;
 use millstream::{Session, harmless};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
@@ -45,11 +47,11 @@ const HELP: &str = "\
 Statements end with a semicolon and may take several lines:
   CREATE TABLE …;  CREATE VIEW …;  SELECT …;  INSERT INTO …;  SET 'key' = 'value';
   SELECT … FROM 'events.csv';       a file needs no CREATE TABLE
-  SHOW TABLES;  SHOW VIEWS;  SHOW FUNCTIONS;  DESCRIBE table;
+  SHOW TABLES;  SHOW VIEWS;  SHOW FUNCTIONS;  DESCRIBE table;  DESCRIBE 'file';
   EXPLAIN SELECT …;                 the plan
   EXPLAIN ANALYZE SELECT …;         runs the query: its plan, with rows and times
 Commands stand on a line of their own:
-  \\d          tables and views        \\d TABLE    its columns
+  \\d          tables and views        \\d NAME     columns of a table or a file
   \\i FILE     the statements of a file
   \\timing     numbers of records and seconds after each query, on or off
   \\format F   how rows are written: table, csv or ndjson
@@ -224,9 +226,9 @@ impl Shell {
                 Err(message) => self.refuse(&message)?,
             },
             ("\\d", "") => self.told("SHOW TABLES")?,
-            ("\\d", table) => self.told(&format!("DESCRIBE {table}"))?,
+            ("\\d", name) => self.told(&format!("DESCRIBE {}", table_or_file(name)))?,
             ("\\i", "") => self.refuse("\\i names no file\n  help: write \\i FILE")?,
-            ("\\i", path) => match self.statements.script(path) {
+            ("\\i", path) => match self.statements.script(&path_of(path)) {
                 Ok(text) => self.told_of(&text, path)?,
                 Err(_) if self.statements.interactive => {}
                 Err(failure) => return Err(failure),
@@ -253,6 +255,24 @@ impl Shell {
     /// Says what is wrong with a command; in a pipe that ends the program.
     fn refuse(&self, message: &str) -> Result<(), Failure> {
         let failure = usage(&harmless(message));
+/// A path as people write it behind a command: quotes may stand around it, and `~/` is their home.
+fn path_of(text: &str) -> String {
+    let within = |quote| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
+    let path = within('\'').or_else(|| within('"')).unwrap_or(text);
+    match (path.strip_prefix("~/"), env::var("HOME")) {
+        (Some(rest), Ok(home)) => format!("{home}/{rest}"),
+        _ => path.to_string(),
+    }
+}
+
+/// What a command describes, as it stands in a statement: a table's name, or a file.
+fn table_or_file(name: &str) -> String {
+    match !name.starts_with('`') && name.contains(['\'', '.', '/', '*']) {
+        true => literal(&path_of(name)),
+        false => name.to_string(),
+    }
+}
+
         if self.statements.interactive { Ok(()) } else { Err(failure) }
     }
 }
@@ -301,6 +321,35 @@ fn editor(
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[test]
+    fn a_path_may_be_quoted_and_begin_at_home() {
+        let home = env::var("HOME").unwrap();
+        for (text, path) in [
+            ("a b.sql", "a b.sql"),
+            ("\"a b.sql\"", "a b.sql"),
+            ("'a b.sql'", "a b.sql"),
+            ("'", "'"),
+            ("~/x.sql", &format!("{home}/x.sql")),
+            ("~x.sql", "~x.sql"),
+        ] {
+            assert_eq!(path_of(text), path);
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_file_is_described_as_one() {
+        for (name, described) in [
+            ("events", "events"),
+            ("`a.b`", "`a.b`"),
+            ("events.csv", "'events.csv'"),
+            ("'events'", "'events'"),
+            ("logs/*", "'logs/*'"),
+            ("it's.csv", "'it''s.csv'"),
+        ] {
+            assert_eq!(table_or_file(name), described);
+        }
+    }
+
 
     #[test]
     fn words_of_other_shells_need_no_semicolon() {
