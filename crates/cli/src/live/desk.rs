@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use millstream::observe::{Snapshot, duration};
 use serde::{Deserialize, Serialize};
 
+use super::waiting::{self, Awaited};
 use crate::log;
 
 /// A snapshot is as good as new for so long: a hundred who ask at once cost the job one look.
@@ -48,17 +49,18 @@ impl Phase {
         }
     }
 
-    /// What the program does, for so long now.
-    pub(crate) fn told(self, since: Duration) -> String {
+    /// What the program does, for so long now, and which pipes it waits for.
+    pub(crate) fn told(self, since: Duration, awaited: &[Awaited]) -> String {
         let since = duration(since.as_micros() as u64);
         match self {
             Phase::Starting => {
                 format!("starting for {since}: it reads the script, and what the script names")
             }
-            Phase::Planning => format!(
-                "planning for {since}: it plans the statement and opens its tables; a pipe is \
-                 opened when its writer comes"
-            ),
+            Phase::Planning => {
+                let what = waiting::told(awaited);
+                let what = what.as_deref().unwrap_or("it plans the statement and opens its tables");
+                format!("planning for {since}: {what}")
+            }
             Phase::Running => format!("running for {since}"),
             Phase::Draining => format!(
                 "draining for {since}: it reads no more, fires what is open, and writes its rows"
@@ -82,8 +84,18 @@ pub(crate) struct Report {
     pub(crate) running_us: u64,
     /// The statement whose turn it is, by its number from 1, and its text.
     pub(crate) statement: Option<(usize, String)>,
+    /// The pipes that it waits for before a query runs.
+    #[serde(default)]
+    pub(crate) awaited: Vec<Awaited>,
     /// What the query is doing, while one runs.
     pub(crate) snapshot: Option<Snapshot>,
+}
+
+impl Report {
+    /// What the program does.
+    pub(crate) fn doing(&self) -> String {
+        self.phase.told(Duration::from_micros(self.phase_us), &self.awaited)
+    }
 }
 
 /// What came of asking a job to end.
@@ -253,6 +265,7 @@ mod tests {
             Snapshot { records, ..Snapshot::default() }
         });
         let begun = Instant::now();
+            awaited: if state.phase == Phase::Planning { waiting::awaited() } else { vec![] },
         thread::scope(|scope| {
             (0..100).for_each(|_| drop(scope.spawn(|| desk.observe().unwrap())));
         });

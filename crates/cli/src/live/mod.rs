@@ -9,6 +9,7 @@ mod local;
 mod metrics;
 mod progress;
 mod ui;
+mod waiting;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

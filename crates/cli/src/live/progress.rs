@@ -13,6 +13,7 @@ use millstream::observe::{
 use millstream::{bytes, harmless, short};
 
 use super::desk::{self, Desk};
+use super::waiting::{self, awaited};
 use crate::console::warn;
 use crate::log;
 use crate::screen;
@@ -134,13 +135,16 @@ impl Showing {
         if phase != self.before {
             (self.before, self.told) = (phase, 0);
         }
-        let text = phase.told(since);
+        let awaited = if phase == desk::Phase::Planning { awaited() } else { vec![] };
+        let text = phase.told(since, &awaited);
         if self.is_due(since) {
             warn(&format!("no rows yet: {text}"));
         }
         if !log::is_on() {
-            let text: String = text.chars().take(columns()).collect();
-            screen::draw(&coloured(&text, "2"));
+            let line = waiting::line(&awaited, since, columns());
+            let line = line.unwrap_or_else(|| cut(&text, columns()));
+            let true_still = || desk.before_query().is_some_and(|(now, _)| now == phase);
+            screen::draw(&coloured(&harmless(&line), "2"), true_still);
         }
     }
 
@@ -257,6 +261,13 @@ fn fitting(mut parts: Vec<(u8, String)>, columns: usize) -> String {
 
 /// How long it will take if it goes on as so far.
 fn time_left(elapsed_us: u64, thousandths: u64) -> Option<String> {
+/// A text of at most so many columns: as it is, or what stands before its colon.
+fn cut(text: &str, columns: usize) -> String {
+    let is_long = text.chars().count() > columns;
+    let text = text.split_once(':').filter(|_| is_long).map_or(text, |(before, _)| before);
+    text.chars().take(columns).collect()
+}
+
     // Before that, it is a guess.
     if thousandths < 10 || elapsed_us < 1_000_000 {
         return None;
@@ -344,6 +355,14 @@ mod tests {
 
     #[test]
     fn rates_are_those_of_the_last_seconds() {
+    #[test]
+    fn what_comes_before_a_query_is_cut_where_it_can_be() {
+        let text = "planning for 10 s: it plans the statement and opens its tables";
+        assert_eq!(cut(text, 80), text);
+        assert_eq!(cut(text, 38), "planning for 10 s");
+        assert_eq!(cut(text, 8), "planning");
+    }
+
         let (mut samples, start) = (Samples::default(), Instant::now());
         let at = |s: u64| start + Duration::from_secs(s);
         samples.add(at(0), 0, 0);
