@@ -8,6 +8,7 @@ mod bench;
 mod bench_options;
 mod bench_shuffle;
 mod check;
+mod completions;
 mod console;
 mod fabric;
 mod init;
@@ -344,7 +345,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Report { folder } => report_page::run(folder).map_err(console::told),
         Command::Fabric => fabric::list(),
-        Command::Completions { shell } => manual::completions(*shell),
+        Command::Completions { shell } => completions::run(*shell),
         Command::Man { command } => manual::page(command.as_deref()),
         Command::Node { log } => {
             log.begin();
