@@ -95,9 +95,11 @@ pub(crate) fn run(
         Ok(()) => say_not_run(not_run),
         Err(Early::Own(failure)) => return Err(failure),
         Err(Early::Failed(reason, others)) => {
-            if let Some(stats) = own.as_ref().and_then(ScriptMember::stats) {
-                let interrupted = matches!(reason.cause, Cause::Interrupted);
-                all.push(stopped_line(stats.clone(), &others, interrupted));
+            if let Some(own) = &own
+                && let Some(stats) =
+                    early_stats(own, &others, matches!(reason.cause, Cause::Interrupted))?
+            {
+                all.push(stats);
                 write_stats(stats_json, &all)?;
             }
             return Err(why(&reason, own.as_ref()));
@@ -233,6 +235,21 @@ impl Progress for Telling<'_> {
 /// known: who was killed has told nothing.
 fn stopped_line(mut stats: Stats, others: &[Option<Value>], interrupted: bool) -> Stats {
     let mut silent = Vec::new();
+/// Tells what came of a query that has ended early, if one has: how far it got, and the plan of one
+/// that is analyzed.
+fn early_stats(
+    own: &ScriptMember,
+    others: &[Option<Value>],
+    interrupted: bool,
+) -> Result<Option<Stats>, Failure> {
+    let Some(stats) = own.stats() else { return Ok(None) };
+    let stats = stopped_line(stats.clone(), others, interrupted);
+    if let Some(text) = own.analyzed(&stats).filter(|_| interrupted) {
+        print(&harmless(&text))?;
+    }
+    Ok(Some(stats))
+}
+
     for (told, process) in others.iter().zip(1..) {
         match told.as_ref().map(|end| stats_of(process, end)) {
             Some(Ok(theirs)) => stats.add_process(&theirs),

@@ -210,7 +210,7 @@ pub(crate) fn run(
                 let stopped = matches!(result, Err(Error::Interrupted));
                 let simulated = session.settings().simulate.is_some();
                 tell_end(&report::closing_line(&stats, simulated, stopped), &stats);
-                if planned.analyze && result.is_ok() {
+                if planned.analyze && (result.is_ok() || stopped) {
                     print(&harmless(&analyzed(&planned.explain, &planned.plan, &stats)))?;
                 }
                 all.push(stats);

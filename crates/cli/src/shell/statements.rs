@@ -237,7 +237,7 @@ impl Query {
         let result = result.and_then(|()| commit_all(&sinks, &planned.targets));
         let stopped = matches!(result, Err(Error::Interrupted));
         let simulated = self.session.settings().simulate.is_some();
-        if planned.analyze && result.is_ok() {
+        if planned.analyze && (result.is_ok() || stopped) {
             print(&harmless(&analyzed(&planned.explain, &planned.plan, &stats)))?;
         }
         if self.timing || stopped {
