@@ -25,7 +25,7 @@ use crate::run::{
     Text, check_stats_path, print_rows, read_script, say_not_run, setting_pairs, text_sink,
     write_stats,
 };
-use crate::watch::{NOTHING_TO_DRAIN, STOPS, guard, stop_on_signals};
+use crate::watch::{COMMITTING, NOTHING_TO_DRAIN, STOPS, guard, stop_on_signals};
 use crate::{Failure, Output, ProcessArguments, SettingArguments, report};
 
 /// What process 0 tells the others to do.
@@ -128,6 +128,9 @@ impl Draining {
 fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> Told {
     if !drain {
         interrupt.stop();
+        if interrupt.is_late() {
+            note(&COMMITTING);
+        }
         return Told::Yes;
     }
     if interrupt.reason().is_some() {
@@ -212,8 +215,9 @@ impl Progress for Telling<'_> {
         if let Some(stopper) = own.stopper() {
             stopper.on_notice(|notice| warn(&notice));
             if let Some(interrupt) = self.interrupt.clone() {
-                let observed = stopper.clone();
+                let (observed, late) = (stopper.clone(), interrupt.clone());
                 self.desk.runs(move || interrupt.observe(&observed));
+                self.desk.commits_once(move || late.is_late());
             }
             *self.draining.query() = Some(stopper);
         }
@@ -231,10 +235,6 @@ impl Progress for Telling<'_> {
     }
 }
 
-/// Says how far a query got that has ended early, here with these counters. Returns all that are
-/// known: who was killed has told nothing.
-fn stopped_line(mut stats: Stats, others: &[Option<Value>], interrupted: bool) -> Stats {
-    let mut silent = Vec::new();
 /// Tells what came of a query that has ended early, if one has: how far it got, and the plan of one
 /// that is analyzed.
 fn early_stats(
@@ -250,6 +250,10 @@ fn early_stats(
     Ok(Some(stats))
 }
 
+/// Says how far a query got that has ended early, here with these counters. Returns all that are
+/// known: who was killed has told nothing.
+fn stopped_line(mut stats: Stats, others: &[Option<Value>], interrupted: bool) -> Stats {
+    let mut silent = Vec::new();
     for (told, process) in others.iter().zip(1..) {
         match told.as_ref().map(|end| stats_of(process, end)) {
             Some(Ok(theirs)) => stats.add_process(&theirs),

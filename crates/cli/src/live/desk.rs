@@ -126,11 +126,22 @@ struct State {
     statement: Option<(usize, String)>,
     observe: Option<Observe>,
     stop: Option<Stop>,
+    /// Whether the query that runs has ended, and its result gets its names.
+    is_late: Option<IsLate>,
     /// Queries that have begun.
     queries: u64,
 }
 
 impl Desk {
+impl State {
+    fn turn_to(&mut self, phase: Phase) {
+        (self.phase, self.since) = (phase, Some(Instant::now()));
+        if !phase.has_query() {
+            (self.observe, self.is_late) = (None, None);
+        }
+    }
+}
+
     /// Of a program that starts with this script.
     pub(crate) fn new(script: &str) -> Desk {
         Desk {
@@ -147,14 +158,16 @@ impl Desk {
 
     fn turn_to(&self, phase: Phase) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        (state.phase, state.since) = (phase, Some(Instant::now()));
-        if !phase.has_query() {
-            state.observe = None;
-        }
+        state.turn_to(phase);
         state
     }
 
     /// `stop` is called when somebody asks the program to end; with `true`, to drain.
+    /// The query that runs has ended once `is_late` says so, and its result gets its names.
+    pub(crate) fn commits_once(&self, is_late: impl Fn() -> bool + Send + Sync + 'static) {
+        self.lock().is_late = Some(Arc::new(is_late));
+    }
+
     pub(crate) fn on_stop(&self, stop: impl Fn(bool) -> Told + Send + Sync + 'static) {
         self.lock().stop = Some(Arc::new(stop));
     }
@@ -233,7 +246,10 @@ impl Desk {
     /// What whoever asks is told.
     pub(crate) fn report(&self) -> Report {
         let snapshot = self.observe().map(|(_, snapshot)| (*snapshot).clone());
-        let state = self.lock();
+        let mut state = self.lock();
+        if state.is_late.as_ref().is_some_and(|is_late| is_late()) {
+            state.turn_to(Phase::Committing);
+        }
         let us = |duration: Duration| duration.as_micros() as u64;
         Report {
             job: std::process::id(),
@@ -285,6 +301,21 @@ mod tests {
         assert!(matches!(desk.stop(false), Told::No(_)));
         desk.on_stop(|drain| if drain { Told::No("no".into()) } else { Told::Yes });
         assert_eq!(desk.stop(false), Told::Yes);
+        assert!(!desk.is_running(2));
+    }
+
+    #[test]
+    fn a_query_that_ends_elsewhere_commits_once_that_is_said() {
+        let (desk, late) = (Desk::new("q.sql"), Arc::new(AtomicU64::new(0)));
+        desk.runs(Snapshot::default);
+        let looked = late.clone();
+        desk.commits_once(move || looked.load(Ordering::Relaxed) > 0);
+        assert_eq!(desk.report().phase, Phase::Running);
+        late.store(1, Ordering::Relaxed);
+        let report = desk.report();
+        assert!(report.phase == Phase::Committing && report.snapshot.is_none());
+        desk.plans(1, "SELECT 1");
+        assert_eq!(desk.report().phase, Phase::Planning);
         assert_eq!(desk.stop(true), Told::No("no".into()));
         // It can be looked at while it drains.
         let draining = Desk::new("q.sql");
