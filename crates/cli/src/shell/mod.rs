@@ -20,10 +20,11 @@ use millstream::declaration::literal;
 use millstream::{Session, harmless};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{Config, Editor, Event, EventHandler};
+use rustyline::{Behavior, Config, Editor, Event, EventHandler};
 
 use crate::Failure;
 use crate::console::{fail, note, print, reader_is_gone, usage};
+use crate::run::not_utf8;
 use crate::signals::discard_typed;
 use crate::{Arguments, Format, Output};
 use complete::{Completion, Names};
@@ -157,13 +158,8 @@ impl Shell {
             let limit = (STATEMENT_BYTES_MAX + 1) as u64;
             let read = input.by_ref().take(limit).read_until(b'\n', &mut line);
             let read = read.map_err(|e| fail(&format!("standard input: {e}")))?;
-            let line = String::from_utf8(line).map_err(|error| {
-                let line = splitter.line();
-                usage(&format!(
-                    "<standard input>:{line}: expected SQL in UTF-8: {}",
-                    error.utf8_error()
-                ))
-            })?;
+            let line = String::from_utf8(line)
+                .map_err(|error| not_utf8("<standard input>", splitter.next_line(), &error))?;
             if read == 0 && splitter.is_empty() && splitter.line() == 1 {
                 let help = Arguments::command().render_help();
                 return Err(usage(&format!("standard input is empty, and no terminal\n\n{help}")));
@@ -255,6 +251,10 @@ impl Shell {
     /// Says what is wrong with a command; in a pipe that ends the program.
     fn refuse(&self, message: &str) -> Result<(), Failure> {
         let failure = usage(&harmless(message));
+        if self.statements.interactive { Ok(()) } else { Err(failure) }
+    }
+}
+
 /// A path as people write it behind a command: quotes may stand around it, and `~/` is their home.
 fn path_of(text: &str) -> String {
     let within = |quote| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
@@ -270,10 +270,6 @@ fn table_or_file(name: &str) -> String {
     match !name.starts_with('`') && name.contains(['\'', '.', '/', '*']) {
         true => literal(&path_of(name)),
         false => name.to_string(),
-    }
-}
-
-        if self.statements.interactive { Ok(()) } else { Err(failure) }
     }
 }
 
@@ -309,7 +305,10 @@ fn editor(
     limit: LineLimit,
 ) -> Result<Editor<Completion, FileHistory>, Failure> {
     let config = Config::builder().history_ignore_space(true).bracketed_paste(true);
-    let config = config.completion_type(rustyline::CompletionType::List).build();
+    let config = config.completion_type(rustyline::CompletionType::List);
+    // Rows may go into a file: what is typed is shown on the terminal all the same.
+    let behavior = if stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
+    let config = config.behavior(behavior).build();
     let history = FileHistory::with_config(&config);
     let mut editor = Editor::with_history(config, history)
         .map_err(|e| fail(&format!("the terminal cannot be used: {e}")))?;
@@ -321,6 +320,7 @@ fn editor(
 #[cfg(test)]
 mod tests {
     use super::*;
+
     #[test]
     fn a_path_may_be_quoted_and_begin_at_home() {
         let home = env::var("HOME").unwrap();
@@ -349,7 +349,6 @@ mod tests {
             assert_eq!(table_or_file(name), described);
         }
     }
-
 
     #[test]
     fn words_of_other_shells_need_no_semicolon() {
