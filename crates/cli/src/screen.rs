@@ -72,9 +72,13 @@ pub(crate) fn erase() -> Erased {
     Erased { _screen: None }
 }
 
-/// Draws a line of progress instead of the one before. Not while somebody else writes.
-pub(crate) fn draw(line: &str) {
+/// Draws a line of progress instead of the one before. Not while somebody else writes, and not if
+/// the line is not `true_still`: what was said meanwhile may be that the query has ended.
+pub(crate) fn draw(line: &str, true_still: impl FnOnce() -> bool) {
     let Some(mut screen) = try_lock() else { return };
+    if !true_still() {
+        return;
+    }
     if screen.within_line || screen.piped_at.is_some_and(|at| at.elapsed() < PASSING_ON) {
         return;
     }

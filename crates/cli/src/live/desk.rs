@@ -108,6 +108,7 @@ pub(crate) enum Told {
 }
 
 type Observe = Arc<dyn Fn() -> Snapshot + Send + Sync>;
+type IsLate = Arc<dyn Fn() -> bool + Send + Sync>;
 type Stop = Arc<dyn Fn(bool) -> Told + Send + Sync>;
 
 /// Where the program notes what it is doing, and others look.
@@ -125,14 +126,13 @@ struct State {
     since: Option<Instant>,
     statement: Option<(usize, String)>,
     observe: Option<Observe>,
-    stop: Option<Stop>,
     /// Whether the query that runs has ended, and its result gets its names.
     is_late: Option<IsLate>,
+    stop: Option<Stop>,
     /// Queries that have begun.
     queries: u64,
 }
 
-impl Desk {
 impl State {
     fn turn_to(&mut self, phase: Phase) {
         (self.phase, self.since) = (phase, Some(Instant::now()));
@@ -142,6 +142,7 @@ impl State {
     }
 }
 
+impl Desk {
     /// Of a program that starts with this script.
     pub(crate) fn new(script: &str) -> Desk {
         Desk {
@@ -162,12 +163,12 @@ impl State {
         state
     }
 
-    /// `stop` is called when somebody asks the program to end; with `true`, to drain.
     /// The query that runs has ended once `is_late` says so, and its result gets its names.
     pub(crate) fn commits_once(&self, is_late: impl Fn() -> bool + Send + Sync + 'static) {
         self.lock().is_late = Some(Arc::new(is_late));
     }
 
+    /// `stop` is called when somebody asks the program to end; with `true`, to drain.
     pub(crate) fn on_stop(&self, stop: impl Fn(bool) -> Told + Send + Sync + 'static) {
         self.lock().stop = Some(Arc::new(stop));
     }
@@ -233,6 +234,12 @@ impl State {
         Some((query, snapshot))
     }
 
+    /// Whether the query of this number, as [`Desk::observe`] has it, still runs.
+    pub(super) fn is_running(&self, query: u64) -> bool {
+        let state = self.lock();
+        state.observe.is_some() && state.queries == query
+    }
+
     /// How long the program has run.
     pub(crate) fn running(&self) -> Duration {
         self.started.elapsed()
@@ -258,6 +265,7 @@ impl State {
             phase_us: us(state.since.unwrap_or(self.started).elapsed()),
             running_us: us(self.running()),
             statement: state.statement.clone(),
+            awaited: if state.phase == Phase::Planning { waiting::awaited() } else { vec![] },
             // It may have ended meanwhile.
             snapshot: snapshot.filter(|_| state.phase.has_query()),
         }
@@ -281,7 +289,6 @@ mod tests {
             Snapshot { records, ..Snapshot::default() }
         });
         let begun = Instant::now();
-            awaited: if state.phase == Phase::Planning { waiting::awaited() } else { vec![] },
         thread::scope(|scope| {
             (0..100).for_each(|_| drop(scope.spawn(|| desk.observe().unwrap())));
         });
@@ -291,16 +298,9 @@ mod tests {
         // What the last query said is not said of the next.
         desk.runs(|| Snapshot { records: 1_000_000, ..Snapshot::default() });
         assert_eq!(desk.observe().unwrap().1.records, 1_000_000);
+        assert!(!desk.is_running(1) && desk.is_running(2));
         desk.commits();
         assert!(desk.observe().is_none() && desk.report().snapshot.is_none());
-    }
-
-    #[test]
-    fn who_stops_it_is_told_what_came_of_that() {
-        let desk = Desk::new("q.sql");
-        assert!(matches!(desk.stop(false), Told::No(_)));
-        desk.on_stop(|drain| if drain { Told::No("no".into()) } else { Told::Yes });
-        assert_eq!(desk.stop(false), Told::Yes);
         assert!(!desk.is_running(2));
     }
 
@@ -316,6 +316,14 @@ mod tests {
         assert!(report.phase == Phase::Committing && report.snapshot.is_none());
         desk.plans(1, "SELECT 1");
         assert_eq!(desk.report().phase, Phase::Planning);
+    }
+
+    #[test]
+    fn who_stops_it_is_told_what_came_of_that() {
+        let desk = Desk::new("q.sql");
+        assert!(matches!(desk.stop(false), Told::No(_)));
+        desk.on_stop(|drain| if drain { Told::No("no".into()) } else { Told::Yes });
+        assert_eq!(desk.stop(false), Told::Yes);
         assert_eq!(desk.stop(true), Told::No("no".into()));
         // It can be looked at while it drains.
         let draining = Desk::new("q.sql");

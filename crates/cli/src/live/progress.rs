@@ -79,10 +79,11 @@ fn is_coloured() -> bool {
     *COLOURED.get_or_init(|| std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
 }
 
-/// Columns that a line may have: the cursor stands in the last one.
+/// Columns that a line may have. Two are left for the `^C` that a terminal shows: in the next line
+/// it would not be erased.
 fn columns() -> usize {
     let size = terminal_size::terminal_size_of(stderr());
-    size.map_or(79, |(terminal_size::Width(columns), _)| usize::from(columns).saturating_sub(1))
+    size.map_or(78, |(terminal_size::Width(columns), _)| usize::from(columns).saturating_sub(2))
 }
 
 /// A text in a colour, if colours are wanted.
@@ -124,7 +125,7 @@ impl Showing {
             return self.log(now, &snapshot);
         }
         let text = line(&snapshot, self.samples.rates(), columns());
-        screen::draw(&coloured(&text, "2"));
+        screen::draw(&coloured(&text, "2"), || desk.is_running(query));
     }
 
     /// No query runs yet: the script may be long, and a pipe's writer may not have come.
@@ -201,7 +202,8 @@ impl Samples {
         let ((from, records, bytes), (to, more_records, more_bytes)) =
             (self.0.front()?, self.0.back()?);
         let seconds = to.duration_since(*from).as_secs_f64();
-        let rate = |from: &u64, to: &u64| (to.saturating_sub(*from) as f64 / seconds) as u64;
+        let rate =
+            |from: &u64, to: &u64| (to.saturating_sub(*from) as f64 / seconds).round() as u64;
         (seconds > 0.0).then(|| (rate(records, more_records), rate(bytes, more_bytes)))
     }
 }
@@ -259,8 +261,6 @@ fn fitting(mut parts: Vec<(u8, String)>, columns: usize) -> String {
     }
 }
 
-/// How long it will take if it goes on as so far.
-fn time_left(elapsed_us: u64, thousandths: u64) -> Option<String> {
 /// A text of at most so many columns: as it is, or what stands before its colon.
 fn cut(text: &str, columns: usize) -> String {
     let is_long = text.chars().count() > columns;
@@ -268,6 +268,8 @@ fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).collect()
 }
 
+/// How long it will take if it goes on as so far.
+fn time_left(elapsed_us: u64, thousandths: u64) -> Option<String> {
     // Before that, it is a guess.
     if thousandths < 10 || elapsed_us < 1_000_000 {
         return None;
@@ -354,8 +356,6 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_the_last_seconds() {
-    #[test]
     fn what_comes_before_a_query_is_cut_where_it_can_be() {
         let text = "planning for 10 s: it plans the statement and opens its tables";
         assert_eq!(cut(text, 80), text);
@@ -363,6 +363,8 @@ mod tests {
         assert_eq!(cut(text, 8), "planning");
     }
 
+    #[test]
+    fn rates_are_those_of_the_last_seconds() {
         let (mut samples, start) = (Samples::default(), Instant::now());
         let at = |s: u64| start + Duration::from_secs(s);
         samples.add(at(0), 0, 0);
@@ -373,6 +375,10 @@ mod tests {
             samples.add(at(second), records, 8 * records);
         }
         assert_eq!(samples.rates(), Some((1000, 8000)));
+        // A little more than a second for each.
+        let (mut samples, step) = (Samples::default(), Duration::from_millis(1001));
+        (0..4u32).for_each(|n| samples.add(start + step * n, u64::from(n), 7 * u64::from(n)));
+        assert_eq!(samples.rates(), Some((1, 7)));
     }
 
     #[test]
