@@ -117,6 +117,13 @@ def test_a_script_that_is_no_text_is_refused_with_its_place(script):
     assert "query.sql:2:8: expected SQL in UTF-8, found the byte 0xff" in result.stderr, result.stderr
 
 
+@pytest.mark.parametrize("word, meant", [("rnu", "'run'"), ("sehll", "'shell'"), ("nod", None)])
+def test_a_mistyped_command_is_told_with_the_one_that_is_meant(word, meant):
+    done = harness.run(word, stats=False)
+    assert done.code == 2 and f"unrecognized subcommand '{word}'" in done.stderr, done.stderr
+    assert (f"a similar subcommand exists: {meant}" in done.stderr) == (meant is not None), done.stderr
+
+
 def test_help_lists_the_settings():
     text = harness.run("run", "--help", stats=False).stdout.decode()
     for key in ("workers", "memory", "epoch.bytes", "fragment.mode", "allowed_lateness", "simulate"):

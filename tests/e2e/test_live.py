@@ -507,7 +507,10 @@ def test_counters_do_not_go_back_while_a_process_is_late(start):
 @pytest.mark.parametrize("words, told", [
     (["--metrics", "9464"], "expected ADDRESS:PORT, for example 127.0.0.1:9464"),
     (["--ui", ":80"], "expected ADDRESS:PORT"),
-    (["--ui", "localhost:7999", "--metrics", "127.0.0.1:7999"], "--ui: --metrics has 127.0.0.1:7999")])
+    # Of no interface: it is kept for documentation.
+    (["--metrics", "192.0.2.1:9464"], "no interface of this machine has that address"),
+    (["--ui", "localhost:7999", "--metrics", "127.0.0.1:7999"], "--ui: --metrics has 127.0.0.1:7999"),
+    (["--ui", "localhost:7999", "--metrics", "0.0.0.0:7999"], "--ui: --metrics has 0.0.0.0:7999")])
 def test_a_wrong_address_is_told_with_a_right_one(words, told):
     done = harness.run("run", "-e", "SELECT 1 AS a", *words, stats=False)
     assert done.code == 2 and told in done.stderr, done.stderr

@@ -30,7 +30,8 @@ use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use millstream::cluster::{self, PROCESSES_MAX};
 use millstream_lab::report_page;
 
@@ -313,6 +314,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            let error = with_meant(error);
             // Help and version are answers; the rest are mistakes, for which clap's code is 2 too.
             let code = error.exit_code();
             return match error.print() {
@@ -357,6 +359,20 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(code(&failure)),
     }
+}
+
+/// A command that is none, with the one that is most like it: clap knows none for a short one.
+fn with_meant(mut error: clap::Error) -> clap::Error {
+    let command = Arguments::command();
+    let names = command.get_subcommands().filter(|command| !command.is_hide_set());
+    if let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand)
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+        && let Some(meant) = millstream::closest(wrong, names.map(|command| command.get_name()))
+    {
+        let meant = ContextValue::Strings(vec![meant.to_string()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+    error
 }
 
 /// The program's exit code.
