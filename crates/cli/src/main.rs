@@ -8,6 +8,7 @@ mod bench;
 mod bench_options;
 mod bench_shuffle;
 mod check;
+mod closed;
 mod completions;
 mod console;
 mod fabric;

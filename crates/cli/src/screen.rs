@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::closed;
+
 /// What stands on the terminal.
 struct Screen {
     /// A line of progress does.
@@ -93,7 +95,7 @@ pub(crate) fn out() -> Box<dyn Write + Send> {
     let is_pipe = is_pipe();
     match stderr().is_terminal() && (is_pipe || stdout().is_terminal()) {
         true => Box::new(Beside { out: stdout(), is_pipe }),
-        false => Box::new(stdout()),
+        false => closed::stdout(),
     }
 }
 
