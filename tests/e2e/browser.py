@@ -88,6 +88,11 @@ class Browser:
         answer = self.ask("Runtime.evaluate", expression=script)
         return " ".join(answer["result"].get("value", "").split())
 
+    def titles(self) -> list[str]:
+        """Those of the sections that are shown."""
+        script = "[...document.querySelectorAll('h2')].filter(e => e.offsetParent).map(e => e.textContent).join('|')"
+        return self.ask("Runtime.evaluate", expression=script)["result"].get("value", "").split("|")
+
     def wait_for(self, part: str, found) -> str:
         """The text of a part, once `found` is true of it."""
         end = time.monotonic() + SECONDS

@@ -117,6 +117,23 @@ def test_a_script_that_is_no_text_is_refused_with_its_place(script):
     assert "query.sql:2:8: expected SQL in UTF-8, found the byte 0xff" in result.stderr, result.stderr
 
 
+def test_rows_for_an_output_that_is_closed_are_an_error(script):
+    path = script.write("SELECT 1 AS a;")
+    table = "CREATE TABLE out (a INT) WITH ('connector' = 'blackhole'); INSERT INTO out VALUES (1);"
+    for words, code in [(f"run {path}", 1), (f"run {path} --format csv", 1), (f"explain {path}", 1), (f"< {path}", 1),
+                        (f'run -e "{table}"', 0)]:
+        done = subprocess.run(f"{harness.program()} {words} >&-", shell=True, capture_output=True, timeout=60)
+        assert done.returncode == code, done.stderr
+        assert (b"standard output is closed" in done.stderr) == (code == 1), done.stderr
+
+
+@pytest.mark.parametrize("word, meant", [("rnu", "'run'"), ("sehll", "'shell'"), ("nod", None)])
+def test_a_mistyped_command_is_told_with_the_one_that_is_meant(word, meant):
+    done = harness.run(word, stats=False)
+    assert done.code == 2 and f"unrecognized subcommand '{word}'" in done.stderr, done.stderr
+    assert (f"a similar subcommand exists: {meant}" in done.stderr) == (meant is not None), done.stderr
+
+
 def test_help_lists_the_settings():
     text = harness.run("run", "--help", stats=False).stdout.decode()
     for key in ("workers", "memory", "epoch.bytes", "fragment.mode", "allowed_lateness", "simulate"):

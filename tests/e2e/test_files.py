@@ -11,6 +11,7 @@ import harness
 import pytest
 from conftest import generated, into
 from jobs import ENDLESS, PATIENCE_SECONDS, wait_until
+from watched import ask
 
 QUERY = """SELECT window_start, k, COUNT(*) AS n
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
@@ -142,10 +143,11 @@ int linkat(int in, const char *from, int out, const char *to, int flags) {
 """
 
 
-@pytest.mark.parametrize("impatient", [False, True])
+@pytest.mark.parametrize("how", ["a signal", "two signals", "a request"])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_result_that_gets_its_names_is_waited_for(job, script, before_libc, monkeypatch, tmp_path_factory, processes,
-                                                    impatient):
+                                                    how):
+    impatient = how == "two signals"
     folder, out = tmp_path_factory.mktemp("slow"), script.folder / "out"
     out.mkdir()
     before_libc(SLOW_NAMING)
@@ -153,7 +155,11 @@ def test_a_result_that_gets_its_names_is_waited_for(job, script, before_libc, mo
         monkeypatch.setenv(f"SLOW_{key}", str(value))
     running = job(SOURCE + into() + "INSERT INTO results " + QUERY, processes, "shm", running=False)
     wait_until("names are given", (folder / "begun").exists)
-    running.main.send_signal(signal.SIGINT)
+    assert "\ncommitting for " in ask(os.environ, "why", running.main.pid).stdout
+    if how == "a request":
+        asking = subprocess.Popen([harness.program(), "stop", str(running.main.pid)])
+    else:
+        running.main.send_signal(signal.SIGINT)
     # Longer than what a job gets that does not stop.
     time.sleep(2.5)
     assert running.main.poll() is None
@@ -162,6 +168,8 @@ def test_a_result_that_gets_its_names_is_waited_for(job, script, before_libc, mo
         running.main.wait(PATIENCE_SECONDS)
     (folder / "go").touch()
     code, stderr = running.end()
+    if how == "a request":
+        assert asking.wait(PATIENCE_SECONDS) == 0
     # All that was to be done is done, unless somebody could not wait.
     assert code == (130 if impatient else 0), stderr
     assert "the result is complete and gets its names: the program ends after that" in stderr, stderr

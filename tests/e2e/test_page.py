@@ -1,10 +1,11 @@
 """The page of `--ui` in a real browser."""
 
+import os
 import re
 
 import browser
 import pytest
-from conftest import cannot_run, generated
+from conftest import cannot_run, events, generated
 from test_live import address_of
 from watched import LIVE, LONG_WINDOWS, WINDOWS
 
@@ -38,6 +39,19 @@ def test_a_browser_shows_a_job_that_waits(start, page):
     assert page.text("lost") == ""
     job.kill()
     assert page.wait_for("lost", bool) == "the job does not answer: it has ended"
+
+
+def test_before_a_query_runs_the_page_says_what_it_waits_for_and_shows_no_empty_boxes(start, script, page):
+    os.mkfifo(script.folder / "events.csv")
+    job = start(events("k BIGINT") + "SELECT k FROM events;", "--ui", "127.0.0.1:0")
+    page.open(address_of(job, "--ui"))
+    assert "events.csv (table events)" in page.wait_for("why", lambda text: "it waits for the writer of the pipe" in text)
+    assert page.titles() == ["Statement"]
+    with open(script.folder / "events.csv", "w") as writer:
+        writer.write("ts,k\n2024-01-01 12:00:00,1\n")
+        writer.flush()
+        page.wait_for("splits", bool)
+        assert page.titles() == ["Plan: rows per second", "Splits", "Stages", "Workers", "Statement"]
 
 
 def test_of_many_splits_those_with_the_earliest_watermarks_are_shown(start, page):

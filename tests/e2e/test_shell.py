@@ -33,13 +33,13 @@ ENDLESS = ("CREATE TABLE endless (n BIGINT) WITH ('connector' = 'datagen', 'rows
 class Terminal:
     """The shell on a terminal of its own."""
 
-    def __init__(self, folder, **environment):
+    def __init__(self, folder, stdout=None, **environment):
         self.ours, theirs = pty.openpty()
         os.set_blocking(self.ours, False)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 250, 0, 0))
         env = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
         env |= {"HOME": str(folder), "TERM": "xterm"} | environment
-        self.process = subprocess.Popen([harness.program()], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
+        self.process = subprocess.Popen([harness.program()], stdin=theirs, stdout=stdout or theirs, stderr=theirs, cwd=folder,
                                         env=env, start_new_session=True,
                                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(theirs)
@@ -140,6 +140,7 @@ def test_statements_share_a_session(shell):
     assert "COUNT" in terminal.answer("SHOW FUNCTIONS;")
     described = terminal.answer("\\d events")
     assert "TIMESTAMP(3)" in described and "watermark" in described and "BIGINT" in described
+    assert all("BIGINT" in terminal.answer(f"\\d {file}") for file in ["events.csv", "'events.csv'", "event*.csv"])
     plan = terminal.answer("EXPLAIN SELECT COUNT(*) AS n FROM events;")
     assert "logical plan" in plan and "State layout" in plan
     analyzed = terminal.answer("EXPLAIN ANALYZE SELECT COUNT(*) AS n FROM events;")
@@ -158,6 +159,50 @@ def test_an_error_does_not_end_the_shell(shell):
     assert "EXPLAIN ANALYZE" in terminal.answer("\\?")
     assert "42" in terminal.answer("SELECT 42 AS a;")
     terminal.send("\x04")
+    terminal.leave()
+
+
+def test_rows_may_go_into_a_file_while_somebody_types(tmp_path):
+    with open(tmp_path / "rows", "w") as rows:
+        terminal = Terminal(tmp_path, stdout=rows)
+        terminal.answer("SELECT 6 * 7 AS answer;")
+        terminal.send("\\q\r")
+        terminal.leave()
+    assert (tmp_path / "rows").read_text().split() == ["┌──────────┐", "│", "answer", "│", "├──────────┤", "│", "42", "│",
+                                                       "└──────────┘"]
+
+
+def test_a_query_that_was_left_behind_says_nothing_of_its_end(tmp_path):
+    reader, writer = os.pipe()
+    terminal = Terminal(tmp_path, stdout=writer)
+    os.close(writer)
+    terminal.answer(ENDLESS.replace("'1000'", "'1000000'"))
+    terminal.send("SELECT n FROM endless;\r")
+    terminal.expect("records/s")
+    # Nobody reads the rows, so it cannot stop.
+    time.sleep(1)
+    terminal.send("\x03")
+    time.sleep(0.5)
+    terminal.send("\x03")
+    terminal.expect("the query was left behind")
+    terminal.expect(PROMPT)
+    os.close(reader)
+    terminal.settle()
+    assert "interrupted" not in terminal.seen, terminal.seen
+    terminal.send("\\q\r")
+    terminal.leave()
+
+
+def test_ctrl_c_of_explain_analyze_shows_the_plan_so_far(shell):
+    terminal = shell()
+    terminal.answer(ENDLESS)
+    terminal.send("EXPLAIN ANALYZE SELECT n + 1 AS n FROM endless;\r")
+    terminal.expect("records/s")
+    terminal.send("\x03")
+    terminal.expect("logical plan")
+    assert re.search(r"= [1-9][\d,]* records", terminal.expect("interrupted: "))
+    terminal.expect(PROMPT)
+    terminal.send("\\q\r")
     terminal.leave()
 
 
@@ -422,6 +467,12 @@ def test_an_answer_comes_before_the_pipe_ends(tmp_path):
         assert process.wait(SECONDS) == 0
 
 
+def test_a_pipe_that_is_no_text_is_refused_with_its_place(tmp_path):
+    done = piped(b"SELECT 1 AS a;\nSELECT 2,\n'caf\xe9';\n", tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert b"<standard input>:3:5: expected SQL in UTF-8, found the byte 0xe9\n  help: convert it" in done.stderr
+
+
 def test_the_first_error_in_a_pipe_is_placed_and_ends_it(tmp_path):
     done = piped("SELECT 1 AS a;\n\nSELECT 2 AS a;\nSELECT\n  b FROM c;\nSELECT 3 AS a;\n", tmp_path)
     assert done.returncode == 2
@@ -468,6 +519,10 @@ def test_describe_and_show_run_in_scripts(script):
         "v,BIGINT,false,,",
         "table name", "events", "some", "view name", "some",
     ]
+    # A file is what FROM takes it for.
+    done = script.run("DESCRIBE 'events.csv'; DESC '*.csv';")
+    assert done.stdout.decode().splitlines() == 2 * [
+        "name,type,null,extras,watermark", "ts,TIMESTAMP(3),true,,ts", "k,STRING,true,,", "v,BIGINT,true,,"]
     assert "did you mean 'events'?" in script.run(TABLE + "DESCRIBE event;").stderr
     assert "SHOW TABLES, SHOW VIEWS" in script.run("SHOW JOBS;").stderr
 

@@ -1,12 +1,14 @@
 """Signals: which of them stop a job, and what the job then reports."""
 
 import os
+import re
 import signal
 import time
 
 import pytest
 from conftest import events, generated, into
 from jobs import ENDLESS, PATIENCE_SECONDS, wait_until
+from watched import ask
 
 WINDOWS = """SELECT window_start, COUNT(*) AS n
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
@@ -107,6 +109,19 @@ def test_ctrl_c_while_a_pipe_is_waited_for_says_so(job, script, processes):
     code, stderr = running.end()
     assert code == 130, stderr
     assert stderr.splitlines()[-1].startswith("interrupted while "), stderr
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ctrl_c_of_explain_analyze_shows_the_plan_so_far(job, processes):
+    sql = generated(per_second=1000) + "EXPLAIN ANALYZE SELECT k + 1 AS k FROM events;"
+    running = job(sql, processes, "shm", running=False)
+    wait_until("it runs", lambda: "\nrunning for " in ask(os.environ, "why", running.main.pid).stdout)
+    time.sleep(0.5)
+    running.main.send_signal(signal.SIGINT)
+    shown = running.main.stdout.read().decode()
+    code, stderr = running.end()
+    assert code == 130 and "interrupted: " in stderr, stderr
+    assert shown.startswith("logical plan\n") and re.search(r"\nin all\n  = [1-9][\d,]* records", shown), shown
 
 
 # What was written reaches the disk when the test says so.

@@ -113,6 +113,8 @@ def test_what_is_wrong_with_a_query_or_its_input_is_told(tmp_path):
     (folder / "cliks.csv").write_text(CLICKS)
     text = judge(folder, "--timeout", 5, code=1)
     assert "table 'clicks' has no clicks.csv" in text and "c/query.sql:1:14" in text and "no end after" not in text
+    assert "there is a file for 'cliks', and no such table" in text
+    assert "expected whole seconds, 1 or more" in judge(folder, "--timeout", 0, code=2)
 
 
 @pytest.mark.parametrize("options", [

@@ -3,13 +3,14 @@
 use std::any::Any;
 use std::collections::HashSet;
 use std::fmt::Display;
-use std::io::{self, Write, stderr, stdout};
+use std::io::{self, Write, stderr};
 
 use millstream::cluster::{Cause, Failure as Reason, Fault, FaultKind};
 use millstream::{Error, ErrorKind, Stats, harmless};
 use tracing::Level;
 
 use crate::Failure;
+use crate::closed::stdout;
 use crate::log;
 use crate::screen::erase;
 
@@ -67,7 +68,8 @@ impl Remarks {
 /// Writes a text to stdout, as lines. A reader who has gone away (`| head`) has read enough.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     drop(erase());
-    match writeln!(stdout(), "{}", text.trim_end()).and_then(|()| stdout().flush()) {
+    let mut out = stdout();
+    match writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(fail(&format!("the output: {error}")))
         }

@@ -8,6 +8,8 @@ mod bench;
 mod bench_options;
 mod bench_shuffle;
 mod check;
+mod closed;
+mod completions;
 mod console;
 mod fabric;
 mod init;
@@ -29,7 +31,8 @@ use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use millstream::cluster::{self, PROCESSES_MAX};
 use millstream_lab::report_page;
 
@@ -312,6 +315,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            let error = with_meant(error);
             // Help and version are answers; the rest are mistakes, for which clap's code is 2 too.
             let code = error.exit_code();
             return match error.print() {
@@ -344,7 +348,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Report { folder } => report_page::run(folder).map_err(console::told),
         Command::Fabric => fabric::list(),
-        Command::Completions { shell } => manual::completions(*shell),
+        Command::Completions { shell } => completions::run(*shell),
         Command::Man { command } => manual::page(command.as_deref()),
         Command::Node { log } => {
             log.begin();
@@ -356,6 +360,20 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(code(&failure)),
     }
+}
+
+/// A command that is none, with the one that is most like it: clap knows none for a short one.
+fn with_meant(mut error: clap::Error) -> clap::Error {
+    let command = Arguments::command();
+    let names = command.get_subcommands().filter(|command| !command.is_hide_set());
+    if let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand)
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+        && let Some(meant) = millstream::closest(wrong, names.map(|command| command.get_name()))
+    {
+        let meant = ContextValue::Strings(vec![meant.to_string()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+    error
 }
 
 /// The program's exit code.

@@ -1,8 +1,6 @@
-//! `millstream completions` and `millstream man`: what a shell and the manual know of the program,
-//! out of the definitions that its arguments are parsed by.
+//! `millstream man`: the manual pages, out of the definitions that arguments are parsed by.
 
 use clap::{Command, CommandFactory};
-use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 use millstream::closest;
@@ -23,13 +21,6 @@ const FILES: [(&str, &str); 1] = [(
     "$XDG_STATE_HOME/millstream/history, or ~/.millstream_history",
     "the statements that were typed into the shell",
 )];
-
-/// Writes what a shell needs to complete the program's arguments.
-pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
-    let mut text = Vec::new();
-    generate(shell, &mut Arguments::command(), "millstream", &mut text);
-    print(&String::from_utf8_lossy(&text))
-}
 
 /// Writes the manual page of the program, or of one of its commands.
 pub(crate) fn page(command: Option<&str>) -> Result<(), Failure> {

@@ -25,7 +25,7 @@ use crate::run::{
     Text, check_stats_path, print_rows, read_script, say_not_run, setting_pairs, text_sink,
     write_stats,
 };
-use crate::watch::{NOTHING_TO_DRAIN, STOPS, guard, stop_on_signals};
+use crate::watch::{COMMITTING, NOTHING_TO_DRAIN, STOPS, guard, stop_on_signals};
 use crate::{Failure, Output, ProcessArguments, SettingArguments, report};
 
 /// What process 0 tells the others to do.
@@ -95,9 +95,11 @@ pub(crate) fn run(
         Ok(()) => say_not_run(not_run),
         Err(Early::Own(failure)) => return Err(failure),
         Err(Early::Failed(reason, others)) => {
-            if let Some(stats) = own.as_ref().and_then(ScriptMember::stats) {
-                let interrupted = matches!(reason.cause, Cause::Interrupted);
-                all.push(stopped_line(stats.clone(), &others, interrupted));
+            if let Some(own) = &own
+                && let Some(stats) =
+                    early_stats(own, &others, matches!(reason.cause, Cause::Interrupted))?
+            {
+                all.push(stats);
                 write_stats(stats_json, &all)?;
             }
             return Err(why(&reason, own.as_ref()));
@@ -126,6 +128,9 @@ impl Draining {
 fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> Told {
     if !drain {
         interrupt.stop();
+        if interrupt.is_late() {
+            note(&COMMITTING);
+        }
         return Told::Yes;
     }
     if interrupt.reason().is_some() {
@@ -210,8 +215,9 @@ impl Progress for Telling<'_> {
         if let Some(stopper) = own.stopper() {
             stopper.on_notice(|notice| warn(&notice));
             if let Some(interrupt) = self.interrupt.clone() {
-                let observed = stopper.clone();
+                let (observed, late) = (stopper.clone(), interrupt.clone());
                 self.desk.runs(move || interrupt.observe(&observed));
+                self.desk.commits_once(move || late.is_late());
             }
             *self.draining.query() = Some(stopper);
         }
@@ -227,6 +233,21 @@ impl Progress for Telling<'_> {
         self.all.push(stats);
         write_stats(self.stats_json, &self.all)
     }
+}
+
+/// Tells what came of a query that has ended early, if one has: how far it got, and the plan of one
+/// that is analyzed.
+fn early_stats(
+    own: &ScriptMember,
+    others: &[Option<Value>],
+    interrupted: bool,
+) -> Result<Option<Stats>, Failure> {
+    let Some(stats) = own.stats() else { return Ok(None) };
+    let stats = stopped_line(stats.clone(), others, interrupted);
+    if let Some(text) = own.analyzed(&stats).filter(|_| interrupted) {
+        print(&harmless(&text))?;
+    }
+    Ok(Some(stats))
 }
 
 /// Says how far a query got that has ended early, here with these counters. Returns all that are

@@ -69,7 +69,7 @@ pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
         (Some(_), _) if standard_input => {
             let name = "<standard input>";
             let text = bounded(stdin()).map_err(|e| usage(&format!("{name}: {e}")))?;
-            let text = String::from_utf8(text).map_err(|e| not_utf8(Path::new(name), &e))?;
+            let text = String::from_utf8(text).map_err(|e| not_utf8(name, 1, &e))?;
             (name.to_string(), text, PathBuf::from("."))
         }
         (Some(path), _) => {
@@ -97,7 +97,7 @@ pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
     let text = File::open(path).and_then(bounded).map_err(|e| {
         usage(&format!("cannot read {}: {e}\n  help: {}", path.display(), near(path)))
     })?;
-    String::from_utf8(text).map_err(|e| not_utf8(path, &e))
+    String::from_utf8(text).map_err(|e| not_utf8(&path.display().to_string(), 1, &e))
 }
 
 /// All of it, unless that is too much for a script.
@@ -141,20 +141,19 @@ fn is_data(path: &Path) -> bool {
     [".csv", ".tsv", ".ndjson", ".jsonl", ".json", ".parquet"].iter().any(|end| name.ends_with(end))
 }
 
-/// Says where a script stops being text.
-fn not_utf8(path: &Path, error: &FromUtf8Error) -> Failure {
+/// Says where a script stops being text, or a part of it that begins on that line.
+pub(crate) fn not_utf8(name: &str, first_line: usize, error: &FromUtf8Error) -> Failure {
     let (valid, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
     let valid = String::from_utf8_lossy(valid);
-    let line = valid.matches('\n').count() + 1;
+    let line = valid.matches('\n').count() + first_line;
     let column = valid.chars().rev().take_while(|c| *c != '\n').count() + 1;
     let from = match rest {
         _ if error.as_bytes().contains(&0) => "UTF-16",
         _ => "ISO-8859-1",
     };
     usage(&format!(
-        "{}:{line}:{column}: expected SQL in UTF-8, found the byte 0x{:02x}\n  \
+        "{name}:{line}:{column}: expected SQL in UTF-8, found the byte 0x{:02x}\n  \
          help: convert it, for example with iconv -f {from} -t UTF-8",
-        path.display(),
         rest.first().copied().unwrap_or(0)
     ))
 }
@@ -210,7 +209,7 @@ pub(crate) fn run(
                 let stopped = matches!(result, Err(Error::Interrupted));
                 let simulated = session.settings().simulate.is_some();
                 tell_end(&report::closing_line(&stats, simulated, stopped), &stats);
-                if planned.analyze && result.is_ok() {
+                if planned.analyze && (result.is_ok() || stopped) {
                     print(&harmless(&analyzed(&planned.explain, &planned.plan, &stats)))?;
                 }
                 all.push(stats);

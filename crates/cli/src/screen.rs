@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::closed;
+
 /// What stands on the terminal.
 struct Screen {
     /// A line of progress does.
@@ -72,9 +74,13 @@ pub(crate) fn erase() -> Erased {
     Erased { _screen: None }
 }
 
-/// Draws a line of progress instead of the one before. Not while somebody else writes.
-pub(crate) fn draw(line: &str) {
+/// Draws a line of progress instead of the one before. Not while somebody else writes, and not if
+/// the line is not `true_still`: what was said meanwhile may be that the query has ended.
+pub(crate) fn draw(line: &str, true_still: impl FnOnce() -> bool) {
     let Some(mut screen) = try_lock() else { return };
+    if !true_still() {
+        return;
+    }
     if screen.within_line || screen.piped_at.is_some_and(|at| at.elapsed() < PASSING_ON) {
         return;
     }
@@ -89,7 +95,7 @@ pub(crate) fn out() -> Box<dyn Write + Send> {
     let is_pipe = is_pipe();
     match stderr().is_terminal() && (is_pipe || stdout().is_terminal()) {
         true => Box::new(Beside { out: stdout(), is_pipe }),
-        false => Box::new(stdout()),
+        false => closed::stdout(),
     }
 }
 

@@ -83,7 +83,8 @@ pub(crate) const NOTHING_TO_DRAIN: &str =
     "no query of it is running: there is nothing to drain\n  help: use `millstream stop`";
 
 const NOT_RUNNING: &str = "interrupted while no query was running";
-const COMMITTING: &str = "the result is complete and gets its names: the program ends after that";
+pub(crate) const COMMITTING: &str =
+    "the result is complete and gets its names: the program ends after that";
 const COMMIT_CUT: &str = "interrupted while the result got its names: files called part-* are whole, but some are missing";
 
 /// What a program of one process is doing, as far as it matters to who stops it.

@@ -54,7 +54,7 @@ pub use datagen::DatagenTable;
 pub use files::FileSink;
 pub use http::{HttpTable, fuzz_http};
 pub use infer::fuzz_infer;
-pub use input::give_up_pipes;
+pub use input::{AwaitedPipe, awaited_pipes, give_up_pipes};
 pub use ipc::fuzz_arrow;
 pub use memory::MemoryTable;
 pub use ndjson::fuzz_ndjson;

@@ -56,8 +56,8 @@ pub use failure::Failure;
 pub use generator::GeneratorTable;
 pub use jobs::{JobHandle, Jobs};
 pub use millstream_connect::{
-    BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
-    TextSink, channel, channels, give_up_pipes,
+    AwaitedPipe, BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable,
+    TextOptions, TextSink, awaited_pipes, channel, channels, give_up_pipes,
 };
 pub use millstream_contract::declaration;
 pub use millstream_contract::plan::Plan;

@@ -166,6 +166,12 @@ impl ScriptMember {
         self.stats.as_ref()
     }
 
+    /// What an `EXPLAIN ANALYZE` that has ended early comes to, with these counters of all
+    /// processes.
+    pub fn analyzed(&self, stats: &Stats) -> Option<String> {
+        self.analyzed.as_ref().map(|(text, plan)| analyzed(text, plan, stats))
+    }
+
     /// What the user should know of how the query's sources are read, once it is connected.
     pub fn remarks(&self) -> &[String] {
         self.part.remarks()

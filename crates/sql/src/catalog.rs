@@ -274,13 +274,17 @@ impl TableEntry {
         declared.options.options.get("connector").is_some_and(|connector| connector == "stdin")
     }
 
-    /// A test reads the table, and has no file for it.
-    pub(crate) fn without_file(&self) -> SqlError {
+    /// A test reads the table, and has no file for it; it may have one for a table of a `like`
+    /// name, which there is not.
+    pub(crate) fn without_file(&self, like: Option<&str>) -> SqlError {
         let name = &self.name;
         let message = format!("table '{name}' has no {name}.csv");
+        let like = like.map_or(String::new(), |like| {
+            format!("there is a file for '{like}', and no such table; ")
+        });
         let error = SqlError::new(ErrorKind::Connector, message).help(format!(
-            "in a test, a table whose input does not end by itself needs a file of its records: \
-             {name}.csv or {name}.ndjson beside query.sql"
+            "{like}in a test, a table whose input does not end by itself needs a file of its \
+             records: {name}.csv or {name}.ndjson beside query.sql"
         ));
         match &self.origin {
             Origin::Connector(declared) => error.at(declared.name_span).in_source(&declared.source),

@@ -1,4 +1,4 @@
-//! Files in FROM: `FROM 'events.csv'`, `TABLE 'logs/*.csv'`.
+//! Files in the place of tables: `FROM 'events.csv'`, `TABLE 'logs/*.csv'`, `DESCRIBE 'x.csv'`.
 //!
 //! A name in single quotes is a path or a pattern of paths. What its data declare is written as a
 //! `CREATE TABLE`, and that is planned as if it stood in the script.
@@ -34,6 +34,10 @@ fn queries(kind: &StatementKind) -> Vec<&Query> {
 
 /// The files that a statement names as tables, each once, and where.
 pub(crate) fn files_of(statement: &Statement) -> Vec<Ident> {
+    if let StatementKind::Describe(name) = &statement.kind {
+        let is_file = name.quote_style == Some('\'');
+        return if is_file { vec![located(name.clone(), statement)] } else { vec![] };
+    }
     let mut names: Vec<Ident> = Vec::new();
     for name in queries(&statement.kind).into_iter().flat_map(quoted) {
         if !names.iter().any(|known| known.value == name.value) {
@@ -55,7 +59,8 @@ fn located(name: Ident, statement: &Statement) -> Ident {
     };
     let tables_follow = |token: &Token| match token {
         Token::Word(word) => {
-            matches!(word.keyword, Keyword::FROM | Keyword::JOIN | Keyword::TABLE)
+            use Keyword::{DESC, DESCRIBE, FROM, JOIN, TABLE};
+            matches!(word.keyword, FROM | JOIN | TABLE | DESCRIBE | DESC)
         }
         other => *other == Token::Comma,
     };

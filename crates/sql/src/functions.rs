@@ -218,6 +218,12 @@ impl Functions {
             || as_of::marker(name).is_some()
     }
 
+    /// Whether whoever calls this (lower case) name gets a function, if only once the call has been
+    /// rewritten: nobody can declare another one of that name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.knows(name) || WRITTEN.contains(&name)
+    }
+
     /// Whether the function of this (lower case) name is of several rows.
     pub(crate) fn is_aggregate(&self, name: &str) -> bool {
         self.aggregates.contains_key(name)
@@ -363,6 +369,13 @@ mod tests {
         for name in calls {
             assert!(names.contains(&*name.to_lowercase()), "{name}");
         }
+    }
+
+    #[test]
+    fn every_function_that_is_listed_is_there() {
+        let functions = Functions::new();
+        assert!(functions.names().all(|name| functions.has(name)));
+        assert!(functions.has("mod") && !functions.knows("mod") && !functions.has("half"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
 use millstream_contract::declaration::{Declaration, literal};
-use millstream_contract::settings::{SETTINGS, SettingError, Settings};
+use millstream_contract::settings::{SETTINGS, SettingError, Settings, closest};
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 
@@ -517,13 +517,23 @@ impl Planner {
         Ok(targets)
     }
 
+    /// A table that a test has a file for, that is none, and that is called much like this one.
+    fn file_like(&self, table: &TableEntry) -> Option<&str> {
+        let names = self.stand_ins.names();
+        closest(&table.name, names.filter(|name| self.catalog.get(name).is_none()))
+    }
+
     fn source(&self, table: &TableEntry) -> Result<Arc<dyn Table>> {
         let made = match &self.written {
             None => table.table(&*self.connectors),
             Some(written) => table.table_after(&*self.connectors, written),
         }?;
         let ends = made.bounded() && made.read_once().is_none() && !table.is_standard_input();
-        if ends || !self.stand_ins.are_used() { Ok(made) } else { Err(table.without_file()) }
+        if ends || !self.stand_ins.are_used() {
+            Ok(made)
+        } else {
+            Err(table.without_file(self.file_like(table)))
+        }
     }
 }
 

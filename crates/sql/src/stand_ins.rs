@@ -42,6 +42,11 @@ impl StandIns {
         self.sinks.as_ref().map(|sinks| sinks(table))
     }
 
+    /// The tables that there are files for, whether they are declared or not.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+
     /// Whether a query is tested.
     pub(crate) fn are_used(&self) -> bool {
         self.sinks.is_some()

@@ -4,14 +4,16 @@ use datafusion_sql::sqlparser::ast::{Ident, Query};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::Parser;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
+use crate::catalog::is_path;
 use crate::create_table::{CreateTable, parse_create_table};
 use crate::error::{Result, Span, SqlError};
 use crate::listed::{Listed, parse_show};
 use crate::statement_set::Insert;
 use crate::user_functions::{CreateFunction, parse_create_function};
-use crate::words::{if_not_exists, single_name};
+use crate::words::{if_not_exists, is_word, single_name, single_name_or};
 
 /// What a statement is.
 #[derive(Debug, Clone)]
@@ -48,7 +50,7 @@ pub(crate) enum StatementKind {
     Explain(Box<StatementKind>),
     /// The same, which runs.
     Analyze(Box<StatementKind>),
-    /// `DESCRIBE`.
+    /// `DESCRIBE`, of a table, a view or a file.
     Describe(Ident),
     Show(Listed),
 }
@@ -83,6 +85,11 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> Result<StatementKind> 
             if !analyze && parser.parse_keyword(Keyword::PLAN) {
                 parser.expect_keyword(Keyword::FOR)?;
             }
+            let next = parser.peek_token();
+            if is_word(&next.token, "ANALYSE") {
+                let error = SqlError::syntax(format!("expected a query, found {next}"));
+                return Err(error.at(Span::new(next.span)).help("did you mean ANALYZE?"));
+            }
             let explained = match parser.peek_keyword(Keyword::INSERT) {
                 true => insert(parser)?,
                 false => StatementKind::Query(query(parser)?),
@@ -92,7 +99,10 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> Result<StatementKind> 
         }
         Keyword::DESCRIBE | Keyword::DESC => {
             parser.next_token();
-            StatementKind::Describe(single_name(parser)?)
+            StatementKind::Describe(single_name_or(parser, |name| match is_path(name) {
+                true => format!("a file stands in single quotes: DESCRIBE {}", literal(name)),
+                false => "write the table's name alone".to_string(),
+            })?)
         }
         Keyword::SHOW => StatementKind::Show(parse_show(parser)?),
         _ => return Err(refused_statement(&word, &first)),
@@ -127,13 +137,19 @@ const STATEMENTS: &[&str] = &[
     "SHOW",
 ];
 
-const THERE_ARE: &str = "the statements are CREATE TABLE, CREATE VIEW, DROP, SET, SELECT, INSERT INTO, \
-                         EXECUTE STATEMENT SET, EXPLAIN, DESCRIBE and SHOW";
+const THERE_ARE: &str = "the statements are CREATE TABLE, CREATE VIEW, CREATE FUNCTION, DROP, SET, \
+                         SELECT, INSERT INTO, EXECUTE STATEMENT SET, EXPLAIN, DESCRIBE and SHOW";
 
 fn unknown_statement(token: &TokenWithSpan) -> SqlError {
-    SqlError::syntax(format!("expected a statement, found {token}"))
-        .at(Span::new(token.span))
-        .help(THERE_ARE)
+    SqlError::syntax(format!("expected a statement, found {token}")).at(Span::new(token.span)).help(
+        match token.token {
+            Token::Backslash => {
+                "commands of the shell stand on a line of their own that is typed or piped into \
+                 it, and in no file of statements"
+            }
+            _ => THERE_ARE,
+        },
+    )
 }
 
 fn refused_statement(word: &Word, token: &TokenWithSpan) -> SqlError {

@@ -19,12 +19,20 @@ pub(crate) fn if_not_exists(parser: &mut Parser<'_>) -> Result<bool> {
 
 /// A name without a catalog or a database before it.
 pub(crate) fn single_name(parser: &mut Parser<'_>) -> Result<Ident> {
+    single_name_or(parser, |_| "write the table's name alone".to_string())
+}
+
+/// As [`single_name`]; `help` says what to do about a name of several parts.
+pub(crate) fn single_name_or(
+    parser: &mut Parser<'_>,
+    help: impl FnOnce(&str) -> String,
+) -> Result<Ident> {
     let start = parser.peek_token();
     let name = parser.parse_object_name(false)?;
     single_part(&name).ok_or_else(|| {
         SqlError::unsupported(format!("'{name}' names a database, and there are none"))
             .at(Span::new(start.span.union(&parser.get_current_token().span)))
-            .help("write the table's name alone")
+            .help(help(&name.to_string()))
     })
 }
 

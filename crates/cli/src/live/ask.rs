@@ -2,7 +2,6 @@
 
 use std::io::{BufReader, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use millstream::observe::{
     Snapshot, behind_text, duration, open_windows, share_read, time_text, watermark, why,
@@ -234,7 +233,7 @@ fn told(report: &Report) -> String {
     if let Some((number, statement)) = &report.statement {
         text += &format!("\nstatement {number}: {}", shortened(&one_line(statement), TEXT_CHARS));
     }
-    text += &format!("\n{}", report.phase.told(Duration::from_micros(report.phase_us)));
+    text += &format!("\n{}", report.doing());
     if let Some(snapshot) = &report.snapshot {
         text += &format!("\n{}", numbers(snapshot));
         for reason in why(snapshot) {
@@ -299,6 +298,7 @@ mod tests {
             phase_us: 12_000_000,
             running_us: 13_000_000,
             statement: Some((2, "SELECT\n 2".into())),
+            awaited: vec![],
             snapshot: None,
         }
     }

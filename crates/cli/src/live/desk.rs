@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use millstream::observe::{Snapshot, duration};
 use serde::{Deserialize, Serialize};
 
+use super::waiting::{self, Awaited};
 use crate::log;
 
 /// A snapshot is as good as new for so long: a hundred who ask at once cost the job one look.
@@ -48,17 +49,18 @@ impl Phase {
         }
     }
 
-    /// What the program does, for so long now.
-    pub(crate) fn told(self, since: Duration) -> String {
+    /// What the program does, for so long now, and which pipes it waits for.
+    pub(crate) fn told(self, since: Duration, awaited: &[Awaited]) -> String {
         let since = duration(since.as_micros() as u64);
         match self {
             Phase::Starting => {
                 format!("starting for {since}: it reads the script, and what the script names")
             }
-            Phase::Planning => format!(
-                "planning for {since}: it plans the statement and opens its tables; a pipe is \
-                 opened when its writer comes"
-            ),
+            Phase::Planning => {
+                let what = waiting::told(awaited);
+                let what = what.as_deref().unwrap_or("it plans the statement and opens its tables");
+                format!("planning for {since}: {what}")
+            }
             Phase::Running => format!("running for {since}"),
             Phase::Draining => format!(
                 "draining for {since}: it reads no more, fires what is open, and writes its rows"
@@ -82,8 +84,18 @@ pub(crate) struct Report {
     pub(crate) running_us: u64,
     /// The statement whose turn it is, by its number from 1, and its text.
     pub(crate) statement: Option<(usize, String)>,
+    /// The pipes that it waits for before a query runs.
+    #[serde(default)]
+    pub(crate) awaited: Vec<Awaited>,
     /// What the query is doing, while one runs.
     pub(crate) snapshot: Option<Snapshot>,
+}
+
+impl Report {
+    /// What the program does.
+    pub(crate) fn doing(&self) -> String {
+        self.phase.told(Duration::from_micros(self.phase_us), &self.awaited)
+    }
 }
 
 /// What came of asking a job to end.
@@ -96,6 +108,7 @@ pub(crate) enum Told {
 }
 
 type Observe = Arc<dyn Fn() -> Snapshot + Send + Sync>;
+type IsLate = Arc<dyn Fn() -> bool + Send + Sync>;
 type Stop = Arc<dyn Fn(bool) -> Told + Send + Sync>;
 
 /// Where the program notes what it is doing, and others look.
@@ -113,9 +126,20 @@ struct State {
     since: Option<Instant>,
     statement: Option<(usize, String)>,
     observe: Option<Observe>,
+    /// Whether the query that runs has ended, and its result gets its names.
+    is_late: Option<IsLate>,
     stop: Option<Stop>,
     /// Queries that have begun.
     queries: u64,
+}
+
+impl State {
+    fn turn_to(&mut self, phase: Phase) {
+        (self.phase, self.since) = (phase, Some(Instant::now()));
+        if !phase.has_query() {
+            (self.observe, self.is_late) = (None, None);
+        }
+    }
 }
 
 impl Desk {
@@ -135,11 +159,13 @@ impl Desk {
 
     fn turn_to(&self, phase: Phase) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        (state.phase, state.since) = (phase, Some(Instant::now()));
-        if !phase.has_query() {
-            state.observe = None;
-        }
+        state.turn_to(phase);
         state
+    }
+
+    /// The query that runs has ended once `is_late` says so, and its result gets its names.
+    pub(crate) fn commits_once(&self, is_late: impl Fn() -> bool + Send + Sync + 'static) {
+        self.lock().is_late = Some(Arc::new(is_late));
     }
 
     /// `stop` is called when somebody asks the program to end; with `true`, to drain.
@@ -208,6 +234,12 @@ impl Desk {
         Some((query, snapshot))
     }
 
+    /// Whether the query of this number, as [`Desk::observe`] has it, still runs.
+    pub(super) fn is_running(&self, query: u64) -> bool {
+        let state = self.lock();
+        state.observe.is_some() && state.queries == query
+    }
+
     /// How long the program has run.
     pub(crate) fn running(&self) -> Duration {
         self.started.elapsed()
@@ -221,7 +253,10 @@ impl Desk {
     /// What whoever asks is told.
     pub(crate) fn report(&self) -> Report {
         let snapshot = self.observe().map(|(_, snapshot)| (*snapshot).clone());
-        let state = self.lock();
+        let mut state = self.lock();
+        if state.is_late.as_ref().is_some_and(|is_late| is_late()) {
+            state.turn_to(Phase::Committing);
+        }
         let us = |duration: Duration| duration.as_micros() as u64;
         Report {
             job: std::process::id(),
@@ -230,6 +265,7 @@ impl Desk {
             phase_us: us(state.since.unwrap_or(self.started).elapsed()),
             running_us: us(self.running()),
             statement: state.statement.clone(),
+            awaited: if state.phase == Phase::Planning { waiting::awaited() } else { vec![] },
             // It may have ended meanwhile.
             snapshot: snapshot.filter(|_| state.phase.has_query()),
         }
@@ -262,8 +298,24 @@ mod tests {
         // What the last query said is not said of the next.
         desk.runs(|| Snapshot { records: 1_000_000, ..Snapshot::default() });
         assert_eq!(desk.observe().unwrap().1.records, 1_000_000);
+        assert!(!desk.is_running(1) && desk.is_running(2));
         desk.commits();
         assert!(desk.observe().is_none() && desk.report().snapshot.is_none());
+        assert!(!desk.is_running(2));
+    }
+
+    #[test]
+    fn a_query_that_ends_elsewhere_commits_once_that_is_said() {
+        let (desk, late) = (Desk::new("q.sql"), Arc::new(AtomicU64::new(0)));
+        desk.runs(Snapshot::default);
+        let looked = late.clone();
+        desk.commits_once(move || looked.load(Ordering::Relaxed) > 0);
+        assert_eq!(desk.report().phase, Phase::Running);
+        late.store(1, Ordering::Relaxed);
+        let report = desk.report();
+        assert!(report.phase == Phase::Committing && report.snapshot.is_none());
+        desk.plans(1, "SELECT 1");
+        assert_eq!(desk.report().phase, Phase::Planning);
     }
 
     #[test]

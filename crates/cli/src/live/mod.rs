@@ -9,7 +9,9 @@ mod local;
 mod metrics;
 mod progress;
 mod ui;
+mod waiting;
 
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -43,6 +45,23 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Why nobody can listen on an address; `other` is where the program listens already.
+fn not_bound(address: SocketAddr, error: &io::Error, other: Option<SocketAddr>) -> String {
+    let help = match (error.kind(), other) {
+        (ErrorKind::AddrInUse, Some(other)) if other.port() == address.port() => {
+            let help = "choose another port for one of them";
+            return format!("--metrics has {other}\n  help: {help}");
+        }
+        (ErrorKind::AddrNotAvailable, _) => {
+            "no interface of this machine has that address: 127.0.0.1 is for this machine alone, \
+             and 0.0.0.0 for all who can reach it"
+        }
+        (ErrorKind::PermissionDenied, _) => "choose a port from 1024 on, or 0 for any that is free",
+        _ => "choose another port, or 0 for any that is free",
+    };
+    format!("cannot listen on {address}: {error}\n  help: {help}")
+}
+
 /// Runs a script, and shows it. A port that is in use is an error before anything runs.
 pub(crate) fn shown<T>(
     arguments: &LiveArguments,
@@ -55,17 +74,9 @@ pub(crate) fn shown<T>(
         ("--ui", arguments.ui, ui::answer),
     ] {
         let Some(address) = address else { continue };
-        if option == "--ui" && address.port() != 0 && arguments.metrics == Some(address) {
-            return Err(usage(&format!(
-                "--ui: --metrics has {address}\n  help: choose another port for one of them"
-            )));
-        }
-        let bound = http::serve(address, desk.clone(), answer).map_err(|error| {
-            usage(&format!(
-                "{option}: cannot listen on {address}: {error}\n  help: choose another port, or 0 \
-                 for any that is free"
-            ))
-        })?;
+        let other = arguments.metrics.filter(|_| option == "--ui");
+        let bound = http::serve(address, desk.clone(), answer)
+            .map_err(|error| usage(&format!("{option}: {}", not_bound(address, &error, other))))?;
         if address.port() == 0 {
             note(&format!("{option}: http://{bound}/"));
         }

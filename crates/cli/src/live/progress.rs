@@ -13,6 +13,7 @@ use millstream::observe::{
 use millstream::{bytes, harmless, short};
 
 use super::desk::{self, Desk};
+use super::waiting::{self, awaited};
 use crate::console::warn;
 use crate::log;
 use crate::screen;
@@ -78,10 +79,11 @@ fn is_coloured() -> bool {
     *COLOURED.get_or_init(|| std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
 }
 
-/// Columns that a line may have: the cursor stands in the last one.
+/// Columns that a line may have. Two are left for the `^C` that a terminal shows: in the next line
+/// it would not be erased.
 fn columns() -> usize {
     let size = terminal_size::terminal_size_of(stderr());
-    size.map_or(79, |(terminal_size::Width(columns), _)| usize::from(columns).saturating_sub(1))
+    size.map_or(78, |(terminal_size::Width(columns), _)| usize::from(columns).saturating_sub(2))
 }
 
 /// A text in a colour, if colours are wanted.
@@ -123,7 +125,7 @@ impl Showing {
             return self.log(now, &snapshot);
         }
         let text = line(&snapshot, self.samples.rates(), columns());
-        screen::draw(&coloured(&text, "2"));
+        screen::draw(&coloured(&text, "2"), || desk.is_running(query));
     }
 
     /// No query runs yet: the script may be long, and a pipe's writer may not have come.
@@ -134,13 +136,16 @@ impl Showing {
         if phase != self.before {
             (self.before, self.told) = (phase, 0);
         }
-        let text = phase.told(since);
+        let awaited = if phase == desk::Phase::Planning { awaited() } else { vec![] };
+        let text = phase.told(since, &awaited);
         if self.is_due(since) {
             warn(&format!("no rows yet: {text}"));
         }
         if !log::is_on() {
-            let text: String = text.chars().take(columns()).collect();
-            screen::draw(&coloured(&text, "2"));
+            let line = waiting::line(&awaited, since, columns());
+            let line = line.unwrap_or_else(|| cut(&text, columns()));
+            let true_still = || desk.before_query().is_some_and(|(now, _)| now == phase);
+            screen::draw(&coloured(&harmless(&line), "2"), true_still);
         }
     }
 
@@ -197,7 +202,8 @@ impl Samples {
         let ((from, records, bytes), (to, more_records, more_bytes)) =
             (self.0.front()?, self.0.back()?);
         let seconds = to.duration_since(*from).as_secs_f64();
-        let rate = |from: &u64, to: &u64| (to.saturating_sub(*from) as f64 / seconds) as u64;
+        let rate =
+            |from: &u64, to: &u64| (to.saturating_sub(*from) as f64 / seconds).round() as u64;
         (seconds > 0.0).then(|| (rate(records, more_records), rate(bytes, more_bytes)))
     }
 }
@@ -253,6 +259,13 @@ fn fitting(mut parts: Vec<(u8, String)>, columns: usize) -> String {
             _ => return harmless(&text),
         }
     }
+}
+
+/// A text of at most so many columns: as it is, or what stands before its colon.
+fn cut(text: &str, columns: usize) -> String {
+    let is_long = text.chars().count() > columns;
+    let text = text.split_once(':').filter(|_| is_long).map_or(text, |(before, _)| before);
+    text.chars().take(columns).collect()
 }
 
 /// How long it will take if it goes on as so far.
@@ -343,6 +356,14 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_before_a_query_is_cut_where_it_can_be() {
+        let text = "planning for 10 s: it plans the statement and opens its tables";
+        assert_eq!(cut(text, 80), text);
+        assert_eq!(cut(text, 38), "planning for 10 s");
+        assert_eq!(cut(text, 8), "planning");
+    }
+
+    #[test]
     fn rates_are_those_of_the_last_seconds() {
         let (mut samples, start) = (Samples::default(), Instant::now());
         let at = |s: u64| start + Duration::from_secs(s);
@@ -354,6 +375,10 @@ mod tests {
             samples.add(at(second), records, 8 * records);
         }
         assert_eq!(samples.rates(), Some((1000, 8000)));
+        // A little more than a second for each.
+        let (mut samples, step) = (Samples::default(), Duration::from_millis(1001));
+        (0..4u32).for_each(|n| samples.add(start + step * n, u64::from(n), 7 * u64::from(n)));
+        assert_eq!(samples.rates(), Some((1, 7)));
     }
 
     #[test]

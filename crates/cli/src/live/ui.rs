@@ -1,7 +1,5 @@
 //! `--ui`: one page without outside resources, and the JSON that it asks for.
 
-use std::time::Duration;
-
 use millstream::observe::{Reason, why};
 use serde_json::json;
 
@@ -25,10 +23,7 @@ fn report(desk: &Desk) -> String {
     let report = desk.report();
     let reasons = match &report.snapshot {
         Some(snapshot) => why(snapshot),
-        None => {
-            let what = report.phase.told(Duration::from_micros(report.phase_us));
-            vec![Reason { what, help: None }]
-        }
+        None => vec![Reason { what: report.doing(), help: None }],
     };
     json!({ "report": report, "why": reasons }).to_string()
 }

@@ -60,7 +60,7 @@ impl Interrupts {
         let (listener, mode) = (state.clone(), TerminalMode::saved());
         on_each_stop(move |signal| {
             let ends = signal != libc::SIGINT || mode.is_none();
-            if came(&listener, ends) {
+            if came(&listener, if ends { Wish::Leave } else { Wish::Next }) {
                 if let Some(mode) = &mode {
                     mode.restore();
                 }
@@ -79,14 +79,12 @@ impl Interrupts {
         state.number
     }
 
-    /// Somebody else than who types wants this query to end: as at Ctrl-C, and at a second one if
-    /// it has not stopped in time.
+    /// Somebody else than who types wants this query to end.
     pub(super) fn stop(&self, number: u64) -> Result<(), &'static str> {
         if lock(&self.0).number != number {
             return Err(HAS_ENDED);
         }
-        came(&self.0, false);
-        left_behind_later(self.0.clone(), number);
+        came(&self.0, Wish::End);
         Ok(())
     }
 
@@ -105,6 +103,11 @@ impl Interrupts {
             Doing::Stopping(_) => Err(STOPS),
             Doing::Waiting | Doing::Starting => Err(NOTHING_TO_DRAIN),
         }
+    }
+
+    /// Whether this statement is still executed, and was not left behind.
+    pub(super) fn is_current(&self, number: u64) -> bool {
+        lock(&self.0).number == number
     }
 
     /// Whether the query of this statement was asked to stop, or left behind.
@@ -148,17 +151,31 @@ impl Interrupts {
     }
 }
 
-/// A signal has come; `ends`: one that ends the shell. Whether it has to end at once.
-fn came(state: &Arc<Mutex<State>>, ends: bool) -> bool {
+/// What somebody wants.
+#[derive(Clone, Copy, PartialEq)]
+enum Wish {
+    /// Who types: the next prompt. A second time, a query that has not ended is left behind.
+    Next,
+    /// Who does not: that the query ends. It is left behind if it has not in time.
+    End,
+    /// That the shell ends.
+    Leave,
+}
+
+/// A signal has come, or a request. Whether the shell has to end at once.
+fn came(state: &Arc<Mutex<State>>, wish: Wish) -> bool {
     let mut locked = lock(state);
+    let ends = wish == Wish::Leave;
     locked.leave |= ends;
+    if wish == Wish::End || matches!(locked.doing, Doing::Starting) {
+        left_behind_later(state.clone(), locked.number);
+    }
     match &mut locked.doing {
         Doing::Waiting => return ends,
         Doing::Query(stopper) => stopper.stop(),
         Doing::Starting => {
             give_up_pipes();
             note(&"interrupted before it runs");
-            left_behind_later(state.clone(), locked.number);
         }
         Doing::Committing { interrupted } => {
             if !std::mem::replace(interrupted, true) {
@@ -227,7 +244,7 @@ mod tests {
         let interrupts = interrupts();
         let number = interrupts.starts(|| unreachable!());
         assert!(interrupts.commits(number));
-        assert!(!came(&interrupts.0, false) && !came(&interrupts.0, false));
+        assert!(!came(&interrupts.0, Wish::Next) && !came(&interrupts.0, Wish::Next));
         assert!(!interrupts.is_stopping(number));
         assert!(!interrupts.ends());
         // The next statement has nothing to do with that.
@@ -240,15 +257,28 @@ mod tests {
         let interrupts = interrupts();
         let (given_up, up) = mpsc::channel();
         let number = interrupts.starts(move || given_up.send(()).unwrap());
-        assert!(!came(&interrupts.0, false));
+        assert!(!came(&interrupts.0, Wish::Next));
         assert!(interrupts.is_stopping(number) && !interrupts.commits(number));
         // The same signal once more.
-        assert!(!came(&interrupts.0, false));
+        assert!(!came(&interrupts.0, Wish::Next));
         assert!(up.try_recv().is_err());
         thread::sleep(ECHO_MAX);
-        assert!(!came(&interrupts.0, false));
+        assert!(!came(&interrupts.0, Wish::Next));
         up.try_recv().unwrap();
         assert!(interrupts.ends());
+    }
+
+    #[test]
+    fn a_query_that_somebody_else_stops_is_left_behind_in_time() {
+        let interrupts = interrupts();
+        let (given_up, up) = mpsc::channel();
+        let number = interrupts.starts(move || given_up.send(Instant::now()).unwrap());
+        let asked = Instant::now();
+        assert_eq!(interrupts.stop(number), Ok(()));
+        assert!(up.recv().unwrap() - asked >= STOP_TIMEOUT);
+        assert!(interrupts.is_current(number));
+        interrupts.ends();
+        assert!(!interrupts.is_current(number));
     }
 
     #[test]

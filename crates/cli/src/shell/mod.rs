@@ -11,17 +11,20 @@ mod split;
 mod statements;
 
 use std::cell::RefCell;
+use std::env;
 use std::io::{BufRead, ErrorKind, IsTerminal, Read, stdin, stdout};
 use std::rc::Rc;
 
 use clap::CommandFactory;
+use millstream::declaration::literal;
 use millstream::{Session, harmless};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{Config, Editor, Event, EventHandler};
+use rustyline::{Behavior, Config, Editor, Event, EventHandler};
 
 use crate::Failure;
 use crate::console::{fail, note, print, reader_is_gone, usage};
+use crate::run::not_utf8;
 use crate::signals::discard_typed;
 use crate::{Arguments, Format, Output};
 use complete::{Completion, Names};
@@ -45,11 +48,11 @@ const HELP: &str = "\
 Statements end with a semicolon and may take several lines:
   CREATE TABLE …;  CREATE VIEW …;  SELECT …;  INSERT INTO …;  SET 'key' = 'value';
   SELECT … FROM 'events.csv';       a file needs no CREATE TABLE
-  SHOW TABLES;  SHOW VIEWS;  SHOW FUNCTIONS;  DESCRIBE table;
+  SHOW TABLES;  SHOW VIEWS;  SHOW FUNCTIONS;  DESCRIBE table;  DESCRIBE 'file';
   EXPLAIN SELECT …;                 the plan
   EXPLAIN ANALYZE SELECT …;         runs the query: its plan, with rows and times
 Commands stand on a line of their own:
-  \\d          tables and views        \\d TABLE    its columns
+  \\d          tables and views        \\d NAME     columns of a table or a file
   \\i FILE     the statements of a file
   \\timing     numbers of records and seconds after each query, on or off
   \\format F   how rows are written: table, csv or ndjson
@@ -155,13 +158,8 @@ impl Shell {
             let limit = (STATEMENT_BYTES_MAX + 1) as u64;
             let read = input.by_ref().take(limit).read_until(b'\n', &mut line);
             let read = read.map_err(|e| fail(&format!("standard input: {e}")))?;
-            let line = String::from_utf8(line).map_err(|error| {
-                let line = splitter.line();
-                usage(&format!(
-                    "<standard input>:{line}: expected SQL in UTF-8: {}",
-                    error.utf8_error()
-                ))
-            })?;
+            let line = String::from_utf8(line)
+                .map_err(|error| not_utf8("<standard input>", splitter.next_line(), &error))?;
             if read == 0 && splitter.is_empty() && splitter.line() == 1 {
                 let help = Arguments::command().render_help();
                 return Err(usage(&format!("standard input is empty, and no terminal\n\n{help}")));
@@ -224,9 +222,9 @@ impl Shell {
                 Err(message) => self.refuse(&message)?,
             },
             ("\\d", "") => self.told("SHOW TABLES")?,
-            ("\\d", table) => self.told(&format!("DESCRIBE {table}"))?,
+            ("\\d", name) => self.told(&format!("DESCRIBE {}", table_or_file(name)))?,
             ("\\i", "") => self.refuse("\\i names no file\n  help: write \\i FILE")?,
-            ("\\i", path) => match self.statements.script(path) {
+            ("\\i", path) => match self.statements.script(&path_of(path)) {
                 Ok(text) => self.told_of(&text, path)?,
                 Err(_) if self.statements.interactive => {}
                 Err(failure) => return Err(failure),
@@ -254,6 +252,24 @@ impl Shell {
     fn refuse(&self, message: &str) -> Result<(), Failure> {
         let failure = usage(&harmless(message));
         if self.statements.interactive { Ok(()) } else { Err(failure) }
+    }
+}
+
+/// A path as people write it behind a command: quotes may stand around it, and `~/` is their home.
+fn path_of(text: &str) -> String {
+    let within = |quote| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
+    let path = within('\'').or_else(|| within('"')).unwrap_or(text);
+    match (path.strip_prefix("~/"), env::var("HOME")) {
+        (Some(rest), Ok(home)) => format!("{home}/{rest}"),
+        _ => path.to_string(),
+    }
+}
+
+/// What a command describes, as it stands in a statement: a table's name, or a file.
+fn table_or_file(name: &str) -> String {
+    match !name.starts_with('`') && name.contains(['\'', '.', '/', '*']) {
+        true => literal(&path_of(name)),
+        false => name.to_string(),
     }
 }
 
@@ -289,7 +305,10 @@ fn editor(
     limit: LineLimit,
 ) -> Result<Editor<Completion, FileHistory>, Failure> {
     let config = Config::builder().history_ignore_space(true).bracketed_paste(true);
-    let config = config.completion_type(rustyline::CompletionType::List).build();
+    let config = config.completion_type(rustyline::CompletionType::List);
+    // Rows may go into a file: what is typed is shown on the terminal all the same.
+    let behavior = if stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
+    let config = config.behavior(behavior).build();
     let history = FileHistory::with_config(&config);
     let mut editor = Editor::with_history(config, history)
         .map_err(|e| fail(&format!("the terminal cannot be used: {e}")))?;
@@ -301,6 +320,35 @@ fn editor(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_may_be_quoted_and_begin_at_home() {
+        let home = env::var("HOME").unwrap();
+        for (text, path) in [
+            ("a b.sql", "a b.sql"),
+            ("\"a b.sql\"", "a b.sql"),
+            ("'a b.sql'", "a b.sql"),
+            ("'", "'"),
+            ("~/x.sql", &format!("{home}/x.sql")),
+            ("~x.sql", "~x.sql"),
+        ] {
+            assert_eq!(path_of(text), path);
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_file_is_described_as_one() {
+        for (name, described) in [
+            ("events", "events"),
+            ("`a.b`", "`a.b`"),
+            ("events.csv", "'events.csv'"),
+            ("'events'", "'events'"),
+            ("logs/*", "'logs/*'"),
+            ("it's.csv", "'it''s.csv'"),
+        ] {
+            assert_eq!(table_or_file(name), described);
+        }
+    }
 
     #[test]
     fn words_of_other_shells_need_no_semicolon() {

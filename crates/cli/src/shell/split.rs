@@ -70,6 +70,12 @@ impl Splitter {
         self.taken_lines + 1
     }
 
+    /// The number of the line that comes next, from 1, if what waits ends with a line.
+    pub(super) fn next_line(&self) -> usize {
+        let waiting = if self.is_empty() { 0 } else { self.text.matches('\n').count() + 1 };
+        self.line() + waiting
+    }
+
     fn scan(&mut self, line: &str) {
         let mut chars = line.chars().peekable();
         while let Some(c) = chars.next() {
@@ -201,7 +207,9 @@ mod tests {
         let mut splitter = Splitter::default();
         assert_eq!(splitter.line(), 1);
         splitter.take("SELECT");
+        assert_eq!((splitter.line(), splitter.next_line()), (1, 2));
         splitter.take("1;");
+        assert_eq!(splitter.next_line(), 3);
         assert_eq!(splitter.line(), 3);
         // A blank line is no statement.
         assert_eq!(splitter.take(""), None);

@@ -218,8 +218,12 @@ impl Query {
         let inserts = !planned.sinks.is_empty() && !planned.analyze;
         let sinks = planned.take_sinks(|| text_sink(self.output));
         let settings = planned.settings(self.session.settings());
-        let job = Job::new(&planned.plan, &settings, sinks.clone())
-            .map_err(|e| failed(millstream::Failure::Run(e)))?;
+        let job = Job::new(&planned.plan, &settings, sinks.clone());
+        let job = job.map_err(|error| match self.interrupts.is_stopping(self.number) {
+            // What it was waiting for has been given up.
+            true => Failure::Interrupted,
+            false => failed(millstream::Failure::Run(error)),
+        })?;
         if !self.interrupts.runs(self.number, job.stopper()) {
             return Err(Failure::Interrupted);
         }
@@ -229,6 +233,10 @@ impl Query {
         job.stopper().on_notice(|notice| note(&notice));
         let (stats, result, remains) = job.run_and_keep();
         drop(remains);
+        // Nobody waits for the end of one that was left behind.
+        if !self.interrupts.is_current(self.number) {
+            return Err(Failure::Interrupted);
+        }
         self.desk.commits();
         let result = match result {
             Ok(()) if !self.interrupts.commits(self.number) => Err(Error::Interrupted),
@@ -237,7 +245,7 @@ impl Query {
         let result = result.and_then(|()| publish_all(&sinks, &planned.targets));
         let stopped = matches!(result, Err(Error::Interrupted));
         let simulated = self.session.settings().simulate.is_some();
-        if planned.analyze && result.is_ok() {
+        if planned.analyze && (result.is_ok() || stopped) {
             print(&harmless(&analyzed(&planned.explain, &planned.plan, &stats)))?;
         }
         if self.timing || stopped {

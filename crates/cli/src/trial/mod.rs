@@ -55,11 +55,19 @@ pub(crate) struct Trial {
     #[arg(long, value_name = "P", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=16))]
     processes: u64,
     /// How long a run may take, seconds
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     timeout: u64,
     /// A setting of all runs, for example --set memory=64MB; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+}
+
+/// A time, as it is written in an option.
+fn seconds(text: &str) -> Result<u64, String> {
+    text.parse()
+        .ok()
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| "expected whole seconds, 1 or more".into())
 }
 
 /// What holds for all cases.

@@ -54,23 +54,32 @@ impl Shared {
     }
 
     /// Opens a pipe, which waits for its writer, and reads it to its end.
-    fn open(self: &Arc<Shared>, path: &Path) {
-        opening().push(Arc::downgrade(self));
+    fn open(self: &Arc<Shared>, path: &Path, table: String) {
+        let pipe = AwaitedPipe { path: path.to_path_buf(), table, has_writer: false };
+        silent().push(Silent { shared: Arc::downgrade(self), pipe });
         let opened = File::open(path);
-        opening().retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(self)));
+        silent().iter_mut().filter(|s| s.is_of(self)).for_each(|s| s.pipe.has_writer = true);
         let mut state = self.lock();
         match opened {
             // Whoever writes learns at once that nobody reads.
             Ok(_) if state.dropped => {}
             Ok(file) => {
                 drop(state);
+                let file = Heard { file, shared: self.clone() };
                 self.take_in(Box::new(MaybePacked::new(Box::new(file))));
             }
             Err(error) => {
                 state.end_with(error);
+                drop(state);
+                self.is_heard();
                 self.changed.notify_all();
             }
         }
+    }
+
+    /// Something has come, or will never come.
+    fn is_heard(&self) {
+        silent().retain(|silent| !silent.is_of(self));
     }
 
     /// Reads `input` to its end.
@@ -103,19 +112,61 @@ impl Shared {
     }
 }
 
-/// Pipes of this process whose writer has not come.
-static OPENING: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+/// A pipe that was opened by its path, with the one who reads it.
+struct Heard {
+    file: File,
+    shared: Arc<Shared>,
+}
 
-fn opening() -> MutexGuard<'static, Vec<Weak<Shared>>> {
-    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+impl Read for Heard {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let got = self.file.read(out);
+        self.shared.is_heard();
+        got
+    }
+}
+
+/// A pipe through which nothing has come yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwaitedPipe {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The table that it is read as.
+    pub table: String,
+    /// Whether its writer has come.
+    pub has_writer: bool,
+}
+
+struct Silent {
+    shared: Weak<Shared>,
+    pipe: AwaitedPipe,
+}
+
+impl Silent {
+    fn is_of(&self, shared: &Shared) -> bool {
+        std::ptr::eq(self.shared.as_ptr(), shared)
+    }
+}
+
+/// Pipes of this process through which nothing has come.
+static SILENT: Mutex<Vec<Silent>> = Mutex::new(Vec::new());
+
+fn silent() -> MutexGuard<'static, Vec<Silent>> {
+    SILENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The pipes that somebody in this process wants to read, and through which nothing has come yet.
+pub fn awaited_pipes() -> Vec<AwaitedPipe> {
+    let wanted = |silent: &&Silent| silent.shared.upgrade().is_some_and(|s| !s.lock().dropped);
+    silent().iter().filter(wanted).map(|silent| silent.pipe.clone()).collect()
 }
 
 /// Waits no longer for the writers of pipes that are to be read, in this process: whoever waits for
 /// them gets an error. A writer that comes later finds no reader, and nothing of what it writes is
 /// taken from the next one who reads.
 pub fn give_up_pipes() {
-    let waiting: Vec<_> = opening().drain(..).collect();
-    for shared in waiting.iter().filter_map(Weak::upgrade) {
+    let waiting: Vec<_> = silent().extract_if(.., |silent| !silent.pipe.has_writer).collect();
+    for shared in waiting.iter().filter_map(|silent| silent.shared.upgrade()) {
         let mut state = shared.lock();
         state.dropped = true;
         state
@@ -135,9 +186,10 @@ impl Pipe {
         Pipe::begin(move |shared| shared.take_in(input))
     }
 
-    /// Begins to open and to read what is at `path`.
-    pub(crate) fn open(path: PathBuf) -> Pipe {
-        Pipe::begin(move |shared| shared.open(&path))
+    /// Begins to open and to read what is at `path`, as this table.
+    pub(crate) fn open(path: PathBuf, table: &str) -> Pipe {
+        let table = table.to_string();
+        Pipe::begin(move |shared| shared.open(&path, table))
     }
 
     fn begin(work: impl FnOnce(&Arc<Shared>) + Send + 'static) -> Pipe {
@@ -217,22 +269,32 @@ mod tests {
         let path = std::env::temp_dir().join(name);
         let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
         assert!(made.success());
-        let mut pipe = Pipe::open(path.clone());
-        while opening().is_empty() {
+        let mut pipe = Pipe::open(path.clone(), "first");
+        let awaited = |table: &str, has_writer| {
+            let pipe = AwaitedPipe { path: path.clone(), table: table.into(), has_writer };
+            awaited_pipes().contains(&pipe)
+        };
+        while !awaited("first", false) {
             thread::yield_now();
         }
         give_up_pipes();
+        assert!(!awaited("first", false));
         let error = pipe.read(&mut [0; 10]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         // The next one gets all, once it has opened the pipe.
         let mut writer = File::options().write(true).open(&path).unwrap();
-        let mut next = Pipe::open(path.clone());
+        let mut next = Pipe::open(path.clone(), "next");
+        while !awaited("next", true) {
+            thread::yield_now();
+        }
+        // The one before may be about to close the pipe.
         while writer.write_all(b"all").is_err() {
             thread::yield_now();
         }
         let mut all = [0; 3];
         next.read_exact(&mut all).unwrap();
         assert_eq!(&all, b"all");
+        assert!(!awaited("next", true));
         drop(writer);
         assert_eq!(next.read(&mut all).unwrap(), 0);
         std::fs::remove_file(&path).unwrap();

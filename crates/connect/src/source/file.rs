@@ -206,8 +206,8 @@ impl OneFile {
         }
     }
 
-    /// Begins to open a pipe.
-    pub(super) fn begin(&self, options: &OpenOptions) -> Option<OneFile> {
+    /// Begins to open a pipe, of this table.
+    pub(super) fn begin(&self, table: &str, options: &OpenOptions) -> Option<OneFile> {
         let path = self.path()?;
         let is_pipe = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
         // Where process 0 has found a file, a pipe is an error.
@@ -215,7 +215,7 @@ impl OneFile {
         if !is_pipe || told || options.process != 0 {
             return None;
         }
-        let begun = Arc::new(Mutex::new(Some(Pipe::open(path.to_path_buf()))));
+        let begun = Arc::new(Mutex::new(Some(Pipe::open(path.to_path_buf(), table))));
         Some(OneFile { begun, ..self.clone() })
     }
 }

@@ -54,6 +54,8 @@ use crate::records::Reading;
 /// A file or several, in one format.
 #[derive(Debug, Clone)]
 pub struct FileTable {
+    /// What the table is called.
+    name: Name,
     files: Files,
     beside: Beside,
     format: Arc<dyn Format>,
@@ -69,7 +71,12 @@ impl FileTable {
     pub fn from_options(table: &TableOptions) -> Result<FileTable> {
         let (format, given) = FileTable::checked(table, &|_, _| false)?;
         let files = Files::resolve(&Options::new(table), given)?;
-        Ok(FileTable { files, beside: Beside::new(table)?, format })
+        Ok(FileTable {
+            name: table.name.as_str().into(),
+            files,
+            beside: Beside::new(table)?,
+            format,
+        })
     }
 
     /// A table of a file that an earlier statement makes, to plan with.
@@ -77,7 +84,12 @@ impl FileTable {
         let (format, given) = FileTable::checked(table, &|_, _| false)?;
         let path = Options::new(table).path(given.unwrap_or_default());
         let files = Files::One(OneFile::at(path));
-        Ok(FileTable { files, beside: Beside::new(table)?, format })
+        Ok(FileTable {
+            name: table.name.as_str().into(),
+            files,
+            beside: Beside::new(table)?,
+            format,
+        })
     }
 
     /// For tests.
@@ -90,7 +102,12 @@ impl FileTable {
     ) -> FileTable {
         let bytes = Bytes::Memory(bytes.into());
         let beside = Beside::none(schema);
-        FileTable { files: Files::One(OneFile::new(bytes, name)), beside, format }
+        FileTable {
+            name: name.into(),
+            files: Files::One(OneFile::new(bytes, name)),
+            beside,
+            format,
+        }
     }
 
     /// For tests: the same of the bytes of a file, with its name as it is.
@@ -209,7 +226,7 @@ impl Table for FileTable {
     }
 
     fn begin(&self, options: &OpenOptions) -> Option<Arc<dyn Table>> {
-        let begun = self.files.single()?.begin(options)?;
+        let begun = self.files.single()?.begin(&self.name, options)?;
         Some(Arc::new(FileTable { files: Files::One(begun), ..self.clone() }))
     }
 

@@ -147,7 +147,7 @@ impl Planner {
         statement: &Statement,
     ) -> Result<Outcome> {
         let name = &create.name;
-        if self.functions.knows(&name.value.to_lowercase()) {
+        if self.functions.has(&name.value.to_lowercase()) {
             let message = format!("there is a function {} already", name.value);
             return Err(SqlError::name(message).at(Span::new(name.span)).help("use another name"));
         }

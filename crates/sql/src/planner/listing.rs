@@ -2,12 +2,13 @@
 
 use arrow::array::RecordBatch;
 use datafusion_sql::sqlparser::ast::Ident;
+use millstream_contract::declaration::literal;
 
 use super::Planner;
-use crate::catalog::{Entry, Origin, TableEntry, WatermarkDecl};
+use crate::catalog::{Entry, Origin, TableEntry, WatermarkDecl, is_path};
 use crate::create_table::{ColumnKind, CreateTable};
 use crate::durations::duration;
-use crate::error::{Result, Span};
+use crate::error::{Result, Span, SqlError};
 use crate::listed::{Listed, rows_of_text};
 use crate::types::sql_type_name;
 
@@ -53,14 +54,15 @@ impl Planner {
         rows_of_text(&[(title, names.into_iter().map(Some).collect())])
     }
 
-    /// The rows of `DESCRIBE`: a column each.
+    /// The rows of `DESCRIBE`: a column each, of a table, a view or a file.
     pub(super) fn described(&self, name: &Ident) -> Result<RecordBatch> {
         let mut rows: [Vec<Option<String>>; 5] = Default::default();
         let mut add = |row: [Option<String>; 5]| {
             rows.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
         };
-        match self.catalog.get(&name.value) {
-            None => return Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
+        let file = self.files.get(&name.value).cloned().map(Entry::Table);
+        match file.as_ref().or_else(|| self.catalog.get(&name.value)) {
+            None => return Err(self.unknown_to_describe(name)),
             Some(Entry::Table(entry)) => {
                 for (at, column) in entry.columns.iter().enumerate() {
                     let data_type = sql_type_name(&column.data_type);
@@ -91,6 +93,15 @@ impl Planner {
             ("extras", extras),
             ("watermark", watermarks),
         ])
+    }
+
+    fn unknown_to_describe(&self, name: &Ident) -> SqlError {
+        let error = self.catalog.unknown(&name.value).at(Span::new(name.span));
+        match is_path(&name.value) {
+            true => error
+                .help(format!("a file stands in single quotes: DESCRIBE {}", literal(&name.value))),
+            false => error,
+        }
     }
 }
 
