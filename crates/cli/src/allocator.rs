@@ -21,16 +21,22 @@ struct Reporting;
 /// What is as large as this comes from the system, and goes back to it.
 const LARGE_BYTES: usize = 4 << 20;
 
-/// Address space that mimalloc takes at a time, in KiB: 1 GiB, if it is not told, which is much
-/// where that is limited.
-const RESERVED_KIB: i64 = 64 << 10;
-/// `mi_option_arena_reserve`.
-const RESERVED: mimalloc::mi_option_t = 23;
+/// `mi_option_purge_delay`: after so many milliseconds what was freed goes back to the system. The
+/// next batch, or the next window, would get it from there page by page.
+const PURGE_DELAY: mimalloc::mi_option_t = 15;
+const PURGE_DELAY_MS: i64 = 1000;
+/// `mi_option_arena_reserve`: address space that is taken at a time, in KiB. The default, 1 GiB, is
+/// much where that is limited.
+const ARENA_RESERVE: mimalloc::mi_option_t = 23;
+const ARENA_RESERVE_KIB: i64 = 64 << 10;
 
-/// Sets that before anything is allocated.
+/// Sets these before anything is allocated.
 extern "C" fn begin() {
     // SAFETY: options may be set at any time.
-    unsafe { mimalloc::mi_option_set(RESERVED, RESERVED_KIB) }
+    unsafe {
+        mimalloc::mi_option_set(PURGE_DELAY, PURGE_DELAY_MS);
+        mimalloc::mi_option_set(ARENA_RESERVE, ARENA_RESERVE_KIB);
+    }
 }
 
 // SAFETY: the functions of this section are called once, without arguments that they need, before
