@@ -4,8 +4,9 @@
 Every seed makes two files, whose records are out of order but never late, and a query that joins them: of any kind, in
 windows of any kind, within an interval of time, with the versions of a table as of now (a lookup) or of the row's time
 (a temporal join), or in none of these, each side records or a grouping of them, with any number of keys and perhaps a
-condition. What is joined within an interval may be the results of a stage, too: counts in windows, or records that have
-others near; and both sides may be the same. All runs must write the same bytes, and these must be DuckDB's rows.
+condition. Of windows, a side may be the maxima of the other one. What is joined within an interval may be the results
+of a stage, too: counts in windows or sessions, or records that have others near; and both sides may be the same. All
+runs must write the same bytes, and these must be DuckDB's rows.
 
     tests/oracle/joins.py --count 100        seeds 0 to 99
     tests/oracle/joins.py --seed 17          one case; its files stay in target/oracle-joins/17
@@ -56,22 +57,29 @@ class Side:
     # The same: its rows are the records that have another one so much earlier and later, which has the same value of a
     # column; microseconds.
     near: tuple[int, int, str] | None = None
+    # Of a join in windows: the greatest count of each window alone.
+    most: bool = False
 
     def shown(self) -> list[tuple[str, Column]]:
         """Names and columns of what the join sees, but for windows."""
         if self.grouped:
             counts = [(self.grouped.name, self.grouped), ("n", Column("n", INT, "BIGINT", "BIGINT"))]
+            if self.most:
+                return counts[1:]
             return counts + ([("ts", Column("ts", MILLIS, "TIMESTAMP(3)", "TIMESTAMP"))] if self.counted else [])
         return [(column.name, column) for column in self.columns]
 
     def ours(self, windows: Windows | None) -> str:
+        if self.most:
+            counts = replace(self, most=False).ours(windows)
+            return f"SELECT window_start, window_end, MAX(n) AS n FROM ({counts}) GROUP BY window_start, window_end"
         if self.near:
             return self.met(self.name, "ts", moved)
         if self.counted:
             by = f"window_start, window_end, window_time, {self.grouped.name}"
             where = f" WHERE {self.where}" if self.where else ""
             return (f"SELECT {self.grouped.name}, COUNT(*) AS n, window_time AS ts "
-                    f"FROM {self.counted.call(self.name, 'ts')}{where} GROUP BY {by}")
+                    f"FROM {self.counted.call(self.name, 'ts', self.partition())}{where} GROUP BY {by}")
         source = windows.call(self.name, "ts") if windows else self.name
         where = f" WHERE {self.where}" if self.where else ""
         if not self.grouped:
@@ -80,12 +88,19 @@ class Side:
         by = f"{window}{self.grouped.name}"
         return f"SELECT {by}, COUNT(*) AS n FROM {source}{where} GROUP BY {by}"
 
+    def partition(self) -> list[str]:
+        """What tells sessions apart."""
+        return [self.grouped.name] if self.counted.is_session else []
+
     def duck(self, windows: Windows | None, timed_only: bool) -> str:
+        if self.most:
+            counts = replace(self, most=False).duck(windows, timed_only)
+            return f"SELECT start_, end_, max(n) AS n FROM ({counts}) GROUP BY start_, end_"
         if self.near:
             with_time = f"(SELECT * FROM {self.name} WHERE ts_ IS NOT NULL)"
             return self.met(with_time, "ts_", lambda time, us: f"{time} + {us}")
         if self.counted:
-            timed = self.counted.duck(f"SELECT * FROM {self.name} WHERE ts_ IS NOT NULL", "ts_")
+            timed = self.counted.duck(f"SELECT * FROM {self.name} WHERE ts_ IS NOT NULL", "ts_", self.partition())
             where = f" WHERE {self.where}" if self.where else ""
             counts = f'"{self.grouped.name}", count(*) AS n'
             return (f"SELECT {counts}, end_ - 1000 AS ts_, make_timestamp(end_ - 1000) AS ts "
@@ -242,9 +257,9 @@ def staged(seed: int, unit_us: int, left: Side, right: Side) -> tuple[Side, Side
         column = rng.choice(side.columns[1:])
         match rng.choice(["records", "records", "counted", "counted", "near"]):
             case "counted":
-                kind = rng.choice(["tumble", "tumble", "hop", "cumulate"])
+                kind = rng.choice(["tumble", "tumble", "hop", "cumulate", "session"])
                 size_us = max(unit_us // rng.choice([1, 3, 10]) // 1000 * 1000, 10_000)
-                windows = Windows(kind, size_us, 0, 1 if kind == "tumble" else rng.choice([2, 3]))
+                windows = Windows(kind, size_us, 0, 1 if kind in ("tumble", "session") else rng.choice([2, 3]))
                 return replace(side, grouped=column, counted=windows)
             case "near":
                 bounds = [rng.choice([0, 0.5, 2]) * unit_us // 1000 * 1000 for _ in range(2)]
@@ -275,6 +290,8 @@ def make(seed: int) -> Case:
         left.grouped = right.grouped = None
     if within:
         left, right = staged(seed, unit_us, left, right)
+    elif windows and right.grouped and random.Random(f"most {seed}").random() < 0.4:
+        left = replace(right, most=True)
     comparable = [(a, b) for a, x in left.shown() for b, y in right.shown()
                   if x.type.kind == y.type.kind and x.type.kind != "bytes" and "ts" not in (a, b)]
     # Columns of one name have the same values, so that there are pairs.

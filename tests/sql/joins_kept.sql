@@ -31,3 +31,7 @@ SELECT c.window_start, tag FROM c LEFT SEMI JOIN u ON c.caller = u.id AND c.wind
 
 -- 
 SELECT c.window_start, tag FROM c LEFT ANTI JOIN u ON c.caller = u.id AND c.window_start = u.window_start AND c.window_end = u.window_end;
+
+-- A table of the query around the subquery is called as a column of the subquery's own table is.
+SELECT level.window_start, level.tag FROM c AS level
+WHERE EXISTS (SELECT 1 FROM u WHERE u.window_start = level.window_start AND u.window_end = level.window_end AND u.id = level.caller);

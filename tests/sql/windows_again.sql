@@ -28,3 +28,18 @@ CREATE VIEW growing AS
     GROUP BY window_start, window_end, user_name;
 
 SELECT e, s, MAX(n) AS most, COUNT(*) AS users FROM growing WHERE n > 1 GROUP BY s, e;
+
+-- Of short steps, by the window alone: each record is in four windows of each kind, and no two in one.
+CREATE VIEW short_steps AS
+    SELECT window_time AS t
+    FROM TABLE(CUMULATE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '0.05' SECOND, INTERVAL '0.2' SECOND))
+    GROUP BY window_start, window_end, window_time;
+SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE short_steps, DESCRIPTOR(t), INTERVAL '10' SECOND))
+GROUP BY window_start;
+
+CREATE VIEW short_slides AS
+    SELECT window_time AS t
+    FROM TABLE(HOP(TABLE clicks, DESCRIPTOR(ts), INTERVAL '0.05' SECOND, INTERVAL '0.2' SECOND))
+    GROUP BY window_start, window_end, window_time;
+SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE short_slides, DESCRIPTOR(t), INTERVAL '10' SECOND))
+GROUP BY window_start;

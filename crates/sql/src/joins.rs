@@ -273,6 +273,11 @@ impl Stage {
         named: &Named,
     ) -> Result<Stage> {
         let Meets { window, interval, unwindowed, as_of } = meets;
+        if let Some((interval, _)) = interval {
+            sides.iter_mut().for_each(|side| {
+                side.stage.slice_sessions(&Window::Interval(interval));
+            });
+        }
         let sessions = matches!(window, Some(Window::Session(_)));
         parts.push_filters(&mut sides)?;
         let padded = [kind.keeps_right(), matches!(kind, JoinKind::Left | JoinKind::Full)];

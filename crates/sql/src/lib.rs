@@ -94,6 +94,7 @@ mod nested_casts;
 mod no_time;
 mod numbers;
 mod ordering;
+mod outer_names;
 mod passes;
 mod pattern;
 mod pieces;

@@ -20,19 +20,20 @@ use datafusion_expr::{
 };
 use datafusion_sql::sqlparser::ast;
 use millstream_contract::nested::is_nested;
-use millstream_contract::plan::{AggregateFunction, Best, Directions, Ranking};
+use millstream_contract::plan::{self, AggregateFunction, Best, Directions, Ranking};
 use millstream_contract::settings::closest;
 
 use crate::collected::{UNBOUNDED, name_of};
 use crate::error::{Result, SqlError};
 use crate::located::without_marks;
 use crate::lower::{
-    Call, Fires, Grouped, Places, Stage, fired_column, indexed, is_window_column, over, to_fired,
-    unique,
+    Call, Fires, Grouped, Over, Places, Stage, fired_column, indexed, is_window_column, over,
+    to_fired, unique, window_column,
 };
 use crate::scalars::{row_fields, row_of};
 use crate::types::sql_type_name;
 use crate::window_node::WINDOW_COLUMNS;
+use crate::windows::{OfRow, Windows};
 
 /// How a ranking is written.
 pub(crate) const FORM: &str = "write SELECT … FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY \
@@ -149,8 +150,7 @@ impl Stage {
             return Err(SqlError::internal(format!("{expr} where a ranking belongs")));
         };
         let (ranking, keys) = stage.ranked_by(&function, schema, places)?;
-        let windowed = keys.iter().any(is_window_column);
-        let order = sort_keys(&stage, &function, windowed, schema, places)?;
+        let order = sort_keys(&stage, &function, &keys, schema, places)?;
         let best =
             Best { limit: UNBOUNDED, ranking, keys: order.len() as u8, ..directions(&function) };
         let shown: Vec<Shown> =
@@ -203,10 +203,11 @@ impl Stage {
     /// What becomes of a column of the rows that are ranked, if `keys` stand behind PARTITION BY.
     fn shown(&self, column: &Expr, keys: &[Expr]) -> Result<Shown> {
         let key = keys.iter().position(|key| without_marks(key) == without_marks(column));
-        let windowed = keys.iter().any(is_window_column);
+        let fired = keys.iter().any(is_window_column)
+            && self.window.as_ref().is_some_and(Windows::fire_themselves);
         Ok(match (key, over(column)) {
             (Some(key), _) => Shown::Key(key),
-            (None, of) if windowed && of.window && !of.input => {
+            (None, of) if fired && of.window && !of.input => {
                 Shown::Window(to_fired(column.clone())?)
             }
             _ => Shown::Payload(self.without_window(column.clone())?),
@@ -233,6 +234,11 @@ impl Stage {
                 keys.push(key);
             }
         }
+        // What else a row tells of the window is the same of all rows that are ranked together.
+        if let Some(windows) = self.window.as_ref().filter(|own| !own.fire_themselves()) {
+            let told = windows.told_by(&keys);
+            keys.extend(told.into_iter().filter(|column| self.columns.contains(column)));
+        }
         let assigned = self.window.as_ref().is_some_and(|windows| windows.assignment().is_some());
         if assigned && !keys.iter().any(is_window_column) {
             let message = format!("{} ranks the rows of one window", name_of(ranking));
@@ -246,6 +252,23 @@ impl Stage {
     }
 }
 
+impl Windows {
+    /// The columns of the window that rows with equal `keys` have in common, but for the keys.
+    fn told_by(&self, keys: &[Expr]) -> Vec<Expr> {
+        let columns = WINDOW_COLUMNS.map(window_column);
+        let has_end = columns[1..].iter().any(|end| keys.contains(end));
+        let told = match (&self.of_row, self.kind) {
+            _ if !keys.iter().any(is_window_column) => &[],
+            // Some that begin together end at different times, and the other way round.
+            (_, plan::Window::Cumulate(_)) if !has_end => &[],
+            (OfRow::Inherited(_), plan::Window::Session(_)) if !has_end => &[],
+            (OfRow::Inherited(_), plan::Window::Session(_)) => &columns[1..],
+            _ => &columns[..],
+        };
+        told.iter().filter(|column| !keys.contains(column)).cloned().collect()
+    }
+}
+
 /// What a column of the rows that are ranked is of.
 enum Shown {
     /// The key with this number.
@@ -256,15 +279,16 @@ enum Shown {
     Payload(Expr),
 }
 
-/// Where rows that are ranked together are of one window (`windowed`), what is of the window alone
-/// sorts nothing.
+/// What is the same of all rows that are ranked together, as `keys` tell it, sorts nothing.
 fn sort_keys(
     stage: &Stage,
     function: &WindowFunction,
-    windowed: bool,
+    keys: &[Expr],
     schema: &crate::indexed::Indexed,
     places: &Places,
 ) -> Result<Vec<Expr>> {
+    let told = stage.window.as_ref().map_or(vec![], |windows| windows.told_by(keys));
+    let is_told = |name: &str| keys.iter().chain(&told).any(|of| *of == window_column(name));
     let mut order = Vec::new();
     for sort in &function.params.order_by {
         let data_type = sort.expr.get_type(schema)?;
@@ -277,7 +301,11 @@ fn sort_keys(
         }
         let expr = stage.substitute(&sort.expr, schema, places)?;
         order.push(match over(&expr) {
-            of if windowed && of.window && !of.input => lit(true),
+            Over { window: true, input: false }
+                if expr.column_refs().iter().all(|column| is_told(&column.name)) =>
+            {
+                lit(true)
+            }
             _ => stage.without_window(expr)?,
         });
     }

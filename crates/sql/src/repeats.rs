@@ -21,9 +21,8 @@ use crate::catalog::input_column;
 use crate::collecting::is_ordered;
 use crate::counted::Counted;
 use crate::error::Result;
-use crate::lower::{Call, Places, Stage, is_window_column, unique, window_column};
+use crate::lower::{Call, Places, Stage, unique};
 use crate::text::sql_text;
-use crate::window_node::WINDOW_COLUMNS;
 
 /// Values that are to come once.
 struct Values {
@@ -109,7 +108,6 @@ impl Values {
 
 /// The rows of all groupings: keys, then the values of each that come once, then aggregates.
 struct Rows {
-    /// With what tells of a row's window.
     keys: Vec<Expr>,
     types: Vec<DataType>,
     names: Vec<String>,
@@ -120,10 +118,7 @@ struct Rows {
 
 impl Rows {
     fn new(keys: &[Expr], values: &[Values], plain: &[Call]) -> Rows {
-        let mut keys = keys.to_vec();
-        if keys.iter().any(is_window_column) {
-            keys.extend(WINDOW_COLUMNS.map(window_column));
-        }
+        let keys = keys.to_vec();
         let mut taken = HashSet::new();
         let mut names: Vec<String> =
             keys.iter().map(|key| unique(sql_text(key), &mut taken)).collect();

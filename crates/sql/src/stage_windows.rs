@@ -17,12 +17,15 @@ use crate::window_node::WINDOW_COLUMNS;
 use crate::windows::{OfRow, Windows, common_slice};
 
 impl Stage {
-    /// Prepares rows of this stage for a window function over them. Sessions that are grouped again
-    /// have the time of the slice in which they end, and each slice must be in one window then.
+    /// Prepares rows of this stage for a window function, or an interval join, over them. Sessions
+    /// that are grouped again have the time of the slice in which they end, and each slice must be
+    /// in one window then.
     pub(crate) fn slice_sessions(&mut self, window: &plan::Window) {
         let slice = match window {
-            // What lies between two sessions counts to the millisecond.
-            plan::Window::Session(_) => Tumble { size_us: 1000, offset_us: 0 },
+            // What lies between two sessions, or between rows that meet, counts to the millisecond.
+            plan::Window::Session(_) | plan::Window::Interval(_) => {
+                Tumble { size_us: 1000, offset_us: 0 }
+            }
             other => other.slices(),
         };
         self.slice_sessions_by(slice);

@@ -73,8 +73,9 @@ impl RowLayout {
     }
 
     /// The same rows without the last word of their keys, which refers to nothing; the others say
-    /// who leads them.
+    /// who leads them. Rows must have a word besides that one ([`RowLayout::with_note`]).
     pub fn without_last_key_word(&self) -> RowLayout {
+        debug_assert!(self.row_words() > 1, "rows of no words");
         let mut layout = RowLayout { prefix: None, ..self.clone() };
         layout.key_words -= 1;
         layout.seen_words = self.seen_words.start - 1..self.seen_words.end - 1;
@@ -83,7 +84,7 @@ impl RowLayout {
     }
 
     /// The same rows with one more word, which is 0 in a new row, and no value.
-    pub(crate) fn with_note(&self) -> RowLayout {
+    pub fn with_note(&self) -> RowLayout {
         let mut layout = self.clone();
         layout.template.push(0);
         layout

@@ -44,6 +44,9 @@ impl Graph {
         let join = &self.operators[number];
         let Body::Joined(joined) = &join.body else { return None };
         let [(left, one), (right, other)] = [view_of(&join.sides[0])?, view_of(&join.sides[1])?];
+        if left != right {
+            return None;
+        }
         let below = &self.operators[left];
         let Body::Grouped(grouped) = &below.body else { return None };
         let takes = |part: &Part| matches!(part, Part::View { operator, .. } if *operator == left);
@@ -53,8 +56,7 @@ impl Graph {
         let whole_sessions = matches!(below.window, Some(Window::Session(session))
             if session.partition == grouped.keys.len());
         let sides = [&below.views[one], &below.views[other]];
-        let fits = left == right
-            && alone
+        let fits = alone
             && whole_sessions
             && grouped.keeps_all()
             && joined.gives_plain_pairs()

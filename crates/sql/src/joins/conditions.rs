@@ -171,6 +171,23 @@ impl Numbered {
         key_column(expr, &self.numbered)
     }
 
+    /// The first of some columns of the right side that an equality compares as a type which does
+    /// not tell its values apart; its own type, and that of what it is compared with.
+    pub(super) fn key_cast(
+        &self,
+        expr: &Expr,
+        columns: &[usize],
+    ) -> Option<(usize, DataType, DataType)> {
+        let (_, [other, key]) = self.key(expr)?;
+        let Expr::Cast(cast) = unmarked(&key) else { return None };
+        let (_, at) = column_of(unmarked(&cast.expr)).filter(|(_, at)| columns.contains(at))?;
+        let of = |e: &Expr| e.get_type(&self.numbered).ok().map(|of| plain_type(&of));
+        match self.tells_apart(&key, columns) {
+            true => None,
+            false => Some((at, of(&cast.expr)?, of(&other)?)),
+        }
+    }
+
     /// The two sides of an equality, if they can be compared as keys are.
     fn key(&self, expr: &Expr) -> Option<(Operator, [Expr; 2])> {
         let Expr::BinaryExpr(BinaryExpr { left, op, right }) = unmarked(expr) else { return None };

@@ -200,9 +200,7 @@ fn has_time(number: usize, side: &Side, numbered: &Numbered) -> bool {
 /// Whether a column of a side's plan is the event time of its rows.
 fn time_column(side: &Side, at: usize, field: &Field) -> bool {
     let stage = &side.stage;
-    let windows = stage.window.as_ref();
-    windows.is_none_or(|windows| !matches!(windows.kind, Window::Session(_)))
-        && matches!(field.data_type(), DataType::Timestamp(..))
+    matches!(field.data_type(), DataType::Timestamp(..))
         && stage.columns.get(at).is_some_and(|column| stage.check_time(column, field).is_ok())
 }
 
@@ -250,9 +248,8 @@ impl Finding<'_> {
         };
         let Some(us) = right.added_us.checked_sub(left.added_us) else { return };
         distance.columns = [left.at, right.at];
-        // Of times that are cut to microseconds, each may be nearly one more.
-        let (least, most) = (us.saturating_sub(1), us.saturating_add(1));
-        let (least, most) = if self.is_exact() { (us, us) } else { (least, most) };
+        let cut_us = self.cut_us();
+        let (least, most) = (us.saturating_sub(cut_us), us.saturating_add(cut_us));
         if matches!(op, Operator::Gt | Operator::GtEq | Operator::Eq) {
             distance.least_us = distance.least_us.max(Some(least));
         }
@@ -262,9 +259,17 @@ impl Finding<'_> {
         }
     }
 
-    /// Whether no event time is finer than microseconds.
-    fn is_exact(&self) -> bool {
-        self.numbered.types().all(|t| !matches!(t, DataType::Timestamp(TimeUnit::Nanosecond, _)))
+    /// How much more an event time may be than its column says, or that in microseconds.
+    fn cut_us(&self) -> i64 {
+        let is_session = |side: &Side| {
+            side.stage.window.as_ref().is_some_and(|own| matches!(own.kind, Window::Session(_)))
+        };
+        let is_finer = |t: &DataType| matches!(t, DataType::Timestamp(TimeUnit::Nanosecond, _));
+        match self.sides.iter().any(is_session) {
+            // The columns of windows have whole milliseconds, and sessions end as records come.
+            true => 1000,
+            false => i64::from(self.numbered.types().any(is_finer)),
+        }
     }
 
     /// An event time, and a constant interval added to it.
@@ -308,10 +313,6 @@ impl Finding<'_> {
     /// A column that is the event time of its rows, or so much more: the end of their window.
     fn event_time(&self, side: usize, at: usize, data_type: &DataType) -> Option<Time> {
         let stage = &self.sides[side].stage;
-        let windows = stage.window.as_ref();
-        if windows.is_some_and(|windows| matches!(windows.kind, Window::Session(_))) {
-            return None;
-        }
         let (end, time) = (window_column(WINDOW_COLUMNS[1]), window_column(WINDOW_COLUMNS[2]));
         let column = stage.columns.get(at)?;
         let (column, at, added_us) = match *column == end {

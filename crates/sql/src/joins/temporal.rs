@@ -15,6 +15,7 @@ use super::{Meets, Named};
 use crate::catalog::{TableEntry, WatermarkDecl, input_column};
 use crate::error::{Result, SqlError};
 use crate::lower::{Places, Rows, Stage};
+use crate::types::sql_type_name;
 
 impl Stage {
     /// Lowers a join with the versions of a table as of the left side's event time, which is this
@@ -29,11 +30,23 @@ impl Stage {
         check_zones(schemas[0].field(time).data_type(), event_time, &named)?;
         let on = numbered.conditions(&on, places)?;
         let above = numbered.conditions(&above, places)?;
+        let cast = on.iter().find_map(|condition| numbered.key_cast(&condition.expr, &key));
         let parts = Parts::of_versions((kind, &key), on, above, &sides, &numbered);
         let compared: Vec<usize> =
             parts.keys.iter().filter_map(|key| numbered.key_column(&key[1])).collect();
         if let Some(missing) = key.iter().position(|at| !compared.contains(at)) {
             let column = &names[missing];
+            if let Some((_, own, other)) = cast.filter(|(at, ..)| *at == key[missing]) {
+                let [own, other] = [own, other].map(|of| sql_type_name(&of));
+                let message = format!(
+                    "{}: ON compares '{column}' of the PRIMARY KEY of '{}' as {other}, in which two \
+                     values of {own} may be one",
+                    named.name, table.name
+                );
+                let help =
+                    format!("bring the other side to the key's type: CAST(… AS {own}) = {column}");
+                return Err(named.error(message, help));
+            }
             let message = format!(
                 "{} does not say which version it is of: ON compares '{column}' of the PRIMARY KEY of \
                  '{}' with nothing",

@@ -10,6 +10,7 @@ use crate::blame::check_conditions;
 use crate::dialect::parser_options;
 use crate::error::Result;
 use crate::functions::Context;
+use crate::outer_names::with_outer_names;
 use crate::pieces::{joined, pieces};
 use crate::rewrite::name_casts;
 use crate::texts::Texts;
@@ -31,7 +32,13 @@ impl Planner {
             return Ok(planned);
         }
         let Some(pieces) = pieces(query) else {
-            return self.planned_whole(query, &self.context(), texts);
+            let planned = self.planned_whole(query, &self.context(), texts);
+            return planned.or_else(|error| match with_outer_names(query) {
+                Some(query) => {
+                    self.planned_whole(&query, &self.context(), texts).map_err(|_| error)
+                }
+                None => Err(error),
+            });
         };
         let mut plans = Vec::new();
         for piece in &pieces {

@@ -269,9 +269,9 @@ fn a_temporal_join_is_with_versions_that_keys_and_times_tell_apart() {
         // Not every BIGINT is another DOUBLE.
         (
             format!("orders AS o JOIN rates {then} ON o.price = i.item"),
-            "the JOIN of o and i does not say which version it is of: ON compares 'item' of the \
-             PRIMARY KEY of 'rates' with nothing",
-            "add t.… = item to ON, for each row of t",
+            "the JOIN of o and i: ON compares 'item' of the PRIMARY KEY of 'rates' as DOUBLE, in which \
+             two values of BIGINT may be one",
+            "bring the other side to the key's type: CAST(… AS BIGINT) = item",
         ),
         (
             format!("orders AS o JOIN pairs {then} ON o.item = i.a"),

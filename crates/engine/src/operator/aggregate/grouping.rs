@@ -89,7 +89,11 @@ impl Grouping {
             _ => None,
         };
         let values = aggregates.layout_values();
-        let layout = RowLayout::new(codec.words(), codec.var_words(), &values);
+        let mut layout = RowLayout::new(codec.words(), codec.var_words(), &values);
+        if packing == Packing::Parts && layout.row_words() == 1 {
+            // Without the word of its part, a row is still something.
+            layout = layout.with_note();
+        }
         let layout = Arc::new(layout.led_by(codec.prefix()));
         let keys = aggregate.keys.clone();
         let computed = aggregates.is_computed() || keys.iter().any(|k| !k.expr.is_there());
