@@ -14,6 +14,7 @@ mod digits;
 mod doubles;
 mod exact;
 mod extract;
+mod fewer_digits;
 mod finer_times;
 mod hashes;
 mod interval_order;
