@@ -17,6 +17,7 @@ use crate::calls::{function, string};
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::group_windows::mark_group_windows;
+use crate::interval_literals::name_units;
 use crate::json_calls;
 use crate::located::NAMED_CAST;
 use crate::numbers::{decimal, double, keep_casts, negative};
@@ -153,6 +154,7 @@ impl VisitorMut for Rewriter<'_> {
                 }
                 double(constant)
             }
+            Expr::Interval(interval) => name_units(interval).map(|()| None),
             Expr::TypedString(constant) => keep_fraction(constant).and_then(|()| decimal(constant)),
             Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } => Ok(negative(of)),
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
