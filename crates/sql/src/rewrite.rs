@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
-    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
+    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
     ObjectNamePart, Query, Select, SelectItem, Spanned, UnaryOperator, Value, VisitorMut, helpers,
 };
 use millstream_contract::zone::Zone;
@@ -339,20 +339,11 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         ("TO_DATE", [text, format]) if !is_strftime(format) => {
             rename("to_date", vec![text.clone(), java_pattern(format, "TO_DATE")?])
         }
-        ("TO_TIMESTAMP_LTZ", [number, precision]) => {
-            let unit = match number_literal(precision).as_deref() {
-                Some("0") => "to_timestamp_seconds",
-                Some("3") => "to_timestamp_millis",
-                _ => {
-                    return Err(SqlError::unsupported(
-                        "the second argument of TO_TIMESTAMP_LTZ must be 0 or 3",
-                    )
-                    .help("0 for seconds since 1970, 3 for milliseconds"));
-                }
-            };
-            let time = function(&name, unit, vec![number.clone()]);
-            let ltz = ObjectName(vec![ObjectNamePart::Identifier(Ident::new("TIMESTAMP_LTZ"))]);
-            Ok(Some(cast(time, DataType::Custom(ltz, vec!["3".into()]))))
+        ("TO_TIMESTAMP_LTZ", [_, digits])
+            if !matches!(number_literal(digits).as_deref(), Some("0" | "3")) =>
+        {
+            let message = "the second argument of TO_TIMESTAMP_LTZ must be 0 or 3";
+            Err(SqlError::unsupported(message).help("0 for seconds since 1970, 3 for milliseconds"))
         }
         _ => Ok(None),
     }
