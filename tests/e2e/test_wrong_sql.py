@@ -127,7 +127,7 @@ WRONG = [
     ("SELECT k + name FROM events", "k + name", "+ does not go with BIGINT and STRING"),
     ("SELECT ts - 5 FROM events", "ts - 5", "INTERVAL '5' SECOND"),
     ("SELECT k * INTERVAL '1' DAY FROM events", "k * INTERVAL '1' DAY", "* does not go with BIGINT and INTERVAL"),
-    ("SELECT INTERVAL '1-2' YEAR TO MONTH FROM events", "'1-2'", "name the units"),
+    ("SELECT INTERVAL '1-12' YEAR TO MONTH FROM events", "'1-12'", "write for example INTERVAL '1-02' YEAR TO MONTH"),
     (f"SELECT SUM(ts - ts) AS s {TUMBLE} {GROUP}", "SUM(ts - ts)", "aggregate its seconds: EXTRACT(EPOCH FROM x)"),
     ("SELECT GREATEST(ts - ts, INTERVAL '1' DAY) FROM events", "GREATEST(ts - ts, INTERVAL '1' DAY)", "there is no GREATEST of INTERVAL"),
     ("SELECT COUNT(*) AS n FROM events GROUP BY CASE WHEN k = 1 THEN INTERVAL '24' HOUR ELSE INTERVAL '1' DAY END",

@@ -1,5 +1,5 @@
--- answer: by hand. A number with a point is a DECIMAL of its digits, one with an exponent a DOUBLE. The types are
--- Flink's: + has a digit more before the point, * as many digits as both and one, and / max(6, s1 + p2 + 1) digits
+-- answer: by hand. A number with a point is a DECIMAL of the digits that are written, zeros before the point included;
+-- one with an exponent is a DOUBLE. The types are Flink's: + has a digit more before the point, * as many digits as both and one, and / max(6, s1 + p2 + 1) digits
 -- after it. A constant integer has 10 digits there, a BIGINT 19. Quotients are rounded half away from zero.
 CREATE VIEW literals AS
 SELECT 1.5 AS a, 0.05 AS b, -12.34 AS c, .5 AS d, 00.50 AS e, 1.5E0 AS f, 2e3 AS g,
@@ -61,3 +61,19 @@ SELECT DECIMAL '1.5' AS a, NUMERIC '-0.05' AS b, DEC '12' AS c, DECIMAL(5, 2) '1
        DECIMAL '1.5' * 2 AS f;
 DESCRIBE quoted;
 SELECT * FROM quoted;
+
+-- Zeros before the point count in arithmetic, too: p2 = 6 and s2 = 5, so the quotient has max(6, 2 + 6 + 1) digits after
+-- the point. A number that ends with its point is an integer.
+CREATE VIEW zeros AS
+SELECT 0.5 AS a, -0.05 AS b, 0.0 AS c, 00.10 AS d, 01.5 AS e, 12. AS f, CAST(7 AS DECIMAL(10, 2)) / 0.00003 AS g,
+       - -0.5 AS h, 0.5 * 0.5 AS i
+FROM (VALUES (0.25)) AS t (x) WHERE x < 0.5;
+DESCRIBE zeros;
+SELECT * FROM zeros;
+
+-- What is multiplied on the way to a quotient may have more than 38 digits: the quotient counts.
+CREATE VIEW quotients AS
+SELECT x / y AS a, 1 / y AS b, y / x AS c
+FROM (VALUES (CAST(1 AS DECIMAL(19, 15)), CAST(2 AS DECIMAL(38, 36)))) AS t (x, y);
+DESCRIBE quotients;
+SELECT * FROM quotients;

@@ -10,3 +10,8 @@ FROM spans GROUP BY k, ended - began;
 SELECT k, CAST(ended - began AS STRING) AS took, CAST(INTERVAL '36' HOUR AS STRING) AS hours,
        CONCAT(INTERVAL '14' MONTH, '!') AS months, TRY_CAST(INTERVAL '-90' MINUTE AS STRING) AS minutes
 FROM spans WHERE k < 3;
+
+-- From one unit to another, as in Flink.
+SELECT INTERVAL '1 02:03:04.5' DAY TO SECOND(3) AS a, INTERVAL '-1 02' DAY TO HOUR AS b, INTERVAL '90:30' MINUTE TO SECOND AS c,
+       INTERVAL '1-6' YEAR TO MONTH AS d, TIMESTAMP '2024-02-28 23:00:00' + INTERVAL '1 02:30' DAY TO MINUTE AS e
+FROM spans WHERE k = 1 AND began = ended;

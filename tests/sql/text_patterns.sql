@@ -14,3 +14,8 @@ SELECT '[' || TRIM('  a ') || ']' AS a, '[' || TRIM(LEADING ' ' FROM '  a ') || 
        TRIM(BOTH CAST(NULL AS STRING) FROM 'a') AS i, UPPER('straße é') AS j, LOWER('É') AS k, TRANSLATE('abcabc', 'abb', 'x') AS l
 FROM texts WHERE id = 1;
 SELECT COUNT(*) AS n FROM texts WHERE s LIKE '' OR s LIKE 'h%o' OR s LIKE 'h_o';
+-- As in Java, \d, \w and \s are of ASCII only.
+SELECT REGEXP_REPLACE('١٢3', '\d', '#') AS a, REGEXP_REPLACE('é_a', '\w', '#') AS b, REGEXP_REPLACE('é_a', '[^\W_]', '#') AS c,
+       REGEXP('a' || U&'\00A0', '\s') AS d, REGEXP_COUNT('a1 b22', '\d+') AS e, REGEXP_EXTRACT('x٣y4', '\D(\d)', 1) AS f,
+       REGEXP_COUNT('abc', '') AS g
+FROM texts WHERE id = 1;

@@ -22,6 +22,7 @@ use crate::error::{ErrorKind, Result, SqlError};
 use crate::evaluate::compile;
 use crate::functions::Context;
 use crate::hints::{expressions, hint};
+use crate::numbers::count_zeros;
 use crate::scalars::{as_meant, dates_as_times};
 use crate::syntax::{Syntax, parts};
 use crate::text::sql_text;
@@ -158,7 +159,8 @@ impl Blame<'_> {
             ..query.clone()
         };
         let planner = SqlToRel::new_with_options(self.context, parser_options());
-        let plan = planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query)));
+        let plan =
+            planner.sql_statement_to_plan(ast::Statement::Query(Box::new(count_zeros(query))));
         plan.ok().map(|plan| plan.schema().as_ref().clone())
     }
 
@@ -188,7 +190,7 @@ impl Blame<'_> {
 
     fn plan(&self, sql: &SqlExpr, schema: &DFSchema) -> Result<Expr> {
         let planner = SqlToRel::new_with_options(self.context, parser_options());
-        Ok(planner.sql_to_expr(sql.clone(), schema, &mut PlannerContext::new())?)
+        Ok(planner.sql_to_expr(count_zeros(sql.clone()), schema, &mut PlannerContext::new())?)
     }
 
     fn type_of(&self, sql: &SqlExpr, schema: &DFSchema) -> Result<DataType> {

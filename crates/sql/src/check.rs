@@ -550,6 +550,11 @@ impl Checker<'_> {
                 let error = SqlError::unsupported(format!("{} {message}", name.to_uppercase()));
                 if help.is_empty() { error } else { error.help(help) }
             }
+            None if let Some(form) = self.functions.form(&lower) => {
+                let name = name.to_uppercase();
+                SqlError::types(format!("{name} is not called like this"))
+                    .help(format!("write {form}"))
+            }
             None => {
                 let error = SqlError::name(format!("there is no function '{name}'"));
                 let meant = [self.functions.closest(&lower), closest_elsewhere(&lower)];

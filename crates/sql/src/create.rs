@@ -26,6 +26,7 @@ use crate::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, Waterma
 use crate::dialect::parser_options;
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
+use crate::numbers::count_zeros;
 use crate::rewrite::rewrite_expr;
 use crate::scalars::{as_meant, dates_as_times, is_read_time, refuse_stamps};
 use crate::scan::watermark_delay;
@@ -285,7 +286,7 @@ fn plan_expr(sql: &SqlExpr, schema: &DFSchema, context: &Context<'_>) -> Result<
     let sql = rewrite_expr(sql.clone(), context.functions)?;
     check_expr(&sql, context.functions)?;
     let planner = SqlToRel::new_with_options(context, parser_options());
-    let expr = planner.sql_to_expr(sql, schema, &mut PlannerContext::new())?;
+    let expr = planner.sql_to_expr(count_zeros(sql), schema, &mut PlannerContext::new())?;
     if !find_aggregate_exprs([&expr]).is_empty() {
         return Err(SqlError::unsupported("a column of a table cannot be an aggregate")
             .help("aggregate in a query: SELECT … GROUP BY …"));

@@ -40,13 +40,11 @@ const SCALARS: &[&str] = &[
     "atan2",
     "atanh",
     "cbrt",
-    "ceil",
     "cos",
     "cosh",
     "cot",
     "degrees",
     "exp",
-    "floor",
     "gcd",
     "isnan",
     "lcm",
@@ -86,7 +84,6 @@ const SCALARS: &[&str] = &[
     "to_hex",
     "translate",
     "upper",
-    "regexp_count",
     "encode",
     "decode",
     // Dates and times.
@@ -96,9 +93,7 @@ const SCALARS: &[&str] = &[
     "make_date",
     "to_char",
     "to_date",
-    "to_timestamp",
     "to_timestamp_seconds",
-    "to_timestamp_millis",
     "to_timestamp_micros",
     "to_timestamp_nanos",
     "to_unixtime",
@@ -115,43 +110,43 @@ const SCALARS: &[&str] = &[
 const OTHER_MEANING: &[&str] = &["date_format"];
 
 /// What is called by syntax of its own, or is something else once it is rewritten
-/// ([`rewrite`](crate::rewrite), [`ranking`]).
-const WRITTEN: &[&str] = &[
-    "cast",
-    "ceiling",
-    "date_format",
-    "dayofmonth",
-    "dayofweek",
-    "dayofyear",
-    "dense_rank",
-    "e",
-    "endswith",
-    "extract",
-    "from_base64",
-    "from_unixtime",
-    "hour",
-    "if",
-    "json_array",
-    "json_object",
-    "lcase",
-    "locate",
-    "minute",
-    "mod",
-    "month",
-    "quarter",
-    "rank",
-    "row_number",
-    "second",
-    "sign",
-    "startswith",
-    "to_base64",
-    "to_timestamp_ltz",
-    "truncate",
-    "try_cast",
-    "ucase",
-    "unix_timestamp",
-    "week",
-    "year",
+/// ([`rewrite`](crate::rewrite), [`ranking`]); and how it is called, where only such calls are
+/// rewritten.
+const WRITTEN: &[(&str, &str)] = &[
+    ("cast", ""),
+    ("ceiling", "CEILING(number)"),
+    ("date_format", "DATE_FORMAT(time, 'yyyy-MM-dd')"),
+    ("dayofmonth", "DAYOFMONTH(time)"),
+    ("dayofweek", "DAYOFWEEK(time)"),
+    ("dayofyear", "DAYOFYEAR(time)"),
+    ("dense_rank", ""),
+    ("e", "E()"),
+    ("endswith", "ENDSWITH(text, part)"),
+    ("extract", ""),
+    ("from_base64", "FROM_BASE64(text)"),
+    ("from_unixtime", "FROM_UNIXTIME(seconds) or FROM_UNIXTIME(seconds, 'yyyy-MM-dd')"),
+    ("hour", "HOUR(time)"),
+    ("if", "IF(condition, then, otherwise)"),
+    ("json_array", ""),
+    ("json_object", ""),
+    ("lcase", "LCASE(text)"),
+    ("locate", "LOCATE(part, text) or LOCATE(part, text, from)"),
+    ("minute", "MINUTE(time)"),
+    ("mod", "MOD(a, b)"),
+    ("month", "MONTH(time)"),
+    ("quarter", "QUARTER(time)"),
+    ("rank", ""),
+    ("row_number", ""),
+    ("second", "SECOND(time)"),
+    ("sign", "SIGN(number)"),
+    ("startswith", "STARTSWITH(text, part)"),
+    ("to_base64", "TO_BASE64(text)"),
+    ("truncate", "TRUNCATE(number) or TRUNCATE(number, digits)"),
+    ("try_cast", ""),
+    ("ucase", "UCASE(text)"),
+    ("unix_timestamp", "UNIX_TIMESTAMP() or UNIX_TIMESTAMP(time)"),
+    ("week", "WEEK(time)"),
+    ("year", "YEAR(time)"),
 ];
 
 /// Everything that can be called.
@@ -221,7 +216,13 @@ impl Functions {
     /// Whether whoever calls this (lower case) name gets a function, if only once the call has been
     /// rewritten: nobody can declare another one of that name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.knows(name) || WRITTEN.contains(&name)
+        self.knows(name) || WRITTEN.iter().any(|(written, _)| *written == name)
+    }
+
+    /// How a function of this (lower case) name is called that is there for such calls only.
+    pub(crate) fn form(&self, name: &str) -> Option<&'static str> {
+        let form = WRITTEN.iter().find(|(written, _)| *written == name).map(|(_, form)| *form);
+        form.filter(|form| !form.is_empty())
     }
 
     /// Whether the function of this (lower case) name is of several rows.
@@ -244,7 +245,7 @@ impl Functions {
         names
             .chain(self.aggregates.keys().copied())
             .filter(is_written)
-            .chain(WRITTEN.iter().copied())
+            .chain(WRITTEN.iter().map(|(name, _)| *name))
     }
 
     /// The names of all scalar functions.
@@ -376,6 +377,15 @@ mod tests {
         let functions = Functions::new();
         assert!(functions.names().all(|name| functions.has(name)));
         assert!(functions.has("mod") && !functions.knows("mod") && !functions.has("half"));
+    }
+
+    #[test]
+    fn calls_that_are_rewritten_have_a_form() {
+        let functions = Functions::new();
+        for (name, form) in WRITTEN.iter().filter(|(_, form)| !form.is_empty()) {
+            assert!(form.to_lowercase().starts_with(&format!("{name}(")), "{name}: {form}");
+            assert!(!functions.knows(name), "{name}");
+        }
     }
 
     #[test]

@@ -76,6 +76,7 @@ mod in_some_window;
 mod indexed;
 mod insert;
 mod instants;
+mod interval_literals;
 mod joined;
 mod joins;
 mod json_calls;

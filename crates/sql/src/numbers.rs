@@ -1,13 +1,21 @@
 //! Numbers as they are written. With a point they are decimals, with an exponent doubles, as in
 //! Flink. DataFusion knows one or the other, so a number with an exponent becomes a cast of a text.
+//!
+//! A decimal has as many digits as are written, also zeros before the point: `0.5` is a
+//! `DECIMAL(2, 1)`. DataFusion does not count these, so [`count_zeros`] writes such a number as a
+//! dictionary, which is no syntax of ours, and [`decimal_of`] makes the constant of it.
 
+use std::ops::ControlFlow;
+
+use datafusion_common::ScalarValue;
 use datafusion_sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, Spanned, TypedString, Value,
-    ValueWithSpan,
+    CastKind, DataType, DictionaryField, ExactNumberInfo, Expr, Ident, Query, SetExpr, Spanned,
+    TypedString, UnaryOperator, Value, ValueWithSpan, VisitMut,
 };
 
-use crate::calls::double_text;
+use crate::calls::{double_text, string};
 use crate::error::{Result, Span, SqlError};
+use crate::walk::WalkMut;
 
 /// Digits that a decimal has at most.
 const DIGITS_MAX: usize = 38;
@@ -58,9 +66,8 @@ pub(crate) fn decimal(constant: &TypedString) -> Result<Option<Expr>> {
         return Err(at(error).help("write digits, with a point or without one: DECIMAL '1.5'"));
     }
     check_digits(number).map_err(at)?;
-    let scale = fraction.len() as u64;
-    let precision = (whole.trim_start_matches('0').len() as u64 + scale).max(1);
-    let exact = ExactNumberInfo::PrecisionAndScale(precision, scale as i64);
+    let precision = (whole.len() + fraction.len()).min(DIGITS_MAX) as u64;
+    let exact = ExactNumberInfo::PrecisionAndScale(precision, fraction.len() as i64);
     Ok(Some(cast(Expr::Value(constant.value.clone()), Decimal(exact))))
 }
 
@@ -70,6 +77,67 @@ pub(crate) fn negative(of: &Expr) -> Option<Expr> {
     let value = Value::SingleQuotedString(format!("-{text}"));
     let text = Expr::Value(ValueWithSpan { value, span: of.span() });
     Some(cast(text, DataType::Double(ExactNumberInfo::None)))
+}
+
+/// The key of the dictionary that stands for a decimal.
+const DECIMAL: &str = "$decimal";
+
+/// Writes decimals that begin with a zero so that this digit counts, for the planner alone: what
+/// looks at the syntax before it sees numbers. A number that ends with its point is an integer.
+pub(crate) fn count_zeros<T: VisitMut>(mut syntax: T) -> T {
+    let _ = syntax.each_expr_mut(|expr| {
+        match expr {
+            Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
+                match number.split_once('.') {
+                    Some((whole, "")) => *number = whole.to_string(),
+                    Some((whole, _)) if whole.starts_with('0') => *expr = counted(number),
+                    _ => {}
+                }
+            }
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } => {
+                if let Some(number) = counted_text(of).filter(|number| !number.starts_with('-')) {
+                    *expr = counted(&format!("-{number}"));
+                }
+            }
+            // It takes the number as a text.
+            Expr::Interval(interval) => {
+                if let Some(number) = counted_text(&interval.value) {
+                    *interval.value = Expr::value(Value::Number(number.to_string(), false));
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    syntax
+}
+
+fn counted(number: &str) -> Expr {
+    let value = Box::new(string(number));
+    Expr::Dictionary(vec![DictionaryField { key: Ident::new(DECIMAL), value }])
+}
+
+fn counted_text(expr: &Expr) -> Option<&str> {
+    let Expr::Dictionary(fields) = expr else { return None };
+    let [DictionaryField { key, value }] = &fields[..] else { return None };
+    match &**value {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. })
+            if key.value == DECIMAL =>
+        {
+            Some(text)
+        }
+        _ => None,
+    }
+}
+
+/// The decimal that a dictionary of this key and this value stands for, if it is one of
+/// [`count_zeros`].
+pub(crate) fn decimal_of(key: &str, number: &str) -> Option<ScalarValue> {
+    let (whole, fraction) = number.split_once('.').filter(|_| key == DECIMAL)?;
+    let digits = whole.trim_start_matches('-').len() + fraction.len();
+    let value: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let scale = i8::try_from(fraction.len()).ok()?;
+    Some(ScalarValue::Decimal128(Some(value), digits.min(DIGITS_MAX) as u8, scale))
 }
 
 fn check_digits(number: &str) -> Result<()> {
@@ -141,6 +209,30 @@ mod tests {
                 Err(error) => assert!(number == "1E400" && error.message.contains("DOUBLE")),
             }
         }
+    }
+
+    /// Calcite counts the digits that are written, and so does Flink.
+    #[test]
+    fn zeros_before_the_point_count() {
+        let (zeros, long) = ("0".repeat(37), "0".repeat(40));
+        for (number, value, precision, scale) in [
+            ("0.5", 5, 2, 1),
+            ("-0.05", -5, 3, 2),
+            ("00.10", 10, 4, 2),
+            ("0.0", 0, 2, 1),
+            ("01.5", 15, 3, 1),
+            (&format!("0.{zeros}1"), 1, 38, 38),
+            (&format!("{long}1.5"), 15, 38, 1),
+        ] {
+            let decimal = ScalarValue::Decimal128(Some(value), precision, scale);
+            assert_eq!(decimal_of(DECIMAL, number), Some(decimal), "{number}");
+        }
+        let number = |text: &str| Expr::value(Value::Number(text.into(), false));
+        assert_eq!(counted_text(&count_zeros(number("0.5"))), Some("0.5"));
+        for plain in ["1.5", ".5", "12", "007"] {
+            assert_eq!(count_zeros(number(plain)), number(plain));
+        }
+        assert_eq!(count_zeros(number("12.")), number("12"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
-    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
+    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
     ObjectNamePart, Query, Select, SelectItem, Spanned, UnaryOperator, Value, VisitorMut, helpers,
 };
 use millstream_contract::zone::Zone;
@@ -17,6 +17,7 @@ use crate::calls::{function, string};
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::group_windows::mark_group_windows;
+use crate::interval_literals::name_units;
 use crate::json_calls;
 use crate::located::NAMED_CAST;
 use crate::numbers::{decimal, double, keep_casts, negative};
@@ -153,6 +154,7 @@ impl VisitorMut for Rewriter<'_> {
                 }
                 double(constant)
             }
+            Expr::Interval(interval) => name_units(interval).map(|()| None),
             Expr::TypedString(constant) => keep_fraction(constant).and_then(|()| decimal(constant)),
             Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } => Ok(negative(of)),
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
@@ -337,20 +339,11 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         ("TO_DATE", [text, format]) if !is_strftime(format) => {
             rename("to_date", vec![text.clone(), java_pattern(format, "TO_DATE")?])
         }
-        ("TO_TIMESTAMP_LTZ", [number, precision]) => {
-            let unit = match number_literal(precision).as_deref() {
-                Some("0") => "to_timestamp_seconds",
-                Some("3") => "to_timestamp_millis",
-                _ => {
-                    return Err(SqlError::unsupported(
-                        "the second argument of TO_TIMESTAMP_LTZ must be 0 or 3",
-                    )
-                    .help("0 for seconds since 1970, 3 for milliseconds"));
-                }
-            };
-            let time = function(&name, unit, vec![number.clone()]);
-            let ltz = ObjectName(vec![ObjectNamePart::Identifier(Ident::new("TIMESTAMP_LTZ"))]);
-            Ok(Some(cast(time, DataType::Custom(ltz, vec!["3".into()]))))
+        ("TO_TIMESTAMP_LTZ", [_, digits])
+            if !matches!(number_literal(digits).as_deref(), Some("0" | "3")) =>
+        {
+            let message = "the second argument of TO_TIMESTAMP_LTZ must be 0 or 3";
+            Err(SqlError::unsupported(message).help("0 for seconds since 1970, 3 for milliseconds"))
         }
         _ => Ok(None),
     }

@@ -14,6 +14,7 @@ mod digits;
 mod doubles;
 mod exact;
 mod extract;
+mod fewer_digits;
 mod finer_times;
 mod hashes;
 mod interval_order;
@@ -41,6 +42,7 @@ mod strict;
 mod strings;
 mod time_text;
 mod time_units;
+mod to_timestamp;
 mod urls;
 mod whole;
 mod window;
@@ -110,6 +112,9 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
             "date_trunc" => functions.push(date_trunc::date_trunc(function)),
             "date_bin" => functions.push(date_trunc::date_bin(function)),
             "date_part" => functions.push(extract::extract(function)),
+            "to_timestamp" | "to_timestamp_millis" => {
+                functions.push(to_timestamp::to_timestamp(function))
+            }
             _ => {}
         }
     }
@@ -131,6 +136,7 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(codes::functions());
     functions.extend(urls::functions());
     functions.extend([date_ceil::function(), convert_tz::convert_function()]);
+    functions.push(to_timestamp::to_timestamp_ltz());
     functions.extend(nested::functions());
     functions.extend(stamps::functions());
     functions.into_iter().map(Arc::new).collect()

@@ -16,6 +16,7 @@ use millstream_contract::wording::counted;
 use crate::dialect::parser_options;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Context;
+use crate::numbers::count_zeros;
 use crate::types::sql_type_name;
 use crate::union::queries;
 use crate::walk::{Nodes, Walk};
@@ -171,7 +172,7 @@ fn schema(with: &Option<With>, body: &SetExpr, context: &Context<'_>) -> Option<
         pipe_operators: vec![],
     };
     let planner = SqlToRel::new_with_options(context, parser_options());
-    let plan = planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query)));
+    let plan = planner.sql_statement_to_plan(ast::Statement::Query(Box::new(count_zeros(query))));
     plan.ok().map(|plan| plan.schema().as_ref().clone())
 }
 

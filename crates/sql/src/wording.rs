@@ -431,6 +431,21 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
                 .help("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))"),
         );
     }
+    if text == "the time is out of range"
+        || text.contains("annot cast timezone to different timezone")
+        || text.contains("annot convert arrow_array::types::Timestamp")
+    {
+        return Some(
+            SqlError::types("the time is out of range")
+                .help("times reach from the year -262,143 to 262,142"),
+        );
+    }
+    if text.contains("represented as nanoseconds have to be between") {
+        return Some(
+            SqlError::types("the time does not fit TIMESTAMP(9)")
+                .help("nanoseconds reach from 1677 to 2262"),
+        );
+    }
     if text.contains("ate arithmetic overflow") {
         return Some(
             SqlError::types("the date is out of range").help("dates reach to the year 5,881,580"),

@@ -10,6 +10,7 @@ use crate::blame::check_conditions;
 use crate::dialect::parser_options;
 use crate::error::Result;
 use crate::functions::Context;
+use crate::numbers::count_zeros;
 use crate::outer_names::with_outer_names;
 use crate::pieces::{joined, pieces};
 use crate::rewrite::name_casts;
@@ -66,7 +67,7 @@ impl Planner {
         texts: &Texts,
     ) -> Result<Planned> {
         let planner = SqlToRel::new_with_options(context, parser_options());
-        let statement = |query| ast::Statement::Query(Box::new(query));
+        let statement = |query| ast::Statement::Query(Box::new(count_zeros(query)));
         let short = without_columns(query).map(|q| planner.sql_statement_to_plan(statement(q)));
         if let Some(Ok(plan)) = short
             && check_conditions(&plan, texts).is_ok()

@@ -14,6 +14,7 @@ use datafusion_expr::{
 };
 
 use super::bounded::unbounded;
+use super::fewer_digits::{rounded_down, ticks_in_one};
 
 /// `expr` as a value of the type `to`, which is made of others.
 pub(crate) fn conformed(expr: Expr, to: DataType) -> Expr {
@@ -90,6 +91,7 @@ fn conform(array: &ArrayRef, to: &DataType) -> DfResult<ArrayRef> {
             let entries = entries.as_struct().clone();
             Ok(Arc::new(MapArray::try_new(field.clone(), offsets, entries, nulls, *sorted)?))
         }
+        (from, to) if let Some(ticks) = ticks_in_one(from, to) => rounded_down(array, to, ticks),
         _ => {
             let options = CastOptions { safe: false, format_options: FormatOptions::default() };
             Ok(cast_with_options(array, to, &options)?)

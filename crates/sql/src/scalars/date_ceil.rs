@@ -95,7 +95,8 @@ fn next_times(times: &ArrayRef, unit: Unit) -> DfResult<ArrayRef> {
         };
         let next = next.filter(|next| !of_day || *next < per_day);
         next.ok_or_else(|| {
-            exec_datafusion_err!("the next time does not fit {}", sql_type_name(data_type))
+            let end = if of_day { " is 24:00:00, which" } else { "" };
+            exec_datafusion_err!("its CEIL{end} does not fit {}", sql_type_name(data_type))
         })
     };
     let counts = cast(&cast(times, &raw)?, &DataType::Int64)?;

@@ -199,17 +199,27 @@ fn to_place(x: f64, digits: i64, operation: fn(f64) -> f64) -> f64 {
     }
     if digits < 0 {
         let places = digits.saturating_neg();
-        let power = 10f64.powi(places.min(POWER_MAX) as i32);
+        let power = power_of_ten(places.min(POWER_MAX));
         return if places > POWER_MAX { 0.0f64.copysign(x) } else { operation(x / power) * power };
     }
     // Two steps, for numbers that are smaller than any power of ten.
-    let first = 10f64.powi(digits.min(POWER_MAX) as i32);
-    let second = 10f64.powi((digits - POWER_MAX).clamp(0, 40) as i32);
+    let first = power_of_ten(digits.min(POWER_MAX));
+    let second = power_of_ten((digits - POWER_MAX).clamp(0, 40));
     let shifted = x * first * second;
     if !shifted.is_finite() || shifted.abs() >= WHOLE {
         return x;
     }
     operation(shifted) / second / first
+}
+
+/// The double next to 10^n.
+fn power_of_ten(n: i64) -> f64 {
+    /// Up to here all factors on the way are doubles themselves.
+    const EXACT_MAX: i64 = 22;
+    match n {
+        ..=EXACT_MAX => 10f64.powi(n as i32),
+        _ => format!("1e{n}").parse().unwrap_or(f64::INFINITY),
+    }
 }
 
 /// Whole numbers without their last digits.
@@ -254,6 +264,7 @@ mod tests {
             assert!(near(to_place(x, digits, f64::trunc), truncated), "trunc {x} {digits}");
         }
         assert!(to_place(f64::NAN, 400, f64::round).is_nan());
+        assert_eq!(to_place(1e308, -308, f64::round), 1e308);
     }
 
     #[test]

@@ -156,6 +156,20 @@ pub(super) fn wide_product(left: &Expr, right: &Expr, schema: &DFSchema) -> Opti
     is_wide.then(|| exact(Operator::Multiply, left.clone(), right.clone()))
 }
 
+/// `left / right` as a call, if arrow's rule, which multiplies the left side by a power of ten
+/// first, has none for it.
+pub(super) fn wide_quotient(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<Expr> {
+    const DIGITS_MAX: i16 = 38;
+    let types = [left, right].map(|side| side.get_type(schema).ok());
+    if !types.iter().flatten().any(DataType::is_decimal) {
+        return None;
+    }
+    let [s1, s2] = types.map(|t| t.and_then(|t| digits_of(&t)).map(|(_, scale)| i16::from(scale)));
+    let (s1, s2) = (s1?, s2?);
+    let power = DIGITS_MAX.min(s1 + 4) - s1 + s2;
+    (power > DIGITS_MAX).then(|| exact(Operator::Divide, left.clone(), right.clone()))
+}
+
 /// What is looked up in a subquery's rows, and these, as doubles, if either is.
 fn in_subquery(within: &mut InSubquery, schema: &DFSchema) -> DfResult<bool> {
     let plan = &within.subquery.subquery;

@@ -1,6 +1,6 @@
-//! Casts between numbers and texts, as in Flink. A `DOUBLE` is written as Java writes it,
+//! Casts between numbers and texts, and of timestamps to fewer digits, as in Flink. A `DOUBLE` is written as Java writes it,
 //! `1.0E10`, and a text may have digits after its point although an integer is wanted: `'12.7'` is
-//! 12. DataFusion writes `10000000000.0`, and refuses the other.
+//! 12. DataFusion writes `10000000000.0`, and refuses the other. Timestamps are rounded down.
 
 use std::fmt::{Debug, LowerExp};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use datafusion_expr::{
     ScalarUDFImpl, Signature, TryCast, Volatility,
 };
 
+use super::fewer_digits::{rounded_down, ticks_in_one};
 use crate::walk::Nodes;
 
 /// Replaces such casts in `expr`, which is over `schema`.
@@ -32,7 +33,8 @@ pub(super) fn cast_numbers(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
         let from = of.get_type(schema)?;
         let differs = match to {
             DataType::Utf8 => matches!(from, DataType::Float32 | DataType::Float64),
-            to => to.is_integer() && from == DataType::Utf8,
+            to if to.is_integer() => from == DataType::Utf8,
+            to => ticks_in_one(&from, to).is_some(),
         };
         if !differs || (!tries && is_no_integer(of, to)) {
             return Ok(Transformed::no(e));
@@ -91,6 +93,9 @@ impl ScalarUDFImpl for NumberCast {
         let constant = matches!(of, ColumnarValue::Scalar(_));
         let values = of.to_array(if constant { 1 } else { args.number_rows })?;
         let made = match &self.to {
+            to if let Some(ticks) = ticks_in_one(values.data_type(), to) => {
+                rounded_down(&values, to, ticks)?
+            }
             DataType::Utf8 => doubles_as_texts(&values)?,
             to => texts_as_integers(&values, to, self.tries)?,
         };

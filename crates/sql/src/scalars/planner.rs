@@ -4,11 +4,12 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::Field;
 use datafusion_common::{Column, DFSchema, Result as DfResult, TableReference};
-use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawDictionaryExpr};
 use datafusion_expr::{Expr, ScalarUDF};
 use datafusion_sql::sqlparser::ast::BinaryOperator;
 
 use super::{doubles, extract, nested, strings};
+use crate::numbers::decimal_of;
 
 /// Plans them.
 #[derive(Debug, Default)]
@@ -30,17 +31,19 @@ fn planned(function: &Function, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<E
 }
 
 impl ExprPlanner for SpecialSyntax {
-    /// DataFusion refuses a product of decimals with more than 38 digits after the point.
+    /// DataFusion refuses a product of decimals with more than 38 digits after the point, and a
+    /// quotient with more than these on the way.
     fn plan_binary_op(
         &self,
         raw: RawBinaryExpr,
         schema: &DFSchema,
     ) -> DfResult<PlannerResult<RawBinaryExpr>> {
-        let product = match raw.op {
+        let wide = match raw.op {
             BinaryOperator::Multiply => doubles::wide_product(&raw.left, &raw.right, schema),
+            BinaryOperator::Divide => doubles::wide_quotient(&raw.left, &raw.right, schema),
             _ => None,
         };
-        Ok(product.map_or(PlannerResult::Original(raw), PlannerResult::Planned))
+        Ok(wide.map_or(PlannerResult::Original(raw), PlannerResult::Planned))
     }
 
     fn plan_substring(&self, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<Expr>>> {
@@ -73,6 +76,27 @@ impl ExprPlanner for SpecialSyntax {
         _: &DFSchema,
     ) -> DfResult<PlannerResult<Vec<Expr>>> {
         planned(&ARRAY, elements)
+    }
+
+    /// A decimal that begins with a zero: users write no dictionaries.
+    fn plan_dictionary_literal(
+        &self,
+        raw: RawDictionaryExpr,
+        _: &DFSchema,
+    ) -> DfResult<PlannerResult<RawDictionaryExpr>> {
+        let text = |expr: &Expr| match expr {
+            Expr::Literal(value, _) => value.try_as_str().flatten().map(str::to_string),
+            _ => None,
+        };
+        let decimal = match (&raw.keys[..], &raw.values[..]) {
+            ([key], [number]) => text(key).zip(text(number)),
+            _ => None,
+        };
+        let decimal = decimal.and_then(|(key, number)| decimal_of(&key, &number));
+        Ok(match decimal {
+            Some(decimal) => PlannerResult::Planned(Expr::Literal(decimal, None)),
+            None => PlannerResult::Original(raw),
+        })
     }
 
     fn plan_overlay(&self, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<Expr>>> {

@@ -1,4 +1,5 @@
-//! `REGEXP`, `REGEXP_EXTRACT` and `REGEXP_REPLACE` as Flink has them.
+//! `REGEXP`, `REGEXP_EXTRACT`, `REGEXP_REPLACE` and their like as Flink has them. `\d`, `\w` and
+//! `\s` are ASCII's, as in Java.
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         function("regexp_like", &["regexp"], &[two], DataType::Boolean, like),
         function("regexp_extract", &[], &[two, three], TEXT, extract),
         function("regexp_substr", &[], &[two], TEXT, extract),
+        function("regexp_count", &[], &[two], DataType::Int32, count),
         function("regexp_instr", &[], &[two], DataType::Int32, instr),
         function("regexp_replace", &[], &[&[TEXT, TEXT, TEXT]], TEXT, replace),
     ]
@@ -83,7 +85,30 @@ pub(super) fn check_patterns(expr: &Expr) -> DfResult<()> {
 }
 
 pub(super) fn compile(pattern: &str) -> DfResult<Regex> {
-    Regex::new(pattern).map_err(|e| exec_datafusion_err!("{e}"))
+    let compiled = Regex::new(&of_ascii(pattern));
+    // What is wrong shows the pattern as it is written.
+    compiled.or_else(|e| Regex::new(pattern).and(Err(e))).map_err(|e| exec_datafusion_err!("{e}"))
+}
+
+/// A pattern whose `\d`, `\w` and `\s` are ASCII's, also within brackets.
+fn of_ascii(pattern: &str) -> String {
+    let (mut written, mut chars) = (String::with_capacity(pattern.len()), pattern.chars());
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            written.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('d') => written.push_str("[0-9]"),
+            Some('D') => written.push_str("[^0-9]"),
+            Some('w') => written.push_str("[0-9A-Za-z_]"),
+            Some('W') => written.push_str("[^0-9A-Za-z_]"),
+            Some('s') => written.push_str(r"[\t\n\x0B\f\r\x20]"),
+            Some('S') => written.push_str(r"[^\t\n\x0B\f\r\x20]"),
+            next => written.extend(std::iter::once('\\').chain(next)),
+        }
+    }
+    written
 }
 
 /// Whether a part of the text matches; an empty pattern matches nothing.
@@ -108,6 +133,16 @@ fn extract(args: &Arguments) -> DfResult<ArrayRef> {
     })
 }
 
+/// How many matches there are, which do not overlap.
+fn count(args: &Arguments) -> DfResult<ArrayRef> {
+    let mut patterns = Patterns::new(compile);
+    let counts = args.rows(|row| {
+        let (text, pattern) = (args.text(0, row)?, args.text(1, row)?);
+        Ok(i32::try_from(patterns.get(pattern)?.find_iter(text).count()).ok())
+    });
+    Ok(Arc::new(counts.collect::<DfResult<Int32Array>>()?))
+}
+
 /// The character, counted from 1, at which the first match begins; 0 if there is none.
 fn instr(args: &Arguments) -> DfResult<ArrayRef> {
     let mut patterns = Patterns::new(compile);
@@ -128,4 +163,31 @@ fn replace(args: &Arguments) -> DfResult<ArrayRef> {
         push(out, &patterns.get(pattern)?.replace_all(text, NoExpand(by)));
         Ok(Some(()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compile;
+
+    /// As in Java, where these are ASCII's unless UNICODE_CHARACTER_CLASS is asked for.
+    #[test]
+    fn classes_are_of_ascii() {
+        for (pattern, text, replaced) in [
+            (r"\d", "١٢3", "١٢#"),
+            (r"\D", "١2", "#2"),
+            (r"\w", "é_a", "é##"),
+            (r"\W", "é_a", "#_a"),
+            (r"\s", "a\u{a0}b c\u{b}", "a\u{a0}b#c#"),
+            (r"\S", "\u{a0} a", "# #"),
+            (r"[\dx-]", "1x-٣", "###٣"),
+            (r"[^\w.]", "a.é ", "a.##"),
+            (r"\\d", r"\d1", "#1"),
+            (r"(?x) \s # blanks", "a b", "a#b"),
+        ] {
+            let regex = compile(pattern).unwrap();
+            assert_eq!(regex.replace_all(text, "#"), replaced, "{pattern}");
+        }
+        let error = compile(r"\d(").unwrap_err().to_string();
+        assert!(error.contains(r"\d("), "{error}");
+    }
 }

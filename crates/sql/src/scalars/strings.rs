@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array};
 use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, exec_datafusion_err};
+use datafusion_common::{Result as DfResult, exec_datafusion_err, exec_err};
 use datafusion_expr::ScalarUDF;
 
 use super::rows::{Arguments, NUMBER, TEXT, function, push};
@@ -21,6 +21,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         function("lpad", &[], &[two, &[TEXT, NUMBER, TEXT]], TEXT, |args| pad(args, true)),
         function("rpad", &[], &[two, &[TEXT, NUMBER, TEXT]], TEXT, |args| pad(args, false)),
         strpos_function(),
+        instr_function(),
         overlay_function(),
         replace_function(),
         function("chr", &[], &[&[NUMBER]], TEXT, chr),
@@ -37,7 +38,14 @@ pub(super) fn substr_function() -> ScalarUDF {
 /// `STRPOS(text, what [, from])`.
 pub(super) fn strpos_function() -> ScalarUDF {
     let forms: [&[DataType]; 2] = [&[TEXT, TEXT], &[TEXT, TEXT, NUMBER]];
-    function("strpos", &["instr", "position"], &forms, DataType::Int32, strpos)
+    function("strpos", &["position"], &forms, DataType::Int32, strpos)
+}
+
+/// `INSTR(text, what [, from [, nth]])`.
+fn instr_function() -> ScalarUDF {
+    let forms: [&[DataType]; 3] =
+        [&[TEXT, TEXT], &[TEXT, TEXT, NUMBER], &[TEXT, TEXT, NUMBER, NUMBER]];
+    function("instr", &[], &forms, DataType::Int32, instr)
 }
 
 /// `OVERLAY(text, by, start [, length])`.
@@ -144,11 +152,61 @@ fn strpos(args: &Arguments) -> DfResult<ArrayRef> {
         }
         let skipped = offset(text, from.saturating_sub(1).max(0) as u64);
         let found = text[skipped..].find(what);
-        let position = found.map_or(0, |at| length(&text[..skipped + at]) + 1);
-        let too_long = |_| exec_datafusion_err!("position {position} does not fit INT");
-        i32::try_from(position).map(Some).map_err(too_long)
+        position(found.map_or(0, |at| length(&text[..skipped + at]) + 1))
     });
     Ok(Arc::new(positions.collect::<DfResult<Int32Array>>()?))
+}
+
+fn position(position: i64) -> DfResult<Option<i32>> {
+    let too_long = |_| exec_datafusion_err!("position {position} does not fit INT");
+    i32::try_from(position).map(Some).map_err(too_long)
+}
+
+/// Where `what` begins for the nth time, from a position on; 0 if it does not.
+fn instr(args: &Arguments) -> DfResult<ArrayRef> {
+    let positions = args.rows(|row| {
+        let (text, what) = (args.text(0, row)?, args.text(1, row)?);
+        let from = if args.count() > 2 { args.number(2, row)? } else { 1 };
+        let nth = if args.count() > 3 { args.number(3, row)? } else { 1 };
+        if nth <= 0 {
+            return exec_err!("the fourth argument of INSTR counts from 1, and is {nth}");
+        }
+        position(nth_place(text, what, from, nth))
+    });
+    Ok(Arc::new(positions.collect::<DfResult<Int32Array>>()?))
+}
+
+/// As Flink's `INSTR`: from 0 nothing is found; from a negative position the search goes backwards,
+/// and the position counts from the end. Two occurrences may overlap.
+fn nth_place(text: &str, what: &str, from: i64, nth: i64) -> i64 {
+    let skipped = from.unsigned_abs().saturating_sub(1);
+    if from == 0 {
+        return 0;
+    }
+    if what.is_empty() {
+        return if from > 0 { 1 } else { length(text) + 1 };
+    }
+    let (mut start, mut end) = (0, text.len());
+    if from > 0 {
+        start = offset(text, skipped);
+    } else {
+        let kept = (length(text) as u64).saturating_sub(skipped);
+        end = offset(text, kept);
+    }
+    for n in 1.. {
+        let part = &text[start..end];
+        let found = if from > 0 { part.find(what) } else { part.rfind(what) };
+        let Some(found) = found.map(|at| start + at) else { return 0 };
+        if n == nth {
+            return length(&text[..found]) + 1;
+        }
+        if from > 0 {
+            start = found + what.chars().next().map_or(1, char::len_utf8);
+        } else {
+            end = found + what.len() - what.chars().next_back().map_or(1, char::len_utf8);
+        }
+    }
+    0
 }
 
 /// Puts a text in place of characters of another; a start outside the text changes nothing.
@@ -226,4 +284,42 @@ fn split_index(args: &Arguments) -> DfResult<ArrayRef> {
             },
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nth_place;
+
+    /// By the rule of Flink's `SqlFunctionUtils.instr`, worked out by hand.
+    #[test]
+    fn instr_counts_from_both_ends() {
+        for (text, what, from, nth, place) in [
+            ("abcabc", "c", 1, 1, 3),
+            ("abcabc", "c", 4, 1, 6),
+            ("abcabc", "c", 1, 2, 6),
+            ("abcabc", "c", 1, 3, 0),
+            ("abcabc", "c", 0, 1, 0),
+            ("abcabc", "c", -1, 1, 6),
+            ("abcabc", "c", -2, 1, 3),
+            ("abcabc", "c", -1, 2, 3),
+            ("abcabc", "c", -1, 3, 0),
+            ("abcabc", "bc", -1, 1, 5),
+            ("abcabc", "bc", -2, 1, 2),
+            ("abcabc", "c", 7, 1, 0),
+            ("abcabc", "c", -7, 1, 0),
+            ("aaaa", "aa", 1, 2, 2),
+            ("aaaa", "aa", -1, 2, 2),
+            ("aaaa", "aa", -1, 3, 1),
+            ("éaéa", "é", 2, 1, 3),
+            ("éaéa", "é", -1, 2, 1),
+            ("éaéa", "éa", 1, 2, 3),
+            ("abc", "", 1, 1, 1),
+            ("abc", "", -1, 2, 4),
+            ("", "a", 1, 1, 0),
+            ("abc", "c", i64::MAX, 1, 0),
+            ("abc", "c", i64::MIN, i64::MAX, 0),
+        ] {
+            assert_eq!(nth_place(text, what, from, nth), place, "{text} {what} {from} {nth}");
+        }
+    }
 }

@@ -1,46 +1,72 @@
-//! `CEIL` and `FLOOR` of a DECIMAL, which have no digits after the point, as in Flink: a
-//! `DECIMAL(p, s)` gives a `DECIMAL(p, 0)`. DataFusion keeps the argument's type, in which 10.00
-//! for 9.99 has no room.
+//! `CEIL` and `FLOOR` as in Flink: of a `DECIMAL(p, s)` they give a `DECIMAL(p, 0)`, and an integer
+//! stays what it is. DataFusion keeps a decimal's type, in which 10.00 for 9.99 has no room, and
+//! makes a double of an integer, which has not as many digits.
 
 use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Decimal128Type};
-use datafusion_common::{Result as DfResult, ScalarValue};
-use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion_common::{Result as DfResult, ScalarValue, plan_err};
+use datafusion_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::types::sql_type_name;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Whole(Arc<ScalarUDF>);
+struct Whole {
+    inner: Arc<ScalarUDF>,
+    signature: Signature,
+}
 
 /// `CEIL(x)` or `FLOOR(x)`; `inner` is DataFusion's.
 pub(super) fn to_whole(inner: Arc<ScalarUDF>) -> ScalarUDF {
-    ScalarUDF::from(Whole(inner))
+    let signature = Signature::user_defined(Volatility::Immutable);
+    ScalarUDF::from(Whole { inner, signature })
 }
 
 impl ScalarUDFImpl for Whole {
     fn name(&self) -> &str {
-        self.0.name()
+        self.inner.name()
     }
 
     fn aliases(&self) -> &[String] {
-        self.0.aliases()
+        self.inner.aliases()
     }
 
     fn signature(&self) -> &Signature {
-        self.0.signature()
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        match types {
+            [DataType::Null] => Ok(vec![DataType::Float64]),
+            [number] if number.is_numeric() => Ok(vec![number.clone()]),
+            _ => {
+                let given: Vec<String> = types.iter().map(sql_type_name).collect();
+                let name = self.name().to_uppercase();
+                plan_err!(
+                    "there is no {name} of {}; it takes {name}(number) or {name}(time TO unit)",
+                    given.join(", ")
+                )
+            }
+        }
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match types {
             [DataType::Decimal128(precision, 1..)] => Ok(DataType::Decimal128(*precision, 0)),
-            _ => self.0.return_type(types),
+            [integer] if integer.is_integer() => Ok(integer.clone()),
+            _ => self.inner.return_type(types),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [value] = &args.args[..] else { return self.0.invoke_with_args(args) };
-        let DataType::Decimal128(precision, scale @ 1..) = value.data_type() else {
-            return self.0.invoke_with_args(args);
+        let [value] = &args.args[..] else { return self.inner.invoke_with_args(args) };
+        let (precision, scale) = match value.data_type() {
+            DataType::Decimal128(precision, scale @ 1..) => (precision, scale),
+            integer if integer.is_integer() => return Ok(value.clone()),
+            _ => return self.inner.invoke_with_args(args),
         };
         let (array, is_scalar) = match value {
             ColumnarValue::Array(array) => (array.clone(), false),

@@ -1,0 +1,72 @@
+//! Timestamps with fewer digits: what is left out is rounded down, before 1970 as after it. Arrow
+//! cuts off the count since 1970, and so makes times before it later.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion_common::Result as DfResult;
+
+use super::calendar::tick_ns;
+
+/// How many ticks of one type are one of the other, if both are timestamps, and the other has fewer
+/// digits.
+pub(super) fn ticks_in_one(from: &DataType, to: &DataType) -> Option<i64> {
+    let (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) = (from, to) else {
+        return None;
+    };
+    i64::try_from(tick_ns(*to) / tick_ns(*from)).ok().filter(|ticks| *ticks > 1)
+}
+
+/// Timestamps as `to`, of which one tick is so many of theirs.
+pub(super) fn rounded_down(times: &ArrayRef, to: &DataType, ticks: i64) -> DfResult<ArrayRef> {
+    let counts = cast(times, &DataType::Int64)?;
+    let counts = counts.as_primitive::<Int64Type>();
+    let fewer: Int64Array = counts.unary(|count| count.div_euclid(ticks));
+    let fewer: ArrayRef = Arc::new(fewer);
+    Ok(match (times.data_type(), to) {
+        // The zone of the source first, as it says which instants these are.
+        (DataType::Timestamp(_, zone), DataType::Timestamp(unit, _)) => {
+            cast(&cast(&fewer, &DataType::Timestamp(*unit, zone.clone()))?, to)?
+        }
+        _ => cast(&fewer, to)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{TimestampMicrosecondArray, TimestampMillisecondArray};
+    use arrow::datatypes::TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
+    use arrow::datatypes::{TimestampMillisecondType, TimestampSecondType};
+
+    use super::*;
+
+    #[test]
+    fn only_fewer_digits_are_rounded() {
+        let of = |unit| DataType::Timestamp(unit, None);
+        assert_eq!(ticks_in_one(&of(Nanosecond), &of(Millisecond)), Some(1_000_000));
+        assert_eq!(ticks_in_one(&of(Microsecond), &of(Second)), Some(1_000_000));
+        assert_eq!(ticks_in_one(&of(Millisecond), &of(Millisecond)), None);
+        assert_eq!(ticks_in_one(&of(Millisecond), &of(Microsecond)), None);
+        assert_eq!(ticks_in_one(&of(Millisecond), &DataType::Date32), None);
+    }
+
+    #[test]
+    fn times_before_1970_are_rounded_down_too() {
+        // …59.999999, …00.001500 and 1970-01-01 00:00:00.
+        let micros = vec![Some(-1), Some(1_500), Some(0), None, Some(i64::MIN)];
+        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(micros));
+        let utc = DataType::Timestamp(Millisecond, Some("UTC".into()));
+        for to in [DataType::Timestamp(Millisecond, None), utc] {
+            let fewer = rounded_down(&times, &to, 1_000).unwrap();
+            assert_eq!(*fewer.data_type(), to);
+            let values: Vec<_> = fewer.as_primitive::<TimestampMillisecondType>().iter().collect();
+            assert_eq!(values[..4], [Some(-1), Some(1), Some(0), None]);
+            assert_eq!(values[4], Some(-9_223_372_036_854_776));
+        }
+        let millis: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![-1, -1_000, 1_999]));
+        let seconds = rounded_down(&millis, &DataType::Timestamp(Second, None), 1_000).unwrap();
+        assert_eq!(seconds.as_primitive::<TimestampSecondType>().values(), &[-1, -1, 1]);
+    }
+}
