@@ -191,6 +191,13 @@ impl Flow {
         Ok(flow)
     }
 
+    /// How many inputs a stage with state has in the plan.
+    pub(crate) fn inputs_of(&self, stage: usize) -> usize {
+        let feeds = self.sources.iter().chain(&self.stages);
+        let edges = feeds.flat_map(|feeds| feeds.takers.all_edges());
+        edges.filter(|edge| edge.stage == stage).map(|edge| edge.input + 1).max().unwrap_or(0)
+    }
+
     /// That there is an order of each output's rows that does not depend on the schedule.
     fn check(&self, plan: &Plan) -> Result<()> {
         let stages = plan.stages.iter().enumerate();

@@ -148,18 +148,29 @@ impl Leftover {
     }
 }
 
+/// Adds numbers to those at the same places.
+fn add_each(own: &mut Vec<u64>, others: &[u64]) {
+    own.resize(own.len().max(others.len()), 0);
+    own.iter_mut().zip(others).for_each(|(own, other)| *own += other);
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
 /// What a stage has taken, dropped and given.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageStats {
     /// Its number among all stages of the plan, from 1, as `EXPLAIN` has it.
     pub stage: usize,
-    /// Records, or rows of other stages, that it was given, before its conditions.
+    /// Records, or rows of other stages, that its conditions (WHERE, or HAVING of the stage before)
+    /// have let through: late ones, too.
     #[serde(default)]
     pub rows_in: u64,
+    /// The same by input, in the order in which `EXPLAIN` shows them; of a join, the left side's
+    /// inputs come first.
+    #[serde(default)]
+    pub rows_in_by_input: Vec<u64>,
     /// Records that came too late for all of its windows.
     pub late_records: u64,
     /// Records that came too late for some of them.
@@ -250,6 +261,7 @@ impl Stats {
         for (own, other) in self.stages.iter_mut().zip(&other.stages) {
             own.stage = other.stage;
             own.rows_in += other.rows_in;
+            add_each(&mut own.rows_in_by_input, &other.rows_in_by_input);
             own.late_records += other.late_records;
             own.partly_late_records += other.partly_late_records;
             own.rows_out += other.rows_out;

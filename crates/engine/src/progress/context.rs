@@ -26,8 +26,11 @@ impl Context {
     /// Of worker `id` of this process.
     pub(crate) fn new(id: usize, shared: Arc<Shared>) -> Context {
         let leader = shared.first_leader() + id;
-        let of_stage =
-            |stage: &Arc<Stage>| StageStats { stage: stage.place + 1, ..StageStats::default() };
+        let of_stage = |stage: &Arc<Stage>| StageStats {
+            stage: stage.place + 1,
+            rows_in_by_input: vec![0; shared.flow.inputs_of(stage.number)],
+            ..StageStats::default()
+        };
         let stages: Vec<StageStats> = shared.stages.iter().map(of_stage).collect();
         let stats = Stats { stages, ..Stats::default() };
         Context { id, leader, shared, stats, lows: Vec::new() }

@@ -425,10 +425,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Counts records, or rows of another stage, that a stage has been given.
-    fn note_taken(&mut self, stage: usize, rows: usize) {
-        if let Some(of_stage) = self.context.stats.stages.get_mut(stage) {
-            of_stage.rows_in += rows as u64;
+    /// Counts records, or rows of another stage, that have passed the conditions of a stage.
+    fn note_taken(&mut self, edge: &Edge, rows: u64) {
+        if let Some(of_stage) = self.context.stats.stages.get_mut(edge.stage) {
+            of_stage.rows_in += rows;
+            if let Some(of_input) = of_stage.rows_in_by_input.get_mut(edge.input) {
+                *of_input += rows;
+            }
         }
     }
 
@@ -486,12 +489,12 @@ impl Worker {
         let from = self.context.timed_from();
         let updated = self.delivery.update(&mut self.context, state, &batch);
         self.note_updating(edge.stage, from);
-        let Updated { dropped, others_rows, .. } = updated
+        let Updated { passing, others_rows, .. } = updated
             .map_err(|error| self.of_record(error, &*state.stage.program, &batch, &records))?;
         if !edge.again {
-            self.note_dropped(edge.stage, &dropped, stamped);
+            self.note_dropped(edge.stage, &passing.dropped, stamped);
         }
-        self.note_taken(edge.stage, records.rows.num_rows());
+        self.note_taken(edge, passing.rows);
         self.context.stats.fragment_rows_in += others_rows;
         Ok(())
     }
@@ -573,7 +576,7 @@ impl Worker {
         let updated = self.delivery.update(&mut self.context, state, &batch)?;
         self.note_updating(edge.stage, from);
         self.context.stats.inner_rows += rows.num_rows() as u64;
-        self.note_taken(edge.stage, rows.num_rows());
+        self.note_taken(edge, updated.passing.rows);
         self.context.stats.fragment_rows_in += updated.others_rows;
         Ok(())
     }
