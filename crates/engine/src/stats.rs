@@ -26,6 +26,9 @@ pub struct Stats {
     pub rows: u64,
     /// The same by output.
     pub outputs: Vec<OutputStats>,
+    /// What was read, by source, in the plan's order.
+    #[serde(default)]
+    pub sources: Vec<SourceStats>,
     /// Records that came too late for all of their windows and were dropped.
     pub late_records: u64,
     /// Records that came too late for some of their windows, and count for the others.
@@ -158,6 +161,20 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// What was read of a source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceStats {
+    /// Its number among all sources of the plan, from 1, as `EXPLAIN` has it.
+    pub source: usize,
+    /// Records read.
+    pub records: u64,
+    /// Input bytes read.
+    pub input_bytes: u64,
+    /// Of all workers together, microseconds in which they read and decoded its records.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub read_us: u64,
+}
+
 /// What a stage has taken, dropped and given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageStats {
@@ -256,6 +273,14 @@ impl Stats {
         self.input_bytes += other.input_bytes;
         self.late_records += other.late_records;
         self.partly_late_records += other.partly_late_records;
+        let sources = self.sources.len().max(other.sources.len());
+        self.sources.resize(sources, SourceStats::default());
+        for (own, other) in self.sources.iter_mut().zip(&other.sources) {
+            own.source = other.source;
+            own.records += other.records;
+            own.input_bytes += other.input_bytes;
+            own.read_us += other.read_us;
+        }
         let stages = self.stages.len().max(other.stages.len());
         self.stages.resize(stages, StageStats::default());
         for (own, other) in self.stages.iter_mut().zip(&other.stages) {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use millstream_contract::plan::Plan;
 use millstream_contract::wording::{counted, grouped};
-use millstream_engine::{StageStats, Stats};
+use millstream_engine::{SourceStats, StageStats, Stats};
 
 use crate::wording::bytes;
 
@@ -26,11 +26,14 @@ pub fn analyzed(explain: &str, plan: &Plan, stats: &Stats) -> String {
 /// Where in a plan's text a line is: numbers count from 1, and 0 is before the first.
 #[derive(Default)]
 struct At {
+    source: usize,
     stage: usize,
     /// Of the stage.
     input: usize,
     /// Whether the line is about rows that the stage fires.
     fires: bool,
+    /// Whether it is about the side table of a lookup.
+    looks_up: bool,
     output: usize,
 }
 
@@ -39,10 +42,15 @@ impl At {
     fn measured(&mut self, line: &str, plan: &Plan, stats: &Stats) -> Option<String> {
         let is_of_input = ["  records of source ", "  rows of stage "];
         if line.starts_with("first pipeline") {
-            *self = At { stage: self.stage + 1, output: self.output, ..At::default() };
-        } else if line.starts_with("  read ") && plan.sources.len() == 1 {
-            self.input += 1;
-            return Some(read_in(stats));
+            let At { source, stage, output, .. } = *self;
+            *self = At { source, stage: stage + 1, output, ..At::default() };
+        } else if line.starts_with("  lookup: ") {
+            self.looks_up = true;
+        } else if line.starts_with("  read ") && !self.looks_up {
+            // In the text of a plan that is no chain, sources stand before the stages.
+            self.input += usize::from(self.stage > 0);
+            self.source += 1;
+            return stats.sources.get(self.source - 1).map(|source| read_in(source, stats));
         } else if is_of_input.iter().any(|start| line.starts_with(start)) {
             self.input += 1;
             let inputs = &plan.stages.get(self.stage.checked_sub(1)?)?.inputs;
@@ -85,13 +93,13 @@ impl At {
 }
 
 /// What was read of a table.
-fn read_in(stats: &Stats) -> String {
+fn read_in(source: &SourceStats, stats: &Stats) -> String {
     format!(
         "{}, {}/s, {}, {}",
-        rows(stats.records, "record"),
-        rate(stats.records, "record", stats),
-        bytes(stats.input_bytes),
-        seconds(stats.read_us)
+        rows(source.records, "record"),
+        rate(source.records, "record", stats),
+        bytes(source.input_bytes),
+        seconds(source.read_us)
     )
 }
 
@@ -151,9 +159,10 @@ fn whole(stats: &Stats) -> String {
     if let Some(most) = latencies.last() {
         let median = latencies[(latencies.len() - 1) / 2];
         let (median, most) = (millis(median), millis(*most));
+        let what = if stats.windows > 0 { "a window" } else { "a slice" };
         let _ = writeln!(
             text,
-            "  = from a window's end to its last row: {median} at the median, {most} at most"
+            "  = from {what}'s end to its last row: {median} at the median, {most} at most"
         );
     }
     if stats.state_bytes_peak > 0 {

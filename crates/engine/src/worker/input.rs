@@ -19,6 +19,7 @@ use crate::operator::expansion::{Expansion, Piece};
 use crate::operator::unnest::elements_in;
 use crate::operator::{Batch, Dropped, Program, Records, RowTimes, Rows, Updated, stateless};
 use crate::plan::malformed_schema;
+use crate::prepare::Prepared;
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
 use millstream_state::Load;
@@ -138,9 +139,10 @@ impl Worker {
             Err(step) => return Ok(step),
         };
         let from = self.context.timed_from();
-        let taken = shared.intake.take(self.context.id, &gates.only)?;
+        let mut read = None;
+        let taken = shared.intake.take(self.context.id, &gates.only, &mut read)?;
         if let Taken::Batch(_) | Taken::Again = taken {
-            self.context.stats.read_us += self.context.timed_since(from);
+            self.note_reading(read, from);
         }
         match taken {
             Taken::Batch(batch) => {
@@ -201,9 +203,25 @@ impl Worker {
         Ok(true)
     }
 
+    /// Counts the time since `from`, in which a source was read, if one was.
+    fn note_reading(&mut self, source: Option<usize>, from: Option<i64>) {
+        let us = self.context.timed_since(from);
+        self.context.stats.read_us += us;
+        if let Some(of_source) = source.and_then(|at| self.context.stats.sources.get_mut(at)) {
+            of_source.read_us += us;
+        }
+    }
+
     fn count_batch(&mut self, batch: &Stamped) {
-        self.context.stats.records += batch.prepared.batch.num_rows() as u64;
-        self.context.stats.input_bytes += batch.prepared.input_bytes as u64;
+        let Prepared { batch: rows, input_bytes, .. } = &batch.prepared;
+        let (records, input_bytes) = (rows.num_rows() as u64, *input_bytes as u64);
+        self.context.stats.records += records;
+        self.context.stats.input_bytes += input_bytes;
+        let source = self.context.shared.intake.source_of(batch.split);
+        if let Some(of_source) = self.context.stats.sources.get_mut(source) {
+            of_source.records += records;
+            of_source.input_bytes += input_bytes;
+        }
         self.context.stats.malformed_records += batch.prepared.malformed_records;
         note_malformed(&mut self.context.stats.first_malformed, batch);
         self.context.stats.batches_stolen +=
