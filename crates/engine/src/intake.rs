@@ -230,12 +230,7 @@ impl Intake {
         Ok(taken)
     }
 
-    fn take_next(
-        &self,
-        worker: usize,
-        only: &[Only],
-        of: &mut Option<usize>,
-    ) -> Result<Taken> {
+    fn take_next(&self, worker: usize, only: &[Only], of: &mut Option<usize>) -> Result<Taken> {
         // In simulation, sometimes read on although batches are ready, so that they can be
         // shuffled.
         let read_first = self.env.choose(2) == Some(1);

@@ -35,6 +35,10 @@ pub struct Stats {
     pub partly_late_records: u64,
     /// The same by stage, of those that keep state, in the plan's order.
     pub stages: Vec<StageStats>,
+    /// Per stage of the plan, if it keeps no state: the rows of each input that its conditions have
+    /// let through.
+    #[serde(default)]
+    pub passed: Vec<Vec<u64>>,
     /// Malformed records that were left out because the table's options say so; they are not among
     /// `records`.
     pub malformed_records: u64,
@@ -267,6 +271,14 @@ impl Stats {
         self.rows_combined = shipped.combined;
     }
 
+    /// Counts rows that the conditions of a stage without state have let through.
+    pub(crate) fn note_passed(&mut self, stage: usize, input: usize, rows: usize) {
+        self.passed.resize(self.passed.len().max(stage + 1), Vec::new());
+        let by_input = &mut self.passed[stage];
+        by_input.resize(by_input.len().max(input + 1), 0);
+        by_input[input] += rows as u64;
+    }
+
     /// Adds another worker's counts.
     pub(crate) fn add(&mut self, other: &Stats) {
         self.records += other.records;
@@ -292,6 +304,10 @@ impl Stats {
             own.rows_out += other.rows_out;
             own.update_us += other.update_us;
             own.fire_us += other.fire_us;
+        }
+        self.passed.resize(self.passed.len().max(other.passed.len()), Vec::new());
+        for (own, other) in self.passed.iter_mut().zip(&other.passed) {
+            add_each(own, other);
         }
         self.inner_rows += other.inner_rows;
         self.malformed_records += other.malformed_records;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use millstream_contract::plan::Plan;
+use millstream_contract::plan::{Input, Plan};
 use millstream_contract::wording::{counted, grouped};
 use millstream_engine::{SourceStats, StageStats, Stats};
 
@@ -40,7 +40,8 @@ struct At {
 impl At {
     /// Goes on by a line; what was measured of that which it is about.
     fn measured(&mut self, line: &str, plan: &Plan, stats: &Stats) -> Option<String> {
-        let is_of_input = ["  records of source ", "  rows of stage "];
+        let is_of_input =
+            ["  records of source ", "  malformed records of source ", "  rows of stage "];
         if line.starts_with("first pipeline") {
             let At { source, stage, output, .. } = *self;
             *self = At { source, stage: stage + 1, output, ..At::default() };
@@ -54,8 +55,8 @@ impl At {
         } else if is_of_input.iter().any(|start| line.starts_with(start)) {
             self.input += 1;
             let inputs = &plan.stages.get(self.stage.checked_sub(1)?)?.inputs;
-            let filter = &inputs.get(self.input.checked_sub(1)?)?.filter;
-            let told = inputs.len() > 1 && filter.is_none();
+            let Input { filter, late, .. } = inputs.get(self.input.checked_sub(1)?)?;
+            let told = inputs.len() > 1 && filter.is_none() && late.is_none();
             return self.of_input(stats).filter(|_| told).map(|taken| rows(taken, "row"));
         } else if line.starts_with("  filter ") {
             let passed = match self.fires {
@@ -87,7 +88,10 @@ impl At {
 
     /// The rows that the stage has taken of the input.
     fn of_input(&self, stats: &Stats) -> Option<u64> {
-        let by_input = &self.of_stage(stats)?.rows_in_by_input;
+        let by_input = match self.of_stage(stats) {
+            Some(of_stage) => &of_stage.rows_in_by_input,
+            None => stats.passed.get(self.stage.checked_sub(1)?)?,
+        };
         by_input.get(self.input.checked_sub(1)?).copied()
     }
 }

@@ -285,6 +285,7 @@ impl Worker {
                 let name = self.context.shared.intake.name(records.stamped.split);
                 let taken = late.take(&pass.taking, records, name)?;
                 let taken = Records::taken(&taken, records);
+                self.context.stats.note_passed(pass.stage, pass.input, taken.rows.num_rows());
                 self.push(stages, &pass.takers, &taken, passed)?;
                 continue;
             }
@@ -300,6 +301,7 @@ impl Worker {
             };
             let before = passed.len();
             let stateless::Taken { rows, places } = taken;
+            self.context.stats.note_passed(pass.stage, pass.input, rows.num_rows());
             let taken = stateless::Taken { rows, places: behind(records, places) };
             match &pass.expansion {
                 Some(expansion) => {
