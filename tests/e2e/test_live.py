@@ -559,20 +559,55 @@ def test_a_hundred_scrapers_do_no_harm(start):
     assert job.wait(PATIENCE_SECONDS) == 130
 
 
+def answered(port: int, request: bytes, *, half: bool = False) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
+        connection.sendall(request)
+        if half:
+            connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
 def test_requests_that_cannot_be_answered_are_refused(start):
     job = start(LIVE + LONG_WINDOWS, "--metrics", "127.0.0.1:0")
     port = int(address_of(job, "--metrics").rsplit(":", 1)[1].strip("/"))
-
-    def answer(request: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
-            connection.sendall(request)
-            return b"".join(iter(lambda: connection.recv(1 << 16), b""))
-
     for request, status in [(b"POST /metrics HTTP/1.1\r\n\r\n", b"405"), (b"nonsense\r\n\r\n", b"400"),
                             (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"421"),
                             (b"GET /" + b"x" * 9000, b"431"), (b"GET /healthz HTTP/1.0\r\n\r\n", b"200")]:
-        assert answer(request).split()[1] == status, request
-    assert answer(b"HEAD /healthz HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\n")
+        assert answered(port, request).split()[1] == status, request
+    for target in [b"/healthz HTTP/1.1", b"/healthz HTTP/1.1\r\nHost: evil.example", b"/nothing HTTP/1.1", b"nonsense"]:
+        assert answered(port, b"HEAD " + target + b"\r\n\r\n").endswith(b"\r\n\r\n"), target
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_request_may_end_its_lines_with_a_line_feed_and_name_a_whole_address(start, half):
+    job = start(LIVE + LONG_WINDOWS, "--metrics", "127.0.0.1:0")
+    port = int(address_of(job, "--metrics").rsplit(":", 1)[1].strip("/"))
+    for request in [b"GET /healthz HTTP/1.0\n\n", b"GET /healthz HTTP/1.1\nHost: localhost\n\n",
+                    b"GET http://127.0.0.1/healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"]:
+        # It is not waited for, as a request is that is not there as a whole.
+        before = time.monotonic()
+        assert answered(port, request, half=half).endswith(b"\r\n\r\nok\n"), request
+        assert time.monotonic() - before < 4, request
+    # The name counts that the target has, since a server must not look at the field then.
+    request = b"GET http://evil.example/healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    assert answered(port, request).split()[1] == b"421"
+    assert answered(port, b"GET /healthz HTTP/1.1\r\n", half=True).split()[1] == b"400"
+
+
+def test_connections_that_are_silent_make_room(start):
+    job = start(LIVE + LONG_WINDOWS, "--metrics", "127.0.0.1:0")
+    url = address_of(job, "--metrics")
+    port = int(url.rsplit(":", 1)[1].strip("/"))
+    before = time.monotonic()
+    # As many as are open at a time (docs/metrics.md), and some more.
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+    assert get(url + "healthz") == "ok\n" and "millstream_info" in get(url + "metrics")
+    # It did not take until they had been waited for.
+    assert time.monotonic() - before < 4
+    silent[0].settimeout(PATIENCE_SECONDS)
+    assert silent[0].recv(1) == b""  # the oldest has ended
+    for one in silent:
+        one.close()
 
 
 def test_the_page_shows_what_the_job_does(start):

@@ -79,6 +79,10 @@ pub(crate) struct Edge {
 /// A stage without state that takes rows, and who takes what it makes of them.
 #[derive(Debug)]
 pub(crate) struct Pass {
+    /// Its number among all stages of the plan.
+    pub(crate) stage: usize,
+    /// Which of the stage's inputs it takes, in the plan's order.
+    pub(crate) input: usize,
     /// Only records that are late; what is taken is of these, with what is said of them.
     pub(crate) late: Option<LateRecords>,
     pub(crate) taking: Taking,
@@ -189,6 +193,13 @@ impl Flow {
         }
         flow.check(plan)?;
         Ok(flow)
+    }
+
+    /// How many inputs a stage with state has in the plan.
+    pub(crate) fn inputs_of(&self, stage: usize) -> usize {
+        let feeds = self.sources.iter().chain(&self.stages);
+        let edges = feeds.flat_map(|feeds| feeds.takers.all_edges());
+        edges.filter(|edge| edge.stage == stage).map(|edge| edge.input + 1).max().unwrap_or(0)
     }
 
     /// That there is an order of each output's rows that does not depend on the schedule.
@@ -303,8 +314,15 @@ impl Nodes<'_> {
                 let late = late.map(|late| {
                     LateRecords::new(Windowing::new(Some(late.window), self.lateness_us))
                 });
-                let takers_of = Pass { late, taking, expansion, takers: takers_of, counted };
-                takers.passes.push(takers_of);
+                takers.passes.push(Pass {
+                    stage: number,
+                    input: at,
+                    late,
+                    taking,
+                    expansion,
+                    takers: takers_of,
+                    counted,
+                });
             }
         }
         for (output, of) in self.plan.outputs.iter().enumerate() {

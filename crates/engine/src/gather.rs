@@ -178,8 +178,10 @@ impl Gather {
         let first = !self.ended.swap(true, Ordering::AcqRel);
         let mut state = self.lock();
         let windows = std::mem::take(&mut state.windows);
-        state.windows_fired +=
-            windows.into_values().map(|fired| fired.windows.count()).sum::<u64>();
+        state.windows_fired += windows
+            .into_iter()
+            .map(|(window, fired)| self.count(&window, fired.windows))
+            .sum::<u64>();
         state.sorted.clear();
         state.batches.clear();
         let State { ahead, queue, .. } = &mut *state;
@@ -246,13 +248,14 @@ impl Gather {
             return 0;
         }
         let state = self.lock();
-        let open = state.windows.values().map(|fired| fired.windows.clone().count());
+        let fired = state.windows.iter();
+        let open = fired.map(|(window, fired)| self.count(window, fired.windows.clone()));
         state.windows_fired + open.sum::<u64>()
     }
 
     /// Whether rows of windows come here.
     pub(crate) fn is_windowed(&self) -> bool {
-        self.outlet.stages.iter().any(|(_, windowing)| !windowing.is_whole())
+        self.outlet.stages.iter().any(|(_, windowing)| windowing.has_windows())
     }
 
     /// Up to which watermark every leader has fired what is complete of a stage, and its rows have

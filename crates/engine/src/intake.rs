@@ -210,8 +210,17 @@ impl Intake {
     }
 
     /// Finds the next thing to do for `worker`, of the splits that may go on; `only` is by source.
-    pub(crate) fn take(&self, worker: usize, only: &[Only]) -> Result<Taken> {
-        let mut taken = self.take_next(worker, only)?;
+    /// `of` becomes the source that was read, or of which there was a batch.
+    pub(crate) fn take(
+        &self,
+        worker: usize,
+        only: &[Only],
+        of: &mut Option<usize>,
+    ) -> Result<Taken> {
+        let mut taken = self.take_next(worker, only, of)?;
+        if let (Taken::Batch(batch), None) = (&taken, &of) {
+            *of = Some(self.splits[batch.split].source);
+        }
         if let Taken::Batch(batch) = &mut taken
             && let source = &self.sources[self.splits[batch.split].source]
             && let Some(column) = source.preparer.watermark_column()
@@ -221,7 +230,7 @@ impl Intake {
         Ok(taken)
     }
 
-    fn take_next(&self, worker: usize, only: &[Only]) -> Result<Taken> {
+    fn take_next(&self, worker: usize, only: &[Only], of: &mut Option<usize>) -> Result<Taken> {
         // In simulation, sometimes read on although batches are ready, so that they can be
         // shuffled.
         let read_first = self.env.choose(2) == Some(1);
@@ -250,7 +259,11 @@ impl Intake {
                     continue;
                 }
             }
-            match self.read(split, now)? {
+            let read = self.read(split, now)?;
+            if let Read::Prepared | Read::Ended | Read::Skipped = read {
+                *of = Some(self.splits[split].source);
+            }
+            match read {
                 Read::Prepared => {
                     return Ok(match self.take_ready(worker, only, Taking::Near) {
                         Some(batch) if !read_first => Taken::Batch(batch),

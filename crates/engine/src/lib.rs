@@ -65,4 +65,4 @@ pub use millstream_state::on_refused_memory;
 pub use run::Remains;
 pub use skipped::Skipped;
 pub use standing::{STUCK_AFTER, Standing};
-pub use stats::{Leftover, StageStats, Stats};
+pub use stats::{Leftover, SourceStats, StageStats, Stats};

@@ -379,7 +379,7 @@ impl Shared {
             [windowing.begin_of_last_slice(window), end, time_before(end)]
         });
         let feeds = &self.flow.stages[stage];
-        if !feeds.outputs.is_empty() {
+        if !feeds.outputs.is_empty() && windowing.has_windows() {
             windows.insert((start, end));
         }
         for next in &feeds.stages {

@@ -26,12 +26,19 @@ pub struct Stats {
     pub rows: u64,
     /// The same by output.
     pub outputs: Vec<OutputStats>,
+    /// What was read, by source, in the plan's order.
+    #[serde(default)]
+    pub sources: Vec<SourceStats>,
     /// Records that came too late for all of their windows and were dropped.
     pub late_records: u64,
     /// Records that came too late for some of their windows, and count for the others.
     pub partly_late_records: u64,
     /// The same by stage, of those that keep state, in the plan's order.
     pub stages: Vec<StageStats>,
+    /// Per stage of the plan, if it keeps no state: the rows of each input that its conditions have
+    /// let through.
+    #[serde(default)]
+    pub passed: Vec<Vec<u64>>,
     /// Malformed records that were left out because the table's options say so; they are not among
     /// `records`.
     pub malformed_records: u64,
@@ -148,18 +155,43 @@ impl Leftover {
     }
 }
 
+/// Adds numbers to those at the same places.
+fn add_each(own: &mut Vec<u64>, others: &[u64]) {
+    own.resize(own.len().max(others.len()), 0);
+    own.iter_mut().zip(others).for_each(|(own, other)| *own += other);
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What a stage has taken, dropped and given.
+/// What was read of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceStats {
+    /// Its number among all sources of the plan, from 1, as `EXPLAIN` has it.
+    pub source: usize,
+    /// Records read.
+    pub records: u64,
+    /// Input bytes read.
+    pub input_bytes: u64,
+    /// Of all workers together, microseconds in which they read and decoded its records.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub read_us: u64,
+}
+
+/// What a stage has taken, dropped and given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageStats {
     /// Its number among all stages of the plan, from 1, as `EXPLAIN` has it.
     pub stage: usize,
-    /// Records, or rows of other stages, that it was given, before its conditions.
+    /// Records, or rows of other stages, that its conditions (WHERE, or HAVING of the stage before)
+    /// have let through: late ones, too.
     #[serde(default)]
     pub rows_in: u64,
+    /// The same by input, in the order in which `EXPLAIN` shows them; of a join, the left side's
+    /// inputs come first.
+    #[serde(default)]
+    pub rows_in_by_input: Vec<u64>,
     /// Records that came too late for all of its windows.
     pub late_records: u64,
     /// Records that came too late for some of them.
@@ -239,22 +271,43 @@ impl Stats {
         self.rows_combined = shipped.combined;
     }
 
+    /// Counts rows that the conditions of a stage without state have let through.
+    pub(crate) fn note_passed(&mut self, stage: usize, input: usize, rows: usize) {
+        self.passed.resize(self.passed.len().max(stage + 1), Vec::new());
+        let by_input = &mut self.passed[stage];
+        by_input.resize(by_input.len().max(input + 1), 0);
+        by_input[input] += rows as u64;
+    }
+
     /// Adds another worker's counts.
     pub(crate) fn add(&mut self, other: &Stats) {
         self.records += other.records;
         self.input_bytes += other.input_bytes;
         self.late_records += other.late_records;
         self.partly_late_records += other.partly_late_records;
+        let sources = self.sources.len().max(other.sources.len());
+        self.sources.resize(sources, SourceStats::default());
+        for (own, other) in self.sources.iter_mut().zip(&other.sources) {
+            own.source = other.source;
+            own.records += other.records;
+            own.input_bytes += other.input_bytes;
+            own.read_us += other.read_us;
+        }
         let stages = self.stages.len().max(other.stages.len());
         self.stages.resize(stages, StageStats::default());
         for (own, other) in self.stages.iter_mut().zip(&other.stages) {
             own.stage = other.stage;
             own.rows_in += other.rows_in;
+            add_each(&mut own.rows_in_by_input, &other.rows_in_by_input);
             own.late_records += other.late_records;
             own.partly_late_records += other.partly_late_records;
             own.rows_out += other.rows_out;
             own.update_us += other.update_us;
             own.fire_us += other.fire_us;
+        }
+        self.passed.resize(self.passed.len().max(other.passed.len()), Vec::new());
+        for (own, other) in self.passed.iter_mut().zip(&other.passed) {
+            add_each(own, other);
         }
         self.inner_rows += other.inner_rows;
         self.malformed_records += other.malformed_records;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use millstream_contract::plan::Plan;
+use millstream_contract::plan::{Input, Plan};
 use millstream_contract::wording::{counted, grouped};
-use millstream_engine::{StageStats, Stats};
+use millstream_engine::{SourceStats, StageStats, Stats};
 
 use crate::wording::bytes;
 
@@ -12,49 +12,112 @@ use crate::wording::bytes;
 /// parts took or gave, and the times of the run. Lines that begin with `=` were measured.
 pub fn analyzed(explain: &str, plan: &Plan, stats: &Stats) -> String {
     let mut text = String::new();
-    let (mut stage, mut output) = (0, 0);
+    let mut at = At::default();
     for line in explain.lines() {
         text.push_str(line);
         text.push('\n');
+        if let Some(measured) = at.measured(line, plan, stats) {
+            let _ = writeln!(text, "  = {measured}");
+        }
+    }
+    text + &whole(stats)
+}
+
+/// Where in a plan's text a line is: numbers count from 1, and 0 is before the first.
+#[derive(Default)]
+struct At {
+    source: usize,
+    stage: usize,
+    /// Of the stage.
+    input: usize,
+    /// Whether the line is about rows that the stage fires.
+    fires: bool,
+    /// Whether it is about the side table of a lookup.
+    looks_up: bool,
+    output: usize,
+}
+
+impl At {
+    /// Goes on by a line; what was measured of that which it is about.
+    fn measured(&mut self, line: &str, plan: &Plan, stats: &Stats) -> Option<String> {
+        let is_of_input =
+            ["  records of source ", "  malformed records of source ", "  rows of stage "];
         if line.starts_with("first pipeline") {
-            stage += 1;
-        } else if line.starts_with("  read ") && plan.sources.len() == 1 {
-            let _ = writeln!(
-                text,
-                "  = {}, {}/s, {}, {}",
-                rows(stats.records, "record"),
-                rate(stats.records, "record", stats),
-                bytes(stats.input_bytes),
-                seconds(stats.read_us)
-            );
+            let At { source, stage, output, .. } = *self;
+            *self = At { source, stage: stage + 1, output, ..At::default() };
+        } else if line.starts_with("  lookup: ") {
+            self.looks_up = true;
+        } else if line.starts_with("  read ") && !self.looks_up {
+            // In the text of a plan that is no chain, sources stand before the stages.
+            self.input += usize::from(self.stage > 0);
+            self.source += 1;
+            return stats.sources.get(self.source - 1).map(|source| read_in(source, stats));
+        } else if is_of_input.iter().any(|start| line.starts_with(start)) {
+            self.input += 1;
+            let inputs = &plan.stages.get(self.stage.checked_sub(1)?)?.inputs;
+            let Input { filter, late, .. } = inputs.get(self.input.checked_sub(1)?)?;
+            let told = inputs.len() > 1 && filter.is_none() && late.is_none();
+            return self.of_input(stats).filter(|_| told).map(|taken| rows(taken, "row"));
+        } else if line.starts_with("  filter ") {
+            let passed = match self.fires {
+                true => self.of_stage(stats)?.rows_out,
+                false => self.of_input(stats)?,
+            };
+            return Some(format!("{} let through", rows(passed, "row")));
         } else if line.starts_with("soft breaker") {
-            let of_stage = stats.stages.iter().find(|of_stage| of_stage.stage == stage);
-            let _ = of_stage.map(|of_stage| {
-                let taken = rows(of_stage.rows_in, "row");
-                let late = rows(of_stage.late_records, "late record");
-                let partly = match of_stage.partly_late_records {
-                    0 => String::new(),
-                    partly => format!(" and {} late for some windows", grouped(partly)),
-                };
-                let (update, fire) = (seconds(of_stage.update_us), seconds(of_stage.fire_us));
-                let rate = rate(of_stage.rows_in, "row", stats);
-                writeln!(
-                    text,
-                    "  = {taken} taken, {rate}/s, {late}{partly}; {update} in its state, {fire} firing"
-                )
-            });
+            return self.of_stage(stats).map(|of_stage| taken_in(of_stage, stats));
+        } else if line.starts_with("second pipeline") {
+            self.fires = true;
         } else if line.starts_with("result") {
-            let _ = stats.outputs.get(output).map(|of_output| {
+            self.output += 1;
+            return stats.outputs.get(self.output - 1).map(|of_output| {
                 let windows = match of_output.windows {
                     0 => String::new(),
                     windows => format!(" in {}", rows(windows, "window")),
                 };
-                writeln!(text, "  = {}{windows}", rows(of_output.rows, "row"))
+                format!("{}{windows}", rows(of_output.rows, "row"))
             });
-            output += 1;
         }
+        None
     }
-    text + &whole(stats)
+
+    /// Of the stage, if it has state.
+    fn of_stage<'s>(&self, stats: &'s Stats) -> Option<&'s StageStats> {
+        stats.stages.iter().find(|of_stage| of_stage.stage == self.stage)
+    }
+
+    /// The rows that the stage has taken of the input.
+    fn of_input(&self, stats: &Stats) -> Option<u64> {
+        let by_input = match self.of_stage(stats) {
+            Some(of_stage) => &of_stage.rows_in_by_input,
+            None => stats.passed.get(self.stage.checked_sub(1)?)?,
+        };
+        by_input.get(self.input.checked_sub(1)?).copied()
+    }
+}
+
+/// What was read of a table.
+fn read_in(source: &SourceStats, stats: &Stats) -> String {
+    format!(
+        "{}, {}/s, {}, {}",
+        rows(source.records, "record"),
+        rate(source.records, "record", stats),
+        bytes(source.input_bytes),
+        seconds(source.read_us)
+    )
+}
+
+/// What a stage has taken in.
+fn taken_in(of_stage: &StageStats, stats: &Stats) -> String {
+    let taken = rows(of_stage.rows_in, "row");
+    let late = rows(of_stage.late_records, "late record");
+    let partly = match of_stage.partly_late_records {
+        0 => String::new(),
+        partly => format!(" and {} late for some windows", grouped(partly)),
+    };
+    let (update, fire) = (seconds(of_stage.update_us), seconds(of_stage.fire_us));
+    let rate = rate(of_stage.rows_in, "row", stats);
+    format!("{taken} taken, {rate}/s, {late}{partly}; {update} in its state, {fire} firing")
 }
 
 /// `1 row`, `1,234 rows`.
@@ -100,9 +163,10 @@ fn whole(stats: &Stats) -> String {
     if let Some(most) = latencies.last() {
         let median = latencies[(latencies.len() - 1) / 2];
         let (median, most) = (millis(median), millis(*most));
+        let what = if stats.windows > 0 { "a window" } else { "a slice" };
         let _ = writeln!(
             text,
-            "  = from a window's end to its last row: {median} at the median, {most} at most"
+            "  = from {what}'s end to its last row: {median} at the median, {most} at most"
         );
     }
     if stats.state_bytes_peak > 0 {

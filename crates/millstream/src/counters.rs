@@ -22,7 +22,6 @@ pub fn counters(stats: &Stats) -> Map<String, Value> {
         "inner_rows": stats.inner_rows,
         "late_records": stats.late_records,
         "partly_late_records": stats.partly_late_records,
-        "stages": stats.stages,
         "malformed_records": stats.malformed_records,
         "null_time_records": stats.null_time_records,
         "unusable_time_records": stats.unusable_time_records,
@@ -60,6 +59,8 @@ pub fn counters(stats: &Stats) -> Map<String, Value> {
         Value::Object(map) => map,
         _ => Map::new(),
     };
+    counters.insert("sources".into(), json!(stats.sources));
+    counters.insert("stages".into(), json!(stats.stages));
     let Leftover { rows, bytes, windows, credit } = stats.left;
     let left = [("rows", rows), ("bytes", bytes), ("windows", windows), ("credit", credit)];
     counters.extend(left.map(|(what, count)| (format!("left_{what}"), count.into())));

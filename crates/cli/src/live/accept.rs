@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 /// Serves the connections that come, until `accept` returns none. `name` is that of their threads.
-/// Those beyond `most` at a time are refused.
+/// One beyond `most` at a time is served if `make_room` gives it back, because another one ends.
 pub(super) fn accept_all<S: Send + 'static>(
     (name, most): (&str, usize),
     mut accept: impl FnMut() -> io::Result<Option<S>>,
-    refuse: impl Fn(S),
+    make_room: impl Fn(S) -> Option<S>,
     serve: impl Fn(S) + Clone + Send + 'static,
 ) {
     let open = Arc::new(AtomicUsize::new(0));
@@ -25,11 +25,14 @@ pub(super) fn accept_all<S: Send + 'static>(
                 continue;
             }
         };
-        if open.fetch_add(1, Ordering::SeqCst) >= most {
+        let stream = match open.fetch_add(1, Ordering::SeqCst) >= most {
+            true => make_room(stream),
+            false => Some(stream),
+        };
+        let Some(stream) = stream else {
             open.fetch_sub(1, Ordering::SeqCst);
-            refuse(stream);
             continue;
-        }
+        };
         let (serve, counted) = (serve.clone(), open.clone());
         let thread = thread::Builder::new().name(name.into()).spawn(move || {
             serve(stream);

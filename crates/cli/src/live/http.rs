@@ -1,9 +1,11 @@
 //! A small HTTP server, for metrics and the page: it answers GET and HEAD, and closes the
 //! connection after each answer (RFC 9112).
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,10 +14,14 @@ use super::desk::Desk;
 
 /// Bytes of a request's head at most.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// Connections at a time; who comes beyond is told to come again.
+/// Connections at a time. For one beyond, the one ends that has not sent its request for longest;
+/// if all have, it is told to come again.
 const CONNECTIONS_MAX: usize = 256;
 /// How long a request may take, and an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a target begins with that is a whole address.
+const HTTP: &str = "http://";
 
 /// What is answered.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,39 +90,85 @@ pub(super) fn serve(
     Ok(bound)
 }
 
+/// Connections whose request is not there yet, by the order in which they came.
+#[derive(Default)]
+struct Unheard {
+    came: AtomicU64,
+    streams: Mutex<BTreeMap<u64, Arc<TcpStream>>>,
+}
+
+impl Unheard {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<TcpStream>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, stream: TcpStream) -> (u64, Arc<TcpStream>) {
+        let (number, stream) = (self.came.fetch_add(1, Ordering::Relaxed), Arc::new(stream));
+        self.lock().insert(number, stream.clone());
+        (number, stream)
+    }
+
+    fn remove(&self, number: u64) {
+        self.lock().remove(&number);
+    }
+
+    /// Ends the connection that has waited longest, if it came before this one: whoever serves it
+    /// reads its end.
+    fn end_oldest_before(&self, number: u64) -> bool {
+        let mut streams = self.lock();
+        let oldest = streams.first_entry().filter(|oldest| *oldest.key() < number);
+        let ended = oldest.map(|oldest| oldest.remove().shutdown(Shutdown::Both));
+        ended.is_some()
+    }
+}
+
 fn accept(listener: &TcpListener, desk: Arc<Desk>, answering: (Answering, bool)) {
+    let unheard = Arc::new(Unheard::default());
+    let served = unheard.clone();
     accept_all(
         ("http", CONNECTIONS_MAX),
-        || listener.accept().map(|(stream, _)| Some(stream)),
-        |stream| {
-            let busy = Answer::failed(503, "too many connections");
-            // Whoever cannot even take this is not waited for.
-            let _ = stream.set_nonblocking(true);
-            let _ = (&stream).write(&busy.bytes(true));
+        || listener.accept().map(|(stream, _)| Some(unheard.add(stream))),
+        |(number, stream)| {
+            if unheard.end_oldest_before(number) {
+                return Some((number, stream));
+            }
+            unheard.remove(number);
+            refuse(&stream);
+            None
         },
-        move |stream| {
+        move |(number, stream)| {
+            let heard = || served.remove(number);
             // A connection that breaks concerns whoever has opened it.
-            let _ = converse(&stream, &desk, answering);
+            let _ = converse(&stream, heard, &desk, answering);
+            heard();
         },
     );
 }
 
+/// Tells that all connections are being answered. Whoever cannot even take this is not waited for.
+fn refuse(mut stream: &TcpStream) {
+    // Bytes that nobody has read would make the system throw the answer away.
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
+    let _ = stream.read(&mut [0; HEAD_BYTES_MAX]);
+    let _ = stream.set_nonblocking(true);
+    let _ = stream.write(&Answer::failed(503, "too many connections").bytes(true));
+}
+
 fn converse(
-    stream: &TcpStream,
+    mut stream: &TcpStream,
+    heard: impl Fn(),
     desk: &Desk,
     (answer, guarded): (Answering, bool),
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let (reply, with_body) = match head(stream)? {
-        None => return Ok(()),
-        Some(Err(refused)) => (refused, true),
-        Some(Ok(head)) => match parse(&head, guarded) {
-            Err(refused) => (refused, true),
-            Ok((method, path)) => (answer(desk, path), method == "GET"),
-        },
-    };
-    let mut stream = stream;
-    stream.write_all(&reply.bytes(with_body))?;
+    let (head, whole) = head(stream)?;
+    heard();
+    if head.is_empty() && whole.is_ok() {
+        return Ok(());
+    }
+    let path = whole.and_then(|()| parse(&head, guarded));
+    let reply = path.map_or_else(|refused| refused, |path| answer(desk, path));
+    stream.write_all(&reply.bytes(!head.starts_with(b"HEAD ")))?;
     stream.shutdown(Shutdown::Write)?;
     // What is still sent is taken in for a moment: else the answer could be lost.
     stream.set_read_timeout(Some(Duration::from_millis(200)))?;
@@ -124,37 +176,44 @@ fn converse(
     Ok(())
 }
 
-/// The head of a request, up to its empty line; `None` if nothing comes.
-fn head(mut stream: &TcpStream) -> io::Result<Option<Result<Vec<u8>, Answer>>> {
+/// The head of a request, up to its empty line, or what there is of it and why it is refused.
+/// Nothing at all may come.
+fn head(mut stream: &TcpStream) -> io::Result<(Vec<u8>, Result<(), Answer>)> {
     let (mut head, end) = (Vec::new(), Instant::now() + PATIENCE);
     let mut part = [0; 2048];
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(Some(Err(Answer::failed(408, "the head took too long"))));
+            return Ok((head, Err(Answer::failed(408, "the head took too long"))));
         }
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut part) {
-            Ok(0) => return Ok(None),
+            Ok(0) if head.is_empty() => return Ok((head, Ok(()))),
+            Ok(0) => return Ok((head, Err(Answer::failed(400, "the head has no end")))),
             Ok(got) => head.extend_from_slice(&part[..got]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        if head.windows(4).any(|four| four == b"\r\n\r\n") {
-            return Ok(Some(Ok(head)));
+        if is_whole(&head) {
+            return Ok((head, Ok(())));
         }
         if head.len() > HEAD_BYTES_MAX {
-            return Ok(Some(Err(Answer::failed(431, "the head is too long"))));
+            return Ok((head, Err(Answer::failed(431, "the head is too long"))));
         }
     }
 }
 
-/// Method and path of a request. `guarded`: only if it names an address, or this machine.
-fn parse(head: &[u8], guarded: bool) -> Result<(&str, &str), Answer> {
+/// Whether a head has its empty line. A line may end with a line feed alone (RFC 9112, 2.2).
+fn is_whole(head: &[u8]) -> bool {
+    head.windows(2).any(|two| two == b"\n\n") || head.windows(3).any(|three| three == b"\n\r\n")
+}
+
+/// The path that a request asks for. `guarded`: only if it names an address, or this machine.
+fn parse(head: &[u8], guarded: bool) -> Result<&str, Answer> {
     let bad = |text: &str| Answer::failed(400, text);
     let text = std::str::from_utf8(head).map_err(|_| bad("the head is no text"))?;
-    let mut lines = text.split("\r\n");
+    let mut lines = text.lines();
     let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
     let [method, target, "HTTP/1.1" | "HTTP/1.0"] = words[..] else {
         return Err(bad("expected a request line such as 'GET /metrics HTTP/1.1'"));
@@ -162,16 +221,25 @@ fn parse(head: &[u8], guarded: bool) -> Result<(&str, &str), Answer> {
     if !matches!(method, "GET" | "HEAD") {
         return Err(Answer::failed(405, "only GET and HEAD are answered"));
     }
+    let mut hosts = lines.filter_map(|line| line.split_once(':'));
+    let host = hosts.find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let host = host.map(|(_, host)| host.trim());
+    // Where the target is a whole address, its host counts (RFC 9112, 3.2.2).
+    let (host, target) = match target.split_at_checked(HTTP.len()) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(HTTP) => {
+            let end = rest.find(['/', '?']).unwrap_or(rest.len());
+            (Some(&rest[..end]), &rest[end..])
+        }
+        _ => (host, target),
+    };
     // A page of elsewhere may have its name lead here (DNS rebinding), to read what it may not.
-    let host = lines.filter_map(|line| line.split_once(':'));
-    let mut host = host.filter(|(name, _)| name.eq_ignore_ascii_case("host"));
-    if let Some((_, host)) = host.next()
-        && guarded
-        && !is_address(host.trim())
-    {
+    if host.is_some_and(|host| guarded && !is_address(host)) {
         return Err(Answer::failed(421, "use the address instead of a name, or localhost"));
     }
-    Ok((method, target.split('?').next().unwrap_or_default()))
+    match target.split('?').next() {
+        None | Some("") => Ok("/"),
+        Some(path) => Ok(path),
+    }
 }
 
 /// Whether a host is an address, with or without a port, or this machine.
@@ -188,17 +256,17 @@ fn is_address(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn request(text: &str) -> Result<(&str, &str), u16> {
+    fn request(text: &str) -> Result<&str, u16> {
         parse(text.as_bytes(), true).map_err(|answer| answer.status)
     }
 
     #[test]
     fn only_what_can_be_answered_is_understood() {
-        assert_eq!(request("GET /metrics HTTP/1.1\r\n\r\n"), Ok(("GET", "/metrics")));
-        let named = "HEAD /?a=b HTTP/1.0\r\nhOsT: localhost:9464\r\n\r\n";
-        assert_eq!(request(named), Ok(("HEAD", "/")));
+        assert_eq!(request("GET /metrics HTTP/1.1\r\n\r\n"), Ok("/metrics"));
+        assert_eq!(request("HEAD /?a=b HTTP/1.0\r\nhOsT: localhost:9464\r\n\r\n"), Ok("/"));
+        assert_eq!(request("GET /metrics HTTP/1.0\nHost: 127.0.0.1\n\n"), Ok("/metrics"));
         let host = b"GET / HTTP/1.1\r\nHost: millstream.example:9464\r\n\r\n";
-        assert_eq!(parse(host, false), Ok(("GET", "/")));
+        assert_eq!(parse(host, false), Ok("/"));
         for (text, status) in [
             ("\r\n\r\n", 400),
             ("GET /metrics\r\n\r\n", 400),
@@ -206,10 +274,39 @@ mod tests {
             ("GET / HTTP/2\r\n\r\n", 400),
             ("POST / HTTP/1.1\r\n\r\n", 405),
             ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+            ("GET / HTTP/1.1\nHost: evil.example\n\n", 421),
         ] {
             assert_eq!(request(text), Err(status), "{text:?}");
         }
         assert_eq!(parse(b"GET /\xff HTTP/1.1\r\n\r\n", true).unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn a_target_may_be_a_whole_address() {
+        for (target, expected) in [
+            ("http://127.0.0.1:9464/metrics", Ok("/metrics")),
+            ("HTTP://localhost/metrics?a=/b", Ok("/metrics")),
+            ("http://localhost", Ok("/")),
+            ("http://localhost?a", Ok("/")),
+            ("http://evil.example/metrics", Err(421)),
+            ("http:///metrics", Err(421)),
+            // No host: a path, of which there is none.
+            ("http:/metrics", Ok("http:/metrics")),
+        ] {
+            // Whatever the field says.
+            let text = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            assert_eq!(request(&text), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_head_ends_with_an_empty_line() {
+        for text in ["a\r\n\r\n", "a\n\n", "a\r\nb: c\n\r\n", "a\nb\n\nmore"] {
+            assert!(is_whole(text.as_bytes()), "{text:?}");
+        }
+        for text in ["", "a", "a\n", "a\r\n\r", "a\r\r\n", "a\nb\n", "a\n \n"] {
+            assert!(!is_whole(text.as_bytes()), "{text:?}");
+        }
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn accept(listener: &UnixListener, desk: Arc<Desk>, over: &Arc<AtomicBool>) {
             let (stream, _) = listener.accept()?;
             Ok((!over.load(SeqCst)).then_some(stream))
         },
-        drop,
+        |_| None,
         move |stream| {
             // Whoever has gone needs no answer.
             let _ = serve(stream, &desk, &served);

@@ -148,7 +148,11 @@ fn stages(text: &mut Text, snapshot: &Snapshot) {
     let label = |stage: usize| [("stage", stage.to_string())];
     type Of = fn(&millstream::observe::Stage) -> u64;
     let counters: [(&str, &str, Of); 4] = [
-        ("millstream_stage_rows_in_total", "Rows that a stage has taken.", |s| s.rows_in),
+        (
+            "millstream_stage_rows_in_total",
+            "Rows that have passed the conditions of a stage, which it has taken.",
+            |s| s.rows_in,
+        ),
         ("millstream_stage_rows_out_total", "Rows that a stage has fired.", |s| s.rows_out),
         (
             "millstream_stage_late_records_total",

@@ -365,13 +365,13 @@ impl Delivery for Exchanged {
         let Some(sending) = &mut self.sending else {
             return Err(Error::Internal("records for a worker that sends none".into()));
         };
-        let (dropped, rows) = state.stage.program.keyed(batch)?;
+        let (passing, rows) = state.stage.program.keyed(batch)?;
         if let Some(rows) = rows {
             sending.sender.begin(rows)?;
             sending.advance()?;
             state.changed_at_us = Some(context.shared.env.now_us());
         }
-        Ok(Updated { dropped, ..Updated::default() })
+        Ok(Updated { passing, ..Updated::default() })
     }
 
     fn has_mail(&self, _: &Context) -> bool {

@@ -3,7 +3,7 @@
 use arrow::array::RecordBatch;
 
 use super::ahead::{Role, Turn};
-use super::packs::Fired;
+use super::packs::{Fired, Windows};
 use super::writer::Thing;
 use super::{Gather, State};
 use crate::cluster::{self, Head, LAST};
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::flow::Root;
 use crate::operator::RowTimes;
-use crate::windowing::WindowId;
+use crate::windowing::{WindowId, Windowing};
 
 /// A window of an output, in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,13 +26,23 @@ pub(crate) struct Window {
 impl Gather {
     /// A window of an input.
     fn window(&self, input: usize, id: WindowId) -> Result<Window> {
-        let stage = match self.outlet.inputs.get(input) {
-            Some(Root::Stage(stage)) => self.place_of(*stage),
-            _ => None,
-        };
         let unknown = || Error::Internal(format!("rows of a window of input {input}"));
-        let (_, windowing) = self.outlet.stages[stage.ok_or_else(unknown)?];
+        let windowing = self.windowing_of(input).ok_or_else(unknown)?;
         Ok(Window { fires_at: windowing.fires_at(id), input, id })
+    }
+
+    /// How many windows have fired under the name of one.
+    pub(super) fn count(&self, window: &Window, fired: Windows) -> u64 {
+        match self.windowing_of(window.input).is_some_and(Windowing::has_windows) {
+            true => fired.count(),
+            false => 0,
+        }
+    }
+
+    /// How the stage divides event time whose rows are an input.
+    fn windowing_of(&self, input: usize) -> Option<&Windowing> {
+        let Some(Root::Stage(stage)) = self.outlet.inputs.get(input) else { return None };
+        Some(&self.outlet.stages[self.place_of(*stage)?].1)
     }
 
     /// Rows of a window of an input, with their event times; `last` on the leader's last batch of
@@ -137,7 +147,7 @@ impl Gather {
     }
 
     fn queue_window(&self, state: &mut State, window: Window, fired: Fired) {
-        state.windows_fired += fired.windows.count();
+        state.windows_fired += self.count(&window, fired.windows);
         self.push(state, Thing::Window(window, fired.runs));
     }
 }

@@ -153,7 +153,7 @@ fn finish(intake: &Intake, worker: usize) -> i64 {
 /// The next batch, which must be there.
 fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
     loop {
-        match intake.take(worker, &[Only::Any, Only::Any]).expect("nothing fails") {
+        match intake.take(worker, &[Only::Any, Only::Any], &mut None).expect("nothing fails") {
             Taken::Batch(batch) => return batch,
             // It has looked at a split that had not begun.
             Taken::Again => {}
@@ -164,7 +164,7 @@ fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
 
 /// Looks at the splits, of which none has anything.
 fn nothing(intake: &Intake, worker: usize) {
-    let taken = intake.take(worker, &[Only::Any, Only::Any]).expect("nothing fails");
+    let taken = intake.take(worker, &[Only::Any, Only::Any], &mut None).expect("nothing fails");
     assert!(matches!(taken, Taken::Wait { .. }));
 }
 
@@ -183,9 +183,9 @@ fn nobody_waits_for_a_split_that_another_reads_from() {
         let slow = scope.spawn(|| take(&intake, 0).after);
         says.recv().expect("worker 0 reads");
         // As long as that may be just a moment, they do not run ahead of it.
-        assert!(matches!(intake.take(1, &[Only::Any, Only::Any]), Ok(Taken::Again)));
+        assert!(matches!(intake.take(1, &[Only::Any, Only::Any], &mut None), Ok(Taken::Again)));
         assert!(matches!(
-            intake.take(1, &[Only::Any, Only::Any]),
+            intake.take(1, &[Only::Any, Only::Any], &mut None),
             Ok(Taken::Wait { until_us: Some(_) })
         ));
         clock.pass_time(10_000);
@@ -271,7 +271,9 @@ fn a_drained_split_hands_out_what_it_has_accepted() {
             assert_eq!(take(&intake, 0).after, after);
             finish(&intake, 0);
         }
-        let ends = |_: &i32| matches!(intake.take(0, &[Only::Any, Only::Any]), Ok(Taken::Ended));
+        let ends = |_: &i32| {
+            matches!(intake.take(0, &[Only::Any, Only::Any], &mut None), Ok(Taken::Ended))
+        };
         assert!((0..10).any(|look| ends(&look)), "it does not end");
         assert_eq!(intake.ended_splits(), [Some(2), Some(0)]);
         assert_eq!(finish(&intake, 0), crate::event_time::END);
@@ -292,7 +294,10 @@ fn a_split_that_nobody_looks_at_is_not_idle() {
     nothing(&intake, 0);
     clock.pass_time(10 * IDLE_US);
     assert_eq!(finish(&intake, 0), 10);
-    assert!(matches!(intake.take(0, &[Only::Nothing]), Ok(Taken::Wait { until_us: None })));
+    assert!(matches!(
+        intake.take(0, &[Only::Nothing], &mut None),
+        Ok(Taken::Wait { until_us: None })
+    ));
     let late = take(&intake, 0);
     assert_eq!((late.split, late.stamp), (0, 10));
     assert_eq!(finish(&intake, 0), 20);
@@ -417,7 +422,8 @@ fn a_batch_in_work_holds_the_low_watermark() {
         assert_eq!(finish(&intake, 0), 10, "after {after}");
     }
     // Everything else has been taken and done.
-    while let Taken::Batch(batch) = intake.take(0, &[Only::Any, Only::Any]).expect("nothing fails")
+    while let Taken::Batch(batch) =
+        intake.take(0, &[Only::Any, Only::Any], &mut None).expect("nothing fails")
     {
         assert_eq!(batch.split, 1);
         assert_eq!(finish(&intake, 0), 10);

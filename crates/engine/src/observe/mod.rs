@@ -197,7 +197,7 @@ pub struct Stage {
     pub firing: bool,
     /// Its watermarks: what each source has to reach for the first open window to fire.
     pub needs: Vec<Need>,
-    /// Rows that it has taken, and rows that it has fired.
+    /// Rows that it has taken, which its conditions have let through, and rows that it has fired.
     pub rows_in: u64,
     /// See `rows_in`.
     pub rows_out: u64,

@@ -10,7 +10,7 @@ use crate::columns::select::select;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::assign::{assign, event_times, single_slice};
-use crate::operator::{Batch, BySlice, Dropped, Rows, Updated, rows_of};
+use crate::operator::{Batch, BySlice, Dropped, Passing, Rows, Updated, rows_of};
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
 
@@ -23,19 +23,21 @@ pub(crate) struct Buffers {
     pub(super) by_slice: BySlice,
 }
 
-/// Finds the rows of a batch that pass its filter and count, slice by slice; returns what was
-/// dropped.
+/// Finds the rows of a batch that pass its filter and count, slice by slice; returns how many pass
+/// the filter, and what was dropped of these.
 pub(super) fn assign_rows(
     windowing: &Windowing,
     batch: &Batch<'_>,
     buffers: &mut Buffers,
     by_slice: &mut BySlice,
-) -> Result<Dropped> {
+) -> Result<Passing> {
     select_rows(batch.columns(), batch.filter, buffers)?;
+    let rows = buffers.rows.len() as u64;
+    let passing = |dropped: Dropped| Passing { rows, dropped };
     let mut all_in = |slice| {
         by_slice.clear();
         by_slice.push((slice, std::mem::take(&mut buffers.rows)));
-        Ok(Dropped::default())
+        Ok(passing(Dropped::default()))
     };
     let records = match &batch.rows {
         Rows::Fired { slice, .. } => return all_in(*slice),
@@ -47,7 +49,7 @@ pub(super) fn assign_rows(
     }
     let times = event_times(stamped)?;
     let Some(places) = records.places else {
-        return Ok(assign(windowing, times, stamped.stamp, &buffers.rows, by_slice));
+        return Ok(passing(assign(windowing, times, stamped.stamp, &buffers.rows, by_slice)));
     };
     // A record is late, or not, with all of its rows.
     buffers.records.clear();
@@ -57,7 +59,7 @@ pub(super) fn assign_rows(
     for (_, rows) in by_slice {
         *rows = rows_of(rows, &buffers.rows, places);
     }
-    Ok(dropped)
+    Ok(passing(dropped))
 }
 
 /// Gives rows of a batch that count to `update`: all at once, or half of them at a time where texts

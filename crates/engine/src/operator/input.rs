@@ -136,7 +136,7 @@ pub(crate) struct Keyed {
 /// What came of a batch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Updated {
-    pub(crate) dropped: Dropped,
+    pub(crate) passing: Passing,
     /// How many rows were of other leaders: kept for them, or passed through.
     pub(crate) others_rows: u64,
     /// The latest slice that rows went into, if any did.
@@ -149,6 +149,14 @@ impl Updated {
         self.others_rows += other.others_rows;
         self.latest = self.latest.max(other.latest);
     }
+}
+
+/// Of a batch: the rows that pass its filter.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passing {
+    pub(crate) rows: u64,
+    /// Of their records.
+    pub(crate) dropped: Dropped,
 }
 
 /// Records of a batch that did not make it into a slice, or not into all of theirs.

@@ -60,7 +60,9 @@ use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
 
-pub(crate) use input::{Batch, BySlice, Dropped, Keyed, Records, RowTimes, Rows, Updated, rows_of};
+pub(crate) use input::{
+    Batch, BySlice, Dropped, Keyed, Passing, Records, RowTimes, Rows, Updated, rows_of,
+};
 
 /// The program of a stage of the plan whose windows wait so long for late records; `None` for a
 /// pass. Here the plan's body becomes an operator.
@@ -111,9 +113,9 @@ pub(crate) trait Program: fmt::Debug + Send + Sync {
     }
 
     /// The records of a batch that count, as keys and arguments, for the exchanged baseline; and
-    /// what is dropped. `None`: none counts. Only asked of an operator that has a
+    /// how many pass its filter, and what is dropped. `None`: none counts. Only asked of an operator that has a
     /// [`format`](Program::format).
-    fn keyed(&self, _: &Batch<'_>) -> Result<(Dropped, Option<Keyed>)> {
+    fn keyed(&self, _: &Batch<'_>) -> Result<(Passing, Option<Keyed>)> {
         Err(Error::Internal(format!("records for '{}', which cannot be exchanged", self.name())))
     }
 

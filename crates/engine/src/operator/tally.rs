@@ -17,7 +17,8 @@ use millstream_state::{
 };
 
 use super::{
-    Batch, Delta, Firing, Leadership, Operator, Program, Room, Rows, SealSlice, Step, Updated,
+    Batch, Delta, Firing, Leadership, Operator, Passing, Program, Room, Rows, SealSlice, Step,
+    Updated,
 };
 use crate::budget::Usage;
 use crate::columns::inputs::true_mask;
@@ -107,7 +108,9 @@ impl Operator for Tallied {
             let key = keys.value(row) as u64;
             words[self.leaders.of(hash_word(key))].push(key);
         }
-        let mut updated = Updated { latest: Some(slice), ..Updated::default() };
+        let taken = words.iter().map(Vec::len).sum::<usize>() as u64;
+        let passing = Passing { rows: taken, ..Passing::default() };
+        let mut updated = Updated { passing, latest: Some(slice), ..Updated::default() };
         let count = self.program.layout.values()[batch.input];
         for (leader, words) in words.iter().enumerate() {
             updated.others_rows += if leader == self.me { 0 } else { words.len() as u64 };

@@ -8,7 +8,7 @@ use crate::event_time::END;
 use crate::flow::Root;
 use crate::shared::Shared;
 use crate::stage::Stage;
-use crate::stats::{StageStats, Stats};
+use crate::stats::{SourceStats, StageStats, Stats};
 
 /// Who a worker is, and what it has in common with others.
 pub(crate) struct Context {
@@ -26,10 +26,15 @@ impl Context {
     /// Of worker `id` of this process.
     pub(crate) fn new(id: usize, shared: Arc<Shared>) -> Context {
         let leader = shared.first_leader() + id;
-        let of_stage =
-            |stage: &Arc<Stage>| StageStats { stage: stage.place + 1, ..StageStats::default() };
+        let of_stage = |stage: &Arc<Stage>| StageStats {
+            stage: stage.place + 1,
+            rows_in_by_input: vec![0; shared.flow.inputs_of(stage.number)],
+            ..StageStats::default()
+        };
         let stages: Vec<StageStats> = shared.stages.iter().map(of_stage).collect();
-        let stats = Stats { stages, ..Stats::default() };
+        let of_source = |source: usize| SourceStats { source: source + 1, ..Default::default() };
+        let sources: Vec<SourceStats> = (0..shared.flow.sources.len()).map(of_source).collect();
+        let stats = Stats { sources, stages, ..Stats::default() };
         Context { id, leader, shared, stats, lows: Vec::new() }
     }
 

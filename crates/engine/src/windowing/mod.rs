@@ -163,6 +163,12 @@ impl Windowing {
         self.slices.is_none()
     }
 
+    /// Whether it has windows that a query speaks of: not the whole input, nor the slices of an
+    /// interval join, which follow from how it is executed.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.slices.is_some() && !matches!(self.kind, Kind::Interval(_))
+    }
+
     /// How windows are made of slices.
     pub(crate) fn combining(&self) -> Combining {
         match self.kind {

@@ -172,6 +172,7 @@ impl Worker {
                 RowTimes::Same(_) => Taken::from(pass.taking.rows(rows)?),
                 RowTimes::Each(_) => pass.taking.take(rows)?,
             };
+            self.context.stats.note_passed(pass.stage, pass.input, taken.rows.num_rows());
             let Some(expansion) = &pass.expansion else {
                 let times = times.of(taken.places.as_deref());
                 let fired = FiredRows { rows: taken.rows, window, times, last };

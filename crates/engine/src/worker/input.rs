@@ -19,6 +19,7 @@ use crate::operator::expansion::{Expansion, Piece};
 use crate::operator::unnest::elements_in;
 use crate::operator::{Batch, Dropped, Program, Records, RowTimes, Rows, Updated, stateless};
 use crate::plan::malformed_schema;
+use crate::prepare::Prepared;
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
 use millstream_state::Load;
@@ -138,9 +139,10 @@ impl Worker {
             Err(step) => return Ok(step),
         };
         let from = self.context.timed_from();
-        let taken = shared.intake.take(self.context.id, &gates.only)?;
+        let mut read = None;
+        let taken = shared.intake.take(self.context.id, &gates.only, &mut read)?;
         if let Taken::Batch(_) | Taken::Again = taken {
-            self.context.stats.read_us += self.context.timed_since(from);
+            self.note_reading(read, from);
         }
         match taken {
             Taken::Batch(batch) => {
@@ -201,9 +203,25 @@ impl Worker {
         Ok(true)
     }
 
+    /// Counts the time since `from`, in which a source was read, if one was.
+    fn note_reading(&mut self, source: Option<usize>, from: Option<i64>) {
+        let us = self.context.timed_since(from);
+        self.context.stats.read_us += us;
+        if let Some(of_source) = source.and_then(|at| self.context.stats.sources.get_mut(at)) {
+            of_source.read_us += us;
+        }
+    }
+
     fn count_batch(&mut self, batch: &Stamped) {
-        self.context.stats.records += batch.prepared.batch.num_rows() as u64;
-        self.context.stats.input_bytes += batch.prepared.input_bytes as u64;
+        let Prepared { batch: rows, input_bytes, .. } = &batch.prepared;
+        let (records, input_bytes) = (rows.num_rows() as u64, *input_bytes as u64);
+        self.context.stats.records += records;
+        self.context.stats.input_bytes += input_bytes;
+        let source = self.context.shared.intake.source_of(batch.split);
+        if let Some(of_source) = self.context.stats.sources.get_mut(source) {
+            of_source.records += records;
+            of_source.input_bytes += input_bytes;
+        }
         self.context.stats.malformed_records += batch.prepared.malformed_records;
         note_malformed(&mut self.context.stats.first_malformed, batch);
         self.context.stats.batches_stolen +=
@@ -267,6 +285,7 @@ impl Worker {
                 let name = self.context.shared.intake.name(records.stamped.split);
                 let taken = late.take(&pass.taking, records, name)?;
                 let taken = Records::taken(&taken, records);
+                self.context.stats.note_passed(pass.stage, pass.input, taken.rows.num_rows());
                 self.push(stages, &pass.takers, &taken, passed)?;
                 continue;
             }
@@ -282,6 +301,7 @@ impl Worker {
             };
             let before = passed.len();
             let stateless::Taken { rows, places } = taken;
+            self.context.stats.note_passed(pass.stage, pass.input, rows.num_rows());
             let taken = stateless::Taken { rows, places: behind(records, places) };
             match &pass.expansion {
                 Some(expansion) => {
@@ -425,10 +445,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Counts records, or rows of another stage, that a stage has been given.
-    fn note_taken(&mut self, stage: usize, rows: usize) {
-        if let Some(of_stage) = self.context.stats.stages.get_mut(stage) {
-            of_stage.rows_in += rows as u64;
+    /// Counts records, or rows of another stage, that have passed the conditions of a stage.
+    fn note_taken(&mut self, edge: &Edge, rows: u64) {
+        if let Some(of_stage) = self.context.stats.stages.get_mut(edge.stage) {
+            of_stage.rows_in += rows;
+            if let Some(of_input) = of_stage.rows_in_by_input.get_mut(edge.input) {
+                *of_input += rows;
+            }
         }
     }
 
@@ -486,12 +509,12 @@ impl Worker {
         let from = self.context.timed_from();
         let updated = self.delivery.update(&mut self.context, state, &batch);
         self.note_updating(edge.stage, from);
-        let Updated { dropped, others_rows, .. } = updated
+        let Updated { passing, others_rows, .. } = updated
             .map_err(|error| self.of_record(error, &*state.stage.program, &batch, &records))?;
         if !edge.again {
-            self.note_dropped(edge.stage, &dropped, stamped);
+            self.note_dropped(edge.stage, &passing.dropped, stamped);
         }
-        self.note_taken(edge.stage, records.rows.num_rows());
+        self.note_taken(edge, passing.rows);
         self.context.stats.fragment_rows_in += others_rows;
         Ok(())
     }
@@ -573,7 +596,7 @@ impl Worker {
         let updated = self.delivery.update(&mut self.context, state, &batch)?;
         self.note_updating(edge.stage, from);
         self.context.stats.inner_rows += rows.num_rows() as u64;
-        self.note_taken(edge.stage, rows.num_rows());
+        self.note_taken(edge, updated.passing.rows);
         self.context.stats.fragment_rows_in += updated.others_rows;
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::failing::first_failing;
 use crate::operator::aggregate::timed::{Timed, with_times};
 use crate::operator::counted::{Buffers, assign_rows, take_out, within};
 use crate::operator::record_order::with_order;
-use crate::operator::{Batch, BySlice, Dropped};
+use crate::operator::{Batch, BySlice, Passing};
 use crate::plan::{Aggregate, Key, Window};
 use crate::texts;
 use crate::windowing::{Bounds, Packing, Windowing};
@@ -178,14 +178,14 @@ impl Grouping {
         with_order(rows, batch, self.is_ordered)
     }
 
-    /// Finds the rows of a batch that pass a filter and count, slice by slice; returns what was
-    /// dropped.
+    /// Finds the rows of a batch that pass a filter and count, slice by slice; see
+    /// [`assign_rows`].
     pub(crate) fn assign(
         &self,
         batch: &Batch<'_>,
         buffers: &mut Buffers,
         by_slice: &mut BySlice,
-    ) -> Result<Dropped> {
+    ) -> Result<Passing> {
         assign_rows(&self.windowing, batch, buffers, by_slice)
     }
 

@@ -29,7 +29,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_state::{Leaders, Load, RowLayout, Segment};
 
 use super::{
-    Batch, Counters, Delta, Dropped, Firing, Keyed, Leadership, Operator, Room, SealSlice, Step,
+    Batch, Counters, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, SealSlice, Step,
     Updated,
 };
 use crate::budget::Usage;
@@ -101,13 +101,13 @@ impl super::Program for Program {
         Some(&self.format)
     }
 
-    fn keyed(&self, batch: &Batch<'_>) -> Result<(Dropped, Option<Keyed>)> {
+    fn keyed(&self, batch: &Batch<'_>) -> Result<(Passing, Option<Keyed>)> {
         let (mut buffers, mut by_slice) = Default::default();
-        let dropped = self.grouping.assign(batch, &mut buffers, &mut by_slice)?;
+        let passing = self.grouping.assign(batch, &mut buffers, &mut by_slice)?;
         let rows = self.grouping.columns(batch)?;
         let evaluated = self.grouping.evaluate(&rows, &mut by_slice)?;
         let keyed = |(keys, arguments)| Keyed { side: 0, keys, arguments, by_slice };
-        Ok((dropped, evaluated.map(keyed)))
+        Ok((passing, evaluated.map(keyed)))
     }
 
     /// All inputs show it the same columns.

@@ -23,7 +23,7 @@ impl Pipeline<'_> {
     pub(super) fn run(&mut self, batch: &Batch<'_>, buffers: &mut Buffers) -> Result<Updated> {
         let grouping = self.grouping;
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
-        let dropped = grouping.assign(batch, buffers, &mut by_slice)?;
+        let passing = grouping.assign(batch, buffers, &mut by_slice)?;
         let rows = &*grouping.columns(batch)?;
         let again = |by_slice: &mut BySlice| {
             grouping.assign(batch, &mut Buffers::default(), by_slice).map(|_| ())
@@ -34,7 +34,7 @@ impl Pipeline<'_> {
             buffers.rows = std::mem::take(rows);
         }
         buffers.by_slice = by_slice;
-        Ok(Updated { dropped, ..updated })
+        Ok(Updated { passing, ..updated })
     }
 
     /// Updates slices with the rows of a batch that count.

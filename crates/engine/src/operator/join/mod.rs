@@ -37,7 +37,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_state::{Load, RowLayout};
 
 use super::{
-    Batch, BySlice, Delta, Dropped, Firing, Keyed, Leadership, Operator, Room, Rows, SealSlice,
+    Batch, BySlice, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, Rows, SealSlice,
     Step, Updated,
 };
 use crate::budget::Usage;
@@ -133,15 +133,15 @@ impl Program {
         }
     }
 
-    /// Finds the rows of a batch that pass its filter and count, window by window; returns what was
-    /// dropped.
+    /// Finds the rows of a batch that pass its filter and count, window by window; see
+    /// [`assign_rows`].
     fn assign(
         &self,
         batch: &Batch<'_>,
         buffers: &mut Buffers,
         by_slice: &mut BySlice,
-    ) -> Result<Dropped> {
-        let dropped = assign_rows(&self.assigning, batch, buffers, by_slice)?;
+    ) -> Result<Passing> {
+        let passing = assign_rows(&self.assigning, batch, buffers, by_slice)?;
         match self.window {
             Some(Window::Hop(_) | Window::Cumulate(_)) => {
                 if matches!(batch.rows, Rows::Records(_)) {
@@ -155,7 +155,7 @@ impl Program {
             }
             _ => {}
         }
-        Ok(dropped)
+        Ok(passing)
     }
 
     /// From the slices of their own times to those that have partners of the rows, in an interval
@@ -266,13 +266,13 @@ impl super::Program for Program {
         Some(&self.sides[0].format)
     }
 
-    fn keyed(&self, batch: &Batch<'_>) -> Result<(Dropped, Option<Keyed>)> {
+    fn keyed(&self, batch: &Batch<'_>) -> Result<(Passing, Option<Keyed>)> {
         let (mut buffers, mut by_slice) = Default::default();
-        let dropped = self.assign(batch, &mut buffers, &mut by_slice)?;
+        let passing = self.assign(batch, &mut buffers, &mut by_slice)?;
         let side = self.side_of(batch.input);
         let evaluated = self.sides[side].evaluate(&*self.columns(batch)?, &mut by_slice)?;
         let keyed = |(keys, arguments)| Keyed { side, keys, arguments, by_slice };
-        Ok((dropped, evaluated.map(keyed)))
+        Ok((passing, evaluated.map(keyed)))
     }
 
     fn kept_texts(&self, input: usize) -> &[usize] {
@@ -321,7 +321,7 @@ impl Operator for Join {
         let number = program.side_of(batch.input);
         let side = &program.sides[number];
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
-        let dropped = program.assign(batch, buffers, &mut by_slice)?;
+        let passing = program.assign(batch, buffers, &mut by_slice)?;
         let again = |by_slice: &mut BySlice| {
             program.assign(batch, &mut Buffers::default(), by_slice).map(|_| ())
         };
@@ -339,7 +339,7 @@ impl Operator for Join {
         };
         let updated = in_parts(batch.columns().num_rows(), &mut by_slice, again, update)?;
         buffers.by_slice = by_slice;
-        Ok(Updated { dropped, ..updated })
+        Ok(Updated { passing, ..updated })
     }
 
     fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice, _: bool) -> Vec<Parcel> {
