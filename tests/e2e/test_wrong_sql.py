@@ -108,7 +108,7 @@ WRONG = [
     ("SELECT TO_TIMESTAMP_LTZ(name) FROM events", "TO_TIMESTAMP_LTZ(name)", "there is no TO_TIMESTAMP_LTZ of STRING"),
     ("SELECT TO_TIMESTAMP_LTZ(k, 0, 1) FROM events", "TO_TIMESTAMP_LTZ(k, 0, 1)",
      "it takes TO_TIMESTAMP_LTZ(milliseconds) or TO_TIMESTAMP_LTZ(seconds, 0)"),
-    ("SELECT TO_TIMESTAMP_LTZ(k, 6) FROM events", "TO_TIMESTAMP_LTZ(k, 6)", "0 for seconds since 1970"),
+    ("SELECT TO_TIMESTAMP_LTZ(k, 6) FROM events", "6", "0 for seconds since 1970"),
     ("SELECT INSTR(name, 'a', 'b') FROM events", "INSTR(name, 'a', 'b')", "INSTR(STRING, STRING, BIGINT, BIGINT)"),
     ("SELECT CEIL(name) FROM events", "CEIL(name)", "it takes CEIL(number) or CEIL(time TO unit)"),
     ("SELECT INTERVAL '1' MONTH TO DAY FROM events", "'1'", "write YEAR TO MONTH"),
