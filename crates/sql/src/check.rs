@@ -473,14 +473,6 @@ fn check_unit(interval: &Interval) -> Flow {
         },
         _ => return ControlFlow::Continue(()),
     };
-    if interval.last_field.is_some() {
-        let error = SqlError::unsupported("an interval from one unit TO another does not run here");
-        return ControlFlow::Break(
-            error
-                .at(Span::new(interval.value.span()))
-                .help("name the units, for example INTERVAL '1 day 2 hours'"),
-        );
-    }
     if interval.leading_precision.is_some() || interval.fractional_seconds_precision.is_some() {
         let unit = interval.leading_field.as_ref().map_or("DAY".to_string(), |f| f.to_string());
         let error = SqlError::unsupported("the unit of an interval takes no number of digits here");

@@ -1,7 +1,9 @@
 //! Intervals from one unit to another, such as `INTERVAL '1 02:03:04.5' DAY TO SECOND`. DataFusion
 //! knows only intervals that name their units: `INTERVAL '1 DAY 2 HOUR 3 MINUTE 4.5 SECOND'`.
 
-use datafusion_sql::sqlparser::ast::{DateTimeField, Expr, Interval, Value};
+use datafusion_sql::sqlparser::ast::{
+    DateTimeField, Expr, Interval, Spanned, Value, ValueWithSpan,
+};
 
 use crate::error::{Result, Span, SqlError};
 
@@ -25,25 +27,34 @@ pub(crate) fn name_units(interval: &mut Interval) -> Result<()> {
     let (Some(from), Some(to)) = (&interval.leading_field, &interval.last_field) else {
         return Ok(());
     };
-    let Expr::Value(value) = &mut *interval.value else { return Ok(()) };
-    let Value::SingleQuotedString(text) = &value.value else { return Ok(()) };
-    let place = Span::new(value.span);
+    let place = Span::new(interval.value.span());
     let Some(units) = units(from, to) else {
-        let error = SqlError::types(format!("there is no interval from {from} TO {to}"));
+        let error = SqlError::types(format!("there is no interval {from} TO {to}"));
         return Err(error.at(place).help("write YEAR TO MONTH, or DAY TO HOUR, MINUTE or SECOND"));
     };
     let fraction_max = interval.fractional_seconds_precision.unwrap_or(FRACTION_MAX);
-    let Some(named) = named(text, units, fraction_max) else {
-        let error = SqlError::types(format!("'{text}' is no interval from {from} TO {to}"));
-        let example = example(units);
-        return Err(error
-            .at(place)
-            .help(format!("write for example INTERVAL '{example}' {from} TO {to}")));
+    let named = match &*interval.value {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => {
+            named(text, units, fraction_max)
+        }
+        _ => None,
     };
-    value.value = Value::SingleQuotedString(named);
-    (interval.leading_field, interval.last_field) = (None, None);
-    // How many digits there may be is of no consequence for the value.
-    (interval.leading_precision, interval.fractional_seconds_precision) = (None, None);
+    let Some(named) = named else {
+        let error = SqlError::types(format!("{} is no interval {from} TO {to}", interval.value));
+        let help = format!("write for example INTERVAL '{}' {from} TO {to}", example(units));
+        return Err(error.at(place).help(help));
+    };
+    let span = interval.value.span();
+    *interval = Interval {
+        value: Box::new(Expr::Value(ValueWithSpan {
+            value: Value::SingleQuotedString(named),
+            span,
+        })),
+        leading_field: None,
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
+    };
     Ok(())
 }
 

@@ -343,7 +343,9 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             if !matches!(number_literal(digits).as_deref(), Some("0" | "3")) =>
         {
             let message = "the second argument of TO_TIMESTAMP_LTZ must be 0 or 3";
-            Err(SqlError::unsupported(message).help("0 for seconds since 1970, 3 for milliseconds"))
+            Err(SqlError::unsupported(message)
+                .at(Span::new(digits.span()))
+                .help("0 for seconds since 1970, 3 for milliseconds"))
         }
         _ => Ok(None),
     }

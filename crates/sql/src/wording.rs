@@ -431,20 +431,8 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
                 .help("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))"),
         );
     }
-    if text == "the time is out of range"
-        || text.contains("annot cast timezone to different timezone")
-        || text.contains("annot convert arrow_array::types::Timestamp")
-    {
-        return Some(
-            SqlError::types("the time is out of range")
-                .help("times reach from the year -262,143 to 262,142"),
-        );
-    }
-    if text.contains("represented as nanoseconds have to be between") {
-        return Some(
-            SqlError::types("the time does not fit TIMESTAMP(9)")
-                .help("nanoseconds reach from 1677 to 2262"),
-        );
+    if let Some(error) = time_out_of_range(text) {
+        return Some(error);
     }
     if text.contains("ate arithmetic overflow") {
         return Some(
@@ -457,6 +445,20 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
         return Some(SqlError::types(format!("{from} cannot be cast to {to}")));
     }
     None
+}
+
+fn time_out_of_range(text: &str) -> Option<SqlError> {
+    if text.contains("represented as nanoseconds have to be between") {
+        let error = SqlError::types("the time does not fit TIMESTAMP(9)");
+        return Some(error.help("nanoseconds reach from 1677 to 2262"));
+    }
+    let is_far = text == "the time is out of range"
+        || text.contains("annot cast timezone to different timezone")
+        || text.contains("annot convert arrow_array::types::Timestamp");
+    is_far.then(|| {
+        SqlError::types("the time is out of range")
+            .help("times reach from the year -262,143 to 262,142")
+    })
 }
 
 /// Two columns of a result that are called so.

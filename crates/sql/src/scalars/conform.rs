@@ -91,7 +91,9 @@ fn conform(array: &ArrayRef, to: &DataType) -> DfResult<ArrayRef> {
             let entries = entries.as_struct().clone();
             Ok(Arc::new(MapArray::try_new(field.clone(), offsets, entries, nulls, *sorted)?))
         }
-        (from, to) if let Some(ticks) = ticks_in_one(from, to) => rounded_down(array, to, ticks),
+        (from, to) if let Some(ticks) = ticks_in_one(from, to) => {
+            rounded_down(array, to, ticks, false)
+        }
         _ => {
             let options = CastOptions { safe: false, format_options: FormatOptions::default() };
             Ok(cast_with_options(array, to, &options)?)

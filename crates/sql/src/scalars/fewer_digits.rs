@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion_common::Result as DfResult;
 
@@ -19,8 +19,13 @@ pub(super) fn ticks_in_one(from: &DataType, to: &DataType) -> Option<i64> {
     i64::try_from(tick_ns(*to) / tick_ns(*from)).ok().filter(|ticks| *ticks > 1)
 }
 
-/// Timestamps as `to`, of which one tick is so many of theirs.
-pub(super) fn rounded_down(times: &ArrayRef, to: &DataType, ticks: i64) -> DfResult<ArrayRef> {
+/// Timestamps as `to`, of which one tick is so many of theirs; NULL where that fails, if it `tries`.
+pub(super) fn rounded_down(
+    times: &ArrayRef,
+    to: &DataType,
+    ticks: i64,
+    tries: bool,
+) -> DfResult<ArrayRef> {
     let counts = cast(times, &DataType::Int64)?;
     let counts = counts.as_primitive::<Int64Type>();
     let fewer: Int64Array = counts.unary(|count| count.div_euclid(ticks));
@@ -28,7 +33,8 @@ pub(super) fn rounded_down(times: &ArrayRef, to: &DataType, ticks: i64) -> DfRes
     Ok(match (times.data_type(), to) {
         // The zone of the source first, as it says which instants these are.
         (DataType::Timestamp(_, zone), DataType::Timestamp(unit, _)) => {
-            cast(&cast(&fewer, &DataType::Timestamp(*unit, zone.clone()))?, to)?
+            let fewer = cast(&fewer, &DataType::Timestamp(*unit, zone.clone()))?;
+            cast_with_options(&fewer, to, &CastOptions { safe: tries, ..Default::default() })?
         }
         _ => cast(&fewer, to)?,
     })
@@ -58,15 +64,18 @@ mod tests {
         let micros = vec![Some(-1), Some(1_500), Some(0), None, Some(i64::MIN)];
         let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(micros));
         let utc = DataType::Timestamp(Millisecond, Some("UTC".into()));
-        for to in [DataType::Timestamp(Millisecond, None), utc] {
-            let fewer = rounded_down(&times, &to, 1_000).unwrap();
+        // The last one is out of the calendar, which a zone needs.
+        let local = DataType::Timestamp(Millisecond, None);
+        for (to, last) in [(local, Some(-9_223_372_036_854_776)), (utc.clone(), None)] {
+            let fewer = rounded_down(&times, &to, 1_000, true).unwrap();
             assert_eq!(*fewer.data_type(), to);
             let values: Vec<_> = fewer.as_primitive::<TimestampMillisecondType>().iter().collect();
-            assert_eq!(values[..4], [Some(-1), Some(1), Some(0), None]);
-            assert_eq!(values[4], Some(-9_223_372_036_854_776));
+            assert_eq!(values, [Some(-1), Some(1), Some(0), None, last]);
         }
+        assert!(rounded_down(&times, &utc, 1_000, false).is_err());
         let millis: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![-1, -1_000, 1_999]));
-        let seconds = rounded_down(&millis, &DataType::Timestamp(Second, None), 1_000).unwrap();
+        let seconds =
+            rounded_down(&millis, &DataType::Timestamp(Second, None), 1_000, false).unwrap();
         assert_eq!(seconds.as_primitive::<TimestampSecondType>().values(), &[-1, -1, 1]);
     }
 }

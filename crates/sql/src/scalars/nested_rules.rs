@@ -8,6 +8,7 @@ use datafusion_expr::expr::InList;
 use datafusion_expr::{Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, TryCast};
 use millstream_contract::nested::is_nested;
 
+use crate::located::within_mark;
 use crate::types::sql_type_name;
 use crate::walk::Nodes;
 
@@ -22,7 +23,13 @@ pub(super) fn refuse_whole_values(expr: &Expr, schema: &DFSchema) -> DfResult<()
                 nested(left).or_else(|| nested(right))
             }
             Expr::InList(InList { expr, .. }) | Expr::Between(Between { expr, .. }) => nested(expr),
-            Expr::Case(Case { expr: Some(expr), .. }) => nested(expr),
+            Expr::Case(Case { expr: Some(expr), when_then_expr, .. }) => {
+                let whens = when_then_expr.iter().map(|(when, _)| &**when);
+                for side in std::iter::once(&**expr).chain(whens) {
+                    refuse_number_as_time(within_mark(side).unwrap_or(side), schema)?;
+                }
+                nested(expr)
+            }
             Expr::ScalarFunction(call) if COMPARING.contains(&call.name()) => {
                 call.args.iter().find_map(nested)
             }
@@ -42,6 +49,19 @@ pub(super) fn refuse_whole_values(expr: &Expr, schema: &DFSchema) -> DfResult<()
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(())
+}
+
+/// In a CASE, numbers beside times have become times by now.
+fn refuse_number_as_time(side: &Expr, schema: &DFSchema) -> DfResult<()> {
+    let Expr::Cast(Cast { expr, field }) = side else { return Ok(()) };
+    let (from, to) = (expr.get_type(schema)?, field.data_type());
+    if !from.is_numeric() || !matches!(to, DataType::Timestamp(_, None)) {
+        return Ok(());
+    }
+    let (from, to) = (sql_type_name(&from), sql_type_name(to));
+    plan_err!(
+        "there is no comparison of {from} with {to}; make a time of it: TO_TIMESTAMP_LTZ(x, 3)"
+    )
 }
 
 fn compares(op: Operator) -> bool {

@@ -1,6 +1,7 @@
-//! Casts between numbers and texts, and of timestamps to fewer digits, as in Flink. A `DOUBLE` is written as Java writes it,
-//! `1.0E10`, and a text may have digits after its point although an integer is wanted: `'12.7'` is
-//! 12. DataFusion writes `10000000000.0`, and refuses the other. Timestamps are rounded down.
+//! Casts between numbers and texts, and of timestamps to fewer digits, as in Flink. A `DOUBLE` is
+//! written as Java writes it, `1.0E10`, and a text may have digits after its point although an
+//! integer is wanted: `'12.7'` is 12. DataFusion writes `10000000000.0`, and refuses the other.
+//! Timestamps are rounded down.
 
 use std::fmt::{Debug, LowerExp};
 use std::sync::Arc;
@@ -94,7 +95,7 @@ impl ScalarUDFImpl for NumberCast {
         let values = of.to_array(if constant { 1 } else { args.number_rows })?;
         let made = match &self.to {
             to if let Some(ticks) = ticks_in_one(values.data_type(), to) => {
-                rounded_down(&values, to, ticks)?
+                rounded_down(&values, to, ticks, self.tries)?
             }
             DataType::Utf8 => doubles_as_texts(&values)?,
             to => texts_as_integers(&values, to, self.tries)?,

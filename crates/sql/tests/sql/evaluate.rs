@@ -234,6 +234,17 @@ fn whole_numbers_beside_a_decimal_have_no_digits_after_the_point() {
 }
 
 #[test]
+fn times_and_counts_out_of_range_are_errors_that_name_the_call() {
+    let (range, help) = ("the time is out of range", "from the year -262,143 to 262,142");
+    let call = "TO_TIMESTAMP_LTZ(a * 9223372036854775, 0)";
+    fails(call, &[range, help, call]);
+    fails("CAST(TO_TIMESTAMP_MILLIS(a * 1000000000000000000) AS DATE)", &[range, help]);
+    fails("CEIL(TIME '23:59:31' TO MINUTE)", &["its CEIL is 24:00:00, which does not fit TIME(0)"]);
+    fails("INSTR(s, 'a', 1, a - 7)", &["the fourth argument of INSTR counts from 1, and is 0"]);
+    gives("INSTR(s, ',', -1, 2)", ["2", "NULL", "0"]);
+}
+
+#[test]
 fn trim_cuts_off_blanks_where_it_is_told() {
     for (side, trimmed) in [("BOTH", "ab"), ("LEADING", "ab  "), ("trailing", "  ab")] {
         gives(&format!("'|' || TRIM({side} FROM '  ab  ') || '|'"), [&*format!("|{trimmed}|"); 3]);
