@@ -259,11 +259,7 @@ impl Intake {
                     continue;
                 }
             }
-            let read = self.read(split, now)?;
-            if let Read::Prepared | Read::Ended | Read::Skipped = read {
-                *of = Some(self.splits[split].source);
-            }
-            match read {
+            match self.read_noting(split, now, of)? {
                 Read::Prepared => {
                     return Ok(match self.take_ready(worker, only, Taking::Near) {
                         Some(batch) if !read_first => Taken::Batch(batch),
@@ -333,6 +329,15 @@ impl Intake {
             Only::Awaited(ones) => ones.contains(&split),
             Only::Nothing => false,
         }
+    }
+
+    /// Reads a split; `of` becomes its source if it was read indeed.
+    fn read_noting(&self, split: usize, now: i64, of: &mut Option<usize>) -> Result<Read> {
+        let read = self.read(split, now)?;
+        if let Read::Prepared | Read::Ended | Read::Skipped = read {
+            *of = Some(self.splits[split].source);
+        }
+        Ok(read)
     }
 
     fn take_ready(&self, worker: usize, only: &[Only], taking: Taking) -> Option<Box<Stamped>> {

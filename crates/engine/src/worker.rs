@@ -13,6 +13,7 @@ mod input;
 mod network;
 mod observed;
 mod open;
+mod passed;
 mod pressure;
 
 use std::sync::Arc;

@@ -113,8 +113,8 @@ pub(crate) trait Program: fmt::Debug + Send + Sync {
     }
 
     /// The records of a batch that count, as keys and arguments, for the exchanged baseline; and
-    /// how many pass its filter, and what is dropped. `None`: none counts. Only asked of an operator that has a
-    /// [`format`](Program::format).
+    /// how many pass its filter, and what is dropped. `None`: none counts. Only asked of an
+    /// operator that has a [`format`](Program::format).
     fn keyed(&self, _: &Batch<'_>) -> Result<(Passing, Option<Keyed>)> {
         Err(Error::Internal(format!("records for '{}', which cannot be exchanged", self.name())))
     }
