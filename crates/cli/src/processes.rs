@@ -87,6 +87,8 @@ pub(crate) fn run(
     let watch = |interrupt: Interrupt| {
         let stops = interrupt.clone();
         of_desk.on_stop(move |drain| stop(&stops, &of_stop, drain));
+        let joined = interrupt.clone();
+        of_desk.starts(move || joined.missing());
         watch(interrupt)
     };
     let done = launch(processes.count())?.run(watch, lead);
