@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # pack.sh PROGRAM DIRECTORY: packs a program that was built into a tarball and a Debian package, with completions, manual
-# pages and licence; and puts the definition of a container image beside them.
+# pages, documentation and licence; and puts the definition of a container image beside them.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 program=$(realpath "$1")
@@ -20,7 +20,10 @@ stage=$work/$name
 mkdir -p "$stage/completions" "$stage/man"
 strip -o "$stage/millstream" "$program"
 chmod 755 "$stage/millstream"
-cp "$root/LICENSE" "$root/NOTICE" "$root/README.md" "$root/CHANGELOG.md" "$stage"
+# What README.md, and the pages that it leads to, lead to.
+read_on=(README.md CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md LICENSE NOTICE docs examples)
+(cd "$root" && cp -r "${read_on[@]}" "$stage")
+chmod -R u=rwX,go=rX "$stage/docs" "$stage/examples"
 for shell in bash zsh fish; do
     "$program" completions "$shell" > "$stage/completions/millstream.$shell"
 done
@@ -45,7 +48,7 @@ if command -v dpkg-deb >/dev/null; then
     cp "$stage/completions/millstream.bash" "$share/bash-completion/completions/millstream"
     cp "$stage/completions/millstream.zsh" "$share/zsh/vendor-completions/_millstream"
     cp "$stage/completions/millstream.fish" "$share/fish/vendor_completions.d/millstream.fish"
-    cp "$root/README.md" "$root/NOTICE" "$share/doc/millstream"
+    (cd "$stage" && cp -r "${read_on[@]}" "$share/doc/millstream")
     cp "$root/LICENSE" "$share/doc/millstream/copyright"
     glibc=$(objdump -T "$stage/millstream" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
     depends="libc6 (>= ${glibc#GLIBC_})"
@@ -67,9 +70,11 @@ Description: continuous SQL over event streams
  Millstream runs continuous SQL over streams of events, grouped into windows
  of event time, on one machine: over files, pipes, TCP and HTTP.
 CONTROL
-    dpkg-deb --root-owner-group -z"$level" --build "$deb" "$out/millstream_${version}_$arch.deb" >/dev/null
+    find "$deb" -exec touch -h -d "@${SOURCE_DATE_EPOCH:-0}" {} +
+    SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-0} dpkg-deb --root-owner-group -z"$level" --build "$deb" "$out/millstream_${version}_$arch.deb" >/dev/null
 fi
 
-cp "$root/packaging/Containerfile" "$out"
+# Packages of other versions may be there, too.
+sed "s/@VERSION@/$version/" "$root/packaging/Containerfile" > "$out/Containerfile"
 (cd "$out" && sha256sum millstream[-_]"$version"* > SHA256SUMS)
 ls -l "$out"

@@ -16,7 +16,7 @@ from pathlib import Path
 import harness
 import pytest
 from conftest import WINDOW, cannot_run, events, generated
-from jobs import ENDLESS, PATIENCE_SECONDS, is_alive, wait_until
+from jobs import ENDLESS, PATIENCE_SECONDS, children, is_alive, wait_until
 
 FABRICS = ["shm", "tcp"]
 KILLED = "was killed by signal 9 (SIGKILL)"
@@ -109,6 +109,31 @@ def test_a_process_0_that_is_stopped_is_named_by_all(job, fabric):
     for process in (1, 2):
         assert f"process {process} stops: process 0 has not answered for 2 s\n" in stderr, stderr
     assert "error: process 0 has not answered for 2 s\n" in stderr, stderr
+
+
+def runs_as_another(pid: int) -> bool:
+    try:
+        return b"\0node" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_why_names_a_process_that_has_not_joined(job):
+    """It is stopped between its start and its joining, which is seldom hit at once."""
+    for _ in range(20):
+        running = job(ENDLESS, 3, "shm", running=False)
+        while not (len(others := children(running.main.pid)) == 2 and all(map(runs_as_another, others))):
+            assert running.main.poll() is None, running.main.stderr.read()
+        os.kill(others[1], signal.SIGSTOP)
+        time.sleep(0.5)
+        told = harness.run("why", running.main.pid, stats=False).stdout.decode()
+        for pid in others:
+            os.kill(pid, signal.SIGKILL)
+        running.end()
+        if "starting for" in told:
+            assert "it waits for process 2 to join" in told
+            return
+    raise AssertionError("it was never stopped early enough")
 
 
 @pytest.mark.parametrize("fabric", FABRICS)

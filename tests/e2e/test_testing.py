@@ -1,5 +1,6 @@
 """`millstream test`: what passes, and what a failure says."""
 
+import os
 import re
 import socket
 from pathlib import Path
@@ -169,6 +170,64 @@ def test_update_writes_what_came(tmp_path):
     (folder / "expected.csv").write_text(expect(*reversed(ROWS)))
     assert "wrote" not in judge(folder, "--update")
     assert (folder / "expected.csv").read_text() == expect(*reversed(ROWS))
+
+
+def test_rows_of_a_limit_are_told_and_not_kept(tmp_path):
+    """Which rows come first depends on who reads which file."""
+    folder = tmp_path / "some"
+    (folder / "data").mkdir(parents=True)
+    for number in range(3):
+        (folder / "data" / f"{number}.csv").write_text("k\n" + "".join(f"{number}{n}\n" for n in range(9)))
+    (folder / "query.sql").write_text("CREATE TABLE t (k BIGINT) WITH ('connector' = 'file', 'path' = 'data/*.csv', "
+                                      "'format' = 'csv');\nSELECT k FROM t LIMIT 3;\n")
+    text = judge(folder, "--update", code=1)
+    assert "LIMIT without ORDER BY shows the rows that come first" in text and "report it" not in text
+    assert "wrote" not in text and not (folder / "expected.csv").exists()
+    # One way of running agrees with itself.
+    assert "wrote" in judge(folder, "--update", "--quick")
+
+
+@pytest.mark.parametrize("line, meant", [
+    ("-- counter: records=1", "-- counters: records=1"),
+    ("-- Counters: records=1", "-- counters: records=1"),
+    ("--counters: records=1", "-- counters: records=1"),
+])
+def test_a_misspelt_comment_is_told(tmp_path, line, meant):
+    text = judge(case(tmp_path, query__sql=f"{line}\n{QUERY}"), "--quick", code=1)
+    assert f"'{line}' says nothing of the test" in text and f"did you mean '{meant}'" in text
+
+
+def test_outputs_beside_a_query_are_refused(tmp_path):
+    text = judge(case(tmp_path, query__sql=f"-- outputs: out\n{QUERY}"), "--quick", code=1)
+    assert "-- outputs: says nothing of a query.sql" in text and "name.expected.csv" in text
+
+
+def test_links_to_directories_above_lead_nowhere(tmp_path):
+    case(tmp_path / "deep" / "one")
+    (tmp_path / "deep" / "up").symlink_to(tmp_path)
+    (tmp_path / "deep" / "here").symlink_to(".")
+    (tmp_path / "again").symlink_to("deep")
+    lines = judge(tmp_path, "--quick").splitlines()
+    assert lines == [f"ok    {tmp_path}/again/one (1 run)", f"ok    {tmp_path}/deep/one (1 run)", "2 passed, 0 failed"]
+
+
+@pytest.mark.parametrize("name", ["expected.csv", "clicks.csv", "query.sql"])
+def test_a_pipe_is_no_file_of_a_test(tmp_path, name):
+    folder = case(tmp_path, **{name.replace(".", "__"): None})
+    os.mkfifo(folder / name)
+    assert f"{folder}/{name} is no file" in judge(folder / "query.sql", "--timeout", 5, code=1)
+
+
+def test_a_byte_order_mark_is_no_difference(tmp_path):
+    marked = dict(expected__csv="\ufeff" + expect(*ROWS), query__sql="\ufeff-- counters: records=4\n" + QUERY)
+    judge(case(tmp_path, **marked), "--quick")
+    wrong = marked["query__sql"].replace("=4", "=5")
+    assert "counter records is 4, expected 5" in judge(case(tmp_path, **marked | {"query__sql": wrong}), "--quick", code=1)
+
+
+def test_a_query_without_tables_has_no_inputs(tmp_path):
+    text = judge(case(tmp_path, query__sql="SELECT 1 AS a;\n", expected__csv="a\n1\n"), "--quick", code=1)
+    assert "declares no table 'clicks'\n          help: the query declares no table" in text
 
 
 def test_what_is_inserted_is_expected_by_table(tmp_path):

@@ -13,6 +13,7 @@ use millstream_lab::nexmark::{self, Nexmark};
 use millstream_lab::processes::{Processes, WorkloadTask};
 use millstream_lab::projection::{self, Layout, Question};
 use millstream_lab::workload::{Measurement, Runner};
+use millstream_workloads::nexmark::queries::QUERIES;
 use millstream_workloads::{Spec, Window, Workload, ZIPF_KEYS_MAX, Zipf};
 use serde_json::json;
 
@@ -153,6 +154,16 @@ pub(crate) enum How {
 
 /// What can be measured beside the workloads.
 const OTHERS: [&str; 5] = ["nexmark-q0", "ingest", "latency", "channel", "shuffle"];
+
+/// The names of all that can be measured.
+pub(crate) fn workloads() -> Vec<String> {
+    let names = Workload::names().into_iter().chain(OTHERS).map(str::to_string);
+    let queries = QUERIES.iter().map(|(name, _)| format!("{}{name}", nexmark::PREFIX));
+    let mut all: Vec<String> = names.chain(queries).collect();
+    all.sort();
+    all.dedup();
+    all
+}
 
 impl Bench {
     pub(crate) fn run(&self) -> Result<(), Failure> {

@@ -152,8 +152,8 @@ impl ShuffleArguments {
 
 /// What the program does as a process of the measurement.
 pub(crate) fn child(options: &str, process: usize) -> Result<(), Failure> {
-    let (input, mut output) = (Box::new(std::io::stdin()), std::io::stdout());
+    let (input, output) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
     let options = options.parse::<Options>();
-    let done = options.and_then(|it| bench::child(&it, process, input, &mut output));
+    let done = options.and_then(|it| bench::child(&it, process, input, output));
     done.map_err(|e| told(shuffle::failed(&e)))
 }

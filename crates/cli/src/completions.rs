@@ -1,11 +1,13 @@
 //! `millstream completions`: what a shell needs to complete the program's arguments, out of the
 //! definitions that they are parsed by. The numbers of jobs come from `millstream jobs`.
 
-use clap::CommandFactory;
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
+use millstream_shuffle::Design;
 
 use crate::console::print;
-use crate::{Arguments, Failure};
+use crate::{Arguments, Failure, bench};
 
 /// Adds the jobs to what `why` and `stop` may be given.
 const BASH: &str = r#"
@@ -37,8 +39,29 @@ complete -c millstream -n '__fish_seen_subcommand_from why stop' -f -a '(__mills
 /// Writes them.
 pub(crate) fn run(shell: Shell) -> Result<(), Failure> {
     let mut text = Vec::new();
-    generate(shell, &mut Arguments::command(), "millstream", &mut text);
+    generate(shell, &mut with_values(Arguments::command()), "millstream", &mut text);
     print(&with_jobs(shell, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// What arguments may be where the program looks names up itself, to say what was meant.
+fn with_values(command: Command) -> Command {
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let names: Vec<String> = shown.map(|command| command.get_name().to_string()).collect();
+    // Definitions have names that live as long as the program, which ends after this.
+    let values = |names: Vec<String>| {
+        let names: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
+        PossibleValuesParser::new(names)
+    };
+    // Behind a colon, shells begin another word.
+    let designs = Design::VARIANTS.map(Design::name).into_iter().filter(|name| !name.contains(':'));
+    let designs: Vec<&'static str> = designs.collect();
+    command
+        .mut_subcommand("man", |man| man.mut_arg("command", |arg| arg.value_parser(values(names))))
+        .mut_subcommand("bench", |bench| {
+            bench
+                .mut_arg("workload", |arg| arg.value_parser(values(bench::workloads())))
+                .mut_arg("design", |arg| arg.value_parser(PossibleValuesParser::new(designs)))
+        })
 }
 
 fn with_jobs(shell: Shell, text: String) -> String {

@@ -85,8 +85,7 @@ pub(crate) fn run(
     };
     let (of_desk, of_stop) = (desk.clone(), draining.clone());
     let watch = |interrupt: Interrupt| {
-        let stops = interrupt.clone();
-        of_desk.on_stop(move |drain| stop(&stops, &of_stop, drain));
+        show(&of_desk, &interrupt, of_stop);
         watch(interrupt)
     };
     let done = launch(processes.count())?.run(watch, lead);
@@ -107,6 +106,13 @@ pub(crate) fn run(
     }
     // Queries have left theirs, and a named pipe's reader goes away after the first.
     if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
+}
+
+/// Lets the desk know which process has not joined, and stop the job.
+fn show(desk: &Desk, interrupt: &Interrupt, draining: Arc<Draining>) {
+    let (joined, stops) = (interrupt.clone(), interrupt.clone());
+    desk.starts(move || joined.missing());
+    desk.on_stop(move |drain| stop(&stops, &draining, drain));
 }
 
 /// Whether the job is being drained.

@@ -1,4 +1,4 @@
-//! What an endpoint has done, in numbers that hold on any machine.
+//! What an endpoint has done, in numbers. Most of them hold on any machine.
 
 use millstream_fabric::{Completion, CompletionQueue};
 
@@ -77,7 +77,8 @@ counters! {
         reads,
         /// Datagrams posted, credit included.
         datagrams,
-        /// Datagrams that only say that the sender is alive.
+        /// Of the datagrams, those that are sent because time has passed: they say that whoever
+        /// sends them is alive, and repeat what was said before.
         keep_alives,
         /// Receives posted.
         receives,
@@ -120,8 +121,10 @@ impl Counters {
         Ok(count)
     }
 
-    /// Requests to remote network cards: everything but receives.
+    /// Requests to remote network cards, for messages: everything but receives, and but `probes`
+    /// and `keep_alives`, whose number depends on time.
     pub fn operations(&self) -> u64 {
-        self.writes + self.sends + self.reads + self.datagrams
+        let all = self.writes + self.sends + self.reads + self.datagrams;
+        all.saturating_sub(self.probes + self.keep_alives)
     }
 }

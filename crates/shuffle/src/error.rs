@@ -130,6 +130,19 @@ impl Error {
                 | Error::Ended { .. }
         )
     }
+
+    /// Id of the peer's endpoint that the error is about, if it is about one.
+    pub fn endpoint(&self) -> Option<u32> {
+        match self {
+            Error::PeerLost { peer, .. }
+            | Error::Silent { peer, .. }
+            | Error::Protocol { peer, .. } => Some(*peer),
+            Error::Lost { source, .. }
+            | Error::Missing { source, .. }
+            | Error::Repeated { source, .. } => Some(*source),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Error {

@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_shuffle::bench::{Failure, Options, Pattern, child, run};
-use millstream_shuffle::{Depth, Design, Error};
+use millstream_shuffle::{Counters, Depth, Design, Error};
 
 const CHILD: &str = "MILLSTREAM_TEST_CHILD";
 
@@ -14,8 +15,8 @@ const CHILD: &str = "MILLSTREAM_TEST_CHILD";
 fn as_child() {
     let Ok(line) = std::env::var(CHILD) else { return };
     let (options, process) = line.split_once(' ').unwrap();
-    let (input, mut output) = (Box::new(std::io::stdin()), std::io::stdout());
-    match child(&options.parse().unwrap(), process.parse().unwrap(), input, &mut output) {
+    let (input, output) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
+    match child(&options.parse().unwrap(), process.parse().unwrap(), input, output) {
         Ok(()) | Err(Failure::Orphan) => {}
         Err(other) => panic!("{other}"),
     }
@@ -56,6 +57,28 @@ fn every_design_is_measured_and_its_answer_checked() {
             let straggler = if number % 2 == 0 { "20" } else { "null" };
             assert!(json.contains(&format!("\"straggler_us\":{straggler},")), "{json}");
         }
+    }
+}
+
+/// Asking whether a peer is alive takes longer where the peer takes longer, and is no part of what
+/// a message takes.
+#[test]
+fn a_straggler_takes_no_more_requests_for_a_message() {
+    for (design, keep_alive) in [("SEMQ/WR", false), ("SEMQ/RD", false), ("MESQ/SR", true)] {
+        let measured = |straggler_us| {
+            let tuples = 12_000;
+            run(&Options { tuples, straggler_us, ..Options::new(design.parse().unwrap()) }, command)
+                .unwrap()
+        };
+        let [even, uneven] = [None, Some(200_000.0)].map(measured);
+        let asked = |(sender, receiver): (Counters, Counters)| match keep_alive {
+            true => sender.keep_alives + receiver.keep_alives,
+            false => sender.probes + receiver.probes,
+        };
+        assert!(asked(uneven.counters()) > asked(even.counters()), "{design}");
+        let (one, other) = (even.operations_per_transfer(), uneven.operations_per_transfer());
+        // Credit is not given back for what is left when a stream ends.
+        assert!((one - other).abs() < 0.2, "{design}: {one} and {other}");
     }
 }
 
@@ -141,33 +164,77 @@ fn after(script: &str, options: &Options, process: usize) -> Command {
     shell
 }
 
+/// The failure of a run, one of whose processes, while it does something before it becomes one, or
+/// later, gets a signal.
+fn signalled(options: &Options, victim: usize, signal: &str, late: Duration) -> Failure {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let number = RUNS.fetch_add(1, Ordering::Relaxed);
+    let file = format!("shuffle-{}-{number}", std::process::id());
+    let file = std::env::temp_dir().join(file);
+    // An early one gets the signal before it has said anything.
+    let rest = if late.is_zero() { "sleep 0.5" } else { "true" };
+    let says = format!("echo $$ > {}; {rest}", file.display());
+    let start = |options: &Options, process: usize| {
+        after(if process == victim { &says } else { "true" }, options, process)
+    };
+    let failure = std::thread::scope(|scope| {
+        let run = scope.spawn(|| run(options, start).unwrap_err());
+        let number = loop {
+            match std::fs::read_to_string(&file) {
+                Ok(number) if number.ends_with('\n') => break number,
+                _ => std::thread::sleep(MOMENT),
+            }
+        };
+        std::thread::sleep(late);
+        assert!(Command::new("kill").args([signal, number.trim()]).status().unwrap().success());
+        run.join().unwrap()
+    });
+    std::fs::remove_file(&file).unwrap();
+    failure
+}
+
 /// A process that is killed is the one that is named, whichever it is, and how it ended.
 #[test]
 fn a_killed_process_is_named() {
     for victim in [0, 1] {
-        let file = format!("shuffle-{}-{victim}", std::process::id());
-        let file = std::env::temp_dir().join(file);
-        let says = format!("echo $$ > {}", file.display());
-        let start = |options: &Options, process: usize| {
-            after(if process == victim { &says } else { "true" }, options, process)
-        };
-        let failure = std::thread::scope(|scope| {
-            let run = scope.spawn(|| run(&endless(), start).unwrap_err());
-            let number = loop {
-                match std::fs::read_to_string(&file) {
-                    Ok(number) if number.ends_with('\n') => break number,
-                    _ => std::thread::sleep(MOMENT),
-                }
-            };
-            let killed = Command::new("kill").args(["-9", number.trim()]).status();
-            assert!(killed.unwrap().success());
-            run.join().unwrap()
-        });
-        std::fs::remove_file(&file).unwrap();
+        let failure = signalled(&endless(), victim, "-9", Duration::ZERO);
         let text = failure.to_string();
         assert!(matches!(failure, Failure::Ended { process, .. } if process == victim), "{text}");
         assert!(text.contains("was killed (signal: 9 (SIGKILL))"), "{text}");
     }
+}
+
+/// So is one that is stopped: before it has said anything, while tuples move, and when it has only
+/// to report. Not even `RD`, which goes on with the memory of a process that stands still, waits
+/// for ever.
+#[test]
+fn a_stopped_process_is_named() {
+    let started = |design: &str, tuples, straggler_us| Options {
+        processes: 3,
+        tuples,
+        straggler_us,
+        ..Options::new(design.parse().unwrap())
+    };
+    let second = Duration::from_secs(1);
+    std::thread::scope(|scope| {
+        for (options, victim, late) in [
+            (started("SEMQ/WR", 1000, None), 2, Duration::ZERO),
+            (started("SEMQ/SR", 1_000_000_000_000, None), 0, second),
+            (started("SEMQ/RD", 1_000_000_000_000, None), 1, second),
+            // Process 0 computes for long after it and the others have sent everything.
+            (started("SEMQ/RD", 4096, Some(1e6)), 0, second),
+        ] {
+            scope.spawn(move || {
+                let begin = Instant::now();
+                let failure = signalled(&options, victim, "-STOP", late);
+                let text = failure.to_string();
+                let named = matches!(failure, Failure::Stopped { process } if process == victim);
+                assert!(named, "{}, {late:?}: {text}", options.design);
+                // Twenty seconds of silence; the rest is for slow machines.
+                assert!(begin.elapsed() < Duration::from_secs(50), "{}", options.design);
+            });
+        }
+    });
 }
 
 const PARENT: &str = "MILLSTREAM_TEST_PARENT";

@@ -49,13 +49,24 @@ impl Phase {
         }
     }
 
-    /// What the program does, for so long now, and which pipes it waits for.
-    pub(crate) fn told(self, since: Duration, awaited: &[Awaited]) -> String {
+    /// What the program does, for so long now, which pipes it waits for, and which process that
+    /// has not joined.
+    pub(crate) fn told(
+        self,
+        since: Duration,
+        awaited: &[Awaited],
+        missing: Option<usize>,
+    ) -> String {
         let since = duration(since.as_micros() as u64);
         match self {
-            Phase::Starting => {
-                format!("starting for {since}: it reads the script, and what the script names")
-            }
+            Phase::Starting => match missing {
+                Some(process) => {
+                    format!("starting for {since}: it waits for process {process} to join")
+                }
+                None => {
+                    format!("starting for {since}: it reads the script, and what the script names")
+                }
+            },
             Phase::Planning => {
                 let what = waiting::told(awaited);
                 let what = what.as_deref().unwrap_or("it plans the statement and opens its tables");
@@ -87,6 +98,9 @@ pub(crate) struct Report {
     /// The pipes that it waits for before a query runs.
     #[serde(default)]
     pub(crate) awaited: Vec<Awaited>,
+    /// The process that it waits for, as long as not all have joined.
+    #[serde(default)]
+    pub(crate) missing: Option<usize>,
     /// What the query is doing, while one runs.
     pub(crate) snapshot: Option<Snapshot>,
 }
@@ -94,7 +108,7 @@ pub(crate) struct Report {
 impl Report {
     /// What the program does.
     pub(crate) fn doing(&self) -> String {
-        self.phase.told(Duration::from_micros(self.phase_us), &self.awaited)
+        self.phase.told(Duration::from_micros(self.phase_us), &self.awaited, self.missing)
     }
 }
 
@@ -108,6 +122,7 @@ pub(crate) enum Told {
 }
 
 type Observe = Arc<dyn Fn() -> Snapshot + Send + Sync>;
+type Missing = Arc<dyn Fn() -> Option<usize> + Send + Sync>;
 type IsLate = Arc<dyn Fn() -> bool + Send + Sync>;
 type Stop = Arc<dyn Fn(bool) -> Told + Send + Sync>;
 
@@ -129,6 +144,8 @@ struct State {
     /// Whether the query that runs has ended, and its result gets its names.
     is_late: Option<IsLate>,
     stop: Option<Stop>,
+    /// The process that has not joined.
+    missing: Option<Missing>,
     /// Queries that have begun.
     queries: u64,
 }
@@ -171,6 +188,19 @@ impl Desk {
     /// `stop` is called when somebody asks the program to end; with `true`, to drain.
     pub(crate) fn on_stop(&self, stop: impl Fn(bool) -> Told + Send + Sync + 'static) {
         self.lock().stop = Some(Arc::new(stop));
+    }
+
+    /// `missing` says which process has not joined the job.
+    pub(crate) fn starts(&self, missing: impl Fn() -> Option<usize> + Send + Sync + 'static) {
+        self.lock().missing = Some(Arc::new(missing));
+    }
+
+    /// The process that the program waits for before it begins.
+    pub(super) fn missing(&self) -> Option<usize> {
+        let state = self.lock();
+        let missing = state.missing.clone().filter(|_| state.phase == Phase::Starting)?;
+        drop(state);
+        missing()
     }
 
     /// The program is planning the statement of this number, from 0.
@@ -253,6 +283,7 @@ impl Desk {
     /// What whoever asks is told.
     pub(crate) fn report(&self) -> Report {
         let snapshot = self.observe().map(|(_, snapshot)| (*snapshot).clone());
+        let missing = self.missing();
         let mut state = self.lock();
         if state.is_late.as_ref().is_some_and(|is_late| is_late()) {
             state.turn_to(Phase::Committing);
@@ -266,6 +297,7 @@ impl Desk {
             running_us: us(self.running()),
             statement: state.statement.clone(),
             awaited: if state.phase == Phase::Planning { waiting::awaited() } else { vec![] },
+            missing: missing.filter(|_| state.phase == Phase::Starting),
             // It may have ended meanwhile.
             snapshot: snapshot.filter(|_| state.phase.has_query()),
         }

@@ -137,7 +137,7 @@ impl Showing {
             (self.before, self.told) = (phase, 0);
         }
         let awaited = if phase == desk::Phase::Planning { awaited() } else { vec![] };
-        let text = phase.told(since, &awaited);
+        let text = phase.told(since, &awaited, desk.missing());
         if self.is_due(since) {
             warn(&format!("no rows yet: {text}"));
         }

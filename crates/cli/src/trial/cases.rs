@@ -29,6 +29,11 @@ pub(crate) const FORMATS: [&str; 2] = ["csv", "ndjson"];
 
 /// The cases at a path, in the order of their names.
 pub(crate) fn find_cases(path: &Path) -> Result<Vec<Case>, String> {
+    find_below(path, &mut Vec::new())
+}
+
+/// The same; a link to one of the directories `above` leads to nothing new.
+fn find_below(path: &Path, above: &mut Vec<PathBuf>) -> Result<Vec<Case>, String> {
     let not_read = |e: std::io::Error| format!("cannot read {}: {e}", path.display());
     let is_folder = fs::metadata(path).map_err(not_read)?.is_dir();
     if !is_folder {
@@ -39,6 +44,10 @@ pub(crate) fn find_cases(path: &Path) -> Result<Vec<Case>, String> {
     if path.join(QUERY).exists() {
         return Ok(vec![folder_case(path)]);
     }
+    let real = path.canonicalize().map_err(not_read)?;
+    if above.contains(&real) {
+        return Ok(Vec::new());
+    }
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(not_read)? {
         entries.push(entry.map_err(not_read)?.path());
@@ -46,6 +55,7 @@ pub(crate) fn find_cases(path: &Path) -> Result<Vec<Case>, String> {
     entries.sort();
     let has_expected = entries.iter().any(|entry| ends_with(entry, "expected"));
     let mut cases = Vec::new();
+    above.push(real);
     for entry in entries {
         let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with('.') {
@@ -53,11 +63,13 @@ pub(crate) fn find_cases(path: &Path) -> Result<Vec<Case>, String> {
         }
         if entry.is_dir() {
             // One that cannot be looked into fails as a case, and the others run all the same.
-            cases.extend(find_cases(&entry).unwrap_or_else(|_| vec![folder_case(&entry)]));
+            let found = find_below(&entry, above);
+            cases.extend(found.unwrap_or_else(|_| vec![folder_case(&entry)]));
         } else if has_expected && ends_with(&entry, "sql") {
             cases.push(file_case(&entry));
         }
     }
+    above.pop();
     Ok(cases)
 }
 
@@ -82,12 +94,14 @@ pub(crate) fn inputs(folder: &Path) -> Result<Vec<(String, String)>, String> {
     let not_read = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
     let mut inputs = Vec::new();
     for entry in fs::read_dir(folder).map_err(not_read)? {
-        let name = entry.map_err(not_read)?.file_name();
+        let entry = entry.map_err(not_read)?;
+        let name = entry.file_name();
         let Some((table, format)) = name.to_str().and_then(|name| name.rsplit_once('.')) else {
             continue;
         };
         let is_expected = table == "expected" || table.ends_with(".expected");
         if FORMATS.contains(&format) && !is_expected && !table.is_empty() {
+            check_kind(&entry.path(), true)?;
             inputs.push((table.to_string(), format!("{table}.{format}")));
         }
     }
@@ -97,6 +111,17 @@ pub(crate) fn inputs(folder: &Path) -> Result<Vec<(String, String)>, String> {
         return Err(format!("{folder}: table '{table}' is both {one} and {other}: remove one"));
     }
     Ok(inputs)
+}
+
+/// Refuses what is no file, but a pipe, for example, whose rows come once, or never.
+pub(crate) fn check_kind(path: &Path, may_be_folder: bool) -> Result<(), String> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() && !(may_be_folder && found.is_dir()) => {
+            Err(format!("{} is no file: it is read anew for each run of a test", path.display()))
+        }
+        // What cannot be looked at is told where it is opened.
+        _ => Ok(()),
+    }
 }
 
 /// What comments in a query say of its tests.
@@ -113,12 +138,15 @@ pub(crate) struct Directives {
     pub(crate) now_us: Option<i64>,
 }
 
+const DIRECTIVES: [&str; 4] = ["settings", "counters", "outputs", "now"];
+
 impl Directives {
     pub(crate) fn of(text: &str) -> Result<Directives, String> {
         let mut found = Directives::default();
-        for line in text.lines() {
+        for line in text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).lines() {
             let Some((name, value)) = line.strip_prefix("-- ").and_then(|l| l.split_once(':'))
             else {
+                check_spelling(line)?;
                 continue;
             };
             let wrong = |what: &str| format!("-- {name}: '{what}' is no NAME=VALUE");
@@ -151,10 +179,35 @@ impl Directives {
                 "outputs" => {
                     found.outputs.extend(value.split(',').map(|name| name.trim().into()));
                 }
-                _ => {}
+                _ => check_spelling(line)?,
             }
         }
         Ok(found)
+    }
+}
+
+/// What some editors write in front of a text.
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// A comment that nearly says something of the tests would say nothing, and nobody would notice.
+fn check_spelling(line: &str) -> Result<(), String> {
+    let comment = line.trim_start().strip_prefix("--");
+    let Some((word, value)) = comment.and_then(|comment| comment.split_once(':')) else {
+        return Ok(());
+    };
+    let word = word.trim_matches(|c: char| c == '-' || c.is_whitespace());
+    // Short words are like many others.
+    let long = || millstream::closest(word, DIRECTIVES.into_iter()).filter(|name| name.len() > 3);
+    let is_time = value.trim_start().starts_with(|c: char| c.is_ascii_digit());
+    let timed = || millstream::closest(word, DIRECTIVES.into_iter()).filter(|_| is_time);
+    let same = DIRECTIVES.into_iter().find(|name| word.eq_ignore_ascii_case(name));
+    match same.or_else(long).or_else(timed) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "'{}' says nothing of the test\n  help: did you mean '-- {name}:{value}', from the \
+             line's beginning on? If it is a plain comment, begin it with another word",
+            line.trim()
+        )),
     }
 }
 
@@ -176,5 +229,28 @@ mod tests {
         assert_eq!(at("-- now: 1970-01-01 00:00:01.5\n"), Ok(Some(1_500_000)));
         assert!(at("-- now: tomorrow").unwrap_err().contains("'tomorrow' is no time"));
         assert!(Directives::of("-- counters: rows=many").unwrap_err().contains("rows=many"));
+        assert_eq!(Directives::of("\u{feff}-- counters: rows=3").unwrap().counters.len(), 1);
+    }
+
+    #[test]
+    fn misspelt_directives_are_told() {
+        for (line, meant) in [
+            ("-- counter: records=1", "-- counters: records=1"),
+            ("-- Counters: records=1", "-- counters: records=1"),
+            ("--counters: records=1", "-- counters: records=1"),
+            ("-- counters : records=1", "-- counters: records=1"),
+            ("  -- counters: records=1", "-- counters: records=1"),
+            ("--- setting: workers=1", "-- settings: workers=1"),
+            ("-- output: kept", "-- outputs: kept"),
+            ("-- nwo: 2024-05-01 12:00:00", "-- now: 2024-05-01 12:00:00"),
+        ] {
+            let told = Directives::of(&format!("{line}\nSELECT 1;")).unwrap_err();
+            assert!(told.contains(&format!("did you mean '{meant}'")), "{told}");
+        }
+        for line in
+            ["-- Not: so", "-- note: x=1", "-- answer: by hand", "-- the counters: all", "--"]
+        {
+            assert_eq!(Directives::of(line), Ok(Directives::default()), "{line}");
+        }
     }
 }

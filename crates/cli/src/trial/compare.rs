@@ -54,6 +54,15 @@ pub(crate) fn difference(
             let header = records(&next.text, format).first().map_or("", |record| record.text);
             rest.iter().position(|record| record.text == header)
         });
+        if let (None, Some(next)) = (end, blocks.get(number + 1).filter(|_| format == Format::Csv))
+        {
+            let wanted = records(&next.text, format).first().map_or("", |record| record.text);
+            if let Some(found) = alike(wanted, rest, came) {
+                let Record { text, line } = found;
+                lines.push(format!("the columns differ, {name}:{line}\n- {text}\n+ {wanted}"));
+                return Some(lines.join("\n"));
+            }
+        }
         let (own, behind) = rest.split_at(end.unwrap_or(rest.len()));
         rest = behind;
         // A row of one column may be empty; else it is a line to look at.
@@ -63,6 +72,19 @@ pub(crate) fn difference(
         lines.extend(Rows { name, header, format }.compare(&own, came, block.ordered));
     }
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// The line that was probably meant to be this header: it has one of its names, and is no row that
+/// came.
+fn alike<'a>(
+    header: &str,
+    expected: &'a [Record<'a>],
+    came: &[Record<'_>],
+) -> Option<&'a Record<'a>> {
+    let names = fields(header);
+    let is_row = |record: &Record<'_>| came.iter().any(|row| row.text == record.text);
+    let has_name = |record: &Record<'_>| fields(record.text).iter().any(|it| names.contains(it));
+    expected.iter().find(|record| has_name(record) && !is_row(record))
 }
 
 /// The rows of a block, as messages name them.
@@ -184,14 +206,19 @@ impl Rows<'_> {
     /// What differs between a row and the one that it probably should have been.
     fn near(&self, row: &str, missing: &[&Record<'_>]) -> Option<String> {
         let own = columns(row, self.header, self.format);
+        // A row of CSV with more fields than the header has lacks the rest in `columns`.
+        let width = |text: &str| match self.format {
+            Format::Csv => fields(text).len(),
+            Format::Ndjson => columns(text, "", self.format).len(),
+        };
+        let missing = missing.iter().filter(|other| width(other.text) == width(row));
         let differing = |other: &&Record<'_>| {
             let other = columns(other.text, self.header, self.format);
             let differ = own.iter().zip(other).filter(|(own, other)| *own != other);
             differ.map(|((name, own), (_, other))| (name.clone(), other, own.clone())).collect()
         };
-        let nearest: Vec<(String, String, String)> =
-            missing.iter().map(differing).min_by_key(Vec::len)?;
-        if nearest.len() * 2 > own.len() {
+        let nearest: Vec<(String, String, String)> = missing.map(differing).min_by_key(Vec::len)?;
+        if nearest.is_empty() || nearest.len() * 2 > own.len() {
             return None;
         }
         let texts = nearest.iter().map(|(name, expected, came)| {
@@ -260,6 +287,12 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_other_lengths_are_not_alike() {
+        let told = csv("k,n\na,1,2\n", &[block("k,n\na,1\n", false)]).unwrap();
+        assert!(told.ends_with("- a,1,2  (expected.csv:2)\n+ a,1  (row 1)"), "{told}");
+    }
+
+    #[test]
     fn several_queries_stand_one_after_the_other() {
         let blocks = [block("a\n1\n", false), block("b\n2\n", false)];
         assert_eq!(csv("a\n1\nb\n2\n", &blocks), None);
@@ -267,6 +300,9 @@ mod tests {
         assert!(told.contains("- 3  (expected.csv:4)\n+ 2  (row 1)"), "{told}");
         assert!(csv("a\n1\n", &blocks).unwrap().contains("- nothing\n+ b"));
         assert!(csv("c\n1\nb\n2\n", &blocks).unwrap().contains("expected.csv:1\n- c\n+ a"));
+        // A header that is wrong is no row of the block before it.
+        let told = csv("a\n1\nx,b\n2\n", &[block("a\n1\n", false), block("b,y\n2\n", false)]);
+        assert_eq!(told.unwrap(), "the columns differ, expected.csv:3\n- x,b\n+ b,y");
         let lines = [block("{}\n", false), block("[]\n", false)];
         assert_eq!(difference("e", "{}\n[]\n", &lines, Format::Ndjson), None);
         assert!(difference("e", "{}\n[]\n1\n", &lines, Format::Ndjson).is_some());

@@ -12,7 +12,7 @@ use millstream::{Format, Stats, counters};
 use serde_json::Value;
 
 use super::Ways;
-use super::cases::{Case, Directives, FORMATS, Kind, inputs};
+use super::cases::{BYTE_ORDER_MARK, Case, Directives, FORMATS, Kind, check_kind, inputs};
 use super::compare::{Block, difference};
 use super::layouts::Layout;
 use super::records;
@@ -48,9 +48,15 @@ struct Expected {
 }
 
 fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String> {
+    check_kind(&case.query, false)?;
     let text = fs::read_to_string(&case.query)
         .map_err(|e| format!("cannot read {}: {e}", case.query.display()))?;
     let directives = Directives::of(&text)?;
+    if matches!(case.kind, Kind::Folder { .. }) && !directives.outputs.is_empty() {
+        return Err("-- outputs: says nothing of a query.sql, whose rows go to no directory\n  \
+                    help: expect those of INSERT INTO name in name.expected.csv"
+            .into());
+    }
     let expected = expected(case)?;
     let script = Script { now_us: directives.now_us, ..script(case, text, &expected)? };
     let mut settings = directives.settings.clone();
@@ -72,9 +78,7 @@ fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String>
     let first = once(plain)?;
     verdict.runs = 1;
     check_inputs(case, &script, &first)?;
-    if ways.update {
-        verdict.wrote = update(case, &expected, &first)?;
-    } else {
+    if !ways.update {
         check_rows(case, &expected, &first)?;
     }
     let simulated = settings.iter().any(|(key, _)| key == "simulate");
@@ -85,6 +89,10 @@ fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String>
         let same = once(layout).and_then(|came| same(&script.text, &expected, &first, &came));
         same.map_err(|failure| format!("with {layout}: {failure}"))?;
         verdict.runs += 1;
+    }
+    // Rows that differ from run to run are none to be expected.
+    if ways.update {
+        verdict.wrote = update(case, &expected, &first)?;
     }
     Ok(())
 }
@@ -148,8 +156,9 @@ fn expected(case: &Case) -> Result<Vec<Expected>, String> {
 }
 
 fn read(path: &Path) -> Result<Option<String>, String> {
+    check_kind(path, false)?;
     match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+        Ok(text) => Ok(Some(text.strip_prefix(BYTE_ORDER_MARK).map_or(text.clone(), String::from))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("cannot read {}: {error}", path.display())),
     }
@@ -164,6 +173,7 @@ fn check_inputs(case: &Case, script: &Script, came: &Came) -> Result<(), String>
         let meant = millstream::closest(table, came.tables.iter().map(String::as_str));
         let help = match meant {
             Some(meant) => format!("did you mean '{meant}'?"),
+            None if came.tables.is_empty() => "the query declares no table".into(),
             None => format!("the tables are {}", came.tables.join(", ")),
         };
         return Err(format!(
@@ -256,7 +266,7 @@ fn same(query: &str, expected: &[Expected], first: &Came, came: &Came) -> Result
         let told = difference(name, &text(blocks), &now, format);
         return Err(format!(
             "other rows than in the first run{}\n{}",
-            of_the_clock(query).unwrap_or(" (please report it)"),
+            of_the_clock(query).or_else(|| of_a_limit(query)).unwrap_or(" (please report it)"),
             told.unwrap_or_else(|| "they differ in line ends".into())
         ));
     }
@@ -268,6 +278,27 @@ fn of_the_clock(query: &str) -> Option<&'static str> {
     query.to_uppercase().contains("PROCTIME").then_some(
         ": PROCTIME() is when a record is read, which no two runs have in common\n  help: leave it \
          out of the test's query, or run it once, with --quick",
+    )
+}
+
+/// What to say of rows that differ because a query asks for some, whichever they are.
+fn of_a_limit(query: &str) -> Option<&'static str> {
+    let code: String = query
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("--"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let code = code.to_uppercase();
+    let words: Vec<&str> = code
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .collect();
+    let limits = words.iter().filter(|word| matches!(**word, "LIMIT" | "FETCH")).count();
+    let orders = words.windows(2).filter(|pair| pair == &["ORDER", "BY"]).count();
+    (limits > orders).then_some(
+        ": LIMIT without ORDER BY shows the rows that come first, and which these are depends on \
+         the number of workers, on batches and on files\n  help: give it an ORDER BY over columns \
+         in which rows differ, or run it once, with --quick",
     )
 }
 
@@ -353,5 +384,15 @@ mod tests {
     fn rows_of_the_clock_are_no_mistake_of_ours() {
         assert!(of_the_clock("SELECT proctime() AS p FROM t").is_some());
         assert!(of_the_clock("SELECT ts AS p FROM t").is_none());
+    }
+
+    #[test]
+    fn rows_of_a_limit_are_no_mistake_of_ours() {
+        let is = |query| of_a_limit(query).is_some();
+        assert!(is("SELECT k FROM t LIMIT 3;") && is("SELECT k FROM t\nfetch first 3 rows only"));
+        assert!(is("SELECT k FROM (SELECT k FROM t LIMIT 9) ORDER BY k LIMIT 3"));
+        assert!(
+            !is("SELECT k FROM t ORDER\nBY k LIMIT 3") && !is("-- LIMIT\nSELECT no_limit FROM t")
+        );
     }
 }

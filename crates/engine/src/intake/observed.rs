@@ -51,7 +51,7 @@ impl Intake {
         let (splits, records) = {
             let state = self.lock();
             let splits = self.read_here(&state, number);
-            (splits.len(), splits.iter().map(|s| s.records).sum::<u64>())
+            (splits.len(), splits.iter().map(|s| s.own_records).sum::<u64>())
         };
         if splits > 0 {
             let source = self.sources[number].name.as_str();

@@ -15,6 +15,8 @@ pub(super) struct SplitState {
     /// Chunks stamped so far, and their records.
     pub(super) stamped: u64,
     pub(super) records: u64,
+    /// Of them, those that this process has read.
+    pub(super) own_records: u64,
     /// Input bytes of the chunks prepared here, and how much of the split that is.
     pub(super) bytes: u64,
     pub(super) progress: Option<Extent>,
@@ -65,6 +67,7 @@ impl SplitState {
             read: 0,
             stamped: 0,
             records: 0,
+            own_records: 0,
             bytes: 0,
             progress: None,
             watermark: BEGINNING,
@@ -176,7 +179,9 @@ impl SplitState {
                 let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
                 self.watermark = self.watermark.max(greatest);
                 let (after, first_record) = (self.watermark, self.records);
-                self.records += prepared.batch.num_rows() as u64;
+                let records = prepared.batch.num_rows() as u64;
+                self.records += records;
+                self.own_records += records;
                 self.ready.push_back(Stamped {
                     split,
                     sequence,

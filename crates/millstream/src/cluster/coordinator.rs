@@ -60,6 +60,12 @@ impl Interrupt {
         self.0.inbox.failure()
     }
 
+    /// The first process that has not joined the job yet, for which all others wait, at most 20
+    /// seconds.
+    pub fn missing(&self) -> Option<usize> {
+        self.0.missing()
+    }
+
     /// Ends all other processes at once; none is left when it returns.
     pub fn kill(&self) {
         self.0.children.end_all(Duration::ZERO);

@@ -16,6 +16,7 @@ use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::str::FromStr;
+use std::time::Duration;
 
 use millstream_fabric::Fabric as _;
 use millstream_fabric::setup::Token;
@@ -141,6 +142,11 @@ impl Options {
         self.straggler_us.filter(|_| process == 0).unwrap_or(self.compute_us)
     }
 
+    /// The process that an endpoint belongs to.
+    fn process_of(&self, endpoint: u32) -> usize {
+        endpoint as usize / (2 * self.design.endpoints_of(self.threads))
+    }
+
     /// That a shuffle is possible with these options, over shared memory.
     pub fn check(&self) -> Result<(), Failure> {
         let refused = |name, value, why: String| Err(Error::Setting { name, value, why }.into());
@@ -231,8 +237,29 @@ pub enum Failure {
     Options(String),
     /// An endpoint failed.
     Shuffle(Error),
+    /// An endpoint failed because of another process.
+    Peer {
+        /// The endpoint's process.
+        process: usize,
+        /// The other.
+        peer: usize,
+        /// What happened.
+        error: Error,
+    },
     /// A process could not be started, or talked to.
     Process(std::io::Error),
+    /// A process was stopped, as by SIGSTOP, for longer than others can wait for it.
+    Stopped {
+        /// Which process.
+        process: usize,
+    },
+    /// A process has not said that it runs.
+    Silent {
+        /// Which process.
+        process: usize,
+        /// For how long.
+        time: Duration,
+    },
     /// A process ended before it had reported; if it was not killed, it has written why to its
     /// standard error.
     Ended {
@@ -259,12 +286,49 @@ pub enum Failure {
     },
 }
 
+impl Failure {
+    /// With the process in the place of an endpoint, whose number says nothing to a user.
+    fn seen_by(self, process: usize, options: &Options) -> Failure {
+        match self {
+            Failure::Shuffle(error) => match error.endpoint() {
+                Some(id) => Failure::Peer { process, peer: options.process_of(id), error },
+                None => Failure::Shuffle(error),
+            },
+            other => other,
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Options(what) => f.write_str(what),
             Failure::Shuffle(error) => error.fmt(f),
+            Failure::Peer { process, peer, error } => {
+                write!(f, "process {process} of the benchmark: ")?;
+                match error {
+                    Error::PeerLost { .. } => {
+                        write!(f, "process {peer} is gone, has failed or stands still")
+                    }
+                    Error::Silent { time, .. } => write!(
+                        f,
+                        "nothing was heard of process {peer} for {} ms, though something was due",
+                        time.as_millis()
+                    ),
+                    other => write!(f, "process {peer}: {other}"),
+                }
+            }
             Failure::Process(error) => write!(f, "a process of the benchmark: {error}"),
+            Failure::Stopped { process } => write!(
+                f,
+                "process {process} of the benchmark was stopped (SIGSTOP, or a debugger), and \
+                 the others cannot go on without it"
+            ),
+            Failure::Silent { process, time } => write!(
+                f,
+                "process {process} of the benchmark said nothing for {} s: it does not run",
+                time.as_secs()
+            ),
             Failure::Ended { process, status } => match status.signal() {
                 Some(_) => write!(f, "process {process} of the benchmark was killed ({status})"),
                 None => write!(f, "process {process} of the benchmark has failed ({status})"),

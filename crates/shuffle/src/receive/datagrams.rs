@@ -213,6 +213,7 @@ impl<F: Fabric> Datagrams<F> {
             }
             if origin.ended {
                 if late || stream.completed.is_none() {
+                    core.counters.keep_alives += u64::from(stream.completed.is_some());
                     stream.completed.get_or_insert(now);
                     self.say(core, source, Kind::Complete, now)?;
                 }
@@ -220,8 +221,11 @@ impl<F: Fabric> Datagrams<F> {
                 if stream.received == origin.told {
                     stream.heard = now;
                 }
+                match origin.granted >= origin.told + every {
+                    true => core.counters.credits += 1,
+                    false => core.counters.keep_alives += 1,
+                }
                 origin.told = origin.granted;
-                core.counters.credits += 1;
                 self.say(core, source, Kind::Credit, now)?;
             }
         }
