@@ -36,6 +36,8 @@ pub struct Planned {
     pub left_out: Vec<Arc<dyn Sink>>,
     /// The plan as `EXPLAIN` prints it.
     pub explain: String,
+    /// The logical plan with its types, some of which `explain` does not show.
+    pub logical: String,
     /// `EXPLAIN ANALYZE`: not the rows of a query are wanted but its plan, with what came of it:
     /// [`analyzed`].
     pub analyze: bool,
@@ -43,8 +45,9 @@ pub struct Planned {
 
 impl Planned {
     pub(crate) fn new(planned: PlannedQuery, sinks: Vec<Arc<dyn Sink>>) -> Planned {
-        let PlannedQuery { plan, targets, left_out_sinks: left_out, explain, .. } = planned;
-        Planned { plan, sinks, targets, left_out, explain, analyze: false }
+        let PlannedQuery { plan, targets, left_out_sinks: left_out, logical, explain, .. } =
+            planned;
+        Planned { plan, sinks, targets, left_out, explain, logical, analyze: false }
     }
 
     pub(crate) fn analyzed(self) -> Planned {

@@ -1,10 +1,14 @@
 //! What `EXPLAIN` prints: the logical plan, then the steps that each record and each fired window
 //! goes through.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion_expr::LogicalPlan;
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{Column, Result};
+use datafusion_expr::expr::{Cast, TryCast};
+use datafusion_expr::{Expr as DfExpr, LogicalPlan};
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
     Aggregate, Derived, Input, Interval, Join, JoinKind, Lookup, Node, Operator, PairSide, Plan,
@@ -12,11 +16,58 @@ use millstream_contract::plan::{
 };
 
 use crate::durations::duration;
+use crate::text::sql_text;
 use crate::types::sql_type_name;
+use crate::walk::Nodes;
 
-/// The logical plan, one operator per line.
+/// The logical plan, one operator per line, with its types and its literals as SQL writes them.
 pub(crate) fn logical_text(plan: &LogicalPlan) -> String {
-    plan.display_indent().to_string()
+    // What an aggregate calls its columns follows from its expressions.
+    let mut renamed = HashMap::new();
+    let shown = plan.clone().changed_up(|node| {
+        let names = |node: &LogicalPlan| match node {
+            LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
+                node.expressions().iter().map(|expr| expr.schema_name().to_string()).collect()
+            }
+            _ => Vec::new(),
+        };
+        // Where a LIMIT begins and ends is shown if it is a literal.
+        if let LogicalPlan::Limit(_) = node {
+            return Ok(Transformed::no(node));
+        }
+        let before = names(&node);
+        // Such an alias is the name that it had before its types were known.
+        let has_alias = matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_));
+        let shown = node.map_expressions(|expr| match has_alias {
+            true => as_written(expr.unalias(), &renamed),
+            false => as_written(expr, &renamed),
+        })?;
+        renamed.extend(before.into_iter().zip(names(&shown.data)));
+        Ok(shown)
+    });
+    // A node that cannot be changed is shown as it is, and so are the others.
+    shown.as_ref().map_or(plan, |shown| &shown.data).display_indent().to_string()
+}
+
+/// An expression whose literals and casts are columns: these are shown by their names.
+fn as_written(expr: DfExpr, renamed: &HashMap<String, String>) -> Result<Transformed<DfExpr>> {
+    expr.changed_up(|part| {
+        let name = match &part {
+            DfExpr::Column(column) => match renamed.get(&column.name) {
+                Some(name) if column.relation.is_none() => name.clone(),
+                _ => return Ok(Transformed::no(part)),
+            },
+            DfExpr::Literal(..) => sql_text(&part),
+            DfExpr::Cast(Cast { expr, field }) => {
+                format!("CAST({expr} AS {})", sql_type_name(field.data_type()))
+            }
+            DfExpr::TryCast(TryCast { expr, field }) => {
+                format!("TRY_CAST({expr} AS {})", sql_type_name(field.data_type()))
+            }
+            _ => return Ok(Transformed::no(part)),
+        };
+        Ok(Transformed::yes(DfExpr::Column(Column::new_unqualified(name))))
+    })
 }
 
 /// The whole text. The engine's part (bytes per key) is added by whoever runs the query. `logical`

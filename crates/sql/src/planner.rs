@@ -471,7 +471,10 @@ impl Planner {
         let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();
         let left_out: Vec<String> = asides.iter().map(|aside| aside.entry.name.clone()).collect();
         let explain = explain(&logical, &plan, &names, &[&targets[..], &left_out].concat());
-        let (logical, left_out_sinks) = (logical.join("\n"), Vec::new());
+        // As they are: nothing that could differ between processes may be missing.
+        let exact = queries.iter().map(|q| q.analyzed.display_indent().to_string());
+        let logical = exact.collect::<Vec<_>>().join("\n");
+        let left_out_sinks = Vec::new();
         Ok(PlannedQuery { plan, targets, left_out, left_out_sinks, logical, explain })
     }
 

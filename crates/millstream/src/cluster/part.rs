@@ -190,6 +190,7 @@ impl QueryPart {
         let parts = Parts::new()
             .with("version", env!("CARGO_PKG_VERSION"))
             .with("plan", planned.explain.as_str())
+            .with("logical plan", planned.logical.as_str())
             .with("schema", schemas(&planned.plan))
             .with("fabric", self.fabric.name())
             .with("settings", by_line(settings));

@@ -41,7 +41,7 @@ pub struct PlannedQuery {
     pub left_out: Vec<String>,
     /// See [`PlannedQuery::left_out`].
     pub left_out_sinks: Vec<Arc<dyn Sink>>,
-    /// The logical plan as text, one operator per line.
+    /// The logical plan as text, one operator per line: not as SQL writes it, but with all types.
     pub logical: String,
     /// What `EXPLAIN` prints: the logical plan, then the pipelines.
     pub explain: String,

@@ -349,6 +349,35 @@ fn explain_shows_plan_and_pipelines() {
 }
 
 #[test]
+fn the_logical_plan_is_shown_as_sql_writes_it() {
+    let text = "EXPLAIN SELECT auction, COUNT(*) AS n, SUM(price + 1) AS s,
+                MAX(price) FILTER (WHERE price > 3) AS m
+                FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '2' SECOND))
+                WHERE ts > TIMESTAMP '2024-05-01 12:00:00' + INTERVAL '5' SECOND
+                AND CAST(price AS DOUBLE) < 2.5e0 AND auction IN (7, 8)
+                GROUP BY window_start, window_end, auction";
+    let planned = match execute(&mut session(), text) {
+        Ok(Outcome::Explain(planned)) => planned,
+        other => panic!("{other:?}"),
+    };
+    let logical = &planned.explain[..planned.explain.find("first pipeline").unwrap()];
+    for part in [
+        "CAST('2024-05-01 12:00:00' AS TIMESTAMP(6)) + INTERVAL '5 s'",
+        "CAST(bids.price AS DOUBLE) < ",
+        "auction IN ([7, 8])",
+        // In the aggregate, and above it.
+        "count(1)",
+        "count(1) AS n",
+        "> 3) AS m",
+    ] {
+        assert!(logical.contains(part), "{part:?} is not in:\n{logical}");
+    }
+    for part in ["Int64", "Int32", "Float64", "Utf8", "IntervalMonthDayNano", "Timestamp"] {
+        assert!(!logical.contains(part), "{part:?} is in:\n{logical}");
+    }
+}
+
+#[test]
 fn planning_twice_gives_the_same() {
     let text = "SELECT auction, NOW() AS t FROM bids WHERE price IN (1, 2, 3, 4, 5)";
     let plan = || {
