@@ -54,39 +54,47 @@ fn is_large(bytes: usize) -> bool {
 unsafe impl GlobalAlloc for Reporting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
-        let start = match is_large(layout.size()) {
-            true => unsafe { System.alloc(layout) },
-            false => unsafe { mimalloc::mi_malloc_aligned(layout.size(), layout.align()).cast() },
+        let start = unsafe {
+            match is_large(layout.size()) {
+                true => System.alloc(layout),
+                false => mimalloc::mi_malloc_aligned(layout.size(), layout.align()).cast(),
+            }
         };
         given(start, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
-        let start = match is_large(layout.size()) {
-            true => unsafe { System.alloc_zeroed(layout) },
-            false => unsafe { mimalloc::mi_zalloc_aligned(layout.size(), layout.align()).cast() },
+        let start = unsafe {
+            match is_large(layout.size()) {
+                true => System.alloc_zeroed(layout),
+                false => mimalloc::mi_zalloc_aligned(layout.size(), layout.align()).cast(),
+            }
         };
         given(start, layout.size())
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: as the caller promises.
-        let moved = match (is_large(layout.size()), is_large(new_size)) {
-            (true, true) => unsafe { System.realloc(start, layout, new_size) },
-            (false, false) => unsafe {
-                mimalloc::mi_realloc_aligned(start.cast(), new_size, layout.align()).cast()
-            },
-            _ => unsafe { self.move_to_other(start, layout, new_size) },
+        let moved = unsafe {
+            match (is_large(layout.size()), is_large(new_size)) {
+                (true, true) => System.realloc(start, layout, new_size),
+                (false, false) => {
+                    mimalloc::mi_realloc_aligned(start.cast(), new_size, layout.align()).cast()
+                }
+                _ => self.move_to_other(start, layout, new_size),
+            }
         };
         given(moved, new_size)
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         // SAFETY: as the caller promises.
-        match is_large(layout.size()) {
-            true => unsafe { System.dealloc(start, layout) },
-            false => unsafe { mimalloc::mi_free(start.cast()) },
+        unsafe {
+            match is_large(layout.size()) {
+                true => System.dealloc(start, layout),
+                false => mimalloc::mi_free(start.cast()),
+            }
         }
     }
 }

@@ -116,7 +116,7 @@ pub(crate) fn inputs(folder: &Path) -> Result<Vec<(String, String)>, String> {
 /// Refuses what is no file, but a pipe, for example, whose rows come once, or never.
 pub(crate) fn check_kind(path: &Path, may_be_folder: bool) -> Result<(), String> {
     match fs::metadata(path) {
-        Ok(found) if !found.is_file() && !(may_be_folder && found.is_dir()) => {
+        Ok(found) if !(found.is_file() || may_be_folder && found.is_dir()) => {
             Err(format!("{} is no file: it is read anew for each run of a test", path.display()))
         }
         // What cannot be looked at is told where it is opened.
