@@ -43,7 +43,9 @@ def peak(script, sql: str, **settings: object) -> tuple[int, int, str]:
 
 
 def allowed(base: int, budget_mib: int, workers: int) -> int:
-    return base + int(budget_mib * MIB * 1.15) + workers * 8 * MIB
+    """Beside the budget each worker has a batch, and its allocator pages for pieces of every size, of half a MiB each if
+    these are large."""
+    return base + int(budget_mib * MIB * 1.15) + workers * 12 * MIB
 
 
 def rings(processes: int, workers: int) -> int:

@@ -30,12 +30,12 @@ const PURGE_DELAY_MS: i64 = 1000;
 const ARENA_RESERVE: mimalloc::mi_option_t = 23;
 const ARENA_RESERVE_KIB: i64 = 64 << 10;
 
-/// Sets these before anything is allocated.
+/// Sets these before anything is allocated, unless the environment does (`MIMALLOC_…`).
 extern "C" fn begin() {
     // SAFETY: options may be set at any time.
     unsafe {
-        mimalloc::mi_option_set(PURGE_DELAY, PURGE_DELAY_MS);
-        mimalloc::mi_option_set(ARENA_RESERVE, ARENA_RESERVE_KIB);
+        mimalloc::mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MS);
+        mimalloc::mi_option_set_default(ARENA_RESERVE, ARENA_RESERVE_KIB);
     }
 }
 
