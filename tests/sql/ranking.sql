@@ -38,7 +38,7 @@ SELECT window_start, shop, item, price + 1 AS more FROM (
     FROM assigned
 ) WHERE rn = 1 AND shop <> 'b';
 
--- Equal sort keys at equal times: the offer that stands first in the file.
+-- The last offer of each shop: of several at one time, the one that stands last in the file, as in Flink.
 SELECT window_start, shop, item FROM (
     SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, shop ORDER BY ts DESC) AS rn
     FROM assigned

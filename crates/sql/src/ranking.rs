@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion_common::{Result as DfResult, ScalarValue, not_impl_err};
-use datafusion_expr::expr::WindowFunction;
+use datafusion_expr::expr::{Sort, WindowFunction};
 use datafusion_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion_expr::{
     Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, PartitionEvaluator, Signature,
@@ -151,8 +151,7 @@ impl Stage {
         };
         let (ranking, keys) = stage.ranked_by(&function, schema, places)?;
         let order = sort_keys(&stage, &function, &keys, schema, places)?;
-        let best =
-            Best { limit: UNBOUNDED, ranking, keys: order.len() as u8, ..directions(&function) };
+        let best = stage.best(ranking, &function, schema, places)?;
         let shown: Vec<Shown> =
             stage.columns.iter().map(|column| stage.shown(column, &keys)).collect::<Result<_>>()?;
         let payload = shown.iter().filter_map(|shown| match shown {
@@ -212,6 +211,28 @@ impl Stage {
             }
             _ => Shown::Payload(self.without_window(column.clone())?),
         })
+    }
+
+    /// How many rows are the first, as far as is known, and of what order.
+    fn best(
+        &self,
+        ranking: Ranking,
+        function: &WindowFunction,
+        schema: &crate::indexed::Indexed,
+        places: &Places,
+    ) -> Result<Best> {
+        let order = &function.params.order_by;
+        // By time alone, the latest first: the first row is the last that came, as in Flink.
+        let keeps_last = match &order[..] {
+            [Sort { expr, asc: false, .. }] if ranking == Ranking::RowNumber => {
+                let time = without_marks(&self.substitute(expr, schema, places)?);
+                let field = Field::new("", expr.get_type(schema)?, true);
+                time == window_column(WINDOW_COLUMNS[2]) || self.check_time(&time, &field).is_ok()
+            }
+            _ => false,
+        };
+        let (keys, directions) = (order.len() as u8, directions(function));
+        Ok(Best { limit: UNBOUNDED, ranking, keys, directions, keeps_last })
     }
 
     /// What is ranked by what stands behind PARTITION BY.
@@ -316,14 +337,14 @@ fn sort_keys(
     Ok(order)
 }
 
-/// The directions of the sort keys; the rest is to be filled in. As in Flink, NULLs are least.
-fn directions(function: &WindowFunction) -> Best {
+/// The directions of the sort keys. As in Flink, NULLs are least.
+fn directions(function: &WindowFunction) -> Directions {
     let mut directions = Directions::default();
     for (at, sort) in function.params.order_by.iter().enumerate().take(KEYS_MAX) {
         directions.descending |= u64::from(!sort.asc) << at;
         directions.nulls_last |= u64::from(!sort.nulls_first) << at;
     }
-    Best { limit: UNBOUNDED, ranking: Ranking::RowNumber, keys: 0, directions }
+    directions
 }
 
 impl Grouped {

@@ -107,6 +107,7 @@ impl Kept {
             ranking: Ranking::All,
             keys: 0,
             directions: Directions::default(),
+            keeps_last: false,
         };
         let mut call = Call {
             name: String::new(),

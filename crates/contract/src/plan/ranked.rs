@@ -30,6 +30,8 @@ pub struct Best {
     pub keys: u8,
     /// How each of them is sorted.
     pub directions: Directions,
+    /// With a limit of one row: the last record of those with equal sort keys, not the first.
+    pub keeps_last: bool,
 }
 
 /// What the rank of a row is.

@@ -46,6 +46,8 @@ pub(crate) struct Element {
     skips_nulls: bool,
     /// The length of the sort key comes first.
     measured: bool,
+    /// Of equal sort keys, the last record comes first.
+    last_first: bool,
     /// Values count once: they have one NaN and one zero.
     distinct: bool,
 }
@@ -59,7 +61,8 @@ impl Made {
                 function,
                 ArrayAgg { distinct: true, .. } | ListAgg { distinct: true, .. }
             );
-            Made::Element(Element { keys, directions, skips_nulls, measured, distinct })
+            let last_first = matches!(function, Best(best) if best.keeps_last && best.limit == 1);
+            Made::Element(Element { keys, directions, skips_nulls, measured, last_first, distinct })
         };
         match function {
             First { nulls } | Last { nulls } | ArrayAgg { nulls, .. } => {
@@ -199,7 +202,10 @@ pub(crate) fn elements(
                 bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
             }
             bytes.extend_from_slice(key);
-            bytes.extend_from_slice(order.value(row));
+            match element.last_first {
+                true => bytes.extend(order.value(row).iter().map(|byte| !byte)),
+                false => bytes.extend_from_slice(order.value(row)),
+            }
             let start = bytes.len();
             encoders.iter().for_each(|encoder| encoder.put(row, &mut bytes));
             let length = (bytes.len() - start) as u32;
