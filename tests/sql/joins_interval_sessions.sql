@@ -9,7 +9,7 @@ CREATE TABLE states (
 ) WITH ('connector' = 'file', 'path' = 'data/ends.csv', 'format' = 'csv');
 
 CREATE VIEW stays AS
-    SELECT window_end AS e, window_time AS t, who, COUNT(*) AS n
+    SELECT window_start AS s, window_end AS e, window_time AS t, who, COUNT(*) AS n
     FROM TABLE(SESSION(TABLE visits PARTITION BY who, DESCRIPTOR(ts), INTERVAL '2' SECOND))
     GROUP BY window_start, window_end, window_time, who;
 
@@ -35,3 +35,10 @@ JOIN visits v ON v.ts BETWEEN g.t - INTERVAL '2' SECOND AND g.t;
 
 -- What was known when a session was over.
 SELECT s.who, s.n, r.n AS last FROM stays s JOIN states FOR SYSTEM_TIME AS OF s.t AS r ON r.who = s.who;
+
+-- The time of a FULL JOIN's session is that of the side that is there: b of both, a of one, c of the other.
+CREATE VIEW sides AS SELECT COALESCE(r.t, l.t) AS t, l.who AS l, r.who AS r
+FROM (SELECT * FROM stays WHERE who <> 'a') l FULL JOIN (SELECT * FROM stays WHERE who <> 'c') r
+ON l.s = r.s AND l.e = r.e AND l.who = r.who;
+SELECT window_end, COUNT(*) AS c, COUNT(l) AS l, COUNT(r) AS r
+FROM TABLE(TUMBLE(TABLE sides, DESCRIPTOR(t), INTERVAL '10' SECOND)) GROUP BY window_start, window_end;

@@ -40,6 +40,7 @@ use crate::indexed::Indexed;
 use crate::joined::{Joined, Unwindowed};
 use crate::located::within_mark;
 use crate::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
+use crate::scalars::coalesce;
 use crate::texts::Clause;
 use crate::walk::Nodes;
 use crate::window_node::WINDOW_COLUMNS;
@@ -294,7 +295,11 @@ impl Stage {
             (_, false) => WINDOW_COLUMNS.map(|name| Some(fired_column(name))),
             (_, true) if !padded[0] => left.bounds.clone(),
             (_, true) if !padded[1] => right.bounds.clone(),
-            _ => [None, None, None],
+            // Of a FULL JOIN, those of the row that is there.
+            _ => [0, 1, 2].map(|bound| {
+                let sides = [left.bounds[bound].clone()?, right.bounds[bound].clone()?];
+                Some(coalesce(sides.to_vec()))
+            }),
         };
         let time = interval.and_then(|(of, at)| [&left, &right][of.anchor].fired.get(at?).cloned());
         let columns = match kind.gives_pairs() {
@@ -321,12 +326,22 @@ impl Stage {
     /// The window of a FULL JOIN's row is that of one side or the other: `COALESCE(L.window_end,
     /// R.window_end)` is a column of the window.
     pub(crate) fn with_bounds(&self, expr: Expr) -> Result<Expr> {
-        let full = matches!(&self.fires, Some(Fires::Joined(joined))
-            if joined.kind == JoinKind::Full && joined.bounds[0].is_some());
-        if !full {
+        let bounds = match &self.fires {
+            Some(Fires::Joined(joined)) if joined.kind == JoinKind::Full => &joined.bounds,
+            _ => return Ok(expr),
+        };
+        if bounds.iter().all(Option::is_none) {
             return Ok(expr);
         }
+        let is_bound = |expr: &Expr| bounds.iter().flatten().any(|bound| bound == expr);
         let either = |args: &[Expr]| {
+            if let [one, other] = args {
+                let either = [[one, other], [other, one]]
+                    .map(|[one, other]| coalesce(vec![one.clone(), other.clone()]));
+                if let Some(bound) = either.into_iter().find(is_bound) {
+                    return Some(bound);
+                }
+            }
             let guarded = args.iter().map(sides::bound_of_side).collect::<Option<Vec<_>>>()?;
             match &guarded[..] {
                 [(name, one), (same, other)] if name == same && one != other => {
@@ -342,9 +357,9 @@ impl Stage {
                 {
                     either(args)
                 }
-                marked => {
-                    within_mark(marked).filter(|inner| matches!(inner, Expr::Column(_))).cloned()
-                }
+                marked => within_mark(marked)
+                    .filter(|inner| matches!(inner, Expr::Column(_)) || is_bound(inner))
+                    .cloned(),
             };
             Ok(bound.map_or(Transformed::no(e), Transformed::yes))
         })?;

@@ -58,7 +58,7 @@ use crate::constants::fold_arithmetic;
 pub(crate) use bounded::{
     BoundedCall, Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
 };
-pub(crate) use choice::ChoiceExpr;
+pub(crate) use choice::{ChoiceExpr, coalesce};
 pub(crate) use conform::{conformed, within_conformed};
 pub(crate) use date_ceil::CEIL_TIME;
 pub(crate) use date_trunc::SUNDAY_WEEK;

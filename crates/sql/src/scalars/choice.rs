@@ -40,6 +40,12 @@ pub(super) fn choices() -> [ScalarUDF; 3] {
     ]
 }
 
+/// `COALESCE` of these.
+pub(crate) fn coalesce(args: Vec<Expr>) -> Expr {
+    let [coalesce, ..] = choices();
+    coalesce.call(args)
+}
+
 /// The names of arguments that are no longer than this stand in the name of a call.
 const NAME_BYTES_MAX: usize = 500;
 
