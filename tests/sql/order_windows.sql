@@ -1,6 +1,7 @@
 -- answer: by hand. Seconds of the records, their users and costs (one is NULL):
 --   0 ann 1, 1 bob 2, 2 ann 3, 3 ann -, 4 bob 5, 10 cid 6, 11 bob 7, 12 cid 8, 20 ann 9
 -- The rows of each window are put in order when it is complete; rows with equal keys come in the order of their columns.
+-- Other orders are made at the end of the input.
 CREATE TABLE clicks (
     ts TIMESTAMP(3), user_name STRING, kind STRING, cost INT, WATERMARK FOR ts AS ts
 ) WITH ('connector' = 'file', 'path' = 'data/clicks.csv', 'format' = 'csv');
@@ -40,3 +41,15 @@ SELECT user_name, cost FROM (
     SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY cost DESC) AS rn
     FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '10' SECOND))
 ) WHERE rn <= 2 ORDER BY window_end, rn DESC;
+
+-- Not in the order of windows: all rows at the end of the input.
+SELECT user_name, SUM(cost) AS total
+FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, user_name ORDER BY total DESC;
+SELECT window_end, user_name
+FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, user_name ORDER BY window_start DESC, user_name LIMIT 3;
+
+-- LIMIT alone takes the first rows of the first windows.
+SELECT user_name AS first FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, user_name LIMIT 2 OFFSET 1;

@@ -16,3 +16,11 @@ SELECT user_name, SUM(n) AS n
 FROM TABLE(TUMBLE(TABLE hops, DESCRIPTOR(t), INTERVAL '20' SECOND))
 GROUP BY window_start, window_end, user_name
 ORDER BY window_start, n DESC, user_name DESC;
+
+-- Of several groupings: per 10 s ann 3, bob 2; bob 1, cid 2; ann 1; sessions of ann 3, bob 3, cid 2, ann 1.
+SELECT user_name, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, user_name
+UNION ALL
+SELECT user_name, COUNT(*)
+FROM TABLE(SESSION(TABLE clicks PARTITION BY user_name, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, user_name ORDER BY n DESC, user_name LIMIT 4;

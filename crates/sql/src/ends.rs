@@ -65,7 +65,7 @@ fn never_ends(plan: &Plan) -> bool {
         let stage = plan.stages.get(output.stage);
         let limited = stage.is_some_and(|stage| {
             matches!(stage.operator, Operator::Stateless { limit: Some(_), .. })
-        });
+        }) || output.sort.as_ref().is_some_and(|sort| sort.limit.is_some());
         !limited && reads_endless(plan, Node::Stage(output.stage))
     })
 }

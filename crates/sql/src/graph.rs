@@ -113,19 +113,25 @@ impl Graph {
         mut names: Vec<String>,
         reader: &Reader<'_>,
     ) -> Result<()> {
-        let sort = stage.take_sort(&mut names);
+        let (sort, why_whole) = stage.take_sort(&mut names, reader.places);
         let (limit, offset) = (stage.limit, stage.offset);
         let parts = stage.finish()?;
         let parts = parts.iter().map(|part| self.part(part, &names, reader));
         let parts = parts.collect::<Result<Vec<_>>>()?;
         let output = Output { parts, names, limit, offset, sort, query: reader.query };
-        self.check_order(&output, reader.places)?;
+        self.check_order(&output, why_whole, reader.places)?;
         self.outputs.push(output);
         Ok(())
     }
 
     /// That the order of an output's rows does not depend on who is first, and that all come.
-    fn check_order(&self, output: &Output, places: &Places) -> Result<()> {
+    /// `why_whole`: why windows do not come in the order that is wanted.
+    fn check_order(
+        &self,
+        output: &Output,
+        why_whole: Option<SqlError>,
+        places: &Places,
+    ) -> Result<()> {
         let is_record = |part: &&Part| matches!(part, Part::Scan { .. });
         let operator = |part: &Part| match part {
             Part::View { operator, .. } => Some(&self.operators[*operator]),
@@ -138,10 +144,15 @@ impl Graph {
         }
         let Some(endless) = self.endless(&output.parts) else { return Ok(()) };
         let name = &self.scans[endless].entry.name;
-        if output.sort.as_ref().is_some_and(|sort| !sort.each_window) {
-            return Err(endless_order(name, places));
+        if whole {
+            return Err(endless_part(name, places));
         }
-        if whole { Err(endless_part(name, places)) } else { Ok(()) }
+        match &output.sort {
+            Some(sort) if !sort.each_window => {
+                Err(why_whole.unwrap_or_else(|| endless_order(name, places)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The first table among all that these come from that never ends.

@@ -1,5 +1,6 @@
 //! ORDER BY and LIMIT. A result that ends is put in order when all of it is there; the rows of
-//! windows window by window, as they come, if the order begins with that of windows.
+//! windows window by window, as they come, if the order begins with that of windows, or there is
+//! none. Another order of windows needs input that ends.
 
 use datafusion_expr::{ExprSchemable, FetchType, Limit, SkipType, Sort};
 use millstream_contract::nested::is_nested;
@@ -23,9 +24,6 @@ impl Stage {
             return Err(unknown());
         };
         let SkipType::Literal(skip) = limit.get_skip_type()? else { return Err(unknown()) };
-        if stage.has_windows() && stage.order.is_none() {
-            return Err(limit_without_order(places));
-        }
         if stage.order.is_none() || stage.limit.is_some() || stage.offset > 0 {
             stage.refuse_after_limit("a second LIMIT", places)?;
         }
@@ -50,9 +48,6 @@ impl Stage {
             }
             let expr = stage.substitute(&key.expr, schema, places)?;
             order.push(OrderKey { expr, descending: !key.asc, nulls_first: key.nulls_first });
-        }
-        if stage.has_windows() {
-            stage.check_window_order(&order, places)?;
         }
         stage.order = Some(order);
         Ok(stage)
@@ -103,14 +98,37 @@ impl Stage {
         }
     }
 
-    /// Takes the order and the LIMIT of a result. Keys that are no columns become such,
-    /// behind those that leave the job.
-    pub(crate) fn take_sort(&mut self, names: &mut Vec<String>) -> Option<plan::Sort> {
-        let limits = self.limit.is_some() || self.offset > 0;
-        if self.order.is_none() && !(limits && self.fires.is_some()) {
-            return None;
+    /// Whether its rows come in the order of time: window by window, or by slices of time.
+    fn comes_by_time(&self) -> bool {
+        match (&self.fires, &self.input) {
+            (Some(_), _) => self.operator_window().is_some(),
+            (None, Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_)) => false,
+            (None, Rows::Stages(parts)) => parts.iter().all(|part| part.stage.comes_by_time()),
         }
-        let (visible, each_window) = (self.columns.len(), self.has_windows());
+    }
+
+    /// Takes the order and the LIMIT of a result, and why that is not the order in which windows
+    /// are complete, so that all rows must be there before the first is written. Keys that are no
+    /// columns become such, behind those that leave the job.
+    pub(crate) fn take_sort(
+        &mut self,
+        names: &mut Vec<String>,
+        places: &Places,
+    ) -> (Option<plan::Sort>, Option<SqlError>) {
+        let limits = self.limit.is_some() || self.offset > 0;
+        let fires = self.fires.is_some() || self.has_windows();
+        if self.order.is_none() && !(limits && fires) {
+            return (None, None);
+        }
+        let (each_window, why) = match &self.order {
+            None => (self.comes_by_time(), None),
+            Some(_) if !self.has_windows() => (false, None),
+            Some(order) => match self.check_window_order(order, places) {
+                Ok(()) => (true, None),
+                Err(why) => (false, Some(why)),
+            },
+        };
+        let visible = self.columns.len();
         let mut keys: Vec<SortKey> = Vec::new();
         for OrderKey { expr, descending, nulls_first } in self.order.take().unwrap_or_default() {
             let known = self.columns.iter().position(|column| *column == expr);
@@ -124,18 +142,6 @@ impl Stage {
             }
         }
         let (limit, offset) = (self.limit.take(), std::mem::take(&mut self.offset));
-        Some(plan::Sort { keys, visible, limit, offset, each_window })
+        (Some(plan::Sort { keys, visible, limit, offset, each_window }), why)
     }
-}
-
-/// A LIMIT over windows, which says nothing of which rows come first.
-fn limit_without_order(places: &Places) -> SqlError {
-    SqlError::unsupported(
-        "LIMIT and OFFSET do not go with GROUP BY and joins: which rows come first is not defined",
-    )
-    .at(places.limit)
-    .help(
-        "say it: ORDER BY window_end, … LIMIT 10; or take the first rows of each window, by \
-         ROW_NUMBER; or fewer, by HAVING",
-    )
 }

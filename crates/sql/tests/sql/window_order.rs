@@ -43,7 +43,16 @@ fn rows_of_windows_are_ordered_window_by_window() {
         refused(&ordered(function, "window_end", order), &parts);
     }
     let counts = format!("SELECT window_end, COUNT(*) FROM TABLE({tumble}) GROUP BY window_end");
-    refused(&format!("{counts} LIMIT 3"), &["do not go with GROUP BY", "ORDER BY window_end, …"]);
+    // LIMIT alone takes the first rows of the first windows, or of the first slices of time.
+    let pairs =
+        "SELECT a.price FROM bids AS a JOIN bids AS b ON a.ts = b.ts AND a.auction = b.price";
+    let union = format!("{counts} UNION ALL {counts}");
+    for rows in [&counts, &union, pairs] {
+        let plan = graph(&format!("{rows} LIMIT 3"));
+        let sort = plan.outputs[0].sort.as_ref().expect("a limit");
+        assert!(sort.each_window && sort.keys.is_empty() && sort.limit == Some(3), "{sort:?}");
+    }
+    refused(&format!("{pairs} ORDER BY a.price LIMIT 3"), &["'bids' never ends, so an ORDER BY"]);
     refused(
         &format!("{counts} UNION ALL {counts} ORDER BY window_end"),
         &["from several groupings", "in the order of their windows"],
