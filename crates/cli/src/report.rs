@@ -19,7 +19,7 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
         (
             stats.null_time_records,
             "record",
-            "without an event time, in no window",
+            "without an event time, in no window or join by times",
             &stats.first_null_time,
         ),
         (
