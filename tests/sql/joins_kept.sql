@@ -35,3 +35,10 @@ SELECT c.window_start, tag FROM c LEFT ANTI JOIN u ON c.caller = u.id AND c.wind
 -- A table of the query around the subquery is called as a column of the subquery's own table is.
 SELECT level.window_start, level.tag FROM c AS level
 WHERE EXISTS (SELECT 1 FROM u WHERE u.window_start = level.window_start AND u.window_end = level.window_end AND u.id = level.caller);
+
+-- A grouping of all rows has one row, whatever it reads.
+SELECT tag FROM calls WHERE EXISTS (SELECT COUNT(*) FROM users WHERE users.id = calls.caller) AND cost > 12;
+SELECT tag AS none FROM calls WHERE NOT EXISTS (SELECT MAX(id) FROM users WHERE users.id = calls.caller LIMIT 1);
+SELECT tag AS some FROM c WHERE EXISTS (
+    SELECT 1 FROM u WHERE u.window_start = c.window_start AND u.window_end = c.window_end AND u.id = c.caller
+    AND EXISTS (SELECT COUNT(*) FROM calls WHERE calls.caller = u.id));

@@ -3,7 +3,7 @@
 
 use datafusion_common::DFSchema;
 use datafusion_expr::utils::{conjunction, split_conjunction};
-use datafusion_expr::{BinaryExpr, Expr, Filter, LogicalPlan, Operator};
+use datafusion_expr::{BinaryExpr, Expr, Filter, LogicalPlan, Operator, lit};
 use millstream_contract::plan::JoinKind;
 
 use super::conditions::Numbered;
@@ -49,6 +49,12 @@ impl Stage {
             }
         };
         for subquery in subqueries.into_iter().filter_map(Subquery::of) {
+            if subquery.has_one_row()? {
+                if subquery.negated {
+                    stage = stage.filtered(Clause::Any, &lit(false), &schema, places)?;
+                }
+                continue;
+            }
             stage = stage.kept_by(&subquery, &plain, &schema, places)?;
         }
         Ok(stage)

@@ -11,7 +11,7 @@ use datafusion_common::{DFSchema, JoinConstraint, NullEquality};
 use datafusion_expr::expr::{Exists, InSubquery};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, FetchType, Filter, Join, JoinType, LogicalPlan,
+    Aggregate, BinaryExpr, Distinct, Expr, FetchType, Filter, Join, JoinType, Limit, LogicalPlan,
     Operator, Projection, SkipType,
 };
 
@@ -42,6 +42,21 @@ impl Subquery<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Whether it is EXISTS of a grouping of all rows, which has one row, whatever it reads.
+    pub(super) fn has_one_row(&self) -> Result<bool> {
+        let mut plan = self.plan;
+        while self.value.is_none() {
+            plan = match plan {
+                LogicalPlan::Projection(projection) => &projection.input,
+                LogicalPlan::Distinct(Distinct::All(input)) => input,
+                LogicalPlan::Limit(limit) if keeps_a_row(limit)? => &limit.input,
+                LogicalPlan::Aggregate(aggregate) => return Ok(aggregate.group_expr.is_empty()),
+                _ => break,
+            };
+        }
+        Ok(false)
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -83,12 +98,7 @@ impl Opened {
                     &aggregate.input
                 }
                 // Some row, whichever.
-                LogicalPlan::Limit(limit) if value.is_none() => {
-                    match (limit.get_skip_type()?, limit.get_fetch_type()?) {
-                        (SkipType::Literal(0), FetchType::Literal(Some(1..))) => &limit.input,
-                        _ => break,
-                    }
-                }
+                LogicalPlan::Limit(limit) if value.is_none() && keeps_a_row(limit)? => &limit.input,
                 _ => break,
             };
         }
@@ -117,6 +127,9 @@ impl Opened {
     /// Joins what a subquery within this one reads to its rows, if that names queries farther out.
     fn took_in(&mut self, condition: &Expr) -> Result<bool> {
         let Some(subquery) = Subquery::of(condition) else { return Ok(false) };
+        if subquery.has_one_row()? {
+            return Ok(false);
+        }
         let inner = Opened::new(&subquery)?;
         let mut outer = inner.outer;
         if let (Some(value), Some(wanted)) = (inner.value, subquery.value) {
@@ -203,6 +216,12 @@ fn implied<'a>(left: &'a [Expr], right: &'a [Expr]) -> impl Iterator<Item = Expr
         let same = pairs(right).flat_map(ways).filter(move |[_, other]| *other == shared);
         same.map(|[inner, _]| own.clone().eq(inner.clone()))
     })
+}
+
+/// Whether a LIMIT keeps a row, if there is one.
+fn keeps_a_row(limit: &Limit) -> Result<bool> {
+    let (skip, fetch) = (limit.get_skip_type()?, limit.get_fetch_type()?);
+    Ok(matches!((skip, fetch), (SkipType::Literal(0), FetchType::Literal(Some(1..)))))
 }
 
 /// Whether a grouping has keys, so that nothing is grouped to nothing.
