@@ -26,7 +26,7 @@ SELECT
      count(*) filter (where price >= 1000000) AS rank3_bids,
      min(price) AS min_price,
      max(price) AS max_price,
-     CAST(avg(price) AS BIGINT) AS avg_price,
+     avg(price) AS avg_price,
      sum(price) AS sum_price
 FROM bid
 GROUP BY auction, DATE_FORMAT(`dateTime`, 'yyyy-MM-dd');

@@ -10,7 +10,7 @@ CREATE TABLE nexmark_q4 (
 INSERT INTO nexmark_q4
 SELECT
     Q.category,
-    CAST(AVG(Q.final) AS BIGINT)
+    AVG(Q.final)
 FROM (
     SELECT MAX(B.price) AS final, A.category
     FROM auction A, bid B

@@ -1,6 +1,6 @@
 //! The registry of connectors: from `WITH ('connector' = '…')` to a table or a sink.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -172,6 +172,14 @@ impl Registry {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The names of all connectors, sorted.
+    fn names(&self) -> Vec<String> {
+        let known = self.known();
+        let all = known.sources.keys().chain(known.sinks.keys()).cloned();
+        let all: BTreeSet<String> = all.chain(["memory".to_string()]).collect();
+        all.into_iter().collect()
+    }
+
     /// The registered table that a `memory` table means.
     fn memory(&self, table: &TableOptions) -> Result<Arc<dyn Table>> {
         let options = Options::new(table);
@@ -249,7 +257,19 @@ impl Connectors for Registry {
         Ok(secrets.hide_in_sink(sink))
     }
 
+    fn knows(&self, options: &TableOptions) -> bool {
+        self.names().iter().any(|name| name == named(options))
+    }
+
     fn check(&self, options: &TableOptions) -> Result<()> {
+        let name = named(options);
+        let may_be_meant = |names: Vec<String>| {
+            closest(name, names.iter().map(String::as_str)).is_some() || name.contains('$')
+        };
+        // As in Flink, the connector is looked for when the table is used, but for a wrong letter.
+        if !name.is_empty() && !self.knows(options) && !may_be_meant(self.names()) {
+            return Ok(());
+        }
         let (options, secrets, missing) = match resolved(options) {
             Ok((found, secrets)) => (found, secrets, None),
             // Where it has to be there, it would hide what else is wrong.
@@ -308,13 +328,9 @@ impl Registry {
     }
 
     fn checked(&self, options: &TableOptions) -> Result<()> {
-        let known = self.known();
-        let sources = known.sources.keys().chain(known.sinks.keys()).cloned();
-        let mut names: Vec<String> = sources.collect();
-        names.push("memory".to_string());
-        names.sort();
-        names.dedup();
+        let names = self.names();
         let connector = connector(options, "read from and write to", &names, false)?;
+        let known = self.known();
         // One that was registered in place of ours is asked when it is used.
         if !FILES.contains(&connector) && known.checks.contains_key(connector) {
             refuse_partitions(options, &format!("the connector '{connector}'"))?;
@@ -375,7 +391,7 @@ fn connector<'a>(
         return error(format!("there is no way to {direction} '{shown}' yet"), list);
     }
     if LATER.contains(&name.to_ascii_lowercase().as_str()) {
-        return error(format!("'{shown}' comes in a later version"), list);
+        return error(format!("the connector '{shown}' does not run here"), list);
     }
     let help = match closest(name, names.iter().map(String::as_str)) {
         Some(similar) => format!("did you mean '{similar}'?"),

@@ -388,6 +388,11 @@ pub trait Connectors: Send + Sync {
     fn check(&self, _options: &TableOptions) -> Result<()> {
         Ok(())
     }
+    /// Whether the connector is there. A table of another one may be declared; whoever uses it is
+    /// told.
+    fn knows(&self, _options: &TableOptions) -> bool {
+        true
+    }
     /// The keys of metadata columns that there are for the records of a table with these options,
     /// and their types; of a timestamp, any precision will do.
     fn metadata(&self, _options: &TableOptions) -> Vec<(&'static str, DataType)> {

@@ -198,7 +198,9 @@ impl TableEntry {
         match &self.origin {
             Origin::Table(_) | Origin::Sink(_) => Ok(()),
             Origin::Connector(declared) => {
-                self.check_metadata(declared, connectors)?;
+                if connectors.knows(&declared.options) {
+                    self.check_metadata(declared, connectors)?;
+                }
                 connectors.check(&declared.options).map_err(|e| declared.refused(e))
             }
         }

@@ -96,13 +96,9 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
         options: Vec::new(),
         like: None,
     };
+    refuse_as(parser, &table.name)?;
     let next = parser.peek_token();
     let is = |keyword| matches!(&next.token, Token::Word(w) if w.keyword == keyword);
-    if is(Keyword::AS) {
-        return Err(SqlError::unsupported(format!("CREATE TABLE … {next} does not run here"))
-            .at(Span::new(next.span))
-            .help("declare the columns: CREATE TABLE name (column TYPE, …) WITH (…)"));
-    }
     // What is LIKE another one needs no columns of its own.
     if !is(Keyword::LIKE) && !is(Keyword::WITH) {
         parser.expect_token(&Token::LParen)?;
@@ -113,7 +109,7 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
     }
     let next = parser.peek_token();
     if is_word(&next.token, "DISTRIBUTED") {
-        return Err(SqlError::unsupported(format!("{next} BY is not supported"))
+        return Err(SqlError::unsupported(format!("{next} BY does not run here"))
             .at(Span::new(next.span))
             .help("leave it out: state is partitioned by the key of each query"));
     }
@@ -131,6 +127,7 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
             }
         }
     }
+    refuse_as(parser, &table.name)?;
     table.like = parse_like(parser)?;
     if table.columns.is_empty() && table.like.is_none() {
         let message = "a table needs columns, or LIKE and a table that has them";
@@ -139,6 +136,21 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
             .help("write CREATE TABLE name (column TYPE, …) WITH (…)"));
     }
     Ok(table)
+}
+
+/// Refuses `CREATE TABLE … AS SELECT`.
+fn refuse_as(parser: &Parser<'_>, name: &Ident) -> Result<()> {
+    let next = parser.peek_token();
+    if !is_word(&next.token, "AS") {
+        return Ok(());
+    }
+    Err(SqlError::unsupported("CREATE TABLE … AS does not run here").at(Span::new(next.span)).help(
+        format!(
+            "to give the query a name, write CREATE VIEW {name} AS SELECT …; to write its rows, \
+             declare the columns:\nCREATE TABLE {name} (column TYPE, …) WITH (…); INSERT INTO \
+             {name} SELECT …"
+        ),
+    ))
 }
 
 /// Parses what follows `PARTITIONED`.
@@ -171,7 +183,13 @@ fn parse_elements(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()
 fn parse_option(parser: &mut Parser<'_>) -> Result<OptionDef> {
     let key_token = parser.peek_token();
     let key = match &key_token.token {
-        Token::SingleQuotedString(key) => key.clone(),
+        // The names that Flink had before 1.11.
+        Token::SingleQuotedString(key) => match key.as_str() {
+            "connector.type" => "connector".into(),
+            "connector.path" => "path".into(),
+            "format.type" => "format".into(),
+            _ => key.clone(),
+        },
         _ => {
             return Err(SqlError::syntax(format!("expected an option's name, found {key_token}"))
                 .at(Span::new(key_token.span))
@@ -234,7 +252,7 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
             return parse_primary_key(parser, table);
         }
         (Keyword::UNIQUE, _) | (Keyword::FOREIGN, Keyword::KEY) | (Keyword::CONSTRAINT, _) => {
-            let message = "constraints other than PRIMARY KEY are not supported";
+            let message = "constraints other than PRIMARY KEY do not run here";
             return Err(SqlError::unsupported(message)
                 .at(Span::new(start.span.union(&next.span)))
                 .help("leave this line out: it would not change what a query computes"));
@@ -282,7 +300,7 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
                 not_enforced(parser, table, key, token.span)?;
             }
             Keyword::UNIQUE | Keyword::REFERENCES | Keyword::CONSTRAINT => {
-                let message = "constraints other than PRIMARY KEY are not supported";
+                let message = "constraints other than PRIMARY KEY do not run here";
                 return Err(SqlError::unsupported(message)
                     .at(Span::new(token.span))
                     .help("leave it out: it would not change what a query computes"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion_common::ScalarValue;
-use datafusion_expr::{Cast, Expr, LogicalPlan};
+use datafusion_expr::{Cast, Expr, ExprSchemable, LogicalPlan};
 use datafusion_sql::sqlparser::ast::Ident;
 use millstream_contract::nested::is_nested;
 use millstream_contract::wording::counted;
@@ -14,6 +14,7 @@ use crate::catalog::{TableColumn, TableEntry};
 use crate::error::{Result, Span, SqlError};
 use crate::lower::Stage;
 use crate::scalars::conformed;
+use crate::text::sql_text;
 use crate::types::sql_type_name;
 
 /// Where `INSERT INTO` writes.
@@ -78,22 +79,85 @@ pub(crate) fn fit_to_sink(
             expr
         } else if is_nested(&column.data_type) && fits(field.data_type(), &column.data_type) {
             conformed(expr, column.data_type.clone())
-        } else if fits(field.data_type(), &column.data_type) {
+        } else if fits(field.data_type(), &column.data_type)
+            || column.data_type.is_integer() && is_mean_of_integers(plan, position)?
+        {
             Expr::Cast(Cast::new(Box::new(expr), column.data_type.clone()))
         } else {
-            let (name, wanted) = (&column.name, sql_type_name(&column.data_type));
-            return Err(SqlError::types(format!(
-                "column '{name}' of table '{}' is {wanted}, the query's '{}' is {}",
-                entry.name,
-                field.name(),
-                sql_type_name(field.data_type())
-            ))
-            .at(target.place)
-            .help(format!("select CAST({} AS {wanted})", field.name())));
+            return Err(misfit(target, column, plan, position));
         });
     }
     stage.columns = columns;
     Ok(entry.inserted().map(|(_, c)| c.name.clone()).collect())
+}
+
+/// Why a query's column does not go into a column of the table.
+fn misfit(
+    target: &Target<'_>,
+    column: &TableColumn,
+    plan: &LogicalPlan,
+    position: usize,
+) -> SqlError {
+    let (name, wanted) = (&column.name, sql_type_name(&column.data_type));
+    let field = plan.schema().field(position);
+    SqlError::types(format!(
+        "column '{name}' of table '{}' is {wanted}, the query's '{}' is {}",
+        target.entry.name,
+        field.name(),
+        sql_type_name(field.data_type())
+    ))
+    .at(target.place)
+    .help(match first_value(plan, position) {
+        Some(value) => format!("write CAST({} AS {wanted}) in VALUES", sql_text(value)),
+        None => format!("select CAST({} AS {wanted})", field.name()),
+    })
+}
+
+/// The column of a plan in the first row of its VALUES, if it is that.
+fn first_value(plan: &LogicalPlan, column: usize) -> Option<&Expr> {
+    match plan {
+        LogicalPlan::Projection(projection) => match &projection.expr[column] {
+            Expr::Column(name) => first_value(
+                &projection.input,
+                projection.input.schema().index_of_column(name).ok()?,
+            ),
+            _ => None,
+        },
+        LogicalPlan::Values(values) => match values.values.first()?.get(column)? {
+            // Values of several rows have been brought to one type.
+            Expr::Cast(cast) => Some(&cast.expr),
+            value => Some(value),
+        },
+        _ => None,
+    }
+}
+
+/// Whether a column is the AVG of integers. In Flink that is an integer, here it is a DOUBLE: so
+/// it goes into a column of integers, and what is behind the point is lost there, too.
+fn is_mean_of_integers(plan: &LogicalPlan, column: usize) -> Result<bool> {
+    let of_expr = |expr: &Expr, input: &LogicalPlan| match expr.clone().unalias_nested().data {
+        Expr::Column(name) => is_mean_of_integers(input, input.schema().index_of_column(&name)?),
+        _ => Ok(false),
+    };
+    match plan {
+        LogicalPlan::Projection(projection) => of_expr(&projection.expr[column], &projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_mean_of_integers(&alias.input, column),
+        LogicalPlan::Filter(filter) => is_mean_of_integers(&filter.input, column),
+        LogicalPlan::Sort(sort) => is_mean_of_integers(&sort.input, column),
+        LogicalPlan::Limit(limit) => is_mean_of_integers(&limit.input, column),
+        LogicalPlan::Aggregate(aggregate) => {
+            let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+            let call = column.checked_sub(keys).and_then(|call| aggregate.aggr_expr.get(call));
+            match call.map(|call| call.clone().unalias_nested().data) {
+                Some(Expr::AggregateFunction(call)) if call.func.name() == "avg" => {
+                    let [of] = &call.params.args[..] else { return Ok(false) };
+                    Ok(of.get_type(aggregate.input.schema())?.is_integer())
+                }
+                _ => Ok(false),
+            }
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Of a query whose rows are shown, TIMESTAMP_LTZ are shown as the local times that they are in the

@@ -38,7 +38,10 @@ impl Settings {
         let options = Options::new(table);
         let encoding = match options.text("format") {
             Some("csv") => Encoding::Text(Format::Csv, text_options(&options)?),
-            Some("ndjson" | "jsonl") => Encoding::Text(Format::Ndjson, TextOptions::default()),
+            // Flink's `json` is one object per line, too.
+            Some("ndjson" | "jsonl" | "json") => {
+                Encoding::Text(Format::Ndjson, TextOptions::default())
+            }
             Some("parquet") => Encoding::Parquet(parquet_options(&options)?),
             Some("arrow") => Encoding::Arrow(arrow_options(&options)?),
             Some("raw") => {

@@ -58,7 +58,7 @@ impl FromStr for Format {
         match lower.as_str() {
             "table" => Ok(Format::Table),
             "csv" => Ok(Format::Csv),
-            "ndjson" | "jsonl" => Ok(Format::Ndjson),
+            "ndjson" | "jsonl" | "json" => Ok(Format::Ndjson),
             _ => Err(match closest(&lower, Format::NAMES.into_iter()) {
                 Some(name) => format!("did you mean '{name}'?"),
                 None => format!("the formats are {}", Format::NAMES.join(", ")),
