@@ -53,7 +53,7 @@ pub(super) fn last_bids(events: &[RecordBatch]) -> Rows {
     let mut last: HashMap<(i64, i64), (i64, [Value<'_>; 7])> = HashMap::new();
     bids(events, |b| {
         let bid = last.entry((b.bidder, b.auction)).or_insert_with(|| (b.at_ms, of_bid(b)));
-        if b.at_ms > bid.0 {
+        if b.at_ms >= bid.0 {
             *bid = (b.at_ms, of_bid(b));
         }
     });
