@@ -213,6 +213,8 @@ pub enum Contents {
     RowsOfInput,
     /// Rows of a temporal join, and the last version of each key.
     Versions,
+    /// No state: rows of the result that wait until they can be written.
+    Output,
 }
 
 impl Contents {
@@ -221,6 +223,7 @@ impl Contents {
         match self {
             Contents::Keys => counted(count, "key"),
             Contents::RecordsOfKeys => format!("the records of {}", counted(count, "key")),
+            Contents::Output => "the rows of the result".into(),
             _ => counted(count, "row"),
         }
     }
@@ -242,6 +245,7 @@ impl Contents {
                 "say how far apart the times of two rows may be, for example with \
                  SET 'join.within' = '1 hour', or take fewer columns or rows of its tables"
             }
+            Contents::Output => "give ORDER BY a LIMIT, or take fewer columns or rows",
             Contents::Versions => "or take fewer columns or versions of its tables",
         }
     }

@@ -309,14 +309,17 @@ impl Budget {
 }
 
 impl Budget {
-    /// The operator of the stage that holds the most state, and how many keys or rows it holds.
+    /// The operator of the stage that holds the most state, and how many keys or rows it holds;
+    /// or the output, if that holds more.
     fn largest(&self, ledger: &Ledger) -> (Holder, u64) {
         let bytes = |parts: &[Usage]| parts.iter().map(|part| part.bytes).sum::<u64>();
         let stages = self.operators.iter().zip(&ledger.parts).rev();
-        let Some((holder, parts)) = stages.max_by_key(|(_, parts)| bytes(parts)) else {
-            return (Holder { name: String::new(), contents: Contents::Keys }, 0);
-        };
-        (holder.clone(), parts.iter().map(|part| part.keys).sum())
+        match stages.max_by_key(|(_, parts)| bytes(parts)) {
+            Some((holder, parts)) if bytes(parts) >= self.held(Kind::Output) => {
+                (holder.clone(), parts.iter().map(|part| part.keys).sum())
+            }
+            _ => (Holder { name: "the output".into(), contents: Contents::Output }, 0),
+        }
     }
 }
 

@@ -45,7 +45,7 @@ impl Compiled {
         };
         let mut holders: Vec<Holder> = operations.iter().map(holder).collect();
         if holders.is_empty() {
-            holders.push(Holder { name: "project".into(), contents: Contents::Keys });
+            holders.push(Holder { name: "project".into(), contents: Contents::Output });
         }
         for feeds in flow.sources.iter_mut().chain(&mut flow.stages) {
             find_texts(&mut feeds.takers, &Some, &mut operations);
