@@ -185,11 +185,11 @@ def test_after_ten_seconds_without_rows_it_says_why(script, start):
 def test_a_job_that_waits_for_the_writer_of_a_pipe_says_so(script, start):
     os.mkfifo(script.folder / "events.csv")
     job, terminal = on_terminal(start, events("k BIGINT") + "SELECT k FROM events;", 200)
-    terminal.read_until("a line", r"waits for the writer of \S*/events.csv · planning for ")
-    terminal.read_until("why", r"no rows yet: planning for 1\d s: it waits for the writer of the pipe \S*/events.csv "
+    terminal.read_until("a line", r"waiting for a writer of \S*/events.csv · planning for ")
+    terminal.read_until("why", r"no rows yet: planning for 1\d s: waiting for a writer of the pipe \S*/events.csv "
                                r"\(table events\)")
     with open(script.folder / "events.csv", "w") as writer:
-        terminal.read_until("a writer", r"waits for the first bytes of \S*/events.csv · planning for ")
+        terminal.read_until("a writer", r"waiting for the first bytes of \S*/events.csv · planning for ")
         writer.write("ts,k\n2024-01-01 12:00:00,1\n")
     job.wait(PATIENCE_SECONDS)
     assert job.returncode == 0
@@ -395,7 +395,7 @@ def test_why_answers_in_every_phase(script, start, place):
         wait_until("the pipe is opened", lambda: report(place)["awaited"])
         [awaited] = report(place)["awaited"]
         assert (awaited["table"], awaited["has_writer"]) == ("events", False)
-        assert f"it waits for the writer of the pipe {awaited['path']} (table events)" in ask(place, "why").stdout
+        assert f"waiting for a writer of the pipe {awaited['path']} (table events)" in ask(place, "why").stdout
         with open(script.folder / "events.csv", "w") as pipe:
             # Which columns there are is part of the plan.
             pipe.write("ts,k\n")

@@ -45,7 +45,7 @@ def test_before_a_query_runs_the_page_says_what_it_waits_for_and_shows_no_empty_
     os.mkfifo(script.folder / "events.csv")
     job = start(events("k BIGINT") + "SELECT k FROM events;", "--ui", "127.0.0.1:0")
     page.open(address_of(job, "--ui"))
-    assert "events.csv (table events)" in page.wait_for("why", lambda text: "it waits for the writer of the pipe" in text)
+    assert "events.csv (table events)" in page.wait_for("why", lambda text: "waiting for a writer of the pipe" in text)
     assert page.titles() == ["Statement"]
     with open(script.folder / "events.csv", "w") as writer:
         writer.write("ts,k\n2024-01-01 12:00:00,1\n")

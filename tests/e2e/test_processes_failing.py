@@ -131,7 +131,7 @@ def test_why_names_a_process_that_has_not_joined(job):
             os.kill(pid, signal.SIGKILL)
         running.end()
         if "starting for" in told:
-            assert "it waits for process 2 to join" in told
+            assert "waiting for process 2 to join" in told
             return
     raise AssertionError("it was never stopped early enough")
 

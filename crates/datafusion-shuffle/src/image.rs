@@ -324,7 +324,7 @@ impl Taking<'_> {
         }
         let first = buffers.first().map(Buffer::len);
         if first_bytes(kind, len).is_some_and(|bytes| first != Some(bytes)) {
-            return Err(wrong("a buffer has not the length that its array needs"));
+            return Err(wrong("a buffer does not have the length that its array needs"));
         }
         let mut builder =
             ArrayData::builder(kind.clone()).len(len).null_bit_buffer(validity).buffers(buffers);

@@ -322,7 +322,7 @@ mod tests {
             assert!(text.lines().nth(2).unwrap().starts_with(expected), "{text}");
         }
         let text = told(&Report { missing: Some(2), ..report(Phase::Starting) });
-        assert!(text.contains("\nstarting for 12 s: it waits for process 2 to join"), "{text}");
+        assert!(text.contains("\nstarting for 12 s: waiting for process 2 to join"), "{text}");
         let text = told(&Report { snapshot: Some(Snapshot::default()), ..report(Phase::Running) });
         assert!(text.contains("\n0 records, 0 B, 0 rows written, 0 windows open"), "{text}");
         assert!(text.ends_with("\n0 records have been read; no row has come of them"), "{text}");

@@ -61,7 +61,7 @@ impl Phase {
         match self {
             Phase::Starting => match missing {
                 Some(process) => {
-                    format!("starting for {since}: it waits for process {process} to join")
+                    format!("starting for {since}: waiting for process {process} to join")
                 }
                 None => {
                     format!("starting for {since}: it reads the script, and what the script names")

@@ -33,7 +33,7 @@ pub(super) fn told(awaited: &[Awaited]) -> Option<String> {
         false => format!("{} of the pipe {} (table {})", pipe.what(), pipe.path, pipe.table),
     };
     let texts: Vec<String> = awaited.iter().map(one).collect();
-    (!texts.is_empty()).then(|| format!("it waits for {}", texts.join(", and for ")))
+    (!texts.is_empty()).then(|| format!("waiting for {}", texts.join(", and for ")))
 }
 
 /// The same in a line of at most so many columns, with the time that it has taken so far. Of a path
@@ -44,7 +44,7 @@ pub(super) fn line(awaited: &[Awaited], since: Duration, columns: usize) -> Opti
         1 => String::new(),
         pipes => format!(" and {} more", pipes - 1),
     };
-    let begin = format!("waits for {} of ", pipe.what());
+    let begin = format!("waiting for {} of ", pipe.what());
     let room = columns.saturating_sub(begin.chars().count() + more.chars().count());
     let text = format!("{begin}{}{more}", end_of(&pipe.path, room));
     let whole = format!("{text} · planning for {}", duration(since.as_micros() as u64));
@@ -62,7 +62,7 @@ fn end_of(text: &str, chars: usize) -> String {
 
 impl Awaited {
     fn what(&self) -> &'static str {
-        if self.has_writer { "the first bytes" } else { "the writer" }
+        if self.has_writer { "the first bytes" } else { "a writer" }
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(told(&[]), None);
         assert_eq!(
             told(&[pipe("./a.csv", false), pipe("b", true)]).unwrap(),
-            "it waits for the writer of the pipe ./a.csv (table clicks), and for the first bytes \
+            "waiting for a writer of the pipe ./a.csv (table clicks), and for the first bytes \
              of the pipe b (table clicks)"
         );
     }
@@ -90,14 +90,14 @@ mod tests {
         let line = |columns| line(&long, Duration::from_secs(10), columns).unwrap();
         assert_eq!(
             line(80),
-            "waits for the writer of /var/run/collector/in/clicks.csv · planning for 10 s"
+            "waiting for a writer of /var/run/collector/in/clicks.csv · planning for 10 s"
         );
-        assert_eq!(line(60), "waits for the writer of /var/run/collector/in/clicks.csv");
-        assert_eq!(line(38), "waits for the writer of …in/clicks.csv");
+        assert_eq!(line(60), "waiting for a writer of /var/run/collector/in/clicks.csv");
+        assert_eq!(line(38), "waiting for a writer of …in/clicks.csv");
         let two = [pipe("./a", false), pipe("./b", false)];
         assert_eq!(
             super::line(&two, Duration::from_secs(10), 38).unwrap(),
-            "waits for the writer of ./a and 1 more"
+            "waiting for a writer of ./a and 1 more"
         );
     }
 }

@@ -173,7 +173,7 @@ impl Statements {
         match ended.recv() {
             Ok(Some(done)) => done,
             _ => {
-                note(&"the query was left behind: it waits for a reader or a writer");
+                note(&"the query was left behind, waiting for a reader or a writer");
                 Err(Failure::Interrupted)
             }
         }

@@ -63,7 +63,7 @@ pub(super) fn columns(samples: &[Sample], tabs: bool) -> Columns {
     if let Some(wrong) = wrong.filter(|_| rows.misshapen() > 0) {
         let line = 1 + data[..wrong.at.min(data.len())].iter().filter(|b| **b == b'\n').count();
         remarks.push(format!(
-            "the record on line {line} has not the {} of the first record ('on_error' = 'skip' \
+            "the record on line {line} does not have the {} of the first record ('on_error' = 'skip' \
              leaves such records out)",
             counted(rows.fields() as u64, "field")
         ));

@@ -78,7 +78,7 @@ fn the_user_is_told_what_is_open_to_doubt() {
         ("x,y\nz,w\n", "taken for a header"),
         ("a,a\n1,2\n", "field 2 is called a_2"),
         ("a,b\n", "no records"),
-        ("a,b\n1,2\n3\n4,5\n6,7\n", "line 3 has not the 2 fields"),
+        ("a,b\n1,2\n3\n4,5\n6,7\n", "line 3 does not have the 2 fields"),
         ("a,b\n1,NULL\n2,3\n", "the text NULL"),
     ] {
         let remarks = of_text("x.csv", text).unwrap().remarks.join("; ");

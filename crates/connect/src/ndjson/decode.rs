@@ -43,8 +43,9 @@ impl Plan {
     ) -> Result<Plan> {
         let names = Names::new(schema.fields(), projection);
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
-        let record = Object::new(schema.fields(), names, format.taken)
-            .ok_or_else(|| Error::Internal(format!("columns that NDJSON has not: {schema}")))?;
+        let record = Object::new(schema.fields(), names, format.taken).ok_or_else(|| {
+            Error::Internal(format!("columns that NDJSON does not have: {schema}"))
+        })?;
         let schema = Arc::new(schema);
         Ok(Plan { path: path.clone(), schema, record, format })
     }

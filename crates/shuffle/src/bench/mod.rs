@@ -207,7 +207,7 @@ impl FromStr for Options {
         let [design, pattern, processes, threads, bytes, depth, credit, compute, slow, own, count] =
             parts[..]
         else {
-            return Err(Failure::Options(format!("{line:?} has not eleven parts")));
+            return Err(Failure::Options(format!("{line:?} does not have eleven parts")));
         };
         let options = Options {
             design: design.parse()?,
