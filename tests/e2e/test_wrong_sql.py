@@ -50,7 +50,7 @@ WRONG = [
     ("DESCRIBE `events.csv`", "`events.csv`", "a file stands in single quotes: DESCRIBE 'events.csv'"),
     ("DESCRIBE 'evnts.csv'", "'evnts.csv'", "events.csv"),
     # Functions that a script declares.
-    ("CREATE FUNCTION f AS 'com.example.F'", "AS", "write CREATE FUNCTION name (x STRING, …) RETURNS BIGINT RETURN"),
+    ("CREATE FUNCTION f AS 'com.example.F'", "AS", "CREATE FUNCTION f (s STRING, c STRING) RETURNS BIGINT"),
     ("CREATE FUNCTION f (x INT) RETURNS INT RETURN y + 1", "y", "its parameters are: x"),
     ("CREATE FUNCTION f (x INT, x INT) RETURNS INT RETURN x", "x", "there are two parameters 'x'"),
     ("CREATE FUNCTION f (x INT) RETURNS INT RETURN SUM(x)", "SUM", "SUM is of several rows"),
@@ -123,8 +123,8 @@ WRONG = [
     ("CREATE TABLE t (ts BIGINT) WITH (" + FILE + "); " + window("INTERVAL '1' SECOND", table="TABLE t"),
      "ts", "event_time AS to_timestamp_seconds(ts)"),
     # Options.
-    ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'nowhere-near')", "'nowhere-near'",
-     "connectors to read from and write to are blackhole, datagen, file, generator, http, memory, nexmark, print"),
+    ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'nowhere-near'); SELECT a FROM t", "'nowhere-near'",
+     "connectors to read from are datagen, file, generator, http, nexmark, socket, stdin, memory"),
     ("CREATE TABLE t (alpha BIGINT, beta BIGINT) WITH ('connector' = 'datagen', 'fields.alpha.mni' = '1')",
      "'fields.alpha.mni'", "did you mean 'fields.alpha.min'?"),
     ("CREATE TABLE t (a BIGINT, b BIGINT) WITH ('connector' = 'datagen', 'fields.a.zzzz' = '1')",
@@ -273,10 +273,19 @@ WRONG = [
      "beside other conditions with AND"),
     ("SELECT k FROM events WHERE k NOT IN (SELECT v FROM events)", "k NOT IN (SELECT v FROM events",
      "v IS NOT NULL"),
-    (f"SELECT k, COUNT(*) AS m {TUMBLE} {GROUP}, k ORDER BY m", "m", "must begin with window_start or window_end"),
     (f"SELECT CORR(DISTINCT k, v) AS n {TUMBLE} {GROUP}", "CORR(DISTINCT k, v)", "SELECT DISTINCT"),
     (f"SELECT GROUPING(k) AS n {TUMBLE} {GROUP}, k", "GROUPING(k)", "without them, each row has all keys"),
-    ("SELECT k FROM events INTERSECT SELECT v FROM events", "INTERSECT", "UNION ALL and GROUP BY do"),
+    ("SELECT k FROM events INTERSECT SELECT v FROM events", "INTERSECT", "HAVING MAX(a) = 1 AND MAX(b) = 1"),
+    ("SELECT k FROM events EXCEPT SELECT v FROM events", "EXCEPT", "HAVING MAX(a) = 1 AND MAX(b) = 0"),
+    ("SELECT k, (SELECT MAX(v) FROM events) AS m FROM events", "SELECT MAX(v) FROM events", "FROM t CROSS JOIN (SELECT"),
+    ("CREATE TABLE x WITH ('connector' = 'print') AS SELECT k FROM events", "AS", "INSERT INTO x SELECT"),
+    ("SELECT * FROM TABLE(split(k))", "split", "there is no table function 'split'"),
+    ("SELECT * FROM events, LATERAL TABLE(split(k)) AS s", "TABLE(split(k)) AS s", "a table function does not run"),
+    ("SELECT * FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES A.v AS x PATTERN (A B) WITHIN INTERVAL "
+     "'10' SECOND DEFINE A AS A.v > 1) AS m", "MATCH_RECOGNIZE", "join the table with itself"),
+    (f"CREATE TABLE plain (ts TIMESTAMP(3), a BIGINT) WITH ({FILE}); CREATE VIEW late AS SELECT ts + INTERVAL '1' HOUR AS "
+     "t2 FROM plain; SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE "
+     f"late, DESCRIPTOR(t2), INTERVAL '1' SECOND)) {GROUP}", "t2", "event_time AS ts + INTERVAL '1 h',"),
     ("SELECT k FROM events UNION ALL SELECT k, name FROM events", "k, name", "select as many columns in each"),
     ("SELECT k FROM events UNION ALL SELECT name FROM events", "name", "CAST(name AS BIGINT)"),
     ("SELECT k FROM events UNION ALL (SELECT k FROM events LIMIT 3)", "3", "put it at the end"),
@@ -328,7 +337,7 @@ WRONG = [
     # VALUES.
     ("VALUES (1), (2, 3)", "VALUES (1), (2, 3)", "as many values"),
     ("VALUES (1), ('a'), (TRUE)", "VALUES (1), ('a'), (TRUE)", "BOOLEAN"),
-    ("INSERT INTO sink VALUES ('a', 'b')", "sink", "select CAST(column1 AS BIGINT)"),
+    ("INSERT INTO sink VALUES ('a', 'b'), ('c', 'd')", "sink", "write CAST('a' AS BIGINT) in VALUES"),
     # INSERT, CREATE, DROP, SET.
     ("INSERT INTO snk SELECT k, name FROM events", "snk", "did you mean 'sink'?"),
     ("INSERT INTO sink SELECT k FROM events", "sink", "takes 2 columns"),
@@ -343,7 +352,8 @@ WRONG = [
     # A table need not be used.
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'fiel')", "'fiel'", "did you mean 'file'?"),
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'pint')", "'pint'", "did you mean 'print'?"),
-    ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'kafka')", "'kafka'", "comes in a later version"),
+    ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'kafka'); SELECT a FROM t", "'kafka'", "connectors to read from are"),
+    ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'jdbc'); INSERT INTO t SELECT 1", "'jdbc'", "connectors to write to are"),
     ("CREATE TABLE t (a BIGINT) WITH (" + FILE.replace("path", "pth") + ")", "'pth'", "did you mean 'path'?"),
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'print', 'frmat' = 'csv')", "'frmat'", "did you mean 'format'?"),
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'datagen', 'fields.a.mn' = '1')", "'fields.a.mn'",

@@ -21,6 +21,7 @@ use crate::functions::Functions;
 use crate::group_windows;
 use crate::joins::{LATERAL, check_kind, check_star, misplaced, of_several, subqueries};
 use crate::ranking;
+use crate::refusals::{JOIN_IT, match_recognize, set_operation};
 use crate::scalars::CURRENT_WATERMARK;
 use crate::syntax::arguments;
 use crate::unavailable::reason;
@@ -192,19 +193,13 @@ fn check_body(body: &SetExpr, place: tokenizer::Span) -> Flow {
             check_body(left, place)?;
             check_body(right, place)
         }
-        SetExpr::SetOperation { op, .. } => refuse(&op.to_string(), SET_OPERATIONS, place),
+        SetExpr::SetOperation { op, .. } => refuse(&op.to_string(), &set_operation(*op), place),
         _ => refuse("this statement", "write SELECT … FROM …", place),
     }
 }
 
-const SET_OPERATIONS: &str = "UNION ALL and GROUP BY do, where the input ends; for example rows in a \
-     and not in b:\n\
-     SELECT x FROM (SELECT x, 1 AS a, 0 AS b FROM a UNION ALL SELECT x, 0, 1 FROM b)\n\
-     GROUP BY x HAVING MAX(a) = 1 AND MAX(b) = 0";
-
 fn refuse(what: &str, help: &str, place: tokenizer::Span) -> Flow {
-    let verb = if what.ends_with(" come") { "in a later version" } else { "does not run here" };
-    let error = SqlError::unsupported(format!("{what} {verb}")).at(Span::new(place));
+    let error = SqlError::unsupported(format!("{what} does not run here")).at(Span::new(place));
     ControlFlow::Break(if help.is_empty() { error } else { error.help(help) })
 }
 
@@ -367,7 +362,14 @@ impl Visitor for Checker<'_> {
             }
             TableFactor::TableFunction { .. } => self.table_functions += 1,
             TableFactor::NestedJoin { table_with_joins, .. } => check_joins(table_with_joins)?,
-            TableFactor::MatchRecognize { .. } => return refuse("MATCH_RECOGNIZE", "", place),
+            TableFactor::MatchRecognize { .. } => {
+                return ControlFlow::Break(match_recognize().at(Span::new(place)));
+            }
+            TableFactor::Function { .. } => {
+                let help = "CROSS JOIN UNNEST(t.items) AS u (item) gives a row for each element of an \
+                            array; TABLE(TUMBLE(…)), HOP, CUMULATE and SESSION assign windows";
+                return refuse("a table function", help, place);
+            }
             TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => {
                 return refuse("PIVOT", "write one aggregate with FILTER for each column", place);
             }
@@ -493,8 +495,7 @@ fn check_unit(interval: &Interval) -> Flow {
 }
 
 fn subquery(expr: &Expr) -> Flow {
-    let help = "a subquery may stand in FROM, and in EXISTS (…) and IN (…) of a WHERE";
-    refuse("a subquery inside an expression", help, expr.span())
+    refuse("a subquery as a value", JOIN_IT, expr.span())
 }
 
 impl Checker<'_> {

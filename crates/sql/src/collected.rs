@@ -40,7 +40,7 @@ pub(crate) fn call(
     let form = form(function)?;
     let name = form.split('(').next().unwrap_or_default();
     let refuse = |what: &str, help: &str| {
-        Some(Err(SqlError::unsupported(format!("{what} {name} does not run")).help(help)))
+        Some(Err(SqlError::unsupported(format!("{what} {name} does not run here")).help(help)))
     };
     let distinct = params.distinct;
     if distinct && !matches!(function, ArrayAgg { .. } | ListAgg { .. }) {

@@ -4,6 +4,7 @@
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion_expr::Expr;
+use millstream_contract::declaration::identifier;
 use millstream_contract::plan::JoinKind;
 
 use crate::catalog::{TableEntry, input_column};
@@ -11,6 +12,7 @@ use crate::error::{Result, SqlError};
 use crate::lower::{Fires, Rows, Stage, window_column};
 use crate::nest::{By, Expanded, Inner};
 use crate::no_time::{computed_time, computed_time_of, declaration};
+use crate::text::sql_text;
 use crate::types::sql_type_name;
 
 impl Stage {
@@ -243,8 +245,17 @@ fn of_table(table: &TableEntry, time: &Expr, name: &str, data_type: &DataType) -
         "table '{}' has no watermark, so its windows would never be complete",
         table.name
     ))
-    .help(format!(
-        "add a line to {}:\nWATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND",
-        declaration(table)
-    )))
+    .help(match time {
+        // It may have another name in a view.
+        Expr::Column(column) => {
+            let name = identifier(&column.name);
+            let line = format!("WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND");
+            format!("add a line to {}:\n{line}", declaration(table))
+        }
+        computed => {
+            let value = computed_time_of(table, &sql_text(computed));
+            let own = table.free_name();
+            format!("add lines to {}, and take '{own}' in its place:\n{value}", declaration(table))
+        }
+    }))
 }

@@ -6,6 +6,7 @@ use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, TokenizerError,
 use millstream_contract::settings::closest;
 
 use crate::error::{Span, SqlError};
+use crate::refusals::match_recognize;
 use crate::words::lower_first;
 
 /// Words that begin a clause of a query.
@@ -61,6 +62,10 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
         tokens.iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
     if let Some(better) = unfinished_join(&error, &tokens) {
         return better;
+    }
+    // Parts of it that the parser does not know do not matter.
+    if let Some(pattern) = tokens.iter().find(|t| is_keyword(t, Keyword::MATCH_RECOGNIZE)) {
+        return match_recognize().at(Span::new(pattern.span));
     }
     let Some(span) = error.span else { return error.at(Span::new(last.span)) };
     let at = tokens.iter().position(|t| {

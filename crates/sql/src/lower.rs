@@ -225,7 +225,7 @@ impl Stage {
         if self.limit.is_none() && self.offset == 0 {
             return Ok(());
         }
-        Err(SqlError::unsupported(format!("{what} after a LIMIT does not run"))
+        Err(SqlError::unsupported(format!("{what} after a LIMIT does not run here"))
             .at(places.limit)
             .help("put the LIMIT at the end of the whole query"))
     }

@@ -41,7 +41,7 @@ fn refuse_type(of_cast: &[TokenWithSpan]) -> Result<()> {
     if !is_made_of_others(first) && !is_made_of_others(last) && last.token != Token::RBracket {
         return Ok(());
     }
-    Err(SqlError::unsupported("a CAST to ROW, ARRAY or MAP does not run")
+    Err(SqlError::unsupported("a CAST to ROW, ARRAY or MAP does not run here")
         .at(Span::new(first.span.union(&last.span)))
         .help(
             "cast what it is made of: ROW(CAST(r.a AS INT), …), ARRAY[CAST(a[1] AS INT), …]; a \

@@ -61,7 +61,7 @@ impl Stage {
         };
         let Some(windows) = self.fired_windows() else {
             return refused(
-                "ORDER BY over rows of windows from several groupings does not run",
+                "ORDER BY over rows of windows from several groupings does not run here",
                 "leave it out: rows come in the order of their windows; or write a UNION ALL below \
                  the GROUP BY",
             );

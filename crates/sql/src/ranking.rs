@@ -110,7 +110,9 @@ pub(crate) fn refused(call: &ast::Function) -> Option<SqlError> {
         }
         let help = "ROW_NUMBER, RANK and DENSE_RANK run over the rows of a window; to aggregate, \
                     write FROM TABLE(TUMBLE(…)) with GROUP BY";
-        return Some(SqlError::unsupported(format!("OVER with {name} does not run")).help(help));
+        return Some(
+            SqlError::unsupported(format!("{name} with OVER does not run here")).help(help),
+        );
     }
     let none = match &call.args {
         ast::FunctionArguments::None => true,
@@ -141,8 +143,10 @@ impl Stage {
         let schema = &indexed(window.input.schema());
         let expr = match (&window.window_expr[..], &*window.input) {
             (_, LogicalPlan::Window(_)) | ([] | [_, _, ..], _) => {
-                return Err(SqlError::unsupported("a SELECT with several rankings does not run")
-                    .help("rank in one query, and rank its result in another around it"));
+                return Err(SqlError::unsupported(
+                    "a SELECT with several rankings does not run here",
+                )
+                .help("rank in one query, and rank its result in another around it"));
             }
             ([expr], _) => expr.clone().unalias_nested().data,
         };

@@ -142,7 +142,7 @@ fn parse(
         }
     };
     for comment in tokens.iter().filter(|t| is_hint(&t.token)) {
-        let error = SqlError::unsupported("hints are not supported")
+        let error = SqlError::unsupported("hints do not run here")
             .at(Span::new(comment.span))
             .help("leave it out; options of a table stand in WITH (…), settings in SET");
         mistakes.push(Mistake { is_first: false, ..Mistake::new(error) });

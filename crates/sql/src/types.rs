@@ -75,7 +75,7 @@ fn is_ltz(name: &str) -> bool {
 }
 
 fn unknown(sql: &SqlType) -> SqlError {
-    let error = SqlError::types(format!("the type {sql} is not supported"));
+    let error = SqlError::types(format!("there is no type {sql} here"));
     if let Some(meant) = closest_type(&sql.to_string()) {
         return error.help(format!("did you mean {meant}?"));
     }

@@ -66,9 +66,11 @@ impl Stage {
             (false, Some(_)) => ("an ORDER BY", places.last_order_by),
             (false, None) => return Ok(()),
         };
-        Err(SqlError::unsupported(format!("{what} within a query of a UNION ALL does not run"))
-            .at(place)
-            .help("put it at the end, where it is for all rows; or write a statement of its own"))
+        Err(SqlError::unsupported(format!(
+            "{what} within a query of a UNION ALL does not run here"
+        ))
+        .at(place)
+        .help("put it at the end, where it is for all rows; or write a statement of its own"))
     }
 }
 

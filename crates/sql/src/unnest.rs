@@ -262,7 +262,7 @@ pub(crate) fn check_join(join: &Join) -> Result<()> {
 /// Whether rows without elements stay.
 fn outer(join: &Join) -> Result<bool> {
     let refused = |what: &str, help: &str| {
-        let error = SqlError::unsupported(format!("{what} with UNNEST does not run"));
+        let error = SqlError::unsupported(format!("{what} with UNNEST does not run here"));
         Err(error.at(Span::new(join.relation.span())).help(help))
     };
     let is_true = |on: &SqlExpr| match on {

@@ -74,7 +74,11 @@ pub(crate) fn parse_create_function(
     if parser.parse_keyword(Keyword::AS) {
         return Err(SqlError::unsupported("functions of Java and Python do not run here")
             .at(Span::new(next.span))
-            .help(FORM));
+            .help(format!(
+                "write it in SQL; one that counts a letter in a text, for example, is\nCREATE \
+                 FUNCTION {name} (s STRING, c STRING) RETURNS BIGINT\nRETURN CHAR_LENGTH(s) - \
+                 CHAR_LENGTH(REPLACE(s, c, ''))"
+            )));
     }
     let mut parameters = Vec::new();
     parser.expect_token(&Token::LParen)?;

@@ -145,7 +145,7 @@ fn check_names(kind: WindowKind, input: &LogicalPlan) -> Result<()> {
 
 fn kind_named(name: &str) -> Result<WindowKind> {
     WindowKind::named(name).ok_or_else(|| {
-        let error = SqlError::name(format!("there is no window function '{name}'"));
+        let error = SqlError::name(format!("there is no table function '{name}'"));
         // As other engines name what reads a file.
         if name.to_lowercase().starts_with("read_") || name.to_lowercase().ends_with("_scan") {
             let message = format!("there is no function '{name}' to read files");
@@ -154,7 +154,9 @@ fn kind_named(name: &str) -> Result<WindowKind> {
         let known = WindowKind::ALL.into_iter().map(WindowKind::name).chain(["UNNEST"]);
         match closest(&name.to_uppercase(), known) {
             Some(meant) => error.help(format!("did you mean {meant}?")),
-            None => error.help(FORM),
+            None => error.help(format!(
+                "{FORM}, HOP, CUMULATE or SESSION;\nUNNEST(array) gives a row for each element"
+            )),
         }
     })
 }

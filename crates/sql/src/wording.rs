@@ -520,7 +520,7 @@ fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
         return Some(SqlError::name(error).help("order by columns that are selected"));
     }
     if text.to_lowercase().starts_with("union schemas have different number of fields") {
-        let error = "ORDER BY names a column that the first query of the UNION has not";
+        let error = "ORDER BY names a column that the first query of the UNION does not have";
         return Some(SqlError::name(error).help("order by a column of the first query"));
     }
     if let Some(qualifier) = text.strip_prefix("Invalid qualifier ") {

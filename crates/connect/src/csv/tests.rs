@@ -427,7 +427,7 @@ fn wrong_options_are_explained() {
         ("cvs/mod.rs", &[], "did you mean"),
         ("no/such/place.txt", &[], "there is no directory"),
         ("", &[], "option 'path': a file needs a path"),
-        ("lib.rs", &[("format", "orc")], "comes in a later version"),
+        ("lib.rs", &[("format", "orc")], "the format 'orc' does not run here"),
         ("lib.rs", &[("format", "cvs")], "did you mean 'csv'?"),
         ("lib.rs", &[("csv.feild-delimiter", ";")], "did you mean 'csv.field-delimiter'?"),
         ("lib.rs", &[("csv.field-delimiter", ";;")], "expected one ASCII character"),

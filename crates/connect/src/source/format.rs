@@ -145,7 +145,7 @@ pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
         Some("arrow") => Ok(Arc::new(IpcFormat)),
         Some("raw") => Ok(Arc::new(RawFormat::from_options(options)?)),
         Some(later) if LATER.contains(&later) => {
-            Err(options.error("format", format!("'{later}' comes in a later version"), list))
+            Err(options.error("format", format!("the format '{later}' does not run here"), list))
         }
         Some(other) => Err(options.error(
             "format",

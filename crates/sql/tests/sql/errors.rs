@@ -158,7 +158,7 @@ fn rankings_and_collections_that_do_not_run_say_what_does() {
     );
     let framed = RANKED.replace("ORDER BY price", "ORDER BY price ROWS 1 PRECEDING");
     refused(&format!("{framed} WHERE rn = 1"), &["takes no ROWS or RANGE"]);
-    refused("SELECT LAG(price) OVER (ORDER BY ts) FROM bids", &["OVER with LAG", "ROW_NUMBER"]);
+    refused("SELECT LAG(price) OVER (ORDER BY ts) FROM bids", &["LAG with OVER", "ROW_NUMBER"]);
     refused("SELECT ROW_NUMBER() FROM bids", &["ROW_NUMBER needs OVER", "WHERE rn <= 10"]);
     refused("SELECT MIN_BY(i64) FROM typed", &["MIN_BY takes 2 arguments, not 1", "MIN_BY(x, y)"]);
     refused(

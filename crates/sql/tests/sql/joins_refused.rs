@@ -169,7 +169,7 @@ fn forms_of_joins_that_do_not_run_are_refused() {
         ),
         (
             "o JOIN (SELECT * FROM s LIMIT 3) AS l ON o.window_start = l.window_start",
-            "a join after a LIMIT does not run",
+            "a join after a LIMIT does not run here",
             "put the LIMIT at the end of the whole query",
         ),
         (
@@ -219,7 +219,7 @@ fn subqueries_elsewhere_are_refused() {
             "CASE WHEN id IN (SELECT id FROM past) THEN TRUE END",
             "IN with a subquery within an expression does not run here",
         ),
-        ("price > (SELECT MAX(price) FROM s)", "a subquery inside an expression does not run here"),
+        ("price > (SELECT MAX(price) FROM s)", "a subquery as a value does not run here"),
         (
             "EXISTS (SELECT 1 FROM (SELECT * FROM s WHERE s.order_id = o.id) AS q)",
             "id is of the query around this one, which may be named in the outermost WHERE of a \
