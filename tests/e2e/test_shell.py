@@ -224,6 +224,35 @@ def test_timing_and_formats_change(shell):
     terminal.leave()
 
 
+LEFT_OUT = ("CREATE TABLE few (k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) "
+            "WITH ('connector' = 'file', 'path' = 'few.csv', 'format' = 'csv', 'on_error' = 'skip');\n",
+            "SELECT window_start, COUNT(k) AS n FROM TABLE(TUMBLE(TABLE few, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+            "GROUP BY window_start, window_end;\n")
+
+
+def few(folder) -> list[str]:
+    rows = ["1,2024-01-01 00:00:01", "x,2024-01-01 00:00:01", "3,2024-01-01 00:00:30", "4,2024-01-01 00:00:02"]
+    (folder / "few.csv").write_text("\n".join(["k,ts", *rows, ""]))
+    return ["1 malformed record left out ('on_error')", "few.csv:3:1: expected BIGINT", "1 late record left out ('late')"]
+
+
+def test_the_shell_tells_what_was_left_out_without_timing(shell, tmp_path):
+    told = few(tmp_path)
+    terminal = shell()
+    terminal.answer(LEFT_OUT[0].replace("\n", "\r"))
+    text = terminal.answer(LEFT_OUT[1].strip())
+    assert all(words in text for words in told) and "records/s" not in text, text
+
+
+@pytest.mark.parametrize("words, last", [(["--quiet"], "left out ('late')"), ([], "records/s"),
+                                         (["--quiet", "--processes", "2", "--workers", "1"], "left out ('late')")])
+def test_what_was_left_out_is_told_however_a_script_runs(script, words, last):
+    told = few(script.folder)
+    done = script.run("".join(LEFT_OUT), *words)
+    assert done.code == 0 and all(words in done.stderr for words in told), done.stderr
+    assert done.stderr.rstrip().endswith(last), done.stderr
+
+
 def test_rows_come_while_the_query_runs_and_ctrl_c_ends_it_alone(shell):
     terminal = shell()
     terminal.answer(ENDLESS)
