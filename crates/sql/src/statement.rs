@@ -138,7 +138,7 @@ const STATEMENTS: &[&str] = &[
 ];
 
 const THERE_ARE: &str = "the statements are CREATE TABLE, CREATE VIEW, CREATE FUNCTION, DROP, SET, \
-                         SELECT, INSERT INTO, EXECUTE STATEMENT SET, EXPLAIN, DESCRIBE and SHOW";
+                         SELECT, INSERT INTO, INSERT OVERWRITE, EXECUTE STATEMENT SET, EXPLAIN, DESCRIBE and SHOW";
 
 fn unknown_statement(token: &TokenWithSpan) -> SqlError {
     SqlError::syntax(format!("expected a statement, found {token}")).at(Span::new(token.span)).help(
@@ -288,13 +288,10 @@ fn set(parser: &mut Parser<'_>) -> Result<StatementKind> {
 fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {
     let start = parser.peek_token().span;
     parser.expect_keyword(Keyword::INSERT)?;
-    let next = parser.peek_token();
-    if parser.parse_keyword(Keyword::OVERWRITE) {
-        return Err(SqlError::unsupported("INSERT OVERWRITE does not run here")
-            .at(Span::new(next.span))
-            .help("write INSERT INTO"));
+    let overwrites = parser.parse_keyword(Keyword::OVERWRITE);
+    if !overwrites {
+        parser.expect_keyword(Keyword::INTO)?;
     }
-    parser.expect_keyword(Keyword::INTO)?;
     let _ = parser.parse_keyword(Keyword::TABLE);
     let table = single_name(parser)?;
     let mut columns = Vec::new();
@@ -308,5 +305,5 @@ fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {
     }
     let query = query(parser)?;
     let span = Span::new(start.union(&parser.get_current_token().span));
-    Ok(StatementKind::Insert(Insert { table, columns, query, span }))
+    Ok(StatementKind::Insert(Insert { table, overwrites, columns, query, span }))
 }

@@ -63,6 +63,7 @@ const KEYWORDS: &[&str] = &[
     "IN",
     "INNER",
     "INSERT INTO",
+    "INSERT OVERWRITE",
     "INT",
     "INTERVAL",
     "IS",
@@ -124,8 +125,8 @@ const KEYWORDS: &[&str] = &[
 const COMMANDS: [&str; 6] = ["\\?", "\\d", "\\format", "\\i", "\\q", "\\timing"];
 
 /// Words behind which a table stands.
-const BEFORE_TABLES: [&str; 8] =
-    ["FROM", "JOIN", "INTO", "TABLE", "DESCRIBE", "DESC", "VIEW", "\\D"];
+const BEFORE_TABLES: [&str; 9] =
+    ["FROM", "JOIN", "INTO", "OVERWRITE", "TABLE", "DESCRIBE", "DESC", "VIEW", "\\D"];
 
 /// A table or view, and its columns.
 struct Table {
