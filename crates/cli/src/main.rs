@@ -30,6 +30,7 @@ use std::io::ErrorKind;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::{self, JoinHandle};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -307,11 +308,29 @@ enum Failure {
     Interrupted,
 }
 
+/// Bytes of the stack of the thread that runs a command: the first thread's is what the system's
+/// limit (`ulimit -s`) leaves.
+const STACK_BYTES: usize = 8 << 20;
+
 fn main() -> ExitCode {
     console::report_panics_politely();
     signals::let_large_files_fail();
     allocator::keep_large_apart();
     millstream::on_refused_memory(allocator::refused);
+    let thread = thread::Builder::new().name("main".into()).stack_size(STACK_BYTES).spawn(command);
+    match thread.map(JoinHandle::join) {
+        Ok(Ok(code)) => code,
+        Ok(Err(panic)) => ExitCode::from(code(&console::panicked(&*panic))),
+        Err(error) => {
+            let message =
+                format!("the system gives no thread: {error}\n  help: raise ulimit -u or -v");
+            ExitCode::from(code(&console::fail(&message)))
+        }
+    }
+}
+
+/// Runs what the arguments ask for.
+fn command() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
