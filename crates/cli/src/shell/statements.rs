@@ -73,6 +73,14 @@ impl Statements {
         Ok(())
     }
 
+    /// Gives values in tables a line each, or rows again. Whether they have one now.
+    pub(super) fn toggle_expanded(&mut self) -> bool {
+        self.output.expanded = !self.output.expanded;
+        let output = self.output;
+        self.session.print_to(move |format| text_sink(output.with_format(format)));
+        output.expanded
+    }
+
     /// Executes statements one after the other, up to the first that fails, which is told.
     pub(super) fn execute(&mut self, text: &str, name: &str) -> Result<(), Failure> {
         if self.interactive {
