@@ -256,3 +256,56 @@ def test_a_file_of_records_is_no_script(tmp_path):
     done = harness.run("run", tmp_path / "events.csv", stats=False)
     assert done.code == 2 and "is a file of records, not of SQL" in done.stderr, done.stderr
     assert f"SELECT * FROM '{tmp_path}/events.csv'" in done.stderr
+
+@pytest.mark.parametrize("words", [["x.sql"], ["-e", "SELECT 1 AS a"], ["-c", "SELECT 1 AS a"], ["SELECT 1 AS a"],
+                                   ["run", "SELECT 1 AS a"], ["run", "-c", "SELECT 1 AS a"], ["x.sql", "--quiet"]])
+def test_a_script_and_sql_run_without_a_command(script, words):
+    (script.folder / "x.sql").write_text("SELECT 1 AS a;")
+    done = harness.run(*words, "--format", "csv", cwd=script.folder)
+    assert (done.code, done.stdout) == (0, b"a\n1\n"), done.stderr
+    assert ("1 record" in done.stderr) == ("--quiet" not in words)
+
+
+@pytest.mark.parametrize("words, told", [(["rnu"], "'run'"), (["no.sql"], "cannot read no.sql"),
+                                         (["SELEC 1 AS a"], "did you mean SELECT?")])
+def test_what_is_neither_command_nor_script_is_told(script, words, told):
+    done = harness.run(*words, cwd=script.folder, stats=False)
+    assert done.code == 2 and told in done.stderr, done.stderr
+
+
+def answered(script, sql: str, code: int = 0) -> str:
+    done = script.run(sql)
+    assert done.code == code, done.stderr
+    return done.stderr if code else done.stdout.decode()
+
+
+def test_declarations_and_settings_are_shown_as_they_were_written(script):
+    table = "CREATE TABLE t (k  BIGINT) -- keys\nWITH ('connector' = 'datagen', 'seed' = '1')"
+    view = "CREATE OR REPLACE VIEW v AS SELECT k + 2 AS k FROM t"
+    text = answered(script, f"{table}; CREATE VIEW v AS SELECT k FROM t; {view}; CREATE TABLE IF NOT EXISTS t (n INT) "
+                            "WITH ('connector' = 'print'); SHOW CREATE TABLE t; SHOW CREATE VIEW v;")
+    assert text == f"{table};\n{view};\n"
+    assert "there is no table 'tt'" in answered(script, f"{table}; SHOW CREATE TABLE tt;", 2)
+    settings = "SET 'batch.rows' = '17'; SET 'join.within' = '2 s'; {} SHOW SETTINGS LIKE '%i%';"
+    value = lambda reset, key: re.search(rf"^{key},([^,]*),", answered(script, settings.format(reset)), re.M)[1]
+    assert value("", "join.within") == "2 s" and value("RESET 'join.within';", "join.within") == ""
+    shown = answered(script, "SET 'batch.rows' = '17'; SET 'join.within' = '2 s'; RESET batch.rows; SET;")
+    assert "join.within,2 s," in shown and "batch.rows,,1 to 1048576," in shown
+    assert "2 s" not in answered(script, settings.format("RESET;"))
+    assert "did you mean 'batch.rows'?" in answered(script, "RESET 'batch.row';", 2)
+
+
+def test_lists_are_restricted_by_like(script):
+    views = "CREATE VIEW aa AS SELECT 1 AS k; CREATE VIEW ab AS SELECT 1 AS k; CREATE VIEW b AS SELECT 1 AS k; "
+    assert answered(script, views + "SHOW TABLES LIKE 'a%'") == "table name\naa\nab\n"
+    lines = answered(script, "SHOW FUNCTIONS LIKE 'log_'").splitlines()
+    assert lines == ["function name,example", "LOG2,LOG2(8)"]
+    declared = "CREATE FUNCTION twice (x BIGINT) RETURNS BIGINT RETURN 2 * x; SHOW USER FUNCTIONS LIKE '%'"
+    assert answered(script, declared) == "function name,example\nTWICE,TWICE(x BIGINT)\n"
+
+
+@pytest.mark.parametrize("kilobytes", [64, 256])
+def test_a_small_limit_of_the_stack_ends_no_command(script, kilobytes):
+    command = ["sh", "-c", f'ulimit -s {kilobytes} && exec "$@"', "sh", str(harness.program()), "SELECT 1 AS a"]
+    done = subprocess.run([*command, "--format", "csv"], capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (0, b"a\n1\n"), done.stderr

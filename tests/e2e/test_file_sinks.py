@@ -131,7 +131,7 @@ def test_an_endless_query_shows_files_while_it_runs(job, script, format):
         assert duckdb.sql(f"SELECT sum(n) > 0 FROM {read}('{out}/part-*')").fetchall() == [(True,)]
     # A second job does not get between.
     second = script.run(MANY + into() + "INSERT INTO results " + WINDOW)
-    assert second.code == 1 and "out: it holds the result of a job already: part-" in second.stderr, second.stderr
+    assert second.code == 1 and "another job is writing it" in second.stderr, second.stderr
     running.main.send_signal(signal.SIGINT)
     code, stderr = running.end()
     assert code == 130, stderr
@@ -148,6 +148,58 @@ def test_two_jobs_do_not_write_into_one_directory(job, script, options):
         assert second.code == 1 and "another job is writing it" in second.stderr, second.stderr
     first.main.send_signal(signal.SIGINT)
     assert first.end()[0] == 130 and len(unfinished(out)) == 1
+
+
+THREE = "CREATE TABLE o (k BIGINT, p STRING){} WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv'{});\n"
+
+
+def inserted(script, table: str, *inserts: str, processes: int = 1) -> str:
+    sql = table + "".join(f"INSERT {insert} AS t (k, p);\n" for insert in inserts)
+    done = script.run(sql, "--processes", processes, workers=2)
+    assert done.code == 0, done.stderr
+    assert not unfinished(script.folder / "out") and not list(script.folder.glob("out/.*")), done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("rolled", ["", ", 'sink.rolling-policy.rows' = '1'"])
+def test_an_insert_adds_files_and_overwrite_replaces_them(script, rolled, processes):
+    out, table = script.folder / "out", THREE.format("", rolled)
+    rows = lambda: duckdb.sql(f"SELECT k FROM read_csv('{out}/part-*') ORDER BY k").fetchall()
+    into = "INTO o SELECT k, p FROM (VALUES (CAST({} AS BIGINT), 'a'), (CAST({} AS BIGINT), 'b'))"
+    inserted(script, table, into.format(1, 2), into.format(3, 4), processes=processes)
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    said = inserted(script, table, into.format(5, 6), processes=processes)
+    assert f"out: {len(before)} files of former jobs stay beside the new ones" in said
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert rows() == [(n,) for n in range(1, 7)]
+    files = len(visible(out))
+    said = inserted(script, table, into.replace("INTO", "OVERWRITE").format(7, 8), processes=processes)
+    assert f"out: it replaces {files} files of former jobs: part-0-0" in said and rows() == [(7,), (8,)], said
+
+
+def test_overwrite_replaces_the_partitions_that_get_rows_when_it_has_ended_well(script):
+    out = script.folder / "out"
+    table = THREE.format(" PARTITIONED BY (p)", ", 'sink.partition-commit.policy.kind' = 'success-file'")
+    rows = lambda: duckdb.sql(f"SELECT k, p FROM read_csv('{out}/*/part-*', hive_partitioning = true) ORDER BY k").fetchall()
+    values = "{} o SELECT k, p FROM (VALUES (CAST({} AS BIGINT), 'a'), (CAST({} AS BIGINT), '{}'))"
+    inserted(script, table, values.format("INTO", 1, 2, "b"))
+    failed = script.run(table + "INSERT OVERWRITE o SELECT 1 / (k - 8), p FROM (VALUES (7, 'a'), (8, 'a')) AS t (k, p);")
+    assert failed.code == 1 and rows() == [(1, "a"), (2, "b")], failed.stderr
+    inserted(script, table, values.format("OVERWRITE", 3, 4, "a"))
+    assert rows() == [(2, "b"), (3, "a"), (4, "a")] and len(list(out.glob("*/_SUCCESS"))) == 2
+
+
+def test_an_insert_that_never_ends_into_files_that_are_not_rolled_is_told(job, script):
+    endless = "CREATE TABLE e (k BIGINT, p STRING) WITH ('connector' = 'datagen', 'rows-per-second' = '10');\n"
+    insert, words = "INSERT INTO o SELECT k, p FROM e;", "the query never ends, and its files get their names when it"
+    for rolled, expected in (("", True), (", 'sink.rolling-policy.rows' = '1'", False)):
+        checked = harness.run("check", script.write(endless + THREE.format("", rolled) + insert))
+        assert checked.code == 0 and (words in checked.stderr) == expected, checked.stderr
+    running = job(endless + THREE.format("", "") + insert, 1, "shm", running=False)
+    wait_until("it writes", lambda: unfinished(script.folder / "out"))
+    running.main.send_signal(signal.SIGINT)
+    assert words in running.end()[1]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -275,7 +327,7 @@ def whole_rows(format: str, out: Path) -> int:
 
 
 @pytest.mark.parametrize("format, processes", [("csv", 1), ("parquet", 1), ("parquet", 2)])
-def test_kill_at_any_moment_leaves_no_half_file_and_the_next_job_goes_on_or_refuses(job, script, format, processes):
+def test_kill_at_any_moment_leaves_no_half_file_and_the_next_job_adds_its_own(job, script, format, processes):
     chance, out = random.Random(f"{format}{processes}"), script.folder / "out"
     # It takes half a second.
     sql = KILLED.replace(");\n", ", 'rows-per-second' = '400000');\n") + PARTITIONED.format(f"'format' = '{format}'") + "INSERT INTO results SELECT k, ts FROM events;"
@@ -283,38 +335,28 @@ def test_kill_at_any_moment_leaves_no_half_file_and_the_next_job_goes_on_or_refu
     for _ in range(6):
         killed_at(job, script, sql, processes, chance.uniform(0, 0.8))
         shown, left = whole_rows(format, out), len(unfinished(out))
-        own = len([name for name in unfinished(out) if name.startswith(".part-0-")])
         if not shown and left:
             found_something += 1
         done = script.run(sql, "--processes", processes, workers=1)
-        if shown:
-            assert done.code == 1 and "it holds the result of a job already: k=" in done.stderr, done.stderr
-            said = f"with {left} unfinished file" in done.stderr
-            assert said == (left > 0), done.stderr
-            assert whole_rows(format, out) == shown, "it changes nothing"
-        else:
-            assert done.code == 0, done.stderr
-            counted = "1 unfinished file " if own == 1 else f"{own} unfinished files "
-            said = f"out: removed {counted}of a job that did not end well" in done.stderr
-            assert said == (own > 0), (own, done.stderr)
-            assert whole_rows(format, out) == 200_000 and unfinished(out) == []
+        assert done.code == 0, done.stderr
+        assert ("of former jobs stay beside the new ones" in done.stderr) == (shown > 0), done.stderr
+        counted = "1 unfinished file " if left == 1 else f"{left} unfinished files "
+        said = f"out: {counted}of a job that did not end well will be removed" in done.stderr
+        assert said == (left > 0), (left, done.stderr)
+        assert whole_rows(format, out) == shown + 200_000 and unfinished(out) == []
+        assert not list(out.glob(".part-*.lock"))
         subprocess.run(["rm", "-r", out], check=True)
     assert found_something, "it was never killed while it wrote"
 
 
-def test_kill_leaves_rolled_files_whole_and_the_next_job_refuses(job, script):
+def test_kill_leaves_rolled_files_whole(job, script):
     chance, out = random.Random(7), script.folder / "out"
     options = "'format' = 'parquet', 'sink.rolling-policy.rows' = '500'"
     sql = (generated(rows=None, per_second=200_000, more=", 'splits' = '4'").replace("'9'", "'19'") +
            into(options, columns="k BIGINT, ts TIMESTAMP(3)") + "INSERT INTO results SELECT k, ts FROM events;")
     for _ in range(6):
         killed_at(job, script, sql, 2, chance.uniform(0.1, 0.5))
-        files = len(visible(out))
-        assert whole_rows("parquet", out) == 500 * files
-        done = script.run(sql, "--processes", 2, workers=1) if files else None
-        if done:
-            assert done.code == 1 and "it holds the result of a job already: part-" in done.stderr, done.stderr
-            assert ("that job did not end" in done.stderr) == (unfinished(out) != []), done.stderr
+        assert whole_rows("parquet", out) == 500 * len(visible(out))
         subprocess.run(["rm", "-r", out], check=True)
 
 

@@ -453,13 +453,13 @@ def test_a_secret_is_never_shown(folder, written, processes):
     assert "column 'page'" in run(shows + "SELECT page FROM a;", code=2).stderr
     run(table("a", f", 'csv.heder' = '{written}'") + "SELECT * FROM a;", code=2)
     run(table("a", f", 'csv.header' = '{written}'") + "SELECT * FROM a;", code=2)
-    # What is written: it is there, and a second job refuses it.
+    # What is written: it is there, and a second job tells of it.
     into = (f"CREATE TABLE o (n BIGINT) WITH ('connector' = 'file', 'format' = 'csv', 'path' = '{written}/out'); "
             "INSERT INTO o SELECT SUM(millis) AS n FROM a;")
     run(table("a") + into)
     parts = [part.read_text() for part in (folder.path / SECRET / "out").glob("part-*")]
     assert any("7800" in part for part in parts), parts
-    assert f"{written}/out" in run(table("a") + into, code=1).stderr
+    assert f"{written}/out: 1 file of former jobs" in run(table("a") + into).stderr
     # Plans.
     for words in [("explain", "-e"), ("run", "-e")]:
         sql = table("a") + ("EXPLAIN " if words[0] == "run" else "") + "SELECT SUM(millis) AS n FROM a;"
@@ -467,6 +467,18 @@ def test_a_secret_is_never_shown(folder, written, processes):
         assert plan.code == 0 and f"{written}/a.csv" in plan.stdout.decode(), plan.stdout
         secret_free(folder, plan)
     secret_free(folder, folder.command("check", "-e", table("b") + "SELECT * FROM b;", TOKEN=SECRET))
+
+
+@pytest.mark.parametrize("secret", ["priv/", "./priv", "priv/.", "priv//x", "priv/x/", "../{name}/priv", "{path}/priv/"])
+def test_a_secret_in_a_path_is_not_shown_as_the_files_are_found(folder, secret):
+    (folder.path / "priv").mkdir()
+    folder.write("priv/x/f.csv", "k\nq\n")
+    secret = secret.format(name=folder.path.name, path=folder.path)
+    for tail in ("/*/f.csv", "*/f.csv", "/x/*.csv", "/**/*.csv", "/x", "/x/g.csv", "/f.csv"):
+        sql = f"CREATE TABLE t (k BIGINT) WITH ('connector' = 'file', 'format' = 'csv', 'path' = '${{env:X}}{tail}'); "
+        for query in ("SELECT * FROM t", "EXPLAIN SELECT * FROM t"):
+            result = folder.command("run", "-e", sql + query, X=secret)
+            assert "priv" not in result.stderr + result.stdout.decode(), (secret, tail, result.stderr)
 
 
 def test_a_dollar_sign_in_the_name_of_a_file(folder):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import harness
 import pytest
-from conftest import events, generated
+from conftest import events, generated, into
 from jobs import PATIENCE_SECONDS, is_alive, wait_until
 from watched import LIVE, LONG_WINDOWS, WINDOWS, ask, report, wait_for_phase
 
@@ -157,7 +157,7 @@ def test_no_line_where_none_is_wanted(start, place, quiet):
     job.send_signal(signal.SIGINT)
     job.wait(PATIENCE_SECONDS)
     text = terminal.read(1) if terminal else job.stderr.read()
-    assert len(text.splitlines()) == 1 and text.startswith("interrupted with "), text
+    assert text == "" if quiet else len(text.splitlines()) == 1 and text.startswith("interrupted with "), text
 
 
 def test_after_ten_seconds_without_rows_it_says_why(script, start):
@@ -340,14 +340,19 @@ def test_a_process_without_splits_takes_no_watermark_away(start, place):
     assert job.wait(PATIENCE_SECONDS) == 130
 
 
-def test_what_a_killed_job_leaves_is_removed(start, place):
+def test_what_a_killed_job_leaves_is_removed(script, start, place):
     job = start(LIVE + LONG_WINDOWS)
     wait_for_phase(place, "running")
     job.kill()
     job.wait()
     assert socket_of(place, job).exists()
+    lock = script.folder / "out" / ".part-0.lock"
+    lock.parent.mkdir()
+    lock.touch()
+    # The next job removes both, without being asked for any.
+    ask(place, "run", script.write(into() + "INSERT INTO results SELECT TIMESTAMP '2024-01-01 00:00:00', 1, 1;"))
+    assert not socket_of(place, job).exists() and list(lock.parent.glob("part-*")) and not lock.exists()
     assert ask(place, "jobs").stderr == "no job is running\n"
-    assert not socket_of(place, job).exists()
 
 
 def test_a_folder_of_somebody_else_is_not_used(script, start, place):
@@ -359,6 +364,33 @@ def test_a_folder_of_somebody_else_is_not_used(script, start, place):
     wait_until("the socket elsewhere", other.exists)
     assert list(folder.iterdir()) == []
     wait_for_phase(place, "running")
+
+
+def test_folders_that_others_can_look_into_are_named(start, place):
+    folder = Path(place["TMPDIR"]) / f"millstream-{os.getuid()}"
+    for path in (folder, Path(place["XDG_RUNTIME_DIR"]) / "millstream"):
+        path.mkdir(mode=0o755)
+    job = start(LIVE + LONG_WINDOWS)
+    for command in (["jobs"], ["jobs", "--json"], ["stop", job.pid], ["why"]):
+        done = ask(place, *command)
+        assert done.returncode == 1 and f"help: chmod 700 {folder}" in done.stderr, done.stderr
+    job.send_signal(signal.SIGINT)
+    assert f"will not reach this job: {folder}" in job.communicate(timeout=PATIENCE_SECONDS)[1]
+
+
+def test_a_job_that_cannot_answer_has_not_ended(start, place):
+    job = start(LIVE + LONG_WINDOWS)
+    wait_for_phase(place, "running")
+    held = []
+    for _ in range(64):
+        held.append(socket.socket(socket.AF_UNIX))
+        held[-1].connect(str(socket_of(place, job)))
+    done = ask(place, "stop")
+    assert done.returncode == 1 and "closed the connection without an answer" in done.stderr, done.stderr
+    for connection in held:
+        connection.close()
+    assert job.poll() is None
+    wait_until("it answers again", lambda: ask(place, "stop").returncode == 0)
 
 
 def test_rubbish_on_the_socket_does_no_harm(start, place):
@@ -517,9 +549,13 @@ def test_a_wrong_address_is_told_with_a_right_one(words, told):
     assert done.code == 2 and told in done.stderr, done.stderr
 
 
-def test_a_job_is_a_number(place):
-    done = ask(place, "why", "x")
-    assert done.returncode == 2 and "`millstream jobs` lists them" in done.stderr, done.stderr
+def test_a_job_is_a_number(start, place):
+    job = start(LIVE + LONG_WINDOWS)
+    wait_for_phase(place, "running")
+    for command, number in (("why", "x"), ("stop", ""), ("stop", " ")):
+        done = ask(place, command, number)
+        assert done.returncode == 2 and "`millstream jobs` lists them" in done.stderr, done.stderr
+    assert job.poll() is None
 
 
 @pytest.mark.parametrize("option", ["--metrics", "--ui"])

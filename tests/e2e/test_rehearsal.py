@@ -31,8 +31,11 @@ WRONG = {
         "CREATE TABLE e (k BIGINT) WITH ('connector' = 'datagen');" + NOWHERE + "INSERT INTO nowhere SELECT k FROM e;"
         "INSERT INTO nowhere SELECT k + 1 FROM events;", "INSERT INTO nowhere SELECT k + 1 FROM events",
         "EXECUTE STATEMENT SET BEGIN"),
-    "a second INSERT into a directory": (
-        "INSERT INTO out SELECT v FROM events;", "out", "a statement before writes files for 'out' already"),
+    "an INSERT OVERWRITE that never ends": (
+        "CREATE TABLE e (k BIGINT) WITH ('connector' = 'datagen'); INSERT OVERWRITE out SELECT k FROM e;", "out",
+        "this one never ends"),
+    "an INSERT OVERWRITE of what is no file": (
+        NOWHERE + "INSERT OVERWRITE nowhere SELECT k FROM events;", "nowhere", "can be overwritten"),
     "another table over a directory that is written": (
         "CREATE TABLE again (k BIGINT) WITH ('connector' = 'filesystem', 'path' = 'no/../out/', 'format' = 'ndjson');"
         "INSERT INTO again SELECT v FROM events;", "again", "writes to the directory of 'again' already, for 'out'"),

@@ -224,6 +224,68 @@ def test_timing_and_formats_change(shell):
     terminal.leave()
 
 
+def test_values_have_lines_of_their_own_and_rows_go_to_a_file(shell, tmp_path):
+    terminal = shell()
+    assert "for each value" in terminal.answer("\\x")
+    text = terminal.answer("SELECT v, k AS letter FROM 'events.csv' WHERE v < 2;")
+    assert "── row 2 ──\r\nv      │ 1\r\nletter │ b\r" in text, text
+    terminal.answer("\\x")
+    terminal.answer("\\format csv")
+    terminal.answer("\\o 'rows.csv'")
+    assert "42" not in terminal.answer("SELECT COUNT(*) + 22 AS n FROM 'events.csv';")
+    assert "42" in terminal.answer("\\o") + terminal.answer("SELECT 40 + 2 AS n;")
+    assert (tmp_path / "rows.csv").read_text() == "n\n42\n"
+    assert "cannot write no/where" in terminal.answer("\\o no/where")
+
+
+def test_the_last_statement_is_edited_and_executed(shell, tmp_path):
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\n[ \"$1\" = -x ] && sed -i 's/1 AS a/6 * 7 AS a/' \"$2\"\n")
+    editor.chmod(0o755)
+    terminal = shell(EDITOR=f"{editor} -x", TMPDIR=str(tmp_path))
+    terminal.answer("SELECT 1 AS a;")
+    assert "42" in terminal.answer("\\e")
+    assert not list(tmp_path.glob("*.sql"))
+
+
+def test_the_history_is_searched_whatever_the_case(shell):
+    terminal = shell()
+    terminal.answer("SELECT 41 + 1 AS Answer;")
+    terminal.send("\x12ANSWER")
+    terminal.expect("AS Answer")
+    terminal.send("\r")
+    assert "42" in terminal.expect(PROMPT)
+
+
+LEFT_OUT = ("CREATE TABLE few (k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) "
+            "WITH ('connector' = 'file', 'path' = 'few.csv', 'format' = 'csv', 'on_error' = 'skip');\n",
+            "SELECT window_start, COUNT(k) AS n FROM TABLE(TUMBLE(TABLE few, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+            "GROUP BY window_start, window_end;\n")
+
+
+def few(folder) -> list[str]:
+    rows = ["1,2024-01-01 00:00:01", "x,2024-01-01 00:00:01", "3,2024-01-01 00:00:30", "4,2024-01-01 00:00:02"]
+    (folder / "few.csv").write_text("\n".join(["k,ts", *rows, ""]))
+    return ["1 malformed record left out ('on_error')", "few.csv:3:1: expected BIGINT", "1 late record left out ('late')"]
+
+
+def test_the_shell_tells_what_was_left_out_without_timing(shell, tmp_path):
+    told = few(tmp_path)
+    terminal = shell()
+    terminal.answer(LEFT_OUT[0].strip())
+    text = terminal.answer(LEFT_OUT[1].strip())
+    assert all(words in text for words in told) and "records/s" not in text, text
+
+
+@pytest.mark.parametrize("words, last", [(["--quiet"], "left out ('late')"), ([], "records/s"),
+                                         (["--quiet", "--processes", "2", "--workers", "1"], "left out ('late')")])
+def test_what_was_left_out_is_told_however_a_script_runs(script, words, last):
+    told = few(script.folder)
+    done = script.run("".join(LEFT_OUT), *words)
+    assert done.code == 0 and all(words in done.stderr for words in told), done.stderr
+    assert done.stderr.rstrip().endswith(last), done.stderr
+
+
 def test_rows_come_while_the_query_runs_and_ctrl_c_ends_it_alone(shell):
     terminal = shell()
     terminal.answer(ENDLESS)

@@ -2,7 +2,7 @@
 
 use millstream::{Checked, ErrorKind, Session, counted};
 
-use crate::console::{failed, note, usage};
+use crate::console::{Remarks, failed, note, usage};
 use crate::run::{Text, read_script, setting_pairs};
 use crate::{Failure, Script, SettingArguments};
 
@@ -14,7 +14,7 @@ pub(crate) fn run(script: &Script, settings: &SettingArguments) -> Result<(), Fa
     for (key, value) in setting_pairs(settings)? {
         session.fix_setting(&key, &value).map_err(|e| usage(&e))?;
     }
-    let Checked { statements, failures } = session.check(&text, &name);
+    let Checked { statements, failures, remarks } = session.check(&text, &name);
     let run = failures.iter().any(|failure| match failure {
         millstream::Failure::Sql(error) => error.kind == ErrorKind::System,
         _ => false,
@@ -23,6 +23,7 @@ pub(crate) fn run(script: &Script, settings: &SettingArguments) -> Result<(), Fa
     for failure in failures {
         failed(failure);
     }
+    Remarks::default().say(&remarks);
     let statements = counted(statements as u64, "statement");
     match errors {
         0 => note(&format!("{name}: {statements}, no errors")),

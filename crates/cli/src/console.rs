@@ -4,6 +4,8 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::{self, Write, stderr};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use millstream::cluster::{Cause, Failure as Reason, Fault, FaultKind};
 use millstream::{Error, ErrorKind, Stats, harmless};
@@ -12,7 +14,16 @@ use tracing::Level;
 use crate::Failure;
 use crate::closed::stdout;
 use crate::log;
+use crate::report::left_out;
 use crate::screen::erase;
+
+/// Whether nothing but warnings, errors and answers is written.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on, no note and no closing line is written.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Relaxed);
+}
 
 /// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
 pub(crate) fn note(line: &dyn Display) {
@@ -31,7 +42,8 @@ fn error(line: &str) {
 
 fn say(level: Level, line: &str) {
     // The level of an event says that it is an error.
-    if !log::message(level, line.strip_prefix("error: ").unwrap_or(line)) {
+    let is_logged = log::message(level, line.strip_prefix("error: ").unwrap_or(line));
+    if !is_logged && !(level == Level::INFO && QUIET.load(Relaxed)) {
         tell_person(line);
     }
 }
@@ -43,10 +55,17 @@ fn tell_person(line: &str) {
     let _ = stderr().write_all(line.as_bytes());
 }
 
-/// Says with which counters a query has ended.
+/// Says with which counters a query has ended; where it is to be quiet, what was left out.
 pub(crate) fn tell_end(line: &str, stats: &Stats) {
-    if !log::ended(line, stats) {
-        tell_person(line);
+    if log::ended(line, stats) {
+        return;
+    }
+    match QUIET.load(Relaxed) {
+        false => tell_person(line),
+        true => match left_out(stats) {
+            lines if lines.is_empty() => {}
+            lines => tell_person(lines.trim_end()),
+        },
     }
 }
 

@@ -18,6 +18,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
+use crate::report::left_out;
 use crate::screen::erase;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -140,10 +141,9 @@ pub(crate) fn ended(line: &str, stats: &Stats) -> bool {
                 )
             };
         }
-        match late_records + malformed_records {
-            0 => event!(info),
-            // Some are not in the result.
-            _ => event!(warn),
+        match left_out(stats).is_empty() {
+            true => event!(info),
+            false => event!(warn),
         }
     }
     is_on()

@@ -26,10 +26,12 @@ mod signals;
 mod trial;
 mod watch;
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::panic::catch_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::{self, JoinHandle};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -41,7 +43,8 @@ use millstream_lab::report_page;
     name = "millstream",
     version,
     about = "Continuous SQL over event streams",
-    after_help = "Without a command: a shell, or the statements of standard input if that is no terminal"
+    after_help = "Without a command: a shell, or the statements of standard input if that is no terminal. \
+                  Options, a file and SQL without a command: those of `run`"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -222,7 +225,7 @@ struct Script {
     #[arg(value_name = "FILE.sql")]
     file: Option<PathBuf>,
     /// SQL statements on the command line
-    #[arg(short = 'e', long = "execute", value_name = "SQL")]
+    #[arg(short = 'e', visible_short_alias = 'c', long = "execute", value_name = "SQL")]
     execute: Option<String>,
 }
 
@@ -255,6 +258,9 @@ struct Output {
     /// What stands between the fields of --format csv: one ASCII character, or \t [default: ,]
     #[arg(long, value_name = "CHAR", allow_hyphen_values = true, value_parser = delimiter)]
     delimiter: Option<u8>,
+    /// Tables with a line for each value: `\x` of the shell.
+    #[arg(skip)]
+    expanded: bool,
 }
 
 impl Output {
@@ -307,12 +313,30 @@ enum Failure {
     Interrupted,
 }
 
+/// Bytes of the stack of the thread that runs a command: the first thread's is what the system's
+/// limit (`ulimit -s`) leaves.
+const STACK_BYTES: usize = 8 << 20;
+
 fn main() -> ExitCode {
     console::report_panics_politely();
     signals::let_large_files_fail();
     allocator::keep_large_apart();
     millstream::on_refused_memory(allocator::refused);
-    let arguments = match Arguments::try_parse() {
+    let thread = thread::Builder::new().name("main".into()).stack_size(STACK_BYTES).spawn(command);
+    match thread.map(JoinHandle::join) {
+        Ok(Ok(code)) => code,
+        Ok(Err(panic)) => ExitCode::from(code(&console::panicked(&*panic))),
+        Err(error) => {
+            let message =
+                format!("the system gives no thread: {error}\n  help: raise ulimit -u or -v");
+            ExitCode::from(code(&console::fail(&message)))
+        }
+    }
+}
+
+/// Runs what the arguments ask for.
+fn command() -> ExitCode {
+    let arguments = match Arguments::try_parse_from(words(std::env::args_os().collect())) {
         Ok(arguments) => arguments,
         Err(error) => {
             let error = with_meant(error);
@@ -360,6 +384,21 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(code(&failure)),
     }
+}
+
+/// The words of the command line, with the command `run` before a script, SQL or options without a
+/// command.
+fn words(mut words: Vec<OsString>) -> Vec<OsString> {
+    let Some(first) = words.get(1) else { return words };
+    let text = first.to_string_lossy();
+    let command = Arguments::command();
+    let is_command = text == "help" || command.find_subcommand(&*text).is_some();
+    let is_option = text.starts_with('-') && !["-h", "--help", "-V", "--version"].contains(&&*text);
+    let is_script = text.ends_with(".sql") || run::is_sql(&text) || Path::new(first).is_file();
+    if !is_command && (is_option || is_script) {
+        words.insert(1, "run".into());
+    }
+    words
 }
 
 /// A command that is none, with the one that is most like it: clap knows none for a short one.

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use millstream::{Stats, grouped, plural};
 
-/// `16,385 records, 324 windows, 7,011 rows, 0 late records, 0.042 s, 390,119 records/s`, after a
-/// line for each kind of record that did not count as others do. A simulated run has no rate: its
-/// time is not real. One that was interrupted says so, and how many windows have no result.
-pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) -> String {
+/// A line for each kind of record that did not count as others do, and below it the place of the
+/// first; nothing if all counted.
+pub(crate) fn left_out(stats: &Stats) -> String {
     let mut text = String::new();
     for (count, record, what, first) in [
         (
@@ -16,6 +15,8 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
             "left out ('on_error')",
             &stats.first_malformed,
         ),
+        (stats.late_records, "late record", "left out ('late')", &None),
+        (stats.partly_late_records, "record", "late for some of its windows", &None),
         (
             stats.null_time_records,
             "record",
@@ -36,6 +37,7 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
         ),
     ] {
         if count > 0 {
+            let what = if count == 1 { what } else { &what.replace(" its ", " their ") };
             text.push_str(&format!("{} {what}\n", counted(count, record)));
         }
         if let Some(first) = first {
@@ -43,6 +45,14 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
             text.push_str(&format!("  {the_first}at {}\n", first.place));
         }
     }
+    text
+}
+
+/// `16,385 records, 324 windows, 7,011 rows, 0 late records, 0.042 s, 390,119 records/s`, after the
+/// lines of [`left_out`]. A simulated run has no rate: its time is not real. One that was
+/// interrupted says so, and how many windows have no result.
+pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) -> String {
+    let mut text = left_out(stats);
     let seconds = stats.elapsed_us as f64 / 1e6;
     let rate = if seconds > 0.0 { stats.records as f64 / seconds } else { 0.0 };
     let windows = match stats.windows {
@@ -93,18 +103,21 @@ mod tests {
             "1,000 records, no windows, 1 row, 0 late records, 0.500 s of virtual time"
         );
         stats.partly_late_records = 1_234;
-        assert!(
-            closing_line(&stats, false, false)
-                .contains(", 0 late records and 1,234 late for some windows, 0.500 s, ")
-        );
+        assert!(closing_line(&stats, false, false).ends_with(
+            ", 0 late records and 1,234 late for some windows, 0.500 s, 2,000 records/s"
+        ));
+        assert_eq!(left_out(&stats), "1,234 records late for some of their windows\n");
+        stats.partly_late_records = 0;
         (stats.windows, stats.malformed_records, stats.null_time_records) = (2, 1, 3);
+        stats.late_records = 1;
         let text = closing_line(&stats, false, false);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
             lines[0].starts_with("1 malformed record left out")
-                && lines[1].starts_with("3 records ")
+                && lines[1] == "1 late record left out ('late')"
+                && lines[2].starts_with("3 records ")
         );
-        assert!(lines[2].contains(", 2 windows, "), "{text}");
+        assert!(lines[3].contains(", 2 windows, "), "{text}");
         for (open, expected) in [
             (None, "interrupted: 1,000 records, 2 windows, "),
             (Some(0), "interrupted with no window open: 1,000 records, "),

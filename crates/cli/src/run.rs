@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::console::{Remarks, fail, failed, note, print, tell_end, usage, warn};
 use crate::live::Desk;
-use crate::screen::out;
+use crate::screen::{goes_to_file, out};
 use crate::watch::Alone;
 use crate::{Failure, Format, Output, Script, SettingArguments, report};
 
@@ -72,6 +72,10 @@ pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
             let text = String::from_utf8(text).map_err(|e| not_utf8(name, 1, &e))?;
             (name.to_string(), text, PathBuf::from("."))
         }
+        (Some(path), _) if is_sql(&path.to_string_lossy()) => {
+            let text = path.to_string_lossy().into_owned();
+            ("<command line>".to_string(), text, PathBuf::from("."))
+        }
         (Some(path), _) => {
             let text = read_file(path)?;
             let dir = path.parent().filter(|p| !p.as_os_str().is_empty());
@@ -84,6 +88,12 @@ pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
         }
     };
     Ok(Text { name, text, base_dir, standard_input })
+}
+
+/// Whether a word in the place of a script is SQL itself.
+pub(crate) fn is_sql(word: &str) -> bool {
+    let is_text = word.trim().contains(char::is_whitespace) && !word.ends_with(".sql");
+    is_text && !Path::new(word).exists()
 }
 
 /// Reads a file of statements.
@@ -297,8 +307,9 @@ pub(crate) fn text_sink(output: Output) -> Arc<dyn Sink> {
         Format::Csv => millstream::Format::Csv,
         Format::Ndjson => millstream::Format::Ndjson,
     };
-    let (width, delimiter) = (terminal_width(), output.delimiter);
-    let options = TextOptions { width, delimiter, ..TextOptions::default() };
+    let Output { delimiter, expanded, .. } = output;
+    let width = if goes_to_file() { None } else { terminal_width() };
+    let options = TextOptions { width, delimiter, expanded, ..TextOptions::default() };
     Arc::new(TextSink::new(format, out(), options))
 }
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -89,9 +89,29 @@ pub(crate) fn draw(line: &str, true_still: impl FnOnce() -> bool) {
     let _ = stderr().flush();
 }
 
+/// The file that rows go to, in place of stdout.
+static ROWS_TO: Mutex<Option<Arc<File>>> = Mutex::new(None);
+
+fn rows_to() -> MutexGuard<'static, Option<Arc<File>>> {
+    ROWS_TO.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets rows go to a file from now on, or to stdout.
+pub(crate) fn rows_go_to(file: Option<File>) {
+    *rows_to() = file.map(Arc::new);
+}
+
+/// Whether rows go to a file.
+pub(crate) fn goes_to_file() -> bool {
+    rows_to().is_some()
+}
+
 /// Stdout, for rows: where they may come to the terminal on which progress is shown, that makes
 /// room.
 pub(crate) fn out() -> Box<dyn Write + Send> {
+    if let Some(file) = rows_to().as_ref() {
+        return Box::new(file.clone());
+    }
     let is_pipe = is_pipe();
     match stderr().is_terminal() && (is_pipe || stdout().is_terminal()) {
         true => Box::new(Beside { out: stdout(), is_pipe }),

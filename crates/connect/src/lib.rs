@@ -24,6 +24,7 @@ mod datagen;
 mod datetime;
 mod files;
 mod guard;
+mod hidden;
 mod http;
 mod infer;
 mod input;

@@ -16,6 +16,7 @@ use millstream_contract::{Error, Result};
 
 use crate::beside;
 use crate::files::value_in;
+use crate::hidden::{Secret, keep};
 use crate::options::option_error;
 
 /// Bytes of a file that is a secret.
@@ -24,18 +25,6 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// The secrets that have been put into a table's options, and how they are written.
 #[derive(Debug, Default)]
 pub(crate) struct Secrets(Vec<Secret>);
-
-struct Secret {
-    written: String,
-    value: String,
-}
-
-/// Not even where a program prints itself.
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.written)
-    }
-}
 
 /// Options with their secrets put in.
 ///
@@ -56,6 +45,7 @@ pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> 
     }
     // Longer ones first: one may contain another.
     secrets.0.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
+    keep(&secrets.0);
     Ok((resolved, secrets))
 }
 
@@ -137,7 +127,7 @@ fn put_in(text: &str, base_dir: &Path, secrets: &mut Secrets) -> std::result::Re
             let start = out.text.len();
             out.text.push_str(&value);
             out.secrets.push(start..out.text.len());
-            secrets.0.push(Secret { written: format!("${{{written}}}"), value });
+            secrets.0.push(Secret::new(format!("${{{written}}}"), value));
             rest = after;
         } else {
             out.text.push('$');
@@ -193,19 +183,7 @@ fn file(path: &Path) -> std::result::Result<String, Wrong> {
 impl Secrets {
     /// A text in which secrets stand as they are written.
     fn hidden(&self, text: String) -> String {
-        let mut text = text;
-        for Secret { written, value } in &self.0 {
-            // Of a blank nobody learns anything, and it is everywhere.
-            if value.trim().is_empty() {
-                continue;
-            }
-            for form in [value.clone(), value.escape_debug().to_string()] {
-                if text.contains(&form) {
-                    text = text.replace(&form, written);
-                }
-            }
-        }
-        text
+        self.0.iter().fold(text, |text, secret| secret.hidden(text))
     }
 
     /// An error that shows none of them.

@@ -123,7 +123,7 @@ fn formats_and_headers() {
 }
 
 #[test]
-fn what_a_failed_job_has_left_is_begun_anew_and_a_result_is_kept() {
+fn a_job_adds_to_what_is_there() {
     let directory = Directory::new("again");
     let failing = sink(&directory.0, CSV);
     failing.open(&batch(&[]).schema(), TWO).unwrap();
@@ -136,19 +136,20 @@ fn what_a_failed_job_has_left_is_begun_anew_and_a_result_is_kept() {
     next.write(0, &batch(&[4]), true).unwrap();
     next.finish().unwrap();
     commit(&*next).unwrap();
-    let whole = owned(&[("part-3-0", "n\n4\n"), ("part-3-1", "n\n")]);
-    assert_eq!(files(&directory), whole);
+    let left = (".part-3-0.inprogress", "n\n1\n2\n3\n");
+    let whole = [("part-3-0-1", "n\n4\n"), ("part-3-1-1", "n\n")];
+    let both = [&[left, (".part-3-1.inprogress", "")], &whole[..]].concat();
+    assert_eq!(files(&directory), owned(&both));
 
-    // Also by a process or worker with other numbers.
+    // The first process tells of what is left, and removes it when all have ended well.
     let other = sink(&directory.0, CSV);
-    let error = other.open(&batch(&[]).schema(), Writers::alone()).unwrap_err();
-    let error = error.to_string();
-    assert!(
-        error.contains("deep/results: it holds the result of a job already: part-3-"),
-        "{error}"
-    );
-    assert!(error.contains("write to another path, or remove part-* from it"), "{error}");
-    assert_eq!(files(&directory), whole);
+    other.open(&batch(&[]).schema(), Writers::alone()).unwrap();
+    let remark = other.remark().unwrap();
+    assert!(remark.contains("2 files of former jobs stay") && remark.contains(left.0), "{remark}");
+    other.finish().unwrap();
+    commit(&*other).unwrap();
+    other.mark().unwrap();
+    assert_eq!(files(&directory), owned(&[&[("part-0-0", "n\n")], &whole[..]].concat()));
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn two_jobs_do_not_write_the_same_file() {
 
 /// Nothing that exists is written to, whatever it is called, and nothing is waited for.
 #[test]
-fn what_is_no_plain_file_is_refused_and_what_is_one_is_replaced() {
+fn what_is_no_plain_file_is_refused() {
     let directory = Directory::new("links");
     let results = directory.0.join("deep/results");
     fs::create_dir_all(&results).unwrap();
@@ -192,11 +193,8 @@ fn what_is_no_plain_file_is_refused_and_what_is_one_is_replaced() {
     assert!(status.success());
     refused();
     fs::remove_file(&part).unwrap();
-    // Another name of a file is as plain as that: the name goes, the file stays as it is.
-    fs::hard_link(&victim, &part).unwrap();
     open().unwrap();
     assert_eq!(fs::read_to_string(&victim).unwrap(), "mine\n");
-    assert_eq!(fs::read_to_string(&part).unwrap(), "");
 }
 
 #[test]

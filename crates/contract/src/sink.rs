@@ -40,6 +40,15 @@ impl Writers {
     }
 }
 
+/// How the rows of an INSERT come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// They take the place of what is there, once all have come: `INSERT OVERWRITE`.
+    pub overwrites: bool,
+    /// They come from a query that never ends.
+    pub endless: bool,
+}
+
 /// What [`Sink::prepare`] has sealed: small enough to be kept in a checkpoint, and all that
 /// [`Sink::commit`] needs, also in another process after a crash. Empty for a sink whose rows are
 /// visible as soon as they are written.
@@ -63,6 +72,10 @@ pub struct Sealed {
 /// back-pressure reaches the source. A method with a default that is added here has to be passed
 /// on in [`crate::wrapped`], too.
 pub trait Sink: Send + Sync + Debug {
+    /// Called at most once, before the sink is opened. Whether rows may come so.
+    fn expect(&self, manner: Manner) -> bool {
+        !manner.overwrites
+    }
     /// Called once, before the first row.
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()>;
     /// The order this sink needs.
@@ -77,7 +90,8 @@ pub trait Sink: Send + Sync + Debug {
     fn is_local(&self) -> bool {
         false
     }
-    /// What the user should know of what was found when the sink was opened, in one line.
+    /// What the user should know of what was found when the sink was opened, or of how its rows
+    /// come, which is known before.
     fn remark(&self) -> Option<String> {
         None
     }

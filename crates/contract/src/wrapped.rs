@@ -13,7 +13,7 @@ use arrow::datatypes::SchemaRef;
 
 use crate::error::{Error, Result};
 use crate::plan::PLACE;
-use crate::sink::{Prepared, RowOrder, Sink, Writers};
+use crate::sink::{Manner, Prepared, RowOrder, Sink, Writers};
 use crate::table::{
     Chunk, Decoded, Extent, LeftOut, OpenOptions, Places, Position, ReadOnce, Sharing, Split,
     SplitPoll, SplitSpec, Table,
@@ -81,7 +81,8 @@ impl<W: Words + 'static> Table for Wrapped<W> {
     }
 
     fn read_once(&self) -> Option<ReadOnce> {
-        self.inner.read_once()
+        let ReadOnce { id, name } = self.inner.read_once()?;
+        Some(ReadOnce { id, name: self.words.place(name) })
     }
 
     fn begin(&self, options: &OpenOptions) -> Option<Arc<dyn Table>> {
@@ -223,6 +224,10 @@ impl<W: Words + 'static> WrappedSink<W> {
 }
 
 impl<W: Words + 'static> Sink for WrappedSink<W> {
+    fn expect(&self, manner: Manner) -> bool {
+        self.inner.expect(manner)
+    }
+
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
         self.inner.open(schema, writers).map_err(|error| self.words.error(error))
     }
@@ -253,6 +258,10 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {
         self.inner.commit(prepared).map_err(|error| self.words.error(error))
+    }
+
+    fn mark(&self) -> Result<()> {
+        self.inner.mark().map_err(|error| self.words.error(error))
     }
 }
 

@@ -8,6 +8,7 @@ use millstream_sql::{
 };
 
 use crate::failure::Failure;
+use crate::planned::Executed;
 use crate::session::Session;
 
 /// What checking a script has found.
@@ -17,6 +18,8 @@ pub struct Checked {
     pub statements: usize,
     /// What is wrong, in the order of the text.
     pub failures: Vec<Failure>,
+    /// What may be wrong with how rows are inserted.
+    pub remarks: Vec<String>,
 }
 
 impl Session {
@@ -32,9 +35,17 @@ impl Session {
             .into_iter()
             .map(|Mistake { error, .. }| (place(&error), Failure::Sql(error)))
             .collect();
-        let mut trial = self.rehearsal();
+        let (mut trial, mut remarks) = (self.rehearsal(), Vec::new());
         for statement in &statements {
-            let Err(failure) = trial.execute(statement) else { continue };
+            let failure = match trial.execute(statement) {
+                Err(failure) => failure,
+                Ok(Executed::Query(planned)) => {
+                    let sinks = planned.sinks.iter().chain(&planned.left_out);
+                    remarks.extend(sinks.filter_map(|sink| sink.remark()));
+                    continue;
+                }
+                Ok(_) => continue,
+            };
             let mut left = None;
             match failure {
                 Failure::Sql(error) => {
@@ -53,7 +64,7 @@ impl Session {
         // What has no place comes last.
         found.sort_by_key(|(place, _)| place.unwrap_or((u32::MAX, u32::MAX)));
         let failures = found.into_iter().map(|(_, failure)| failure).collect();
-        Checked { statements: number, failures }
+        Checked { statements: number, failures, remarks }
     }
 }
 

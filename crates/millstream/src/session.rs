@@ -223,6 +223,7 @@ impl Session {
             Outcome::Analyze(planned, sinks) => {
                 Executed::Query(Box::new(Planned::new(planned, sinks).analyzed()))
             }
+            Outcome::Text(text) => Executed::Explained(text),
             Outcome::Listed(rows) => Executed::Listed(rows),
         })
     }
@@ -231,7 +232,7 @@ impl Session {
     /// statement that is no query, which is executed.
     pub fn explain(&mut self, statement: &Statement) -> Result<Option<String>, Failure> {
         match self.planner.execute(statement)? {
-            Outcome::Done | Outcome::Set { .. } | Outcome::Listed(_) => Ok(None),
+            Outcome::Done | Outcome::Set { .. } | Outcome::Text(_) | Outcome::Listed(_) => Ok(None),
             Outcome::Query(planned)
             | Outcome::Insert(planned, _)
             | Outcome::Explain(planned)

@@ -61,13 +61,20 @@ impl Endless {
 
 /// Whether an output of a plan goes on for ever.
 fn never_ends(plan: &Plan) -> bool {
-    plan.outputs.iter().filter(|output| !output.side).any(|output| {
-        let stage = plan.stages.get(output.stage);
-        let limited = stage.is_some_and(|stage| {
-            matches!(stage.operator, Operator::Stateless { limit: Some(_), .. })
-        }) || output.sort.as_ref().is_some_and(|sort| sort.limit.is_some());
-        !limited && reads_endless(plan, Node::Stage(output.stage))
-    })
+    (0..plan.outputs.len()).any(|output| !plan.outputs[output].side && is_endless(plan, output))
+}
+
+/// Whether this output of a plan goes on for ever. What is left out does as long as anything does.
+pub(crate) fn is_endless(plan: &Plan, output: usize) -> bool {
+    let Some(found) = plan.outputs.get(output) else { return false };
+    if found.side {
+        return never_ends(plan);
+    }
+    let stage = plan.stages.get(found.stage);
+    let limited = stage.is_some_and(|stage| {
+        matches!(stage.operator, Operator::Stateless { limit: Some(_), .. })
+    }) || found.sort.as_ref().is_some_and(|sort| sort.limit.is_some());
+    !limited && reads_endless(plan, Node::Stage(found.stage))
 }
 
 /// Whether rows of a node come from a table that never ends.

@@ -1,18 +1,27 @@
-//! `SHOW`: which lists of the catalog there are, and how they are asked for.
+//! `SHOW`: which lists there are, and how they are asked for.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
+use datafusion_sql::sqlparser::ast::Ident;
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::Parser;
 use datafusion_sql::sqlparser::tokenizer::Token;
 use millstream_contract::settings::closest;
 
 use crate::error::{Result, Span, SqlError};
+use crate::words::single_name;
+
+/// A list, and the pattern of the names in it that are wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct Show {
+    pub(crate) what: Listed,
+    pub(crate) like: Option<String>,
+}
 
 /// What `SHOW` lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Listed {
     /// Tables and views, as in Flink.
     Tables,
@@ -21,13 +30,28 @@ pub(crate) enum Listed {
     Functions,
     /// Those that were declared.
     UserFunctions,
+    /// Settings with their values; also `SET` alone.
+    Settings,
+    /// The statement that declared a table or a view.
+    Created(Ident),
 }
 
-const LISTS: [&str; 4] = ["TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS"];
+const LISTS: [&str; 7] =
+    ["TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "SETTINGS", "CREATE TABLE", "CREATE VIEW"];
 
 /// Parses a statement that begins with SHOW.
-pub(crate) fn parse_show(parser: &mut Parser<'_>) -> Result<Listed> {
+pub(crate) fn parse_show(parser: &mut Parser<'_>) -> Result<Show> {
     parser.expect_keyword(Keyword::SHOW)?;
+    let what = parse_list(parser)?;
+    let like = match &what {
+        Listed::Created(_) => None,
+        _ if parser.parse_keyword(Keyword::LIKE) => Some(parser.parse_literal_string()?),
+        _ => None,
+    };
+    Ok(Show { what, like })
+}
+
+fn parse_list(parser: &mut Parser<'_>) -> Result<Listed> {
     let first = parser.next_token();
     let word = |token: &Token| match token {
         Token::Word(word) => word.value.to_uppercase(),
@@ -37,6 +61,10 @@ pub(crate) fn parse_show(parser: &mut Parser<'_>) -> Result<Listed> {
         "TABLES" => return Ok(Listed::Tables),
         "VIEWS" => return Ok(Listed::Views),
         "FUNCTIONS" => return Ok(Listed::Functions),
+        "SETTINGS" => return Ok(Listed::Settings),
+        "CREATE" if parser.parse_one_of_keywords(&[Keyword::TABLE, Keyword::VIEW]).is_some() => {
+            return Ok(Listed::Created(single_name(parser)?));
+        }
         "USER" if word(&parser.peek_token().token) == "FUNCTIONS" => {
             parser.next_token();
             return Ok(Listed::UserFunctions);

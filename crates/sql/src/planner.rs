@@ -7,6 +7,7 @@ mod logical;
 mod outcome;
 mod ready;
 mod rehearsed;
+mod values;
 mod wide;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,7 +20,7 @@ use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
 use millstream_contract::declaration::{Declaration, literal};
-use millstream_contract::settings::{SETTINGS, SettingError, Settings, closest};
+use millstream_contract::settings::{SETTINGS, Settings, closest};
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 
@@ -33,7 +34,7 @@ use crate::check::check_query;
 use crate::coercion::Coercion;
 use crate::compiler::Compiler;
 use crate::ends::Ends;
-use crate::error::{ErrorKind, Place, Result, Source, Span, SqlError};
+use crate::error::{Place, Result, Source, Span, SqlError};
 use crate::explain::{explain, logical_text};
 use crate::files::{Declarer, files_of};
 use crate::functions::{Context, Functions};
@@ -62,6 +63,7 @@ use crate::written::{Written, twice, written_by};
 use logical::Planned;
 pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};
 use rehearsed::{Found, Rehearsed};
+use values::{Values, setting_error};
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
 ///
@@ -89,6 +91,9 @@ pub struct Planner {
     catalog: Catalog,
     functions: Arc<Functions>,
     settings: Settings,
+    values: Values,
+    /// The statements that have declared tables and views, by name.
+    created: BTreeMap<String, String>,
     /// Where the values stand that `SET` gave, by key.
     set_places: BTreeMap<String, Place>,
     start_time: Option<DateTime<Utc>>,
@@ -137,6 +142,8 @@ impl Planner {
             catalog: Catalog::default(),
             functions: Arc::new(Functions::new()),
             settings: Settings::default(),
+            values: Values::default(),
+            created: BTreeMap::new(),
             set_places: BTreeMap::new(),
             start_time: None,
             written: None,
@@ -165,24 +172,6 @@ impl Planner {
     /// The settings as `SET` statements left them.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// Changes a setting from outside SQL (`--set key=value`).
-    pub fn set(&mut self, key: &str, value: &str) -> std::result::Result<(), SettingError> {
-        self.settings.set(key, value)?;
-        self.set_places.remove(key);
-        Ok(())
-    }
-
-    /// Says of a setting's value that it does not go with the rest of a job, and shows where it
-    /// stands, if `SET` gave it.
-    pub fn refuse_setting(&self, error: SettingError) -> SqlError {
-        let place = self.set_places.get(&error.key);
-        let refused = setting_error(error).at(place.map(|place| place.span));
-        match place {
-            Some(place) => refused.in_source(&place.source),
-            None => refused,
-        }
     }
 
     /// The settings, to change any number of them from outside SQL.
@@ -298,7 +287,7 @@ impl Planner {
             .map_err(|e| e.in_source(source))
     }
 
-    fn run(&mut self, statement: &Statement) -> Result<Outcome> {
+    fn run_kind(&mut self, statement: &Statement) -> Result<Outcome> {
         // What was planned before has them.
         self.files = match self.found {
             Some(_) => FileTables::new(),
@@ -340,7 +329,8 @@ impl Planner {
                 Ok(Outcome::Analyze(planned, sinks))
             }
             StatementKind::Describe(name) => Ok(Outcome::Listed(self.described(name)?)),
-            StatementKind::Show(what) => Ok(Outcome::Listed(self.listed(*what)?)),
+            StatementKind::Show(show) => self.listed(show),
+            StatementKind::Reset(key) => self.reset(key.as_ref()),
             StatementKind::Query(_) => {
                 Ok(Outcome::Query(self.runnable(&statement.kind, statement)?.0))
             }
@@ -554,11 +544,6 @@ struct Logical {
     levels: usize,
     /// Tables that it reads.
     tables: usize,
-}
-
-fn setting_error(error: SettingError) -> SqlError {
-    let message = format!("setting '{}': {}", error.key, error.message);
-    SqlError::new(ErrorKind::Setting, message).help(error.help)
 }
 
 fn time_column(table: &str, columns: &[TableColumn], name: &str) -> Result<usize> {

@@ -112,6 +112,7 @@ fn sizes(kind: &StatementKind, sizes: &mut Sizes) -> ControlFlow<SqlError> {
         | StatementKind::DropFunction { .. }
         | StatementKind::Describe(_)
         | StatementKind::Show(_)
+        | StatementKind::Reset(_)
         | StatementKind::Set { .. } => ControlFlow::Continue(()),
     }
 }

@@ -10,7 +10,7 @@ use millstream_contract::settings::closest;
 use crate::catalog::is_path;
 use crate::create_table::{CreateTable, parse_create_table};
 use crate::error::{Result, Span, SqlError};
-use crate::listed::{Listed, parse_show};
+use crate::listed::{Listed, Show, parse_show};
 use crate::statement_set::Insert;
 use crate::user_functions::{CreateFunction, parse_create_function};
 use crate::words::{if_not_exists, is_word, single_name, single_name_or};
@@ -52,7 +52,9 @@ pub(crate) enum StatementKind {
     Analyze(Box<StatementKind>),
     /// `DESCRIBE`, of a table, a view or a file.
     Describe(Ident),
-    Show(Listed),
+    Show(Show),
+    /// `RESET`, of a setting or of all.
+    Reset(Option<Ident>),
 }
 
 /// The INSERTs that a statement has.
@@ -105,6 +107,7 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> Result<StatementKind> 
             })?)
         }
         Keyword::SHOW => StatementKind::Show(parse_show(parser)?),
+        Keyword::RESET => reset(parser)?,
         _ => return Err(refused_statement(&word, &first)),
     };
     end_of_statement(parser)?;
@@ -129,6 +132,7 @@ const STATEMENTS: &[&str] = &[
     "CREATE",
     "INSERT",
     "SET",
+    "RESET",
     "DROP",
     "EXPLAIN",
     "WITH",
@@ -137,8 +141,8 @@ const STATEMENTS: &[&str] = &[
     "SHOW",
 ];
 
-const THERE_ARE: &str = "the statements are CREATE TABLE, CREATE VIEW, CREATE FUNCTION, DROP, SET, \
-                         SELECT, INSERT INTO, EXECUTE STATEMENT SET, EXPLAIN, DESCRIBE and SHOW";
+const THERE_ARE: &str = "the statements are CREATE TABLE, CREATE VIEW, CREATE FUNCTION, DROP, SET, RESET, \
+                         SELECT, INSERT INTO, INSERT OVERWRITE, EXECUTE STATEMENT SET, EXPLAIN, DESCRIBE and SHOW";
 
 fn unknown_statement(token: &TokenWithSpan) -> SqlError {
     SqlError::syntax(format!("expected a statement, found {token}")).at(Span::new(token.span)).help(
@@ -160,8 +164,8 @@ fn refused_statement(word: &Word, token: &TokenWithSpan) -> SqlError {
             "write a query that leaves them out, for example SELECT … WHERE …",
         ),
         "ALTER" => ("a table cannot be changed", "DROP it and CREATE it again"),
-        "USE" | "RESET" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "ANALYZE" | "CALL" | "BEGIN"
-        | "STOP" | "COMPILE" | "EXECUTE" => ("it is not part of this dialect yet", THERE_ARE),
+        "USE" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "ANALYZE" | "CALL" | "BEGIN" | "STOP"
+        | "COMPILE" | "EXECUTE" => ("it is not part of this dialect yet", THERE_ARE),
         "FROM" => {
             return unknown_statement(token).help("a query begins with SELECT: SELECT * FROM …");
         }
@@ -233,9 +237,29 @@ fn drop_statement(parser: &mut Parser<'_>) -> Result<StatementKind> {
     Ok(StatementKind::Drop { view, name: single_name(parser)?, if_exists })
 }
 
-/// `SET 'key' = 'value'` or `SET key.part = value`.
+/// `RESET`, `RESET 'key'` or `RESET key.part`.
+fn reset(parser: &mut Parser<'_>) -> Result<StatementKind> {
+    parser.expect_keyword(Keyword::RESET)?;
+    let mut span = parser.peek_token().span;
+    let mut key = String::new();
+    while parser.peek_token().token != Token::EOF {
+        let token = parser.next_token();
+        span = span.union(&token.span);
+        match &token.token {
+            Token::SingleQuotedString(text) => key.push_str(text),
+            Token::Word(word) => key.push_str(&word.value),
+            other => key.push_str(&other.to_string()),
+        }
+    }
+    Ok(StatementKind::Reset((!key.is_empty()).then(|| Ident::with_span(span, key))))
+}
+
+/// `SET 'key' = 'value'` or `SET key.part = value`; alone it lists the settings.
 fn set(parser: &mut Parser<'_>) -> Result<StatementKind> {
     parser.expect_keyword(Keyword::SET)?;
+    if parser.peek_token().token == Token::EOF {
+        return Ok(StatementKind::Show(Show { what: Listed::Settings, like: None }));
+    }
     let mut key = String::new();
     let start = parser.peek_token().span;
     let mut key_span = start;
@@ -288,13 +312,10 @@ fn set(parser: &mut Parser<'_>) -> Result<StatementKind> {
 fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {
     let start = parser.peek_token().span;
     parser.expect_keyword(Keyword::INSERT)?;
-    let next = parser.peek_token();
-    if parser.parse_keyword(Keyword::OVERWRITE) {
-        return Err(SqlError::unsupported("INSERT OVERWRITE does not run here")
-            .at(Span::new(next.span))
-            .help("write INSERT INTO"));
+    let overwrites = parser.parse_keyword(Keyword::OVERWRITE);
+    if !overwrites {
+        parser.expect_keyword(Keyword::INTO)?;
     }
-    parser.expect_keyword(Keyword::INTO)?;
     let _ = parser.parse_keyword(Keyword::TABLE);
     let table = single_name(parser)?;
     let mut columns = Vec::new();
@@ -308,5 +329,5 @@ fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {
     }
     let query = query(parser)?;
     let span = Span::new(start.union(&parser.get_current_token().span));
-    Ok(StatementKind::Insert(Insert { table, columns, query, span }))
+    Ok(StatementKind::Insert(Insert { table, overwrites, columns, query, span }))
 }

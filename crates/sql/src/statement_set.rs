@@ -8,10 +8,11 @@ use millstream_contract::settings::closest;
 
 use crate::error::{Result, Span, SqlError};
 
-/// An `INSERT INTO`.
+/// An `INSERT INTO` or `INSERT OVERWRITE`.
 #[derive(Debug, Clone)]
 pub(crate) struct Insert {
     pub(crate) table: Ident,
+    pub(crate) overwrites: bool,
     pub(crate) columns: Vec<Ident>,
     pub(crate) query: Box<Query>,
     /// From its first token to its last.

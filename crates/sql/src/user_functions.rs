@@ -63,6 +63,14 @@ pub(crate) struct UserFunction {
     body: Expr,
 }
 
+impl UserFunction {
+    /// A call, with the names and types of the parameters.
+    pub(crate) fn call(&self, name: &str) -> String {
+        let parameters = self.parameters.iter().map(|(name, of)| format!("{name} {of}"));
+        format!("{name}({})", parameters.collect::<Vec<_>>().join(", "))
+    }
+}
+
 /// What comes behind `CREATE [OR REPLACE] FUNCTION`.
 pub(crate) fn parse_create_function(
     parser: &mut Parser<'_>,

@@ -1,5 +1,5 @@
-//! Where INSERTs write: two of one statement set must not write to one place, nor two statements of
-//! a script to one directory of files.
+//! Where INSERTs write: two of one statement set must not write to one place, nor two tables of a
+//! script to one directory of files.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -39,8 +39,8 @@ impl Written {
     }
 }
 
-/// Refuses a table of files into whose directory a statement before writes: a job adds nothing to
-/// the result of another.
+/// Refuses a table of files into whose directory a statement before writes files of another table,
+/// which may have other columns or another format.
 pub(crate) fn check_new(table: &TableOptions, before: &[TableOptions]) -> Result<()> {
     let is_file = |table: &&TableOptions| {
         let connector = table.options.get("connector").map(|connector| connector.trim());
@@ -50,19 +50,15 @@ pub(crate) fn check_new(table: &TableOptions, before: &[TableOptions]) -> Result
         return Ok(());
     };
     let same = |before: &&TableOptions| Written::of_options(before) == Written::Path(path.clone());
-    let Some(other) = before.iter().filter(is_file).find(same) else { return Ok(()) };
-    let message = match other.name == table.name {
-        true => format!("a statement before writes files for '{}' already", table.name),
-        false => format!(
-            "a statement before writes to the directory of '{}' already, for '{}'",
-            table.name, other.name
-        ),
-    };
-    let message = format!("{message}: a job adds nothing to a directory that holds a result");
+    let others = before.iter().filter(|other| is_file(other) && other.name != table.name);
+    let Some(other) = others.clone().find(same) else { return Ok(()) };
+    let message = format!(
+        "a statement before writes to the directory of '{}' already, for '{}'",
+        table.name, other.name
+    );
     Err(SqlError::unsupported(message).help(format!(
-        "write both with one INSERT INTO {} SELECT … UNION ALL SELECT …, or give the second a \
-         table with another 'path'",
-        other.name
+        "insert into {} here, too, or give {} another 'path'",
+        other.name, table.name
     )))
 }
 

@@ -9,7 +9,7 @@ use millstream::observe::{
 use millstream::{bytes, grouped, harmless, plural};
 
 use super::desk::{Report, Told};
-use super::local::{Answer, Request, Socket, all};
+use super::local::{Answer, CONNECTIONS_MAX, Request, Socket, all, unusable};
 use crate::Failure;
 use crate::console::{fail, note, print, usage};
 
@@ -28,11 +28,13 @@ pub(crate) fn jobs(json: bool) -> Result<(), Failure> {
     if json {
         let lines: Vec<String> =
             found.iter().filter_map(|(s, answer)| json_of(s, answer)).collect();
-        return if lines.is_empty() { Ok(()) } else { print(&lines.join("\n")) };
+        return match lines.is_empty() {
+            true => none_is_running().map(drop),
+            false => print(&lines.join("\n")),
+        };
     }
     if found.is_empty() {
-        note(&"no job is running");
-        return Ok(());
+        return none_is_running().map(|told| note(&told));
     }
     let mut rows = vec![["JOB", "RUNNING", "PHASE", "RECORDS", "ROWS", "SCRIPT"].map(String::from)];
     rows.extend(found.iter().map(|(socket, answer)| row(socket, answer)));
@@ -167,6 +169,10 @@ impl Silence {
             Silence::Other(error) if error.kind() == ErrorKind::WouldBlock => {
                 format!("job {job} does not answer in time")
             }
+            Silence::Other(error) if is_end(error) => format!(
+                "job {job} runs, and has closed the connection without an answer\n  help: it \
+                 answers {CONNECTIONS_MAX} at a time: try again"
+            ),
             Silence::Other(error) => format!("job {job} does not answer: {error}"),
         }
     }
@@ -178,16 +184,32 @@ fn ask(socket: &Socket, request: Request) -> Result<(Answer, BufReader<UnixStrea
     if socket.is_suspended() {
         return Err(Silence::Suspended);
     }
-    socket.ask(request).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof
-        | ErrorKind::ConnectionReset
-        | ErrorKind::ConnectionRefused
-        | ErrorKind::BrokenPipe
-        | ErrorKind::NotFound => Silence::Ended,
+    socket.ask(request).map_err(|error| match is_end(&error) {
+        true if socket.has_ended() => Silence::Ended,
         // It may have been suspended just now.
         _ if socket.is_suspended() => Silence::Suspended,
         _ => Silence::Other(error),
     })
+}
+
+/// Whether the other side has closed the connection, or is not there.
+fn is_end(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::BrokenPipe
+            | ErrorKind::NotFound
+    )
+}
+
+/// The words for an empty list of jobs, unless that says nothing about them.
+fn none_is_running() -> Result<&'static str, Failure> {
+    match unusable() {
+        Some(reason) => Err(fail(&format!("jobs that run cannot be seen: {reason}"))),
+        None => Ok("no job is running"),
+    }
 }
 
 fn report(socket: &Socket) -> Result<Report, Silence> {
@@ -209,7 +231,7 @@ fn find(job: Option<u32>) -> Result<Socket, Failure> {
         found.iter().map(|socket| socket.job.to_string()).collect::<Vec<_>>().join(", ")
     };
     match (job, found.len()) {
-        (_, 0) => Err(fail(&"no job is running")),
+        (_, 0) => Err(none_is_running().map_or_else(|failure| failure, |told| fail(&told))),
         (None, 1) => Ok(found.remove(0)),
         (None, _) => Err(usage(&format!(
             "{} jobs are running: {}\n  help: name one; `millstream jobs` says what they are",

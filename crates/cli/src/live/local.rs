@@ -20,13 +20,16 @@ use serde::{Deserialize, Serialize};
 
 use super::accept::accept_all;
 use super::desk::{Desk, Report, Told};
+use crate::console::warn;
 
 /// Bytes of a request at most.
 const REQUEST_BYTES_MAX: u64 = 1 << 10;
 /// Connections at a time.
-const CONNECTIONS_MAX: usize = 64;
+pub(super) const CONNECTIONS_MAX: usize = 64;
 /// How often it is looked whether a job that was asked to end has ended.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether a job that did not answer ends.
+const ENDING: usize = 10;
 /// How long a request or an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a socket's path at most: the kernel's limit, with its end.
@@ -80,6 +83,27 @@ fn is_own(folder: &Path) -> bool {
         .is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0)
 }
 
+/// Why no job can be asked, if another user has the folder for sockets, or can look into it.
+pub(super) fn unusable() -> Option<String> {
+    let folders = folders();
+    if folders.iter().any(|folder| is_own(folder)) {
+        return None;
+    }
+    let folder = folders.into_iter().rfind(|folder| fs::symlink_metadata(folder).is_ok())?;
+    // SAFETY: it reads a number of this process and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    let shown = folder.display();
+    Some(match fs::symlink_metadata(&folder) {
+        Ok(found) if found.is_dir() && found.uid() == user => format!(
+            "{shown}, where their sockets belong, is open to other users\n  help: chmod 700 {shown}"
+        ),
+        _ => format!(
+            "{shown}, where their sockets belong, is not a folder of this user\n  help: remove it, \
+             or set XDG_RUNTIME_DIR to a folder of your own"
+        ),
+    })
+}
+
 /// Makes the folder for sockets, if it is not there.
 fn make_folder() -> Option<PathBuf> {
     folders().into_iter().find(|folder| {
@@ -111,7 +135,14 @@ impl Drop for Listening {
 
 /// Listens for those who ask what `desk` tells. `None` where that is not possible.
 pub(super) fn open(desk: &Arc<Desk>) -> Option<Listening> {
-    let folder = make_folder()?;
+    let Some(folder) = make_folder() else {
+        if let Some(reason) = unusable() {
+            warn(&format!("`millstream stop` and `why` will not reach this job: {reason}"));
+        }
+        return None;
+    };
+    // What killed jobs have left goes.
+    all();
     let (job, new) = (std::process::id(), folder.join(format!(".{}.new", std::process::id())));
     let path = folder.join(format!("{job}.sock"));
     // One of a killed job that had the same number.
@@ -207,6 +238,18 @@ pub(super) fn all() -> Vec<Socket> {
 }
 
 impl Socket {
+    /// Whether nobody listens any more.
+    pub(super) fn has_ended(&self) -> bool {
+        let gone = || UnixStream::connect(&self.path).is_err();
+        // A program that ends closes its connections one after the other.
+        (0..ENDING).any(|_| {
+            gone() || {
+                thread::sleep(LOOK);
+                false
+            }
+        })
+    }
+
     /// Whether the job is suspended, as Ctrl-Z does it: until it goes on, it answers nobody.
     pub(super) fn is_suspended(&self) -> bool {
         // `PID (NAME) STATE …`, and a name may have brackets.

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::Failure;
-use crate::console::{note, usage};
+use crate::console::{be_quiet, note, usage};
 
 pub(crate) use ask::{job_number, jobs, stop, why_job};
 pub(crate) use desk::{Desk, Told};
@@ -24,7 +24,7 @@ pub(crate) use desk::{Desk, Told};
 /// How a run shows what it does.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct LiveArguments {
-    /// Show no progress line. (It is shown on a terminal alone)
+    /// Show no progress line and no closing line: rows, warnings and errors alone
     #[arg(short, long)]
     quiet: bool,
     /// Serve metrics for Prometheus at http://ADDRESS/metrics, and /healthz
@@ -80,6 +80,9 @@ pub(crate) fn shown<T>(
         if address.port() == 0 {
             note(&format!("{option}: http://{bound}/"));
         }
+    }
+    if arguments.quiet {
+        be_quiet();
     }
     let show = Show::begin(&desk, arguments.quiet);
     let result = run(&desk);

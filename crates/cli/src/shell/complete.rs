@@ -11,6 +11,8 @@ use rustyline::hint::Hinter;
 use rustyline::validate::Validator;
 use rustyline::{Context, Helper};
 
+use super::options;
+
 /// Words of the dialect.
 const KEYWORDS: &[&str] = &[
     "ALL",
@@ -63,6 +65,7 @@ const KEYWORDS: &[&str] = &[
     "IN",
     "INNER",
     "INSERT INTO",
+    "INSERT OVERWRITE",
     "INT",
     "INTERVAL",
     "IS",
@@ -86,6 +89,7 @@ const KEYWORDS: &[&str] = &[
     "PARTITION BY",
     "PARTITIONED BY",
     "REPLACE",
+    "RESET",
     "RIGHT",
     "ROLLUP",
     "ROW_NUMBER",
@@ -94,6 +98,7 @@ const KEYWORDS: &[&str] = &[
     "SEMI",
     "SESSION",
     "SET",
+    "SETTINGS",
     "SHOW",
     "SMALLINT",
     "STATEMENT",
@@ -121,11 +126,12 @@ const KEYWORDS: &[&str] = &[
     "YEAR",
 ];
 
-const COMMANDS: [&str; 6] = ["\\?", "\\d", "\\format", "\\i", "\\q", "\\timing"];
+const COMMANDS: [&str; 9] =
+    ["\\?", "\\d", "\\e", "\\format", "\\i", "\\o", "\\q", "\\timing", "\\x"];
 
 /// Words behind which a table stands.
-const BEFORE_TABLES: [&str; 8] =
-    ["FROM", "JOIN", "INTO", "TABLE", "DESCRIBE", "DESC", "VIEW", "\\D"];
+const BEFORE_TABLES: [&str; 9] =
+    ["FROM", "JOIN", "INTO", "OVERWRITE", "TABLE", "DESCRIBE", "DESC", "VIEW", "\\D"];
 
 /// A table or view, and its columns.
 struct Table {
@@ -158,7 +164,7 @@ impl Names {
             let start = before.rfind('\'').map_or(0, |quote| quote + 1);
             return (start, quoted(&before[..start], &before[start..]));
         }
-        if let Some(path) = before.strip_prefix("\\i ") {
+        if let Some(path) = before.strip_prefix("\\i ").or_else(|| before.strip_prefix("\\o ")) {
             return ("\\i ".len(), files(path));
         }
         if let Some(key) = setting(before) {
@@ -232,7 +238,8 @@ fn setting(before: &str) -> Option<&str> {
     let (first, key) = before.trim_start().split_once(char::is_whitespace)?;
     let key = key.trim_start();
     let is_key = key.chars().all(|c| is_part(c) || matches!(c, '.' | '-'));
-    (first.eq_ignore_ascii_case("SET") && is_key).then_some(key)
+    let is_set = ["SET", "RESET"].iter().any(|word| first.eq_ignore_ascii_case(word));
+    (is_set && is_key).then_some(key)
 }
 
 /// The settings that begin like this.
@@ -240,13 +247,18 @@ fn settings(key: &str) -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(key, ..)| *key).filter(move |known| known.starts_with(key))
 }
 
-/// What stands in quotes: a setting behind SET, elsewhere a file.
+/// What stands in quotes: a setting behind SET or RESET, an option or its value in WITH, elsewhere
+/// a file.
 fn quoted(before: &str, text: &str) -> Vec<String> {
     let first = before.split_whitespace().next().unwrap_or("");
-    if first.eq_ignore_ascii_case("SET") && before.matches('\'').count() == 1 {
+    let is_setting = ["SET", "RESET"].iter().any(|word| first.eq_ignore_ascii_case(word));
+    if is_setting && before.matches('\'').count() == 1 {
         return settings(text).map(|key| format!("{key}'")).collect();
     }
-    files(text)
+    match options::fitting(before, text) {
+        found if found.is_empty() => files(text),
+        found => found,
+    }
 }
 
 /// The files whose paths begin like this.

@@ -7,12 +7,16 @@ mod complete;
 mod history;
 mod interrupt;
 mod keys;
+mod options;
 mod split;
 mod statements;
 
 use std::cell::RefCell;
 use std::env;
-use std::io::{BufRead, ErrorKind, IsTerminal, Read, stdin, stdout};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write, stdin, stdout};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 use std::rc::Rc;
 
 use clap::CommandFactory;
@@ -25,6 +29,7 @@ use rustyline::{Behavior, Config, Editor, Event, EventHandler};
 use crate::Failure;
 use crate::console::{fail, note, print, reader_is_gone, usage};
 use crate::run::not_utf8;
+use crate::screen::rows_go_to;
 use crate::signals::discard_typed;
 use crate::{Arguments, Format, Output};
 use complete::{Completion, Names};
@@ -48,7 +53,9 @@ const HELP: &str = "\
 Statements end with a semicolon and may take several lines:
   CREATE TABLE …;  CREATE VIEW …;  SELECT …;  INSERT INTO …;  SET 'key' = 'value';
   SELECT … FROM 'events.csv';       a file needs no CREATE TABLE
-  SHOW TABLES;  SHOW VIEWS;  SHOW FUNCTIONS;  DESCRIBE table;  DESCRIBE 'file';
+  SHOW TABLES;  SHOW VIEWS;  SHOW CREATE TABLE t;  DESCRIBE table;  DESCRIBE 'file';
+  SHOW FUNCTIONS LIKE 'sub%';       functions, each with an example
+  SET;  RESET 'key';                the settings, and their first values
   EXPLAIN SELECT …;                 the plan
   EXPLAIN ANALYZE SELECT …;         runs the query: its plan, with rows and times
 Commands stand on a line of their own:
@@ -56,6 +63,9 @@ Commands stand on a line of their own:
   \\i FILE     the statements of a file
   \\timing     numbers of records and seconds after each query, on or off
   \\format F   how rows are written: table, csv or ndjson
+  \\x          a line for each value in tables, on or off
+  \\o FILE     rows go to a file, and without FILE to the terminal again
+  \\e          the last statement in $VISUAL or $EDITOR, and what it has become is executed
   \\?          this help               \\q          leaves, as Ctrl-D does
 Tab completes words, the arrows up and down are the history, and Ctrl-C ends a query that runs.";
 
@@ -63,12 +73,14 @@ Tab completes words, the arrows up and down are the history, and Ctrl-C ends a q
 pub(crate) fn run() -> Result<(), Failure> {
     let interrupts = Interrupts::listen().map_err(|e| fail(&e))?;
     let mut session = Session::new(".");
-    let output = Output { format: Format::Table, delimiter: None };
+    let output = Output { format: Format::Table, delimiter: None, expanded: false };
     if stdin().is_terminal() {
-        Shell { statements: Statements::new(session, output, interrupts, true) }.interactive()
+        let statements = Statements::new(session, output, interrupts, true);
+        Shell { statements, last: String::new() }.interactive()
     } else {
         session.script_from_standard_input();
-        Shell { statements: Statements::new(session, output, interrupts, false) }.piped()
+        let statements = Statements::new(session, output, interrupts, false);
+        Shell { statements, last: String::new() }.piped()
     }
 }
 
@@ -80,6 +92,8 @@ enum Next {
 
 struct Shell {
     statements: Statements,
+    /// What was typed last.
+    last: String,
 }
 
 impl Shell {
@@ -145,6 +159,7 @@ impl Shell {
 
     /// Executes statements on a terminal. What goes wrong has been said, and the shell goes on.
     fn execute(&mut self, text: &str) -> Next {
+        self.last = text.to_string();
         let _ = self.statements.execute(text, "<shell>");
         Next::Go
     }
@@ -221,6 +236,22 @@ impl Shell {
                 Ok(()) => note(&format!("rows are written as {format}")),
                 Err(message) => self.refuse(&message)?,
             },
+            ("\\x", _) => {
+                let on = self.statements.toggle_expanded();
+                note(&format!("tables have a line for each {}", if on { "value" } else { "row" }));
+            }
+            ("\\o", "") => rows_go_to(None),
+            ("\\o", path) => match File::create(path_of(path)) {
+                Ok(file) => rows_go_to(Some(file)),
+                Err(error) => self.refuse(&format!("cannot write {path}: {error}"))?,
+            },
+            ("\\e", "") if self.statements.interactive => match edited(&self.last) {
+                Ok(text) => {
+                    self.last.clone_from(&text);
+                    self.told(&text)?;
+                }
+                Err(error) => self.refuse(&format!("the editor: {error}"))?,
+            },
             ("\\d", "") => self.told("SHOW TABLES")?,
             ("\\d", name) => self.told(&format!("DESCRIBE {}", table_or_file(name)))?,
             ("\\i", "") => self.refuse("\\i names no file\n  help: write \\i FILE")?,
@@ -252,6 +283,25 @@ impl Shell {
     fn refuse(&self, message: &str) -> Result<(), Failure> {
         let failure = usage(&harmless(message));
         if self.statements.interactive { Ok(()) } else { Err(failure) }
+    }
+}
+
+/// What a text has become in an editor.
+fn edited(text: &str) -> io::Result<String> {
+    let editor = env::var("VISUAL").or_else(|_| env::var("EDITOR")).unwrap_or("vi".into());
+    let path = env::temp_dir().join(format!("millstream-{}.sql", std::process::id()));
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+    // An editor may have options.
+    let run = format!("{editor} \"$1\"");
+    let status = file
+        .write_all(text.as_bytes())
+        .and_then(|()| Command::new("sh").args(["-c", &run, "sh"]).arg(&path).status());
+    let edited = fs::read_to_string(&path);
+    fs::remove_file(&path)?;
+    match status?.success() {
+        true => edited,
+        false => Err(io::Error::other(format!("{editor} has failed"))),
     }
 }
 

@@ -14,7 +14,7 @@ use millstream::{
 };
 
 use super::interrupt::Interrupts;
-use crate::console::{Remarks, fail, failed, note, panicked, print};
+use crate::console::{Remarks, fail, failed, note, panicked, print, warn};
 use crate::live::{Desk, Show, Told};
 use crate::run::{print_rows, read_file, say_not_run, text_sink};
 use crate::{Failure, Format, Output, report};
@@ -71,6 +71,14 @@ impl Statements {
         let output = self.output;
         self.session.print_to(move |format| text_sink(output.with_format(format)));
         Ok(())
+    }
+
+    /// Gives values in tables a line each, or rows again. Whether they have one now.
+    pub(super) fn toggle_expanded(&mut self) -> bool {
+        self.output.expanded = !self.output.expanded;
+        let output = self.output;
+        self.session.print_to(move |format| text_sink(output.with_format(format)));
+        output.expanded
     }
 
     /// Executes statements one after the other, up to the first that fails, which is told.
@@ -250,8 +258,14 @@ impl Query {
         }
         if self.timing || stopped {
             note(&report::closing_line(&stats, simulated, stopped));
-        } else if inserts && result.is_ok() {
-            print(&format!("{} {} inserted", grouped(stats.rows), plural(stats.rows, "row")))?;
+        } else {
+            let left_out = report::left_out(&stats);
+            if !left_out.is_empty() {
+                warn(&left_out.trim_end());
+            }
+            if inserts && result.is_ok() {
+                print(&format!("{} {} inserted", grouped(stats.rows), plural(stats.rows, "row")))?;
+            }
         }
         match result {
             Ok(()) => Ok(()),

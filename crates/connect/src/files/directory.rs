@@ -5,14 +5,13 @@
 //! many, one after the other, has `.part-<process>.lock` locked beside: there are moments at which
 //! it has no other file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use millstream_contract::sink::Sealed;
-use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
 use crate::text::write_error;
@@ -22,6 +21,12 @@ pub(super) const PART: &str = "part-";
 
 /// What a file is called until it is committed.
 const UNFINISHED: &str = ".inprogress";
+
+/// The end of a lock's name.
+const LOCK: &str = ".lock";
+
+/// Files that a message names.
+const NAMED: usize = 20;
 
 /// Opens no symbolic link, and waits for nobody at a pipe.
 const NO_LINKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -34,6 +39,24 @@ pub(super) struct Directory {
     pub(super) depth: usize,
     /// The file that says of a partition that it has all its rows, if there is to be one.
     pub(super) marker: Option<String>,
+}
+
+/// What former jobs have left in a directory.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Files that have their names.
+    pub(super) complete: Vec<PathBuf>,
+    /// Files that will never be finished: nobody has them locked.
+    pub(super) unfinished: Vec<PathBuf>,
+    /// Above the numbers of all files, by process and worker.
+    next: HashMap<(usize, usize), u64>,
+}
+
+impl Found {
+    /// The number of a worker's next file.
+    pub(super) fn next(&self, process: usize, worker: usize) -> u64 {
+        self.next.get(&(process, worker)).copied().unwrap_or(0)
+    }
 }
 
 /// Says that a process of a job writes to the directory, until it is dropped.
@@ -72,47 +95,91 @@ impl Directory {
         fs::create_dir_all(&self.path).map_err(|error| self.failed(&error))
     }
 
-    /// Fails if there are results already.
-    pub(super) fn check_free(&self) -> Result<()> {
-        let (mut results, mut unfinished) = (Vec::new(), 0_u64);
-        self.look(&self.path, self.depth, &mut |path| {
-            let Some(name) = path.file_name().map(|name| name.as_encoded_bytes()) else { return };
-            let within = path.strip_prefix(&self.path).unwrap_or(path);
-            let is_marker = self.marker.as_ref().is_some_and(|marker| marker.as_bytes() == name);
-            if name.starts_with(PART.as_bytes()) || is_marker {
-                results.push(within.to_path_buf());
-            } else if is_unfinished(name, None) {
-                unfinished += 1;
+    /// Finds out what former jobs have left, before this process writes its first file.
+    ///
+    /// # Errors
+    ///
+    /// If a job is writing files of this process's number.
+    pub(super) fn find(&self, process: usize) -> Result<Found> {
+        let mut found = Found::default();
+        let mut seen = Vec::new();
+        self.look(&self.path, self.depth, &mut |path| seen.push(path.to_path_buf()))?;
+        for path in seen {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let whole = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNFINISHED));
+            let numbers = numbers(whole.unwrap_or(name));
+            if let Some((of, worker, number)) = numbers.filter(|numbers| numbers.0 == process) {
+                let next = found.next.entry((of, worker)).or_default();
+                *next = (*next).max(number.saturating_add(1));
             }
-        })?;
-        let Some(first) = results.iter().min() else { return Ok(()) };
-        let mut message = format!("it holds the result of a job already: {}", first.display());
-        if results.len() > 1 {
-            message += &format!(" and {} more", results.len() - 1);
+            match (whole, numbers) {
+                // Several processes may look at the same moment.
+                (Some(_), Some((of, ..))) if of == process => {
+                    self.left(&path)?.try_lock_shared().map_err(|error| refused(error, &path))?;
+                    found.unfinished.push(path);
+                }
+                // Others may be of this job's other processes.
+                (Some(_), Some(_)) if process == 0 => {
+                    if self.left(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
+                        found.unfinished.push(path);
+                    }
+                }
+                (None, _) if name.starts_with(PART) && !path.is_dir() => found.complete.push(path),
+                _ => {}
+            }
         }
-        if unfinished > 0 {
-            let files = counted(unfinished, "unfinished file");
-            message += &format!("; with {files} (.{PART}*{UNFINISHED}): that job did not end");
-        }
-        let marker = self.marker.as_ref().map(|name| format!(" and {name}")).unwrap_or_default();
-        Err(Error::Io {
-            place: self.path.display().to_string(),
-            message,
-            help: format!("write to another path, or remove {PART}*{marker} from it"),
-        })
+        found.unfinished.sort();
+        found.complete.sort();
+        Ok(found)
     }
 
-    /// Removes the files that this process of a job before has not finished, and says how many.
-    pub(super) fn clear_unfinished(&self, process: usize) -> Result<u64> {
-        let mut left = Vec::new();
-        self.look(&self.path, self.depth, &mut |path| {
-            let name = path.file_name().map(|name| name.as_encoded_bytes());
-            if name.is_some_and(|name| is_unfinished(name, Some(process))) {
-                left.push(path.to_path_buf());
+    /// Names a few files, within the directory.
+    pub(super) fn named(&self, paths: &[PathBuf]) -> String {
+        let within =
+            |path: &PathBuf| path.strip_prefix(&self.path).unwrap_or(path).display().to_string();
+        let few: Vec<String> = paths.iter().take(NAMED).map(within).collect();
+        match paths.len() - few.len() {
+            0 => few.join(", "),
+            more => format!("{} and {more} more", few.join(", ")),
+        }
+    }
+
+    /// Removes what [`Directory::find`] has found and was named: of former jobs that did not end
+    /// well all, and if this one `overwrites`, what they have completed; with partitions, in those
+    /// that have new files.
+    pub(super) fn remove(&self, found: &Found, overwrites: bool) -> Result<()> {
+        for path in &found.unfinished {
+            self.clear(path)?;
+        }
+        self.look(&self.path, 0, &mut |path| {
+            let name = path.file_name().map_or(&b""[..], |name| name.as_encoded_bytes());
+            if name.starts_with(format!(".{PART}").as_bytes()) && name.ends_with(LOCK.as_bytes()) {
+                // That of a killed job: who has one that runs has it locked.
+                _ = self.clear(path);
             }
         })?;
-        left.iter().try_for_each(|path| self.clear(path))?;
-        Ok(left.len() as u64)
+        if !overwrites {
+            return Ok(());
+        }
+        let old: HashSet<&PathBuf> = found.complete.iter().collect();
+        let mut renewed = HashSet::from([self.path.clone()]);
+        self.look(&self.path, self.depth, &mut |path| {
+            let name = path.file_name().map_or(&b""[..], |name| name.as_encoded_bytes());
+            if name.starts_with(PART.as_bytes()) && !old.contains(&path.to_path_buf()) {
+                renewed.extend(path.parent().map(Path::to_path_buf));
+            }
+        })?;
+        for path in &found.complete {
+            if path.parent().is_some_and(|partition| renewed.contains(partition)) {
+                match fs::remove_file(path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(write_error(&path.display().to_string(), &error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Shows all files, those of the partitions included.
@@ -149,22 +216,22 @@ impl Directory {
         }
     }
 
-    /// Fails if a job has locked the directory.
+    /// Fails if a job has locked the directory; removes the lock of one that was killed.
     pub(super) fn check_unlocked(&self, process: usize) -> Result<()> {
-        let path = self.lock_path(process);
-        match File::options().read(true).custom_flags(NO_LINKS).open(&path) {
-            Ok(file) => lock(&file, &path),
+        match fs::symlink_metadata(self.lock_path(process)) {
+            Ok(_) => self.lock(process).map(drop),
             Err(_) => Ok(()),
         }
     }
 
     fn lock_path(&self, process: usize) -> PathBuf {
-        self.path.join(format!(".{PART}{process}.lock"))
+        self.path.join(format!(".{PART}{process}{LOCK}"))
     }
 
-    /// Creates a file and locks it.
-    pub(super) fn create(&self, name: &str) -> Result<(String, File)> {
-        let path = self.within(name)?;
+    /// Creates a file and locks it. Nothing that exists is written to, so that a link leads
+    /// nowhere, and nothing is waited for.
+    pub(super) fn create(&self, names: &Sealed) -> Result<(String, File)> {
+        let path = self.within(&names.from)?;
         let place = path.display().to_string();
         if let Some(parent) = path.parent().filter(|_| self.depth > 0) {
             fs::create_dir_all(parent).map_err(|error| match error.kind() {
@@ -178,41 +245,45 @@ impl Directory {
                 _ => write_error(&place, &error),
             })?;
         }
-        self.clear(&path)?;
         let file = File::options().write(true).create_new(true).open(&path);
         let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => busy(&path),
             _ => write_error(&place, &error),
         })?;
-        lock(&file, &path)?;
-        Ok((place, file))
+        // Another process may look at this moment whether somebody has it locked.
+        file.lock().map_err(|error| write_error(&place, &error))?;
+        // Another job may have ended since this one looked.
+        match fs::symlink_metadata(self.within(&names.to)?) {
+            Ok(_) => Err(busy(&path)),
+            Err(_) => Ok((place, file)),
+        }
     }
 
-    /// Removes what a job that failed has left at `path`. Whatever else is there stays: nothing
-    /// that exists is written to, so that a link leads nowhere, and nothing is waited for.
-    fn clear(&self, path: &Path) -> Result<()> {
+    /// Opens what a former job has left at `path`.
+    fn left(&self, path: &Path) -> Result<File> {
         let failed = |error| write_error(&path.display().to_string(), &error);
-        let found = match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            found => found.map_err(failed)?,
-        };
-        if !found.is_file() {
+        if !fs::symlink_metadata(path).map_err(failed)?.is_file() {
             return Err(Error::Io {
                 place: path.display().to_string(),
                 message: "it is not a plain file, and no job has left it there".into(),
                 help: "remove it, or write to another path".into(),
             });
         }
-        let open = File::options().read(true).custom_flags(NO_LINKS).open(path);
-        let left = open.map_err(failed)?;
-        lock(&left, path)?;
+        File::options().read(true).custom_flags(NO_LINKS).open(path).map_err(failed)
+    }
+
+    /// Removes what a job that failed has left at `path`, unless it has gone or somebody has it
+    /// locked.
+    fn clear(&self, path: &Path) -> Result<()> {
+        let Ok(left) = self.left(path) else { return Ok(()) };
+        let failed = |error| write_error(&path.display().to_string(), &error);
         // Whoever removes a file has locked it: if it is still there, so it will be below.
         let (same, now) = (left.metadata().map_err(failed)?, fs::symlink_metadata(path));
         match now {
             Ok(now) if (now.dev(), now.ino()) == (same.dev(), same.ino()) => {
-                fs::remove_file(path).map_err(failed)
+                if left.try_lock().is_ok() { fs::remove_file(path).map_err(failed) } else { Ok(()) }
             }
-            _ => Err(busy(path)),
+            _ => Ok(()),
         }
     }
 
@@ -248,8 +319,13 @@ impl Directory {
         })?;
         for partition in partitions.iter().filter(|partition| **partition != self.path) {
             let path = partition.join(marker);
-            let made = File::options().write(true).create_new(true).open(&path);
-            let synced = made.and_then(|_| File::open(partition)?.sync_all());
+            // That of a former job stays.
+            let made = File::options().write(true).create_new(true).open(&path).map(drop);
+            let made = made.or_else(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => Ok(()),
+                _ => Err(error),
+            });
+            let synced = made.and_then(|()| File::open(partition)?.sync_all());
             synced.map_err(|error| write_error(&path.display().to_string(), &error))?;
         }
         Ok(())
@@ -274,21 +350,24 @@ impl Directory {
     }
 }
 
-/// Whether a file is called as one that is not finished, of any process or of this one.
-fn is_unfinished(name: &[u8], process: Option<usize>) -> bool {
-    let start = match process {
-        Some(process) => format!(".{PART}{process}-"),
-        None => format!(".{PART}"),
-    };
-    name.starts_with(start.as_bytes()) && name.ends_with(UNFINISHED.as_bytes())
+/// The numbers of process, worker and file in a name; the first file of a worker may have none.
+fn numbers(name: &str) -> Option<(usize, usize, u64)> {
+    let mut parts = name.strip_prefix(PART)?.split('-');
+    let (process, worker) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let number = parts.next().map_or(Some(0), |number| number.parse().ok())?;
+    parts.next().is_none().then_some((process, worker, number))
 }
 
 /// Locks a file for as long as it is open.
 fn lock(file: &File, path: &Path) -> Result<()> {
-    file.try_lock().map_err(|error| match error {
+    file.try_lock().map_err(|error| refused(error, path))
+}
+
+fn refused(error: TryLockError, path: &Path) -> Error {
+    match error {
         TryLockError::WouldBlock => busy(path),
         TryLockError::Error(error) => write_error(&path.display().to_string(), &error),
-    })
+    }
 }
 
 /// Gives a file its name, which no other file may have got meanwhile. A file that has its name
@@ -350,7 +429,7 @@ mod tests {
 
     fn written(directory: &Directory, partition: &str, name: &str) -> Sealed {
         let sealed = names(partition, name);
-        let (_, file) = directory.create(&sealed.from).unwrap();
+        let (_, file) = directory.create(&sealed).unwrap();
         io::Write::write_all(&mut &file, name.as_bytes()).unwrap();
         sealed
     }
@@ -394,13 +473,24 @@ mod tests {
         written(&directory, "a=1", ".x");
         written(&directory, "a=1", "part-0-0-7");
         written(&directory, "a=2", "part-1-0-7");
-        directory.check_free().unwrap();
-        assert_eq!(directory.clear_unfinished(0).unwrap(), 1);
-        assert_eq!(directory.clear_unfinished(0).unwrap(), 0);
-        assert!(directory.path.join("a=2/.part-1-0-7.inprogress").exists(), "another process's");
+        written(&directory, "", "part-0-1");
         directory.commit(&[written(&directory, "a=3", "part-0-0-1")]).unwrap();
-        let error = directory.check_free().unwrap_err().to_string();
-        assert!(error.contains("a job already: a=3/part-0-0-1; with 1 unfinished file"), "{error}");
+        fs::write(directory.path.join("part-00000-c1f2.parquet"), "").unwrap();
+        let found = directory.find(0).unwrap();
+        assert_eq!((found.next(0, 0), found.next(0, 1), found.next(0, 2)), (8, 1, 0));
+        let left = ".part-0-1.inprogress, a=1/.part-0-0-7.inprogress, a=2/.part-1-0-7.inprogress";
+        assert_eq!(directory.named(&found.unfinished), left);
+        assert_eq!(directory.named(&found.complete), "a=3/part-0-0-1, part-00000-c1f2.parquet");
+        // What a job has locked is its own.
+        let locked = File::open(&found.unfinished[2]).unwrap();
+        locked.lock().unwrap();
+        assert_eq!(directory.find(0).unwrap().unfinished.len(), 2);
+        assert!(directory.find(1).unwrap_err().to_string().contains("another job is writing it"));
+        directory.remove(&found, true).unwrap();
+        let kept = directory.find(0).unwrap();
+        // The partition has no new file.
+        assert_eq!(directory.named(&kept.complete), "a=3/part-0-0-1");
+        assert!(kept.unfinished.is_empty() && found.unfinished[2].exists());
         fs::remove_dir_all(&directory.path).unwrap();
     }
 }

@@ -17,10 +17,11 @@
 //! the job ends with an error.) With one, a file gets its name as soon as it is rolled; the files
 //! that are open at the end of the job get theirs when the job ends well.
 //!
-//! **What the next job finds.** Unfinished files of a job that failed are removed, and it is said
-//! how many. A job never writes to a file that it has not created: a link, a pipe or the like under
-//! such a name is refused. Complete files are never written to: a directory that has any is
-//! refused.
+//! **What the next job finds.** Complete files stay, and are never written to: a job adds files of
+//! higher numbers to them. `INSERT OVERWRITE` removes them, of a table with partitions those of the
+//! partitions that get rows, when all files of all processes have their names. Unfinished files of
+//! a job that failed are named when the next one begins, and removed when that has ended well. A
+//! job never writes to a file that it has not created.
 //!
 //! **Memory.** Rows of Parquet and Arrow files wait until there are enough for a row group or a
 //! batch. Those of a process take an eighth of the setting `memory` at most, 128 MB at most, or a
@@ -67,12 +68,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_contract::sink::{Prepared, RowOrder, Sink, Writers};
+use millstream_contract::sink::{Manner, Prepared, RowOrder, Sink, Writers};
 use millstream_contract::table::TableOptions;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::directory::Lock;
+use self::directory::{Found, Lock};
 use self::options::Settings;
 pub(crate) use self::options::{ask_written, check_partitions, is_only_written, refuse_partitions};
 use self::partition::Partitions;
@@ -90,10 +91,17 @@ const HELD_BYTES: u64 = 128 << 20;
 const HELD_PART: u64 = 8;
 const HELD_BYTES_MIN: usize = 1 << 20;
 
+/// What becomes of the rows of a query that never ends, in files that are not rolled.
+const ENDLESS: &str = "the query never ends, and its files get their names when it has ended: until \
+     then nobody reads its rows, and it has to be ended with `millstream stop --drain`\n  \
+     help: say in WITH (…) when a file is complete, for example by \
+     'sink.rolling-policy.rollover-interval' = '1 min'";
+
 /// Writes a directory of files.
 #[derive(Debug)]
 pub struct FileSink {
     settings: Settings,
+    manner: OnceLock<Manner>,
     opened: OnceLock<Opened>,
 }
 
@@ -104,8 +112,9 @@ struct Opened {
     workers: Workers,
     /// Where files come and go, the directory is locked by this one.
     _lock: Option<Lock>,
-    /// Unfinished files that were removed.
-    removed: u64,
+    /// What former jobs have left, of which the first process tells.
+    found: Found,
+    is_first: bool,
 }
 
 /// The clock looks at them, too.
@@ -118,7 +127,12 @@ impl FileSink {
     ///
     /// [`Error::Option`] with the option at fault.
     pub fn from_options(table: &TableOptions) -> Result<FileSink> {
-        Ok(FileSink { settings: Settings::from_options(table)?, opened: OnceLock::new() })
+        let (manner, opened) = (OnceLock::new(), OnceLock::new());
+        Ok(FileSink { settings: Settings::from_options(table)?, manner, opened })
+    }
+
+    fn manner(&self) -> Manner {
+        self.manner.get().copied().unwrap_or_default()
     }
 
     fn workers(&self) -> &[Mutex<Worker>] {
@@ -147,11 +161,14 @@ fn locked(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
 }
 
 impl Sink for FileSink {
+    fn expect(&self, manner: Manner) -> bool {
+        self.manner.set(manner).is_ok()
+    }
+
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
         let directory = &self.settings.directory;
         let common = Arc::new(self.common(schema, writers)?);
         directory.make()?;
-        directory.check_free()?;
         let lock = match common.is_plain() {
             true => {
                 directory.check_unlocked(writers.process)?;
@@ -159,22 +176,22 @@ impl Sink for FileSink {
             }
             false => Some(directory.lock(writers.process)?),
         };
-        let removed = directory.clear_unfinished(writers.process)?;
+        let found = directory.find(writers.process)?;
         let new = |worker| {
-            let mut new = Worker::new(common.clone(), writers.process, worker);
+            let next = found.next(writers.process, worker);
+            let mut new = Worker::new(common.clone(), writers.process, worker, next);
             if common.is_plain() {
                 new.open_only()?;
             }
             Ok(Mutex::new(new))
         };
         let workers: Workers = (0..writers.workers).map(new).collect::<Result<_>>()?;
-        // Another job may have ended just before its files were free.
-        directory.check_free()?;
         let interval = common.rolling.and_then(|rolling| rolling.interval);
         let watched = workers.clone();
         let look = move || watched.iter().for_each(|worker| locked(worker).look_at_the_clock());
         let clock = interval.map(|interval| Clock::start(interval, look)).transpose()?;
-        let opened = Opened { _clock: clock, workers, _lock: lock, removed };
+        let is_first = writers.process == 0;
+        let opened = Opened { _clock: clock, workers, _lock: lock, found, is_first };
         let again = |_| Error::Internal("a file sink was opened twice".into());
         self.opened.set(opened).map_err(again)
     }
@@ -188,10 +205,39 @@ impl Sink for FileSink {
     }
 
     fn remark(&self) -> Option<String> {
-        let removed = self.opened.get()?.removed;
-        let files = counted(removed, "unfinished file");
-        let place = self.settings.directory.path.display();
-        (removed > 0).then(|| format!("{place}: removed {files} of a job that did not end well"))
+        let directory = &self.settings.directory;
+        let mut remarks = Vec::new();
+        if self.manner().endless && self.settings.rolling.is_none() {
+            remarks.push(ENDLESS.to_string());
+        }
+        if let Some(Opened { found, is_first: true, .. }) = self.opened.get() {
+            let Found { complete, unfinished, .. } = found;
+            let (files, named) =
+                (counted(complete.len() as u64, "file"), directory.named(complete));
+            match (complete.is_empty(), self.manner().overwrites, directory.depth) {
+                (true, ..) => {}
+                (_, false, _) => {
+                    remarks.push(format!("{files} of former jobs stay beside the new ones"))
+                }
+                (_, true, 0) => {
+                    remarks.push(format!("it replaces {files} of former jobs: {named}"))
+                }
+                (_, true, _) => remarks.push(format!(
+                    "it replaces those of {files} of former jobs whose partitions get rows: {named}"
+                )),
+            }
+            if !unfinished.is_empty() {
+                let files = counted(unfinished.len() as u64, "unfinished file");
+                let named = directory.named(unfinished);
+                remarks.push(format!(
+                    "{files} of a job that did not end well will be removed when this one has ended \
+                     well: {named}"
+                ));
+            }
+        }
+        let place = directory.path.display();
+        let lines = remarks.iter().map(|remark| format!("{place}: {remark}"));
+        (!remarks.is_empty()).then(|| lines.collect::<Vec<_>>().join("\n"))
     }
 
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
@@ -216,12 +262,16 @@ impl Sink for FileSink {
     }
 
     fn mark(&self) -> Result<()> {
-        self.settings.directory.mark()
+        let directory = &self.settings.directory;
+        if let Some(opened) = self.opened.get() {
+            directory.remove(&opened.found, self.manner().overwrites)?;
+        }
+        directory.mark()
     }
 }
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("removed", &self.removed).finish_non_exhaustive()
+        f.debug_struct("Opened").field("found", &self.found).finish_non_exhaustive()
     }
 }

@@ -67,12 +67,12 @@ struct Part {
 }
 
 impl Worker {
-    /// Its first file is opened with its first row.
-    pub(super) fn new(common: Arc<Common>, process: usize, worker: usize) -> Worker {
+    /// Its first file is opened with its first row, and has the number `next`.
+    pub(super) fn new(common: Arc<Common>, process: usize, worker: usize, next: u64) -> Worker {
         Worker {
             common,
             name: format!("{PART}{process}-{worker}"),
-            next: 0,
+            next,
             open: HashMap::new(),
             uses: 0,
             sealed: Vec::new(),
@@ -154,7 +154,7 @@ impl Worker {
         };
         self.next += 1;
         let names = names(partition, &name);
-        let (place, file) = self.common.directory.create(&names.from)?;
+        let (place, file) = self.common.directory.create(&names)?;
         let output = Output::new(place, file);
         let encoder = self.common.encoding.open(&self.common.partitions.schema, output.clone())?;
         let (rows, held, opened, used) = (0, 0, Instant::now(), self.uses);

@@ -50,7 +50,7 @@ use self::server::{Accepted, Next, Patience, Served, Server};
 use crate::input::{Name, io_error};
 use crate::options::Options;
 use crate::records::{RecordFormat, Wanted};
-use crate::socket::refuse_position;
+use crate::socket::{everybody, refuse_position};
 use crate::source::{Elsewhere, lines_from_options};
 
 const PORT: u16 = 8080;
@@ -133,7 +133,7 @@ impl Table for HttpTable {
         let served = Served { name: name_of, wanted, body_bytes_max, waiting_bytes_max, patience };
         let (server, address) = Server::start(self.address, served)
             .map_err(|error| io_error(Path::new(&*name), &error))?;
-        let remark = format!("waits for POST requests on http://{address}/");
+        let remark = format!("waits for POST requests on http://{address}/{}", everybody(address));
         Ok(vec![Box::new(HttpSplit { name, remark, server, chunks: 0 })])
     }
 

@@ -10,6 +10,7 @@ use std::task::Waker;
 use std::thread;
 
 use super::MaybePacked;
+use crate::hidden::hidden_everywhere;
 
 /// Bytes taken from the pipe at once.
 const READ_BYTES: usize = 64 << 10;
@@ -129,7 +130,7 @@ impl Read for Heard {
 /// A pipe through which nothing has come yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AwaitedPipe {
-    /// Where it is.
+    /// Where it is, for messages.
     pub path: PathBuf,
     /// The table that it is read as.
     pub table: String,
@@ -158,7 +159,11 @@ fn silent() -> MutexGuard<'static, Vec<Silent>> {
 /// The pipes that somebody in this process wants to read, and through which nothing has come yet.
 pub fn awaited_pipes() -> Vec<AwaitedPipe> {
     let wanted = |silent: &&Silent| silent.shared.upgrade().is_some_and(|s| !s.lock().dropped);
-    silent().iter().filter(wanted).map(|silent| silent.pipe.clone()).collect()
+    let shown = |Silent { pipe, .. }: &Silent| AwaitedPipe {
+        path: hidden_everywhere(pipe.path.display().to_string()).into(),
+        ..pipe.clone()
+    };
+    silent().iter().filter(wanted).map(shown).collect()
 }
 
 /// Waits no longer for the writers of pipes that are to be read, in this process: whoever waits for

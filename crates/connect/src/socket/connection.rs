@@ -85,7 +85,8 @@ pub(super) struct Connection {
 enum State {
     Connect(String, u16),
     Accept(TcpListener),
-    Open(TcpStream),
+    /// Until the first byte has come, with the listener: whoever sends none is no sender.
+    Open(TcpStream, Option<TcpListener>),
 }
 
 impl Connection {
@@ -115,7 +116,7 @@ impl Connection {
         match &self.state {
             State::Connect(host, port) => self.connect(host, *port),
             State::Accept(listener) => self.accept(listener),
-            State::Open(_) => Ok(None),
+            State::Open(..) => Ok(None),
         }
     }
 
@@ -133,6 +134,12 @@ impl Connection {
             }
         }
         Err(failed)
+    }
+
+    /// Waits for another sender: this one has sent nothing.
+    fn goes_on(&mut self, listener: TcpListener) {
+        self.shared.open.store(false, Ordering::Release);
+        self.state = State::Accept(listener);
     }
 
     fn accept(&self, listener: &TcpListener) -> io::Result<Option<TcpStream>> {
@@ -160,21 +167,30 @@ fn is_later(error: &io::Error) -> bool {
 
 impl Read for Connection {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if !matches!(self.state, State::Open(_)) {
-            let Some(stream) = self.open()? else { return Ok(0) };
-            stream.set_read_timeout(Some(READ))?;
-            // This closes the port: there is one sender.
-            self.state = State::Open(stream);
-            self.shared.open.store(true, Ordering::Release);
-        }
         loop {
+            if !matches!(self.state, State::Open(..)) {
+                let Some(stream) = self.open()? else { return Ok(0) };
+                stream.set_read_timeout(Some(READ))?;
+                let before = std::mem::replace(&mut self.state, State::Open(stream, None));
+                if let (State::Accept(before), State::Open(_, listener)) = (before, &mut self.state)
+                {
+                    *listener = Some(before);
+                }
+                self.shared.open.store(true, Ordering::Release);
+            }
             if self.is_stopped() {
                 return Ok(0);
             }
-            let State::Open(stream) = &mut self.state else { return Ok(0) };
-            match stream.read(out) {
-                Err(error) if is_later(&error) => {}
-                got => {
+            let State::Open(stream, listener) = &mut self.state else { return Ok(0) };
+            match (stream.read(out), listener.take()) {
+                (Err(error), before) if is_later(&error) => *listener = before,
+                // A port scan, say.
+                (Ok(0), Some(before)) => self.goes_on(before),
+                (Err(error), Some(before)) if error.kind() == ErrorKind::ConnectionReset => {
+                    self.goes_on(before);
+                }
+                // The first byte closes the port: there is one sender.
+                (got, _) => {
                     if matches!(got, Ok(0)) {
                         self.shared.closed.store(true, Ordering::Release);
                     }

@@ -7,10 +7,11 @@
 //! | `format` | | `csv`, `ndjson` or `raw`, with the options of these |
 //! | `byte-delimiter` | `10` | as in Flink; lines end with no other byte |
 //!
-//! There is one connection, and one split. It is unbounded. It ends when the sender closes the
-//! connection; what stands behind the last line end then is the last record, as in a file. A
-//! connection that breaks, or is reset, is an error, because records may be lost. Nothing comes
-//! twice, so reading cannot go on from a position.
+//! There is one connection, and one split. It is unbounded. Where it listens, the sender is the
+//! first who sends a byte: whoever closes the connection before sends nothing. It ends when the
+//! sender closes the connection; what stands behind the last line end then is the last record, as
+//! in a file. A connection that breaks, or is reset, is an error, because records may be lost.
+//! Nothing comes twice, so reading cannot go on from a position.
 //!
 //! A thread connects, or waits for the sender, and reads ([`Pipe`]). It stops reading while 1 MiB
 //! waits to be taken in, and so the sender has to wait. It ends soon after the split is dropped,
@@ -25,6 +26,7 @@
 mod connection;
 
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
@@ -96,6 +98,14 @@ fn peer(options: &Options<'_>) -> Result<Peer> {
     }
 }
 
+/// A warning of an address that is that of all interfaces.
+pub(crate) fn everybody(address: SocketAddr) -> &'static str {
+    match address.ip().is_unspecified() {
+        true => ": all who can reach this machine can send records",
+        false => "",
+    }
+}
+
 /// That lines which come once are not read from a position.
 pub(crate) fn refuse_position(options: &OpenOptions, place: &str) -> Result<()> {
     if options.from.iter().all(Position::is_beginning) {
@@ -141,7 +151,8 @@ impl Table for SocketTable {
         let name: Name = name.into();
         let values = read.values(|| FileFacts { path: name.clone(), modified: None })?;
         let split = SocketSplit {
-            remark: address.map(|address| format!("waits for a sender on {address}")),
+            remark: address
+                .map(|address| format!("waits for a sender on {address}{}", everybody(address))),
             arriving: Arriving::new(name.clone(), wanted),
             name,
             pipe: Pipe::new(Box::new(connection)),

@@ -93,6 +93,19 @@ fn it_listens_until_a_sender_comes() {
     let mut split = open(&[("listen", "127.0.0.1:0"), ("format", "ndjson")]).unwrap();
     let address = split.remark().unwrap().rsplit(' ').next().unwrap().to_string();
     assert!(matches!(split.poll_next(0, Waker::noop()).unwrap(), SplitPoll::Pending { .. }));
+    // A port scan is no sender, whether it closes the connection or resets it.
+    for linger in [false, true] {
+        let scan = TcpStream::connect(&address).unwrap();
+        if linger {
+            let zero = libc::linger { l_onoff: 1, l_linger: 0 };
+            let (value, length) = (std::ptr::from_ref(&zero).cast(), size_of_val(&zero) as u32);
+            // SAFETY: the option's value and its length, for the length of the call.
+            let set = unsafe {
+                libc::setsockopt(scan.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, length)
+            };
+            assert_eq!(set, 0);
+        }
+    }
     let mut sender = TcpStream::connect(&address).unwrap();
     sender.write_all(b"{\"a\": 7}\n").unwrap();
     assert_eq!(next(&mut split).unwrap(), Some(vec![7]));

@@ -72,6 +72,8 @@ impl FromStr for Format {
 pub struct TextOptions {
     /// Columns of the terminal: a table is made to fit. `None` (no terminal): nothing is cut off.
     pub width: Option<u16>,
+    /// A table has a line for each value.
+    pub expanded: bool,
     /// CSV without its header line.
     pub without_header: bool,
     /// CSV: the character between fields; `None`: a comma.
@@ -173,7 +175,7 @@ impl Sink for TextSink {
         let mut inner = self.lock();
         let names = schema.fields().iter().map(|field| field.name().as_str());
         inner.rows = match self.format {
-            Format::Table => Rows::Table(TableWriter::new(schema, self.options.width)),
+            Format::Table => Rows::Table(TableWriter::new(schema, &self.options)),
             Format::Csv => Rows::Csv(csv::Style::new(&self.options)),
             Format::Ndjson => Rows::Ndjson(ndjson::keys(names)),
         };

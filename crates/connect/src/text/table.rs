@@ -13,6 +13,7 @@
 use arrow::datatypes::{DataType, Schema, TimeUnit};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::TextOptions;
 use super::value::{Cells, Class, class};
 
 /// A text column is not made narrower than this to make the table fit.
@@ -24,6 +25,8 @@ pub(super) struct TableWriter {
     columns: Vec<Column>,
     /// Terminal columns, if the table has to fit a terminal.
     limit: Option<usize>,
+    /// Rows so far, of a table with a line for each value.
+    expanded: Option<u64>,
     started: bool,
     /// The texts of a batch, one after the other, and their lengths and widths; used again.
     texts: Vec<u8>,
@@ -74,11 +77,12 @@ impl Column {
 }
 
 impl TableWriter {
-    pub(super) fn new(schema: &Schema, limit: Option<u16>) -> TableWriter {
+    pub(super) fn new(schema: &Schema, options: &TextOptions) -> TableWriter {
         let fields = schema.fields().iter();
         TableWriter {
             columns: fields.map(|field| Column::new(field.name(), field.data_type())).collect(),
-            limit: limit.map(usize::from),
+            limit: options.width.map(usize::from),
+            expanded: options.expanded.then_some(0),
             started: false,
             texts: Vec::new(),
             cells: Vec::new(),
@@ -89,6 +93,10 @@ impl TableWriter {
     pub(super) fn write_rows(&mut self, cells: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
         if rows == 0 {
             return;
+        }
+        if let Some(before) = self.expanded {
+            self.expanded = Some(before + rows as u64);
+            return self.write_expanded(before, cells, rows, out);
         }
         if self.started {
             self.render_all(cells, rows);
@@ -108,6 +116,21 @@ impl TableWriter {
                 pad(text, *taken, room, column.right(), out);
             }
             out.push(b'\n');
+        }
+    }
+
+    /// Appends a batch with a line for each value, behind so many rows.
+    fn write_expanded(&self, before: u64, cells: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
+        let widest = self.columns.iter().map(|column| column.name_width).max().unwrap_or(0);
+        let mut text = Vec::new();
+        for row in 0..rows {
+            out.extend_from_slice(format!("── row {} ──\n", before + 1 + row as u64).as_bytes());
+            for (cells, column) in cells.iter().zip(&self.columns) {
+                out.extend_from_slice(column.name.as_bytes());
+                out.resize(out.len() + widest - column.name_width, b' ');
+                let value = render(cells, row, false, &mut text);
+                out.extend_from_slice(format!(" │ {value}\n").as_bytes());
+            }
         }
     }
 
@@ -164,6 +187,9 @@ impl TableWriter {
 
     /// Appends the header, if there were no rows, and the last border.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
+        if self.expanded.is_some() {
+            return;
+        }
         if !self.started {
             self.start(&[], 0, out);
         }

@@ -1,15 +1,17 @@
 //! `DESCRIBE` and `SHOW`: what the catalog has, as rows.
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, StringArray};
+use arrow::compute::{filter_record_batch, ilike};
 use datafusion_sql::sqlparser::ast::Ident;
 use millstream_contract::declaration::literal;
+use millstream_contract::settings::SETTINGS;
 
-use super::Planner;
+use super::{Outcome, Planner};
 use crate::catalog::{Entry, Origin, TableEntry, WatermarkDecl, is_path};
 use crate::create_table::{ColumnKind, CreateTable};
 use crate::durations::duration;
 use crate::error::{Result, Span, SqlError};
-use crate::listed::{Listed, rows_of_text};
+use crate::listed::{Listed, Show, rows_of_text};
 use crate::types::sql_type_name;
 
 impl Planner {
@@ -39,10 +41,42 @@ impl Planner {
         names
     }
 
-    /// The rows of `SHOW`.
-    pub(super) fn listed(&self, what: Listed) -> Result<RecordBatch> {
+    /// What `SHOW` answers.
+    pub(super) fn listed(&self, show: &Show) -> Result<Outcome> {
+        if let Listed::Created(name) = &show.what {
+            return self.created_by(name).map(Outcome::Text);
+        }
+        let rows = self.list(show)?;
+        let Some(like) = &show.like else { return Ok(Outcome::Listed(rows)) };
+        let like = StringArray::new_scalar(like);
+        let fits = match show.what {
+            Listed::Functions | Listed::UserFunctions => ilike(rows.column(0), &like),
+            _ => arrow::compute::like(rows.column(0), &like),
+        };
+        let rows = fits.and_then(|fits| filter_record_batch(&rows, &fits));
+        rows.map(Outcome::Listed).map_err(|e| SqlError::internal(e.to_string()))
+    }
+
+    /// The statement that has declared a table or a view.
+    fn created_by(&self, name: &Ident) -> Result<String> {
+        match (self.catalog.get(&name.value), self.created.get(&name.value)) {
+            (Some(_), Some(statement)) => Ok(format!("{statement};")),
+            (Some(_), None) => {
+                let message = format!("no statement has declared '{}'", name.value);
+                Err(SqlError::name(message)
+                    .at(Span::new(name.span))
+                    .help("the program has: DESCRIBE lists its columns"))
+            }
+            (None, _) => Err(self.unknown_to_describe(name)),
+        }
+    }
+
+    /// The rows of a list, whatever their names are like.
+    fn list(&self, show: &Show) -> Result<RecordBatch> {
         let is_view = |entry: &Entry| matches!(entry, Entry::View(_));
-        let (title, names) = match what {
+        let (title, names) = match &show.what {
+            Listed::Settings => return self.settings_list(),
+            Listed::Created(_) => ("name", Vec::new()),
             Listed::Tables => ("table name", self.table_names()),
             Listed::Views => {
                 let views = self.catalog.names().filter(|(_, entry)| is_view(entry));
@@ -51,7 +85,33 @@ impl Planner {
             Listed::Functions => ("function name", self.function_names(false)),
             Listed::UserFunctions => ("function name", self.function_names(true)),
         };
-        rows_of_text(&[(title, names.into_iter().map(Some).collect())])
+        let functions = matches!(show.what, Listed::Functions | Listed::UserFunctions);
+        let examples = names.iter().map(|name| self.called(name)).collect();
+        let names = (title, names.into_iter().map(Some).collect());
+        match functions && show.like.is_some() {
+            true => rows_of_text(&[names, ("example", examples)]),
+            false => rows_of_text(&[names]),
+        }
+    }
+
+    /// A call of a function, with its arguments.
+    fn called(&self, name: &str) -> Option<String> {
+        match self.catalog.function(name) {
+            None => PAGES.iter().find_map(|page| example(page, name)),
+            Some(function) => Some(function.call(name)),
+        }
+    }
+
+    fn settings_list(&self) -> Result<RecordBatch> {
+        let column = |of: &dyn Fn(&(&str, &str, &str)) -> Option<String>| {
+            SETTINGS.iter().map(of).collect::<Vec<_>>()
+        };
+        rows_of_text(&[
+            ("setting", column(&|(key, ..)| Some(key.to_string()))),
+            ("value", column(&|(key, ..)| self.values.now.get(*key).cloned())),
+            ("form", column(&|(_, form, _)| Some(form.to_string()))),
+            ("meaning", column(&|(.., meaning)| Some(meaning.to_string()))),
+        ])
     }
 
     /// The rows of `DESCRIBE`: a column each, of a table, a view or a file.
@@ -103,6 +163,38 @@ impl Planner {
             false => error,
         }
     }
+}
+
+/// The pages on which each function has an example.
+const PAGES: [&str; 2] =
+    [include_str!("../../../../docs/functions.md"), include_str!("../../../../docs/sql.md")];
+
+/// The first call of a function in the examples of a page.
+fn example(page: &str, name: &str) -> Option<String> {
+    let blocks = page.split("```sql").skip(1).filter_map(|rest| rest.split("```").next());
+    for block in blocks {
+        for (at, _) in block.match_indices(name) {
+            let (before, call) = block.split_at(at);
+            let is_apart = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+            if !is_apart || !call[name.len()..].starts_with(['(', '[']) {
+                continue;
+            }
+            let (mut depth, mut quoted) = (0, false);
+            let end = call.find(|c: char| {
+                quoted ^= c == '\'';
+                match c {
+                    '(' | '[' if !quoted => depth += 1,
+                    ')' | ']' if !quoted => depth -= 1,
+                    _ => return false,
+                }
+                depth == 0
+            });
+            if let Some(end) = end {
+                return Some(call[..=end].split_whitespace().collect::<Vec<_>>().join(" "));
+            }
+        }
+    }
+    None
 }
 
 /// The statement that declared a table, if one did.

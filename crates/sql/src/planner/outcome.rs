@@ -25,6 +25,8 @@ pub enum Outcome {
     /// `EXPLAIN ANALYZE`: to be run, with the sinks of its INSERTs. What is shown is not its rows
     /// but the plan, and what came of it.
     Analyze(PlannedQuery, Vec<Arc<dyn Sink>>),
+    /// The statement that `SHOW CREATE` was asked for.
+    Text(String),
     /// The rows of `DESCRIBE` or `SHOW`.
     Listed(RecordBatch),
 }

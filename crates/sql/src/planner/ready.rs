@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use datafusion_sql::sqlparser::ast::Ident;
-use millstream_contract::sink::Sink;
+use millstream_contract::sink::{Manner, Sink};
 
 use super::{PlannedQuery, Planner};
 use crate::catalog::Origin;
-use crate::error::{Result, Span};
+use crate::ends::is_endless;
+use crate::error::{Result, Span, SqlError};
 use crate::script::Statement;
 use crate::statement::{StatementKind, inserts};
 use crate::written::check_new;
@@ -34,21 +35,24 @@ impl Planner {
     ) -> Result<(PlannedQuery, Vec<Arc<dyn Sink>>)> {
         let mut planned = self.plan(kind, statement)?;
         self.note(&planned, statement)?;
+        let manner =
+            |output| Manner { overwrites: false, endless: is_endless(&planned.plan, output) };
         if let StatementKind::Query(_) = kind {
-            for number in 0..planned.left_out.len() {
-                let name = Ident::new(planned.left_out[number].clone());
-                planned.left_out_sinks.push(self.sink_of(&name)?);
+            for (number, name) in planned.left_out.iter().enumerate() {
+                let sink = self.sink_of(&Ident::new(name.clone()), manner(number + 1))?;
+                planned.left_out_sinks.push(sink);
             }
             return Ok((planned, Vec::new()));
         }
         let mut sinks = Vec::new();
         for insert in inserts(kind) {
-            sinks.push(self.sink_of(&insert.table)?);
+            let manner = Manner { overwrites: insert.overwrites, ..manner(sinks.len()) };
+            sinks.push(self.sink_of(&insert.table, manner)?);
         }
-        for name in std::mem::take(&mut planned.left_out) {
-            sinks.push(self.sink_of(&Ident::new(name.clone()))?);
-            planned.targets.push(name);
+        for name in &planned.left_out {
+            sinks.push(self.sink_of(&Ident::new(name.clone()), manner(sinks.len()))?);
         }
+        planned.targets.append(&mut planned.left_out);
         Ok((planned, sinks))
     }
 
@@ -62,14 +66,28 @@ impl Planner {
     }
 
     /// The sink of a table that the statement inserts into.
-    fn sink_of(&mut self, name: &Ident) -> Result<Arc<dyn Sink>> {
+    fn sink_of(&mut self, name: &Ident, manner: Manner) -> Result<Arc<dyn Sink>> {
         let entry = self.table_named(name)?;
         if let Some(sink) = self.stand_ins.sink(&name.value) {
             return Ok(sink);
         }
+        let place = Span::new(name.span);
+        if manner.overwrites && manner.endless {
+            let message = "INSERT OVERWRITE replaces what is there when the query has ended, and this \
+                           one never ends";
+            return Err(SqlError::unsupported(message)
+                .at(place)
+                .help("write INSERT INTO, or give the query a LIMIT"));
+        }
         let sink = entry.sink(&*self.connectors)?;
+        if !sink.expect(manner) && manner.overwrites {
+            let message = format!("nothing in table '{}' can be overwritten", entry.name);
+            return Err(SqlError::unsupported(message)
+                .at(place)
+                .help("only files can: write INSERT INTO"));
+        }
         if let (Some(written), Origin::Connector(declared)) = (&mut self.written, &entry.origin) {
-            check_new(&declared.options, written).map_err(|e| e.at(Span::new(name.span)))?;
+            check_new(&declared.options, written).map_err(|e| e.at(place))?;
             written.push(declared.options.clone());
         }
         Ok(sink)
