@@ -8,6 +8,7 @@ mod http;
 mod local;
 mod metrics;
 mod progress;
+mod rates;
 mod ui;
 mod waiting;
 
@@ -80,6 +81,9 @@ pub(crate) fn shown<T>(
         if address.port() == 0 {
             note(&format!("{option}: http://{bound}/"));
         }
+    }
+    if arguments.ui.is_some() {
+        rates::sample(desk.clone());
     }
     let show = Show::begin(&desk, arguments.quiet);
     let result = run(&desk);
