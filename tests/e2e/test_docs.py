@@ -189,6 +189,14 @@ def test_every_function_has_an_example():
     assert [name for name in names if name not in called] == []
 
 
+def test_every_setting_is_described_and_exists():
+    page = (harness.ROOT / "docs/settings.md").read_text()
+    described = re.findall(r"^\| `([a-z._]+)` \|", page, re.MULTILINE)
+    result = harness.run("run", "-e", "SELECT 1", "--set", "zzzzzzzzzzzz=1", stats=False)
+    listed = re.search(r"the settings are (.*)", result.stderr)[1]
+    assert sorted(described) == sorted(name.strip() for name in listed.split(","))
+
+
 @pytest.mark.parametrize("text, complaint", [
     ("```sql\nSELECT 1 AS a;\n```\n```csv\na\n2\n```\n", "shows"),
     ("```sql\nSELECT x;\n```\n", "exit code 2, not 0"),
