@@ -85,13 +85,23 @@ class Browser:
     def text(self, part: str) -> str:
         """What stands in the part with this id, its pieces with a blank between them; empty if there is none."""
         script = f"(document.getElementById('{part}')?.innerText ?? document.getElementById('{part}')?.textContent ?? '')"
-        answer = self.ask("Runtime.evaluate", expression=script)
-        return " ".join(answer["result"].get("value", "").split())
+        return " ".join((self.value(script) or "").split())
+
+    def value(self, script: str) -> object:
+        return self.ask("Runtime.evaluate", expression=script)["result"].get("value")
+
+    def count(self, selector: str) -> int:
+        """How many elements there are of a kind."""
+        return self.value(f"document.querySelectorAll('{selector}').length")
+
+    def attribute(self, selector: str, name: str) -> str:
+        """That of the first element of a kind."""
+        return self.value(f"document.querySelector('{selector}').getAttribute('{name}')")
 
     def titles(self) -> list[str]:
         """Those of the sections that are shown."""
         script = "[...document.querySelectorAll('h2')].filter(e => e.offsetParent).map(e => e.textContent).join('|')"
-        return self.ask("Runtime.evaluate", expression=script)["result"].get("value", "").split("|")
+        return (self.value(script) or "").split("|")
 
     def wait_for(self, part: str, found) -> str:
         """The text of a part, once `found` is true of it."""

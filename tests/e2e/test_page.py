@@ -28,12 +28,19 @@ def test_a_browser_shows_a_job_that_waits(start, page):
     # A rate takes two looks.
     numbers = page.wait_for("numbers", lambda text: re.search(r"\d+k? records/s", text))
     assert re.search(r"\d+k? records 0 rows written", numbers) and "1 windows open" in numbers
-    assert re.match(r"window \[.*\) of stage 1 waits for datagen, split [01]: its watermark is", page.text("why"))
+    assert re.match(r"window \[.*\) of stage 1 waits for events \(datagen, split [01]\): its watermark is", page.text("why"))
+    # A window that is not due is nothing wrong.
+    assert page.count("#why section") >= 1 and page.count("#why .wrong") == 0
+    # A point of a line takes two samples.
+    rates = r"records/s at most [1-9]\d*k? 1 min ago now rows/s at most 0 1 min ago now"
+    page.wait_for("rates", lambda text: re.fullmatch(rates, text))
+    assert re.fullmatch(r"M[\d.]+ [\d.]+( L[\d.]+ [\d.]+)*", page.attribute("#rates path", "d"))
     # An edge from the source to the stage with its rate, and what is at its ends.
     plan = page.text("plan")
+    assert plan.startswith("events: datagen (unbounded"), plan
     assert re.search(r"\d+k?/s", plan) and "1. aggregate by (k)" in plan and "output" in plan, plan
     splits = page.text("splits")
-    assert "datagen, split 0" in splits and "datagen, split 1" in splits
+    assert "events datagen, split 0" in splits and "events datagen, split 1" in splits
     assert re.search(r"0\.0 \w+ \d+ %", page.text("workers"))
     assert page.text("statement").startswith("SELECT window_start, k, COUNT(*) AS n")
     assert page.text("lost") == ""
@@ -51,7 +58,7 @@ def test_before_a_query_runs_the_page_says_what_it_waits_for_and_shows_no_empty_
         writer.write("ts,k\n2024-01-01 12:00:00,1\n")
         writer.flush()
         page.wait_for("splits", bool)
-        assert page.titles() == ["Plan: rows per second", "Splits", "Stages", "Workers", "Statement"]
+        assert page.titles() == ["Rates of the last minutes", "Plan: rows per second", "Splits", "Stages", "Workers", "Statement"]
 
 
 def test_of_many_splits_those_with_the_earliest_watermarks_are_shown(start, page):
@@ -72,3 +79,15 @@ def test_names_of_any_characters_are_texts(start, page):
     assert "(<b>k</b>)" in page.wait_for("stages", bool)
     # Windows of a second have rows soon.
     assert page.wait_for("plan", lambda text: re.search(r"[1-9]\d* rows", text))
+
+
+def test_an_orange_box_is_only_where_something_is_wrong(start, script, page):
+    os.mkfifo(script.folder / "events.csv")
+    job = start("SET 'watermark.max_ahead' = 'none';\n" + events("k BIGINT") + WINDOWS, "--ui", "127.0.0.1:0")
+    page.open(address_of(job, "--ui"))
+    with open(script.folder / "events.csv", "w") as writer:
+        writer.write("ts,k\n2099-01-01 00:00:00,1\n2024-01-01 00:00:00,1\n")
+        writer.flush()
+        page.wait_for("why", lambda text: "ahead of the clock" in text)
+        # One that came too late for the record of the future, and the window of that, which is not due.
+        assert (page.count("#why section"), page.count("#why .wrong")) == (2, 1)

@@ -131,7 +131,7 @@ impl Intake {
         let (mut sources, mut splits, mut states) = (Vec::new(), Vec::new(), Vec::new());
         for origin in origins {
             let source = sources.len();
-            let Origin { name, bounded, live, splits: its, preparer, .. } = origin;
+            let Origin { name, about, bounded, live, splits: its, preparer, .. } = origin;
             let (idle_timeout_us, windowings, group) =
                 (origin.idle_timeout_us, origin.windowings, origin.group);
             for split in its {
@@ -151,6 +151,7 @@ impl Intake {
             }
             sources.push(SourceIn {
                 name,
+                about,
                 bounded,
                 live,
                 preparer,

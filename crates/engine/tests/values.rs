@@ -107,6 +107,7 @@ fn query(source: Memory, keys: Vec<Key>, aggregates: Vec<AggregateCall>) -> Plan
     }
     let fired = Arc::new(Schema::new(fields));
     let source = Source {
+        name: "events".into(),
         schema: source.schema.clone(),
         projection: (0..8).collect(),
         derived: vec![],

@@ -71,14 +71,9 @@ fn as_written(expr: DfExpr, renamed: &HashMap<String, String>) -> Result<Transfo
 }
 
 /// The whole text. The engine's part (bytes per key) is added by whoever runs the query. `logical`
-/// are the logical plans of the outputs, `names` the names of the plan's sources, `targets` those
-/// of the tables that its outputs are inserted into.
-pub(crate) fn explain(
-    logical: &[String],
-    plan: &Plan,
-    names: &[String],
-    targets: &[String],
-) -> String {
+/// are the logical plans of the outputs, `targets` the names of the tables that its outputs are
+/// inserted into.
+pub(crate) fn explain(logical: &[String], plan: &Plan, targets: &[String]) -> String {
     let mut text = String::new();
     for (number, lines) in logical.iter().enumerate() {
         let of = targets.get(number).filter(|_| logical.len() > 1);
@@ -88,7 +83,7 @@ pub(crate) fn explain(
             let _ = writeln!(text, "  {line}");
         }
     }
-    let explained = Explained { plan, names, chain: is_chain(plan) };
+    let explained = Explained { plan, chain: is_chain(plan) };
     if !explained.chain {
         for source in 0..plan.sources.len() {
             let users = explained.users(Node::Source(source));
@@ -160,10 +155,10 @@ fn sort_text(text: &mut String, schema: &Schema, sort: &Sort) {
     }
 }
 
-/// A plan, and the names of its sources.
+/// A plan.
 struct Explained<'a> {
     plan: &'a Plan,
-    names: &'a [String],
+    /// Whether each stage takes the rows of the one before it.
     chain: bool,
 }
 
@@ -219,11 +214,11 @@ impl Explained<'_> {
         match input.from {
             Node::Source(source) if self.chain => self.source(text, source),
             Node::Source(source) => {
-                let name = self.names.get(source).map_or("", String::as_str);
+                let name = self.plan.sources.get(source).map_or("", |source| &source.name);
                 let _ = writeln!(text, "  records of source {}: {name}", source + 1);
             }
             Node::Malformed(source) => {
-                let name = self.names.get(source).map_or("", String::as_str);
+                let name = self.plan.sources.get(source).map_or("", |source| &source.name);
                 let _ = writeln!(text, "  malformed records of source {}: {name}", source + 1);
             }
             Node::Stage(before) => {
@@ -259,9 +254,8 @@ impl Explained<'_> {
     }
 
     fn source(&self, text: &mut String, source: usize) {
-        let name = self.names.get(source).map_or("", String::as_str);
         if let Some(source) = self.plan.sources.get(source) {
-            source_text(text, name, source);
+            source_text(text, source);
         }
     }
 }
@@ -294,7 +288,8 @@ fn lookup_text(text: &mut String, schema: &Schema, lookup: &Lookup) {
     }
 }
 
-fn source_text(text: &mut String, name: &str, source: &Source) {
+fn source_text(text: &mut String, source: &Source) {
+    let name = &source.name;
     let _ = writeln!(text, "  read {name}: {}", source.table.describe(&source.projection));
     let input = |e: &Expr| shown(e, &source.schema);
     for (i, derived) in source.derived.iter().enumerate() {

@@ -446,7 +446,6 @@ impl Planner {
             self.lower(&mut graph, number, logical, targets).map_err(|e| blamed(number, e))?;
         }
         let asides = asides(&graph, &self.catalog, targets, targets.is_empty())?;
-        let names: Vec<_> = graph.scans.iter().map(|scan| scan.entry.name.clone()).collect();
         let start_time = self.start_time.unwrap_or_else(Utc::now);
         let zone = self.settings.time_zone.as_ref();
         let config = &with_zone(&self.functions.config, zone);
@@ -460,7 +459,7 @@ impl Planner {
         let targets: Vec<String> = targets.iter().map(|target| target.entry.name.clone()).collect();
         let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();
         let left_out: Vec<String> = asides.iter().map(|aside| aside.entry.name.clone()).collect();
-        let explain = explain(&logical, &plan, &names, &[&targets[..], &left_out].concat());
+        let explain = explain(&logical, &plan, &[&targets[..], &left_out].concat());
         // As they are: nothing that could differ between processes may be missing.
         let exact = queries.iter().map(|q| q.analyzed.display_indent().to_string());
         let logical = exact.collect::<Vec<_>>().join("\n");

@@ -46,7 +46,7 @@ impl Needs {
 
     /// How the side table of a lookup is read: without regard to event time.
     pub(crate) fn read_side(self, compiler: &Compiler<'_>, lookup: &LookedUp) -> Result<Source> {
-        let (table, name) = (lookup.table.clone(), &lookup.body.entry.name);
+        let (table, name) = (lookup.table.clone(), lookup.body.entry.name.clone());
         if self.columns.contains(WATERMARK) {
             let message = format!("CURRENT_WATERMARK is not known of '{name}', a lookup table");
             return Err(SqlError::unsupported(message).help("leave it out"));
@@ -54,7 +54,7 @@ impl Needs {
         let read = self.columns(compiler, &lookup.body.entry)?;
         let schema = Arc::new(read.schema.as_arrow().clone());
         let (projection, derived) = (read.projection, read.derived);
-        Ok(Source { table, projection, derived, schema, event_time: None })
+        Ok(Source { name, table, projection, derived, schema, event_time: None })
     }
 
     /// How a table is read.
@@ -84,6 +84,7 @@ impl Needs {
             None => None,
         };
         Ok(Source {
+            name: table.name.clone(),
             table: scan.table.clone(),
             projection: read.projection,
             derived: read.derived,

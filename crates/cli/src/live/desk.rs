@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use millstream::observe::{Snapshot, duration};
 use serde::{Deserialize, Serialize};
 
+use super::rates::Rates;
 use super::waiting::{self, Awaited};
 use crate::log;
 
@@ -133,6 +134,7 @@ pub(crate) struct Desk {
     state: Mutex<State>,
     /// The last snapshot, of the query that is so many; held while one is taken.
     last: Mutex<Option<(u64, Instant, Arc<Snapshot>)>>,
+    rates: Mutex<Rates>,
 }
 
 #[derive(Default)]
@@ -167,6 +169,7 @@ impl Desk {
             started: Instant::now(),
             state: Mutex::default(),
             last: Mutex::new(None),
+            rates: Mutex::default(),
         }
     }
 
@@ -262,6 +265,19 @@ impl Desk {
         let snapshot = Arc::new(observe());
         *last = Some((query, Instant::now(), snapshot.clone()));
         Some((query, snapshot))
+    }
+
+    /// Notes how far the query is that runs, if one does.
+    pub(super) fn sample(&self) {
+        if let Some((query, snapshot)) = self.observe() {
+            let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+            rates.add(query, &snapshot);
+        }
+    }
+
+    /// How far it was in the last minutes.
+    pub(super) fn rates(&self) -> Rates {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether the query of this number, as [`Desk::observe`] has it, still runs.

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use millstream::observe::{Doing, Snapshot, Worker, share_read};
+use millstream::observe::{Doing, Snapshot, Split, Worker, share_read};
 
 use super::desk::Desk;
 use super::http::Answer;
@@ -69,7 +69,7 @@ fn input(text: &mut Text, snapshot: &Snapshot, runs: bool) {
         .sample_if(runs && read.is_some(), &[], read.unwrap_or(0.0));
     let sources = || snapshot.sources.iter().enumerate();
     let label =
-        |number: usize, name: &str| [("source", number.to_string()), ("name", name.to_string())];
+        |number: usize, name: &str| [("source", number.to_string()), ("table", name.to_string())];
     let help = "A table's low watermark: event time since 1970.";
     let mut family = text.gauge("millstream_source_watermark_seconds", help);
     for (number, source) in sources() {
@@ -88,32 +88,38 @@ fn input(text: &mut Text, snapshot: &Snapshot, runs: bool) {
 
 fn splits(text: &mut Text, snapshot: &Snapshot) {
     let splits = || snapshot.splits.iter().enumerate();
-    let label =
-        |number: usize, name: &str| [("split", number.to_string()), ("name", name.to_string())];
+    let label = |number: usize, split: &Split| {
+        let table = snapshot.sources.get(split.source).map(|source| source.name.clone());
+        [
+            ("split", number.to_string()),
+            ("table", table.unwrap_or_default()),
+            ("name", split.name.clone()),
+        ]
+    };
     let mut family = text.counter("millstream_split_records_total", "Records read of a split.");
     for (number, split) in splits() {
-        family.sample(&label(number, &split.name), split.records as f64);
+        family.sample(&label(number, split), split.records as f64);
     }
     let mut family = text.counter("millstream_split_bytes_total", "Bytes read of a split.");
     for (number, split) in splits() {
-        family.sample(&label(number, &split.name), split.bytes as f64);
+        family.sample(&label(number, split), split.bytes as f64);
     }
     let help = "A split's watermark: event time since 1970.";
     let mut family = text.gauge("millstream_split_watermark_seconds", help);
     for (number, split) in splits() {
         if let Some(at) = split.watermark_us {
-            family.sample(&label(number, &split.name), seconds(at));
+            family.sample(&label(number, split), seconds(at));
         }
     }
     let help = "How long ago the last record of a split came.";
     let mut family = text.gauge("millstream_split_silent_seconds", help);
     for (number, split) in splits().filter(|(_, split)| !split.ended) {
-        family.sample(&label(number, &split.name), split.silent_us as f64 / 1e6);
+        family.sample(&label(number, split), split.silent_us as f64 / 1e6);
     }
     let help = "Whether a split is idle, so that the others do not wait for it: 1 or 0.";
     let mut family = text.gauge("millstream_split_idle", help);
     for (number, split) in splits() {
-        family.sample(&label(number, &split.name), f64::from(u8::from(split.idle)));
+        family.sample(&label(number, split), f64::from(u8::from(split.idle)));
     }
 }
 
@@ -329,7 +335,7 @@ fn escaped(value: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use millstream::observe::{Channel, Source, Split};
+    use millstream::observe::{Channel, Source};
 
     use super::*;
 
@@ -396,8 +402,8 @@ mod tests {
         for line in [
             "millstream_records_total 17",
             "millstream_query_running 1",
-            "millstream_source_watermark_lag_seconds{source=\"0\",name=\"a\\\"b\\\\\\n\"} 2.5",
-            "millstream_split_idle{split=\"0\",name=\"s\"} 1",
+            "millstream_source_watermark_lag_seconds{source=\"0\",table=\"a\\\"b\\\\\\n\"} 2.5",
+            "millstream_split_idle{split=\"0\",table=\"a\\\"b\\\\\\n\",name=\"s\"} 1",
             "millstream_worker_seconds_total{process=\"0\",worker=\"0\",state=\"busy\"} 1.5",
             "millstream_channel_bytes_total{from=\"1\",to=\"0\"} 9",
             "millstream_fire_latency_seconds_count 0",

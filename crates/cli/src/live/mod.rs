@@ -8,6 +8,7 @@ mod http;
 mod local;
 mod metrics;
 mod progress;
+mod rates;
 mod ui;
 mod waiting;
 
@@ -83,6 +84,9 @@ pub(crate) fn shown<T>(
     }
     if arguments.quiet {
         be_quiet();
+    }
+    if arguments.ui.is_some() {
+        rates::sample(desk.clone());
     }
     let show = Show::begin(&desk, arguments.quiet);
     let result = run(&desk);

@@ -23,9 +23,9 @@ fn report(desk: &Desk) -> String {
     let report = desk.report();
     let reasons = match &report.snapshot {
         Some(snapshot) => why(snapshot),
-        None => vec![Reason { what: report.doing(), help: None }],
+        None => vec![Reason::ordinary(report.doing())],
     };
-    json!({ "report": report, "why": reasons }).to_string()
+    json!({ "report": report, "why": reasons, "rates": desk.rates() }).to_string()
 }
 
 #[cfg(test)]
@@ -52,8 +52,10 @@ mod tests {
         let before = told(&desk);
         assert!(before["why"][0]["what"].as_str().unwrap().starts_with("starting for "));
         desk.runs(|| Snapshot { records: 9_007_199, ..Snapshot::default() });
+        desk.sample();
         let told = told(&desk);
         assert_eq!(told["report"]["snapshot"]["records"], 9_007_199);
+        assert_eq!(told["rates"]["samples"][0]["records"], 9_007_199);
         assert!(told["why"][0]["what"].is_string());
         assert_eq!(answer(&desk, "/no").status, 404);
     }

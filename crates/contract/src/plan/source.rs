@@ -11,6 +11,8 @@ use crate::zone::Zone;
 /// A table and how it is read.
 #[derive(Debug, Clone)]
 pub struct Source {
+    /// The table's name.
+    pub name: String,
     /// Where records come from.
     pub table: Arc<dyn Table>,
     /// Physical columns read, as indices into the table's schema. Column `i` of a batch is

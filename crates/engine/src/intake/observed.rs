@@ -39,9 +39,9 @@ impl Intake {
     pub(crate) fn tell_sources(&self) {
         for (number, source) in self.sources.iter().enumerate() {
             let splits = self.read_here(&self.lock(), number).len();
-            let source = source.name.as_str();
+            let (table, source) = (source.name.as_str(), source.about.as_str());
             if splits > 0 {
-                tracing::info!(source, splits, "a source has been opened");
+                tracing::info!(table, source, splits, "a source has been opened");
             }
         }
     }
@@ -54,8 +54,9 @@ impl Intake {
             (splits.len(), splits.iter().map(|s| s.own_records).sum::<u64>())
         };
         if splits > 0 {
-            let source = self.sources[number].name.as_str();
-            tracing::info!(source, splits, records, "a source has ended");
+            let source = &self.sources[number];
+            let (table, source) = (source.name.as_str(), source.about.as_str());
+            tracing::info!(table, source, splits, records, "a source has ended");
         }
     }
 
@@ -68,6 +69,7 @@ impl Intake {
             let mut splits = splits.filter(|(split, _)| split.source == number);
             Source {
                 name: source.name.clone(),
+                about: source.about.clone(),
                 bounded: source.bounded,
                 live: source.live,
                 watermark_us: time(s.low),

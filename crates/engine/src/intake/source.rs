@@ -9,8 +9,9 @@ use crate::windowing::Windowing;
 
 /// A source that has been opened.
 pub(crate) struct Origin {
-    /// As `EXPLAIN` describes it.
+    /// The table's name, and how `EXPLAIN` describes the table.
     pub(crate) name: String,
+    pub(crate) about: String,
     /// Whether it ends by itself, and whether its records come as they happen.
     pub(crate) bounded: bool,
     pub(crate) live: bool,
@@ -26,6 +27,7 @@ pub(crate) struct Origin {
 /// What does not change of a source: as in [`Origin`].
 pub(super) struct SourceIn {
     pub(super) name: String,
+    pub(super) about: String,
     pub(super) bounded: bool,
     pub(super) live: bool,
     pub(super) preparer: Preparer,

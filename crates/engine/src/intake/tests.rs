@@ -124,6 +124,7 @@ fn origin_of(splits: Vec<Box<dyn Split>>, table: Timed) -> Origin {
     let (watermark, idle_timeout_us) = (Watermark::Delay(0), Some(IDLE_US));
     let schema = table.schema();
     let source = Source {
+        name: "t".into(),
         table: Arc::new(table),
         projection: vec![0],
         derived: vec![],
@@ -133,8 +134,8 @@ fn origin_of(splits: Vec<Box<dyn Split>>, table: Timed) -> Origin {
     let preparer = Preparer::new(&source, None, Vec::new());
     let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }.into()), 0);
     let windowings = vec![windowing];
-    let (name, bounded, live) = (String::new(), true, false);
-    Origin { name, bounded, live, splits, preparer, idle_timeout_us, windowings, group: 0 }
+    let (name, about, bounded, live) = (String::new(), String::new(), true, false);
+    Origin { name, about, bounded, live, splits, preparer, idle_timeout_us, windowings, group: 0 }
 }
 
 fn intake_over(origins: Vec<Origin>, workers: usize, clock: &Arc<Clock>) -> Intake {

@@ -50,7 +50,8 @@ pub(super) fn origins(
             ..options.clone()
         };
         Ok(Origin {
-            name: table.describe(&source.projection),
+            name: source.name.clone(),
+            about: table.describe(&source.projection),
             bounded: table.bounded(),
             live: table.live(),
             splits: table.open(&source.projection, &options)?,

@@ -75,8 +75,10 @@ pub enum Phase {
 /// A table that is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// As `EXPLAIN` describes it.
+    /// The table's name.
     pub name: String,
+    /// The table as `EXPLAIN` describes it.
+    pub about: String,
     /// Whether it ends by itself.
     pub bounded: bool,
     /// Whether its records come as they happen, so that the clock says something about their times.
@@ -92,7 +94,7 @@ pub struct Source {
 /// A part of a table, which one reader reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
-    /// A path, or `generator ysb, shard 3`.
+    /// Its own name: a path, or `generator ysb, shard 3`.
     pub name: String,
     /// Its source, by number.
     pub source: usize,

@@ -258,6 +258,7 @@ impl Case {
 
     pub(crate) fn plan(&self) -> Plan {
         let source = |side: usize| Source {
+            name: ["left", "right"][side].into(),
             schema: Arc::new(Schema::new(columns().to_vec())),
             projection: (0..5).collect(),
             derived: vec![],

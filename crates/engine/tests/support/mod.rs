@@ -352,6 +352,7 @@ pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i6
     let shown: Vec<usize> =
         window_ms.map(|_| 0).into_iter().chain(first..fired.fields().len()).collect();
     let source = Source {
+        name: "events".into(),
         schema: source.schema(),
         projection: (0..5).collect(),
         derived: vec![],

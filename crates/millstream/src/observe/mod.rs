@@ -27,6 +27,16 @@ pub fn share_read(snapshot: &Snapshot) -> Option<u64> {
     (sum.1 > 0).then(|| (sum.0 * 1000 / sum.1).min(1000) as u64)
 }
 
+/// A split with its table: `clicks (datagen, split 0)`; alone where it bears the table's name, as
+/// of `FROM 'clicks.csv'`.
+pub fn split_name(snapshot: &Snapshot, split: &Split) -> String {
+    let table = snapshot.sources.get(split.source).map_or("", |source| &source.name);
+    match split.name.ends_with(table) {
+        true => split.name.clone(),
+        false => format!("{table} ({})", split.name),
+    }
+}
+
 /// Windows that are open: those of the stages that feed outputs, or else of the last stage that
 /// has any. `true`: there are more of them.
 pub fn open_windows(snapshot: &Snapshot) -> (usize, bool) {

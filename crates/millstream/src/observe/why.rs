@@ -6,7 +6,7 @@ use arrow::array::temporal_conversions::timestamp_us_to_datetime;
 use millstream_contract::wording::grouped;
 use serde::{Deserialize, Serialize};
 
-use super::{Doing, Input, Phase, Snapshot, Split, Stage, Window, share_read};
+use super::{Doing, Input, Phase, Snapshot, Split, Stage, Window, share_read, split_name};
 use crate::wording::bytes;
 
 /// Splits that are named one by one.
@@ -15,6 +15,8 @@ const NAMED_MAX: usize = 3;
 const LONG_STEP_US: u64 = 1_000_000;
 /// A split that has been without records for so long is called silent.
 const SILENT_US: u64 = 1_000_000;
+/// Where the clock says that records are due, such a silence is a fault.
+const OVERDUE_US: u64 = 10_000_000;
 
 /// A watermark that is so far ahead of the clock makes late what comes as it happens.
 const AHEAD_US: i64 = 60_000_000;
@@ -26,6 +28,16 @@ pub struct Reason {
     pub what: String,
     /// What would help, if anything would.
     pub help: Option<String>,
+    /// Whether something is wrong, so that somebody should do something; a window that is not due
+    /// is nothing wrong.
+    pub wrong: bool,
+}
+
+impl Reason {
+    /// In the ordinary course of things.
+    pub fn ordinary(what: String) -> Reason {
+        Reason { what, help: None, wrong: false }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -35,15 +47,13 @@ impl fmt::Display for Reason {
     }
 }
 
-fn reason(what: String) -> Reason {
-    Reason { what, help: None }
-}
-
 /// Why a job yields no rows just now: all reasons, the most telling first. There is always one.
 pub fn why(snapshot: &Snapshot) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if snapshot.phase == Phase::Ended {
-        return vec![reason("all workers have ended: the result is being completed".into())];
+        return vec![Reason::ordinary(
+            "all workers have ended: the result is being completed".into(),
+        )];
     }
     reasons.extend(output(snapshot));
     reasons.extend(memory(snapshot));
@@ -65,16 +75,21 @@ fn output(snapshot: &Snapshot) -> Option<Reason> {
         return Some(Reason {
             what: format!("{} of result rows wait for whoever reads the output", bytes(queued)),
             help: Some("read it faster, or write to files (INSERT INTO)".into()),
+            wrong: true,
         });
     }
     let long = long?;
-    Some(reason(format!(
-        "worker {} of process {} has been in one step for {}: it writes to an output that nobody \
-         reads, or works on a large chunk",
-        long.worker,
-        long.process,
-        duration(long.since_us)
-    )))
+    Some(Reason {
+        what: format!(
+            "worker {} of process {} has been in one step for {}: it writes to an output that \
+             nobody reads, or works on a large chunk",
+            long.worker,
+            long.process,
+            duration(long.since_us)
+        ),
+        help: None,
+        wrong: true,
+    })
 }
 
 fn memory(snapshot: &Snapshot) -> Option<Reason> {
@@ -87,6 +102,7 @@ fn memory(snapshot: &Snapshot) -> Option<Reason> {
             bytes(memory.limit_bytes)
         ),
         help: Some("a larger setting 'memory', or shorter windows".into()),
+        wrong: true,
     })
 }
 
@@ -110,6 +126,7 @@ fn too_far_ahead(snapshot: &Snapshot) -> Option<Reason> {
              s' say, ignores the time of such a record"
                 .into(),
         ),
+        wrong: true,
     })
 }
 
@@ -140,7 +157,7 @@ fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
         if number > 0 {
             what += "; and for ";
         }
-        what += &split_text(split, *needed);
+        what += &split_text(snapshot, split, *needed);
     }
     if waits.len() > NAMED_MAX {
         what += &format!("; and for {} more", waits.len() - NAMED_MAX);
@@ -151,13 +168,14 @@ fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
         let later = duration((at - end) as u64);
         what += &format!("\n  (it fires {later} after its end: setting 'allowed_lateness')");
     }
-    Some(Reason { what, help: help_for(snapshot, stage, &waits) })
+    let wrong = waits.iter().any(|(split, needed)| is_overdue(snapshot, stage, split, *needed));
+    Some(Reason { what, help: help_for(snapshot, stage, &waits), wrong })
 }
 
-/// `events.csv: its watermark is 2024-01-01 12:00:03, and must be 12:00:10, and nothing has come
-/// for 12 s`. What is of the watermark's day comes without its date.
-fn split_text(split: &Split, needed: i64) -> String {
-    let mut text = format!("{}: ", split.name);
+/// `clicks (a.csv): its watermark is 2024-01-01 12:00:03, and must be 12:00:10, and nothing has
+/// come for 12 s`. What is of the watermark's day comes without its date.
+fn split_text(snapshot: &Snapshot, split: &Split, needed: i64) -> String {
+    let mut text = format!("{}: ", split_name(snapshot, split));
     text += &match split.holds_us {
         None if split.records == 0 => "it has had no record yet".to_string(),
         None => "it has no watermark yet".to_string(),
@@ -177,6 +195,23 @@ fn split_text(split: &Split, needed: i64) -> String {
     text
 }
 
+/// Whether a split has been silent for long, and either the clock has passed the watermark that is
+/// needed, or other splits are that far and wait for this one without end.
+fn is_overdue(snapshot: &Snapshot, stage: &Stage, split: &Split, needed: i64) -> bool {
+    let Some(source) = snapshot.sources.get(split.source) else { return false };
+    let is_past = source.live && snapshot.now_us >= needed;
+    let holds_back = source.idle_timeout_us.is_none() && others_reached(snapshot, stage);
+    split.waits && split.silent_us >= OVERDUE_US && (is_past || holds_back)
+}
+
+/// Whether some split is far enough for the first window of a stage.
+fn others_reached(snapshot: &Snapshot, stage: &Stage) -> bool {
+    snapshot.splits.iter().filter(|split| !split.ended).any(|split| {
+        let needed = stage.needs.iter().find(|need| need.source == split.source);
+        needed.is_some_and(|need| split.watermark_us >= need.watermark_us)
+    })
+}
+
 /// The setting that lets a window fire without the splits that hold it back, if there is one.
 fn help_for(snapshot: &Snapshot, stage: &Stage, waits: &[(&Split, i64)]) -> Option<String> {
     let silent = |split: &Split| split.waits && split.silent_us >= SILENT_US;
@@ -184,15 +219,8 @@ fn help_for(snapshot: &Snapshot, stage: &Stage, waits: &[(&Split, i64)]) -> Opti
         return None;
     }
     let source = snapshot.sources.get(waits.first()?.0.source)?;
-    let feeds = |split: &&Split| stage.needs.iter().any(|need| need.source == split.source);
-    let others = snapshot.splits.iter().filter(feeds).filter(|split| !split.ended);
-    let reached = |split: &Split| {
-        let needed = stage.needs.iter().find(|need| need.source == split.source);
-        split.watermark_us >= needed.and_then(|need| need.watermark_us)
-    };
-    let others_reached = others.into_iter().any(reached);
     match source.idle_timeout_us {
-        None if others_reached => Some(
+        None if others_reached(snapshot, stage) => Some(
             "other inputs are far enough: let them go on without a silent one with \
              'scan.watermark.idle-timeout' = '10 s' in the WITH options of its table"
                 .into(),
@@ -213,10 +241,10 @@ fn help_for(snapshot: &Snapshot, stage: &Stage, waits: &[(&Split, i64)]) -> Opti
 /// The watermark is far enough: what is missing is work.
 fn complete(snapshot: &Snapshot, stage: &Stage, named: &str) -> Reason {
     if stage.firing {
-        return reason(format!("{named} is complete, and its rows are being written"));
+        return Reason::ordinary(format!("{named} is complete, and its rows are being written"));
     }
     let credit = snapshot.workers.iter().any(|worker| worker.doing == Doing::Credit);
-    reason(match credit {
+    Reason::ordinary(match credit {
         true => format!("{named} is complete, and waits until leaders have merged its rows"),
         false => format!("{named} is complete, and waits for its turn"),
     })
@@ -239,13 +267,17 @@ fn at_the_end(snapshot: &Snapshot, stage: &Stage) -> Reason {
                  `millstream stop --drain`"
                     .into(),
             ),
+            wrong: true,
         };
     }
     let read = match share_read(snapshot) {
         Some(thousandths) => format!(", of which {} % have been read", thousandths / 10),
         None => format!(", of which {} have been read", records(snapshot.records)),
     };
-    reason(format!("the result of stage {} comes at the end of its input{read}", stage.stage))
+    Reason::ordinary(format!(
+        "the result of stage {} comes at the end of its input{read}",
+        stage.stage
+    ))
 }
 
 /// The sources that feed a stage, in the end.
@@ -267,13 +299,15 @@ fn sources_of(snapshot: &Snapshot, stage: &Stage) -> Vec<usize> {
 fn without_windows(snapshot: &Snapshot) -> Reason {
     let open = || snapshot.splits.iter().filter(|split| !split.ended && !split.elsewhere);
     if matches!(snapshot.phase, Phase::Ending) {
-        return reason("all input has been read: what is left is fired and written".into());
+        return Reason::ordinary(
+            "all input has been read: what is left is fired and written".into(),
+        );
     }
     let silent: Vec<&Split> = open().filter(|s| s.waits && s.silent_us >= SILENT_US).collect();
     if open().count() > 0 && silent.len() == open().count() {
         let of = |split: &&Split| match split.records {
-            0 => format!("{} (no record yet)", split.name),
-            n => format!("{} (after {})", split.name, records(n)),
+            0 => format!("{}, no record yet", split_name(snapshot, split)),
+            n => format!("{} after {}", split_name(snapshot, split), records(n)),
         };
         let names: Vec<String> = silent.iter().take(NAMED_MAX).map(of).collect();
         let more = match silent.len().saturating_sub(NAMED_MAX) {
@@ -281,7 +315,7 @@ fn without_windows(snapshot: &Snapshot) -> Reason {
             more => format!(" and {more} more"),
         };
         let least = silent.iter().map(|split| split.silent_us).min().unwrap_or(0);
-        return reason(format!(
+        return Reason::ordinary(format!(
             "no window is open, and for {} nothing has come from {}{more}",
             duration(least),
             names.join(", ")
@@ -306,7 +340,10 @@ fn without_windows(snapshot: &Snapshot) -> Reason {
         (true, 0) => "no row has come of them".to_string(),
         (true, rows) => format!("nothing holds rows back, of which {} came", grouped(rows)),
     };
-    reason(format!("{} have been read{dropped}; {rest}", records(snapshot.records)))
+    let what = format!("{} have been read{dropped}; {rest}", records(snapshot.records));
+    // Nothing was left of them.
+    let wrong = snapshot.records > 0 && late + bad >= snapshot.records;
+    Reason { wrong, ..Reason::ordinary(what) }
 }
 
 fn records(number: u64) -> String {
@@ -402,20 +439,50 @@ mod tests {
         let [reason] = &why(&snapshot)[..] else { panic!("one reason") };
         assert_eq!(
             reason.what,
-            "window [1970-01-01 00:00:00, 00:00:10) of stage 2 waits for b.csv: its watermark is \
+            "window [1970-01-01 00:00:00, 00:00:10) of stage 2 waits for events (b.csv): its watermark is \
              1970-01-01 00:00:03, and must be 00:00:10, and nothing has come for 12 s"
         );
         let help = reason.help.as_deref().unwrap();
         assert!(help.contains("'scan.watermark.idle-timeout' = '10 s'"), "{help}");
         assert_eq!(reason.to_string(), format!("{}\n  help: {help}", reason.what));
+        assert!(reason.wrong, "it holds back the other");
+    }
+
+    #[test]
+    fn a_window_that_is_not_due_is_nothing_wrong() {
+        let is_wrong = |snapshot: &Snapshot| why(snapshot)[0].wrong;
+        let mut snapshot = waiting(vec![split("a.csv", Some(3 * S), 12)]);
+        assert!(!is_wrong(&snapshot), "files of the past have no time at which they must come");
+        (snapshot.sources[0].live, snapshot.now_us) = (true, 9 * S);
+        assert!(!is_wrong(&snapshot));
+        snapshot.now_us = 16 * S;
+        assert!(is_wrong(&snapshot));
+        snapshot.splits[0].silent_us = 2 * S as u64;
+        assert!(!is_wrong(&snapshot), "a stream may be slow");
+        // Others wait for one that nobody waits for without end.
+        let mut snapshot = waiting(vec![split("a", Some(20 * S), 0), split("b", Some(3 * S), 12)]);
+        snapshot.sources[0].idle_timeout_us = Some(20 * S);
+        assert!(!is_wrong(&snapshot));
+    }
+
+    #[test]
+    fn a_split_bears_the_name_of_its_table() {
+        let mut snapshot = waiting(vec![split("datagen, split 0", None, 0)]);
+        let name = |snapshot: &Snapshot| split_name(snapshot, &snapshot.splits[0]);
+        assert_eq!(name(&snapshot), "events (datagen, split 0)");
+        (snapshot.sources[0].name, snapshot.splits[0].name) = ("a.csv".into(), "./a.csv".into());
+        assert_eq!(name(&snapshot), "./a.csv");
     }
 
     #[test]
     fn where_no_other_is_far_enough_no_setting_helps() {
         let snapshot = waiting(vec![split("a.csv", Some(3 * S), 12), split("b.csv", None, 12)]);
         let [reason] = &why(&snapshot)[..] else { panic!("one reason") };
-        assert!(reason.what.contains("waits for b.csv: it has had no record yet"), "{reason}");
-        assert!(reason.what.contains("; and for a.csv: its watermark is"), "{reason}");
+        assert!(
+            reason.what.contains("waits for events (b.csv): it has had no record yet"),
+            "{reason}"
+        );
+        assert!(reason.what.contains("; and for events (a.csv): its watermark is"), "{reason}");
         assert!(!reason.help.as_deref().unwrap().contains("idle-timeout"), "{reason}");
         // While records come, it is only a matter of time.
         let snapshot = waiting(vec![split("a.csv", Some(3 * S), 0)]);
@@ -432,7 +499,7 @@ mod tests {
         snapshot.stages[0].open[0].fires_at_us = Some(3_610 * S);
         snapshot.stages[0].needs[0].watermark_us = Some(3_610 * S);
         let text = why(&snapshot)[0].to_string();
-        assert!(text.contains("waits for a.csv"), "{text}");
+        assert!(text.contains("waits for events (a.csv)"), "{text}");
         assert!(
             text.contains("fires 1 h 0 min after its end: setting 'allowed_lateness'"),
             "{text}"
@@ -459,7 +526,7 @@ mod tests {
         let text = why(&snapshot)[0].to_string();
         assert_eq!(
             text,
-            "no window is open, and for 12 s nothing has come from a.csv (no record yet)"
+            "no window is open, and for 12 s nothing has come from events (a.csv), no record yet"
         );
         (snapshot.splits[0].waits, snapshot.records) = (false, 1_234);
         (snapshot.late_records, snapshot.bad_records) = (1_000, 234);

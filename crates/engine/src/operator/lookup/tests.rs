@@ -86,6 +86,7 @@ fn lookup(how: How) -> Lookup {
     let body = plan::Lookup {
         name: "side".into(),
         side: Source {
+            name: "side".into(),
             table: Arc::new(Memory {
                 schema: schema.clone(),
                 splits: vec![],
