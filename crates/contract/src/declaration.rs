@@ -56,6 +56,8 @@ pub struct DeclaredTime {
     pub reason: String,
     /// From the least time seen to the greatest, microseconds.
     pub span_us: i64,
+    /// Whether there are more times than have been seen.
+    pub sampled: bool,
 }
 
 /// What people write for NULL in CSV.

@@ -15,7 +15,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use serde::{Deserialize, Serialize};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, DeclaredTime};
 use crate::error::{Error, Result};
 use crate::pruning::Pruning;
 
@@ -403,5 +403,14 @@ pub trait Connectors: Send + Sync {
             message: "no connector here reads files".into(),
             help: "declare a table: CREATE TABLE name (…) WITH ('connector' = …)".into(),
         })
+    }
+    /// The event time of a table that files declare, with a watermark so far behind that no record
+    /// is late: all times are read. `None` if `found` has it already.
+    fn time_of_all(
+        &self,
+        _table: &dyn Table,
+        _found: &Declaration,
+    ) -> Result<Option<DeclaredTime>> {
+        Ok(None)
     }
 }

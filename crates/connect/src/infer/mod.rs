@@ -17,6 +17,7 @@ mod order;
 mod sample;
 #[cfg(test)]
 pub(crate) mod tests;
+mod through;
 mod times;
 mod value;
 
@@ -40,6 +41,7 @@ use crate::types::sql_name;
 use crate::{ipc, parquet};
 
 pub use self::fuzz::fuzz_infer;
+pub(crate) use self::through::time_of_all;
 
 /// Records of each part of a sample.
 const RECORDS_MAX: usize = 20_000;
@@ -56,6 +58,8 @@ struct Columns {
     remarks: Vec<String>,
     /// What is wrong with the first record that is none, where most are.
     wrong: Option<Error>,
+    /// Whether there are more records than have been looked at.
+    more: bool,
 }
 
 /// A column, and what its values are like.
@@ -200,6 +204,19 @@ fn checked(name: &str, columns: Columns) -> Result<Columns> {
     }
 }
 
+/// Names that a remark shows.
+const NAMES_MAX: usize = 8;
+
+/// Says which columns are left out as a file lacks them.
+fn left_out(lacks: &str, names: &[String]) -> Option<String> {
+    let shown = names.iter().take(NAMES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = match names.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| format!("left out as {lacks} does not have them: {shown}{more}"))
+}
+
 /// Refuses what is no text in UTF-8 at its very beginning.
 fn check_text(sample: &Sample) -> Result<()> {
     let head = &sample.head[..sample.head.len().min(4096)];
@@ -221,7 +238,8 @@ fn check_text(sample: &Sample) -> Result<()> {
 
 /// Puts together what has been found out.
 fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<Declaration> {
-    let Columns { columns, options, mut remarks, wrong } = found;
+    let Columns { columns, options, mut remarks, wrong, more } = found;
+    let whole = whole && !more;
     let names: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
     let candidates: Vec<Candidate<'_>> = columns
         .iter()
