@@ -168,6 +168,18 @@ def test_columns_that_files_have_not_in_common_are_left_out_and_said(script):
         assert word in result.stderr, result.stderr
 
 
+def test_columns_of_files_in_the_midst_are_said(script):
+    parquet(script, "x1.parquet", "SELECT 1 AS a")
+    parquet(script, "x2.parquet", "SELECT 2 AS a, 1 AS only_here")
+    parquet(script, "x3.parquet", "SELECT 3 AS a")
+    for name, text in [("y1", "a,b\n1,2\n"), ("y2", "a,only_here,b\n3,4,5\n"), ("y3", "b,a\n6,7\n")]:
+        script.data(f"{name}.csv", text)
+    for files, rows in [("x*.parquet", ["1", "2", "3"]), ("y*.csv", ["1,2", "3,5", "7,6"])]:
+        result = script.run(f"SELECT * FROM '{files}';")
+        assert sorted(result.stdout.decode().split()[1:]) == rows, result.stderr
+        assert re.search(r"left out as \S+1\.\w+ does not have them: only_here \(\S+2\.\w+\)", result.stderr), result.stderr
+
+
 def test_a_csv_file_without_a_column_shows_the_table_without_it(script):
     for name, text in [("x1", "a,b\n1,2\n"), ("x2", "a\n3\n"), ("x3", "a,b\n5,6\n")]:
         script.data(f"{name}.csv", text)

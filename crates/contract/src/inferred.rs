@@ -190,6 +190,11 @@ impl Words for Inferred {
         self.explained(error)
     }
 
+    fn notice(&self, inner: String) -> String {
+        let path = literal(&self.path);
+        format!("{inner}; to read it, declare the table: millstream init {path} begins it")
+    }
+
     fn describe(&self, inner: String) -> String {
         format!("{inner}, inferred")
     }

@@ -272,6 +272,8 @@ pub struct Decoded {
     pub places: Option<Box<dyn Places>>,
     /// What becomes of those of which a computed column cannot be evaluated.
     pub failing: Failing,
+    /// What the user should know of it, a line each.
+    pub notices: Vec<String>,
 }
 
 /// What becomes of records of which a column that the table computes, or its watermark, cannot be
@@ -297,8 +299,15 @@ pub trait Raw: Send + Debug {
 impl Decoded {
     /// Records of which none was left out.
     pub fn whole(batch: RecordBatch, places: Option<Box<dyn Places>>) -> Decoded {
-        let failing = Failing::Fails;
-        Decoded { batch, left_out: 0, first_left_out: None, malformed: None, places, failing }
+        Decoded {
+            batch,
+            left_out: 0,
+            first_left_out: None,
+            malformed: None,
+            places,
+            failing: Failing::Fails,
+            notices: Vec::new(),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
+use memchr::memchr;
 use millstream_contract::declaration::{Declaration, DeclaredColumn, identifier};
 use millstream_contract::inferred::leaving_out;
 use millstream_contract::table::TableOptions;
@@ -34,6 +35,7 @@ use millstream_contract::{Error, Result};
 use self::sample::{Sample, samples};
 use self::times::{Candidate, Found, event_time};
 use self::value::Values;
+use crate::csv::{LONE_CR, LONE_CR_HELP};
 use crate::input::Packing;
 use crate::options::Options;
 use crate::source::{Files, OneFile};
@@ -169,7 +171,7 @@ fn of_schema(given: &str, format: Format, files: &[OneFile]) -> Result<Declarati
 }
 
 /// The columns of text.
-fn columns(given: &str, format: Format, samples: &[Sample]) -> Result<Columns> {
+fn columns(given: &str, format: Format, samples: &[Sample], files: &[OneFile]) -> Result<Columns> {
     let Some(first) = samples.first() else {
         return Err(Error::Data {
             place: given.to_string(),
@@ -180,7 +182,7 @@ fn columns(given: &str, format: Format, samples: &[Sample]) -> Result<Columns> {
     check_text(first)?;
     let columns = match format {
         Format::Ndjson => ndjson::columns(samples)?,
-        _ => csv::columns(samples, format == Format::Tabs),
+        _ => csv::columns(samples, format == Format::Tabs, files),
     };
     checked(&first.name, columns)
 }
@@ -232,6 +234,11 @@ fn check_text(sample: &Sample) -> Result<()> {
             "it is no text: it has bytes that are zero",
             "files that can be read are CSV and NDJSON in UTF-8, Parquet and Arrow",
         ),
+        _ if memchr(b'\n', &sample.head).is_none()
+            && memchr(b'\r', sample.head.trim_ascii_end()).is_some() =>
+        {
+            wrong(LONE_CR, LONE_CR_HELP)
+        }
         _ => Ok(()),
     }
 }
