@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::declaration::{Declaration, DeclaredTime};
 use crate::error::{Error, Result};
+use crate::expr::Evaluate;
 use crate::pruning::Pruning;
 
 /// A named collection of splits with one schema.
@@ -92,6 +93,9 @@ pub struct OpenOptions {
     pub from: Vec<Position>,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
+    /// Conditions over the columns that are read, all of which are TRUE on each row that counts. A
+    /// hint that changes no result: files on whose rows one is not need not be read.
+    pub conditions: Vec<Arc<dyn Evaluate>>,
     /// Columns of texts, as places in the projection, of which batches may hold dictionaries
     /// (`Dictionary(Int32, Utf8)`, no value of which is NULL), where the source has them so. A hint
     /// that changes no result.
@@ -112,6 +116,7 @@ impl OpenOptions {
             processes: 1,
             from: Vec::new(),
             pruning: Pruning::default(),
+            conditions: Vec::new(),
             dictionaries: Vec::new(),
             memory_bytes: u64::MAX,
         }

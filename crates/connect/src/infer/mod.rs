@@ -14,6 +14,7 @@ mod fuzz;
 mod mixed;
 mod ndjson;
 mod order;
+mod partitions;
 mod sample;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -133,6 +134,13 @@ impl Format {
 ///
 /// If there are none, if they are empty, or if their data cannot be understood.
 pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
+    let (mut found, files) = of_files(given, base_dir)?;
+    partitions::add(&mut found, &files, base_dir);
+    Ok(found)
+}
+
+/// What the files of a path or pattern declare, but for what their paths do; and the files.
+fn of_files(given: &str, base_dir: &Path) -> Result<(Declaration, Vec<OneFile>)> {
     let given = given.trim();
     let table = TableOptions {
         name: given.to_string(),
@@ -148,7 +156,7 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
     mixed::refuse_mixed(given, &listed)?;
     let named = listed.first().and_then(|file| Format::of_name(&file.name));
     if let Some(format @ (Format::Parquet | Format::Arrow)) = named {
-        return of_schema(given, format, &listed);
+        return Ok((of_schema(given, format, &listed)?, listed));
     }
     let (samples, whole) = samples(&listed)?;
     // A file that is still empty may lie beside others.
@@ -157,10 +165,10 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
     let head = filled.first().map_or(&[][..], |first| &first.head);
     let format = named.unwrap_or_else(|| Format::of_bytes(head));
     if matches!(format, Format::Parquet | Format::Arrow) {
-        return of_schema(given, format, &listed);
+        return Ok((of_schema(given, format, &listed)?, listed));
     }
-    let columns = columns(given, format, &filled)?;
-    declared(given, format, columns, whole)
+    let columns = columns(given, format, &filled, &listed)?;
+    Ok((declared(given, format, columns, whole)?, listed))
 }
 
 /// What files declare that carry a schema.
@@ -274,7 +282,9 @@ fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<
         vec![option("connector", "file"), option("path", &path), option("format", format.name())];
     all.extend(options);
     remarks.retain(|remark| !remark.is_empty());
-    let declaration = Declaration { columns, computed, event_time, options: all, remarks };
+    let partitioned_by = Vec::new();
+    let declaration =
+        Declaration { columns, computed, event_time, partitioned_by, options: all, remarks };
     match wrong {
         Some(Error::Data { place, message, help }) => {
             let help = format!("{help}; {}", leaving_out(given, &declaration));
