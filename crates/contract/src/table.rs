@@ -151,6 +151,9 @@ pub struct SplitSpec {
     pub length: Option<u64>,
     /// Which file it is, if it is one.
     pub file: Option<FileId>,
+    /// Whether it can only be read from front to back, which one process does.
+    #[serde(default)]
+    pub packed: bool,
 }
 
 /// What tells a file from others, and from itself after it has been written.

@@ -82,8 +82,12 @@ fn extent_of(file: &File) -> io::Result<Option<Found>> {
         }
         let length = metadata.len();
         let mut last = [0];
-        // Some of those files cannot be read from just anywhere.
-        let found = file.read_at(&mut last, length.saturating_sub(1)).ok();
+        let found = match file.read_at(&mut last, length.saturating_sub(1)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => return Err(error),
+            // Some of those files cannot be read from just anywhere.
+            found => found.ok(),
+        };
         if found == Some(usize::from(length > 0)) {
             return Ok(Some(Found { length, file: identity(&metadata) }));
         }

@@ -243,6 +243,11 @@ impl Table for FileTable {
                 return Ok(vec![Box::new(Elsewhere(file.name.clone()))]);
             }
             let place = Place { number: 0, one_of_many: false, sharing: None };
+            if file.given_spec().is_some_and(|spec| spec.packed) {
+                let (table, file, whole) = (self.clone(), file.clone(), Sharing::Whole);
+                let split = LaterSplit::new(table, file, place, projection, options, whole);
+                return Ok(vec![Box::new(split)]);
+            }
             return Ok(vec![self.open_file(file, place, projection, options)?]);
         }
         let files = self.files_now(&counts)?;
@@ -251,8 +256,8 @@ impl Table for FileTable {
         let open = |(number, (file, spec)): (usize, (OneFile, SplitSpec))| -> Box<dyn Split> {
             let sharing = whole.then_some(Sharing::Whole);
             let place = Place { number, one_of_many: several, sharing };
-            let sharing = sharing.unwrap_or_else(|| file.sharing(spec.length));
             let file = file.told(&spec);
+            let sharing = sharing.unwrap_or_else(|| file.sharing(spec.length));
             let later = LaterSplit::new(self.clone(), file, place, projection, options, sharing);
             Box::new(later)
         };
