@@ -61,6 +61,28 @@ def test_a_script_on_standard_input_is_not_read_as_data(words, path, more):
     assert f"<standard input>:{3 if more else 2}:1" in said and "after -e" in said, said
 
 
+TABLE = "CREATE TABLE t (k STRING) WITH ('connector' = 'stdin', 'format' = 'csv', 'csv.header' = 'false');\n"
+
+
+def test_a_script_in_a_file_on_standard_input_is_not_read_as_data(tmp_path):
+    (tmp_path / "q.sql").write_text(TABLE + "SELECT COUNT(*) AS n FROM t;\n")
+    with open(tmp_path / "q.sql") as given:
+        done = subprocess.run([str(harness.program()), "run", "-"], stdin=given, capture_output=True, timeout=60)
+    assert done.returncode == 2 and b"the SQL was read from it" in done.stderr, done
+
+
+@pytest.mark.parametrize("words", [(), ("--processes", "2")])
+@pytest.mark.parametrize("read, left", [(0, "a\nb\nc\n"), (2, "b\nc\n")])
+def test_of_a_file_on_standard_input_the_rest_is_read(tmp_path, words, read, left):
+    (tmp_path / "data").write_text("a\nb\nc\n")
+    (tmp_path / "q.sql").write_text(TABLE + "SELECT k FROM t;\n")
+    with open(tmp_path / "data", "rb", buffering=0) as given:
+        given.read(read)
+        done = subprocess.run([str(harness.program()), "run", str(tmp_path / "q.sql"), "--format", "csv", *words],
+                              stdin=given, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout.decode()) == (0, "k\n" + left), done.stderr
+
+
 def test_a_minus_is_no_path():
     table = "CREATE TABLE t (k STRING) WITH ('connector' = 'file', 'path' = '-', 'format' = 'csv');"
     done = piped("k\n", "run", "-e", table + "SELECT k FROM t;")

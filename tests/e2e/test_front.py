@@ -378,6 +378,8 @@ def test_a_value_that_does_not_fit_shows_the_statement_that_works(folder, kind, 
 LOST_DIGITS = [
     ("csv", "99999999999999999999", "99999999999999999999.5", "v DECIMAL(38, 1)", "99999999999999999999.5"),
     ("csv", "12", "0012", "v STRING", "0012"),
+    ("csv", "1.5", "9007199254740993", "v DECIMAL(38, 9)", "9007199254740993.000000000"),
+    ("ndjson", "1.5", "-9007199254740993", "v DECIMAL(38, 9)", "-9007199254740993.000000000"),
     ("csv", "2024-05-01 12:00:00.5", "2024-05-01 12:00:00.999999", "v TIMESTAMP(6)", "2024-05-01 12:00:00.999999"),
     ("csv", "12:00:00", "12:00:00.0000001", "v TIME(9)", "12:00:00.000000100"),
     ("ndjson", "99999999999999999999", "99999999999999999999.5", "v DECIMAL(38, 1)", "99999999999999999999.5"),
@@ -397,6 +399,83 @@ def test_a_late_value_is_never_rounded(folder, kind, usual, late, column, text):
     create = proposed(result)
     assert column in create, create
     assert rows(folder.query(create + "SELECT v FROM long WHERE number = 50000")) == [text]
+
+
+def out_of_order(kind: str) -> str:
+    """60,000 seconds, of which an hour stands later in the file, where no sample looks."""
+    seconds = list(range(60_000))
+    seconds = seconds[:15_000] + seconds[18_600:22_000] + seconds[15_000:18_600] + seconds[22_000:]
+    lines = []
+    for number in seconds:
+        text = f"{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}"
+        lines.append({"csv": f"2024-05-01 {text},filling to make the file a longer one\n",
+                      "ndjson": f'{{"ts": "2024-05-01T{text}", "n": "filling"}}\n',
+                      "computed": f"{1_714_521_600 + number},filling to make the file a longer one as well\n"}[kind])
+    return {"csv": "ts,n\n", "ndjson": "", "computed": "epoch,n\n"}[kind] + "".join(lines)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "computed"])
+def test_no_record_is_late_where_nobody_has_declared_a_watermark(folder, kind, processes):
+    name = f"long.{kind if kind == 'ndjson' else 'csv'}"
+    folder.write(name, out_of_order(kind))
+    result = folder.query(
+        f"SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE '{name}', DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        "GROUP BY window_start, window_end", "--processes", processes)
+    assert [line.split(",")[1] for line in rows(result)] == ["3600"] * 16 + ["2400"], result.stderr
+    assert " 0 late records" in result.stderr and "up to 2 h out of order" in result.stderr, result.stderr
+    # Where event time does not count, nothing is looked at.
+    assert "of the sample are in order" in folder.query(f"SELECT COUNT(*) AS n FROM '{name}'").stderr
+
+
+def test_members_that_the_sample_does_not_have_are_named(folder):
+    line = '{{"n": {}, "u": {{"id": 1{}}}{}}}\n'
+    text = [line.format(number, ', "rare": 2' if number == 60_000 else "", ', "more": 3' if number in (50_001, 55_555) else "")
+            for number in range(200_000)]
+    folder.write("long.ndjson", "".join(text))
+    said = folder.query("SELECT * FROM 'long.ndjson'").stderr
+    for place, member in [("50002:", "more"), ("60001:", "u.rare")]:
+        assert re.search(f"long.ndjson:{place}\\d+: the member '{member}', which the sample does not have", said), said
+    assert said.count("the member") == 2 and "millstream init 'long.ndjson'" in said, said
+    # Who names columns wants no others.
+    assert "the member" not in folder.query("SELECT SUM(n) AS n FROM 'long.ndjson'").stderr
+
+
+def test_lines_that_end_with_cr_alone_are_refused(folder):
+    folder.write("x.csv", "a,b\r1,2\r3,4\r")
+    assert "carriage return (CR) alone" in folder.query("SELECT * FROM 'x.csv'", code=2).stderr
+    said = folder.query("CREATE TABLE t (a INT, b INT) WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'x.csv'); "
+                        "SELECT a FROM t", code=1).stderr
+    assert "x.csv:1:4: " in said and "carriage return (CR) alone" in said and "tr '" in said, said
+    folder.write("x.ndjson", '{"a": 1}\r{"a": 2}\r')
+    assert "carriage return (CR) alone" in folder.query("SELECT * FROM 'x.ndjson'", code=2).stderr
+
+
+def test_quotes_that_are_no_quotes_are_said(folder):
+    folder.write("x.csv", 'a,b\n1,2\n3,"\n4,x\n')
+    result = folder.query("SELECT * FROM 'x.csv'")
+    assert "quotes are read as they stand" in result.stderr and "line 3" in result.stderr, result.stderr
+
+
+def test_partitions_of_files_in_from_are_columns(folder):
+    for day, page, n in [("2024-05-01", "7", 1), ("2024-05-02", "8", 2), ("2024-05-02", "__HIVE_DEFAULT_PARTITION__", 3)]:
+        (folder.path / f"in/day={day}/page={page}").mkdir(parents=True)
+        folder.write(f"in/day={day}/page={page}/x.csv", f"n,note\n{n},x\n")
+    assert sorted(rows(folder.query("SELECT day, page, n FROM 'in/**/*.csv'"))) == [
+        "2024-05-01,7,1", "2024-05-02,,3", "2024-05-02,8,2"]
+    create = folder.command("init", "in/**/*.csv").stdout.decode()
+    assert "day DATE" in create and "page BIGINT" in create and "PARTITIONED BY (day, page)" in create, create
+    # What a condition leaves out is not opened: it could not be read.
+    folder.write("in/day=2024-05-02/page=8/x.csv", "n,note\nmuch,x\n")
+    tables = ["'in/**/*.csv'", "t"]
+    declared = ("CREATE TABLE t (n BIGINT, note STRING, day DATE, page BIGINT, file STRING METADATA FROM 'path') "
+                "PARTITIONED BY (day, page) WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'in'); ")
+    for where, expected in [("day < DATE '2024-05-02'", ["1"]), ("page IN (7, 9)", ["1"]), ("page IS NULL", ["3"]),
+                            ("page = 9", []), ("file NOT LIKE '%page=8%'", ["1", "3"])]:
+        for table in tables[1:] if "file" in where else tables:
+            result = folder.query(f"{declared}SELECT n FROM {table} WHERE {where} AND n < 100")
+            assert sorted(rows(result)) == expected, (where, table, result.stderr)
+    assert "much" in folder.query(f"{declared}SELECT n FROM t WHERE page = 8", code=1).stderr
 
 
 def test_files_of_other_types_are_an_error_with_their_place(folder):

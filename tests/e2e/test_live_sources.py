@@ -177,6 +177,20 @@ def test_a_file_is_followed_through_rotation_and_truncation(running, script, pro
     assert "interrupted with 1 window open: 5 records" in said
 
 
+def test_a_file_that_begins_as_it_did_and_is_longer_is_read_anew(running, script):
+    """Its header is longer than what a file is known by."""
+    path, head = script.folder / "x.csv", "ts,k," + ",".join(f"column_number_{n:02}" for n in range(20)) + "\n"
+
+    def lines(*of: tuple[int, int]) -> str:
+        return head + "".join(record(*one).strip() + "," * 20 + "\n" for one in of)
+    path.write_text(lines((1, 1)))
+    job = running(FOLLOW.format("x.csv"), "SELECT k FROM events;")
+    assert (job.next(), job.next()) == ("k", "1")
+    path.write_text(lines((2, 7), (3, 8), (4, 9)))
+    assert [job.next() for _ in range(3)] == ["7", "8", "9"]
+    assert "truncated or written anew" in job.interrupt()
+
+
 def test_new_files_of_a_directory_are_found(running, script):
     folder = script.folder / "logs"
     folder.mkdir()

@@ -93,6 +93,59 @@ def test_a_packed_file_that_is_cut_off_ends_the_job(script, processes):
     assert "cut.csv.gz: the file ends in the middle of its gzip data" in result.stderr, result.stderr
 
 
+# Where one process takes a packed file for another than the others do, all wait for each other.
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("call, error, said", [
+    ("pread64", "EINTR", None), ("pread64", "EIO", "Input/output error"), ("open64", "ENOENT", "No such file"),
+])
+def test_a_call_that_fails_once_in_another_process(script, before_libc, call, error, said, packed):
+    before_libc(f"""
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdarg.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <unistd.h>
+        static int fails(const char *call, const char *path) {{
+            static int failed = 0;
+            char words[4096] = "";
+            if (failed || strcmp(call, "{call}") || !strstr(path, "/x.csv")) return 0;
+            FILE *own = fopen("/proc/self/cmdline", "r");
+            size_t length = fread(words, 1, sizeof words, own);
+            fclose(own);
+            if (memmem(words, length, "query.sql", 9)) return 0;
+            failed = 1;
+            errno = {error};
+            return 1;
+        }}
+        ssize_t pread64(int file, void *to, size_t bytes, off_t at) {{
+            ssize_t (*real)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, "pread64");
+            char link[64], path[4096] = "";
+            snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+            if (readlink(link, path, sizeof path - 1) > 0 && fails("pread64", path)) return -1;
+            return real(file, to, bytes, at);
+        }}
+        int open64(const char *path, int flags, ...) {{
+            int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open64");
+            va_list more;
+            va_start(more, flags);
+            int mode = va_arg(more, int);
+            va_end(more);
+            return fails("open64", path) ? -1 : real(path, flags, mode);
+        }}
+    """)
+    text = ("ts,n\n" + "2024-01-01 00:00:01,1\n" * 5000).encode()
+    script.data("x.csv", gzip.compress(text) if packed else text)
+    result = script.run(logs("x.csv") + RECORDS, "--processes", 3)
+    # What is packed only one process opens.
+    fails = said and not packed
+    assert result.code == (1 if fails else 0) and "internal" not in result.stderr, result.stderr
+    if fails:
+        assert f"x.csv: {said}" in result.stderr, result.stderr
+    else:
+        assert rows(result) == ["5000,5000"], result.stderr
+
+
 def test_a_packed_pipe_is_unpacked(script):
     query = script.write(logs("/dev/stdin", "ndjson") + RECORDS)
     result = subprocess.run([str(harness.program()), "run", str(query), "--format", "csv"], capture_output=True,
@@ -166,6 +219,18 @@ def test_columns_that_files_have_not_in_common_are_left_out_and_said(script):
     assert result.code == 0 and sorted(result.stdout.decode().split()) == ["1", "2", "a"], result
     for word in ["column s", "only_first", "only_last"]:
         assert word in result.stderr, result.stderr
+
+
+def test_columns_of_files_in_the_midst_are_said(script):
+    parquet(script, "x1.parquet", "SELECT 1 AS a")
+    parquet(script, "x2.parquet", "SELECT 2 AS a, 1 AS only_here")
+    parquet(script, "x3.parquet", "SELECT 3 AS a")
+    for name, text in [("y1", "a,b\n1,2\n"), ("y2", "a,only_here,b\n3,4,5\n"), ("y3", "b,a\n6,7\n")]:
+        script.data(f"{name}.csv", text)
+    for files, rows in [("x*.parquet", ["1", "2", "3"]), ("y*.csv", ["1,2", "3,5", "7,6"])]:
+        result = script.run(f"SELECT * FROM '{files}';")
+        assert sorted(result.stdout.decode().split()[1:]) == rows, result.stderr
+        assert re.search(r"left out as \S+1\.\w+ does not have them: only_here \(\S+2\.\w+\)", result.stderr), result.stderr
 
 
 def test_a_csv_file_without_a_column_shows_the_table_without_it(script):

@@ -16,10 +16,12 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::array::{
-    ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringArray, UInt32Array,
+    Array, ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+    UInt32Array, new_null_array,
 };
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use millstream_contract::expr::Evaluate;
 use millstream_contract::pruning::{Condition, Pruning};
 use millstream_contract::table::{
     Chunk, Decoded, Extent, Places, Position, Sharing, Split, SplitPoll, TableOptions,
@@ -168,6 +170,31 @@ impl Read {
         }
     }
 
+    /// Whether rows of a file may count, of which all `conditions` hold on each row that does, as
+    /// far as the values beside its records say.
+    pub(crate) fn may_count(
+        &self,
+        conditions: &[Arc<dyn Evaluate>],
+        file: impl FnOnce() -> FileFacts,
+    ) -> bool {
+        let is_once = |at: &usize| {
+            !matches!(self.columns.get(*at), None | Some(Column::Data(_) | Column::Offset))
+        };
+        let mut asked = conditions.iter().filter(|condition| {
+            condition.columns().is_some_and(|of| !of.is_empty() && of.iter().all(is_once))
+        });
+        let Some(first) = asked.next() else { return true };
+        // What is wrong with a path is said when the file is read.
+        let Ok(Some(row)) = self.values(file).map(|values| values.and_then(|v| v.row().ok()))
+        else {
+            return true;
+        };
+        std::iter::once(first).chain(asked).all(|condition| match condition.evaluate(&row) {
+            Ok(held) => held.as_boolean_opt().is_none_or(|held| held.is_valid(0) && held.value(0)),
+            Err(_) => true,
+        })
+    }
+
     /// Those of the columns that may come as dictionaries; of none where values are put beside.
     pub(crate) fn dictionaries<'a>(&self, places: &'a [usize]) -> &'a [usize] {
         if self.is_plain() { places } else { &[] }
@@ -249,6 +276,18 @@ impl Values {
             None => inner,
             Some(values) => Box::new(BesideChunk { inner, values: values.clone() }),
         }
+    }
+
+    /// What is the same for all records, and NULL for the others, as one row.
+    fn row(&self) -> Result<RecordBatch> {
+        let fields = self.read.schema.fields();
+        let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
+        let schema = Schema::new(fields.iter().map(nullable).collect::<Vec<_>>());
+        let value = |(once, field): (&Option<ArrayRef>, &Arc<Field>)| {
+            once.clone().unwrap_or_else(|| new_null_array(field.data_type(), 1))
+        };
+        let columns = self.once.iter().zip(fields).map(value).collect();
+        Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
     }
 
     /// All columns that are read, where `data` are those of the records.

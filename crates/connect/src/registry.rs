@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use arrow::datatypes::DataType;
-use millstream_contract::declaration::Declaration;
+use millstream_contract::declaration::{Declaration, DeclaredTime};
 use millstream_contract::settings::closest;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
@@ -302,6 +302,10 @@ impl Connectors for Registry {
 
     fn declaration(&self, path: &str, base_dir: &Path) -> Result<Declaration> {
         infer::declaration(path, base_dir)
+    }
+
+    fn time_of_all(&self, table: &dyn Table, found: &Declaration) -> Result<Option<DeclaredTime>> {
+        infer::time_of_all(table, found)
     }
 }
 

@@ -67,6 +67,19 @@ pub(crate) fn is_plain_number(text: &[u8]) -> bool {
     !matches!(digits, [b'0', b'0'..=b'9', ..] | [b'+', ..])
 }
 
+/// A DOUBLE, unless `text` is a whole number that it does not hold.
+#[inline]
+pub(crate) fn not_rounded(text: &[u8], value: f64) -> Result<f64, Why> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    // All of fewer digits are held.
+    let may_be = digits.len() > 15 && digits.iter().all(u8::is_ascii_digit);
+    if may_be && std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()) != Some(value as i128)
+    {
+        return Err(Why::MoreDigits);
+    }
+    Ok(value)
+}
+
 /// Reads a DECIMAL; `exact`: none that has more digits.
 pub(crate) fn decimal(
     precision: u8,

@@ -17,6 +17,9 @@ pub struct Declaration {
     pub computed: Option<ComputedColumn>,
     /// The event time, if there is a column for it.
     pub event_time: Option<DeclaredTime>,
+    /// The columns whose values stand in the names of directories.
+    #[serde(default)]
+    pub partitioned_by: Vec<String>,
     /// The options, in the order in which people write them.
     pub options: Vec<(String, String)>,
     /// What the user should know of how it was found out: a sentence each, without a period.
@@ -56,6 +59,8 @@ pub struct DeclaredTime {
     pub reason: String,
     /// From the least time seen to the greatest, microseconds.
     pub span_us: i64,
+    /// Whether there are more times than have been seen.
+    pub sampled: bool,
 }
 
 /// What people write for NULL in CSV.
@@ -152,6 +157,7 @@ impl Declaration {
     pub fn without(&self, column: &str) -> Option<Declaration> {
         let mut other = self.with_type(column, "")?;
         other.columns.retain(|known| known.name != column);
+        other.partitioned_by.retain(|known| known != column);
         (!other.columns.is_empty()).then_some(other)
     }
 
@@ -191,7 +197,12 @@ impl Declaration {
             let note = note.and_then(comment).unwrap_or_default();
             let _ = write!(sql, "\n    {line}{comma}{note}");
         }
-        sql += "\n) WITH (";
+        sql += "\n)";
+        if !self.partitioned_by.is_empty() {
+            let names: Vec<_> = self.partitioned_by.iter().map(|name| identifier(name)).collect();
+            let _ = write!(sql, " PARTITIONED BY ({})", names.join(", "));
+        }
+        sql += " WITH (";
         for (at, (key, value)) in self.options.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
             let _ = write!(sql, "{comma}\n    {} = {}", literal(key), literal(value));

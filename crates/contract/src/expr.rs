@@ -19,6 +19,10 @@ pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
     fn implies(&self) -> Vec<Condition> {
         Vec::new()
     }
+    /// Of a condition: others, all of which are TRUE wherever it is. None if it is one itself.
+    fn conjuncts(&self) -> Vec<Arc<dyn Evaluate>> {
+        Vec::new()
+    }
     /// The columns of `batch` that are looked at; `None` if it does not say.
     fn columns(&self) -> Option<Vec<usize>> {
         None

@@ -3,9 +3,13 @@
 //!
 //! [`crate::wrapped`] puts these words around the table's own.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
-use crate::declaration::{Declaration, DeclaredColumn, identifier, literal, table_name};
+use crate::declaration::{
+    Declaration, DeclaredColumn, DeclaredTime, identifier, literal, table_name,
+};
 use crate::error::Error;
 pub use crate::wider::MORE_DIGITS;
 use crate::wider::wider_at;
@@ -26,14 +30,36 @@ pub struct Inferred {
     pub path: String,
     /// What its data declared.
     pub declaration: Declaration,
+    /// The event time, once all times have been looked at.
+    looked: Mutex<Option<DeclaredTime>>,
 }
 
 impl Inferred {
+    /// A declaration of the files of `path`.
+    pub fn new(path: String, declaration: Declaration) -> Inferred {
+        Inferred { path, declaration, looked: Mutex::default() }
+    }
+
+    /// Notes the event time that a look at all times has found.
+    pub fn looked(&self, time: DeclaredTime) {
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(time);
+    }
+
+    /// The declaration, as far as the files are known.
+    fn known(&self) -> Cow<'_, Declaration> {
+        match &*self.looked.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => Cow::Borrowed(&self.declaration),
+            time => {
+                Cow::Owned(Declaration { event_time: time.clone(), ..self.declaration.clone() })
+            }
+        }
+    }
+
     /// On what terms it is read, in one line.
     fn remark(&self) -> String {
         let columns = self.declaration.columns.len() as u64;
         let columns = crate::wording::counted(columns, "column");
-        let time = self.declaration.time_text().unwrap_or_else(|| "no event time".to_string());
+        let time = self.known().time_text().unwrap_or_else(|| "no event time".to_string());
         let mut remark = format!("{}: {columns}; {time}", self.path);
         for more in &self.declaration.remarks {
             remark.push_str("; ");
@@ -52,7 +78,7 @@ impl Inferred {
                 true if help.contains(NEVER_LEFT_OUT) => {
                     return Error::Data { place, message, help };
                 }
-                true => leaving_out(&self.path, &self.declaration),
+                true => leaving_out(&self.path, &self.known()),
                 false => {
                     format!("options can be given in a CREATE TABLE, which this writes: {init}")
                 }
@@ -75,7 +101,7 @@ impl Inferred {
             return Error::Data { place, help: self.without(&column.name, &help), message };
         }
         if message.contains("' is not valid UTF-8, found ") {
-            let more = leaving_out(&self.path, &self.declaration);
+            let more = leaving_out(&self.path, &self.known());
             return Error::Data { place, message, help: format!("{help}; {more}") };
         }
         let Some(wider) = wider_at(column, path, &message, json, free) else {
@@ -91,7 +117,7 @@ impl Inferred {
         };
         let message = format!("{message}; the type was inferred from a sample");
         let (name, what) = (table_name(&self.path), wider.what());
-        let sql = wider.put_in(&self.declaration, &column.name).map(|d| d.to_sql(&name));
+        let sql = wider.put_in(&self.known(), &column.name).map(|d| d.to_sql(&name));
         let help = match sql.filter(|sql| sql.chars().count() <= SHOWN_CHARS_MAX) {
             Some(sql) => format!("declare {what}, and select from {name}:\n{sql};"),
             None => format!(
@@ -117,7 +143,7 @@ impl Inferred {
     /// What to do about a column that cannot be read.
     fn without(&self, column: &str, help: &str) -> String {
         let name = table_name(&self.path);
-        let sql = self.declaration.without(column).map(|without| without.to_sql(&name));
+        let sql = self.known().without(column).map(|without| without.to_sql(&name));
         match sql.filter(|sql| sql.chars().count() <= SHOWN_CHARS_MAX) {
             Some(sql) => {
                 format!("{help}; or declare the table without it, and select from {name}:\n{sql};")
@@ -164,6 +190,11 @@ impl Words for Inferred {
         self.explained(error)
     }
 
+    fn notice(&self, inner: String) -> String {
+        let path = literal(&self.path);
+        format!("{inner}; to read it, declare the table: millstream init {path} begins it")
+    }
+
     fn describe(&self, inner: String) -> String {
         format!("{inner}, inferred")
     }
@@ -188,6 +219,7 @@ mod tests {
             delay_us: 2_000_000,
             reason: "records are up to 1.5 s out of order".into(),
             span_us: 10,
+            sampled: false,
         };
         let declaration = Declaration {
             columns: (0..columns).map(column).collect(),
@@ -196,7 +228,7 @@ mod tests {
             remarks: vec!["the first line is taken for a header".into()],
             ..Declaration::default()
         };
-        Inferred { path: "logs/a.csv".into(), declaration }
+        Inferred::new("logs/a.csv".into(), declaration)
     }
 
     fn explained(columns: usize, message: &str) -> (String, String) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
-use crate::expr::Expr;
+use crate::expr::{Evaluate, Expr};
 use crate::pruning::Pruning;
 
 mod calls;
@@ -319,12 +319,31 @@ impl Plan {
         self.pruned(source).unwrap_or_default()
     }
 
-    fn pruned(&self, number: usize) -> Option<Pruning> {
+    /// Conditions on records as they are read, all of which are TRUE on each row of a source that
+    /// counts. As in [`Plan::pruning`].
+    pub fn conditions(&self, source: usize) -> Vec<Arc<dyn Evaluate>> {
+        let Some((source, filter)) = self.filtered(source) else { return Vec::new() };
+        let mut all = filter.conjuncts();
+        if all.is_empty() {
+            all.push(filter.clone());
+        }
+        let read = |column: &usize| *column < source.projection.len();
+        all.retain(|one| one.columns().is_some_and(|columns| columns.iter().all(read)));
+        all
+    }
+
+    /// A source, and the filter of the only stage that takes its rows.
+    fn filtered(&self, number: usize) -> Option<(&Source, &Arc<dyn Evaluate>)> {
         let source = self.sources.get(number)?;
         let inputs = self.stages.iter().flat_map(|stage| &stage.inputs);
         let mut takers = inputs.filter(|input| input.from == Node::Source(number));
         let (Some(taker), None) = (takers.next(), takers.next()) else { return None };
         let Some(Expr::Computed(filter)) = &taker.filter else { return None };
+        Some((source, filter))
+    }
+
+    fn pruned(&self, number: usize) -> Option<Pruning> {
+        let (source, filter) = self.filtered(number)?;
         let mut conditions = filter.implies();
         conditions.retain(|condition| condition.column < source.projection.len());
         (!conditions.is_empty()).then_some(())?;

@@ -15,8 +15,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use serde::{Deserialize, Serialize};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, DeclaredTime};
 use crate::error::{Error, Result};
+use crate::expr::Evaluate;
 use crate::pruning::Pruning;
 
 /// A named collection of splits with one schema.
@@ -92,6 +93,9 @@ pub struct OpenOptions {
     pub from: Vec<Position>,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
+    /// Conditions over the columns that are read, all of which are TRUE on each row that counts. A
+    /// hint that changes no result: files on whose rows one is not need not be read.
+    pub conditions: Vec<Arc<dyn Evaluate>>,
     /// Columns of texts, as places in the projection, of which batches may hold dictionaries
     /// (`Dictionary(Int32, Utf8)`, no value of which is NULL), where the source has them so. A hint
     /// that changes no result.
@@ -112,6 +116,7 @@ impl OpenOptions {
             processes: 1,
             from: Vec::new(),
             pruning: Pruning::default(),
+            conditions: Vec::new(),
             dictionaries: Vec::new(),
             memory_bytes: u64::MAX,
         }
@@ -146,6 +151,9 @@ pub struct SplitSpec {
     pub length: Option<u64>,
     /// Which file it is, if it is one.
     pub file: Option<FileId>,
+    /// Whether it can only be read from front to back, which one process does.
+    #[serde(default)]
+    pub packed: bool,
 }
 
 /// What tells a file from others, and from itself after it has been written.
@@ -272,6 +280,8 @@ pub struct Decoded {
     pub places: Option<Box<dyn Places>>,
     /// What becomes of those of which a computed column cannot be evaluated.
     pub failing: Failing,
+    /// What the user should know of it, a line each.
+    pub notices: Vec<String>,
 }
 
 /// What becomes of records of which a column that the table computes, or its watermark, cannot be
@@ -297,8 +307,15 @@ pub trait Raw: Send + Debug {
 impl Decoded {
     /// Records of which none was left out.
     pub fn whole(batch: RecordBatch, places: Option<Box<dyn Places>>) -> Decoded {
-        let failing = Failing::Fails;
-        Decoded { batch, left_out: 0, first_left_out: None, malformed: None, places, failing }
+        Decoded {
+            batch,
+            left_out: 0,
+            first_left_out: None,
+            malformed: None,
+            places,
+            failing: Failing::Fails,
+            notices: Vec::new(),
+        }
     }
 }
 
@@ -408,5 +425,14 @@ pub trait Connectors: Send + Sync {
             message: "no connector here reads files".into(),
             help: "declare a table: CREATE TABLE name (…) WITH ('connector' = …)".into(),
         })
+    }
+    /// The event time of a table that files declare, with a watermark so far behind that no record
+    /// is late: all times are read. `None` if `found` has it already.
+    fn time_of_all(
+        &self,
+        _table: &dyn Table,
+        _found: &Declaration,
+    ) -> Result<Option<DeclaredTime>> {
+        Ok(None)
     }
 }

@@ -130,6 +130,9 @@ fn exact_type(sql_type: &str, text: &str) -> Option<String> {
     let end = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
     let digits = fraction[..end].trim_end_matches('0').len();
     let is_whole = end == fraction.len() && !whole.contains(['e', 'E']);
+    if sql_type == "DOUBLE" {
+        return (is_whole && whole.len() <= 29).then(|| "DECIMAL(38, 9)".to_string());
+    }
     let (kind, _) = sql_type.split_once('(')?;
     match kind {
         // There is to be room for what is wide.
@@ -187,6 +190,8 @@ mod tests {
             ("DECIMAL(38, 0)", "'1.0000000001'", "DOUBLE"),
             ("DECIMAL(38, 0)", "'12345678901234567890123456789012345678.5'", "DOUBLE"),
             ("DECIMAL(38, 0)", "'1e-3'", "DOUBLE"),
+            ("DOUBLE", "'9007199254740993'", "DECIMAL(38, 9)"),
+            ("DOUBLE", "'12345678901234567890123456789012345678'", "STRING"),
             ("TIMESTAMP(3)", "'2024-05-01 12:00:00.999999'", "TIMESTAMP(6)"),
             ("TIMESTAMP(3)", "\"2024-05-01T12:00:00.9999990Z\"", "TIMESTAMP(6)"),
             ("TIMESTAMP(3)", "'2024-05-01 12:00:00.1234567+02:00'", "TIMESTAMP(9)"),

@@ -185,6 +185,7 @@ impl<W: Words + 'static> Chunk for WrappedChunk<W> {
         decoded.first_left_out = decoded
             .first_left_out
             .map(|left_out| LeftOut { place: words.place(left_out.place), ..left_out });
+        decoded.notices = decoded.notices.into_iter().map(|line| words.notice(line)).collect();
         decoded.malformed = decoded.malformed.map(|rows| placed(&rows, &*words)).transpose()?;
         decoded.places = decoded
             .places

@@ -48,6 +48,7 @@ pub(crate) fn without_failing(
         malformed,
         places: decoded.places.map(placed),
         failing: Failing::Fails,
+        notices: decoded.notices,
     })
 }
 

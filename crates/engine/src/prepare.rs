@@ -53,6 +53,8 @@ pub(crate) struct Prepared {
     pub(crate) first_malformed: Option<LeftOut>,
     /// All of them, where they are kept.
     pub(crate) malformed: Option<RecordBatch>,
+    /// What the user should know of it, a line each.
+    pub(crate) notices: Vec<String>,
     /// Where the records stand, if the source can say.
     pub(crate) places: Option<Arc<dyn Places>>,
     /// Rows before which it is to be cut, ascending; see [`Prepared::cut`].
@@ -113,6 +115,7 @@ impl Prepared {
                 malformed_records: std::mem::take(&mut self.malformed_records),
                 first_malformed: self.first_malformed.take(),
                 malformed: self.malformed.take(),
+                notices: Vec::new(),
                 places: self.places.clone(),
                 cuts: Vec::new(),
             };
@@ -262,7 +265,7 @@ impl Preparer {
             decoded = without_failing(decoded, error.clone(), &evaluate)?;
             completed = self.complete(&decoded.batch, limits);
         }
-        let Decoded { batch, left_out, first_left_out, malformed, places, .. } = decoded;
+        let Decoded { batch, left_out, first_left_out, malformed, places, notices, .. } = decoded;
         let (batch, times) = completed.map_err(|error| {
             let alone = |rows: Range<usize>| {
                 self.complete(&batch.slice(rows.start, rows.len()), limits).map(|_| ())
@@ -282,6 +285,7 @@ impl Preparer {
             malformed_records: left_out,
             first_malformed: first_left_out,
             malformed,
+            notices,
             places: places.map(Arc::from),
             cuts,
         })
@@ -408,6 +412,7 @@ mod tests {
                 before: 0,
             }),
             malformed: None,
+            notices: Vec::new(),
             places: None,
             cuts,
         }

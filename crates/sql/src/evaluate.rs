@@ -15,7 +15,7 @@ use datafusion_expr::expr::InList;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_expr::{Expr, ExprSchemable, Operator};
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, NegativeExpr};
-use datafusion_physical_expr::utils::collect_columns;
+use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
 use millstream_contract::Error;
 use millstream_contract::compare::CompareColumn;
@@ -265,6 +265,21 @@ impl Evaluate for Compiled {
 
     fn implies(&self) -> Vec<Condition> {
         self.implied.clone()
+    }
+
+    fn conjuncts(&self) -> Vec<Arc<dyn Evaluate>> {
+        let all = split_conjunction(&self.physical).into_iter();
+        let one = |physical: &Arc<dyn PhysicalExpr>| -> Arc<dyn Evaluate> {
+            Arc::new(Compiled {
+                physical: physical.clone(),
+                text: self.text.clone(),
+                data_type: DataType::Boolean,
+                implied: Vec::new(),
+                is_field: false,
+                is_there: false,
+            })
+        };
+        all.map(one).collect()
     }
 
     fn columns(&self) -> Option<Vec<usize>> {

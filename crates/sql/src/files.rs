@@ -13,6 +13,7 @@ use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use millstream_contract::declaration::Declaration;
 use millstream_contract::inferred::Inferred;
+use millstream_contract::plan::{EventTime, Plan, Watermark};
 use millstream_contract::table::Connectors;
 
 use crate::catalog::{Catalog, FileTables, Origin, TableEntry};
@@ -181,11 +182,38 @@ impl Declarer<'_> {
             declared.source = source.clone();
             declared.defs.clear();
             declared.options.exact = true;
-            declared.inferred = Some(Arc::new(Inferred { path: name.value.clone(), declaration }));
+            declared.inferred = Some(Arc::new(Inferred::new(name.value.clone(), declaration)));
         }
         entry.check(self.connectors)?;
         Ok(entry)
     }
+}
+
+/// Looks at all times of the files that no statement has declared, where a plan goes by them: none
+/// of their records is to be late. `tables` are those of its sources.
+pub(crate) fn look_through(
+    plan: &mut Plan,
+    tables: &[Arc<TableEntry>],
+    connectors: &dyn Connectors,
+) -> Result<()> {
+    for (source, entry) in plan.sources.iter_mut().zip(tables) {
+        let Some(EventTime { watermark: Watermark::Delay(us), .. }) = &mut source.event_time else {
+            continue;
+        };
+        let Origin::Connector(declared) = &entry.origin else { continue };
+        let Some(inferred) = &declared.inferred else { continue };
+        match connectors.time_of_all(&*source.table, &inferred.declaration) {
+            Ok(None) => {}
+            Ok(Some(time)) => {
+                *us = time.delay_us;
+                inferred.looked(time);
+            }
+            // The query comes upon it, too.
+            Err(millstream_contract::Error::Data { .. }) => {}
+            Err(error) => return Err(declared.refused(error)),
+        }
+    }
+    Ok(())
 }
 
 /// A connector's refusal.

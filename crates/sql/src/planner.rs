@@ -36,7 +36,7 @@ use crate::compiler::Compiler;
 use crate::ends::Ends;
 use crate::error::{Place, Result, Source, Span, SqlError};
 use crate::explain::{explain, logical_text};
-use crate::files::{Declarer, files_of};
+use crate::files::{Declarer, files_of, look_through};
 use crate::functions::{Context, Functions};
 use crate::graph::{Graph, Reader};
 use crate::insert::{Target, fit_to_sink, show_local_times};
@@ -446,6 +446,7 @@ impl Planner {
             self.lower(&mut graph, number, logical, targets).map_err(|e| blamed(number, e))?;
         }
         let asides = asides(&graph, &self.catalog, targets, targets.is_empty())?;
+        let tables: Vec<_> = graph.scans.iter().map(|scan| scan.entry.clone()).collect();
         let start_time = self.start_time.unwrap_or_else(Utc::now);
         let zone = self.settings.time_zone.as_ref();
         let config = &with_zone(&self.functions.config, zone);
@@ -455,6 +456,10 @@ impl Planner {
         };
         let mut plan = assembler.assemble(graph, &asides).map_err(|e| blamed(e.query, e.error))?;
         join_by_instants(&mut plan)?;
+        // In a rehearsal, the files may not be there yet, or not whole.
+        if self.written.is_none() {
+            look_through(&mut plan, &tables, &*self.connectors)?;
+        }
         plan.pack_windows(self.settings.pack_us);
         let targets: Vec<String> = targets.iter().map(|target| target.entry.name.clone()).collect();
         let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();

@@ -23,7 +23,7 @@ use super::index::Index;
 use crate::datetime::parse_date;
 use crate::ndjson::{NdjsonFormat, Texts};
 use crate::number::{parse_f32, parse_f64, parse_i64, parse_u64};
-use crate::scalar::{BASE64, Why, decimal, is_plain_number, stamp, time, time32};
+use crate::scalar::{BASE64, Why, decimal, is_plain_number, not_rounded, stamp, time, time32};
 
 /// A column to decode.
 #[derive(Debug, Clone)]
@@ -110,7 +110,10 @@ impl<'a> Decoder<'a> {
                 Some(value) if value.is_infinite() => infinity(value, text),
                 value => value.ok_or(Why::Malformed),
             }),
-            D::Float64 if exact => self.primitive::<Float64Type>(column, plain(double)),
+            D::Float64 if exact => {
+                let double = plain(double);
+                self.primitive::<Float64Type>(column, |text| not_rounded(text, double(text)?))
+            }
             D::Float64 => self.primitive::<Float64Type>(column, double),
             D::Decimal128(precision, scale) if exact => {
                 self.primitive::<Decimal128Type>(column, plain(decimal(*precision, *scale, true)))

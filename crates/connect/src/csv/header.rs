@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use memchr::memchr;
 use millstream_contract::settings::closest;
 use millstream_contract::table::LeftOut;
 use millstream_contract::{Error, Result};
@@ -27,6 +28,11 @@ const FIRST_READ_BYTES: usize = 4 << 10;
 
 const EITHER_HELP: &str = "if it is a header, write 'csv.header' = 'true' and name the columns \
                            as it does; if it is a record, 'csv.header' = 'false'";
+
+/// Lines that no line feed ends.
+pub(crate) const LONE_CR: &str =
+    "its lines end with a carriage return (CR) alone, and a line feed (LF) is expected";
+pub(crate) const LONE_CR_HELP: &str = "convert it, for example with tr '\\r' '\\n'";
 
 /// How records map to columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +93,7 @@ pub(crate) fn read(
             before.push(block);
             continue;
         }
+        refuse_lone_cr(&block, &found, path)?;
         if dialect.header == Header::Skipped {
             return Ok(layout);
         }
@@ -106,6 +113,23 @@ pub(crate) fn read(
     }
     before.into_iter().rev().for_each(|block| reader.put_back(block));
     Ok(layout)
+}
+
+/// Refuses a first record in which a line seems to end.
+fn refuse_lone_cr(block: &Block, found: &Index, path: &Arc<str>) -> Result<()> {
+    for field in 0..found.fields() {
+        let (start, end) = found.field(0, field);
+        let text = block.data[start..end].trim_ascii_end();
+        let at = memchr(b'\r', text).filter(|_| !text.starts_with(b"\""));
+        if let Some(at) = at {
+            return Err(Error::Data {
+                place: place(path, &block.data, block.line, start + at),
+                message: LONE_CR.into(),
+                help: LONE_CR_HELP.into(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The first record.

@@ -60,7 +60,7 @@ use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Start
 
 pub(crate) use self::dialect::{Dialect, Header};
 pub use self::fuzz::fuzz_csv;
-pub(crate) use self::header::name as header_name;
+pub(crate) use self::header::{LONE_CR, LONE_CR_HELP, name as header_name};
 pub(crate) use self::index::{Index, index};
 
 /// CSV in one dialect.

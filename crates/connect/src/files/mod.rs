@@ -77,7 +77,7 @@ use self::directory::{Found, Lock};
 use self::options::Settings;
 pub(crate) use self::options::{ask_written, check_partitions, is_only_written, refuse_partitions};
 use self::partition::Partitions;
-pub(crate) use self::partition::{misplaced, value_in, value_of};
+pub(crate) use self::partition::{misplaced, partition_in, value_in, value_of};
 use self::rolling::Clock;
 use self::worker::{Common, Worker};
 

@@ -163,6 +163,13 @@ pub(crate) fn value_in<'a>(directory: &'a str, column: &str) -> Option<&'a str> 
     (name == column || name.to_lowercase() == column.to_lowercase()).then_some(value)
 }
 
+/// The column and the value that a directory's name has, if it is that of a partition.
+pub(crate) fn partition_in(directory: &str) -> Option<(String, Option<String>)> {
+    let (name, value) = directory.split_once('=').filter(|(name, _)| !name.is_empty())?;
+    let value = Some(value).filter(|value| *value != NULL_PARTITION && !value.is_empty());
+    Some((decoded(name), value.map(decoded)))
+}
+
 /// The value of a column in the path of a file, as a column of one row.
 pub(crate) fn value_of(path: &str, field: &Field, columns: &[String]) -> Result<ArrayRef> {
     let directories = path.rsplit('/').skip(1);

@@ -2,9 +2,9 @@
 //!
 //! [`schema`] is the one place that asks their readers for it. A schema does not say how far out of
 //! order records are, so the columns that may be the event time are read from what the first and
-//! the last file begin with.
+//! the last file begin with. The schemas of all files are looked at, unless there are very many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,15 +15,12 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
 use millstream_contract::table::{OpenOptions, SplitPoll, Table, TableOptions};
 use millstream_contract::{Error, Result};
 
-use super::sample::{ends, read_once};
+use super::sample::{ends, headed, read_once};
 use super::value::{Shape, Values};
-use super::{Column, Columns, Format, RECORDS_MAX};
+use super::{Column, Columns, Format, RECORDS_MAX, left_out};
 use crate::source::{FileTable, OneFile};
 use crate::types::sql_name;
 use crate::{conform, ipc, parquet};
-
-/// Names that a remark shows.
-const NAMES_MAX: usize = 8;
 
 /// Columns that are looked into, at most.
 const TIMES_MAX: usize = 16;
@@ -34,9 +31,15 @@ pub(super) fn columns(format: Format, files: &[OneFile]) -> Result<(Columns, boo
     // One without anything in it may come before.
     let Some(first) = ends(files).next() else { return Ok((Columns::default(), true)) };
     let (mut schema, unknown) = schema_of(format, first)?;
-    let mut apart = Vec::new();
+    let mut apart = Apart::default();
     for other in ends(files).filter(|file| file.name != first.name) {
-        (schema, apart) = common(&schema, first, &schema_of(format, other)?.0, other);
+        schema = apart.common(&schema, first, &schema_of(format, other)?.0, other);
+    }
+    for other in headed(files).into_iter().filter(|file| file.name != first.name) {
+        // The reader will say why one cannot be read.
+        if let Ok((found, _)) = schema_of(format, other) {
+            apart.note_new(&schema, &found, other);
+        }
     }
     let is_time =
         |field: &Arc<Field>| matches!(field.data_type(), DataType::Timestamp(..) | DataType::Int64);
@@ -51,66 +54,78 @@ pub(super) fn columns(format: Format, files: &[OneFile]) -> Result<(Columns, boo
     let column = |(field, values): (&Arc<Field>, Values)| {
         Column::new(field.name().clone(), field.data_type().clone(), values)
     };
-    let left_out = |(name, data_type): (String, DataType)| {
+    let no_type = |(name, data_type): (String, DataType)| {
         format!("the column {name} is left out: SQL has no type for {data_type}")
     };
     let columns = schema.fields().iter().zip(found).map(column).collect();
-    let remarks = unknown.into_iter().map(left_out).chain(apart).collect();
+    let remarks = unknown.into_iter().map(no_type).chain(apart.told(&first.name)).collect();
     Ok((Columns { columns, remarks, ..Columns::default() }, whole))
 }
 
-/// The columns that two files have in common, with types that take the values of both; and what is
-/// to be said of the others.
-fn common(
-    schema: &SchemaRef,
-    first: &OneFile,
-    other_schema: &SchemaRef,
-    other: &OneFile,
-) -> (SchemaRef, Vec<String>) {
-    let (mut fields, mut apart, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-    for field in schema.fields() {
-        let found = conform::index_of(field.name(), other_schema.fields());
-        // Two of the same name are for the reader to refuse.
-        let Ok(at) = found else {
-            match found {
-                Err(0) => missing.push(field.name().as_str()),
-                _ => fields.push(field.clone()),
-            }
-            continue;
-        };
-        let theirs = other_schema.field(at).data_type();
-        match conform::wider(field.data_type(), theirs) {
-            Some(wider) => fields.push(Arc::new(field.as_ref().clone().with_data_type(wider))),
-            None => apart.push(format!(
-                "the column {} is left out: it is {} in {}, and {} in {}",
-                field.name(),
-                sql_name(field.data_type()),
-                first.name,
-                sql_name(theirs),
-                other.name
-            )),
-        }
-    }
-    let is_new = |field: &&Arc<Field>| {
-        conform::index_of(field.name(), schema.fields()).is_err_and(|found| found == 0)
-    };
-    let new: Vec<&str> =
-        other_schema.fields().iter().filter(is_new).map(|field| field.name().as_str()).collect();
-    for (names, has, lacks) in [(missing, first, other), (new, other, first)] {
-        if !names.is_empty() {
-            let (has, lacks) = (&has.name, &lacks.name);
-            apart.push(format!("left out as {lacks} has them not, but {has}: {}", listed(&names)));
-        }
-    }
-    (Arc::new(Schema::new(fields)), apart)
+/// The columns that not all files have, or not with types that go together.
+#[derive(Default)]
+struct Apart {
+    /// In lower case.
+    names: HashSet<String>,
+    remarks: Vec<String>,
+    /// What the first file lacks, and who has it.
+    new: Vec<String>,
 }
 
-/// Some names of columns.
-fn listed(names: &[&str]) -> String {
-    let shown = names.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+impl Apart {
+    /// The columns that two files have in common, with types that take the values of both.
+    fn common(
+        &mut self,
+        schema: &SchemaRef,
+        first: &OneFile,
+        other_schema: &SchemaRef,
+        other: &OneFile,
+    ) -> SchemaRef {
+        let (mut fields, mut missing) = (Vec::new(), Vec::new());
+        for field in schema.fields() {
+            let found = conform::index_of(field.name(), other_schema.fields());
+            // Two of the same name are for the reader to refuse.
+            let Ok(at) = found else {
+                match found {
+                    Err(0) => missing.push(field.name().clone()),
+                    _ => fields.push(field.clone()),
+                }
+                continue;
+            };
+            let theirs = other_schema.field(at).data_type();
+            match conform::wider(field.data_type(), theirs) {
+                Some(wider) => fields.push(Arc::new(field.as_ref().clone().with_data_type(wider))),
+                None => {
+                    self.names.insert(field.name().to_lowercase());
+                    self.remarks.push(format!(
+                        "the column {} is left out: it is {} in {}, and {} in {}",
+                        field.name(),
+                        sql_name(field.data_type()),
+                        first.name,
+                        sql_name(theirs),
+                        other.name
+                    ));
+                }
+            }
+        }
+        self.names.extend(missing.iter().map(|name| name.to_lowercase()));
+        self.remarks.extend(left_out(&other.name, &missing));
+        Arc::new(Schema::new(fields))
+    }
+
+    /// Notes the columns of a file that the others do not have, or not all.
+    fn note_new(&mut self, schema: &SchemaRef, other_schema: &SchemaRef, other: &OneFile) {
+        for field in other_schema.fields() {
+            let is_new = conform::index_of(field.name(), schema.fields()).is_err_and(|n| n == 0);
+            if is_new && self.names.insert(field.name().to_lowercase()) {
+                self.new.push(format!("{} ({})", field.name(), other.name));
+            }
+        }
+    }
+
+    /// What is to be said of them.
+    fn told(self, first: &str) -> impl Iterator<Item = String> {
+        self.remarks.into_iter().chain(left_out(first, &self.new))
     }
 }
 
@@ -163,7 +178,7 @@ fn look(
 }
 
 /// Notes the times of some records.
-fn add(batch: &RecordBatch, times: &[usize], found: &mut [Values]) -> Result<()> {
+pub(super) fn add(batch: &RecordBatch, times: &[usize], found: &mut [Values]) -> Result<()> {
     let cast = |array: &ArrayRef, data_type: &DataType| {
         cast(array, data_type).map_err(|error| Error::Internal(error.to_string()))
     };

@@ -12,11 +12,12 @@ use memchr::memchr;
 use millstream_contract::declaration::{NULL_WORDS, free_name};
 use millstream_contract::wording::counted;
 
-use super::sample::Sample;
+use super::sample::{Sample, first_line, headed};
 use super::value::{Shape, Values, null_word, shape};
-use super::{Column, Columns, RECORDS_MAX};
+use super::{Column, Columns, RECORDS_MAX, left_out};
 use crate::csv::{Dialect, Index, header_name, index};
 use crate::records::{Cut, RecordFormat};
+use crate::source::OneFile;
 
 /// Delimiters that are tried, in this order.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
@@ -28,13 +29,14 @@ const SNIFFED_RECORDS: usize = 1000;
 const COMPARED_RECORDS: usize = 1000;
 
 /// The columns of the samples, of which the first is not empty. `tabs`: the file's name promises
-/// tabulators.
-pub(super) fn columns(samples: &[Sample], tabs: bool) -> Columns {
+/// tabulators. `files` are all of them.
+pub(super) fn columns(samples: &[Sample], tabs: bool, files: &[OneFile]) -> Columns {
     let Some((first, others)) = samples.split_first() else { return Columns::default() };
     let dialect = Arc::new(dialect(first, tabs));
     let data = records(&first.head, first.whole, RECORDS_MAX, &dialect);
     let (rows, wrong) = index(data, &dialect, None, true);
-    let mut scan = Scan { dialect: &dialect, columns: Vec::new(), over_lines: false };
+    let more = data.len() < first.head.len();
+    let mut scan = Scan { dialect: &dialect, columns: Vec::new(), over_lines: false, more };
     scan.columns.resize_with(rows.fields(), Values::default);
     scan.records(data, &rows, 1.min(rows.rows())..rows.rows());
     let head = Head::new(data, &rows, &scan);
@@ -59,14 +61,24 @@ pub(super) fn columns(samples: &[Sample], tabs: bool) -> Columns {
     }
     if dialect.quote.is_none() {
         options.push(("csv.disable-quote-character".to_string(), "true".to_string()));
+        let quoted = Dialect { quote: Some(b'"'), ..(*dialect).clone() };
+        let at = index(data, &quoted, None, true).1.map_or(0, |wrong| wrong.at);
+        remarks.push(format!(
+            "quotes are read as they stand, as with that on line {} most records would not have the \
+             fields of the first ('csv.disable-quote-character' = 'false' if they enclose fields)",
+            line_of(data, at)
+        ));
     }
     if let Some(wrong) = wrong.filter(|_| rows.misshapen() > 0) {
-        let line = 1 + data[..wrong.at.min(data.len())].iter().filter(|b| **b == b'\n').count();
+        let line = line_of(data, wrong.at);
         remarks.push(format!(
             "the record on line {line} does not have the {} of the first record ('on_error' = 'skip' \
              leaves such records out)",
             counted(rows.fields() as u64, "field")
         ));
+    }
+    if head.is_header {
+        remarks.extend(strange(&first.name, &head.names, &dialect, files));
     }
     let null_literal = null_literal(&mut scan.columns);
     let (header, names) = head.column_names(&mut remarks);
@@ -75,9 +87,42 @@ pub(super) fn columns(samples: &[Sample], tabs: bool) -> Columns {
         options.push(("csv.null-literal".to_string(), literal.to_string()));
         remarks.push(format!("fields with the text {literal} are read as NULL"));
     }
+    let more = scan.more;
     let columns = names.into_iter().zip(scan.columns);
     let columns = columns.map(|(name, values)| Column::new(name, values.data_type(), values));
-    Columns { columns: columns.collect(), options, remarks, wrong: None }
+    Columns { columns: columns.collect(), options, remarks, wrong: None, more }
+}
+
+/// The columns that are left out as only files other than the first have them.
+fn strange(
+    first: &str,
+    names: &[String],
+    dialect: &Arc<Dialect>,
+    files: &[OneFile],
+) -> Option<String> {
+    let mut known: HashSet<String> = names.iter().map(|name| name.to_lowercase()).collect();
+    let mut found = Vec::new();
+    for file in headed(files).into_iter().filter(|file| *file.name != *first) {
+        // The reader will say why one cannot be read.
+        let Ok(line) = first_line(file) else { continue };
+        let (rows, _) = index(&line, dialect, None, true);
+        if rows.rows() == 0 {
+            continue;
+        }
+        let theirs = field_names(&line, &rows, dialect);
+        // What has none of the names is no such header.
+        if !theirs.iter().any(|name| known.contains(&name.to_lowercase())) {
+            continue;
+        }
+        let new: Vec<String> =
+            theirs.into_iter().filter(|name| known.insert(name.to_lowercase())).collect();
+        found.extend(new.into_iter().map(|name| format!("{name} ({})", file.name)));
+    }
+    left_out(first, &found)
+}
+
+fn line_of(data: &[u8], at: usize) -> usize {
+    1 + data[..at.min(data.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
 fn char_text(dialect: &Dialect) -> &'static str {
@@ -132,6 +177,8 @@ struct Scan<'a> {
     columns: Vec<Values>,
     /// Whether a record goes over several lines.
     over_lines: bool,
+    /// Whether there are more records.
+    more: bool,
 }
 
 impl Scan<'_> {
@@ -170,6 +217,7 @@ impl Scan<'_> {
     /// Another file, whose header may have the columns in another order.
     fn other_file(&mut self, sample: &Sample, names: Option<&[String]>) {
         let data = records(&sample.head, sample.whole, RECORDS_MAX, self.dialect);
+        self.more |= data.len() < sample.head.len();
         let Some(names) = names else { return self.block(data) };
         let (rows, _) = index(data, self.dialect, None, true);
         if rows.rows() == 0 {
@@ -179,7 +227,10 @@ impl Scan<'_> {
         let places: Option<Vec<usize>> =
             names.iter().map(|name| theirs.iter().position(|other| other == name)).collect();
         // Another header is for the reader to report.
-        let Some(places) = places else { return };
+        let Some(places) = places else {
+            self.more = true;
+            return;
+        };
         self.columns.iter_mut().for_each(Values::gap);
         for row in 1..rows.rows() {
             for (column, place) in places.iter().enumerate() {

@@ -27,7 +27,7 @@ pub fn fuzz_infer(data: &[u8]) {
         if choice & 16 != 0 {
             samples.push(sample(rest, &[]));
         }
-        let found = columns("fuzz", format, &samples);
+        let found = columns("fuzz", format, &samples, &[]);
         let declared = found.and_then(|found| declared("fuzz", format, found, choice & 8 != 0));
         declared.map(|declared| declared.to_sql_with_comments("t")).map_err(|e| e.to_string())
     };

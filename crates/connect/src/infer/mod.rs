@@ -14,9 +14,11 @@ mod fuzz;
 mod mixed;
 mod ndjson;
 mod order;
+mod partitions;
 mod sample;
 #[cfg(test)]
 pub(crate) mod tests;
+mod through;
 mod times;
 mod value;
 
@@ -25,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
+use memchr::memchr;
 use millstream_contract::declaration::{Declaration, DeclaredColumn, identifier};
 use millstream_contract::inferred::leaving_out;
 use millstream_contract::table::TableOptions;
@@ -33,6 +36,7 @@ use millstream_contract::{Error, Result};
 use self::sample::{Sample, samples};
 use self::times::{Candidate, Found, event_time};
 use self::value::Values;
+use crate::csv::{LONE_CR, LONE_CR_HELP};
 use crate::input::Packing;
 use crate::options::Options;
 use crate::source::{Files, OneFile};
@@ -40,6 +44,7 @@ use crate::types::sql_name;
 use crate::{ipc, parquet};
 
 pub use self::fuzz::fuzz_infer;
+pub(crate) use self::through::time_of_all;
 
 /// Records of each part of a sample.
 const RECORDS_MAX: usize = 20_000;
@@ -56,6 +61,8 @@ struct Columns {
     remarks: Vec<String>,
     /// What is wrong with the first record that is none, where most are.
     wrong: Option<Error>,
+    /// Whether there are more records than have been looked at.
+    more: bool,
 }
 
 /// A column, and what its values are like.
@@ -127,6 +134,13 @@ impl Format {
 ///
 /// If there are none, if they are empty, or if their data cannot be understood.
 pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
+    let (mut found, files) = of_files(given, base_dir)?;
+    partitions::add(&mut found, &files, base_dir);
+    Ok(found)
+}
+
+/// What the files of a path or pattern declare, but for what their paths do; and the files.
+fn of_files(given: &str, base_dir: &Path) -> Result<(Declaration, Vec<OneFile>)> {
     let given = given.trim();
     let table = TableOptions {
         name: given.to_string(),
@@ -142,7 +156,7 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
     mixed::refuse_mixed(given, &listed)?;
     let named = listed.first().and_then(|file| Format::of_name(&file.name));
     if let Some(format @ (Format::Parquet | Format::Arrow)) = named {
-        return of_schema(given, format, &listed);
+        return Ok((of_schema(given, format, &listed)?, listed));
     }
     let (samples, whole) = samples(&listed)?;
     // A file that is still empty may lie beside others.
@@ -151,10 +165,10 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
     let head = filled.first().map_or(&[][..], |first| &first.head);
     let format = named.unwrap_or_else(|| Format::of_bytes(head));
     if matches!(format, Format::Parquet | Format::Arrow) {
-        return of_schema(given, format, &listed);
+        return Ok((of_schema(given, format, &listed)?, listed));
     }
-    let columns = columns(given, format, &filled)?;
-    declared(given, format, columns, whole)
+    let columns = columns(given, format, &filled, &listed)?;
+    Ok((declared(given, format, columns, whole)?, listed))
 }
 
 /// What files declare that carry a schema.
@@ -165,7 +179,7 @@ fn of_schema(given: &str, format: Format, files: &[OneFile]) -> Result<Declarati
 }
 
 /// The columns of text.
-fn columns(given: &str, format: Format, samples: &[Sample]) -> Result<Columns> {
+fn columns(given: &str, format: Format, samples: &[Sample], files: &[OneFile]) -> Result<Columns> {
     let Some(first) = samples.first() else {
         return Err(Error::Data {
             place: given.to_string(),
@@ -176,7 +190,7 @@ fn columns(given: &str, format: Format, samples: &[Sample]) -> Result<Columns> {
     check_text(first)?;
     let columns = match format {
         Format::Ndjson => ndjson::columns(samples)?,
-        _ => csv::columns(samples, format == Format::Tabs),
+        _ => csv::columns(samples, format == Format::Tabs, files),
     };
     checked(&first.name, columns)
 }
@@ -200,6 +214,19 @@ fn checked(name: &str, columns: Columns) -> Result<Columns> {
     }
 }
 
+/// Names that a remark shows.
+const NAMES_MAX: usize = 8;
+
+/// Says which columns are left out as a file lacks them.
+fn left_out(lacks: &str, names: &[String]) -> Option<String> {
+    let shown = names.iter().take(NAMES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = match names.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| format!("left out as {lacks} does not have them: {shown}{more}"))
+}
+
 /// Refuses what is no text in UTF-8 at its very beginning.
 fn check_text(sample: &Sample) -> Result<()> {
     let head = &sample.head[..sample.head.len().min(4096)];
@@ -215,13 +242,19 @@ fn check_text(sample: &Sample) -> Result<()> {
             "it is no text: it has bytes that are zero",
             "files that can be read are CSV and NDJSON in UTF-8, Parquet and Arrow",
         ),
+        _ if memchr(b'\n', &sample.head).is_none()
+            && memchr(b'\r', sample.head.trim_ascii_end()).is_some() =>
+        {
+            wrong(LONE_CR, LONE_CR_HELP)
+        }
         _ => Ok(()),
     }
 }
 
 /// Puts together what has been found out.
 fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<Declaration> {
-    let Columns { columns, options, mut remarks, wrong } = found;
+    let Columns { columns, options, mut remarks, wrong, more } = found;
+    let whole = whole && !more;
     let names: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
     let candidates: Vec<Candidate<'_>> = columns
         .iter()
@@ -249,7 +282,9 @@ fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<
         vec![option("connector", "file"), option("path", &path), option("format", format.name())];
     all.extend(options);
     remarks.retain(|remark| !remark.is_empty());
-    let declaration = Declaration { columns, computed, event_time, options: all, remarks };
+    let partitioned_by = Vec::new();
+    let declaration =
+        Declaration { columns, computed, event_time, partitioned_by, options: all, remarks };
     match wrong {
         Some(Error::Data { place, message, help }) => {
             let help = format!("{help}; {}", leaving_out(given, &declaration));

@@ -34,6 +34,8 @@ struct Node {
     objects: u64,
     /// Keys of the largest object.
     keys_max: usize,
+    /// Whether there are more of them than have been looked at.
+    more: bool,
     fields: Vec<(String, Node)>,
     /// Where each field stands in `fields`.
     by_name: HashMap<String, usize>,
@@ -83,7 +85,7 @@ fn root(samples: &[Sample]) -> (Node, Option<Wrong>) {
 
 /// The columns that can be read, and what is to be said of the others.
 fn of_root(root: Node) -> Columns {
-    let mut found = Columns::default();
+    let mut found = Columns { more: root.more, ..Columns::default() };
     for (name, node) in root.fields {
         let data_type = node.data_type();
         if !NdjsonFormat::supported(&data_type) {
@@ -125,6 +127,7 @@ impl Node {
             }
             start = end + 1;
             if records == RECORDS_MAX {
+                self.more |= start < data.len();
                 break;
             }
         }
@@ -136,7 +139,9 @@ impl Node {
             Json::Null => self.values.add_null(),
             Json::Boolean => self.values.add(Shape::Boolean),
             Json::Number(text) => self.values.add(match shape(text) {
-                number @ (Shape::Integer(_) | Shape::WideInteger | Shape::Float) => number,
+                number @ (Shape::Integer(_) | Shape::WideInteger { .. } | Shape::Float(_)) => {
+                    number
+                }
                 _ => Shape::Text,
             }),
             Json::Text(text) => {

@@ -25,6 +25,18 @@ impl Order {
         self.high = None;
     }
 
+    /// Takes what comes right after it, in which there is no gap.
+    pub(super) fn append(&mut self, next: &Order) {
+        let Some((least, greatest)) = next.range else { return };
+        if let Some(high) = self.high.filter(|high| *high > least) {
+            self.disorder = self.disorder.max(high.abs_diff(least));
+        }
+        self.disorder = self.disorder.max(next.disorder);
+        self.high = Some(self.high.map_or(greatest, |high| high.max(greatest)));
+        let (first, last) = self.range.unwrap_or((least, greatest));
+        self.range = Some((first.min(least), last.max(greatest)));
+    }
+
     /// From the least value to the greatest.
     pub(super) fn span(&self) -> u64 {
         self.range.map_or(0, |(least, greatest)| greatest.abs_diff(least))
@@ -46,6 +58,20 @@ mod tests {
         order.add(1);
         order.add(3);
         assert_eq!((order.disorder, order.span()), (5, 29));
+    }
+
+    #[test]
+    fn parts_are_as_far_out_of_order_as_the_whole() {
+        let values = [10, 12, 11, 40, 20, 15, 30, 45, 17, 60, 61];
+        for cut in 0..=values.len() {
+            let mut parts = Order::default();
+            for part in [&values[..cut], &values[cut..]] {
+                let mut order = Order::default();
+                part.iter().for_each(|value| order.add(*value));
+                parts.append(&order);
+            }
+            assert_eq!((parts.disorder, parts.span()), (28, 51), "{cut}");
+        }
     }
 
     #[test]

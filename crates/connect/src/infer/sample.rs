@@ -17,6 +17,8 @@ use crate::source::OneFile;
 
 /// Bytes of what a file begins with.
 const HEAD_BYTES: usize = 512 << 10;
+/// Bytes that are read in search of a file's first line.
+const FIRST_BYTES: usize = 16 << 10;
 /// Bytes of each further part.
 const PART_BYTES: usize = 256 << 10;
 /// If its first line is longer than the head, up to so many bytes.
@@ -47,13 +49,38 @@ pub(super) fn samples(files: &[OneFile]) -> Result<(Vec<Sample>, bool)> {
 /// The files that are looked into: the first and the last, without those that have nothing in them,
 /// as the files of workers that wrote nothing. If all are so, the first.
 pub(super) fn ends(files: &[OneFile]) -> impl Iterator<Item = &OneFile> {
-    let is_filled = |file: &OneFile| {
-        let metadata = Path::new(&*file.name).metadata();
-        metadata.map_or(true, |metadata| !metadata.is_file() || metadata.len() > 0)
-    };
     let first = files.iter().position(is_filled).unwrap_or(0);
     let last = files.iter().rposition(is_filled).filter(|last| *last > first);
     std::iter::once(first).chain(last).filter_map(|at| files.get(at)).take(FILES)
+}
+
+/// Files whose headers are looked at.
+const HEADERS: usize = 1_000;
+
+/// The files whose headers are looked at: all that have something in them, unless there are too
+/// many; then as [`ends`].
+pub(super) fn headed(files: &[OneFile]) -> Vec<&OneFile> {
+    match files.len() {
+        ..=HEADERS => files.iter().filter(|file| is_filled(file)).collect(),
+        _ => ends(files).collect(),
+    }
+}
+
+/// What a file begins with, up to the end of its first line.
+pub(super) fn first_line(file: &OneFile) -> Result<Vec<u8>> {
+    let (mut input, mut head) = (file.input()?.0, Vec::new());
+    while memchr(b'\n', &head).is_none() && head.len() < HEAD_BYTES {
+        if input.read(FIRST_BYTES, &file.name, &mut head)? == 0 {
+            break;
+        }
+    }
+    let start = if head.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    Ok(head.split_off(start))
+}
+
+fn is_filled(file: &OneFile) -> bool {
+    let metadata = Path::new(&*file.name).metadata();
+    metadata.map_or(true, |metadata| !metadata.is_file() || metadata.len() > 0)
 }
 
 fn sample(file: &OneFile) -> Result<Sample> {

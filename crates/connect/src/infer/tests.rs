@@ -29,7 +29,7 @@ fn of_text(name: &str, text: &str) -> Result<Declaration> {
     };
     let format = Format::of_name(name).unwrap_or_else(|| Format::of_bytes(text.as_bytes()));
     let samples = if text.is_empty() { vec![] } else { vec![sample] };
-    declared(name, format, columns(name, format, &samples)?, true)
+    declared(name, format, columns(name, format, &samples, &[])?, true)
 }
 
 fn shown(declaration: &Declaration) -> String {
@@ -102,7 +102,7 @@ fn what_is_no_table_is_refused() {
     }
     let sample =
         Sample { name: "x.csv".into(), head: b"\xff\xfea\0".to_vec(), whole: true, later: vec![] };
-    let error = columns("x.csv", Format::Csv, &[sample]).unwrap_err().to_string();
+    let error = columns("x.csv", Format::Csv, &[sample], &[]).unwrap_err().to_string();
     assert!(error.contains("UTF-16") && error.contains("iconv"), "{error}");
 }
 
@@ -324,7 +324,7 @@ proptest! {
             whole: true,
             later: vec![],
         };
-        let found = columns("x.csv", Format::Csv, &[sample()]).unwrap();
+        let found = columns("x.csv", Format::Csv, &[sample()], &[]).unwrap();
         let option = |key: &str| found.options.iter().find(|(k, _)| k == key).map(|(_, v)| v);
         let fields = found.columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), true));
         let schema = Schema::new(fields.collect::<Vec<_>>());

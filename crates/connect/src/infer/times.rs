@@ -6,13 +6,16 @@
 //! if the name also tells the unit and the values are in order (`time_s` = 600, 600, 601).
 //!
 //! The watermark is as far behind as the records of the sample were out of order, rounded up. If
-//! only a part of the data has been seen, it is twice as far, and a second at least.
+//! only a part of the data has been seen, it is twice as far, and a second at least: a proposal for
+//! who declares the table. A query that goes by event time looks at the rest first
+//! ([`through`](super::through)).
 
 use std::collections::HashSet;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::declaration::{ComputedColumn, DeclaredTime, free_name};
 
+use super::order::Order;
 use super::value::Values;
 use crate::datetime::per_second;
 
@@ -90,20 +93,30 @@ pub(super) fn event_time(
         let same = time.span_us == 0;
         (time.nulls, same, time.disorder_us, rank(time.name))
     })?;
-    let delay_us = delay(best.disorder_us, whole);
     let computed = best.function.map(|function| {
         let wanted = ["ts", "event_time"].into_iter().find(|name| !names.contains(*name));
         let name = free_name(wanted.unwrap_or("event_time"), names);
         ComputedColumn { name, function: function.into(), column: best.name.to_string() }
     });
     let column = computed.as_ref().map_or(best.name, |computed| &computed.name).to_string();
+    let time = declared(column, best.disorder_us, best.span_us, whole);
+    Some(Found { computed, time })
+}
+
+/// The event time `column`, whose values are so far out of order. `whole`: all of them.
+pub(super) fn declared(
+    column: String,
+    disorder_us: i64,
+    span_us: i64,
+    whole: bool,
+) -> DeclaredTime {
     let of = if whole { "records" } else { "the records of the sample" };
-    let reason = match best.disorder_us {
+    let reason = match disorder_us {
         0 => format!("{of} are in order"),
         us => format!("{of} are up to {} out of order", duration(us)),
     };
-    let time = DeclaredTime { column, delay_us, reason, span_us: best.span_us };
-    Some(Found { computed, time })
+    let delay_us = delay(disorder_us, whole);
+    DeclaredTime { column, delay_us, reason, span_us, sampled: !whole }
 }
 
 fn time<'a>(column: &Candidate<'a>) -> Option<Time<'a>> {
@@ -112,24 +125,36 @@ fn time<'a>(column: &Candidate<'a>) -> Option<Time<'a>> {
         DataType::Timestamp(..) => (None, TimeUnit::Microsecond),
         DataType::Int64 => {
             let unit = unit(name, values)?;
-            let function = match unit {
-                TimeUnit::Second => "to_timestamp_seconds",
-                TimeUnit::Millisecond => "to_timestamp_millis",
-                TimeUnit::Microsecond => "to_timestamp_micros",
-                TimeUnit::Nanosecond => "to_timestamp_nanos",
-            };
-            (Some(function), unit)
+            let function = FUNCTIONS.iter().find(|(known, _)| *known == unit);
+            (function.map(|(_, function)| *function), unit)
         }
         _ => return None,
     };
+    let (disorder_us, span_us) = in_microseconds(&values.order, factor_us);
+    Some(Time { name, function, disorder_us, span_us, nulls: values.nulls > 0 })
+}
+
+/// The functions that compute times from whole numbers.
+const FUNCTIONS: [(TimeUnit, &str); 4] = [
+    (TimeUnit::Second, "to_timestamp_seconds"),
+    (TimeUnit::Millisecond, "to_timestamp_millis"),
+    (TimeUnit::Microsecond, "to_timestamp_micros"),
+    (TimeUnit::Nanosecond, "to_timestamp_nanos"),
+];
+
+/// The unit of the numbers of which a function makes times.
+pub(super) fn unit_of(function: &str) -> Option<TimeUnit> {
+    FUNCTIONS.iter().find(|(_, known)| *known == function).map(|(unit, _)| *unit)
+}
+
+/// How far out of order values in this unit are, and from the least to the greatest.
+pub(super) fn in_microseconds(order: &Order, unit: TimeUnit) -> (i64, i64) {
     let us = |value: u64| {
-        let us = (i128::from(value) * 1_000_000) / i128::from(per_second(factor_us));
+        let us = (i128::from(value) * 1_000_000) / i128::from(per_second(unit));
         i64::try_from(us).unwrap_or(i64::MAX)
     };
     // Less than a microsecond is one.
-    let disorder_us = us(values.order.disorder).max(i64::from(values.order.disorder > 0));
-    let (span_us, nulls) = (us(values.order.span()), values.nulls > 0);
-    Some(Time { name, function, disorder_us, span_us, nulls })
+    (us(order.disorder).max(i64::from(order.disorder > 0)), us(order.span()))
 }
 
 /// What a column of whole numbers counts, if it is a time.

@@ -4,11 +4,14 @@
 //! |---|---|
 //! | `true`, `false` | BOOLEAN |
 //! | whole numbers | BIGINT; DECIMAL(38, 0) if one does not fit 64 bits |
-//! | numbers with a point or an exponent, whole ones among them | DOUBLE |
+//! | numbers with a point or an exponent, whole ones among them | DOUBLE[^1] |
 //! | `2024-05-01` | DATE |
 //! | `12:30`, `12:30:00.5` | TIME(p) |
 //! | `2024-05-01 12:30:00`, with `T` for the blank, an offset, dates among them | TIMESTAMP(p) |
 //! | no value at all, or anything else | STRING |
+//!
+//! [^1]: If that would round one of the whole numbers, DECIMAL(38, s) with the most digits behind a
+//! point, or STRING if there are too many digits.
 //!
 //! The precision is 3, 6 or 9 by the most digits that a second has in the sample. What people use
 //! as names stays text: numbers with leading zeros (`007`) or a plus sign, and numbers of more than
@@ -30,9 +33,13 @@ const DECIMAL_DIGITS_MAX: usize = 38;
 pub(super) enum Shape {
     Boolean,
     Integer(i64),
-    /// Beyond 64 bits.
-    WideInteger,
-    Float,
+    /// Beyond 64 bits, with so many digits; `rounded`: a DOUBLE does not hold it.
+    WideInteger {
+        digits: u8,
+        rounded: bool,
+    },
+    /// With so many digits before and behind the point; `None`: with an exponent, or no number.
+    Float(Option<(u8, u8)>),
     Date,
     /// With so many digits of a second.
     Time(u8),
@@ -52,7 +59,7 @@ pub(super) fn shape(text: &[u8]) -> Shape {
         _ if text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false") => {
             Shape::Boolean
         }
-        _ if text.eq_ignore_ascii_case(b"nan") => Shape::Float,
+        _ if text.eq_ignore_ascii_case(b"nan") => Shape::Float(None),
         _ => Shape::Text,
     }
 }
@@ -91,7 +98,10 @@ fn number(text: &[u8]) -> Option<Shape> {
     } else if !rest.is_empty() {
         return None;
     }
-    parse_f64(text).filter(|number| number.is_finite()).map(|_| Shape::Float)
+    let exponent = !rest.is_empty();
+    let digits = u8::try_from(whole).ok().zip(u8::try_from(fraction).ok());
+    let shape = Shape::Float(digits.filter(|_| !exponent));
+    parse_f64(text).filter(|number| number.is_finite()).map(|_| shape)
 }
 
 fn integer(digits: &[u8], negative: bool) -> Option<Shape> {
@@ -100,7 +110,13 @@ fn integer(digits: &[u8], negative: bool) -> Option<Shape> {
     }
     let value = digits.iter().fold(0i128, |value, digit| value * 10 + i128::from(digit - b'0'));
     let value = if negative { -value } else { value };
-    Some(i64::try_from(value).map_or(Shape::WideInteger, Shape::Integer))
+    let wide = || Shape::WideInteger { digits: digits.len() as u8, rounded: is_rounded(value) };
+    Some(i64::try_from(value).map_or_else(|_| wide(), Shape::Integer))
+}
+
+/// Whether a DOUBLE does not hold a whole number.
+fn is_rounded(value: i128) -> bool {
+    value as f64 as i128 != value
 }
 
 /// A date, a time, or both.
@@ -127,6 +143,12 @@ pub(super) struct Values {
     integers: u64,
     wide: u64,
     floats: u64,
+    /// Whether a DOUBLE would round one of the whole numbers.
+    rounded: bool,
+    /// Of numbers, the most digits before and behind the point.
+    most: (u8, u8),
+    /// Whether one has an exponent, or is none.
+    no_decimal: bool,
     dates: u64,
     times: u64,
     timestamps: u64,
@@ -166,9 +188,21 @@ impl Values {
                 self.greatest = if first { value } else { self.greatest.max(value) };
                 self.integers += 1;
                 self.order.add(value);
+                self.rounded |= is_rounded(value.into());
+                // So many, whatever they are.
+                self.most.0 = self.most.0.max(19);
             }
-            Shape::WideInteger => self.wide += 1,
-            Shape::Float => self.floats += 1,
+            Shape::WideInteger { digits, rounded } => {
+                self.wide += 1;
+                self.rounded |= rounded;
+                self.most.0 = self.most.0.max(digits);
+            }
+            Shape::Float(digits) => {
+                self.floats += 1;
+                self.no_decimal |= digits.is_none();
+                let (whole, fraction) = digits.unwrap_or_default();
+                self.most = (self.most.0.max(whole), self.most.1.max(fraction));
+            }
             Shape::Date => self.dates += 1,
             Shape::Time(digits) => {
                 self.times += 1;
@@ -209,7 +243,14 @@ impl Values {
         } else if all(&[self.integers, self.wide]) {
             DataType::Decimal128(DECIMAL_DIGITS_MAX as u8, 0)
         } else if all(&[self.integers, self.wide, self.floats]) {
-            DataType::Float64
+            let (whole, fraction) = self.most;
+            match u32::from(whole) + u32::from(fraction) <= DECIMAL_DIGITS_MAX as u32 {
+                _ if !self.rounded => DataType::Float64,
+                true if !self.no_decimal => {
+                    DataType::Decimal128(DECIMAL_DIGITS_MAX as u8, fraction as i8)
+                }
+                _ => DataType::Utf8,
+            }
         } else if all(&[self.dates]) {
             DataType::Date32
         } else if all(&[self.dates, self.timestamps]) && (self.fits_nanos || !self.below_micros) {
@@ -258,6 +299,11 @@ mod tests {
             (&["1", "1.5"], "DOUBLE"),
             (&["9223372036854775808", "-.5e-3"], "DOUBLE"),
             (&["1e400"], "STRING"),
+            (&["9007199254740993", "1.25", "0.5"], "DECIMAL(38, 2)"),
+            (&["9007199254740994", "1.25"], "DOUBLE"),
+            (&["9223372036854775809", "1.5"], "DECIMAL(38, 1)"),
+            (&["9007199254740993", "1e-5"], "STRING"),
+            (&["9007199254740993", "0.12345678901234567890"], "STRING"),
             (&["1", "nan"], "DOUBLE"),
             (&["0", "0.5"], "DOUBLE"),
             (&["007"], "STRING"),

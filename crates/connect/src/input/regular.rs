@@ -41,8 +41,28 @@ pub(crate) struct Found {
 /// Opens a file; with its length and which file it is, if it is one that can be read anywhere and
 /// again: neither a pipe nor one whose length is not known before it has been read.
 pub(crate) fn open(path: &Path) -> Result<(File, Option<Found>)> {
-    let file = File::open(path).map_err(|error| io_error(path, &error))?;
+    let failed = |error: io::Error| io_error(path, &error);
+    let mut file = File::open(path).map_err(failed)?;
+    if let Some(offset) = begun_at(path) {
+        file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+        return Ok((file, None));
+    }
     opened(file, path)
+}
+
+/// How far a regular file has been read already that this process was given open, as
+/// `/dev/stdin`; `None` for another path, and if nothing has been. To open it again is to begin at
+/// its first byte.
+pub(crate) fn begun_at(path: &Path) -> Option<u64> {
+    let number = match path.to_str()? {
+        "/dev/stdin" => "0",
+        path => ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|dir| path.strip_prefix(dir))?,
+    };
+    let number: u32 = number.parse().ok()?;
+    let information = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+    let offset = information.lines().find_map(|line| line.strip_prefix("pos:"))?;
+    let offset = offset.trim().parse::<u64>().ok().filter(|offset| *offset > 0)?;
+    path.metadata().is_ok_and(|metadata| metadata.is_file()).then_some(offset)
 }
 
 /// As [`open`], of a file that is open.
@@ -62,8 +82,12 @@ fn extent_of(file: &File) -> io::Result<Option<Found>> {
         }
         let length = metadata.len();
         let mut last = [0];
-        // Some of those files cannot be read from just anywhere.
-        let found = file.read_at(&mut last, length.saturating_sub(1)).ok();
+        let found = match file.read_at(&mut last, length.saturating_sub(1)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => return Err(error),
+            // Some of those files cannot be read from just anywhere.
+            found => found.ok(),
+        };
         if found == Some(usize::from(length > 0)) {
             return Ok(Some(Found { length, file: identity(&metadata) }));
         }

@@ -56,6 +56,11 @@ pub(super) trait Build: Send + Sync {
     /// Back to so many, where there are more.
     fn truncate(&mut self, rows: usize);
 
+    /// Adds members of objects within that are no fields, behind `path`; see [`Object::strange`].
+    ///
+    /// [`Object::strange`]: super::object::Object::strange
+    fn strange(&self, _path: &str, _found: &mut Vec<(usize, String)>) {}
+
     fn finish(
         self: Box<Self>,
         data_type: &DataType,
@@ -146,6 +151,11 @@ impl Column {
         while self.nulls.pop_if(|row| *row as usize >= rows).is_some() {}
     }
 
+    /// See [`Build::strange`].
+    pub(super) fn strange(&self, path: &str, found: &mut Vec<(usize, String)>) {
+        self.build.strange(path, found);
+    }
+
     pub(super) fn finish(self) -> Result<ArrayRef, ArrowError> {
         let rows = self.build.len();
         let nulls = (!self.nulls.is_empty()).then(|| {
@@ -175,6 +185,7 @@ fn build(data_type: &DataType, taken: Taken) -> Option<Box<dyn Build>> {
         D::UInt32 => vector(value::unsigned::<u32>),
         D::UInt64 => vector(value::unsigned::<u64>),
         D::Float32 => vector(value::float),
+        D::Float64 if exact => vector(value::exact_double),
         D::Float64 => vector(value::double),
         D::Decimal128(precision, scale) => vector(value::decimal(*precision, *scale, exact)),
         D::Date32 => vector(value::quoted(|text: &[u8]| parse_date(text).ok_or(Why::Malformed))),

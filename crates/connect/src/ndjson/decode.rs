@@ -4,7 +4,7 @@
 //! the columns are cut back to where the line began, and it is read again with care, which tells
 //! what is wrong with it, or which of its members are meant ([`Object::read_carefully`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -22,6 +22,9 @@ use super::scan::{blanks, byte};
 use crate::input::Name;
 use crate::options::OnError;
 use crate::records::{Block, Decode, Lines, place};
+
+/// Members that are no columns, of which the user is told at most.
+const TOLD_MAX: usize = 8;
 
 /// What is the same for all blocks of a split.
 #[derive(Debug)]
@@ -41,7 +44,9 @@ impl Plan {
         projection: &[usize],
         format: NdjsonFormat,
     ) -> Result<Plan> {
-        let names = Names::new(schema.fields(), projection);
+        // Who names columns leaves out others by intention.
+        let all = projection.len() == schema.fields().len();
+        let names = Names::new(schema.fields(), projection).noting(format.taken.exact && all);
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
         let record = Object::new(schema.fields(), names, format.taken).ok_or_else(|| {
             Error::Internal(format!("columns that NDJSON does not have: {schema}"))
@@ -50,8 +55,27 @@ impl Plan {
         Ok(Plan { path: path.clone(), schema, record, format })
     }
 
-    fn place(&self, block: &Block, wrong: &Wrong) -> String {
-        place(&self.path, &block.data, block.line, wrong.at)
+    fn place(&self, block: &Block, at: usize) -> String {
+        place(&self.path, &block.data, block.line, at)
+    }
+
+    /// Of a table that nobody has declared: which members are left out, each told once.
+    fn notices(&self, block: &Block, columns: &Object) -> Vec<String> {
+        let mut strange = Vec::new();
+        columns.strange("", &mut strange);
+        if strange.is_empty() {
+            return Vec::new();
+        }
+        let mut told = self.format.told.lock().unwrap_or_else(PoisonError::into_inner);
+        strange.retain(|(_, name)| told.len() < TOLD_MAX && told.insert(name.clone()));
+        let last = if told.len() == TOLD_MAX { ", as further ones may be" } else { "" };
+        let line = |(at, name): (usize, String)| {
+            let (place, name) = (self.place(block, at), name.escape_debug());
+            format!(
+                "{place}: the member '{name}', which the sample does not have, is left out{last}"
+            )
+        };
+        strange.into_iter().map(line).collect()
     }
 }
 
@@ -136,14 +160,14 @@ impl Decode for Plan {
                         Err(wrong) if self.format.on_error != OnError::Fail => {
                             left_out += 1;
                             first_left_out.get_or_insert_with(|| {
-                                let place = self.place(block, &wrong);
+                                let place = self.place(block, wrong.at);
                                 let before = records.starts.len();
                                 LeftOut { place, message: wrong.message, before }
                             });
                             false
                         }
                         Err(wrong) => {
-                            let place = self.place(block, &wrong);
+                            let place = self.place(block, wrong.at);
                             let Wrong { message, help, .. } = wrong;
                             return Err(Error::Data { place, message, help });
                         }
@@ -156,6 +180,7 @@ impl Decode for Plan {
             }
         }
         let Records { columns, starts, .. } = records;
+        let notices = self.notices(block, &columns);
         let internal = |error: ArrowError| {
             Error::Internal(format!("an NDJSON batch does not fit its schema: {error}"))
         };
@@ -164,6 +189,6 @@ impl Decode for Plan {
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(internal)?;
         let places = Box::new(Lines::new(&self.path, block, &starts));
-        Ok(Decoded { left_out, first_left_out, ..Decoded::whole(batch, Some(places)) })
+        Ok(Decoded { left_out, first_left_out, notices, ..Decoded::whole(batch, Some(places)) })
     }
 }

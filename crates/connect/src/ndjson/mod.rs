@@ -46,7 +46,8 @@ mod scan;
 mod texts;
 mod value;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::inferred::ON_ERROR_HELP;
@@ -66,13 +67,15 @@ pub(crate) use self::texts::Texts;
 mod tests;
 
 /// NDJSON with its options.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct NdjsonFormat {
     /// What becomes of malformed records.
     on_error: OnError,
     taken: Taken,
     /// For tests: read every line with care, as if it had a fault.
     careful: bool,
+    /// Members that are no columns, of which the user has been told; see [`Plan`].
+    told: Arc<Mutex<HashSet<String>>>,
 }
 
 impl NdjsonFormat {
@@ -81,7 +84,7 @@ impl NdjsonFormat {
         let on_error = options.on_error(Some("json.ignore-parse-errors"))?;
         let any_as_string = options.flag("json.any-as-string")?;
         let taken = Taken { any_as_string, exact: options.exact() };
-        Ok(NdjsonFormat { on_error, taken, careful: false })
+        Ok(NdjsonFormat { on_error, taken, ..NdjsonFormat::default() })
     }
 
     /// Whether a column of this type can be read.
@@ -121,7 +124,7 @@ impl RecordFormat for NdjsonFormat {
                 help: ARRAY_HELP.into(),
             });
         }
-        let plan = Plan::new(reader.path(), schema, projection, *self)?;
+        let plan = Plan::new(reader.path(), schema, projection, self.clone())?;
         Ok(Started { decode: Arc::new(plan), remark: None })
     }
 }

@@ -20,6 +20,8 @@ pub(super) enum Meaning {
 pub(super) struct Names {
     exact: HashMap<String, Meaning>,
     folded: HashMap<String, Meaning>,
+    /// Whether members that are no columns are noted.
+    pub(super) noted: bool,
 }
 
 impl Names {
@@ -29,7 +31,7 @@ impl Names {
         for (slot, field) in wanted.iter().enumerate() {
             slots[*field] = Some(slot);
         }
-        let mut names = Names { exact: HashMap::new(), folded: HashMap::new() };
+        let mut names = Names { exact: HashMap::new(), folded: HashMap::new(), noted: false };
         for (field, slot) in fields.iter().zip(slots) {
             let meaning = |exact| match slot {
                 Some(slot) => Meaning::Column { slot, exact },
@@ -47,6 +49,18 @@ impl Names {
                 .or_insert(meaning(false));
         }
         names
+    }
+
+    /// The same, which notes other members.
+    pub(super) fn noting(self, noted: bool) -> Names {
+        Names { noted, ..self }
+    }
+
+    /// Whether a member is to be noted as none of the columns.
+    pub(super) fn is_strange(&self, name: &str) -> bool {
+        self.noted
+            && !self.exact.contains_key(name)
+            && !self.folded.contains_key(&name.to_lowercase())
     }
 
     /// What a member's name means.

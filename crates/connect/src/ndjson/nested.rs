@@ -28,7 +28,7 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn new(fields: &Fields, taken: Taken) -> Option<Row> {
         let all: Vec<usize> = (0..fields.len()).collect();
-        let object = Object::new(fields, Names::new(fields, &all), taken)?;
+        let object = Object::new(fields, Names::new(fields, &all).noting(taken.exact), taken)?;
         Some(Row { object, rows: 0 })
     }
 }
@@ -65,6 +65,10 @@ impl Build for Row {
     fn truncate(&mut self, rows: usize) {
         self.object.truncate(rows);
         self.rows = self.rows.min(rows);
+    }
+
+    fn strange(&self, path: &str, found: &mut Vec<(usize, String)>) {
+        self.object.strange(path, found);
     }
 
     fn finish(
@@ -135,6 +139,10 @@ impl Build for List {
     fn truncate(&mut self, rows: usize) {
         self.offsets.truncate(rows + 1);
         self.item.truncate(self.offsets.last().map_or(0, |end| *end as usize));
+    }
+
+    fn strange(&self, path: &str, found: &mut Vec<(usize, String)>) {
+        self.item.strange(path, found);
     }
 
     fn finish(
@@ -244,6 +252,10 @@ impl Build for Map {
         let entries = self.offsets.last().map_or(0, |end| *end as usize);
         self.keys.truncate(entries);
         self.values.truncate(entries);
+    }
+
+    fn strange(&self, path: &str, found: &mut Vec<(usize, String)>) {
+        self.values.strange(path, found);
     }
 
     fn finish(

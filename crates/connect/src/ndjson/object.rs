@@ -40,7 +40,12 @@ pub(super) struct Object {
     /// Per column, the number of the last object that has it.
     seen: Vec<u64>,
     number: u64,
+    /// Members that are no columns, and where they stand, if that is to be noted.
+    strange: Vec<(usize, String)>,
 }
+
+/// So many of them are noted in a block.
+const STRANGE_MAX: usize = 8;
 
 /// A member as it was written.
 #[derive(Debug)]
@@ -126,6 +131,7 @@ impl Object {
             known: HashMap::new(),
             seen,
             number: 0,
+            strange: Vec::new(),
         }
     }
 
@@ -211,7 +217,7 @@ impl Object {
         }
         let member = match self.known.get(name.text) {
             Some(member) => *member,
-            None => self.add(name, last)?,
+            None => self.add(name, last, at)?,
         };
         self.members[member].written(bytes);
         if member != last {
@@ -220,10 +226,14 @@ impl Object {
         Some((member, value))
     }
 
-    /// Remembers a member that comes after `last`.
-    fn add(&mut self, name: Quoted<'_>, last: usize) -> Option<usize> {
+    /// Remembers the member at `at`, which comes after `last`.
+    fn add(&mut self, name: Quoted<'_>, last: usize, at: usize) -> Option<usize> {
         let text = name.unescaped()?;
-        let target = match self.names.meaning(std::str::from_utf8(&text).ok()?) {
+        let text = std::str::from_utf8(&text).ok()?;
+        if self.strange.len() < STRANGE_MAX && self.names.is_strange(text) {
+            self.strange.push((at, text.to_string()));
+        }
+        let target = match self.names.meaning(text) {
             Meaning::Column { slot, .. } => Target::Column(slot),
             Meaning::Unused => Target::Nowhere,
             Meaning::Either => return None,
@@ -274,6 +284,14 @@ impl Object {
     /// Stands for an object that there is none of.
     pub(super) fn absent(&mut self) {
         self.columns.iter_mut().for_each(Column::absent);
+    }
+
+    /// Adds the members that are no columns, behind `path`.
+    pub(super) fn strange(&self, path: &str, found: &mut Vec<(usize, String)>) {
+        found.extend(self.strange.iter().map(|(at, name)| (*at, format!("{path}{name}"))));
+        for (column, field) in self.columns.iter().zip(&self.fields) {
+            column.strange(&format!("{path}{}.", field.name()), found);
+        }
     }
 
     /// Back to so many objects.

@@ -51,6 +51,13 @@ pub(super) fn double(data: &[u8], at: usize) -> Valued<f64> {
     if value.is_finite() { Ok((value, number.end)) } else { Err(Why::OutOfRange) }
 }
 
+/// A DOUBLE, but no whole number that it does not hold.
+#[inline]
+pub(super) fn exact_double(data: &[u8], at: usize) -> Valued<f64> {
+    let (value, end) = double(data, at)?;
+    Ok((scalar::not_rounded(&data[at..end], value)?, end))
+}
+
 /// A FLOAT, rounded once.
 #[inline]
 pub(super) fn float(data: &[u8], at: usize) -> Valued<f32> {

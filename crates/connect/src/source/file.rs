@@ -132,7 +132,8 @@ impl OneFile {
         expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
     )]
     pub(super) fn spec(&self) -> Result<SplitSpec> {
-        let spec = |length, file| SplitSpec { name: self.name.to_string(), length, file };
+        let name = self.name.to_string();
+        let spec = |length, file| SplitSpec { name, length, file, packed: false };
         let path = match &self.bytes {
             #[cfg(test)]
             Bytes::Memory(bytes) => return Ok(spec(Some(bytes.len() as u64), None)),
@@ -144,8 +145,11 @@ impl OneFile {
             return Ok(spec(None, None));
         }
         let (file, found) = input::open(path)?;
-        *locked(&self.kept) = found.is_some().then_some(file);
-        Ok(found.map_or(spec(None, None), |Found { length, file }| spec(Some(length), Some(file))))
+        let Some(Found { length, file: id }) = found else { return Ok(spec(None, None)) };
+        let again = file.try_clone().map_err(|error| input::io_error(path, &error))?;
+        let packed = Regular::new(again, self.name.clone(), length).packing()?.is_some();
+        *locked(&self.kept) = Some(file);
+        Ok(SplitSpec { packed, ..spec(Some(length), Some(id)) })
     }
 
     /// As [`OneFile::spec`], of one file of many, which are not all kept open.
@@ -157,27 +161,17 @@ impl OneFile {
 
     /// How the processes of a job share it, if its length is as found here.
     pub(super) fn sharing(&self, found: Option<u64>) -> Sharing {
-        let length = match (&self.told, &self.bytes) {
-            (Some(told), _) => told.length,
-            (None, Bytes::File(path)) if is_own(path) => None,
-            (None, _) => found,
+        let (length, packed) = match (&self.told, &self.bytes) {
+            // All processes go by what process 0 has found, whatever has become of the file.
+            (Some(told), _) => (told.length, told.packed),
+            (None, Bytes::File(path)) if is_own(path) => (None, false),
+            (None, _) => (found, false),
         };
         match length {
-            // What is packed is read from front to back, which one process does.
-            Some(_) if self.is_packed() => Sharing::Whole,
+            Some(_) if packed => Sharing::Whole,
             Some(_) => Sharing::ByChunk,
             None => Sharing::Coordinator,
         }
-    }
-
-    /// Whether its first bytes say that it is packed. Where that cannot be seen, opening it will
-    /// say why.
-    fn is_packed(&self) -> bool {
-        let Some(Ok((file, Some(found)))) = self.path().map(input::open) else {
-            return false;
-        };
-        let packing = Regular::new(file, self.name.clone(), found.length).packing();
-        packing.is_ok_and(|packing| packing.is_some())
     }
 
     /// Whether only the coordinator can read it.

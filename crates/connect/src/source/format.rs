@@ -70,11 +70,11 @@ impl Format for NdjsonFormat {
     }
 
     fn records(&self) -> Option<Arc<dyn RecordFormat>> {
-        Some(Arc::new(*self))
+        Some(Arc::new(self.clone()))
     }
 
     fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
-        Ok(Box::new(RecordSplit::open(Arc::new(*self), input, reading)?))
+        Ok(Box::new(RecordSplit::open(Arc::new(self.clone()), input, reading)?))
     }
 }
 

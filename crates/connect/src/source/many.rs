@@ -3,6 +3,8 @@
 //! A job opens all splits when it begins, and there may be more files than a process may have open.
 //! So a file is opened for its first chunk, which is small and shows at which time the file begins;
 //! then it is closed, and opened again, where it was left, when its turn has come.
+//!
+//! A packed file of a job of several processes is opened by the one that reads it.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -107,7 +109,7 @@ impl Split for LaterSplit {
             SplitPoll::Chunk(_) => {
                 self.position = position;
                 self.chunks += 1;
-                if self.chunks == 1 {
+                if self.chunks == 1 && self.place.one_of_many {
                     self.open = None;
                 }
             }

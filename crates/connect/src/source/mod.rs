@@ -179,9 +179,10 @@ impl FileTable {
         Ok(Values::split(values, self.format.open(input, &reading)?))
     }
 
-    /// The files that there are now, each of which is read up to where it ends.
-    fn files_now(&self) -> Result<Vec<(OneFile, SplitSpec)>> {
-        let files = self.files.list()?;
+    /// The files that there are now and count, each of which is read up to where it ends.
+    fn files_now(&self, counts: &dyn Fn(&OneFile) -> bool) -> Result<Vec<(OneFile, SplitSpec)>> {
+        let mut files = self.files.list()?;
+        files.retain(counts);
         let spec = |file: OneFile| match file.given_spec() {
             Some(spec) => Ok((file, spec)),
             None => file.spec_of_many().map(|spec| (file, spec)),
@@ -231,25 +232,40 @@ impl Table for FileTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        // Those are not opened on whose rows a condition of the query does not hold.
+        let read = self.beside.read(projection)?;
+        let counts = |file: &OneFile| read.may_count(&options.conditions, || file.facts());
         if let Some(file) = self.files.single() {
+            if !counts(file) {
+                return Ok(vec![Box::new(Elsewhere(file.name.clone()))]);
+            }
             if file.is_elsewhere(options)? {
                 return Ok(vec![Box::new(Elsewhere(file.name.clone()))]);
             }
             let place = Place { number: 0, one_of_many: false, sharing: None };
+            if file.given_spec().is_some_and(|spec| spec.packed) {
+                let (table, file, whole) = (self.clone(), file.clone(), Sharing::Whole);
+                let split = LaterSplit::new(table, file, place, projection, options, whole);
+                return Ok(vec![Box::new(split)]);
+            }
             return Ok(vec![self.open_file(file, place, projection, options)?]);
         }
-        let files = self.files_now()?;
+        let files = self.files_now(&counts)?;
         let whole = files.len() >= FILES_PER_PROCESS * options.processes;
         let several = files.len() > 1;
         let open = |(number, (file, spec)): (usize, (OneFile, SplitSpec))| -> Box<dyn Split> {
             let sharing = whole.then_some(Sharing::Whole);
             let place = Place { number, one_of_many: several, sharing };
-            let sharing = sharing.unwrap_or_else(|| file.sharing(spec.length));
             let file = file.told(&spec);
+            let sharing = sharing.unwrap_or_else(|| file.sharing(spec.length));
             let later = LaterSplit::new(self.clone(), file, place, projection, options, sharing);
             Box::new(later)
         };
-        Ok(files.into_iter().enumerate().map(open).collect())
+        let mut splits: Vec<_> = files.into_iter().enumerate().map(open).collect();
+        if splits.is_empty() {
+            splits.push(Box::new(Elsewhere(self.name.clone())));
+        }
+        Ok(splits)
     }
 
     fn describe(&self, projection: &[usize]) -> String {

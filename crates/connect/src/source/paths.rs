@@ -14,7 +14,7 @@ use millstream_contract::{Error, Result};
 use super::OneFile;
 use super::pattern::{self, Dangling};
 use crate::files::{misplaced, value_in};
-use crate::input::{io_error, missing_help};
+use crate::input::{begun_at, io_error, missing_help};
 use crate::options::Options;
 
 /// The files of a table.
@@ -176,13 +176,15 @@ pub fn standard_input() -> Option<ReadOnce> {
     read_once(Path::new("/dev/stdin"))
 }
 
-/// Pipes and terminals are gone once they have been read, whatever the path to them.
+/// Pipes and terminals are gone once they have been read, whatever the path to them; and so is of a
+/// file that this process was given open what has been read of it.
 pub(super) fn read_once(path: &Path) -> Option<ReadOnce> {
     let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     let metadata = path.metadata().ok()?;
     let null = Path::new("/dev/null").metadata();
+    let is_new = metadata.is_file() && begun_at(path).is_none();
     // Of what is a device, `/dev/null` can be read again.
-    if metadata.is_file() || metadata.is_dir() || null.is_ok_and(|null| same(&metadata, &null)) {
+    if is_new || metadata.is_dir() || null.is_ok_and(|null| same(&metadata, &null)) {
         return None;
     }
     let stdin = Path::new("/dev/stdin").metadata();

@@ -184,6 +184,7 @@ impl Intake {
         let mut prepared = source.preparer.prepare(chunk, now)?;
         span.add(prepared.batch.num_rows());
         drop(span);
+        std::mem::take(&mut prepared.notices).into_iter().for_each(|line| self.notices.tell(line));
         held.resize(prepared.bytes());
         prepared.held = Some(Arc::new(held));
         if let Some(net) = self.others_of(split) {

@@ -35,6 +35,7 @@ pub(super) fn origins(
         processes: place.processes,
         from: Vec::new(),
         pruning: Pruning::default(),
+        conditions: Vec::new(),
         dictionaries: Vec::new(),
         memory_bytes: settings.memory_bytes,
     };
@@ -46,6 +47,7 @@ pub(super) fn origins(
         let spreads = compiled.spreads(number, settings, leaders);
         let options = OpenOptions {
             pruning: plan.pruning(number),
+            conditions: plan.conditions(number),
             dictionaries: plan.dictionaries(number),
             ..options.clone()
         };

@@ -203,12 +203,13 @@ mod tests {
             }),
             Request::Execute { statement: 3, start_us: i64::MIN },
             Request::Prepare(vec![
-                vec![SplitSpec { name: "a".into(), length: None, file: None }],
+                vec![SplitSpec { name: "a".into(), length: None, file: None, packed: false }],
                 vec![],
                 vec![SplitSpec {
                     name: "b/ü.csv".into(),
                     length: Some(u64::MAX),
                     file: Some(FileId { device: 1, inode: u64::MAX, modified: (-1, 999) }),
+                    packed: true,
                 }],
             ]),
             Request::Connect(vec![vec![hello], vec![]]),

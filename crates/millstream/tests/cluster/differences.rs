@@ -143,7 +143,8 @@ impl Table for Input {
     }
     fn splits(&self) -> millstream::Result<Vec<SplitSpec>> {
         let spec = |(name, length): &(String, Option<u64>)| {
-            length.map(|length| SplitSpec { name: name.clone(), length: Some(length), file: None })
+            let (name, file, packed) = (name.clone(), None, false);
+            length.map(|length| SplitSpec { name, length: Some(length), file, packed })
         };
         Ok(self.splits.iter().filter_map(spec).collect())
     }

@@ -243,7 +243,7 @@ fn what_does_not_tell_its_length_is_read_by_one_process() {
             continue;
         }
         let table = table(Path::new(path));
-        let alone = SplitSpec { name: "a.csv".into(), length: None, file: None };
+        let alone = SplitSpec { name: "a.csv".into(), length: None, file: None, packed: false };
         assert_eq!(table.splits().unwrap(), std::slice::from_ref(&alone), "{path}");
         let as_told = table.with_splits(std::slice::from_ref(&alone)).unwrap();
         let other = OpenOptions { process: 1, ..several() };

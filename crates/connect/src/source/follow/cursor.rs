@@ -17,7 +17,8 @@ use crate::records::{Arriving, Wanted};
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// The first bytes by which a file is known, as far as they have been read.
+/// The first bytes by which a file is known, as far as they have been read, and the last ones that
+/// were.
 const HEAD_BYTES: usize = 256;
 
 /// A file that no path names any more is complete when nothing has been written to it for so long.
@@ -80,6 +81,8 @@ pub(super) struct Cursor {
     arriving: Arriving,
     /// What it begins with.
     head: Vec<u8>,
+    /// The last bytes that were read, and where they end.
+    tail: (u64, Vec<u8>),
     /// Where to go on, once its first record has been read.
     saved: Option<Saved>,
     /// No path names it any more, and since when nothing has been written to it.
@@ -100,7 +103,7 @@ impl Cursor {
     ) -> Result<Option<Cursor>> {
         let Some(file) = opened(&path, seen.id)? else { return Ok(None) };
         let (arriving, wanted) = (arriving(&path, wanted), wanted.clone());
-        let (head, gone, finished) = (Vec::new(), None, false);
+        let (head, tail, gone, finished) = (Vec::new(), Default::default(), None, false);
         let (file, saved_at, notice) = (Some(file), None, None);
         let mut cursor = Cursor {
             path,
@@ -109,6 +112,7 @@ impl Cursor {
             wanted,
             arriving,
             head,
+            tail,
             saved: saved_at,
             gone,
             finished,
@@ -207,12 +211,13 @@ impl Cursor {
         let known = self.head.len() as u64;
         let same = self.seen.length >= taken && {
             self.open()?;
-            self.first_bytes(known)? == self.head
+            self.first_bytes(known)? == self.head && self.has_tail()?
         };
         if !same {
             self.notice = Some(self.begins_again(taken));
             self.arriving = arriving(&self.path, &self.wanted);
             self.head.clear();
+            self.tail = Default::default();
             self.saved = None;
         }
         Ok(())
@@ -223,7 +228,7 @@ impl Cursor {
         let Seen { length, .. } = self.seen;
         let found = match length < taken {
             true => format!("it has {length} bytes, of which {taken} had been read"),
-            false => "it begins otherwise than what had been read".to_string(),
+            false => "it is not what had been read".to_string(),
         };
         let path = self.path.display();
         format!("{path}: truncated or written anew ({found}): it is read from its beginning")
@@ -240,6 +245,16 @@ impl Cursor {
             self.file = opened(&self.path, self.seen.id)?;
         }
         Ok(())
+    }
+
+    /// Whether the last bytes that were read are still there: a longer file may begin as this did.
+    fn has_tail(&self) -> Result<bool> {
+        let (end, tail) = &self.tail;
+        let Some(file) = &self.file else { return Ok(true) };
+        let mut bytes = vec![0; tail.len()];
+        let start = end.saturating_sub(tail.len() as u64);
+        let got = read_at(file, &mut bytes, start).map_err(|error| io_error(&self.path, &error))?;
+        Ok(bytes.get(..got) == Some(tail))
     }
 
     /// At most so many of its first bytes, and at most [`HEAD_BYTES`].
@@ -287,6 +302,13 @@ impl Cursor {
         let got = read_at(file, &mut buffer[before..], taken);
         buffer.truncate(before + got.as_ref().map_or(0, |got| *got));
         let got = got.map_err(|error| io_error(&self.path, &error))?;
+        let (end, tail) = &mut self.tail;
+        if *end != taken {
+            tail.clear();
+        }
+        tail.extend_from_slice(buffer.get(before..).unwrap_or_default());
+        tail.drain(..tail.len().saturating_sub(HEAD_BYTES));
+        *end = taken + got as u64;
         // What comes next in it, where reading went back to a line's start, too.
         let known = self.head.len();
         let next = usize::try_from(taken).ok().and_then(|taken| known.checked_sub(taken));

@@ -5,13 +5,14 @@
 //! within a second, those that are there already in the order in which they were last written, then
 //! by name. Where several have something new, the one found first goes first.
 //!
-//! A file is known by its inode, whatever its name, and by its first bytes ([`cursor`]):
+//! A file is known by its inode, whatever its name, and by its first bytes and the last
+//! that were read ([`cursor`]):
 //!
 //! - *Rotated*: the path names another file. The old one is read to its end, and until nothing has
 //!   been written to it for a second, then the new one from its first line. A last line without its
 //!   end is a record then.
 //! - *Renamed* to a name that `path` covers as well: it is read on, not again.
-//! - *Truncated*, or written anew in place: it is shorter than what was read, or begins otherwise.
+//! - *Truncated*, or written anew in place: it is shorter than what was read, or has other bytes.
 //!   It is read from its first line again, and its header too. A half line that waited is dropped.
 //!   The user is told.
 //! - *Deleted*: as if rotated. The path may come back.
