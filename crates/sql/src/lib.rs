@@ -121,6 +121,7 @@ mod script;
 mod session_records;
 mod sessions;
 mod sets;
+mod simplified;
 #[cfg(test)]
 mod simplify_tests;
 mod size;

@@ -63,7 +63,7 @@ pub(crate) use conform::{conformed, within_conformed};
 pub(crate) use date_ceil::CEIL_TIME;
 pub(crate) use date_trunc::SUNDAY_WEEK;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
-pub(crate) use decided::{DECIDED, decided, within_decided};
+pub(crate) use decided::{DECIDED, decided, held, released, within_decided, within_held};
 pub(crate) use exact::{digits_of, exact_operation};
 pub(crate) use interval_order::measured_interval;
 pub(crate) use json::{fits, returned_type};
