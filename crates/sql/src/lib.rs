@@ -94,6 +94,7 @@ mod nest;
 mod nested_casts;
 mod no_time;
 mod numbers;
+mod one_form;
 mod ordering;
 mod outer_names;
 mod passes;

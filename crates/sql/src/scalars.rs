@@ -104,9 +104,14 @@ pub(crate) fn as_meant(
 
 /// Those that queries may call by name.
 pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
-    let core = datafusion_functions::core::functions();
-    let strict = core.into_iter().filter(|f| matches!(f.name(), "greatest" | "least"));
-    let mut functions: Vec<ScalarUDF> = strict.map(strict::null_if_any_null).collect();
+    let mut functions: Vec<ScalarUDF> = Vec::new();
+    for function in datafusion_functions::core::functions() {
+        match function.name() {
+            "greatest" | "least" => functions.push(strict::null_if_any_null(function)),
+            "nullif" => functions.push(strict::null_if(function)),
+            _ => {}
+        }
+    }
     for function in datafusion_functions::datetime::functions() {
         match function.name() {
             "date_trunc" => functions.push(date_trunc::date_trunc(function)),
