@@ -53,6 +53,7 @@ test-long: .venv/ready
 	cargo build --profile ci --locked --workspace --all-targets
 	$(PYTHON) tests/run_sql.py --seeds 1000 --full
 	$(PYTHON) tests/oracle/run.py --count 2000
+	$(PYTHON) tests/oracle/conditions.py --count 2000
 	MILLSTREAM_MOMENTS=100 $(PYTHON) -m pytest -q tests/e2e/test_processes_failing.py
 	$(MAKE) simulate
 

@@ -31,3 +31,8 @@ SELECT COUNT(*) AS n FROM calls CROSS JOIN users;
 
 -- 
 SELECT tag FROM calls WHERE NOT EXISTS (SELECT 1 FROM users WHERE id = caller);
+
+-- A join to the right of another one, without brackets.
+SELECT a.tag, COUNT(c.tag) AS n
+FROM calls AS a LEFT JOIN users AS b JOIN calls AS c ON b.id = c.caller AND c.cost > b.level ON a.caller = b.id AND a.cost < c.cost
+GROUP BY a.tag;

@@ -19,3 +19,8 @@ SELECT REGEXP_REPLACE('١٢3', '\d', '#') AS a, REGEXP_REPLACE('é_a', '\w', '#'
        REGEXP('a' || U&'\00A0', '\s') AS d, REGEXP_COUNT('a1 b22', '\d+') AS e, REGEXP_EXTRACT('x٣y4', '\D(\d)', 1) AS f,
        REGEXP_COUNT('abc', '') AS g
 FROM texts WHERE id = 1;
+-- As in Java, an empty match may stand right behind another; one at the start splits nothing off.
+SELECT REGEXP_COUNT('aaa', 'a*') AS a, REGEXP_REPLACE('aaa', 'a*', '-') AS b, REGEXP_REPLACE('abc', 'b*', '-') AS c,
+       REGEXP_COUNT('abc', 'b*') AS d, REGEXP_REPLACE('baaac', 'a*', 'X') AS e, REGEXP_REPLACE('é1b', '[0-9]?', '_') AS f,
+       STR_TO_MAP('k=v', ',', '=?')['k'] AS g
+FROM texts WHERE id = 1;

@@ -14,6 +14,7 @@ pub mod declaration;
 mod element;
 pub mod error;
 pub mod expr;
+pub mod floats;
 pub mod inferred;
 pub mod interval;
 pub mod nested;

@@ -1,5 +1,6 @@
 //! The order of result rows: by the keys of an ORDER BY, then by all columns from left to right,
-//! NULLs last.
+//! NULLs last. NaN comes after all numbers. Both zeros are one key, as all NaNs are; only rows that
+//! differ in nothing else go by their bits.
 //!
 //! Leaders sort the rows that they fire batch by batch, into *runs*. When a window is complete, its
 //! runs are merged while they are written. So its rows are never copied as a whole.
@@ -12,6 +13,8 @@ use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{SortOptions, interleave_record_batch, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, Rows, SortField};
+
+use millstream_contract::floats::one_form;
 
 use crate::budget::{Held, batch_bytes};
 use crate::error::Result;
@@ -39,7 +42,7 @@ impl Run {
     /// is not plain from its bytes.
     pub(crate) fn is_one_block(&self) -> bool {
         // More than a value takes in comparable form, besides twice its own bytes.
-        const VALUE_BYTES: usize = 16;
+        const VALUE_BYTES: usize = 18;
         let (rows, columns) = (self.rows.num_rows(), self.rows.num_columns());
         let bytes = rows * columns * VALUE_BYTES + 4 * self.held.bytes();
         (1..=BLOCK_ROWS).contains(&rows) && columns > 0 && bytes <= BLOCK_BYTES
@@ -50,30 +53,37 @@ impl Run {
 #[derive(Debug)]
 pub(crate) struct Order {
     converter: RowConverter,
-    /// Which columns are compared, the first one first.
+    /// The columns that are compared, the first one first.
     columns: Vec<usize>,
+    /// As many are keys, of which equal values are one.
+    keys: usize,
 }
 
 impl Order {
     /// Of rows with these columns, by `keys` before all others.
     pub(crate) fn new(schema: &SchemaRef, keys: &[SortKey]) -> Result<Order> {
-        let rest =
-            (0..schema.fields().len()).filter(|column| keys.iter().all(|k| k.column != *column));
+        let has_forms = |column: usize| schema.field(column).data_type().is_floating();
+        let is_key = |column: usize| keys.iter().any(|key| key.column == column);
+        let rest = (0..schema.fields().len()).filter(|at| !is_key(*at) || has_forms(*at));
         let rest = rest.map(|column| SortKey { column, descending: false, nulls_first: false });
-        let keys: Vec<SortKey> = keys.iter().copied().chain(rest).collect();
+        let all: Vec<SortKey> = keys.iter().copied().chain(rest).collect();
         let field = |key: &SortKey| {
             let SortKey { descending, nulls_first, .. } = *key;
             let data_type = schema.field(key.column).data_type().clone();
             SortField::new_with_options(data_type, SortOptions { descending, nulls_first })
         };
-        let converter = RowConverter::new(keys.iter().map(field).collect())?;
-        Ok(Order { converter, columns: keys.iter().map(|key| key.column).collect() })
+        let converter = RowConverter::new(all.iter().map(field).collect())?;
+        let columns = all.iter().map(|key| key.column).collect();
+        Ok(Order { converter, columns, keys: keys.len() })
     }
 
     /// The rows in comparable form.
     fn rows(&self, batch: &RecordBatch) -> Result<Rows> {
-        let columns: Vec<ArrayRef> =
-            self.columns.iter().map(|column| batch.column(*column).clone()).collect();
+        let column = |(at, column): (usize, &usize)| match at < self.keys {
+            true => one_form(batch.column(*column)),
+            false => batch.column(*column).clone(),
+        };
+        let columns: Vec<ArrayRef> = self.columns.iter().enumerate().map(column).collect();
         Ok(self.converter.convert_columns(&columns)?)
     }
 

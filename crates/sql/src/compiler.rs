@@ -9,7 +9,6 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::{DFSchema, ScalarValue};
 use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{Cast, Expr, ExprSchemable};
-use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::zone::Zone;
 
@@ -20,6 +19,7 @@ use crate::evaluate::compile;
 use crate::indexed::Indexed;
 use crate::lower::Grouped;
 use crate::scalars::{as_meant, bound_constants, bound_texts, refuse_stamps};
+use crate::simplified::simplified;
 use crate::size::check_growth;
 use crate::types::plain_type;
 
@@ -81,7 +81,7 @@ impl Compiler<'_> {
                 .with_query_execution_start_time(Some(self.start_time))
                 .with_config_options(self.config.clone())
                 .build();
-            let part = ExprSimplifier::new(context).simplify(part)?;
+            let part = simplified(part, context)?;
             // What simplifying put in is bounded, too.
             bound_constants(bound_texts(part, schema)?)
         };

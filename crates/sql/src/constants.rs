@@ -1,4 +1,5 @@
-//! Folding of constant arithmetic, with the same result as if it were evaluated for every record.
+//! Folding of constant arithmetic and of comparisons of constant floating-point numbers, with the
+//! same result as if it were evaluated for every record.
 //! The simplifier would do it otherwise, but it lets integers wrap around and decimals have too
 //! many digits, and makes doubles of them that are not the nearest.
 
@@ -10,11 +11,12 @@ use chrono::Utc;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue};
-use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, TryCast, Volatility};
+use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, TryCast, Volatility};
 use millstream_contract::error::Error;
 
 use crate::error::SqlError;
 use crate::evaluate::compile;
+use crate::one_form::compares;
 use crate::scalars::{as_meant, exact_operation};
 use crate::walk::Nodes;
 
@@ -27,7 +29,8 @@ pub(crate) fn fold_arithmetic(
     config: &Arc<ConfigOptions>,
 ) -> DfResult<Expr> {
     let folded = expr.changed_down(|e| {
-        if !is_constant(&e)? || !is_exact_arithmetic(&e, schema)? {
+        if !is_constant(&e)? || !(is_exact_arithmetic(&e, schema)? || compares_floats(&e, schema)?)
+        {
             return Ok(Transformed::no(e));
         }
         match value(&e, schema, config) {
@@ -59,12 +62,23 @@ fn is_exact_arithmetic(expr: &Expr, schema: &DFSchema) -> DfResult<bool> {
     Ok(computes && exact(expr.get_type(schema)?))
 }
 
+/// Whether `expr` compares floating-point numbers, which have [several forms](crate::one_form).
+fn compares_floats(expr: &Expr, schema: &DFSchema) -> DfResult<bool> {
+    let operand = match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, .. }) if compares(op) => left,
+        Expr::Case(Case { expr: Some(operand), .. }) => operand,
+        Expr::InList(list) => &list.expr,
+        _ => return Ok(false),
+    };
+    Ok(operand.get_type(schema)?.is_floating())
+}
+
 fn is_constant(expr: &Expr) -> DfResult<bool> {
     let varies = expr.any_node(|e| {
         Ok(match e {
             Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
             Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::Literal(..) => false,
-            Expr::Cast(_) | Expr::TryCast(_) | Expr::Case(_) => false,
+            Expr::Cast(_) | Expr::TryCast(_) | Expr::Case(_) | Expr::InList(_) => false,
             _ => true,
         })
     })?;

@@ -27,7 +27,12 @@ pub(crate) struct MillstreamDialect {
     begun: Cell<usize>,
     /// The furthest token at which one began.
     furthest: Cell<usize>,
+    /// Joins read so far.
+    joins: Cell<usize>,
 }
+
+/// Joins of a statement that may stand within each other without brackets: their reader recurses.
+const NESTED_JOINS_MAX: usize = 200;
 
 /// An expression for each token is what a statement has at most; some are read again.
 const BEGUN_PER_TOKEN: usize = 50;
@@ -107,6 +112,12 @@ impl Dialect for MillstreamDialect {
 
     fn supports_match_recognize(&self) -> bool {
         true
+    }
+
+    /// `a JOIN b JOIN c ON … ON …` is `a JOIN (b JOIN c ON …) ON …`, as in the SQL standard.
+    fn supports_left_associative_joins_without_parens(&self) -> bool {
+        self.joins.set(self.joins.get() + 1);
+        self.joins.get() > NESTED_JOINS_MAX
     }
 
     /// An expression that fails to parse is not tried as a name instead: CASE nested too deeply is

@@ -28,6 +28,7 @@ use crate::implied::{comparison, implied};
 use crate::lazy::LazyBoolean;
 use crate::located::LocatedExpr;
 use crate::nearest::Nearest;
+use crate::one_form;
 use crate::scalars::{
     BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, is_field, text_bytes,
 };
@@ -132,8 +133,8 @@ fn balanced_or(conditions: &[Expr]) -> Expr {
     }
 }
 
-/// Makes arithmetic fail instead of wrapping around, decimals the nearest doubles, and AND and OR
-/// stop as soon as a row is decided.
+/// Makes arithmetic fail instead of wrapping around, decimals the nearest doubles, comparisons see
+/// one NaN and one zero, and AND and OR stop as soon as a row is decided.
 fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn PhysicalExpr>> {
     let hardened = expr.changed_up(|e| {
         if let Some(located) = LocatedExpr::of_mark(&e) {
@@ -147,6 +148,9 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         }
         if let Some(pick) = PickExpr::of_case(&e, schema)? {
             return Ok(Transformed::yes(Arc::new(pick)));
+        }
+        if let Some(compared) = one_form::of_comparison(&e, schema)? {
+            return Ok(Transformed::yes(compared));
         }
         if let Some(nearest) = Nearest::of_cast(&e, schema)? {
             return Ok(Transformed::yes(Arc::new(nearest)));

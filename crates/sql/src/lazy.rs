@@ -16,6 +16,8 @@ use datafusion_physical_expr::expressions::{
     BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
 };
 
+use crate::one_form::{OneForm, compares};
+
 /// AND or OR whose right side is evaluated only where the left side does not decide.
 #[derive(Debug, Clone, Eq)]
 pub(crate) struct LazyBoolean {
@@ -39,11 +41,7 @@ impl LazyBoolean {
 /// Whether evaluation gives a value whatever the row.
 pub(crate) fn cannot_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let simple = if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
-        use Operator::*;
-        matches!(
-            binary.op(),
-            Eq | NotEq | Lt | LtEq | Gt | GtEq | And | Or | IsDistinctFrom | IsNotDistinctFrom
-        )
+        compares(binary.op()) || matches!(binary.op(), Operator::And | Operator::Or)
     } else {
         expr.is::<Column>()
             || expr.is::<Literal>()
@@ -52,6 +50,7 @@ pub(crate) fn cannot_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
             || expr.is::<NotExpr>()
             || expr.is::<InListExpr>()
             || expr.is::<LikeExpr>()
+            || expr.is::<OneForm>()
     };
     simple && expr.children().into_iter().all(cannot_fail)
 }

@@ -94,6 +94,7 @@ mod nest;
 mod nested_casts;
 mod no_time;
 mod numbers;
+mod one_form;
 mod ordering;
 mod outer_names;
 mod passes;
@@ -121,6 +122,7 @@ mod script;
 mod session_records;
 mod sessions;
 mod sets;
+mod simplified;
 #[cfg(test)]
 mod simplify_tests;
 mod size;

@@ -8,6 +8,7 @@ use datafusion_expr::expr::InList;
 use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 
 use crate::located::within_mark;
+use crate::one_form::compares;
 use crate::scalars::{DECIDED, SAFE, digits_of};
 
 /// Functions that give a value of any arguments, and none that is longer than these.
@@ -39,10 +40,6 @@ pub(crate) fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
     let own = match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, .. }) => {
             use Operator::*;
-            let compares = matches!(
-                op,
-                Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom
-            );
             // A decimal with room for a digit more has room for all that comes.
             let has_room = |t: DataType| match t {
                 DataType::Decimal128(precision, _) => precision < DECIMAL128_MAX_PRECISION,
@@ -51,7 +48,7 @@ pub(crate) fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
             let computes = matches!(op, Plus | Minus | Multiply)
                 && expr.get_type(schema).is_ok_and(has_room)
                 && left.get_type(schema).is_ok_and(|t| t.is_floating() || t.is_decimal());
-            compares || computes || matches!(op, And | Or)
+            compares(op) || computes || matches!(op, And | Or)
         }
         Expr::Cast(Cast { expr, field }) => {
             expr.get_type(schema).is_ok_and(|from| widens(&from, field.data_type()))

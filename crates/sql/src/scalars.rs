@@ -63,7 +63,7 @@ pub(crate) use conform::{conformed, within_conformed};
 pub(crate) use date_ceil::CEIL_TIME;
 pub(crate) use date_trunc::SUNDAY_WEEK;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
-pub(crate) use decided::{DECIDED, decided, within_decided};
+pub(crate) use decided::{DECIDED, decided, held, released, within_decided, within_held};
 pub(crate) use exact::{digits_of, exact_operation};
 pub(crate) use interval_order::measured_interval;
 pub(crate) use json::{fits, returned_type};
@@ -104,9 +104,14 @@ pub(crate) fn as_meant(
 
 /// Those that queries may call by name.
 pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
-    let core = datafusion_functions::core::functions();
-    let strict = core.into_iter().filter(|f| matches!(f.name(), "greatest" | "least"));
-    let mut functions: Vec<ScalarUDF> = strict.map(strict::null_if_any_null).collect();
+    let mut functions: Vec<ScalarUDF> = Vec::new();
+    for function in datafusion_functions::core::functions() {
+        match function.name() {
+            "greatest" | "least" => functions.push(strict::null_if_any_null(function)),
+            "nullif" => functions.push(strict::null_if(function)),
+            _ => {}
+        }
+    }
     for function in datafusion_functions::datetime::functions() {
         match function.name() {
             "date_trunc" => functions.push(date_trunc::date_trunc(function)),

@@ -3,7 +3,8 @@
 //! A bucket of doubles has the values that agree in sign, exponent and the seven highest bits of
 //! the mantissa: a 128th part of what lies between a power of two and the next (a sketch of the
 //! DDSketch family, with buckets for which no logarithm has to be computed). So a value and the
-//! least magnitude of its bucket differ by less than 1 in 128.
+//! least magnitude of its bucket differ by less than 1 in 128. Subnormal doubles are taken times
+//! 2^52, which makes them normal.
 //!
 //! The blob has the buckets that are not empty, in order: each is its number, four bytes, and its
 //! count, eight bytes.
@@ -14,6 +15,12 @@ use crate::blob::{blob_bytes, bytes_mut, insert, number_at, replace};
 const ENTRY_BYTES: usize = 12;
 /// Bits of a double that a bucket does not look at.
 const DROPPED_BITS: u32 = 45;
+/// What subnormal doubles are multiplied by: they become the least normal ones.
+const RAISED: f64 = (1_u64 << 52) as f64;
+/// Buckets of one power of two.
+const NORMAL: u32 = 1 << (52 - DROPPED_BITS);
+/// How far the buckets of normal doubles are moved up, for those of subnormal ones.
+const SUBNORMAL: u32 = 52 * NORMAL;
 const ZERO: u32 = 1 << 31;
 const NAN: u32 = u32::MAX;
 
@@ -25,13 +32,20 @@ pub fn bucket_of(value: f64) -> u32 {
     if value == 0.0 {
         return ZERO;
     }
-    let magnitude = (value.abs().to_bits() >> DROPPED_BITS) as u32;
+    let magnitude = match value.is_subnormal() {
+        false => (value.abs().to_bits() >> DROPPED_BITS) as u32 + SUBNORMAL,
+        true => ((value.abs() * RAISED).to_bits() >> DROPPED_BITS) as u32,
+    };
     if value > 0.0 { ZERO + 1 + magnitude } else { ZERO - 1 - magnitude }
 }
 
 /// The value of least magnitude in a bucket.
 fn value_of(bucket: u32) -> f64 {
-    let magnitude = |part: u32| f64::from_bits(u64::from(part) << DROPPED_BITS);
+    let double = |part: u32| f64::from_bits(u64::from(part) << DROPPED_BITS);
+    let magnitude = |part: u32| match part.checked_sub(SUBNORMAL) {
+        Some(normal) if normal >= NORMAL => double(normal),
+        _ => double(part) / RAISED,
+    };
     match bucket {
         NAN => f64::NAN,
         ZERO => 0.0,
@@ -138,10 +152,10 @@ mod tests {
     fn a_bucket_is_near_its_values() {
         let mut values: Vec<f64> = (-256..=256).map(f64::from).collect();
         values.iter().for_each(|value| assert_eq!(value_of(bucket_of(*value)), *value));
-        let mut magnitude = 1e-300;
+        let mut magnitude = 5e-324;
         while magnitude < 1e300 {
             values.extend([magnitude, -magnitude]);
-            magnitude *= 1.003;
+            magnitude = f64::max(magnitude * 1.003, magnitude.next_up());
         }
         for value in &values {
             let error = (value_of(bucket_of(*value)) - value).abs();

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, RecordBatch};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{SortOptions, cast};
-use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::row::{RowConverter, SortField};
 
+use millstream_contract::floats::one_form;
 use millstream_state::{ValueKind, bucket_of, hash_bytes, hash_each_word, hash_word};
 
 use crate::columns::payload::{self, Encoder};
@@ -115,7 +116,7 @@ pub(crate) fn order_of(batch: &RecordBatch) -> Result<&BinaryArray> {
 
 /// Hashes of the values of a column. Values that are equal have the same.
 pub(crate) fn hashes(column: &ArrayRef) -> Result<ScalarBuffer<u64>> {
-    let column = normal(column)?;
+    let column = one_form(column);
     Ok(match column.data_type() {
         DataType::Int64 => {
             let values = column.as_primitive::<Int64Type>().values();
@@ -147,23 +148,6 @@ pub(crate) fn buckets(column: &ArrayRef) -> Result<ScalarBuffer<u64>> {
     Ok(values.iter().map(|value| bucket_of(*value).into()).collect())
 }
 
-/// The same column with one NaN and one zero.
-fn normal(column: &ArrayRef) -> Result<ArrayRef> {
-    Ok(match column.data_type() {
-        DataType::Float64 => Arc::new(
-            column
-                .as_primitive::<Float64Type>()
-                .unary::<_, Float64Type>(|v| if v.is_nan() { f64::NAN } else { v + 0.0 }),
-        ),
-        DataType::Float32 => Arc::new(
-            column
-                .as_primitive::<Float32Type>()
-                .unary::<_, Float32Type>(|v| if v.is_nan() { f32::NAN } else { v + 0.0 }),
-        ),
-        _ => column.clone(),
-    })
-}
-
 /// The elements of a batch's records, NULL where a record makes none; `order` says where each
 /// record stands among all.
 pub(crate) fn elements(
@@ -187,7 +171,7 @@ pub(crate) fn elements(
         false => Some(comparable(keys, element.directions)?),
     };
     let values = match element.distinct {
-        true => values.iter().map(normal).collect::<Result<Vec<_>>>()?,
+        true => values.iter().map(one_form).collect(),
         false => values.to_vec(),
     };
     let encoders = values.iter().map(Encoder::new).collect::<Result<Vec<_>>>()?;
@@ -237,7 +221,7 @@ pub(crate) fn rows(argument: &ArrayRef) -> Result<ArrayRef> {
 /// The values of a column, each behind a random number that depends on the record alone, wherever
 /// it is read; NULL where it is NULL.
 pub(crate) fn drawn(column: &ArrayRef, order: &BinaryArray) -> Result<ArrayRef> {
-    let column = normal(column)?;
+    let column = one_form(column);
     let (encoder, nulls) = (Encoder::new(&column)?, column.logical_nulls());
     let (mut made, mut bytes) = (BinaryBuilder::new(), Vec::new());
     let mut total = 0;
@@ -264,7 +248,7 @@ pub(crate) fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<ar
         SortField::new_with_options(key.data_type().clone(), options)
     };
     let converter = RowConverter::new(keys.iter().enumerate().map(field).collect())?;
-    let keys = keys.iter().map(normal).collect::<Result<Vec<_>>>()?;
+    let keys: Vec<ArrayRef> = keys.iter().map(one_form).collect();
     Ok(converter.convert_columns(&keys)?)
 }
 

@@ -17,6 +17,7 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::*;
 
+use millstream_contract::floats::{one_double, one_float};
 use millstream_state::{Prefix, RowsRef, hash_each_word, hash_words, read_i128};
 
 use crate::error::{Error, Result};
@@ -322,12 +323,12 @@ fn encode_column(column: &ArrayRef, rows: &[u32], out: &mut [u64], width: usize)
         }
         DataType::Float64 => {
             let values = column.as_primitive::<Float64Type>().values();
-            let word = |r: &u32| normal_f64(values[*r as usize]).to_bits();
+            let word = |r: &u32| one_double(values[*r as usize]).to_bits();
             rows.iter().enumerate().for_each(|(i, r)| put(i, word(r)));
         }
         DataType::Float32 => {
             let values = column.as_primitive::<Float32Type>().values();
-            let word = |r: &u32| normal_f32(values[*r as usize]).to_bits().into();
+            let word = |r: &u32| one_float(values[*r as usize]).to_bits().into();
             rows.iter().enumerate().for_each(|(i, r)| put(i, word(r)));
         }
         DataType::Decimal128(..) => {
@@ -343,14 +344,6 @@ fn encode_column(column: &ArrayRef, rows: &[u32], out: &mut [u64], width: usize)
             None => encode_integers(column, t, rows, put),
         },
     }
-}
-
-fn normal_f64(value: f64) -> f64 {
-    if value.is_nan() { f64::NAN } else { value + 0.0 }
-}
-
-fn normal_f32(value: f32) -> f32 {
-    if value.is_nan() { f32::NAN } else { value + 0.0 }
 }
 
 /// A native value of up to 64 bits as a word of state, and back.

@@ -16,6 +16,7 @@ use arrow::compute::{interleave, take};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{Row, RowConverter, SortField};
 use datafusion_common::{Result as DfResult, exec_err, internal_err};
+use millstream_contract::floats::one_form;
 use millstream_contract::nested::is_nested;
 
 use super::doubles::common_type;
@@ -92,7 +93,7 @@ pub(super) fn map(parts: &[ArrayRef], data_type: &DataType, rows: usize) -> DfRe
         return exec_err!("a key of a MAP is NULL");
     }
     let converter = RowConverter::new(vec![SortField::new(key.data_type().clone())])?;
-    let comparable = |keys: &ArrayRef| converter.convert_columns(std::slice::from_ref(keys));
+    let comparable = |keys: &ArrayRef| converter.convert_columns(&[one_form(keys)]);
     let comparable = keys.iter().map(comparable).collect::<Result<Vec<_>, _>>()?;
     // Where each entry's key comes from, and where its value.
     let (mut keys_of, mut values_of) = (Vec::new(), Vec::new());
@@ -147,7 +148,8 @@ pub(super) fn value_of_key(map: &MapArray, key: &ArrayRef) -> DfResult<ArrayRef>
         wanted[entries.start.max(first) - first..entries.end.max(first) - first].fill(row as u32);
     }
     let wanted = take(key, &UInt32Array::from(wanted), None)?;
-    let same = eq(&map.keys().slice(first, last - first), &wanted)?;
+    let keys = map.keys().slice(first, last - first);
+    let same = eq(&one_form(&keys), &one_form(&wanted))?;
     let found = |row: usize| {
         let is_it = |at: &usize| same.is_valid(*at - first) && same.value(*at - first);
         entries(row).rev().find(is_it).map(|at| at as u64)

@@ -20,6 +20,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use millstream_contract::nested::is_nested;
 
 use super::nested::FIELD;
+use crate::one_form::OneForm;
 
 /// A choice among values by conditions, none of which can fail.
 #[derive(Debug, Clone, Eq)]
@@ -73,6 +74,9 @@ pub(crate) fn is_field(expr: &Arc<dyn PhysicalExpr>) -> bool {
 fn is_there(expr: &Arc<dyn PhysicalExpr>) -> bool {
     if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
         return call.name() == FIELD && call.args().iter().all(is_there);
+    }
+    if let Some(form) = expr.downcast_ref::<OneForm>() {
+        return is_there(&form.operand);
     }
     expr.downcast_ref::<Column>().is_some() || expr.downcast_ref::<Literal>().is_some()
 }

@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Result as DfResult, exec_datafusion_err};
 use datafusion_expr::{Expr, ScalarUDF};
-use regex::{NoExpand, Regex};
+use regex::{Match, Regex};
 
 use super::rows::{Arguments, NUMBER, TEXT, function, push};
 use crate::located::within_mark;
@@ -111,6 +111,33 @@ fn of_ascii(pattern: &str) -> String {
     written
 }
 
+/// The matches, as Java finds them: an empty one may stand right behind another.
+fn matches<'t>(regex: &Regex, text: &'t str) -> impl Iterator<Item = Match<'t>> {
+    let mut from = Some(0);
+    std::iter::from_fn(move || {
+        let found = regex.find_at(text, from?)?;
+        let end = found.end();
+        from = match found.is_empty() {
+            true => text[end..].chars().next().map(|c| end + c.len_utf8()),
+            false => Some(end),
+        };
+        Some(found)
+    })
+}
+
+/// The parts between matches, up to so many, as Java splits: an empty match at the start makes
+/// none.
+pub(super) fn parts<'t>(regex: &Regex, text: &'t str, most: usize) -> Vec<&'t str> {
+    let separators = matches(regex, text).filter(|found| found.end() > 0);
+    let (mut parts, mut done) = (Vec::new(), 0);
+    for separator in separators.take(most - 1) {
+        parts.push(&text[done..separator.start()]);
+        done = separator.end();
+    }
+    parts.push(&text[done..]);
+    parts
+}
+
 /// Whether a part of the text matches; an empty pattern matches nothing.
 fn like(args: &Arguments) -> DfResult<ArrayRef> {
     let mut patterns = Patterns::new(compile);
@@ -138,7 +165,7 @@ fn count(args: &Arguments) -> DfResult<ArrayRef> {
     let mut patterns = Patterns::new(compile);
     let counts = args.rows(|row| {
         let (text, pattern) = (args.text(0, row)?, args.text(1, row)?);
-        Ok(i32::try_from(patterns.get(pattern)?.find_iter(text).count()).ok())
+        Ok(i32::try_from(matches(patterns.get(pattern)?, text).count()).ok())
     });
     Ok(Arc::new(counts.collect::<DfResult<Int32Array>>()?))
 }
@@ -160,7 +187,13 @@ fn replace(args: &Arguments) -> DfResult<ArrayRef> {
     let mut patterns = Patterns::new(compile);
     args.texts(|row, out| {
         let (text, pattern, by) = (args.text(0, row)?, args.text(1, row)?, args.text(2, row)?);
-        push(out, &patterns.get(pattern)?.replace_all(text, NoExpand(by)));
+        let mut done = 0;
+        for found in matches(patterns.get(pattern)?, text) {
+            push(out, &text[done..found.start()]);
+            push(out, by);
+            done = found.end();
+        }
+        push(out, &text[done..]);
         Ok(Some(()))
     })
 }

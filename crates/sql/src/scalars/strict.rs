@@ -1,13 +1,15 @@
 //! `GREATEST` and `LEAST` as Flink has them: NULL if any argument is NULL. DataFusion's skip NULLs.
+//! They and `NULLIF` see one NaN, greater than everything, and one zero.
 
 use std::sync::Arc;
 
-use arrow::array::BooleanArray;
+use arrow::array::{ArrayRef, BooleanArray};
 use arrow::buffer::NullBuffer;
-use arrow::compute::nullif;
+use arrow::compute::{is_null, nullif};
 use arrow::datatypes::DataType;
 use datafusion_common::{Result as DfResult, plan_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use millstream_contract::floats::{one_form, one_nan};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Strict(Arc<ScalarUDF>);
@@ -49,9 +51,53 @@ impl ScalarUDFImpl for Strict {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let rows = args.number_rows;
         let nulls = nulls_of_any(&args.args, rows)?;
+        let args = compared(args, one_nan)?;
         let value = self.0.invoke_with_args(args)?.into_array(rows)?;
         let Some(nulls) = nulls else { return Ok(ColumnarValue::Array(value)) };
         let is_null = BooleanArray::new(!nulls.inner(), None);
         Ok(ColumnarValue::Array(nullif(&value, &is_null)?))
+    }
+}
+
+/// `NULLIF`: the value itself, where it is not NULL.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NullIf(Arc<ScalarUDF>);
+
+/// DataFusion's function, which compares the bits of floating-point numbers.
+pub(super) fn null_if(function: Arc<ScalarUDF>) -> ScalarUDF {
+    ScalarUDF::from(NullIf(function))
+}
+
+/// The arguments as they are to be compared.
+fn compared(
+    mut args: ScalarFunctionArgs,
+    form: impl Fn(&ArrayRef) -> ArrayRef,
+) -> DfResult<ScalarFunctionArgs> {
+    for arg in args.args.iter_mut().filter(|arg| arg.data_type().is_floating()) {
+        *arg = ColumnarValue::Array(form(&arg.to_array(args.number_rows)?));
+    }
+    Ok(args)
+}
+
+impl ScalarUDFImpl for NullIf {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        self.0.return_type(types)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let rows = args.number_rows;
+        let value = args.args.first().filter(|value| value.data_type().is_floating()).cloned();
+        let found = self.0.invoke_with_args(compared(args, one_form)?)?;
+        let Some(value) = value else { return Ok(found) };
+        let equal = is_null(&found.into_array(rows)?)?;
+        Ok(ColumnarValue::Array(nullif(&value.into_array(rows)?, &equal)?))
     }
 }

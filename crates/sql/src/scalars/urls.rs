@@ -11,7 +11,7 @@ use datafusion_common::{Result as DfResult, exec_datafusion_err, internal_err};
 use datafusion_expr::ScalarUDF;
 use regex::Regex;
 
-use super::regexps::{Patterns, compile};
+use super::regexps::{Patterns, compile, parts};
 use super::rows::{Arguments, TEXT, function, push};
 use crate::type_grammar::map_type;
 
@@ -185,8 +185,8 @@ fn str_to_map(args: &Arguments) -> DfResult<ArrayRef> {
         let mut places: HashMap<&str, usize> = HashMap::new();
         let mut entries: Vec<(&str, Option<&str>)> = Vec::new();
         for pair in pairs {
-            let mut parts = within.splitn(pair, 2);
-            let entry = (parts.next().unwrap_or_default(), parts.next());
+            let parts = parts(within, pair, 2);
+            let entry = (parts[0], parts.get(1).copied());
             match places.get(entry.0) {
                 Some(at) => entries[*at] = entry,
                 None => {
@@ -224,7 +224,7 @@ fn str_to_map(args: &Arguments) -> DfResult<ArrayRef> {
 fn pairs<'t>(text: &'t str, separator: &Regex) -> Vec<&'t str> {
     let mut pairs: Vec<&str> = match text {
         "" => vec![],
-        text => separator.split(text).collect(),
+        text => parts(separator, text, usize::MAX),
     };
     while pairs.last().is_some_and(|last| last.is_empty()) {
         pairs.pop();
