@@ -117,6 +117,14 @@ impl OpenOptions {
         }
     }
 
+    /// Rows that a batch should have at most where each takes so many bytes at least: a batch takes
+    /// a 16th of the job's memory, or a megabyte.
+    pub fn batch_rows_of(&self, row_bytes: u64) -> usize {
+        let batch_bytes = (self.memory_bytes / 16).max(1 << 20);
+        let rows = usize::try_from(batch_bytes / row_bytes.max(1)).unwrap_or(usize::MAX);
+        self.batch_rows.min(rows.max(1))
+    }
+
     /// Where split `number` begins.
     pub fn from(&self, number: usize) -> Position {
         self.from.get(number).cloned().unwrap_or_default()
