@@ -16,6 +16,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::declaration::Declaration;
+use crate::decoding::value_bytes;
 use crate::error::{Error, Result};
 use crate::pruning::Pruning;
 
@@ -123,6 +124,14 @@ impl OpenOptions {
         let batch_bytes = (self.memory_bytes / 16).max(1 << 20);
         let rows = usize::try_from(batch_bytes / row_bytes.max(1)).unwrap_or(usize::MAX);
         self.batch_rows.min(rows.max(1))
+    }
+
+    /// The same, with fewer rows to a batch where these columns are wide.
+    pub fn for_columns(self, schema: &SchemaRef, projection: &[usize]) -> OpenOptions {
+        let field = |column: &usize| schema.fields().get(*column);
+        let bytes = |column| field(column).map_or(0, |field| value_bytes(field.data_type()));
+        let batch_rows = self.batch_rows_of(projection.iter().map(bytes).sum());
+        OpenOptions { batch_rows, ..self }
     }
 
     /// Where split `number` begins.

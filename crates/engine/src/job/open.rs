@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millstream_contract::decoding::value_bytes;
-
 use super::compile::Compiled;
 use crate::budget::Budget;
 use crate::cluster::Net;
@@ -46,13 +44,10 @@ pub(super) fn origins(
     let origin = |(number, (source, table)): (usize, (&Source, Arc<dyn Table>))| {
         let max_ahead_us = settings.max_ahead.us(source.table.live());
         let spreads = compiled.spreads(number, settings, leaders);
-        let read = table.schema().project(&source.projection)?;
-        let row_bytes = read.fields().iter().map(|field| value_bytes(field.data_type())).sum();
         let options = OpenOptions {
-            batch_rows: options.batch_rows_of(row_bytes),
             pruning: plan.pruning(number),
             dictionaries: plan.dictionaries(number),
-            ..options.clone()
+            ..options.clone().for_columns(&table.schema(), &source.projection)
         };
         Ok(Origin {
             name: table.describe(&source.projection),

@@ -96,6 +96,7 @@ impl Side {
             memory_bytes: settings.memory_bytes,
             ..OpenOptions::alone(settings.batch_rows, start_us, settings.workers)
         };
+        let options = options.for_columns(&self.table.schema(), &self.projection);
         let known = self.version();
         let read = Reading { side: self, options: &options, budget }.read(keys)?;
         self.set(read.index);
