@@ -22,14 +22,14 @@ pub const TOO_MUCH_HELP: &str = "raise the budget with --set memory='...' (decod
 struct Count {
     max: u64,
     taken: u64,
-    /// Of these, bytes of the record at hand.
-    record: u64,
     exceeded: Option<TooMuch>,
 }
 
 thread_local! {
     static COUNT: Cell<Count> =
-        const { Cell::new(Count { max: u64::MAX, taken: 0, record: 0, exceeded: None }) };
+        const { Cell::new(Count { max: u64::MAX, taken: 0, exceeded: None }) };
+    /// Of the bytes taken, those of the record at hand. By itself, as it is set for each.
+    static RECORD: Cell<u64> = const { Cell::new(0) };
 }
 
 /// More than a chunk may take.
@@ -60,9 +60,11 @@ pub fn bytes_max(memory_bytes: u64) -> u64 {
 
 /// Decodes something that may take so many bytes.
 pub fn within<T>(max: u64, decode: impl FnOnce() -> T) -> T {
-    let before = COUNT.replace(Count { max, taken: 0, record: 0, exceeded: None });
+    let before = COUNT.replace(Count { max, taken: 0, exceeded: None });
+    let record = RECORD.replace(0);
     let decoded = decode();
     COUNT.set(before);
+    RECORD.set(record);
     decoded
 }
 
@@ -88,13 +90,13 @@ pub fn check(bytes: u64) -> Result<(), TooMuch> {
 
 /// Begins with a record, the bytes of which count by themselves, too.
 pub fn begin_record() {
-    COUNT.set(Count { record: 0, ..COUNT.get() });
+    RECORD.set(0);
 }
 
 /// Takes back what the record at hand has taken: it is decoded again, or left out.
 pub fn forget_record() {
-    let count = COUNT.get();
-    COUNT.set(Count { taken: count.taken - count.record, record: 0, ..count });
+    let (count, record) = (COUNT.get(), RECORD.replace(0));
+    COUNT.set(Count { taken: count.taken.saturating_sub(record), ..count });
 }
 
 /// Counts bytes for which room is about to be made, of the record at hand.
@@ -104,11 +106,11 @@ pub fn forget_record() {
 /// If there are too many: more than half of the bound for this record, whatever the others are, or
 /// more than the bound for all.
 pub fn take_of_record(bytes: u64) -> Result<(), TooMuch> {
-    let mut count = COUNT.get();
-    count.record = count.record.saturating_add(bytes);
+    let (mut count, record) = (COUNT.get(), RECORD.get().saturating_add(bytes));
+    RECORD.set(record);
     count.taken = count.taken.saturating_add(bytes);
-    match count.record > count.max / 2 {
-        true => count.checked(count.record, true),
+    match record > count.max / 2 {
+        true => count.checked(record, true),
         false => count.checked(count.taken, false),
     }
 }
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_record_has_half_of_the_bound_whatever_stands_beside_it() {
-        assert_eq!(take_of_record(u64::MAX), Ok(()), "without a bound");
+        assert_eq!(take(u64::MAX), Ok(()), "without a bound");
         within(100, || {
             assert_eq!((take(40), take_of_record(50)), (Ok(()), Ok(())));
             begin_record();
