@@ -9,6 +9,8 @@ import subprocess
 
 import duckdb
 import harness
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import cannot_run
 
@@ -301,3 +303,58 @@ def test_null_within_what_may_have_none_is_said_in_plain_words(script):
              "WITH ('connector' = 'file', 'format' = 'parquet', 'path' = 'x.parquet');\n")
     result = script.run(table + "SELECT l FROM t;")
     assert result.code == 1 and "'l': NULL within, where the type has NOT NULL" in result.stderr, result.stderr
+
+
+WIDE = ", ".join(f"c{n} BIGINT" for n in range(200))
+
+
+def bombs(folder) -> None:
+    """Files of a few kilobytes that stand for 80 MB and more, by pyarrow."""
+    count = 5_000
+    lists = pa.ListViewArray.from_arrays([0] * count, [count] * count, pa.array(range(count)))
+    with pa.ipc.new_file(folder / "views.arrow", pa.schema([("a", lists.type)])) as out:
+        out.write_batch(pa.record_batch([lists], names=["a"]))
+    keys = pa.array([0] * 10_000, pa.int32())
+    texts = pa.DictionaryArray.from_arrays(keys, pa.array(["x" * 100_000, *map(str, range(9_999))]))
+    with pa.ipc.new_stream(folder / "dictionary.arrow", pa.schema([("s", texts.type)])) as out:
+        out.write_batch(pa.record_batch([texts], names=["s"]))
+    packed = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(folder / "packed.arrow", pa.schema([("s", pa.string())]), options=packed) as out:
+        out.write_batch(pa.record_batch([pa.array(["q" * 1000] * 100_000)], names=["s"]))
+    pq.write_table(pa.table({"s": ["x" * 10_000_000] * 10}), folder / "page.parquet", compression="zstd",
+                   use_dictionary=False)
+    zeros = pa.array([0], pa.int8()).take(pa.array([0] * 10_000_000, pa.int32()))
+    one = pa.ListArray.from_arrays(pa.array([0, len(zeros)], pa.int32()), zeros)
+    pq.write_table(pa.table({"a": one}), folder / "values.parquet", compression="zstd")
+
+
+@pytest.mark.parametrize("name, column, place", [
+    ("views.arrow", "CARDINALITY(a)", "views.arrow, batch 1: column 'a'"),
+    ("dictionary.arrow", "CHAR_LENGTH(s)", "dictionary.arrow, batch 1: column 's'"),
+    ("packed.arrow", "CHAR_LENGTH(s)", "packed.arrow, batch 1"),
+    ("page.parquet", "CHAR_LENGTH(s)", "page.parquet, row group 0"),
+    ("values.parquet", "CARDINALITY(a)", "values.parquet, row group 0"),
+])
+def test_a_header_that_promises_more_than_the_budget_is_refused(script, name, column, place):
+    """Before any of it is decoded; with a larger budget it is read."""
+    bombs(script.folder)
+    sql = f"SELECT COUNT(*) AS n, MAX({column}) AS m FROM '{name}';"
+    result = script.run(sql, memory="64MB")
+    assert result.code == 1 and place in result.stderr, result.stderr
+    assert re.search(r"would take \d+ bytes or more, of 33554432", result.stderr), result.stderr
+    assert "--set memory" in result.stderr and "damaged" not in result.stderr, result.stderr
+    if name != "dictionary.arrow":  # A gigabyte.
+        assert script.run(sql, memory="2GB").code == 0
+
+
+def test_one_record_that_decodes_to_more_than_the_budget_is_malformed(script):
+    """An array of empty rows takes a thousand times its length. Beside it, all is as it would be without it."""
+    lines = [b'{"a":[{"c7": 7}]}', b'{"a":[' + b"{}," * 100_000 + b"{}]}", b'{"a":[]}']
+    script.data("x.ndjson", b"\n".join(lines) + b"\n")
+    table = (f"CREATE TABLE t (a ARRAY<ROW<{WIDE}>>) WITH ('connector' = 'file', 'format' = 'ndjson', "
+             "'path' = 'x.ndjson'{});\nSELECT COUNT(*) AS n, SUM(CARDINALITY(a)) AS s FROM t;")
+    result = script.run(table.replace("{}", ""), memory="64MB")
+    assert result.code == 1 and "x.ndjson:2:" in result.stderr and "--set memory" in result.stderr, result.stderr
+    result = script.run(table.replace("{}", ", 'on_error' = 'skip'"), memory="64MB")
+    assert rows(result) == ["2,1"] and result.stats["malformed_records"] == 1, result.stderr
+    assert rows(script.run(table.replace("{}", ""), memory="2GB")) == ["3,100002"]

@@ -129,6 +129,45 @@ def test_records_over_http(running, processes):
     assert "interrupted with 1 window open: 3 records" in job.interrupt()
 
 
+def test_a_body_of_empty_objects_is_counted_before_it_is_accepted(running):
+    """A megabyte that stands for 640. An array of such objects in one record is refused."""
+    columns = ", ".join(f"c{n} BIGINT" for n in range(200))
+    tables = "".join(f"CREATE TABLE {name} ({columns}, a ARRAY<ROW<{columns}>>) WITH ({options});\n"
+                     for name, options in [("w", HTTP.format("ndjson")), ("b", "'connector' = 'blackhole'")])
+    job = running(HTTP.format("csv"), tables + "INSERT INTO b SELECT * FROM w;", "--workers", "2", "--set", "memory=64MB")
+    connection = http.client.HTTPConnection(*job.address(), timeout=PATIENCE_SECONDS)
+    connection.connect()
+    assert post(connection, "{}\n" * 400_000) == (202, "400000 records accepted\n")
+    status, text = post(connection, '{"a": [' + "{}," * 100_000 + "{}]}")
+    assert status == 413 and ", body 2:1:" in text and "--set memory" in text, text
+    with open(f"/proc/{job.process.pid}/status") as lines:
+        peak = next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM"))
+    assert peak < 400, f"{peak} MiB"
+
+
+def test_tables_that_share_a_port(script):
+    """Each with a path; a body in chunks, and one of an array."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    table = ("CREATE TABLE {0} (k BIGINT) WITH ('connector' = 'http', 'listen' = '{1}', 'path' = '/{0}', "
+             "'format' = 'ndjson');\n")
+    job = Listened(script.write(table.format("a", port) + table.format("b", port) +
+                                "SELECT k, 'a' AS t FROM a UNION ALL SELECT k, 'b' AS t FROM b;"))
+    try:
+        for name in "ab":
+            job.says(f"waits for POST requests on http://127.0.0.1:{port}/{name}")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+        rows = set()
+        for path, body in [("/a", [b'{"k": 1}\n{"k"', b": 2}\n"]), ("/b", b'[{"k": 3},\n {"k": 4}]')]:
+            connection.request("POST", path, body, encode_chunked=isinstance(body, list))
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (202, b"2 records accepted\n")
+            rows |= {job.next() for _ in range(2 if rows else 3)}
+        assert rows == {"k,t", "1,a", "2,a", "3,b", "4,b"}
+    finally:
+        job.kill()
+
+
 def test_bodies_of_csv_with_and_without_a_header(running):
     job = running(HTTP.format("csv"))
     connection = http.client.HTTPConnection(*job.address(), timeout=PATIENCE_SECONDS)

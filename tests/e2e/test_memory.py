@@ -388,3 +388,11 @@ def test_too_little_address_space_in_a_process_is_told_of_it(script):
     assert done.stderr.startswith("error: process "), done.stderr
     assert "cannot plan the statement" in done.stderr and "ulimit -v" in done.stderr, done.stderr
 
+
+
+def test_a_batch_of_many_texts_has_few_rows(script, base):
+    columns = ", ".join(f"c{n} STRING" for n in range(200))
+    sql = (f"CREATE TABLE g ({columns}) WITH ('connector' = 'datagen', 'number-of-rows' = '5000');\n"
+           f"CREATE TABLE b ({columns}) WITH ('connector' = 'blackhole');\nINSERT INTO b SELECT * FROM g;")
+    code, used, stderr = peak(script, sql, workers=2, memory="64MB")
+    assert code == 0 and used <= allowed(base(2), 64, 2), (used, stderr)

@@ -9,6 +9,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
+use millstream_contract::decoding::{TOO_MUCH_HELP, exceeded};
 use millstream_contract::settings::closest;
 use millstream_contract::table::Places;
 use millstream_contract::wording::counted;
@@ -96,9 +97,12 @@ impl Columns {
             let column = conformed.map_err(|error| Error::Data {
                 place: at.prefix.to_string(),
                 message: format!("column '{}': {}", field.name(), said(&error)),
-                help: match said(&error) == PART_OF_DAY {
-                    true => "write the file again with the column as a timestamp".into(),
-                    false => "declare the column with the type that it has in the file".into(),
+                help: match (said(&error) == PART_OF_DAY, exceeded()) {
+                    (true, _) => "write the file again with the column as a timestamp".into(),
+                    (false, Some(_)) => TOO_MUCH_HELP.into(),
+                    (false, None) => {
+                        "declare the column with the type that it has in the file".into()
+                    }
                 },
             })?;
             match column.logical_nulls().filter(|_| !field.is_nullable()) {
@@ -168,13 +172,16 @@ fn dictionary(array: &ArrayRef) -> Option<ArrayRef> {
     cast(array, &text_dictionary()).ok()
 }
 
-/// A file that is not as its format has it.
+/// A file that is not as its format has it, or of which too much would have to be decoded at once.
 pub(crate) fn damaged(place: &str, message: impl Into<String>) -> Error {
-    Error::Data {
-        place: place.to_string(),
-        message: message.into(),
-        help: "it is damaged or was cut off: get it again from where it came from".into(),
-    }
+    let (message, help) = match exceeded() {
+        Some(too_much) => (too_much.to_string(), TOO_MUCH_HELP),
+        None => {
+            let help = "it is damaged or was cut off: get it again from where it came from";
+            (message.into(), help)
+        }
+    };
+    Error::Data { place: place.to_string(), message, help: help.into() }
 }
 
 fn index_of(path: &Name, name: &str, file: &Fields) -> Result<usize> {

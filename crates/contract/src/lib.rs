@@ -11,6 +11,7 @@
 mod available;
 pub mod compare;
 pub mod declaration;
+pub mod decoding;
 mod element;
 pub mod error;
 pub mod expr;

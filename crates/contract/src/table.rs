@@ -16,6 +16,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::declaration::{Declaration, DeclaredTime};
+use crate::decoding::value_bytes;
 use crate::error::{Error, Result};
 use crate::expr::Evaluate;
 use crate::pruning::Pruning;
@@ -120,6 +121,22 @@ impl OpenOptions {
             dictionaries: Vec::new(),
             memory_bytes: u64::MAX,
         }
+    }
+
+    /// Rows that a batch should have at most where each takes so many bytes at least: a batch takes
+    /// a 16th of the job's memory, or a megabyte.
+    pub fn batch_rows_of(&self, row_bytes: u64) -> usize {
+        let batch_bytes = (self.memory_bytes / 16).max(1 << 20);
+        let rows = usize::try_from(batch_bytes / row_bytes.max(1)).unwrap_or(usize::MAX);
+        self.batch_rows.min(rows.max(1))
+    }
+
+    /// The same, with fewer rows to a batch where these columns are wide.
+    pub fn for_columns(self, schema: &SchemaRef, projection: &[usize]) -> OpenOptions {
+        let field = |column: &usize| schema.fields().get(*column);
+        let bytes = |column| field(column).map_or(0, |field| value_bytes(field.data_type()));
+        let batch_rows = self.batch_rows_of(projection.iter().map(bytes).sum());
+        OpenOptions { batch_rows, ..self }
     }
 
     /// Where split `number` begins.

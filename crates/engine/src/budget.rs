@@ -204,6 +204,11 @@ impl Budget {
         self.ledger().rest
     }
 
+    /// The job's setting `memory`.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
     /// What all side tables together may take: half of the budget, in bytes.
     pub(crate) fn tables_bytes_max(&self) -> u64 {
         self.limit_bytes / 2

@@ -5,6 +5,7 @@
 //! ([`conformed`]), and nothing is lost on the way ([`conform`]), within rows, arrays and maps as
 //! without. A type that SQL cannot name has none.
 
+mod layout;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use arrow::util::display::FormatOptions;
+use millstream_contract::decoding::take;
 
 use crate::types::sql_name;
 
@@ -187,6 +189,8 @@ pub(crate) fn conform(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Arrow
     if array.data_type() == to {
         return Ok(array.clone());
     }
+    let bytes = layout::repeated_bytes(array);
+    take(bytes).map_err(|too_much| ArrowError::ComputeError(too_much.to_string()))?;
     match (array.data_type(), to) {
         (DataType::Dictionary(_, values), _) => {
             let values = values.as_ref().clone();

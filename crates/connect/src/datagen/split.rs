@@ -26,6 +26,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// About what a row takes.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.columns.iter().map(Column::width_bytes).sum::<usize>().max(1)
+    }
+
     /// Rows of the table (all splits) that are due at `now_us`: row `i` is due `i / rate` seconds
     /// after the start.
     fn rows_due(&self, now_us: i64, rate: u64) -> u64 {
@@ -137,8 +142,7 @@ impl Rows {
 
 impl Chunk for DatagenChunk {
     fn bytes(&self) -> usize {
-        let width: usize = self.plan.columns.iter().map(Column::width_bytes).sum();
-        self.rows * width.max(1)
+        self.rows * self.plan.row_bytes()
     }
 
     fn decode(self: Box<Self>) -> Result<RecordBatch> {

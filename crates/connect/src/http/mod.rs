@@ -3,10 +3,12 @@
 //! | option | default | |
 //! |---|---|---|
 //! | `listen` | `127.0.0.1:8080` | an address, or a port of this machine alone |
+//! | `path` | `/` | the path that records are sent to; tables of one `listen` have each their own |
 //! | `max-body` | `16 MB` | bytes of a body at most |
 //! | `format` | | `csv`, `ndjson` or `raw`, with the options of these |
 //!
-//! `POST /` with a body of lines, whose length `Content-Length` says. Each body is a file of its
+//! `POST /` with a body of lines, or, in NDJSON, of an array of objects ([`body`]: in chunks or
+//! not, packed or not). Each body is a file of its
 //! own, with a CSV header or without one. It is decoded before it is accepted, as a whole: if one
 //! record is malformed, the answer is 400 with its line and column, and no record counts, unless
 //! `on_error` leaves such records out. 202 says that the records have been handed to the job; they
@@ -27,8 +29,10 @@
 //!
 //! In a job of several processes the coordinator listens.
 
+mod body;
 mod fuzz;
 mod request;
+mod route;
 mod server;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -36,17 +40,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_contract::Result;
 use millstream_contract::settings::parse_bytes;
 use millstream_contract::table::{
-    Chunk, Decoded, OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
+    OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
 };
 use millstream_contract::wording::counted;
+use millstream_contract::{Result, decoding};
 
 pub use self::fuzz::fuzz_http;
-use self::server::{Accepted, Next, Patience, Served, Server};
+use self::route::{Next, Served};
+use self::server::{Patience, Server};
 use crate::input::{Name, io_error};
 use crate::options::Options;
 use crate::records::{RecordFormat, Wanted};
@@ -66,6 +70,7 @@ const BODY_BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug, Clone)]
 pub struct HttpTable {
     address: SocketAddr,
+    path: Arc<str>,
     body_bytes_max: u64,
     schema: SchemaRef,
     format: Arc<dyn RecordFormat>,
@@ -81,6 +86,10 @@ impl HttpTable {
         let options = Options::new(table);
         let address =
             options.address("listen", "a port, or an address such as '127.0.0.1:8080'")?;
+        let path = options.parsed("path", "a path such as '/clicks'", |text| {
+            let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"?#".contains(&byte);
+            (text.starts_with('/') && text.bytes().all(is_plain)).then(|| Arc::from(text))
+        })?;
         let form = "a number of bytes from 1 to 1 GB, such as '16 MB'";
         let body_bytes_max = options.parsed("max-body", form, |text| {
             parse_bytes(text).filter(|bytes| (1..=BODY_BYTES_MAX).contains(bytes))
@@ -89,6 +98,7 @@ impl HttpTable {
         options.finish("an http table")?;
         Ok(HttpTable {
             address: address.unwrap_or(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT)),
+            path: path.unwrap_or_else(|| "/".into()),
             body_bytes_max: body_bytes_max.unwrap_or(BODY_BYTES),
             schema: table.schema.clone(),
             format,
@@ -96,7 +106,10 @@ impl HttpTable {
     }
 
     fn name(&self) -> String {
-        format!("http {}", self.address)
+        match &*self.path {
+            "/" => format!("http {}", self.address),
+            path => format!("http {}{path}", self.address),
+        }
     }
 }
 
@@ -129,11 +142,21 @@ impl Table for HttpTable {
         let body_bytes_max = self.body_bytes_max;
         let waiting_bytes_max =
             (options.memory_bytes / WAITING_PART).min(WAITING_BYTES_MAX).max(body_bytes_max);
-        let (name_of, patience) = (name.clone(), Patience::default());
-        let served = Served { name: name_of, wanted, body_bytes_max, waiting_bytes_max, patience };
-        let (server, address) = Server::start(self.address, served)
+        let served = Served {
+            name: name.clone(),
+            path: self.path.clone(),
+            wanted,
+            body_bytes_max,
+            waiting_bytes_max,
+            decoding_bytes_max: decoding::bytes_max(options.memory_bytes),
+        };
+        let (server, address) = Server::start(self.address, served, Patience::default())
             .map_err(|error| io_error(Path::new(&*name), &error))?;
-        let remark = format!("waits for POST requests on http://{address}/{}", everybody(address));
+        let remark = format!(
+            "waits for POST requests on http://{address}{}{}",
+            self.path,
+            everybody(address)
+        );
         Ok(vec![Box::new(HttpSplit { name, remark, server, chunks: 0 })])
     }
 
@@ -170,12 +193,12 @@ impl Split for HttpSplit {
     }
 
     fn drain(&mut self) -> bool {
-        self.server.drain();
+        self.server.route.drain();
         true
     }
 
     fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
-        Ok(match self.server.next(waker) {
+        Ok(match self.server.route.next(waker) {
             Next::Accepted(accepted) => {
                 self.chunks += 1;
                 SplitPoll::Chunk(accepted)
@@ -183,23 +206,6 @@ impl Split for HttpSplit {
             Next::Nothing => SplitPoll::Pending { retry_at_us: None },
             Next::Ended => SplitPoll::Ended,
         })
-    }
-}
-
-impl Chunk for Accepted {
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn decode(self: Box<Self>) -> Result<RecordBatch> {
-        Ok(self.decode_reporting()?.batch)
-    }
-
-    fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
-        let Accepted { decoded, room, .. } = *self;
-        // Other bodies may come.
-        drop(room);
-        Ok(decoded)
     }
 }
 

@@ -8,18 +8,31 @@ use std::fmt::Write;
 
 /// Bytes of a head at most.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
+const ENCODINGS: &str = "a body is packed with gzip or with zstd, once, or not at all";
 /// Fields of a head at most.
-const FIELDS_MAX: usize = 100;
+pub(super) const FIELDS_MAX: usize = 100;
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Bytes of the body.
-    pub(super) length: u64,
+    /// Without what stands behind a question mark.
+    pub(super) path: String,
+    /// Bytes of the body as it is sent; `None`: it comes in chunks.
+    pub(super) length: Option<u64>,
+    pub(super) packed: Packed,
     /// Whether the connection stays open after it.
     pub(super) keep_alive: bool,
     /// Whether the sender waits to be told to go on.
     pub(super) waits: bool,
+}
+
+/// Packing of a body: `Content-Encoding`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Packed {
+    #[default]
+    Not,
+    Gzip,
+    Zstd,
 }
 
 /// What a sender is told.
@@ -48,6 +61,7 @@ impl Answer {
             429 => "Too Many Requests",
             431 => "Request Header Fields Too Large",
             503 => "Service Unavailable",
+            501 => "Not Implemented",
             505 => "HTTP Version Not Supported",
             _ => "Error",
         }
@@ -98,13 +112,11 @@ pub(super) fn parse(head: &[u8]) -> Result<Head, Answer> {
         return Err(if known { answer } else { bad("expected a request line that ends HTTP/1.1") });
     }
     let fields = Fields::of(lines)?;
-    if target.split('?').next() != Some("/") {
-        return Err(Answer::new(404, "records are sent to /"));
-    }
     if method != "POST" {
         return Err(Answer::new(405, "records are sent with POST"));
     }
-    fields.head(version == "HTTP/1.1")
+    let path = target.split('?').next().unwrap_or_default();
+    fields.head(path, version == "HTTP/1.1")
 }
 
 /// The fields that count.
@@ -112,7 +124,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Head, Answer> {
 struct Fields {
     hosts: usize,
     length: Option<u64>,
-    encoded: bool,
+    packed: Option<Packed>,
     chunked: bool,
     origin: bool,
     waits: bool,
@@ -154,8 +166,21 @@ impl Fields {
                 }
                 self.length = Some(length);
             }
+            "transfer-encoding" if self.chunked || !value.eq_ignore_ascii_case("chunked") => {
+                return Err(Answer::new(501, "the only Transfer-Encoding is chunked"));
+            }
             "transfer-encoding" => self.chunked = true,
-            "content-encoding" => self.encoded |= !value.eq_ignore_ascii_case("identity"),
+            "content-encoding" => {
+                let packed = match value.to_ascii_lowercase().as_str() {
+                    "identity" => Packed::Not,
+                    "gzip" | "x-gzip" => Packed::Gzip,
+                    "zstd" => Packed::Zstd,
+                    _ => return Err(Answer::new(415, ENCODINGS)),
+                };
+                if self.packed.replace(packed).is_some() {
+                    return Err(Answer::new(415, ENCODINGS));
+                }
+            }
             "origin" => self.origin = true,
             "expect" => self.waits |= value.eq_ignore_ascii_case("100-continue"),
             "connection" => {
@@ -167,7 +192,7 @@ impl Fields {
         Ok(())
     }
 
-    fn head(self, current: bool) -> Result<Head, Answer> {
+    fn head(self, path: &str, current: bool) -> Result<Head, Answer> {
         let answer = |status, text: &str| Err(Answer::new(status, text));
         if current && self.hosts != 1 {
             return answer(400, "expected one field Host");
@@ -176,17 +201,26 @@ impl Fields {
         if self.origin {
             return answer(403, "a web page may not send records");
         }
-        if self.chunked {
-            return answer(411, "send the body with Content-Length, not in chunks");
+        match (self.chunked, self.length) {
+            // Somebody in between could take the one for the other.
+            (true, Some(_)) => {
+                return answer(400, "expected either Content-Length or Transfer-Encoding");
+            }
+            (true, None) if !current => {
+                return answer(400, "HTTP/1.0 has no Transfer-Encoding");
+            }
+            (false, None) => {
+                return answer(
+                    411,
+                    "a request needs Content-Length, or Transfer-Encoding: chunked",
+                );
+            }
+            _ => {}
         }
-        let Some(length) = self.length else {
-            return answer(411, "a request needs Content-Length");
-        };
-        if self.encoded {
-            return answer(415, "send the body as it is, without Content-Encoding");
-        }
+        let (length, packed) = (self.length, self.packed.unwrap_or_default());
         let keep_alive = !self.close && (current || self.keep_alive);
-        Ok(Head { length, keep_alive, waits: self.waits && current })
+        let (path, waits) = (path.to_string(), self.waits && current);
+        Ok(Head { path, length, packed, keep_alive, waits })
     }
 }
 
@@ -210,12 +244,19 @@ mod tests {
     fn a_head_says_how_long_the_body_is() {
         let head = b"POST /?x HTTP/1.1\r\nhost: a\r\ncontent-LENGTH: \t12 \r\nExpect: 100-continue\r\n\r\n";
         assert_eq!(head_end(head), Some(head.len()));
-        assert_eq!(parse(head), Ok(Head { length: 12, keep_alive: true, waits: true }));
+        let (path, packed) = ("/".to_string(), Packed::Not);
+        let plain = Head { path, length: Some(12), packed, keep_alive: true, waits: true };
+        assert_eq!(parse(head), Ok(plain.clone()));
         let head =
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: x, Close\r\n\r\n";
-        assert_eq!(parse(head), Ok(Head { length: 0, keep_alive: false, waits: false }));
+        let closes = Head { length: Some(0), keep_alive: false, waits: false, ..plain.clone() };
+        assert_eq!(parse(head), Ok(closes.clone()));
         let head = b"POST / HTTP/1.0\r\nContent-Length: 7\r\n\r\n";
-        assert_eq!(parse(head), Ok(Head { length: 7, keep_alive: false, waits: false }));
+        assert_eq!(parse(head), Ok(Head { length: Some(7), ..closes }));
+        let head = b"POST /a/b?x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\
+                     Content-Encoding: GZIP\r\n\r\n";
+        let (path, packed) = ("/a/b".to_string(), Packed::Gzip);
+        assert_eq!(parse(head), Ok(Head { path, length: None, packed, waits: false, ..plain }));
     }
 
     #[test]
@@ -224,23 +265,29 @@ mod tests {
             ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\n\n", 202),
             ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nContent-Length: 1\n\n", 202),
             ("POST / HTTP/1.1\nHost: a\n\n", 411),
-            ("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n", 411),
-            ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nTransfer-Encoding: chunked\n\n", 411),
+            ("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n", 202),
+            ("POST / HTTP/1.0\nTransfer-Encoding: chunked\n\n", 400),
+            ("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: gzip, chunked\n\n", 501),
+            (
+                "POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked\n\n",
+                501,
+            ),
+            ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nTransfer-Encoding: chunked\n\n", 400),
             ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nContent-Length: 2\n\n", 400),
             ("POST / HTTP/1.1\nHost: a\nContent-Length: +1\n\n", 400),
             ("POST / HTTP/1.1\nHost: a\nContent-Length: -1\n\n", 400),
             ("POST / HTTP/1.1\nHost: a\nContent-Length: 1, 1\n\n", 400),
             ("POST / HTTP/1.1\nHost: a\nContent-Length: 99999999999999999999\n\n", 400),
-            ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nContent-Encoding: gzip\n\n", 415),
+            ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nContent-Encoding: zstd\n\n", 202),
+            ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nContent-Encoding: br\n\n", 415),
+            ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nContent-Encoding: gzip, zstd\n\n", 415),
             ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nOrigin: http://x\n\n", 403),
             ("POST / HTTP/1.1\nContent-Length: 1\n\n", 400),
             ("POST / HTTP/1.1\nHost: a\nHost: b\nContent-Length: 1\n\n", 400),
             ("POST / HTTP/1.1\nHost : a\nContent-Length: 1\n\n", 400),
             ("POST / HTTP/1.1\nHost: a\n x: 1\nContent-Length: 1\n\n", 400),
             ("POST / HTTP/1.1\nHost\n\n", 400),
-            ("POST /x HTTP/1.1\nHost: a\nContent-Length: 1\n\n", 404),
             ("GET / HTTP/1.1\nHost: a\n\n", 405),
-            ("GET /favicon.ico HTTP/1.1\nHost: a\n\n", 404),
             ("POST / HTTP/2.0\nHost: a\n\n", 505),
             ("POST  / HTTP/1.1\nHost: a\n\n", 400),
             ("POST /\n\n", 400),

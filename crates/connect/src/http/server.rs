@@ -1,25 +1,24 @@
-//! The server: a thread that takes connections, and one for each of them.
+//! The server: a thread that takes connections, and one for each of them. Tables of one address
+//! share it, each with a path of its own ([`super::route`]).
 //!
-//! What a body takes is counted from before it is read until its records are decoded and handed to
-//! a worker. If that is too much, the sender is told to come again later. A thread waits for a
-//! sender a moment at a time, so all end soon after [`Server`] is dropped.
+//! A body counts from before it is read until its records are decoded and handed to a worker. If
+//! too much waits, the sender is told to come again later. A thread waits for a sender a moment at
+//! a time, so all end soon after the last [`Server`] is dropped. Where there are too many
+//! connections, the one that has been idle longest gives way to a new one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millstream_contract::Result;
-use millstream_contract::table::Decoded;
-use millstream_contract::wording::counted;
+use memchr::memmem;
 
-use super::request::{Answer, HEAD_BYTES_MAX, Head, head_end, parse};
-use crate::input::Name;
-use crate::records::{Arriving, Wanted};
+use super::body::{LINE_BYTES_MAX, chunk_bytes, too_large};
+use super::request::{Answer, FIELDS_MAX, HEAD_BYTES_MAX, Head, head_end, parse};
+use super::route::{Room, Route, Served};
 
 /// Connections at a time.
 pub(super) const CONNECTIONS_MAX: usize = 64;
@@ -35,18 +34,6 @@ const BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 /// How long to go on reading what a sender sends in vain, so that it gets the answer.
 const LINGER: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 64 << 10;
-
-/// What the server is to do.
-#[derive(Debug, Clone)]
-pub(super) struct Served {
-    pub(super) name: Name,
-    pub(super) wanted: Wanted,
-    /// Bytes of a body at most.
-    pub(super) body_bytes_max: u64,
-    /// Bytes of bodies at most that are being received, or wait.
-    pub(super) waiting_bytes_max: u64,
-    pub(super) patience: Patience,
-}
 
 /// How long senders may take.
 #[derive(Debug, Clone, Copy)]
@@ -66,78 +53,52 @@ impl Default for Patience {
     }
 }
 
-/// Takes requests until it is dropped.
+/// Takes requests for a table until it is dropped.
 pub(super) struct Server {
+    pub(super) route: Arc<Route>,
+    listener: Arc<Listener>,
+}
+
+/// A port, and the thread that takes connections there, as long as there is a table.
+struct Listener {
     shared: Arc<Shared>,
+    address: SocketAddr,
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What all threads share.
+/// The ports of this process, by the address that was asked for.
+static LISTENERS: Mutex<Vec<(SocketAddr, Weak<Listener>)>> = Mutex::new(Vec::new());
+
+/// What all threads of a port share.
 struct Shared {
-    served: Served,
+    patience: Patience,
     stopped: AtomicBool,
-    /// Bodies received.
-    bodies: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    accepted: VecDeque<Accepted>,
-    /// To be called when something comes, or when nothing more does.
-    waker: Option<Waker>,
-    /// Nothing more is accepted.
-    draining: bool,
-    /// Senders of accepted bodies that have not been answered yet.
-    unanswered: usize,
-    /// Bytes of bodies that are being received, or wait.
-    waiting: u64,
-    connections: BTreeMap<u64, TcpStream>,
+    /// One for each table, each with another path.
+    routes: Vec<Arc<Route>>,
+    connections: BTreeMap<u64, Open>,
 }
 
-/// What there is to hand on.
-pub(super) enum Next {
-    Accepted(Box<Accepted>),
-    /// Nothing now.
-    Nothing,
-    /// Nothing any more: it has been drained.
-    Ended,
+/// A connection.
+struct Open {
+    stream: TcpStream,
+    stage: Stage,
+    /// When the stage began.
+    since: Instant,
 }
 
-/// An accepted body whose sender is being answered.
-struct Answering<'a>(&'a Shared);
-
-impl Drop for Answering<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.unanswered -= 1;
-        let waker = if state.unanswered == 0 { state.waker.take() } else { None };
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// Records of a body.
-pub(super) struct Accepted {
-    pub(super) decoded: Decoded,
-    /// Bytes of the body that they stand for.
-    pub(super) bytes: usize,
-    pub(super) room: Arc<Room>,
-}
-
-/// The room that a body takes, until all its records have been handed on.
-pub(super) struct Room {
-    shared: Arc<Shared>,
-    bytes: u64,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.waiting = state.waiting.saturating_sub(self.bytes);
-    }
+/// Progress of a connection. Where there are too many, those of the first stage go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Nothing has come since the last answer.
+    Idle,
+    Receiving,
+    /// The body has come; the answer has not been sent.
+    Answering,
 }
 
 impl Shared {
@@ -150,131 +111,108 @@ impl Shared {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Room for a body, if there is any.
-    fn room(self: &Arc<Self>, bytes: u64) -> Option<Room> {
-        let max = self.served.waiting_bytes_max;
-        let mut state = self.lock();
-        let waiting = state.waiting.checked_add(bytes).filter(|waiting| *waiting <= max)?;
-        state.waiting = waiting;
-        Some(Room { shared: self.clone(), bytes })
-    }
-
-    /// The records of a body.
-    fn decode(&self, body: Vec<u8>) -> Result<Vec<(Decoded, usize)>> {
-        let number = self.bodies.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = format!("{}, body {number}", self.served.name);
-        let mut arriving = Arriving::new(name.into(), self.served.wanted.clone());
-        *arriving.buffer() = body;
-        let mut all = Vec::new();
-        while let Some(chunk) = arriving.chunk(true)? {
-            let bytes = chunk.bytes();
-            all.push((chunk.decode_reporting()?, bytes));
+    fn set_stage(&self, number: u64, stage: Stage) {
+        if let Some(open) = self.lock().connections.get_mut(&number)
+            && open.stage != stage
+        {
+            (open.stage, open.since) = (stage, Instant::now());
         }
-        Ok(all)
     }
 
-    /// Why no body is accepted any more, if that is so.
-    fn refusal(&self, state: &State) -> Option<Answer> {
-        match (self.is_stopped(), state.draining) {
-            (true, _) => Some(Answer::new(503, "the job has ended")),
-            (_, true) => {
-                Some(Answer::new(503, "the job is being drained: it takes no more records"))
+    /// The table of a path, or why there is none.
+    fn route(&self, path: &str) -> Result<Arc<Route>, Answer> {
+        let state = self.lock();
+        let found = state.routes.iter().find(|route| *route.served.path == *path);
+        found.cloned().ok_or_else(|| {
+            if state.routes.is_empty() {
+                return Answer::new(503, "the job has ended");
             }
-            _ => None,
-        }
+            let paths: Vec<&str> = state.routes.iter().map(|route| &*route.served.path).collect();
+            Answer::new(404, format!("records are sent to {}", paths.join(" or ")))
+        })
     }
+}
 
-    /// Hands on the records of a body, all or none. What comes with the answer, if they are
-    /// accepted, is to be kept until that has been sent.
-    fn take(&self, body: Vec<u8>, room: Room) -> (Answer, Option<Answering<'_>>) {
-        let is_gzip = body.starts_with(&[0x1f, 0x8b]);
-        let all = match self.decode(body) {
-            Ok(all) => all,
-            Err(_) if is_gzip => {
-                let what = "the body is packed with gzip: send it as it is, unpacked";
-                return (Answer::new(415, what), None);
-            }
-            Err(error) => return (Answer::new(400, error.to_string()), None),
-        };
-        let records: usize = all.iter().map(|(decoded, _)| decoded.batch.num_rows()).sum();
-        let left_out: u64 = all.iter().map(|(decoded, _)| decoded.left_out).sum();
-        let room = Arc::new(room);
-        let accepted = |(decoded, bytes)| Accepted { decoded, bytes, room: room.clone() };
-        let mut state = self.lock();
-        if let Some(refusal) = self.refusal(&state) {
-            drop(state);
-            return (refusal, None);
+impl State {
+    /// Ends the connection that has been idle longest, or else has been receiving longest; whether
+    /// there was one. Whoever serves it reads its end.
+    fn end_oldest(&mut self) -> bool {
+        let ready = self.connections.iter().filter(|(_, open)| open.stage < Stage::Answering);
+        let oldest = ready.min_by_key(|(_, open)| (open.stage, open.since));
+        let Some(number) = oldest.map(|(number, _)| *number) else { return false };
+        if let Some(open) = self.connections.remove(&number) {
+            // Whoever has gone needs no word of it.
+            _ = open.stream.shutdown(Shutdown::Both);
         }
-        state.accepted.extend(all.into_iter().map(accepted));
-        state.unanswered += 1;
-        let waker = state.waker.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        let mut text = format!("{} accepted", counted(records as u64, "record"));
-        if left_out > 0 {
-            text += &format!(", {left_out} left out");
-        }
-        (Answer::new(202, text), Some(Answering(self)))
+        true
     }
 }
 
 impl Server {
-    /// Listens from now on.
-    pub(super) fn start(address: SocketAddr, served: Served) -> io::Result<(Server, SocketAddr)> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
-            served,
-            stopped: AtomicBool::new(false),
-            bodies: AtomicU64::new(0),
-            state: Mutex::default(),
-        });
-        let own = shared.clone();
-        let accepting = thread::Builder::new().name("http".into());
-        let accepting = accepting.spawn(move || accept(&listener, &own))?;
-        Ok((Server { shared, accepting: Some(accepting) }, address))
-    }
-
-    /// Accepts nothing more.
-    pub(super) fn drain(&self) {
-        self.shared.lock().draining = true;
-    }
-
-    /// What has been accepted first. If there is nothing, `waker` is called when there is, or when
-    /// nothing more will be.
-    pub(super) fn next(&self, waker: &Waker) -> Next {
-        let mut state = self.shared.lock();
-        if let Some(accepted) = state.accepted.pop_front() {
-            return Next::Accepted(Box::new(accepted));
+    /// Takes requests for this table from now on, beside those for others on the same address.
+    pub(super) fn start(
+        address: SocketAddr,
+        served: Served,
+        patience: Patience,
+    ) -> io::Result<(Server, SocketAddr)> {
+        let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|(_, listener)| listener.strong_count() > 0);
+        let shares = |(other, _): &&(SocketAddr, _)| *other == address && address.port() != 0;
+        let known = listeners.iter().find(shares).and_then(|(_, listener)| listener.upgrade());
+        let listener = match known {
+            Some(listener) => listener,
+            None => {
+                let listener = Arc::new(Listener::start(address, patience)?);
+                listeners.push((address, Arc::downgrade(&listener)));
+                listener
+            }
+        };
+        drop(listeners);
+        let route = Arc::new(Route::new(served));
+        let mut state = listener.shared.lock();
+        if state.routes.iter().any(|other| other.served.path == route.served.path) {
+            let message = "another table has this path: give each a 'path' of its own";
+            return Err(io::Error::new(ErrorKind::AddrInUse, message));
         }
-        // Once the split has ended the server may go, and with it what is still to be answered.
-        if state.draining && state.unanswered == 0 {
-            return Next::Ended;
-        }
-        state.waker = Some(waker.clone());
-        Next::Nothing
+        state.routes.push(route.clone());
+        drop(state);
+        let address = listener.address;
+        Ok((Server { route, listener }, address))
     }
 }
 
 impl Drop for Server {
+    fn drop(&mut self) {
+        self.listener.shared.lock().routes.retain(|route| !Arc::ptr_eq(route, &self.route));
+        self.route.close();
+    }
+}
+
+impl Listener {
+    fn start(address: SocketAddr, patience: Patience) -> io::Result<Listener> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (stopped, state) = (AtomicBool::new(false), Mutex::default());
+        let shared = Arc::new(Shared { patience, stopped, state });
+        let own = shared.clone();
+        let accepting = thread::Builder::new().name("http".into());
+        let accepting = accepting.spawn(move || accept(&listener, &own))?;
+        Ok(Listener { shared, address, accepting: Some(accepting) })
+    }
+}
+
+impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Relaxed);
         if let Some(accepting) = self.accepting.take() {
             // It panics nowhere; and if it did, it has ended.
             _ = accepting.join();
         }
-        let mut state = self.shared.lock();
-        for connection in state.connections.values() {
+        for open in self.shared.lock().connections.values() {
             // Whoever has gone needs no word of it.
-            _ = connection.shutdown(Shutdown::Both);
+            _ = open.stream.shutdown(Shutdown::Both);
         }
-        let accepted = std::mem::take(&mut state.accepted);
-        drop(state);
-        // Each gives its room back, for which it needs the lock.
-        drop(accepted);
     }
 }
 
@@ -289,7 +227,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         };
         number += 1;
         if let Err(mut stream) = begin(stream, number, shared) {
-            let busy = Answer::new(503, format!("more than {CONNECTIONS_MAX} connections"));
+            let text = format!("{CONNECTIONS_MAX} bodies are being taken in");
+            let busy = Answer::new(503, text);
             // A sender that cannot even take this is not waited for.
             _ = stream.set_nonblocking(true);
             _ = stream.write(&busy.bytes(false));
@@ -298,18 +237,15 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 /// Serves a connection on a thread of its own; gives it back where there are too many.
-fn begin(
-    stream: TcpStream,
-    number: u64,
-    shared: &Arc<Shared>,
-) -> std::result::Result<(), TcpStream> {
+fn begin(stream: TcpStream, number: u64, shared: &Arc<Shared>) -> Result<(), TcpStream> {
     let Ok(own) = stream.try_clone() else { return Err(stream) };
     {
         let mut state = shared.lock();
-        if state.connections.len() >= CONNECTIONS_MAX {
+        if state.connections.len() >= CONNECTIONS_MAX && !state.end_oldest() {
             return Err(stream);
         }
-        state.connections.insert(number, own);
+        let (stage, since) = (Stage::Idle, Instant::now());
+        state.connections.insert(number, Open { stream: own, stage, since });
     }
     let entry = Entry { number, shared: shared.clone() };
     let thread = thread::Builder::new().name("http".into());
@@ -317,7 +253,7 @@ fn begin(
     _ = thread.spawn(move || {
         let shared = entry.shared.clone();
         // A connection that breaks concerns its sender, who got no answer.
-        _ = Connection { stream, buffer: Vec::new(), shared }.serve();
+        _ = Connection { stream, buffer: Vec::new(), number, shared }.serve();
         drop(entry);
     });
     Ok(())
@@ -340,15 +276,24 @@ struct Connection {
     stream: TcpStream,
     /// Received, and not yet understood.
     buffer: Vec<u8>,
+    number: u64,
     shared: Arc<Shared>,
 }
 
 /// Why nothing more comes.
 enum End {
-    /// The sender has closed the connection, or the server stops.
+    /// The sender has closed the connection, or it is broken, or the server stops.
     Closed,
     /// It takes too long.
     Late,
+    /// It is not taken.
+    Refused(Answer),
+}
+
+impl From<Answer> for End {
+    fn from(answer: Answer) -> End {
+        End::Refused(answer)
+    }
 }
 
 impl Connection {
@@ -359,35 +304,30 @@ impl Connection {
         self.stream.set_write_timeout(Some(WRITE))?;
         self.stream.set_nodelay(true)?;
         loop {
-            let head = match self.head()? {
+            let head = match self.head() {
                 None => return Ok(()),
                 Some(Err(answer)) => return self.refuse(&answer),
                 Some(Ok(head)) => head,
             };
-            let max = self.shared.served.body_bytes_max;
-            if head.length > max {
-                let text = format!("a body has at most {max} bytes ('max-body')");
-                return self.refuse(&Answer::new(413, text));
-            }
+            let route = match self.shared.route(&head.path) {
+                Ok(route) => route,
+                Err(answer) => return self.refuse(&answer),
+            };
             // Before it sends in vain.
-            let refusal = self.shared.refusal(&self.shared.lock());
-            if let Some(refusal) = refusal {
+            if let Some(refusal) = route.refusal() {
                 return self.refuse(&refusal);
             }
-            let Some(room) = self.shared.room(head.length) else {
-                return self.refuse(&Answer::new(429, "too much waits to be taken in"));
-            };
-            if head.waits && self.buffer.is_empty() {
-                self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
-            }
-            let body = match self.body(&head)? {
+            let mut room = route.room();
+            let body = match self.body(&head, &route, &mut room) {
                 Ok(body) => body,
                 Err(End::Closed) => return Ok(()),
                 Err(End::Late) => {
                     return self.refuse(&Answer::new(408, "the body took too long"));
                 }
+                Err(End::Refused(answer)) => return self.refuse(&answer),
             };
-            let (answer, answering) = self.shared.take(body, room);
+            self.shared.set_stage(self.number, Stage::Answering);
+            let (answer, answering) = route.take(body, head.packed, room);
             let keep_alive = head.keep_alive && answer.status != 503;
             self.stream.write_all(&answer.bytes(keep_alive))?;
             drop(answering);
@@ -398,10 +338,11 @@ impl Connection {
     }
 
     /// The next head; `None` if there is none.
-    fn head(&mut self) -> io::Result<Option<std::result::Result<Head, Answer>>> {
-        let Patience { idle, head, .. } = self.shared.served.patience;
+    fn head(&mut self) -> Option<Result<Head, Answer>> {
+        let Patience { idle, head, .. } = self.shared.patience;
         let mut end = Instant::now() + idle;
         let mut begun = false;
+        self.shared.set_stage(self.number, Stage::Idle);
         loop {
             // Some send an empty line behind a body.
             while self.buffer.starts_with(b"\r\n") {
@@ -409,67 +350,144 @@ impl Connection {
             }
             if let Some(length) = head_end(&self.buffer).filter(|end| *end <= HEAD_BYTES_MAX) {
                 let head: Vec<u8> = self.buffer.drain(..length).collect();
-                return Ok(Some(parse(&head)));
+                return Some(parse(&head));
             }
             if self.buffer.len() > HEAD_BYTES_MAX {
                 let text = format!("a head has at most {HEAD_BYTES_MAX} bytes");
-                return Ok(Some(Err(Answer::new(431, text))));
+                return Some(Err(Answer::new(431, text)));
             }
             if !begun && !self.buffer.is_empty() {
                 (begun, end) = (true, Instant::now() + head);
+                self.shared.set_stage(self.number, Stage::Receiving);
             }
-            match self.receive(READ_BYTES, end)? {
+            match self.receive(READ_BYTES, end) {
                 Ok(()) => {}
                 Err(End::Late) if begun => {
-                    return Ok(Some(Err(Answer::new(408, "the head took too long"))));
+                    return Some(Err(Answer::new(408, "the head took too long")));
                 }
-                Err(_) => return Ok(None),
+                Err(_) => return None,
             }
         }
     }
 
-    /// The body that belongs to a head.
-    fn body(&mut self, head: &Head) -> io::Result<std::result::Result<Vec<u8>, End>> {
+    /// The body that belongs to a head, as it is sent.
+    fn body(&mut self, head: &Head, route: &Route, room: &mut Room) -> Result<Vec<u8>, End> {
+        self.shared.set_stage(self.number, Stage::Receiving);
+        let max = route.served.body_bytes_max;
+        let begun = Instant::now() + self.shared.patience.body;
+        let end = |bytes: u64| begun + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);
+        let Some(length) = head.length else {
+            self.go_on(head)?;
+            return self.chunks(max, room, end);
+        };
+        if length > max {
+            return Err(too_large(max).into());
+        }
+        room.add(length)?;
+        self.go_on(head)?;
         // Checked: it is at most what one body may have.
-        let length = usize::try_from(head.length).unwrap_or(usize::MAX);
-        let patience = self.shared.served.patience.body;
-        let end =
-            Instant::now() + patience + Duration::from_secs(head.length / BYTES_PER_SECOND_MIN);
-        while self.buffer.len() < length {
-            let missing = length - self.buffer.len();
-            if let Err(why) = self.receive(missing.min(READ_BYTES), end)? {
-                return Ok(Err(why));
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        self.fill(bytes, end(length))?;
+        let rest = self.buffer.split_off(bytes);
+        Ok(std::mem::replace(&mut self.buffer, rest))
+    }
+
+    /// Tells a sender to go on that waits for it.
+    fn go_on(&mut self, head: &Head) -> Result<(), End> {
+        if head.waits && self.buffer.is_empty() {
+            let sent = self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");
+            sent.map_err(|_| End::Closed)?;
+        }
+        Ok(())
+    }
+
+    /// A body that comes in chunks. `end` says how long so many bytes may take.
+    fn chunks(
+        &mut self,
+        max: u64,
+        room: &mut Room,
+        end: impl Fn(u64) -> Instant,
+    ) -> Result<Vec<u8>, End> {
+        let mut body = Vec::new();
+        loop {
+            let before = body.len() as u64;
+            let bytes = chunk_bytes(&self.line(end(before))?)?;
+            if bytes == 0 {
+                break;
+            }
+            if bytes > max - before {
+                return Err(too_large(max).into());
+            }
+            room.add(bytes)?;
+            let count = bytes as usize;
+            self.fill(count + 2, end(before + bytes))?;
+            if !self.buffer[count..].starts_with(b"\r\n") {
+                return Err(Answer::new(400, "a chunk does not end where it should").into());
+            }
+            body.extend_from_slice(&self.buffer[..count]);
+            self.buffer.drain(..count + 2);
+        }
+        // Fields behind the body say nothing that is asked for.
+        for _ in 0..FIELDS_MAX {
+            if self.line(end(body.len() as u64))?.is_empty() {
+                return Ok(body);
             }
         }
-        let rest = self.buffer.split_off(length);
-        Ok(Ok(std::mem::replace(&mut self.buffer, rest)))
+        let text = format!("more than {FIELDS_MAX} fields behind the body");
+        Err(Answer::new(431, text).into())
+    }
+
+    /// A line between chunks, without its end.
+    fn line(&mut self, end: Instant) -> Result<Vec<u8>, End> {
+        loop {
+            let begin = &self.buffer[..self.buffer.len().min(LINE_BYTES_MAX)];
+            if let Some(at) = memmem::find(begin, b"\r\n") {
+                let mut line: Vec<u8> = self.buffer.drain(..at + 2).collect();
+                line.truncate(at);
+                return Ok(line);
+            }
+            if self.buffer.len() >= LINE_BYTES_MAX {
+                return Err(Answer::new(400, "a line between chunks has no end").into());
+            }
+            // What belongs to the chunk is better received with the rest of it.
+            self.receive(LINE_BYTES_MAX / 4, end)?;
+        }
+    }
+
+    /// Receives until there are so many bytes.
+    fn fill(&mut self, bytes: usize, end: Instant) -> Result<(), End> {
+        while self.buffer.len() < bytes {
+            self.receive((bytes - self.buffer.len()).min(READ_BYTES), end)?;
+        }
+        Ok(())
     }
 
     /// Receives something, at most so many bytes.
-    fn receive(&mut self, most: usize, end: Instant) -> io::Result<std::result::Result<(), End>> {
+    fn receive(&mut self, most: usize, end: Instant) -> Result<(), End> {
         let before = self.buffer.len();
         self.buffer.resize(before + most, 0);
         let got = loop {
             if self.shared.is_stopped() {
-                break Ok(0);
+                break 0;
             }
             match self.stream.read(&mut self.buffer[before..]) {
+                Ok(got) => break got,
+                Err(error) if is_later(&error) && Instant::now() < end => {}
                 Err(error) if is_later(&error) => {
-                    if Instant::now() >= end {
-                        self.buffer.truncate(before);
-                        return Ok(Err(End::Late));
-                    }
+                    self.buffer.truncate(before);
+                    return Err(End::Late);
                 }
-                got => break got,
+                // A connection that breaks concerns its sender, who gets no answer.
+                Err(_) => break 0,
             }
         };
-        self.buffer.truncate(before + got.as_ref().map_or(0, |got| *got));
+        self.buffer.truncate(before + got);
         // A sender that sends a byte now and then takes too long, too.
-        Ok(match got? {
+        match got {
             0 => Err(End::Closed),
             _ if Instant::now() >= end => Err(End::Late),
             _ => Ok(()),
-        })
+        }
     }
 
     /// Answers, and closes the connection. What the sender still sends is taken in for a moment:
@@ -480,7 +498,7 @@ impl Connection {
         let end = Instant::now() + LINGER;
         while Instant::now() < end {
             self.buffer.clear();
-            if let Ok(Err(_)) | Err(_) = self.receive(READ_BYTES, end) {
+            if self.receive(READ_BYTES, end).is_err() {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use millstream_contract::settings::parse_bytes;
 
-use super::server::{CONNECTIONS_MAX, Patience};
+use super::server::CONNECTIONS_MAX;
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,13 +30,17 @@ fn options(given: &[(&str, &str)]) -> TableOptions {
 
 /// A split and where to send to.
 fn served(given: &[(&str, &str)]) -> (Box<dyn Split>, String) {
-    let mut all = vec![("listen", "127.0.0.1:0")];
+    served_at("127.0.0.1:0", given)
+}
+
+fn served_at(listen: &str, given: &[(&str, &str)]) -> (Box<dyn Split>, String) {
+    let mut all = vec![("listen", listen)];
     all.extend(given);
     let table = HttpTable::from_options(&options(&all)).unwrap();
     assert!(!table.bounded() && table.live());
     let split = table.open(&[0], &OpenOptions::alone(100, 0, 1)).unwrap().remove(0);
     let remark = split.remark().unwrap();
-    let address = remark.rsplit("http://").next().unwrap().trim_end_matches('/').to_string();
+    let address = remark.rsplit("http://").next().unwrap().split('/').next().unwrap().to_string();
     (split, address)
 }
 
@@ -109,6 +113,110 @@ fn a_packed_body_is_refused_as_such() {
     stream.write_all(&[head.as_bytes(), b"\x1f\x8b\x08\0\0\0"].concat()).unwrap();
     let (status, text) = answer(&mut stream);
     assert!(status == 415 && text.contains("gzip"), "{status} {text}");
+}
+
+/// As `curl` and `gzip` send it: in chunks, which end anywhere, and packed.
+#[test]
+fn bodies_come_in_chunks_and_packed() {
+    let (mut split, address) = served(&[("format", "csv"), ("max-body", "30 B")]);
+    let mut stream = connect(&address);
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let two = format!("{head}2;x=y\r\n1\n\r\n3\r\n2\n3\r\n0\r\nA: b\r\n\r\n") + &post("4\n");
+    for part in two.as_bytes().chunks(7) {
+        stream.write_all(part).unwrap();
+    }
+    assert_eq!((answer(&mut stream).0, answer(&mut stream).0), (202, 202));
+    let packed = |encoding: &str, bytes: &[u8]| {
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\nContent-Encoding: {encoding}\r\n\r\n",
+            bytes.len()
+        );
+        [head.as_bytes(), bytes].concat()
+    };
+    let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 3).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"6\n7\n").unwrap();
+    for (bytes, expected) in [
+        (packed("zstd", &zstd("5\n")), 202),
+        (packed("gzip", &gzip.finish().unwrap()), 202),
+        (packed("zstd", &zstd(&"8\n".repeat(100))), 413),
+        (packed("gzip", b"8\n"), 400),
+        (format!("{head}1e\r\n{}\r\n1\r\n8\r\n", "8".repeat(30)).into_bytes(), 413),
+        (format!("{head}2\r\n8\n 0\r\n\r\n").into_bytes(), 400),
+        (format!("{head}-2\r\n").into_bytes(), 400),
+    ] {
+        let mut stream = connect(&address);
+        stream.write_all(&bytes).unwrap();
+        let (status, text) = answer(&mut stream);
+        assert_eq!(status, expected, "{text}");
+    }
+    assert_eq!(all(&mut split), [1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn an_array_of_objects_is_a_body_too() {
+    let (mut split, address) = served(&[("format", "ndjson")]);
+    let mut stream = connect(&address);
+    for (body, expected, text) in [
+        ("[{\"a\": 1},\n{\n\"a\": 2}]\n", 202, "2 records"),
+        ("[]", 202, "0 records"),
+        ("[{\"a\": 3},\n{\"a\": 4.5}]", 400, ", body 3:2:"),
+        ("[{\"a\": 3}", 400, "no end"),
+        ("[{\"a\": 3}, 4]", 400, "expected an object"),
+    ] {
+        stream.write_all(post(body).as_bytes()).unwrap();
+        let (status, answer) = answer(&mut stream);
+        assert!(status == expected && answer.contains(text), "{status} {answer}");
+    }
+    assert_eq!(all(&mut split), [1, 2]);
+}
+
+/// A port goes with the last of its tables.
+#[test]
+fn tables_of_one_port_have_each_their_path() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (mut one, address) = served_at(&free, &[("format", "csv"), ("path", "/one")]);
+    let (mut two, other) = served_at(&free, &[("format", "ndjson"), ("path", "/two/b")]);
+    assert_eq!((&address, &other), (&free, &free));
+    let taken = [("listen", &*free), ("format", "csv"), ("path", "/one")];
+    let taken = HttpTable::from_options(&options(&taken)).unwrap();
+    assert!(taken.open(&[0], &OpenOptions::alone(1, 0, 1)).is_err());
+    let mut stream = connect(&free);
+    for (path, body) in [("one", "1\n"), ("two/b?x", "{\"a\": 2}\n")] {
+        stream.write_all(post(body).replace("/ ", &format!("/{path} ")).as_bytes()).unwrap();
+        assert_eq!(answer(&mut stream).0, 202);
+    }
+    let (status, text) = send(&free, &post("3\n"));
+    assert!(status == 404 && text.contains("to /one or /two/b"), "{status} {text}");
+    assert_eq!((all(&mut one), all(&mut two)), (vec![1], vec![2]));
+    drop(one);
+    assert_eq!(send(&free, &post("3\n").replace("/ ", "/two/b ")).0, 400, "no object");
+    drop(two);
+    assert!(TcpStream::connect(&free).is_err());
+}
+
+/// Two hundred columns and a body of empty objects: decoded they take a thousand times as much.
+#[test]
+fn a_body_is_decoded_piece_by_piece() {
+    let fields: Vec<Field> =
+        (0..200).map(|n| Field::new(format!("c{n}"), DataType::Int64, true)).collect();
+    let given = TableOptions {
+        schema: Arc::new(Schema::new(fields)),
+        ..options(&[("format", "ndjson"), ("listen", "127.0.0.1:0")])
+    };
+    let table = HttpTable::from_options(&given).unwrap();
+    let columns: Vec<usize> = (0..200).collect();
+    let memory = OpenOptions { memory_bytes: 8 << 20, ..OpenOptions::alone(100, 0, 1) };
+    let mut split = table.open(&columns, &memory).unwrap().remove(0);
+    let address = split.remark().unwrap().rsplit("//").next().unwrap().replace('/', "");
+    let (status, text) = send(&address, &post(&"{}\n".repeat(10_000)));
+    assert!(status == 202 && text.contains("10000 records accepted"), "{status} {text}");
+    let (mut rows, mut pieces) = (0, 0);
+    while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {
+        rows += chunk.decode().unwrap().num_rows();
+        pieces += 1;
+    }
+    assert_eq!((rows, pieces), (10_000, 100));
 }
 
 #[test]
@@ -276,22 +384,26 @@ fn a_head_without_end_is_refused() {
 fn there_are_only_so_many_connections() {
     let (_split, address) = served(&[("format", "csv")]);
     let mut streams: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect(&address)).collect();
-    for stream in &mut streams {
+    for at in [CONNECTIONS_MAX - 1, 0] {
+        streams[at].write_all(post("1\n").as_bytes()).unwrap();
+        assert_eq!(answer(&mut streams[at]).0, 202);
+    }
+    // Who is sending stays longer than those that are idle.
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    streams[1].write_all(head.as_bytes()).unwrap();
+    assert_eq!(answer(&mut streams[1]).0, 100);
+    let mut more: Vec<TcpStream> = (0..CONNECTIONS_MAX - 2).map(|_| connect(&address)).collect();
+    for stream in &mut more {
         stream.write_all(post("1\n").as_bytes()).unwrap();
         assert_eq!(answer(stream).0, 202);
     }
-    assert_eq!(answer(&mut connect(&address)).0, 503);
-    drop(streams);
-    let start = Instant::now();
-    loop {
-        let mut stream = connect(&address);
-        _ = stream.write_all(post("1\n").as_bytes());
-        let mut first = [0; 12];
-        if stream.read_exact(&mut first).is_ok() && first.ends_with(b"202") {
-            break;
-        }
-        assert!(start.elapsed() < PATIENCE, "no connection was given back");
-        std::thread::sleep(Duration::from_millis(10));
+    for stream in &mut streams[2..] {
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it gave way");
+    }
+    for stream in &mut streams[..2] {
+        stream.set_nonblocking(true).unwrap();
+        let kind = stream.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(kind, Err(std::io::ErrorKind::WouldBlock), "it is open");
     }
 }
 
@@ -314,11 +426,12 @@ fn connections_and_port_go_with_the_split() {
 
 #[test]
 fn options_that_are_wrong_are_refused() {
-    let cases: [(&[(&str, &str)], &str); 5] = [
+    let cases: [(&[(&str, &str)], &str); 6] = [
         (&[], "a file needs a format"),
         (&[("format", "arrow")], "what is sent over HTTP has lines"),
         (&[("format", "csv"), ("listen", "everywhere")], "a port, or an address"),
         (&[("format", "csv"), ("max-body", "2 GB")], "a number of bytes from 1 to 1 GB"),
+        (&[("format", "csv"), ("path", "clicks")], "a path such as '/clicks'"),
         (&[("format", "csv"), ("port", "80")], "has no such option"),
     ];
     for (given, expected) in cases {
@@ -343,15 +456,15 @@ fn impatient() -> (Server, String) {
     let served = Served {
         name: "x".into(),
         wanted: Wanted { format, schema, projection: [0].into(), batch_rows: 100, offsets: false },
+        path: "/".into(),
         body_bytes_max: 1000,
         waiting_bytes_max: 1000,
-        patience: Patience {
-            idle: Duration::from_millis(500),
-            head: Duration::from_millis(500),
-            body: Duration::from_millis(500),
-        },
+        decoding_bytes_max: 1 << 20,
     };
-    let (server, address) = Server::start("127.0.0.1:0".parse().unwrap(), served).unwrap();
+    let short = Duration::from_millis(500);
+    let patience = Patience { idle: short, head: short, body: short };
+    let (server, address) =
+        Server::start("127.0.0.1:0".parse().unwrap(), served, patience).unwrap();
     (server, address.to_string())
 }
 
@@ -382,8 +495,8 @@ fn senders_that_take_too_long_are_told_and_give_their_room_back() {
         sends.join().unwrap();
         // 900 of 1,000 bytes were taken.
         assert_eq!(send(&address, &post(&"1\n".repeat(450))).0, 202);
-        assert!(matches!(server.next(Waker::noop()), Next::Accepted(_)));
-        while matches!(server.next(Waker::noop()), Next::Accepted(_)) {}
+        assert!(matches!(server.route.next(Waker::noop()), Next::Accepted(_)));
+        while matches!(server.route.next(Waker::noop()), Next::Accepted(_)) {}
     }
     // Who has not begun is not answered.
     let mut silent = connect(&address);

@@ -39,9 +39,8 @@ impl Spare {
         let kept = self.0.lock().ok().and_then(|mut kept| kept.pop());
         let mut buffer = kept.unwrap_or_default();
         if buffer.len() < length {
-            // What was there need not be copied.
-            buffer.clear();
-            buffer.resize(length, 0);
+            // The system gives zeros, page by page as they are written to.
+            buffer = vec![0; length];
         }
         buffer
     }

@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, UnionMode};
 use arrow::ipc::reader::{RecordBatchDecoder, read_dictionary};
 use arrow::ipc::{self, MessageHeader, MetadataVersion, root_as_message};
 use bytes::Bytes;
+use millstream_contract::decoding;
 
 use crate::guard::guarded;
 use crate::input::may_unpack_to;
@@ -191,6 +192,7 @@ fn check_packed(
         let (start, end) = (buffer.offset() as u64, (buffer.offset() + buffer.length()) as u64);
         spans.iter().any(|span| span.start <= start && end <= span.end)
     };
+    let mut unpacked = 0u64;
     for buffer in batch.buffers().into_iter().flatten().filter(is_read) {
         let start = buffer.offset() as usize;
         let packed = body.get(start..start + buffer.length() as usize).unwrap_or_default();
@@ -200,8 +202,9 @@ fn check_packed(
         if length > 0 && length as u64 > may {
             return Err(format!("a buffer would have {length} bytes once it is unpacked"));
         }
+        unpacked = unpacked.saturating_add(length.max(0) as u64);
     }
-    Ok(())
+    decoding::take(unpacked).map_err(|too_much| too_much.to_string())
 }
 
 /// The buffers and nodes that columns have.

@@ -9,7 +9,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::Schema;
 use arrow::ipc::{self, root_as_footer};
 use bytes::Bytes;
-use millstream_contract::{Error, Result};
+use millstream_contract::{Error, Result, decoding};
 
 use super::message::{Kind, Message, schema_of};
 use crate::columns::damaged;
@@ -343,6 +343,7 @@ fn first_of(come: &mut Vec<u8>, name: &Name) -> Result<Option<Next>> {
     let Some(metadata) = come.get(before..body_at) else { return Ok(None) };
     let message = Message::new(Bytes::copy_from_slice(metadata))
         .map_err(|message| is_none(name, &format!("found {message}")))?;
+    take(message.body_bytes, name)?;
     let body_bytes = usize::try_from(message.body_bytes).unwrap_or(usize::MAX);
     let end = body_at.saturating_add(body_bytes);
     let Some(body) = come.get(body_at..end) else { return Ok(None) };
@@ -351,12 +352,18 @@ fn first_of(come: &mut Vec<u8>, name: &Name) -> Result<Option<Next>> {
     Ok(Some(Next::Message(message, body)))
 }
 
+/// Counts bytes for which room is about to be made.
+pub(super) fn take(bytes: u64, place: &str) -> Result<()> {
+    decoding::take(bytes).map_err(|too_much| damaged(place, too_much.to_string()))
+}
+
 impl Message {
     /// Reads all of the body.
     pub(super) fn whole(&self, body: &Body) -> Result<Buffer> {
         match body {
             Body::Here(buffer) => Ok(buffer.clone()),
             Body::At(bytes, offset) => {
+                take(self.body_bytes, &at(bytes.name(), *offset))?;
                 let length = usize::try_from(self.body_bytes).unwrap_or(usize::MAX);
                 Ok(Buffer::from(bytes.read(*offset, length)?))
             }

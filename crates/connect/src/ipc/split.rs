@@ -14,7 +14,7 @@ use millstream_contract::table::{Chunk, Decoded, Position, Sharing, Split, Split
 use millstream_contract::{Error, Result};
 
 use super::message::{Dictionaries, Kind, Layout, Message};
-use super::source::{Body, Next, Source};
+use super::source::{Body, Next, Source, take};
 use crate::columns::{Columns, Rows, damaged};
 use crate::input::{Input, Name};
 use crate::records::Reading;
@@ -313,6 +313,7 @@ impl Batch {
         if read >= self.message.body_bytes / 8 * 7 {
             return self.message.whole(&self.body);
         }
+        take(read, &self.place)?;
         Ok(Buffer::from(bytes.read_spans(offset, length, &self.layout.spans)?))
     }
 }

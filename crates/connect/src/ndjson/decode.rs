@@ -10,6 +10,9 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use memchr::memchr;
+use millstream_contract::decoding::{
+    self, TOO_MUCH_HELP, begin_record, exceeded, forget_record, value_bytes,
+};
 use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 
@@ -32,8 +35,9 @@ pub(super) struct Plan {
     path: Name,
     /// Of the projected columns.
     schema: SchemaRef,
-    /// An empty record.
+    /// An empty record, and what its columns take at least.
     record: Object,
+    record_bytes: u64,
     format: NdjsonFormat,
 }
 
@@ -51,8 +55,9 @@ impl Plan {
         let record = Object::new(schema.fields(), names, format.taken).ok_or_else(|| {
             Error::Internal(format!("columns that NDJSON does not have: {schema}"))
         })?;
+        let record_bytes = schema.fields().iter().map(|field| value_bytes(field.data_type())).sum();
         let schema = Arc::new(schema);
-        Ok(Plan { path: path.clone(), schema, record, format })
+        Ok(Plan { path: path.clone(), schema, record, record_bytes, format })
     }
 
     fn place(&self, block: &Block, at: usize) -> String {
@@ -92,6 +97,7 @@ struct Records<'a> {
 impl Records<'_> {
     /// Reads a line that may well have no faults. Returns the offset of the next one.
     fn read(&mut self, start: usize) -> Option<usize> {
+        begin_record();
         let text = Text { data: self.data, careful: false };
         let end = self.columns.read(text, blanks(self.data, start), 0).ok()?;
         let end = blanks(self.data, end);
@@ -108,6 +114,7 @@ impl Records<'_> {
     #[cold]
     fn read_carefully(&mut self, start: usize) -> (usize, std::result::Result<bool, Wrong>) {
         self.columns.truncate(self.starts.len());
+        forget_record();
         let rest = &self.data[start..];
         let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
         let end = start + line.len() + 1;
@@ -117,12 +124,18 @@ impl Records<'_> {
         let read = self.columns.read_carefully(self.data, line, start);
         if read.is_err() {
             self.columns.truncate(self.starts.len());
+            forget_record();
         }
         if end > self.valid {
             self.valid = valid_from(self.data, end);
         }
         (end, read.map(|()| true).map_err(|fault| fault.wrong(self.data)))
     }
+}
+
+/// Whether it is the records before that take so much that one could not be decoded.
+fn is_full() -> bool {
+    exceeded().is_some_and(|too_much| !too_much.of_one_record)
 }
 
 /// Up to where the bytes from `start` on are UTF-8.
@@ -137,6 +150,12 @@ fn valid_from(data: &[u8], start: usize) -> usize {
 impl Decode for Plan {
     fn decode(&self, block: &Block) -> Result<Decoded> {
         let lines = block.lines + 1;
+        let promised = self.record_bytes.saturating_mul(lines as u64);
+        decoding::take(promised).map_err(|too_much| Error::Data {
+            place: place(&self.path, &block.data, block.line, 0),
+            message: format!("{lines} lines: {too_much}"),
+            help: TOO_MUCH_HELP.into(),
+        })?;
         let mut records = Records {
             data: &block.data,
             columns: self.record.fresh(lines),
@@ -157,7 +176,7 @@ impl Decode for Plan {
                     at = next;
                     match read {
                         Ok(is_record) => is_record,
-                        Err(wrong) if self.format.on_error != OnError::Fail => {
+                        Err(wrong) if self.format.on_error != OnError::Fail && !is_full() => {
                             left_out += 1;
                             first_left_out.get_or_insert_with(|| {
                                 let place = self.place(block, wrong.at);

@@ -33,6 +33,7 @@
 //! may be wrong, it is read again by [`members`], which is slow and says what is wrong. [`parsed`]
 //! reads records whose columns are not known yet.
 
+mod array;
 mod column;
 mod decode;
 mod fault;
@@ -104,6 +105,10 @@ impl RecordFormat for NdjsonFormat {
 
     fn cut(&self, buffer: &[u8], last: bool, records_max: usize) -> Cut {
         cut_lines(buffer, last, records_max)
+    }
+
+    fn unwrap_array(&self, body: &mut [u8]) -> std::result::Result<(), String> {
+        array::to_lines(body)
     }
 
     fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, String) {

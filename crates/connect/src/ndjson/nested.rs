@@ -7,6 +7,7 @@ use arrow::array::{ArrayRef, ListArray, MapArray, StructArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::error::ArrowError;
+use millstream_contract::decoding::{TOO_MUCH_HELP, take_of_record, value_bytes};
 
 use super::column::{Build, Column, Strings, Taken, Text};
 use super::fault::{Fault, Read, SKIP_HELP, Wrong};
@@ -18,6 +19,9 @@ use crate::records::shown;
 
 /// Keys of a map that are compared each with each; more are looked up.
 const KEYS_COMPARED: usize = 8;
+
+/// Elements that are counted at once.
+const ELEMENTS_COUNTED: usize = 64;
 
 /// `ROW<…>`.
 pub(super) struct Row {
@@ -83,16 +87,43 @@ impl Build for Row {
     }
 }
 
+/// Elements of arrays and maps, counted before there are too many of them.
+#[derive(Debug, Clone, Copy)]
+struct Elements {
+    /// Of each, with NULL and the spare room of vectors that grow.
+    bytes: u64,
+}
+
+impl Elements {
+    fn new(item: &Field) -> Elements {
+        Elements { bytes: 2 * value_bytes(item.data_type()) }
+    }
+
+    /// Notes that there are so many now; `last`: there will be no more.
+    fn note(self, count: usize, last: bool, at: usize) -> Result<(), Box<Fault>> {
+        let new = count % ELEMENTS_COUNTED;
+        let new = match (new, last) {
+            (0, false) => ELEMENTS_COUNTED,
+            (_, false) => return Ok(()),
+            (new, true) => new,
+        };
+        take_of_record(self.bytes.saturating_mul(new as u64))
+            .map_err(|too_much| Fault::said(Wrong::new(at, too_much.to_string(), TOO_MUCH_HELP)))
+    }
+}
+
 /// `ARRAY<…>`.
 pub(super) struct List {
     item: Column,
+    elements: Elements,
     /// Where each ends.
     offsets: Vec<i32>,
 }
 
 impl List {
     pub(super) fn new(item: &Field, taken: Taken) -> Option<List> {
-        Some(List { item: Column::new(item, taken)?, offsets: vec![0] })
+        let elements = Elements::new(item);
+        Some(List { item: Column::new(item, taken)?, elements, offsets: vec![0] })
     }
 }
 
@@ -100,11 +131,11 @@ impl Build for List {
     fn fresh(&self, rows: usize) -> Box<dyn Build> {
         let mut offsets = Vec::with_capacity(rows + 1);
         offsets.push(0);
-        Box::new(List { item: self.item.fresh(rows), offsets })
+        Box::new(List { item: self.item.fresh(rows), elements: self.elements, offsets })
     }
 
     fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Read {
-        let data = text.data;
+        let (data, start) = (text.data, at);
         if byte(data, at) != b'[' || depth >= DEPTH_MAX {
             return Err(Fault::malformed(at));
         }
@@ -116,6 +147,7 @@ impl Build for List {
                 let index = self.item.len() - first;
                 fault.inside(&format!("[{}]", index + 1))
             })?;
+            self.elements.note(self.item.len() - first, false, start)?;
             at = blanks(data, at);
             match byte(data, at) {
                 b',' => at = blanks(data, at + 1),
@@ -123,6 +155,7 @@ impl Build for List {
                 _ => return Err(Fault::syntax(at)),
             }
         }
+        self.elements.note(self.item.len() - first, true, start)?;
         // A block is far below 2 GiB.
         self.offsets.push(self.item.len() as i32);
         Ok(at + 1)
@@ -161,6 +194,7 @@ impl Build for List {
 pub(super) struct Map {
     keys: Strings,
     values: Column,
+    elements: Elements,
     /// Where each ends.
     offsets: Vec<i32>,
 }
@@ -170,7 +204,13 @@ impl Map {
         let (key, value) = entry(entries)?;
         let values = Column::new(value, taken)?;
         let keys = Strings::new(false);
-        (*key.data_type() == DataType::Utf8).then(|| Map { keys, values, offsets: vec![0] })
+        let elements = Elements::new(entries);
+        (*key.data_type() == DataType::Utf8).then(|| Map {
+            keys,
+            values,
+            elements,
+            offsets: vec![0],
+        })
     }
 }
 
@@ -202,7 +242,8 @@ impl Build for Map {
     fn fresh(&self, rows: usize) -> Box<dyn Build> {
         let mut offsets = Vec::with_capacity(rows + 1);
         offsets.push(0);
-        Box::new(Map { keys: Strings::new(false), values: self.values.fresh(rows), offsets })
+        let (keys, values) = (Strings::new(false), self.values.fresh(rows));
+        Box::new(Map { keys, values, elements: self.elements, offsets })
     }
 
     fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Read {
@@ -223,6 +264,7 @@ impl Build for Map {
                 .values
                 .value(text, value, depth + 1)
                 .map_err(|fault| fault.inside(&format!("['{}']", shown(name.text))))?;
+            self.elements.note(self.values.len() - first, false, start)?;
             at = blanks(data, at);
             match byte(data, at) {
                 b',' => at = blanks(data, at + 1),
@@ -230,6 +272,7 @@ impl Build for Map {
                 _ => return Err(Fault::syntax(at)),
             }
         }
+        self.elements.note(self.values.len() - first, true, start)?;
         if self.keys.len() - first > KEYS_COMPARED
             && let Some(key) = self.again(first)
         {

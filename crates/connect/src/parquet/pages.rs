@@ -13,12 +13,15 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use millstream_contract::decoding;
 use parquet::arrow::arrow_reader::RowGroups;
+use parquet::basic::Type as Physical;
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::schema::types::ColumnDescriptor;
 
 use super::thrift;
 use crate::input::{Anywhere, may_unpack_to};
@@ -85,6 +88,7 @@ impl RowGroups for Group {
             leaf,
             next: 0,
             row: (column.column_descr().max_rep_level() == 0).then_some(0),
+            value_bytes: value_bytes(column.column_descr()),
             rows: self.rows.clone(),
         };
         Ok(Box::new(OneColumn(iter::once(Ok(Box::new(pages) as Box<dyn PageReader>)))))
@@ -121,11 +125,33 @@ struct Pages {
     next: usize,
     /// Rows before it; `None` if that is not known, as headers do not tell.
     row: Option<u64>,
+    /// Of a value of an array, with its two levels.
+    value_bytes: u64,
     /// The rows to be read.
     rows: Range<u64>,
 }
 
+/// About what a value takes that is decoded with its levels.
+fn value_bytes(column: &ColumnDescriptor) -> u64 {
+    4 + match column.physical_type() {
+        Physical::INT64 | Physical::DOUBLE => 8,
+        Physical::INT96 | Physical::FIXED_LEN_BYTE_ARRAY => 16,
+        _ => 4,
+    }
+}
+
 impl Pages {
+    /// Counts the values of a page of arrays: a single row may have all of them, which take no
+    /// bytes of the page if they are the same.
+    fn take_values(&self, about: &PageMetadata) -> Result<()> {
+        match (self.row, about.num_levels) {
+            (None, Some(values)) if !about.is_dict => {
+                take(self.value_bytes.saturating_mul(values as u64))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Rows before the page after next; `None` if that is not known.
     fn end_of(&self, page: &PageMetadata) -> Option<u64> {
         if page.is_dict {
@@ -139,6 +165,7 @@ impl PageReader for Pages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         let Some(about) = self.inner.peek_next_page()? else { return Ok(None) };
         let (at, end) = ((self.leaf, self.next), self.end_of(&about));
+        self.take_values(&about)?;
         let last = !about.is_dict && end.is_some_and(|end| end <= self.rows.end);
         let page = match self.kept.get(at, last) {
             Some(page) => {
@@ -148,6 +175,7 @@ impl PageReader for Pages {
             None => {
                 let Some(page) = self.inner.get_next_page()? else { return Ok(None) };
                 check(&page)?;
+                take(page.buffer().len() as u64)?;
                 if !last {
                     self.kept.keep(at, &page);
                 }
@@ -180,6 +208,11 @@ impl Iterator for Pages {
     fn next(&mut self) -> Option<Result<Page>> {
         self.get_next_page().transpose()
     }
+}
+
+/// Counts bytes for which room is about to be made.
+fn take(bytes: u64) -> Result<()> {
+    decoding::take(bytes).map_err(|too_much| ParquetError::External(Box::new(too_much)))
 }
 
 /// The library makes room for as many values as a dictionary claims to have.
@@ -228,9 +261,10 @@ impl Front {
             Some((unpacked, packed)) if unpacked > may_unpack_to(packed) => {
                 Err(io::Error::other(format!("a page of {unpacked} bytes in {packed}")))
             }
-            _ => {
+            sizes => {
                 self.looked = true;
-                Ok(())
+                decoding::check(sizes.map_or(0, |(unpacked, _)| unpacked))
+                    .map_err(|too_much| io::Error::other(format!("a page: {too_much}")))
             }
         }
     }

@@ -99,6 +99,11 @@ impl Arriving {
     /// The next whole records, if there are any. `last`: no more bytes will come, so the last
     /// record is whole, whether it has a line end or not.
     pub(crate) fn chunk(&mut self, last: bool) -> Result<Option<Box<dyn Chunk>>> {
+        Ok(self.records(last)?.map(|records| Box::new(records) as _))
+    }
+
+    /// The same, as they stand.
+    pub(crate) fn records(&mut self, last: bool) -> Result<Option<RecordChunk>> {
         if !self.begun(last)? {
             return Ok(None);
         }
@@ -108,7 +113,7 @@ impl Arriving {
         };
         let (Some(block), Some(decode)) = (block, self.decode.clone()) else { return Ok(None) };
         let format = self.wanted.format.clone();
-        Ok(Some(Box::new(RecordChunk { format, decode, block })))
+        Ok(Some(RecordChunk { format, decode, block }))
     }
 
     /// Takes out the records that end there.

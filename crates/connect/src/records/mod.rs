@@ -28,11 +28,11 @@ use crate::options::OnError;
 pub(crate) use self::arriving::{Arriving, Wanted};
 pub(crate) use self::place::{Lines, line, place, shown};
 pub(crate) use self::reader::{RECORD_BYTES_MAX, Reader};
-pub(crate) use self::split::{Reading, RecordSplit, is_virtual};
+pub(crate) use self::split::{Reading, RecordChunk, RecordSplit, is_virtual};
 pub(crate) use self::whole::{Outcome, read_whole};
 
 /// Whole records, as they stand in the file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Block {
     pub(crate) data: Vec<u8>,
     /// Physical line on which it starts, from 1.
@@ -91,6 +91,16 @@ pub(crate) trait RecordFormat: Send + Sync + Debug {
     /// What is wrong with the buffer's first record, which is longer than [`RECORD_BYTES_MAX`] or
     /// does not end with the input: offset, message, help.
     fn endless(&self, buffer: &[u8], what: Endless) -> (usize, String, String);
+
+    /// Makes records of what a sender has sent as one, in place, where the format has such: an
+    /// array of objects. Otherwise nothing is done.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    fn unwrap_array(&self, _body: &mut [u8]) -> std::result::Result<(), String> {
+        Ok(())
+    }
 
     /// Whether these whole records, the first of an input, are blank: what they are does not show
     /// yet.

@@ -181,7 +181,8 @@ impl Split for RecordSplit {
 }
 
 /// A block and how to decode it.
-pub(super) struct RecordChunk {
+#[derive(Debug, Clone)]
+pub(crate) struct RecordChunk {
     pub(super) format: Arc<dyn RecordFormat>,
     pub(super) decode: Arc<dyn Decode>,
     pub(super) block: Block,

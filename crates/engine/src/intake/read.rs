@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, PoisonError};
 
+use millstream_contract::decoding;
+
 use super::split::Chunk;
 use super::{Intake, SplitIn, State};
 use crate::budget::Kind;
@@ -98,7 +100,8 @@ impl Intake {
         }
         // Nobody else does meanwhile.
         let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let poll = reader.poll_next(now, &self.waker)?;
+        let bytes_max = decoding::bytes_max(self.budget.limit_bytes());
+        let poll = decoding::within(bytes_max, || reader.poll_next(now, &self.waker))?;
         while let Some(notice) = reader.notice() {
             self.notices.tell(notice);
         }
@@ -181,7 +184,8 @@ impl Intake {
         // While it is decoded, the chunk and what comes of it.
         let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
         let mut span = meter::span(meter::Kind::Prepare);
-        let mut prepared = source.preparer.prepare(chunk, now)?;
+        let bytes_max = decoding::bytes_max(self.budget.limit_bytes());
+        let mut prepared = decoding::within(bytes_max, || source.preparer.prepare(chunk, now))?;
         span.add(prepared.batch.num_rows());
         drop(span);
         std::mem::take(&mut prepared.notices).into_iter().for_each(|line| self.notices.tell(line));

@@ -49,7 +49,7 @@ pub(super) fn origins(
             pruning: plan.pruning(number),
             conditions: plan.conditions(number),
             dictionaries: plan.dictionaries(number),
-            ..options.clone()
+            ..options.clone().for_columns(&table.schema(), &source.projection)
         };
         Ok(Origin {
             name: source.name.clone(),

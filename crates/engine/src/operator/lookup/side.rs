@@ -17,6 +17,7 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::error::ArrowError;
+use millstream_contract::decoding;
 use millstream_contract::wording::counted;
 
 use super::Keys;
@@ -27,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::failing::first_failing;
 use crate::operator::stateless::Taking;
 use crate::plan;
-use crate::prepare::Preparer;
+use crate::prepare::{Prepared, Preparer};
 use crate::settings::Settings;
 use crate::table::{Chunk, OpenOptions, Split, SplitPoll, SplitSpec, Table};
 
@@ -95,6 +96,7 @@ impl Side {
             memory_bytes: settings.memory_bytes,
             ..OpenOptions::alone(settings.batch_rows, start_us, settings.workers)
         };
+        let options = options.for_columns(&self.table.schema(), &self.projection);
         let known = self.version();
         let read = Reading { side: self, options: &options, budget }.read(keys)?;
         self.set(read.index);
@@ -204,8 +206,12 @@ impl Reading<'_> {
         let mut held = self.budget.hold(Kind::Tables, 0);
         let (mut batches, mut left_out) = (Vec::new(), (0, None));
         for mut split in self.side.table.open(&self.side.projection, self.options)? {
-            while let Some(chunk) = next_chunk(&mut *split)? {
-                let prepared = self.side.preparer.prepare(chunk, self.options.start_time_us)?;
+            let bytes_max = decoding::bytes_max(self.options.memory_bytes);
+            let mut next = || -> Result<Option<Prepared>> {
+                let Some(chunk) = next_chunk(&mut *split)? else { return Ok(None) };
+                self.side.preparer.prepare(chunk, self.options.start_time_us).map(Some)
+            };
+            while let Some(prepared) = decoding::within(bytes_max, &mut next)? {
                 left_out.0 += prepared.malformed_records;
                 left_out.1 = left_out.1.or(prepared.first_malformed);
                 let rows = self.side.taking.rows(&prepared.batch).map_err(|error| {
