@@ -5,6 +5,7 @@ budget. What the budget cannot count (unused memory in the allocator, buffers of
 a seventh of the budget and some megabytes per worker. The rings between several processes come on top.
 """
 
+import datetime
 import os
 import re
 import subprocess
@@ -310,6 +311,74 @@ def test_a_few_long_keys_take_what_they_take(script, workers, count, length, exc
     lines = result.stdout.splitlines()[1:]
     assert [line.split(b",")[1] for line in lines] == [b"2"] * (count // 2)
     assert all(len(line) == 2 * length + 3 for line in lines)
+
+
+def seconds(number: int) -> str:
+    at = datetime.datetime(2024, 1, 1) + datetime.timedelta(seconds=number)
+    return f"{at:%Y-%m-%d %H:%M:%S}.000"
+
+
+def every_two_seconds(texts: list[str]) -> str:
+    return "ts,i,s\n" + "".join(f"{seconds(2 * i)},{i % 3},{text}\n" for i, text in enumerate(texts))
+
+
+def hopping(values: list, answer) -> list[str]:
+    """Of windows of 14 s every 2 s: their start, and the answer for their values."""
+    return [f"{seconds(2 * i - 12)},{answer(values[max(i - 6, 0):i + 1])}" for i in range(len(values) + 6)]
+
+
+HOP = "HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '14' SECOND)"
+LONG_TEXTS = [chr(97 + i % 26) * 1_000_000 for i in range(40)]
+
+
+@pytest.mark.parametrize("pack", ["0", "1 hour"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_stage_asks_for_as_many_long_texts_as_it_hands_on(script, workers, pack):
+    """Forty records of a megabyte. The second stage has a window's one row at a time, not as many as fit a batch."""
+    script.data("events.csv", every_two_seconds(LONG_TEXTS))
+    query = f"""
+        SELECT window_start, MAX(s) AS most, COUNT(DISTINCT i) AS n FROM TABLE({HOP})
+        GROUP BY window_start, window_end;"""
+    result = script.run(events("i INT, s STRING") + query, workers=workers, memory="128MB", windows_pack=pack)
+    assert result.code == 0, result.stderr
+    expected = hopping(LONG_TEXTS, lambda texts: f"{max(texts)},{min(len(texts), 3)}")
+    assert result.stdout.decode().splitlines()[1:] == expected
+
+
+def test_a_long_list_of_one_group_passes_from_stage_to_stage(script):
+    texts = [f"x{i % 3}" for i in range(20_000)]
+    script.data("events.csv", every_two_seconds(texts))
+    query = """
+        SELECT b, c, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY b) AS place FROM (
+            SELECT window_start, window_end, LISTAGG(s) AS b, COUNT(DISTINCT i) AS c
+            FROM TABLE(SESSION(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+            GROUP BY window_start, window_end);"""
+    query = f"SELECT b, c FROM ({query.strip()[:-1]}) WHERE place <= 2;"
+    result = script.run(events("i INT, s STRING") + query, workers=3, memory="64MB")
+    assert result.code == 0, result.stderr
+    assert result.stdout.decode().splitlines()[1:] == [f'"{",".join(texts)}",3']
+
+
+def test_few_keys_of_many_workers_fit_little_memory(script):
+    """Sketches and DISTINCT in small windows that hop; and tables that are nearly empty do not fill the budget."""
+    texts = [f"x{i % 3}" for i in range(500)]
+    script.data("events.csv", every_two_seconds(texts))
+    query = f"""
+        SELECT window_start, LISTAGG(DISTINCT s) AS b, SUM(DISTINCT i) AS c, APPROX_COUNT_DISTINCT(s) AS d,
+               APPROX_PERCENTILE(i, 0.0) AS p
+        FROM TABLE({HOP}) GROUP BY window_start, window_end;"""
+
+    def answer(texts: list[str]) -> str:
+        all = list(dict.fromkeys(texts))
+        numbers = {int(text[1:]) for text in all}
+        joined = ",".join(all)
+        return f'{joined if len(all) == 1 else chr(34) + joined + chr(34)},{sum(numbers)},{len(all)},{min(numbers)}.0'
+
+    expected = hopping(texts, answer)
+    for pack in ["0", "1 hour"]:
+        result = script.run(events("i INT, s STRING") + query, workers=7, memory="32MB", windows_pack=pack)
+        assert result.code == 0, result.stderr
+        assert result.stdout.decode().splitlines()[1:] == expected
 
 
 WIDE_TEXTS = "CREATE TABLE events (k BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '20000',\n" \

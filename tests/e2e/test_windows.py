@@ -86,7 +86,7 @@ def runs(script, sql: str, rng: random.Random):
     each prints."""
     packs = ["0", "1 min", "10 min", "1 hour"]
     for settings in [
-        {"workers": 1},
+        {"workers": 1, "windows_pack": "1 s"},
         {"workers": rng.choice([2, 4]), "batch_rows": rng.choice([1, 7, 64]), "epoch_bytes": 1,
          "windows_pack": rng.choice(packs)},
         {"processes": 2, "workers": rng.choice([1, 2]), "batch_rows": rng.choice([1, 7, 16384]),
@@ -208,3 +208,19 @@ def test_the_first_of_aggregates_are_taken_of_finished_values(script, seed):
         rows = rows_of(result.stdout.decode())
         rows = [[start.split(".")[0], end.split(".")[0], *rest] for start, end, *rest in rows]
         assert sorted(rows) == expected, settings
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_small_files_have_few_slices_however_many_windows(script, processes):
+    """Three stages of 500 windows each: a table, a delta and a step for each of them cost far more than the records."""
+    rows = [(2 * i, i % 5, f"x{i % 7}") for i in range(500)]
+    script.data("t.csv", "ts,v,s\n" + "".join(f"2024-01-01 00:{at // 60:02}:{at % 60:02},{v},{s}\n" for at, v, s in rows))
+    query = table("ts TIMESTAMP(3), v INT, s STRING") + """
+        SELECT LISTAGG(DISTINCT s) AS s, SUM(DISTINCT v) AS v
+        FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY window_start, window_end;"""
+    epochs = []
+    for pack in ["auto", "1 s"]:
+        result = script.run(query, processes=processes, workers=2, windows_pack=pack)
+        assert result.stdout.decode().splitlines()[1:] == [f"{s},{v}" for _, v, s in rows], result.stderr
+        epochs.append(result.stats["epochs"])
+    assert epochs[0] < 100 < epochs[1], epochs

@@ -34,8 +34,10 @@ pub struct Settings {
     pub allowed_lateness_us: i64,
     /// `windows.pack`: sessions over input that ends are computed a gap at a time unless this is 0,
     /// and tumbling windows over input that ends are packed, as many as this has room
-    /// for, microseconds: they share state and fire together. Panes have a quarter of it.
-    pub pack_us: i64,
+    /// for, microseconds: they share state and fire together. Panes have a quarter of it. `None`:
+    /// [`PACK_US`](crate::plan::PACK_US), or more where input is small
+    /// ([`Plan::pack_small_input`](crate::plan::Plan::pack_small_input)).
+    pub pack_us: Option<i64>,
     /// `join.within`: the event times of two rows that are joined without a window are at most so
     /// far apart, microseconds. `None`: however far.
     pub join_within_us: Option<i64>,
@@ -160,8 +162,8 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "windows.pack",
-        "'1 s', 0 for none, 1 hour at the most",
-        "short windows over input that ends are computed together, as many as this has room for",
+        "auto, '1 s', 0 for none, 1 hour at the most",
+        "short windows over input that ends are computed together, as many as this has room for; auto: 1 s, for small files 1 hour",
     ),
     (
         "join.within",
@@ -214,7 +216,7 @@ impl Default for Settings {
             batch_rows: 16 * 1024,
             max_ahead: MaxAhead::Auto,
             allowed_lateness_us: 0,
-            pack_us: 1_000_000,
+            pack_us: None,
             join_within_us: None,
             lookup_reload_us: 1_000_000,
             time_zone: None,
@@ -259,7 +261,8 @@ impl Settings {
             "allowed_lateness" => {
                 self.allowed_lateness_us = duration_us(key, value, LATENESS_US_MAX)?;
             }
-            "windows.pack" => self.pack_us = duration_us(key, value, PACK_US_MAX)?,
+            "windows.pack" if value.eq_ignore_ascii_case("auto") => self.pack_us = None,
+            "windows.pack" => self.pack_us = Some(duration_us(key, value, PACK_US_MAX)?),
             "join.within" if value.eq_ignore_ascii_case("none") => self.join_within_us = None,
             "join.within" => self.join_within_us = Some(duration_us(key, value, JOIN_US_MAX)?),
             "lookup.reload" => self.lookup_reload_us = duration_us(key, value, RELOAD_US_MAX)?,

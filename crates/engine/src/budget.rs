@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Input,
     /// Sealed rows that no leader has merged yet.
     Segments,
+    /// Rows of windows that have fired and wait until those who take them have room.
+    Fired,
     /// Result rows that wait for their order, and what sorting them takes.
     Output,
     /// Side tables of lookup joins, and what reading them takes.
@@ -88,6 +90,7 @@ pub(crate) struct Budget {
     batch_rows: usize,
     input: AtomicU64,
     segments: AtomicU64,
+    fired: AtomicU64,
     output: AtomicU64,
     tables: AtomicU64,
     /// State and its next growth, over all stages and workers.
@@ -128,6 +131,7 @@ impl Budget {
             batch_rows,
             input: AtomicU64::new(0),
             segments: AtomicU64::new(0),
+            fired: AtomicU64::new(0),
             output: AtomicU64::new(0),
             tables: AtomicU64::new(0),
             state: AtomicU64::new(0),
@@ -147,6 +151,7 @@ impl Budget {
         match kind {
             Kind::Input => &self.input,
             Kind::Segments => &self.segments,
+            Kind::Fired => &self.fired,
             Kind::Output => &self.output,
             Kind::Tables => &self.tables,
         }
@@ -230,8 +235,9 @@ impl Budget {
 
     /// All that is held.
     fn all(&self) -> u64 {
-        let held = [&self.state, &self.input, &self.segments, &self.output, &self.tables];
-        held.iter().map(|bytes| bytes.load(Relaxed)).sum()
+        let Budget { state, input, segments, fired, output, tables, .. } = self;
+        let held = [state, input, segments, fired, output, tables];
+        held.into_iter().map(|bytes| bytes.load(Relaxed)).sum()
     }
 
     /// All that is held, and the next growth.

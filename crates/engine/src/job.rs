@@ -127,7 +127,11 @@ impl Job {
             Some(seed) => Arc::new(Simulated::new(seed, started_us)),
             None => Arc::new(threads),
         };
-        Job::prepare(plan, settings, sinks, env, started_us, None)
+        let mut plan = plan.clone();
+        // Whoever opens what is not there says so.
+        let splits = plan.sources.iter().map(|source| source.table.splits().unwrap_or_default());
+        plan.pack_small_input(&splits.collect::<Vec<_>>(), settings);
+        Job::prepare(&plan, settings, sinks, env, started_us, None)
     }
 
     /// A job whose workers exchange records, over channels within this process.

@@ -19,6 +19,7 @@ mod pressure;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::budget::Held;
 use crate::cluster::Ends;
 use crate::delivery::{self, Delivery, Mailboxes, Ways};
 use crate::error::Result;
@@ -28,7 +29,7 @@ use crate::operator::Counters;
 use crate::progress::{Context, State};
 use crate::shared::Shared;
 use crate::stats::Stats;
-use firing::Fired;
+use firing::{Fired, FiredRows};
 use network::Bed;
 
 pub(crate) use network::AWAKE;
@@ -55,6 +56,8 @@ pub(crate) struct Worker {
     stages: Vec<State>,
     /// By stage: what stands in the way of what it has to fire.
     blocked: Vec<Fired>,
+    /// By stage: rows that it has fired and that wait until all who take them have room.
+    waiting: Vec<Option<(FiredRows, Held)>>,
     /// `None` if the job has no channels.
     bed: Option<Bed>,
     /// What it does between two steps, as the observer counts it.
@@ -83,6 +86,7 @@ impl Worker {
         Worker {
             delivery: delivery::new(&context, mailboxes, ways),
             blocked: vec![Fired::Nothing; stages.len()],
+            waiting: stages.iter().map(|_| None).collect(),
             stages,
             bed,
             doing: Doing::Step,

@@ -20,6 +20,7 @@ use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
 use millstream_contract::declaration::{Declaration, literal};
+use millstream_contract::plan::PACK_US;
 use millstream_contract::settings::{SETTINGS, Settings, closest};
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
@@ -460,7 +461,7 @@ impl Planner {
         if self.written.is_none() {
             look_through(&mut plan, &tables, &*self.connectors)?;
         }
-        plan.pack_windows(self.settings.pack_us);
+        plan.pack_windows(self.settings.pack_us.unwrap_or(PACK_US));
         let targets: Vec<String> = targets.iter().map(|target| target.entry.name.clone()).collect();
         let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();
         let left_out: Vec<String> = asides.iter().map(|aside| aside.entry.name.clone()).collect();

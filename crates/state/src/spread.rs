@@ -160,11 +160,6 @@ impl Spread {
         self.ready.table.scan_blocks()
     }
 
-    /// How many rows such a block has.
-    pub fn ready_rows(&self, block: usize) -> usize {
-        self.ready.table.scan_rows(block)
-    }
-
     /// A block of them.
     pub fn ready(&self, block: usize) -> RowsRef<'_> {
         self.ready.table.scan(block)
@@ -214,11 +209,6 @@ impl Spread {
     pub fn growth_bytes(&self, load: Load) -> usize {
         let tables = [&self.ready, &self.later].map(|gathered| gathered.table.growth_bytes(load));
         tables.iter().sum::<usize>() + self.rows.growth_bytes()
-    }
-
-    /// Bytes of what a row refers to, about.
-    pub fn text_bytes_of_row(&self) -> usize {
-        self.ready.table.arena_bytes_of_row()
     }
 }
 

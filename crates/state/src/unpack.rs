@@ -257,22 +257,19 @@ impl Unpack {
         self.rows.tables.iter().map(Table::live_bytes).sum::<usize>() + windows
     }
 
-    /// Bytes that taking in so much more, and reading a block of windows, may allocate.
-    pub fn growth_bytes(&self, load: Load) -> usize {
-        let windows = match &self.windows {
-            Windows::Hop { panes, .. } => panes.growth_bytes(load),
-            Windows::Cumulate { table, .. } => table.growth_bytes(load),
+    /// Bytes that taking in so many rows of the tables, and reading a block of windows, may
+    /// allocate.
+    pub fn growth_bytes(&self, rows_max: usize) -> usize {
+        let rows = self.rows.tables.iter().map(Table::rows).sum::<usize>();
+        let load = Load::rows(rows.min(rows_max));
+        let (windows, count) = match &self.windows {
+            Windows::Hop { panes, count } => (panes.growth_bytes(load), *count),
+            Windows::Cumulate { table, count, .. } => (table.growth_bytes(load), *count),
         };
-        let ready = CHUNK_ROWS * self.layout.row_bytes();
+        // A row counts for so many windows at the most.
+        let ready_rows = self.rows().saturating_mul(count as usize).min(CHUNK_ROWS);
+        let ready = ready_rows * self.layout.row_bytes();
         windows + self.rows.growth_bytes() + ready.saturating_sub(8 * self.ready.words.capacity())
-    }
-
-    /// Bytes of what a row refers to, about.
-    pub fn text_bytes_of_row(&self) -> usize {
-        match &self.windows {
-            Windows::Hop { panes, .. } => panes.text_bytes_of_row(),
-            Windows::Cumulate { table, .. } => table.arena_bytes_of_row(),
-        }
     }
 }
 

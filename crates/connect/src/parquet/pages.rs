@@ -26,7 +26,8 @@ use parquet::schema::types::ColumnDescriptor;
 use super::thrift;
 use crate::input::{Anywhere, may_unpack_to};
 
-/// Bytes of pages of a row group that are kept at most. Others are unpacked again.
+/// Bytes of pages of a row group that are kept at most, beside one of each column that is larger
+/// than this: whoever reads it holds it anyway. Others are unpacked again.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes of a page's header that are read at once. Most have some thirty.
@@ -41,12 +42,21 @@ struct KeptPages {
     /// By leaf column, and place among its pages.
     pages: HashMap<(usize, usize), Page>,
     bytes: usize,
+    /// By leaf column: the last page that is larger, by its place.
+    large: HashMap<usize, (usize, Page)>,
 }
 
 impl Kept {
     /// A page; it is kept on unless this is the `last` chunk to need it.
     fn get(&self, at: (usize, usize), last: bool) -> Option<Page> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let large = kept.large.get(&at.0).filter(|(place, _)| *place == at.1);
+        if let Some(page) = large.map(|(_, page)| page.clone()) {
+            if last {
+                kept.large.remove(&at.0);
+            }
+            return Some(page);
+        }
         if !last {
             return kept.pages.get(&at).cloned();
         }
@@ -58,7 +68,11 @@ impl Kept {
     fn keep(&self, at: (usize, usize), page: &Page) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = page.buffer().len();
-        if kept.bytes + bytes <= KEPT_BYTES_MAX && kept.pages.insert(at, page.clone()).is_none() {
+        if bytes > KEPT_BYTES_MAX {
+            kept.large.insert(at.0, (at.1, page.clone()));
+        } else if kept.bytes + bytes <= KEPT_BYTES_MAX
+            && kept.pages.insert(at, page.clone()).is_none()
+        {
             kept.bytes += bytes;
         }
     }
@@ -286,7 +300,32 @@ impl Read for Front {
 
 #[cfg(test)]
 mod tests {
+    use parquet::basic::Encoding;
+
     use super::*;
+
+    #[test]
+    fn one_page_of_any_size_is_kept_of_each_column() {
+        let page = |bytes: usize| Page::DataPage {
+            buf: vec![0; bytes].into(),
+            num_values: 1,
+            encoding: Encoding::PLAIN,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        let kept = Kept::default();
+        let length = |at, last| kept.get(at, last).map(|page| page.buffer().len());
+        let large = KEPT_BYTES_MAX + 1;
+        for (at, bytes) in [((0, 0), 5), ((0, 1), large), ((1, 0), large), ((0, 2), 7)] {
+            kept.keep(at, &page(bytes));
+        }
+        assert_eq!((length((0, 1), false), length((1, 0), true)), (Some(large), Some(large)));
+        assert_eq!((length((1, 0), false), length((0, 0), false)), (None, Some(5)));
+        kept.keep((0, 3), &page(large));
+        assert_eq!((length((0, 1), false), length((0, 3), false)), (None, Some(large)));
+        assert_eq!(length((0, 2), true), Some(7));
+    }
 
     #[test]
     fn a_page_that_claims_more_than_any_packing_gives_is_refused() {

@@ -3,6 +3,15 @@
 //! each row of a slice is joined with those before it.
 
 use super::{Cumulate, Hop, Node, Operator, Plan, Stage, Window};
+use crate::settings::Settings;
+use crate::table::SplitSpec;
+
+/// Room for windows that share slices, unless settings say how much, microseconds.
+pub const PACK_US: i64 = 1_000_000;
+/// The same where all input is small: then all windows fit beside each other.
+const SMALL_PACK_US: i64 = 3_600_000_000;
+/// Small input is no more than this part of the budget: state may take many times as much.
+const SMALL_PART: u64 = 1024;
 
 /// One more key says of which window a row of state is.
 const KEYS_MAX: usize = 63;
@@ -42,6 +51,18 @@ impl Plan {
             if ends && !mixed[number] {
                 stage.pack_windows(pack_us);
             }
+        }
+    }
+
+    /// Lets as many windows share slices as an hour has room for, unless settings say how many, if
+    /// all input is in files that are small beside the budget. `splits` are those of each source.
+    pub fn pack_small_input(&mut self, splits: &[Vec<SplitSpec>], settings: &Settings) {
+        let add = |sum: u64, split: &SplitSpec| sum.checked_add(split.length?);
+        let length = splits.iter().flatten().try_fold(0, add);
+        let known = !splits.is_empty() && splits.iter().all(|of_source| !of_source.is_empty());
+        let small = length.is_some_and(|length| length <= settings.memory_bytes / SMALL_PART);
+        if known && small && settings.pack_us.is_none() {
+            self.pack_windows(SMALL_PACK_US);
         }
     }
 

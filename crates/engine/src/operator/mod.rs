@@ -193,9 +193,6 @@ pub(crate) struct Firing {
     pub(crate) window: WindowId,
     /// Bytes of its keys and values.
     pub(crate) live_bytes: u64,
-    /// The next step's rows of state, and about the bytes of their result rows; `None`: all have
-    /// been given.
-    pub(crate) next: Option<Load>,
 }
 
 /// What came of a step of firing.

@@ -171,10 +171,10 @@ impl Operator for Tallied {
     }
 
     fn firing(&self) -> Option<Firing> {
-        self.firing.as_ref().map(|(window, table, block)| Firing {
+        let firing = self.firing.as_ref();
+        firing.map(|(window, table, _)| Firing {
             window: *window,
             live_bytes: table.live_bytes() as u64,
-            next: (*block < table.scan_blocks()).then(|| Load::rows(table.scan_rows(*block))),
         })
     }
 
@@ -263,7 +263,7 @@ mod tests {
             fired.extend((0..rows.num_rows()).map(|row| [0, 1, 2].map(|i| value(row, i))));
         }
         let firing = worker.firing().expect("until it is told to end");
-        assert_eq!((firing.window, firing.next), (window, None));
+        assert_eq!(firing.window, window);
         worker.end_firing();
         assert_eq!(worker.firing(), None);
         fired

@@ -5,22 +5,19 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use millstream_state::Load;
 
+use super::input::load_of;
 use super::{State, Worker};
 use crate::budget::{Kind, batch_bytes};
 use crate::columns::rows_in;
 use crate::delivery::Seal;
 use crate::error::Result;
 use crate::event_time::END;
-use crate::flow::{Edge, Feeds, Takers, Way};
+use crate::flow::{Edge, Takers, Way};
 use crate::meter;
 use crate::operator::expansion::Piece;
 use crate::operator::stateless::Taken;
 use crate::operator::{RowTimes, Step};
 use crate::windowing::{SliceId, WindowId};
-
-/// Rows of a window that take so much more than twice what was foreseen, since texts are computed
-/// of them, are held against the budget when they are there.
-const UNFORESEEN_BYTES: u64 = 64 << 10;
 
 /// What came of an attempt to fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +33,7 @@ pub(super) enum Fired {
 }
 
 /// Rows of a window that has fired.
-struct FiredRows {
+pub(super) struct FiredRows {
     rows: RecordBatch,
     window: WindowId,
     times: RowTimes,
@@ -81,37 +78,58 @@ impl Worker {
         }
         let feeds = &shared.flow.stages[number];
         if !shared.is_wanted(feeds) {
+            self.waiting[number] = None;
             self.end_of_firing(&mut stages[number])?;
             return Ok(Fired::Some);
         }
-        if !self.may_fire(&mut stages[number], &feeds.outputs, tight)? {
+        let fired = match self.waiting[number].take() {
+            Some((fired, _)) => fired,
+            None => match self.read_fired(&mut stages[number])? {
+                Some(fired) => fired,
+                None => return Ok(Fired::Some),
+            },
+        };
+        let waits = self.may_give(stages, number, &fired, tight)?;
+        if waits == Fired::Nothing {
+            self.push_fired(stages, &feeds.takers, &fired)?;
+            return Ok(Fired::Some);
+        }
+        let held = shared.budget.hold(Kind::Fired, batch_bytes(&fired.rows));
+        self.waiting[number] = Some((fired, held));
+        Ok(waits)
+    }
+
+    /// Whether all who take the next rows of a window have room for them; `Nothing` stands in the
+    /// way then.
+    fn may_give(
+        &mut self,
+        stages: &mut [State],
+        number: usize,
+        fired: &FiredRows,
+        tight: bool,
+    ) -> Result<Fired> {
+        let shared = self.context.shared.clone();
+        let feeds = &shared.flow.stages[number];
+        if !self.may_fire(&mut stages[number], &feeds.outputs, &fired.rows, tight)? {
             return Ok(Fired::NoMemory);
         }
         for next in &feeds.stages {
-            let (before, after) = stages.split_at_mut(*next);
-            if let Some(next) = after.first_mut() {
-                match self.may_feed(&before[number], next, tight)? {
-                    Fired::Nothing => {}
-                    waits => return Ok(waits),
-                }
+            let load = load_of(&feeds.takers, *next, &fired.rows);
+            match self.may_feed(&mut stages[*next], load, tight)? {
+                Fired::Nothing => {}
+                waits => return Ok(waits),
             }
         }
-        self.fire_rows(stages, number, feeds)
+        Ok(Fired::Nothing)
     }
 
-    /// Gives the next rows of the window of a stage that is firing to all who take them.
-    fn fire_rows(&mut self, stages: &mut [State], number: usize, feeds: &Feeds) -> Result<Fired> {
-        let shared = self.context.shared.clone();
-        let stage = stages[number].stage.clone();
-        let operator = &mut stages[number].operator;
-        let Some(firing) = operator.firing() else { return Ok(Fired::Nothing) };
-        let window = firing.window;
+    /// Goes on with the window that a stage fires; its next rows, if there are some now.
+    fn read_fired(&mut self, state: &mut State) -> Result<Option<FiredRows>> {
+        let Some(firing) = state.operator.firing() else { return Ok(None) };
+        let (number, window) = (state.stage.number, firing.window);
         let mut span = meter::span(meter::Kind::Fire);
-        let next_bytes = firing.next.map_or(0, |next| next.text_bytes as u64);
-        let foreseen_bytes = 2 * next_bytes + UNFORESEEN_BYTES;
-        let time = stage.windowing().row_time(window);
         let from = self.context.timed_from();
-        let step = operator.step()?;
+        let step = state.operator.step()?;
         let us = self.context.timed_since(from);
         if let Some(of_stage) = self.context.stats.stages.get_mut(number) {
             of_stage.fire_us += us;
@@ -119,26 +137,21 @@ impl Worker {
         let (rows, times, last) = match step {
             Step::Rows { rows, times, last } => (rows, times, last),
             Step::Working => {
-                self.context.note_usage(&mut stages[number]);
-                return Ok(Fired::Some);
+                self.context.note_usage(state);
+                return Ok(None);
             }
             Step::Over => {
-                self.end_of_firing(&mut stages[number])?;
-                return Ok(Fired::Some);
+                self.end_of_firing(state)?;
+                return Ok(None);
             }
         };
+        let time = state.stage.windowing().row_time(window);
         let times = times.map_or(RowTimes::Same(time), RowTimes::Each);
         span.add(rows.num_rows());
         if let Some(of_stage) = self.context.stats.stages.get_mut(number) {
             of_stage.rows_out += rows.num_rows() as u64;
         }
-        let holds = |output: &usize| shared.gathers[*output].holds();
-        let more = batch_bytes(&rows) as u64 > foreseen_bytes && feeds.outputs.iter().any(holds);
-        self.push_fired(stages, &feeds.takers, &FiredRows { rows, window, times, last })?;
-        if more {
-            shared.check_gathered()?;
-        }
-        Ok(Fired::Some)
+        Ok(Some(FiredRows { rows, window, times, last }))
     }
 
     /// Gives rows that have been fired to all who take them.
@@ -215,14 +228,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether the next stage can take the next rows of the window that is firing, which takes
+    /// Whether the next stage can take so many rows of the window that is firing, which takes
     /// credit and memory there; `Nothing` stands in the way then.
-    fn may_feed(&mut self, state: &State, next: &mut State, tight: bool) -> Result<Fired> {
+    fn may_feed(&mut self, next: &mut State, load: Load, tight: bool) -> Result<Fired> {
         let shared = self.context.shared.clone();
-        let firing = state.operator.firing();
-        let Some(next_load) = firing.and_then(|firing| firing.next) else {
-            return Ok(Fired::Nothing);
-        };
         let number = next.stage.number;
         if !shared.is_wanted(&shared.flow.stages[number]) {
             return Ok(Fired::Nothing);
@@ -238,10 +247,6 @@ impl Worker {
             }
             self.delivery.hurry(&self.context, Some(number), false)?;
         }
-        let stage = &state.stage;
-        let times = edges_between(&shared.flow.stages[stage.number].takers, number);
-        let Load { rows, text_bytes } = next_load;
-        let load = Load { rows: times * rows, text_bytes: times * text_bytes };
         let (fired, frontier) = (next.stage.fired(), next.frontier);
         let settled = || {
             shared.budget.held(Kind::Segments) == 0
@@ -322,9 +327,4 @@ impl Worker {
         }
         Ok(true)
     }
-}
-
-/// How many edges there are from somebody to a stage.
-fn edges_between(takers: &Takers, stage: usize) -> usize {
-    takers.all_edges().iter().filter(|edge| edge.stage == stage).count()
 }

@@ -26,9 +26,9 @@ use millstream_state::Load;
 /// they leave the job as they are: they wait for their turn as a whole.
 const EXPANDED_BYTES_MAX: usize = 256 << 20;
 
-/// What a batch may bring to a stage, as far as that can be told before anything is computed: its
-/// rows, or the elements of a column of it.
-fn load_of(takers: &Takers, stage: usize, batch: &RecordBatch) -> Load {
+/// What rows may bring to a stage, as far as that can be told before anything is computed: as many
+/// rows, or as there are elements in a column of them.
+pub(super) fn load_of(takers: &Takers, stage: usize, batch: &RecordBatch) -> Load {
     let mut load = Load { rows: 0, text_bytes: 0 };
     let mut add = |edge: &Edge, elements: usize| {
         let Load { rows, text_bytes } = stateless::load(batch, &edge.texts);

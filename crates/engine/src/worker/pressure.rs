@@ -1,8 +1,10 @@
 //! Memory pressure: when a worker releases what it keeps, and when it waits for others to release
 //! theirs (see [`crate::budget`]).
 
+use arrow::array::RecordBatch;
+
 use super::{State, Step, Worker};
-use crate::budget::Kind;
+use crate::budget::{Kind, batch_bytes};
 use crate::error::Result;
 use crate::observe::Doing;
 
@@ -18,12 +20,13 @@ impl Worker {
     }
 
     /// Whether the window of a stage that is firing may go on, as far as outputs are concerned: its
-    /// next rows, which may have to wait for their order, fit beside its state. Rows that wait for
-    /// a leader that is behind must leave room for those.
+    /// next `rows`, which may have to wait for their order, fit beside its state. Rows that wait
+    /// for a leader that is behind must leave room for those.
     pub(super) fn may_fire(
         &self,
         state: &mut State,
         outputs: &[usize],
+        rows: &RecordBatch,
         tight: bool,
     ) -> Result<bool> {
         let shared = &self.context.shared;
@@ -34,9 +37,9 @@ impl Worker {
         }
         let stage = &state.stage;
         let budget = &self.context.shared.budget;
-        let firing = state.operator.firing();
-        let Some(next) = firing.and_then(|firing| firing.next) else { return Ok(true) };
-        let small = self.is_small(state);
+        let held = gathers.iter().filter(|gather| gather.holds()).count();
+        let rows_bytes = (held * batch_bytes(rows)) as u64;
+        let small = self.is_small(state) && rows_bytes <= shared.settings.memory_bytes / 64;
         // Rows of small windows that wait for their order must leave room, too.
         let many_rows = budget.held(Kind::Output) > self.context.shared.settings.memory_bytes / 16;
         for gather in &gathers {
@@ -46,8 +49,6 @@ impl Worker {
                 return Ok(false);
             }
         }
-        let held = gathers.iter().filter(|gather| gather.holds()).count() as u64;
-        let rows_bytes = held * next.text_bytes as u64;
         // Where rows do not wait here, firing takes nothing and frees what there is.
         let free = rows_bytes == 0 && !budget.is_exceeded();
         if small || free || matches!(budget.check_with(rows_bytes), Ok(true)) {

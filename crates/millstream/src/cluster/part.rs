@@ -211,12 +211,14 @@ impl QueryPart {
     /// Makes the channels, for a query that will read no more than `splits`; what each process has
     /// to be told, by process.
     pub fn prepare(&mut self, splits: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault> {
-        let sources = self.planned.iter_mut().flat_map(|ready| &mut ready.planned.plan.sources);
-        for (source, splits) in sources.zip(splits) {
+        let ready = self.planned.as_mut().ok_or_else(out_of_turn)?;
+        let plan = &mut ready.planned.plan;
+        for (source, splits) in plan.sources.iter_mut().zip(splits) {
             if let Some(table) = source.table.with_splits(splits) {
                 source.table = table;
             }
         }
+        plan.pack_small_input(splits, &ready.settings);
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
         let stages = ready.planned.plan.state_stages();
         let options = MeshOptions::new(&ready.settings, stages);

@@ -416,11 +416,6 @@ impl Sessions {
         let spans = self.spans.as_ref().map_or(0, |spans| spans.growth_bytes(load));
         self.open.table.growth_bytes(load) + spans
     }
-
-    /// Bytes of what a row refers to, about.
-    pub fn text_bytes_of_row(&self) -> usize {
-        self.open.table.arena_bytes_of_row()
-    }
 }
 
 /// The rows of a chunk.

@@ -129,6 +129,11 @@ impl History {
         self.chunks.len() * CHUNK_ENTRIES * self.words() * 8 + self.arena.allocated_bytes()
     }
 
+    /// Number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
     /// Bytes of entries.
     pub(super) fn live_bytes(&self) -> usize {
         self.len as usize * self.words() * 8 + self.arena.used_bytes()

@@ -31,6 +31,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::layout::RowLayout;
+use crate::log::CHUNK_ROWS;
 use crate::noted::{Aside, Noted, Rebuild};
 use crate::table::Load;
 use dense::{Dense, Repeats};
@@ -297,16 +298,16 @@ impl Sliding {
             (Work::ToEntries(_), Some(dense)) => 2 * dense.live_bytes(),
             _ => 0,
         };
+        // Suffixes stand beside what they are made of.
+        let suffixes = self.back.len().min(CHUNK_ROWS);
         self.work.iter().map(of_work).sum::<usize>()
             + self.live.table.growth_bytes(load)
             + match &self.dense {
                 Some(dense) => dense.growth_bytes(load.rows, self.live.table.rows()),
-                None => self.front.growth_bytes(load.rows) + self.back.growth_bytes(load.rows),
+                None => {
+                    self.front.growth_bytes(load.rows)
+                        + self.back.growth_bytes(load.rows + suffixes)
+                }
             }
-    }
-
-    /// Bytes of what a row refers to, about.
-    pub fn text_bytes_of_row(&self) -> usize {
-        self.live.table.arena_bytes_of_row()
     }
 }

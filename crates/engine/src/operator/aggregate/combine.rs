@@ -1,6 +1,6 @@
 //! Windows of several slices: what they have in common is combined once, and kept.
 
-use millstream_state::{Overlap, Table};
+use millstream_state::{Load, Overlap, Table};
 
 use super::cumulate::Cumulating;
 use super::fire::Finisher;
@@ -29,7 +29,7 @@ pub(super) trait Combine: Send {
     fn begin(&mut self, window: WindowId, slices: Vec<(SliceId, Table)>, grouping: &Grouping);
 
     /// The window that fires.
-    fn firing(&self, finisher: &Finisher) -> Option<Firing>;
+    fn firing(&self) -> Option<Firing>;
 
     /// Goes on with it. Tables that have been read go back to `slices`.
     fn step(
@@ -107,6 +107,12 @@ impl Waiting {
 
     pub(super) fn is_empty(&self) -> bool {
         self.slices.is_empty()
+    }
+
+    /// What a step may take of it.
+    pub(super) fn load(&self) -> Load {
+        let rows: usize = self.slices.iter().map(|(_, table)| table.rows()).sum();
+        Load::rows(rows.min(STEP_ROWS))
     }
 
     /// Rows, and bytes of keys and values.

@@ -1,7 +1,7 @@
 //! Windows that cumulate: each has what the one before had, if they began together, and its last
 //! pane.
 
-use millstream_state::{CHUNK_ROWS, ChunkPool, Load, Scratch, Table};
+use millstream_state::{CHUNK_ROWS, ChunkPool, Scratch, Table};
 
 use super::combine::{Combine, STEP_ROWS, Waiting};
 use super::fire::{Finisher, ResultRows};
@@ -58,18 +58,11 @@ impl Combine for Cumulating {
         self.fire = Some(Fire { window, waiting: Waiting::new(slices), block: 0, rows });
     }
 
-    fn firing(&self, finisher: &Finisher) -> Option<Firing> {
+    fn firing(&self) -> Option<Firing> {
         let fire = self.fire.as_ref()?;
-        let rows = match fire.waiting.is_empty() {
-            true => self.table.scan_rows(fire.block),
-            false => STEP_ROWS,
-        };
-        let texts = || self.table.arena_bytes_of_row();
-        let over = fire.is_over(&self.table);
         Some(Firing {
             window: fire.window,
             live_bytes: self.table.live_bytes() as u64 + fire.waiting.live_bytes(),
-            next: (!over).then(|| fire.rows.load(finisher, rows, texts)),
         })
     }
 
@@ -120,7 +113,7 @@ impl Combine for Cumulating {
         usage.keys += self.table.rows() as u64;
         if let Some(fire) = &self.fire {
             fire.waiting.add_usage(usage);
-            let growth_bytes = self.table.growth_bytes(Load::rows(STEP_ROWS)) as u64;
+            let growth_bytes = self.table.growth_bytes(fire.waiting.load()) as u64;
             usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
         }
     }

@@ -9,13 +9,14 @@ use arrow::array::{
     ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, UInt32Array,
 };
 use arrow::compute::take_arrays;
-use arrow::datatypes::{DataType, SchemaRef, TimestampMillisecondType};
+use arrow::datatypes::{SchemaRef, TimestampMillisecondType};
 
 use millstream_state::{
-    CHUNK_ROWS, ChunkPool, Keys, Load, NoVarKeys, RowsRef, Scratch, Table, hash_words,
+    CHUNK_ROWS, ChunkPool, Keys, NoVarKeys, RowsRef, Scratch, Table, hash_words,
 };
 
-use crate::columns::records::{Reading, Records};
+use crate::budget::batch_bytes;
+use crate::columns::records::{PORTION_BYTES, Reading, Records};
 use crate::error::{Error, Result};
 use crate::event_time::Times;
 use crate::expr::Expr;
@@ -87,30 +88,15 @@ impl Finisher {
         }
     }
 
-    /// What the result rows of some rows of state take, about, if HAVING lets all of them through:
-    /// what their types say, and as many bytes of texts as a row of state refers to.
-    pub(crate) fn rows_bytes(&self, rows: usize, text_bytes: impl Fn() -> usize) -> u64 {
-        let types = || self.output.fields().iter().map(|field| field.data_type());
-        let width = |data_type: &DataType| match data_type {
-            DataType::Boolean => Some(1),
-            data_type => data_type.primitive_width(),
-        };
-        let row_bytes: usize = types().map(|t| width(t).unwrap_or(size_of::<i32>())).sum();
-        let mut bytes = rows * row_bytes;
-        if types().any(|data_type| width(data_type).is_none()) {
-            bytes += text_bytes() * rows;
-        }
-        bytes as u64
-    }
-
-    /// As many result rows, from the first on, as the texts computed of them allow, and the rows
-    /// that are left. `take` makes result rows.
+    /// As many result rows, from the first on, as make a portion and as the texts computed of them
+    /// allow, and the rows that are left. `take` makes result rows.
     fn project_some<T>(
         &self,
         fired: RecordBatch,
         take: impl Fn(&RecordBatch) -> Result<T>,
     ) -> Result<(T, Option<RecordBatch>)> {
-        let mut rows = fired.num_rows();
+        let portions = batch_bytes(&fired).div_ceil(PORTION_BYTES).max(1);
+        let mut rows = fired.num_rows().div_ceil(portions);
         loop {
             match take(&fired.slice(0, rows)) {
                 Err(Error::TooMuchText { .. }) if rows > 1 => rows /= 2,
@@ -326,22 +312,6 @@ impl ResultRows {
         };
         Ok((taken.rows, times))
     }
-
-    /// What comes next, if that is what is left, or `rows` rows of state that refer to so many
-    /// bytes each.
-    pub(crate) fn load(
-        &self,
-        finisher: &Finisher,
-        rows: usize,
-        text_bytes: impl Fn() -> usize,
-    ) -> Load {
-        let rows = match (&self.left, &self.pairs) {
-            (Some(left), _) => left.num_rows(),
-            (None, Some(pairs)) => pairs.next_rows(),
-            (None, None) => rows,
-        };
-        Load { rows, text_bytes: finisher.rows_bytes(rows, text_bytes) as usize }
-    }
 }
 
 /// The bounds of the windows of rows of state, where each has its own.
@@ -407,15 +377,6 @@ impl Fire {
     /// Whether all of its state has been read.
     pub(crate) fn is_over(&self) -> bool {
         !self.rows.are_left() && self.block >= self.table.scan_blocks()
-    }
-
-    /// How many rows of state come next, and what result rows of them take, about.
-    pub(crate) fn next_load(&self, grouping: &Grouping, finisher: &Finisher) -> Load {
-        let texts = || {
-            let texts = self.table.live_bytes() - self.table.rows() * grouping.layout.row_bytes();
-            texts / self.table.rows().max(1)
-        };
-        self.rows.load(finisher, self.table.scan_rows(self.block), texts)
     }
 
     /// The window's state.

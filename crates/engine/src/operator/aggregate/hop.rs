@@ -1,6 +1,6 @@
 //! Windows that hop: their panes are combined by two stacks ([`Sliding`]).
 
-use millstream_state::{CHUNK_ROWS, Load, Sliding, Table};
+use millstream_state::{CHUNK_ROWS, Sliding, Table};
 
 use super::combine::{Combine, STEP_ROWS, Waiting};
 use super::fire::{Finisher, ResultRows};
@@ -54,18 +54,11 @@ impl Combine for Hopping {
         self.fire = Some(Fire { window, waiting: Waiting::new(slices), block: 0, rows });
     }
 
-    fn firing(&self, finisher: &Finisher) -> Option<Firing> {
+    fn firing(&self) -> Option<Firing> {
         let fire = self.fire.as_ref()?;
-        let rows = match fire.waiting.is_empty() {
-            true => self.panes.read_rows(fire.block),
-            false => STEP_ROWS,
-        };
-        let texts = || self.panes.text_bytes_of_row();
-        let over = fire.is_over(&self.panes);
         Some(Firing {
             window: fire.window,
             live_bytes: self.panes.live_bytes() as u64 + fire.waiting.live_bytes(),
-            next: (!over).then(|| fire.rows.load(finisher, rows, texts)),
         })
     }
 
@@ -119,7 +112,7 @@ impl Combine for Hopping {
         usage.keys += self.panes.rows() as u64;
         if let Some(fire) = &self.fire {
             fire.waiting.add_usage(usage);
-            let growth_bytes = self.panes.growth_bytes(Load::rows(STEP_ROWS)) as u64;
+            let growth_bytes = self.panes.growth_bytes(fire.waiting.load()) as u64;
             usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
         }
     }

@@ -209,14 +209,13 @@ impl Operator for Aggregate {
     }
 
     fn firing(&self) -> Option<Firing> {
-        let Program { grouping, finisher, .. } = &*self.program;
-        if let Some(firing) = self.combined.as_ref().and_then(|c| c.firing(finisher)) {
+        if let Some(firing) = self.combined.as_ref().and_then(|combined| combined.firing()) {
             return Some(firing);
         }
-        self.firing.as_ref().map(|fire| Firing {
+        let firing = self.firing.as_ref();
+        firing.map(|fire| Firing {
             window: fire.window,
             live_bytes: fire.table().live_bytes() as u64,
-            next: (!fire.is_over()).then(|| fire.next_load(grouping, finisher)),
         })
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use millstream_state::{CHUNK_ROWS, Load, Pass, RowsRef, Sessions, Table};
+use millstream_state::{Load, Pass, RowsRef, Sessions, Table};
 
 use super::combine::{Combine, STEP_ROWS};
 use super::fire::{Finisher, ResultRows};
@@ -14,7 +14,6 @@ use super::grouping::Grouping;
 use super::over::Over;
 use super::slices::Slices;
 use crate::budget::Usage;
-use crate::columns::records::PORTION_BYTES;
 use crate::error::{Error, Result};
 use crate::operator::{Firing, Step};
 use crate::windowing::{SliceId, WindowId, time_before};
@@ -28,8 +27,6 @@ pub(super) struct Sessioning {
     /// The latest slice that is kept, and when what comes after the last is over.
     newest: Option<SliceId>,
     next: Option<WindowId>,
-    /// Whether each session gives several rows, which are read a portion at a time.
-    several: bool,
     fire: Option<Fire>,
 }
 
@@ -64,7 +61,6 @@ impl Sessioning {
             times: slots.map(|slot| slot.word),
             newest: None,
             next: None,
-            several: grouping.aggregates.gives_several(),
             fire: None,
         }
     }
@@ -100,17 +96,12 @@ impl Combine for Sessioning {
         });
     }
 
-    fn firing(&self, finisher: &Finisher) -> Option<Firing> {
+    fn firing(&self) -> Option<Firing> {
         let fire = self.fire.as_ref()?;
-        // What is read at a time is bounded, however long sessions are.
-        let most = if self.several { PORTION_BYTES / CHUNK_ROWS } else { usize::MAX };
-        let texts = || self.sessions.text_bytes_of_row().min(most);
-        let over = fire.is_over(&self.sessions);
         let slice_bytes = fire.slice.as_ref().map_or(0, Table::live_bytes);
         Some(Firing {
             window: fire.window,
             live_bytes: (self.sessions.live_bytes() + slice_bytes) as u64,
-            next: (!over).then(|| fire.rows.load(finisher, CHUNK_ROWS, texts)),
         })
     }
 
@@ -180,7 +171,8 @@ impl Combine for Sessioning {
                 usage.live_bytes += table.live_bytes() as u64;
                 usage.keys += table.rows() as u64;
             }
-            let growth_bytes = self.sessions.growth_bytes(Load::rows(STEP_ROWS)) as u64;
+            let rows = self.sessions.rows() + fire.slice.as_ref().map_or(0, Table::rows);
+            let growth_bytes = self.sessions.growth_bytes(Load::rows(rows.min(STEP_ROWS))) as u64;
             usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
         }
     }

@@ -54,10 +54,6 @@ impl Spreading {
             fire: None,
         }
     }
-
-    fn rows_of_step(&self) -> usize {
-        STEP_ROWS + self.windows_of_row as usize
-    }
 }
 
 /// How far a slice reaches: the last name under which windows fire that it serves.
@@ -89,19 +85,9 @@ impl Combine for Spreading {
         });
     }
 
-    fn firing(&self, finisher: &Finisher) -> Option<Firing> {
+    fn firing(&self) -> Option<Firing> {
         let fire = self.fire.as_ref()?;
-        let rows = match fire.ready {
-            true => self.rows.ready_rows(fire.block),
-            false => STEP_ROWS,
-        };
-        let texts = || self.rows.text_bytes_of_row();
-        let over = fire.is_over(&self.rows);
-        Some(Firing {
-            window: fire.window,
-            live_bytes: self.rows.live_bytes() as u64,
-            next: (!over).then(|| fire.rows.load(finisher, rows, texts)),
-        })
+        Some(Firing { window: fire.window, live_bytes: self.rows.live_bytes() as u64 })
     }
 
     fn step(&mut self, grouping: &Grouping, finisher: &Finisher, _: &mut Slices) -> Result<Step> {
@@ -150,7 +136,9 @@ impl Combine for Spreading {
         usage.live_bytes += self.rows.live_bytes() as u64;
         usage.keys += self.rows.rows() as u64;
         if self.fire.is_some() {
-            let growth_bytes = self.rows.growth_bytes(Load::rows(self.rows_of_step())) as u64;
+            let made = self.rows.rows().saturating_mul(self.windows_of_row as usize);
+            let load = Load::rows(made.min(STEP_ROWS + self.windows_of_row as usize));
+            let growth_bytes = self.rows.growth_bytes(load) as u64;
             usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
         }
     }

@@ -1,7 +1,7 @@
 //! Windows of many panes, of which a slice packs some: they are made pane by pane ([`Unpack`]), and
 //! those that end with the panes of a slice fire together.
 
-use millstream_state::{CHUNK_ROWS, Load, Overlap, Table, Unpack};
+use millstream_state::{Overlap, Table, Unpack};
 
 use super::combine::{Combine, STEP_ROWS};
 use super::fire::{Finisher, ResultRows};
@@ -64,15 +64,9 @@ impl Combine for Unpacking {
         self.fire = Some(Fire { window, slices, last, rows });
     }
 
-    fn firing(&self, finisher: &Finisher) -> Option<Firing> {
+    fn firing(&self) -> Option<Firing> {
         let fire = self.fire.as_ref()?;
-        let over = fire.is_over(&self.rows);
-        let texts = || self.rows.text_bytes_of_row();
-        Some(Firing {
-            window: fire.window,
-            live_bytes: self.rows.live_bytes() as u64,
-            next: (!over).then(|| fire.rows.load(finisher, CHUNK_ROWS, texts)),
-        })
+        Some(Firing { window: fire.window, live_bytes: self.rows.live_bytes() as u64 })
     }
 
     fn step(&mut self, grouping: &Grouping, finisher: &Finisher, _: &mut Slices) -> Result<Step> {
@@ -117,7 +111,7 @@ impl Combine for Unpacking {
         usage.live_bytes += self.rows.live_bytes() as u64;
         usage.keys += self.rows.rows() as u64;
         if self.fire.is_some() {
-            let growth_bytes = self.rows.growth_bytes(Load::rows(STEP_ROWS)) as u64;
+            let growth_bytes = self.rows.growth_bytes(STEP_ROWS) as u64;
             usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
         }
     }

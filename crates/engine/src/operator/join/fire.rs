@@ -34,7 +34,6 @@ pub(super) struct Fire {
     window: WindowId,
     /// Buffers that have not been read; the next is the last.
     rest: [Vec<PassedRows>; 2],
-    rows: [usize; 2],
     live_bytes: usize,
     /// The number of the side with fewer rows.
     small: usize,
@@ -79,15 +78,11 @@ impl Fire {
         let phase = Phase::Building(Gathering::new(&program.sides[small], rows[small]));
         let result = ResultRows::bounded(program.bounds_of(window), PAIRS_MAX.max(READ_ROWS));
         let pairs = Pairs::default();
-        Some(Fire { window, rest, rows, live_bytes, small, reader, phase, pairs, result })
+        Some(Fire { window, rest, live_bytes, small, reader, phase, pairs, result })
     }
 
-    pub(super) fn firing(&self, program: &Program) -> Firing {
-        let rows = self.rows[0] + self.rows[1];
-        let text_bytes = || 2 * self.live_bytes / rows.max(1);
-        let next = (!self.is_over())
-            .then(|| self.result.load(&program.finisher, PAIRS_MAX.min(rows), text_bytes));
-        Firing { window: self.window, live_bytes: self.live_bytes as u64, next }
+    pub(super) fn firing(&self) -> Firing {
+        Firing { window: self.window, live_bytes: self.live_bytes as u64 }
     }
 
     fn is_over(&self) -> bool {

@@ -369,7 +369,7 @@ impl Operator for Join {
     }
 
     fn firing(&self) -> Option<Firing> {
-        self.firing.as_ref().map(|fire| fire.firing(&self.program))
+        self.firing.as_ref().map(Fire::firing)
     }
 
     fn step(&mut self) -> Result<Step> {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
 use millstream_state::Load;
@@ -41,9 +41,13 @@ impl From<RecordBatch> for Taken {
 }
 
 /// What a batch may bring to tables, as far as that can be told before anything is computed: its
-/// rows, and the texts of some columns, which are kept.
+/// rows, and the texts and lists of some columns, which are kept.
 pub(crate) fn load(batch: &RecordBatch, texts: &[usize]) -> Load {
-    let texts = texts.iter().map(|column| text_bytes(batch.column(*column)));
+    let bytes = |column: &ArrayRef| match column.data_type().is_nested() {
+        true => column.to_data().get_slice_memory_size().unwrap_or(0),
+        false => text_bytes(column),
+    };
+    let texts = texts.iter().map(|column| bytes(batch.column(*column)));
     Load { rows: batch.num_rows(), text_bytes: texts.sum() }
 }
 
