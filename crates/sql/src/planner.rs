@@ -394,7 +394,8 @@ impl Planner {
         let texts: Vec<_> = std::iter::once(syntax.clone()).chain(views).collect();
         let texts = Texts::new(texts);
         let join_within_us = self.settings.join_within_us;
-        let places = Places { join_within_us, ..places(&query, span, texts) };
+        let zoned = self.settings.time_zone.is_some();
+        let places = Places { zoned, join_within_us, ..places(&query, span, texts) };
         let context = self.context();
         let planned = self.planned(&query, &places.texts);
         let Planned { plan, analyzed } =

@@ -282,12 +282,14 @@ impl Finding<'_> {
                 self.event_time(side, at, &data_type)
             }
             Expr::Cast(cast) => {
-                let unit = |data_type: &DataType| match data_type {
-                    DataType::Timestamp(unit, _) => Some(*unit),
+                let parts = |data_type: &DataType| match data_type {
+                    DataType::Timestamp(unit, zone) => Some((*unit, zone.is_some())),
                     _ => None,
                 };
-                let from = unit(&cast.expr.get_type(self.numbered.schema()).ok()?)?;
-                (unit(cast.field.data_type())? >= from).then(|| self.time(&cast.expr))?
+                let (from, of_instant) = parts(&cast.expr.get_type(self.numbered.schema()).ok()?)?;
+                let (to, to_instant) = parts(cast.field.data_type())?;
+                let same = !self.numbered.zoned || of_instant == to_instant;
+                (same && to >= from).then(|| self.time(&cast.expr))?
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
                 let constant = |e: &Expr| match unmarked(e) {
