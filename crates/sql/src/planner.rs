@@ -32,6 +32,7 @@ use crate::catalog::{
 use crate::check::check_query;
 use crate::coercion::Coercion;
 use crate::compiler::Compiler;
+use crate::create::refuse_finer;
 use crate::ends::Ends;
 use crate::error::{ErrorKind, Place, Result, Source, Span, SqlError};
 use crate::explain::{explain, logical_text};
@@ -567,7 +568,7 @@ fn time_column(table: &str, columns: &[TableColumn], name: &str) -> Result<usize
         SqlError::name(format!("table '{table}' has no column '{name}' for its event time"))
     })?;
     match &columns[column].data_type {
-        DataType::Timestamp(..) => Ok(column),
+        time @ DataType::Timestamp(..) => refuse_finer(time, name).map(|()| column),
         other => Err(SqlError::types(format!(
             "column '{name}' of table '{table}' is {}, not a timestamp",
             sql_type_name(other)
