@@ -39,9 +39,9 @@ pub struct DeclaredColumn {
 pub struct ComputedColumn {
     /// Its name.
     pub name: String,
-    /// The SQL function that computes it.
-    pub function: String,
-    /// The column that is the function's argument.
+    /// The SQL that computes it, with `{}` for the column that it is computed of.
+    pub form: String,
+    /// That column.
     pub column: String,
 }
 
@@ -113,6 +113,13 @@ pub fn table_name(path: &str) -> String {
     }
 }
 
+impl ComputedColumn {
+    /// The SQL that computes it.
+    pub fn to_sql(&self) -> String {
+        self.form.replace("{}", &identifier(&self.column))
+    }
+}
+
 impl Declaration {
     /// Event time and watermark in words.
     pub fn time_text(&self) -> Option<String> {
@@ -120,8 +127,8 @@ impl Declaration {
         let watermark = self.watermark()?;
         let column = &self.event_time.as_ref()?.column;
         let column = match &self.computed {
-            Some(ComputedColumn { name, function, column: of }) if name == column => {
-                format!("{} = {function}({})", identifier(name), identifier(of))
+            Some(computed) if computed.name == *column => {
+                format!("{} = {}", identifier(column), computed.to_sql())
             }
             _ => identifier(column),
         };
@@ -176,8 +183,8 @@ impl Declaration {
         for DeclaredColumn { name, sql_type, note } in &self.columns {
             lines.push((format!("{} {sql_type}", identifier(name)), note.as_deref()));
         }
-        if let Some(ComputedColumn { name, function, column }) = &self.computed {
-            let text = format!("{} AS {function}({})", identifier(name), identifier(column));
+        if let Some(computed) = &self.computed {
+            let text = format!("{} AS {}", identifier(&computed.name), computed.to_sql());
             lines.push((text, None));
         }
         if let (Some(time), Some(watermark)) = (&self.event_time, self.watermark()) {
@@ -323,7 +330,7 @@ mod tests {
             columns: vec![column("at", "BIGINT"), column("user name", "STRING")],
             computed: Some(ComputedColumn {
                 name: "ts".into(),
-                function: "to_timestamp_millis".into(),
+                form: "to_timestamp_millis({})".into(),
                 column: "at".into(),
             }),
             event_time: Some(DeclaredTime {

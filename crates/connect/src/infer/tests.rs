@@ -367,8 +367,8 @@ fn the_example_trace_has_its_time() {
     let found = declaration("google-cluster-task-events-2011.csv", &data).unwrap();
     let computed = found.computed.unwrap();
     assert_eq!(
-        (computed.name.as_str(), computed.function.as_str(), computed.column.as_str()),
-        ("ts", "to_timestamp_seconds", "time_s")
+        (computed.name.as_str(), computed.form.as_str(), computed.column.as_str()),
+        ("ts", "to_timestamp_seconds({})", "time_s")
     );
     assert_eq!(found.columns[8].sql_type, "DOUBLE");
     let unit = DataType::Timestamp(TimeUnit::Second, None);

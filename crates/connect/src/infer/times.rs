@@ -71,8 +71,8 @@ pub(super) struct Found {
 /// A column that is a time.
 struct Time<'a> {
     name: &'a str,
-    /// What computes it.
-    function: Option<&'static str>,
+    /// The SQL that computes it of the column, `{}`.
+    form: Option<&'static str>,
     disorder_us: i64,
     span_us: i64,
     nulls: bool,
@@ -91,10 +91,10 @@ pub(super) fn event_time(
         (time.nulls, same, time.disorder_us, rank(time.name))
     })?;
     let delay_us = delay(best.disorder_us, whole);
-    let computed = best.function.map(|function| {
+    let computed = best.form.map(|form| {
         let wanted = ["ts", "event_time"].into_iter().find(|name| !names.contains(*name));
         let name = free_name(wanted.unwrap_or("event_time"), names);
-        ComputedColumn { name, function: function.into(), column: best.name.to_string() }
+        ComputedColumn { name, form: form.into(), column: best.name.to_string() }
     });
     let column = computed.as_ref().map_or(best.name, |computed| &computed.name).to_string();
     let of = if whole { "records" } else { "the records of the sample" };
@@ -108,17 +108,25 @@ pub(super) fn event_time(
 
 fn time<'a>(column: &Candidate<'a>) -> Option<Time<'a>> {
     let Candidate { name, data_type, values } = column;
-    let (function, factor_us) = match data_type {
+    let (form, factor_us) = match data_type {
+        // Event time keeps microseconds.
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
+            let form = match zone {
+                None => "CAST({} AS TIMESTAMP(6))",
+                Some(_) => "CAST({} AS TIMESTAMP_LTZ(6))",
+            };
+            (Some(form), TimeUnit::Microsecond)
+        }
         DataType::Timestamp(..) => (None, TimeUnit::Microsecond),
         DataType::Int64 => {
             let unit = unit(name, values)?;
-            let function = match unit {
-                TimeUnit::Second => "to_timestamp_seconds",
-                TimeUnit::Millisecond => "to_timestamp_millis",
-                TimeUnit::Microsecond => "to_timestamp_micros",
-                TimeUnit::Nanosecond => "to_timestamp_nanos",
+            let form = match unit {
+                TimeUnit::Second => "to_timestamp_seconds({})",
+                TimeUnit::Millisecond => "to_timestamp_millis({})",
+                TimeUnit::Microsecond => "to_timestamp_micros({})",
+                TimeUnit::Nanosecond => "CAST(to_timestamp_nanos({}) AS TIMESTAMP(6))",
             };
-            (Some(function), unit)
+            (Some(form), unit)
         }
         _ => return None,
     };
@@ -129,7 +137,7 @@ fn time<'a>(column: &Candidate<'a>) -> Option<Time<'a>> {
     // Less than a microsecond is one.
     let disorder_us = us(values.order.disorder).max(i64::from(values.order.disorder > 0));
     let (span_us, nulls) = (us(values.order.span()), values.nulls > 0);
-    Some(Time { name, function, disorder_us, span_us, nulls })
+    Some(Time { name, form, disorder_us, span_us, nulls })
 }
 
 /// What a column of whole numbers counts, if it is a time.
@@ -264,7 +272,7 @@ mod tests {
         let Found { computed, time } = event_time(&candidates, &names, whole)?;
         Some((
             time.column,
-            computed.map(|c| format!("{}({})", c.function, c.column)),
+            computed.map(|c| c.to_sql()),
             time.delay_us,
         ))
     }
@@ -313,7 +321,11 @@ mod tests {
                 &[("epoch", &["1714564800123456789"]), ("ts", &["1"]), ("event_time", &["2"])],
                 true
             ),
-            computed("event_time_2", "to_timestamp_nanos(epoch)", 0)
+            computed("event_time_2", "CAST(to_timestamp_nanos(epoch) AS TIMESTAMP(6))", 0)
+        );
+        assert_eq!(
+            found(&[("ts", &["2024-05-01 12:00:00.000000001"])], true),
+            computed("event_time", "CAST(ts AS TIMESTAMP(6))", 0)
         );
         assert_eq!(found(&[("id", millis)], true), None);
         assert_eq!(found(&[("ts", &["1", "2"])], true), None);
