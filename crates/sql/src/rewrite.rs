@@ -336,6 +336,7 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             let format = java_pattern(format, "TO_TIMESTAMP")?;
             rename("to_timestamp_millis", vec![text.clone(), format])
         }
+        ("TO_DATE", [text]) => Ok(Some(cast(text.clone(), DataType::Date))),
         ("TO_DATE", [text, format]) if !is_strftime(format) => {
             rename("to_date", vec![text.clone(), java_pattern(format, "TO_DATE")?])
         }

@@ -3,6 +3,7 @@
 mod bounded;
 mod calendar;
 mod choice;
+mod clock_texts;
 mod codes;
 mod conform;
 mod convert_tz;

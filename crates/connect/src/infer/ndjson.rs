@@ -268,7 +268,7 @@ mod tests {
         );
         assert_eq!(
             types("{\"t\":\"2024-05-01T00:00:00Z\",\"n\":\"12\"}"),
-            "t TIMESTAMP(3), n STRING"
+            "t TIMESTAMP_LTZ(3), n STRING"
         );
         assert_eq!(types("{\"a\":1}\n{\"a\":\"x\"}\n{\"a\":{}}"), "a STRING");
         assert_eq!(types("{\"a\":1.0}"), "a DOUBLE");

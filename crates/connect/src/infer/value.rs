@@ -7,7 +7,8 @@
 //! | numbers with a point or an exponent, whole ones among them | DOUBLE |
 //! | `2024-05-01` | DATE |
 //! | `12:30`, `12:30:00.5` | TIME(p) |
-//! | `2024-05-01 12:30:00`, with `T` for the blank, an offset, dates among them | TIMESTAMP(p) |
+//! | `2024-05-01 12:30:00`, with `T` for the blank, dates among them | TIMESTAMP(p) |
+//! | the same, with an offset from UTC, or `Z` | TIMESTAMP_LTZ(p) |
 //! | no value at all, or anything else | STRING |
 //!
 //! The precision is 3, 6 or 9 by the most digits that a second has in the sample. What people use
@@ -19,7 +20,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::declaration::NULL_WORDS;
 
 use super::order::Order;
-use crate::datetime::{Instant, parse_date, parse_time, parse_timestamp};
+use crate::datetime::{Instant, parse_date, parse_local, parse_time, parse_timestamp};
 use crate::number::parse_f64;
 
 /// Digits of the largest DECIMAL.
@@ -39,6 +40,7 @@ pub(super) enum Shape {
     Timestamp {
         at: Instant,
         digits: u8,
+        zoned: bool,
     },
     Text,
 }
@@ -112,7 +114,10 @@ fn time(text: &[u8]) -> Option<Shape> {
     match text.get(2..5)? {
         [b':', ..] => parse_time(text).map(|_| Shape::Time(digits)),
         [_, _, b'-'] if parse_date(text).is_some() => Some(Shape::Date),
-        [_, _, b'-'] => parse_timestamp(text).map(|at| Shape::Timestamp { at, digits }),
+        [_, _, b'-'] => parse_timestamp(text).map(|at| {
+            let zoned = parse_local(text).is_none();
+            Shape::Timestamp { at, digits, zoned }
+        }),
         _ => None,
     }
 }
@@ -130,6 +135,8 @@ pub(super) struct Values {
     dates: u64,
     times: u64,
     timestamps: u64,
+    /// Whether a timestamp has an offset from UTC.
+    zoned: bool,
     /// Most digits that a second had.
     digits: u8,
     /// Whether nanoseconds in 64 bits hold all timestamps.
@@ -174,11 +181,12 @@ impl Values {
                 self.times += 1;
                 self.digits = self.digits.max(digits);
             }
-            Shape::Timestamp { at, digits } => {
+            Shape::Timestamp { at, digits, zoned } => {
                 let fits = at.in_unit(TimeUnit::Nanosecond).is_some();
                 self.fits_nanos = fits && (self.timestamps == 0 || self.fits_nanos);
                 self.below_micros |= at.nanos % 1000 != 0;
                 self.timestamps += 1;
+                self.zoned |= zoned;
                 self.digits = self.digits.max(digits);
                 if let Some(us) = at.in_unit(TimeUnit::Microsecond) {
                     self.order.add(us);
@@ -213,7 +221,8 @@ impl Values {
         } else if all(&[self.dates]) {
             DataType::Date32
         } else if all(&[self.dates, self.timestamps]) && (self.fits_nanos || !self.below_micros) {
-            DataType::Timestamp(self.unit(self.fits_nanos), None)
+            let zone = self.zoned.then(|| "UTC".into());
+            DataType::Timestamp(self.unit(self.fits_nanos), zone)
         } else if all(&[self.times]) {
             match self.unit(true) {
                 TimeUnit::Second | TimeUnit::Millisecond => DataType::Time32(TimeUnit::Millisecond),
@@ -270,13 +279,14 @@ mod tests {
             (&["0x10"], "STRING"),
             (&["2024-05-01", "2024-02-29"], "DATE"),
             (&["2023-02-29"], "STRING"),
-            (&["2024-05-01 12:30"], "TIMESTAMP(3)"),
-            (&["2024-05-01T12:30:01.25Z", "2024-05-01"], "TIMESTAMP(3)"),
+            (&["2024-05-01 12:30"], "STRING"),
+            (&["2024-05-01 12:30:00", "2024-05-01"], "TIMESTAMP(3)"),
+            (&["2024-05-01T12:30:01.25Z", "2024-05-01"], "TIMESTAMP_LTZ(3)"),
             (&["2024-05-01 12:30:01.1234"], "TIMESTAMP(6)"),
-            (&["2012-02-22T16:46:28.9670320+00:00"], "TIMESTAMP(9)"),
-            (&["2012-02-22T16:46:28.9670320+00:00", "9999-12-31 00:00:00"], "TIMESTAMP(6)"),
+            (&["2012-02-22T16:46:28.9670320+00:00"], "TIMESTAMP_LTZ(9)"),
+            (&["2012-02-22T16:46:28.9670320", "9999-12-31 00:00:00"], "TIMESTAMP(6)"),
             (&["2012-02-22T16:46:28.9670321+00:00", "9999-12-31 00:00:00"], "STRING"),
-            (&["2024-05-01 12:30", "12:30"], "STRING"),
+            (&["2024-05-01 12:30:00", "12:30"], "STRING"),
             (&["12:30", "23:59:59.5"], "TIME(3)"),
             (&["12:30:00.1234567"], "TIME(9)"),
             (&["1.2.3.4"], "STRING"),

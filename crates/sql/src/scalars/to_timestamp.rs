@@ -14,6 +14,7 @@ use datafusion_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::clock_texts::texts_as_times;
 use crate::types::{UTC, sql_type_name};
 
 const MILLIS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
@@ -55,7 +56,9 @@ impl ScalarUDFImpl for ToTimestamp {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
         match &args.args[..] {
-            [text] if types[0].is_string() => text.cast_to(&MILLIS, None),
+            [text] if types[0].is_string() => {
+                result(&args, texts_as_times(&text.to_array(rows(&args, &[text]))?, &MILLIS, false)?)
+            }
             [text, pattern] if self.has_pattern(&types) => {
                 let rows = rows(&args, &[text, pattern]);
                 result(&args, read(&text.to_array(rows)?, &pattern.to_array(rows)?)?)
