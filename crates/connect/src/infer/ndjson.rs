@@ -142,7 +142,10 @@ impl Node {
             Json::Text(text) => {
                 self.texts += 1;
                 self.values.add(match shape(&text) {
-                    time @ (Shape::Date | Shape::Time(_) | Shape::Timestamp { .. }) => time,
+                    time @ (Shape::Date
+                    | Shape::Time(_)
+                    | Shape::Timestamp { .. }
+                    | Shape::Form { .. }) => time,
                     _ => Shape::Text,
                 });
             }

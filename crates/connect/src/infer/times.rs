@@ -118,6 +118,7 @@ fn time<'a>(column: &Candidate<'a>) -> Option<Time<'a>> {
             (Some(form), TimeUnit::Microsecond)
         }
         DataType::Timestamp(..) => (None, TimeUnit::Microsecond),
+        DataType::Utf8 => (Some(values.form()?), TimeUnit::Microsecond),
         DataType::Int64 => {
             let unit = unit(name, values)?;
             let form = match unit {
@@ -270,11 +271,7 @@ mod tests {
             .collect();
         let names = columns.iter().map(|(name, _)| name.to_string()).collect();
         let Found { computed, time } = event_time(&candidates, &names, whole)?;
-        Some((
-            time.column,
-            computed.map(|c| c.to_sql()),
-            time.delay_us,
-        ))
+        Some((time.column, computed.map(|c| c.to_sql()), time.delay_us))
     }
 
     #[test]
@@ -327,6 +324,11 @@ mod tests {
             found(&[("ts", &["2024-05-01 12:00:00.000000001"])], true),
             computed("event_time", "CAST(ts AS TIMESTAMP(6))", 0)
         );
+        assert_eq!(
+            found(&[("at", &["2024-05-01 12:00", "2024-05-01 12:05"])], true),
+            computed("ts", "TO_TIMESTAMP(at, 'yyyy-MM-dd HH:mm')", 0)
+        );
+        assert_eq!(found(&[("at", &["2024-05-01 12:00", "soon"])], true), None);
         assert_eq!(found(&[("id", millis)], true), None);
         assert_eq!(found(&[("ts", &["1", "2"])], true), None);
         // How long something took is no time.

@@ -19,6 +19,7 @@
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::declaration::NULL_WORDS;
 
+use super::forms;
 use super::order::Order;
 use crate::datetime::{Instant, parse_date, parse_local, parse_time, parse_timestamp};
 use crate::number::parse_f64;
@@ -42,6 +43,11 @@ pub(super) enum Shape {
         digits: u8,
         zoned: bool,
     },
+    /// A time in another form, which this SQL reads.
+    Form {
+        at: Instant,
+        form: &'static str,
+    },
     Text,
 }
 
@@ -49,7 +55,10 @@ pub(super) enum Shape {
 pub(super) fn shape(text: &[u8]) -> Shape {
     let text = text.trim_ascii();
     match text {
-        [b'0'..=b'9', ..] => number(text).or_else(|| time(text)).unwrap_or(Shape::Text),
+        [b'0'..=b'9', ..] => {
+            let formed = || forms::time(text).map(|(at, form)| Shape::Form { at, form });
+            number(text).or_else(|| time(text)).or_else(formed).unwrap_or(Shape::Text)
+        }
         [b'-' | b'.', ..] => number(text).unwrap_or(Shape::Text),
         _ if text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false") => {
             Shape::Boolean
@@ -135,6 +144,9 @@ pub(super) struct Values {
     dates: u64,
     times: u64,
     timestamps: u64,
+    /// Times in another form, and the SQL that reads the first.
+    formed: u64,
+    form: Option<&'static str>,
     /// Whether a timestamp has an offset from UTC.
     zoned: bool,
     /// Most digits that a second had.
@@ -192,6 +204,14 @@ impl Values {
                     self.order.add(us);
                 }
             }
+            Shape::Form { at, form } => {
+                if *self.form.get_or_insert(form) == form {
+                    self.formed += 1;
+                }
+                if let Some(us) = at.in_unit(TimeUnit::Microsecond) {
+                    self.order.add(us);
+                }
+            }
             Shape::Text => {}
         }
     }
@@ -200,6 +220,11 @@ impl Values {
     pub(super) fn add_time(&mut self, us: i64) {
         self.count += 1;
         self.order.add(us);
+    }
+
+    /// The SQL that makes times of all values, if they are texts of one form.
+    pub(super) fn form(&self) -> Option<&'static str> {
+        self.form.filter(|_| self.formed == self.count)
     }
 
     /// The next values do not come right after those before.
