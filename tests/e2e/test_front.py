@@ -156,6 +156,36 @@ def test_what_init_prints_runs_as_it_is(folder, kind):
     assert sum(int(row.split(",")[1]) for row in rows(result)) == 40
 
 
+ACCESS = """127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326
+127.0.0.1 - - [10/Oct/2000:13:55:37 -0700] "GET /b HTTP/1.0" 404 -
+10.0.0.7 - - [10/Oct/2000:13:56:01 -0700] "POST /x HTTP/1.1" 200 12 "http://a.b/c" "Mozilla/5.0 (X11)"
+"""
+SYSLOG = "May  6 08:00:01 host1 sshd[1234]: Accepted key: root\nMay 16 08:00:02 host1 kernel: eth0 up\n"
+SYSLOG_5424 = "<34>1 2003-10-11T22:14:15.003+02:00 host1 su - ID47 - 'su root' failed\n"
+
+
+@pytest.mark.parametrize("text, columns, first", [
+    (ACCESS, "ts, host, remote_user, request, status, bytes",
+     "2000-10-10 20:55:36.000Z,127.0.0.1,frank,GET /a.gif HTTP/1.0,200,2326"),
+    (SYSLOG, "ts, host, program, pid, message", "1970-05-06 08:00:01.000,host1,sshd,1234,Accepted key: root"),
+    (SYSLOG_5424, "ts, host, program, message", "2003-10-11 20:14:15.003Z,host1,su,'su root' failed"),
+])
+def test_init_of_a_log_finds_its_columns(folder, text, columns, first):
+    folder.write("x.log", text)
+    printed = folder.command("init", "x.log").stdout.decode()
+    assert "'format' = 'raw'" in printed and "WATERMARK FOR ts AS ts" in printed, printed
+    folder.write("x.sql", printed + f"SELECT {columns} FROM x;")
+    result = folder.command("run", "x.sql", "--format", "csv")
+    assert result.code == 0 and first in result.stdout.decode().splitlines(), (printed, result)
+
+
+def test_times_of_another_form_are_an_event_time(folder):
+    folder.write("x.csv", "at,n\n2024/05/01 12:30,1\n2024/05/01 12:31,2\n")
+    result = folder.query("SELECT ts, n FROM 'x.csv'")
+    assert rows(result) == ["2024-05-01 12:30:00.000,1", "2024-05-01 12:31:00.000,2"]
+    assert "event time ts = TO_TIMESTAMP(at, 'yyyy/MM/dd HH:mm')" in result.stderr
+
+
 def test_init_of_strange_names(folder):
     folder.write("x.csv", 'a b,SELECT,"q""t",1st,größe,a b\n1,2,3,4,5,6\n')
     printed = folder.command("init", "x.csv")

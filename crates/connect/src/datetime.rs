@@ -201,10 +201,20 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<Instant> {
     cursor.0.is_empty().then_some(Instant { seconds: i64::from(seconds), nanos })
 }
 
-/// `2012-02-22[(T| )16:46[:28[.967032]]][Z|±HH:MM]`; without an offset the text is UTC.
+/// `2012-02-22[(T| )16:46:28[.967032]][Z|±HH:MM]`; without an offset the text is UTC.
 #[inline]
 pub(crate) fn parse_timestamp(text: &[u8]) -> Option<Instant> {
-    usual_timestamp(text).or_else(|| any_timestamp(text))
+    usual_timestamp(text).or_else(|| any_timestamp(text).map(|(at, _)| at))
+}
+
+/// As [`parse_timestamp`], of the time of a clock: a text with an offset is none.
+#[inline]
+pub(crate) fn parse_local(text: &[u8]) -> Option<Instant> {
+    match text {
+        [.., b'Z'] => None,
+        _ => usual_timestamp(text)
+            .or_else(|| any_timestamp(text).filter(|(_, offset)| !offset).map(|(at, _)| at)),
+    }
 }
 
 /// `2012-02-22 16:46:28[.967032][Z]`, as most files have it, several digits at a time. `None`: it
@@ -246,24 +256,25 @@ fn usual_timestamp(text: &[u8]) -> Option<Instant> {
     valid.then_some(Instant { seconds, nanos })
 }
 
-/// As [`parse_timestamp`].
-fn any_timestamp(text: &[u8]) -> Option<Instant> {
+/// As [`parse_timestamp`]; and whether the text has an offset.
+fn any_timestamp(text: &[u8]) -> Option<(Instant, bool)> {
     let mut cursor = Cursor(text);
     let days = cursor.date()?;
     let (seconds, nanos) = match cursor.0 {
         [] => (0, 0),
         [b'T' | b't' | b' ', rest @ ..] => {
             cursor.0 = rest;
-            cursor.time()?
+            cursor.time().filter(|_| rest.get(5) == Some(&b':'))?
         }
         _ => return None,
     };
+    let offset = !cursor.0.is_empty();
     if let [b' ', rest @ ..] = cursor.0 {
         cursor.0 = rest;
     }
     let east = cursor.offset()?;
     let seconds = days.checked_mul(SECONDS_PER_DAY)?.checked_add(i64::from(seconds) - east)?;
-    cursor.0.is_empty().then_some(Instant { seconds, nanos })
+    cursor.0.is_empty().then_some((Instant { seconds, nanos }, offset))
 }
 
 /// Appends `2012-02-22`; years beyond four digits carry a sign, as in ISO 8601.
@@ -360,7 +371,8 @@ mod tests {
         assert_eq!(ms("2012-02-22"), Some(1_329_868_800_000));
         assert_eq!(ms("1969-12-31 23:59:59.9999"), Some(-1));
         assert_eq!(ms("9999-12-31 23:59:59.999"), Some(253_402_300_799_999));
-        assert_eq!(ms("-0001-12-31 00:00"), ms("-0001-12-31T00:00:00"));
+        assert_eq!(ms("-0001-12-31"), ms("-0001-12-31T00:00:00"));
+        assert_eq!(ms("2012-02-22 16:46"), None);
         let nano = parse_timestamp(b"2262-04-11 23:47:16.854775807").unwrap();
         assert_eq!(nano.in_unit(TimeUnit::Nanosecond), Some(i64::MAX));
         let nano = parse_timestamp(b"2262-04-11 23:47:16.854775808").unwrap();
@@ -373,7 +385,10 @@ mod tests {
         let texts = ["2012-02-22 16:46:28", "2024-02-29T23:59:59.9670Z", "1969-12-31 00:00:00.123"];
         let (mut same, mut others) = (0, 0);
         let mut check = |text: &[u8]| {
-            let (usual, any) = (usual_timestamp(text), any_timestamp(text));
+            let any = any_timestamp(text);
+            let (usual, local) = (usual_timestamp(text), parse_local(text));
+            assert_eq!(local, any.filter(|(_, offset)| !offset).map(|(at, _)| at));
+            let any = any.map(|(at, _)| at);
             match usual {
                 Some(_) => same += 1,
                 None => others += 1,

@@ -4,7 +4,7 @@ use arrow::datatypes::TimeUnit;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::datetime::{Instant, parse_time, parse_timestamp, per_second};
+use crate::datetime::{Instant, parse_local, parse_time, parse_timestamp, per_second};
 use crate::number::{NumberError, parse_decimal, parse_exact_decimal};
 
 /// Standard base64, with or without padding.
@@ -34,9 +34,15 @@ impl From<NumberError> for Why {
     }
 }
 
-/// Reads timestamps in `unit`s; `exact`: none that has more digits.
-pub(crate) fn stamp(unit: TimeUnit, exact: bool) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
-    move |text| in_unit(parse_timestamp(text), unit, exact)
+/// Reads timestamps in `unit`s, with offsets from UTC if they are `zoned`; `exact`: none that has
+/// more digits.
+pub(crate) fn stamp(
+    unit: TimeUnit,
+    zoned: bool,
+    exact: bool,
+) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
+    let parse = if zoned { parse_timestamp } else { parse_local };
+    move |text| in_unit(parse(text), unit, exact)
 }
 
 /// Reads times of day in `unit`s; `exact`: none that has more digits.

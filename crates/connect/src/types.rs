@@ -3,6 +3,8 @@
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::nested::nested_name;
 
+use crate::datetime::parse_timestamp;
+
 /// The SQL name of a type, as a `CREATE TABLE` would have it.
 pub(crate) fn sql_name(data_type: &DataType) -> String {
     let digits = |unit: &TimeUnit| match unit {
@@ -55,8 +57,28 @@ pub(crate) fn integer_range(data_type: &DataType) -> Option<(i128, i128)> {
     })
 }
 
+/// Advice about a text that is no time of a column's type.
+pub(crate) fn time_help(data_type: &DataType, text: &[u8]) -> Option<&'static str> {
+    let DataType::Timestamp(_, zone) = data_type else { return None };
+    let number = text.strip_prefix(b"-").unwrap_or(text);
+    if number.iter().all(|b| b.is_ascii_digit() || *b == b'.') {
+        return Some(epoch_help(number.split(|b| *b == b'.').next()?.len()));
+    }
+    let text = text.strip_prefix(b"\"").and_then(|t| t.strip_suffix(b"\"")).unwrap_or(text);
+    match text {
+        zoned if zone.is_none() && parse_timestamp(zoned).is_some() => {
+            Some("a TIMESTAMP has no offset from UTC: declare the column TIMESTAMP_LTZ")
+        }
+        [date @ .., b'0'..=b'9', b'0'..=b'9', b':', _, _] if date.len() == 11 => Some(
+            "a timestamp has seconds, too: declare the column STRING and compute the time from it, \
+             for example TO_TIMESTAMP(x, 'yyyy-MM-dd HH:mm')",
+        ),
+        _ => None,
+    }
+}
+
 /// What to do about a number of so many digits in a column of times.
-pub(crate) fn epoch_help(digits: usize) -> &'static str {
+fn epoch_help(digits: usize) -> &'static str {
     // Seconds have ten digits from 2001 to 2286.
     match digits {
         0..=11 => "declare the column BIGINT and compute the time from it: to_timestamp_seconds(x)",

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct Declaration {
     /// The physical columns, in order.
     pub columns: Vec<DeclaredColumn>,
-    /// A time that has to be computed from a column.
-    pub computed: Option<ComputedColumn>,
+    /// Columns that are computed: a time, or the parts of a line.
+    pub computed: Vec<ComputedColumn>,
     /// The event time, if there is a column for it.
     pub event_time: Option<DeclaredTime>,
     /// The columns whose values stand in the names of directories.
@@ -42,9 +42,9 @@ pub struct DeclaredColumn {
 pub struct ComputedColumn {
     /// Its name.
     pub name: String,
-    /// The SQL function that computes it.
-    pub function: String,
-    /// The column that is the function's argument.
+    /// The SQL that computes it, with `{}` for the column that it is computed of.
+    pub form: String,
+    /// That column.
     pub column: String,
 }
 
@@ -118,15 +118,22 @@ pub fn table_name(path: &str) -> String {
     }
 }
 
+impl ComputedColumn {
+    /// The SQL that computes it.
+    pub fn to_sql(&self) -> String {
+        self.form.replace("{}", &identifier(&self.column))
+    }
+}
+
 impl Declaration {
     /// Event time and watermark in words.
     pub fn time_text(&self) -> Option<String> {
         let DeclaredTime { reason, .. } = self.event_time.as_ref()?;
         let watermark = self.watermark()?;
         let column = &self.event_time.as_ref()?.column;
-        let column = match &self.computed {
-            Some(ComputedColumn { name, function, column: of }) if name == column => {
-                format!("{} = {function}({})", identifier(name), identifier(of))
+        let column = match self.computed.iter().find(|computed| computed.name == *column) {
+            Some(computed) => {
+                format!("{} = {}", identifier(column), computed.to_sql())
             }
             _ => identifier(column),
         };
@@ -170,8 +177,8 @@ impl Declaration {
         if other.event_time.as_ref().is_some_and(|time| time.column == column) {
             other.event_time = None;
         }
-        if other.computed.as_ref().is_some_and(|computed| computed.column == column) {
-            (other.computed, other.event_time) = (None, None);
+        if other.computed.iter().any(|computed| computed.column == column) {
+            (other.computed, other.event_time) = (vec![], None);
         }
         Some(other)
     }
@@ -182,8 +189,8 @@ impl Declaration {
         for DeclaredColumn { name, sql_type, note } in &self.columns {
             lines.push((format!("{} {sql_type}", identifier(name)), note.as_deref()));
         }
-        if let Some(ComputedColumn { name, function, column }) = &self.computed {
-            let text = format!("{} AS {function}({})", identifier(name), identifier(column));
+        for computed in &self.computed {
+            let text = format!("{} AS {}", identifier(&computed.name), computed.to_sql());
             lines.push((text, None));
         }
         if let (Some(time), Some(watermark)) = (&self.event_time, self.watermark()) {
@@ -332,11 +339,11 @@ mod tests {
     fn example() -> Declaration {
         Declaration {
             columns: vec![column("at", "BIGINT"), column("user name", "STRING")],
-            computed: Some(ComputedColumn {
+            computed: vec![ComputedColumn {
                 name: "ts".into(),
-                function: "to_timestamp_millis".into(),
+                form: "to_timestamp_millis({})".into(),
                 column: "at".into(),
-            }),
+            }],
             event_time: Some(DeclaredTime {
                 column: "ts".into(),
                 delay_us: 5_000_000,
@@ -370,7 +377,7 @@ mod tests {
     #[test]
     fn what_is_no_time_any_more_has_no_watermark() {
         let other = example().with_type("at", "STRING").unwrap();
-        assert_eq!((&other.computed, &other.event_time), (&None, &None));
+        assert_eq!((&other.computed, &other.event_time), (&vec![], &None));
         let other = example().with_type("user name", "BIGINT").unwrap();
         assert_eq!(other.event_time, example().event_time);
         assert_eq!(example().with_type("no such", "STRING"), None);

@@ -142,9 +142,9 @@ fn exact_type(sql_type: &str, text: &str) -> Option<String> {
         "DECIMAL" => Some("DOUBLE".to_string()),
         _ if digits <= 6 => Some(format!("{kind}(6)")),
         // Nanoseconds reach from 1677 to 2262.
-        "TIMESTAMP" => {
+        "TIMESTAMP" | "TIMESTAMP_LTZ" => {
             let year: u32 = whole.get(..4)?.parse().ok()?;
-            (1678..2262).contains(&year).then(|| "TIMESTAMP(9)".to_string())
+            (1678..2262).contains(&year).then(|| format!("{kind}(9)"))
         }
         _ => Some(format!("{kind}(9)")),
     }

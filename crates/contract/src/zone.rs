@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use arrow::array::timezone::Tz;
-use chrono::{DateTime, Offset, TimeZone};
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, Offset, TimeZone};
 
 /// Microseconds of a second, and of a day.
 const SECOND_US: i64 = 1_000_000;
@@ -18,6 +18,11 @@ const DAY_US: i64 = 86_400 * SECOND_US;
 const STEADY_US: i64 = 900 * SECOND_US;
 /// No calendar reaches farther (about 260,000 years): there the offset is that of this time.
 const REACH_S: i64 = 8_200_000_000_000;
+
+/// The last year of which the database's table has all changes. Its rules go on.
+const LAST_YEAR: i32 = 2098;
+/// Years in which each calendar, of seven first days and with or without a leap day, comes.
+const CYCLE: i32 = 28;
 
 /// A time zone.
 #[derive(Debug, Clone)]
@@ -61,8 +66,34 @@ impl Zone {
     fn offset_us(&self, us: i64) -> i64 {
         let seconds = us.div_euclid(SECOND_US).clamp(-REACH_S, REACH_S);
         let Some(instant) = DateTime::from_timestamp(seconds, 0) else { return 0 };
-        let offset = self.zone.offset_from_utc_datetime(&instant.naive_utc());
+        let mut utc = instant.naive_utc();
+        if utc.year() > LAST_YEAR {
+            utc = self.like(utc);
+        }
+        self.table_offset_us(utc)
+    }
+
+    fn table_offset_us(&self, utc: NaiveDateTime) -> i64 {
+        let offset = self.zone.offset_from_utc_datetime(&utc);
         i64::from(offset.fix().local_minus_utc()) * SECOND_US
+    }
+
+    /// A time of the table with the offset of a later one: the same day of a year with the same
+    /// calendar. Clocks that the last year did not change, as where they go by Ramadan until a year
+    /// of the table, stay as they are.
+    fn like(&self, utc: NaiveDateTime) -> NaiveDateTime {
+        let last = |month0| utc.with_day(1)?.with_year(LAST_YEAR)?.with_month0(month0);
+        let mut offsets = (0..12).filter_map(last).map(|utc| self.table_offset_us(utc));
+        let first = offsets.next();
+        if offsets.all(|offset| Some(offset) == first) {
+            return last(0).unwrap_or(utc);
+        }
+        let calendar =
+            |year| NaiveDate::from_ymd_opt(year, 1, 1).map(|day| (day.weekday(), day.leap_year()));
+        let own = calendar(utc.year());
+        let mut years = LAST_YEAR - CYCLE + 1..=LAST_YEAR;
+        let like = years.find(|year| calendar(*year) == own);
+        like.and_then(|year| utc.with_year(year)).unwrap_or(utc)
     }
 
     /// A clock that goes by this zone.
@@ -210,6 +241,32 @@ mod tests {
                 least = least.min(*local);
                 assert_eq!(clock.least_from(time * MINUTE_US), least, "{name} at {time}");
             }
+        }
+    }
+
+    /// The last Sundays of March and October 2100 are the 28th and the 31st, and of the leap year
+    /// 2104 the 30th and the 26th. In New York it is the second Sunday of March, the 14th, at 7:00.
+    #[test]
+    fn clocks_are_changed_after_the_table_of_the_database() {
+        let at = |text| DateTime::parse_from_rfc3339(text).unwrap().timestamp_micros();
+        for (name, utc, hours) in [
+            ("Europe/Zurich", "2100-03-28T00:59:59Z", 1),
+            ("Europe/Zurich", "2100-03-28T01:00:00Z", 2),
+            ("Europe/Zurich", "2100-10-31T00:59:59Z", 2),
+            ("Europe/Zurich", "2100-10-31T01:00:00Z", 1),
+            ("Europe/Zurich", "2104-02-29T12:00:00Z", 1),
+            ("Europe/Zurich", "2104-03-30T01:00:00Z", 2),
+            ("Europe/Zurich", "2104-10-26T01:00:00Z", 1),
+            ("Europe/Zurich", "9999-07-01T00:00:00Z", 2),
+            ("America/New_York", "2100-03-14T06:59:59Z", -5),
+            ("America/New_York", "2100-03-14T07:00:00Z", -4),
+            ("Australia/Sydney", "2101-01-01T00:00:00Z", 11),
+            ("Africa/Casablanca", "2102-07-01T00:00:00Z", 1),
+            ("Asia/Tokyo", "2150-07-01T00:00:00Z", 9),
+        ] {
+            let zone: Zone = name.parse().unwrap();
+            let us = at(utc);
+            assert_eq!(zone.clock().local(us) - us, hours * 3600 * SECOND_US, "{name} {utc}");
         }
     }
 

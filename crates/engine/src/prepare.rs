@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, new_null_array,
+    ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, new_null_array,
 };
 use arrow::datatypes::SchemaRef;
 
@@ -32,7 +32,7 @@ use crate::texts;
 use crate::windowing::{SliceId, Windowing};
 use crate::zone::Zone;
 use times::local_watermark;
-pub(crate) use times::{BatchTimes, batch_times, in_milliseconds};
+pub(crate) use times::{BatchTimes, as_column, batch_times};
 
 /// Elements of the arrays of a batch that become rows, at most: with more it is cut, where it has
 /// more records than one.
@@ -335,8 +335,7 @@ impl Preparer {
                     expr.evaluate(&RecordBatch::try_new_with_options(schema, columns, &options)?)?
                 }
                 Derived::ReadTime => {
-                    let ms = now_us.div_euclid(1_000);
-                    in_milliseconds(TimestampMillisecondArray::from_value(ms, rows), data_type)
+                    as_column(TimestampMicrosecondArray::from_value(now_us, rows), data_type)
                 }
                 Derived::Watermark => new_null_array(data_type, rows),
             });

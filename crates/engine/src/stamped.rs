@@ -3,7 +3,7 @@
 use arrow::array::RecordBatch;
 
 use crate::error::Result;
-use crate::prepare::{Prepared, in_milliseconds};
+use crate::prepare::{Prepared, as_column};
 
 /// Where a batch stands in the order of a source's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ impl Stamped {
         let batch = &self.prepared.batch;
         let (schema, mut columns) = (batch.schema(), batch.columns().to_vec());
         let watermarks = times.watermarks_before(self.stamp);
-        columns[column] = in_milliseconds(watermarks, schema.field(column).data_type());
+        columns[column] = as_column(watermarks, schema.field(column).data_type());
         self.prepared.batch = RecordBatch::try_new(schema, columns)?;
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion_common::DFSchema;
 use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::utils::find_aggregate_exprs;
@@ -314,6 +314,17 @@ pub(crate) fn check_function(
     plan_expr(&call, &schema, context).map(drop).map_err(|e| e.at(place))
 }
 
+/// Refuses an event time with digits that the engine, which counts microseconds, does not keep.
+pub(crate) fn refuse_finer(data_type: &DataType, name: &str) -> Result<()> {
+    let DataType::Timestamp(TimeUnit::Nanosecond, zone) = data_type else { return Ok(()) };
+    let kind = if zone.is_some() { "TIMESTAMP_LTZ" } else { "TIMESTAMP" };
+    let message = format!("'{name}' cannot have a watermark: event time keeps no nanoseconds");
+    Err(SqlError::types(message).help(format!(
+        "declare it {kind}(6), or compute the event time, event_time AS CAST({name} AS {kind}(6)), \
+         and write WATERMARK FOR event_time AS …"
+    )))
+}
+
 fn event_time(
     watermark: &WatermarkDef,
     entry: &TableEntry,
@@ -343,6 +354,7 @@ fn event_time(
             time = entry.free_name()
         )));
     }
+    refuse_finer(data_type, name).map_err(|e| e.at(Span::new(watermark.column.span)))?;
     let schema = table_schema(entry)?;
     let syntax = Arc::new(Syntax::of_expr(&watermark.expr, source));
     let expr = plan_expr(&watermark.expr, &schema, context)

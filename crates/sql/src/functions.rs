@@ -143,6 +143,11 @@ const WRITTEN: &[(&str, &str)] = &[
     ("to_base64", "TO_BASE64(text)"),
     ("truncate", "TRUNCATE(number) or TRUNCATE(number, digits)"),
     ("try_cast", ""),
+    ("try_to_timestamp", "TRY_TO_TIMESTAMP(text) or TRY_TO_TIMESTAMP(text, 'yyyy-MM-dd')"),
+    (
+        "try_to_timestamp_ltz",
+        "TRY_TO_TIMESTAMP_LTZ(text) or TRY_TO_TIMESTAMP_LTZ(text, 'yyyy-MM-dd')",
+    ),
     ("ucase", "UCASE(text)"),
     ("unix_timestamp", "UNIX_TIMESTAMP() or UNIX_TIMESTAMP(time)"),
     ("week", "WEEK(time)"),

@@ -167,7 +167,7 @@ impl Stage {
         };
         let schemas = [indexed(join.left.schema()), indexed(join.right.schema())];
         let named = Named::of_join(name, &schemas, place, places);
-        let numbered = Numbered::new(&schemas)?;
+        let numbered = Numbered::new(&schemas, places)?;
         let sides = [Side::new(left, &schemas[0], places)?, Side::new(right, &schemas[1], places)?];
         let mut on_pairs = numbered.conditions(&on, places)?;
         let plans = (&numbered, &schemas);
@@ -213,7 +213,7 @@ impl Stage {
         named: Named,
     ) -> Result<Stage> {
         let schemas = [indexed(join.right.schema()), indexed(join.left.schema())];
-        let swapped = Numbered::new(&schemas)?;
+        let swapped = Numbered::new(&schemas, places)?;
         let on_swapped = swapped.conditions(on, places)?;
         let both = [left.clone(), right.clone()];
         let mut pairs =

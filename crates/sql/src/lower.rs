@@ -80,6 +80,8 @@ pub(crate) struct Places {
     pub(crate) last_order_by: Option<Span>,
     pub(crate) statement: Option<Span>,
     pub(crate) texts: Texts,
+    /// Whether the session has a time zone other than UTC.
+    pub(crate) zoned: bool,
     /// The setting `join.within`, microseconds.
     pub(crate) join_within_us: Option<i64>,
 }

@@ -3,6 +3,7 @@
 //! none. Another order of windows needs input that ends.
 
 use datafusion_expr::{ExprSchemable, FetchType, Limit, SkipType, Sort};
+use millstream_contract::declaration::free_name;
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, SortKey};
 
@@ -133,7 +134,7 @@ impl Stage {
         for OrderKey { expr, descending, nulls_first } in self.order.take().unwrap_or_default() {
             let known = self.columns.iter().position(|column| *column == expr);
             let column = known.unwrap_or_else(|| {
-                names.push(sql_text(&expr));
+                names.push(free_name(&sql_text(&expr), &names.iter().cloned().collect()));
                 self.columns.push(expr);
                 self.columns.len() - 1
             });

@@ -32,8 +32,23 @@ const LETTERS: &[(&str, &str)] = &[
     ("a", "%p"),
 ];
 
+/// A run of Java's letters of offsets and zones, which are only read, in `strftime`.
+fn zone(run: &str) -> Option<&'static str> {
+    match (run.chars().next()?, run.len()) {
+        ('Z', 1..=3) => Some("%z"),
+        ('X' | 'x', 1..=3) => Some("%#z"),
+        ('V', 2) => Some("%Z"),
+        _ => None,
+    }
+}
+
+/// Whether a pattern of `strftime` has an offset or a zone.
+pub(crate) fn has_zone(strftime: &str) -> bool {
+    ["%z", "%#z", "%Z"].iter().any(|zone| strftime.contains(zone))
+}
+
 /// Translates `yyyy-MM-dd HH:mm:ss` to `%Y-%m-%d %H:%M:%S`.
-pub(crate) fn to_strftime(pattern: &str) -> Result<String> {
+pub(crate) fn to_strftime(pattern: &str, zones: bool) -> Result<String> {
     let mut text = String::new();
     let mut rest = pattern;
     while let Some(first) = rest.chars().next() {
@@ -45,9 +60,11 @@ pub(crate) fn to_strftime(pattern: &str) -> Result<String> {
         } else if first == '%' {
             text.push_str(&"%%".repeat(run.len()));
         } else if first.is_ascii_alphabetic() {
-            let known = LETTERS.iter().find(|(java, _)| *java == run);
-            let Some((_, strftime)) = known else {
-                let letters: Vec<&str> = LETTERS.iter().map(|(java, _)| *java).collect();
+            let known = LETTERS.iter().find(|(java, _)| *java == run).map(|(_, known)| *known);
+            let Some(strftime) = known.or_else(|| zone(run).filter(|_| zones)) else {
+                let letters = LETTERS.iter().map(|(java, _)| *java);
+                let of_zones = ["Z", "X", "x", "VV"].into_iter().filter(|_| zones);
+                let letters: Vec<&str> = letters.chain(of_zones).collect();
                 return Err(SqlError::unsupported(format!(
                     "'{run}' in the pattern '{pattern}' has no meaning here"
                 ))
@@ -81,15 +98,17 @@ mod tests {
 
     #[test]
     fn letters_are_translated_and_text_is_kept() {
-        assert_eq!(to_strftime("yyyy-MM-dd HH:mm:ss.SSS").unwrap(), "%Y-%m-%d %H:%M:%S.%3f");
-        assert_eq!(to_strftime("yyyy-MM-dd'T'HH:mm").unwrap(), "%Y-%m-%dT%H:%M");
-        assert_eq!(to_strftime("h ''mm''").unwrap(), "%-I '%M'");
-        assert_eq!(to_strftime("100%").unwrap(), "100%%");
+        assert_eq!(to_strftime("yyyy-MM-dd HH:mm:ss.SSS", false).unwrap(), "%Y-%m-%d %H:%M:%S.%3f");
+        assert_eq!(to_strftime("yyyy-MM-dd'T'HH:mm", false).unwrap(), "%Y-%m-%dT%H:%M");
+        assert_eq!(to_strftime("h ''mm''", false).unwrap(), "%-I '%M'");
+        assert_eq!(to_strftime("dd/MMM/yyyy:HH Z", true).unwrap(), "%d/%b/%Y:%H %z");
+        assert!(to_strftime("HH:mm Z", false).unwrap_err().message.contains("'Z'"));
+        assert_eq!(to_strftime("100%", false).unwrap(), "100%%");
     }
 
     #[test]
     fn what_strftime_cannot_say_is_refused() {
-        assert!(to_strftime("QQ").unwrap_err().message.contains("'QQ'"));
-        assert!(to_strftime("yyyy 'open").unwrap_err().message.contains("open quote"));
+        assert!(to_strftime("QQ", false).unwrap_err().message.contains("'QQ'"));
+        assert!(to_strftime("yyyy 'open", false).unwrap_err().message.contains("open quote"));
     }
 }

@@ -34,6 +34,7 @@ use crate::catalog::{
 use crate::check::check_query;
 use crate::coercion::Coercion;
 use crate::compiler::Compiler;
+use crate::create::refuse_finer;
 use crate::ends::Ends;
 use crate::error::{Place, Result, Source, Span, SqlError};
 use crate::explain::{explain, logical_text};
@@ -385,7 +386,8 @@ impl Planner {
         let texts: Vec<_> = std::iter::once(syntax.clone()).chain(views).collect();
         let texts = Texts::new(texts);
         let join_within_us = self.settings.join_within_us;
-        let places = Places { join_within_us, ..places(&query, span, texts) };
+        let zoned = self.settings.time_zone.is_some();
+        let places = Places { zoned, join_within_us, ..places(&query, span, texts) };
         let context = self.context();
         let planned = self.planned(&query, &places.texts);
         let Planned { plan, analyzed } =
@@ -556,7 +558,7 @@ fn time_column(table: &str, columns: &[TableColumn], name: &str) -> Result<usize
         SqlError::name(format!("table '{table}' has no column '{name}' for its event time"))
     })?;
     match &columns[column].data_type {
-        DataType::Timestamp(..) => Ok(column),
+        time @ DataType::Timestamp(..) => refuse_finer(time, name).map(|()| column),
         other => Err(SqlError::types(format!(
             "column '{name}' of table '{table}' is {}, not a timestamp",
             sql_type_name(other)

@@ -8,8 +8,9 @@ use std::str::FromStr;
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
-    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectNamePart, Query, Select, SelectItem, Spanned, UnaryOperator, Value, VisitorMut, helpers,
+    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart, Query, Select, SelectItem, Spanned, TimezoneInfo, UnaryOperator, Value,
+    VisitorMut, helpers,
 };
 use millstream_contract::zone::Zone;
 
@@ -21,8 +22,8 @@ use crate::interval_literals::name_units;
 use crate::json_calls;
 use crate::located::NAMED_CAST;
 use crate::numbers::{decimal, double, keep_casts, negative};
-use crate::pattern::to_strftime;
-use crate::scalars::{CEIL_TIME, SUNDAY_WEEK, time_step, unit_names};
+use crate::pattern::{has_zone, to_strftime};
+use crate::scalars::{BY_PATTERN, CEIL_TIME, SUNDAY_WEEK, time_step, unit_names};
 use crate::subscripts::{is_field, rewrite_access};
 use crate::time_literals::keep_fraction;
 use crate::walk::WalkMut;
@@ -322,7 +323,7 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
                 .help("write UNIX_TIMESTAMP(TO_TIMESTAMP(text, format))"))
         }
         ("DATE_FORMAT", [time, format]) => {
-            rename("to_char", vec![time.clone(), java_pattern(format, "DATE_FORMAT")?])
+            rename("to_char", vec![time.clone(), java_pattern(format, "DATE_FORMAT", false)?])
         }
         ("FROM_UNIXTIME", [seconds]) => {
             let time = function(&name, "to_timestamp_seconds", vec![seconds.clone()]);
@@ -330,14 +331,27 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         }
         ("FROM_UNIXTIME", [seconds, format]) => {
             let time = function(&name, "to_timestamp_seconds", vec![seconds.clone()]);
-            rename("to_char", vec![time, java_pattern(format, "FROM_UNIXTIME")?])
+            rename("to_char", vec![time, java_pattern(format, "FROM_UNIXTIME", false)?])
         }
-        ("TO_TIMESTAMP", [text, format]) if !is_strftime(format) => {
-            let format = java_pattern(format, "TO_TIMESTAMP")?;
-            rename("to_timestamp_millis", vec![text.clone(), format])
+        ("TRY_TO_TIMESTAMP" | "TRY_TO_TIMESTAMP_LTZ", [text]) => {
+            let (kind, expr) = (CastKind::TryCast, Box::new(text.clone()));
+            let data_type = if upper.ends_with("LTZ") { instant() } else { local_time() };
+            Ok(Some(Expr::Cast { kind, expr, data_type, array: false, format: None }))
         }
+        ("TO_TIMESTAMP" | "TRY_TO_TIMESTAMP", [text, format])
+            if upper.starts_with("TRY") || !is_strftime(format) =>
+        {
+            Ok(Some(by_pattern(&name, &upper, text, format)?))
+        }
+        ("TO_TIMESTAMP_LTZ" | "TRY_TO_TIMESTAMP_LTZ", [text, format])
+            if upper.starts_with("TRY") || string_literal(format).is_some() =>
+        {
+            Ok(Some(by_pattern(&name, &upper, text, format)?))
+        }
+        ("TO_DATE", [text]) => Ok(Some(cast(text.clone(), DataType::Date))),
         ("TO_DATE", [text, format]) if !is_strftime(format) => {
-            rename("to_date", vec![text.clone(), java_pattern(format, "TO_DATE")?])
+            let time = by_pattern(&name, "TO_TIMESTAMP", text, format)?;
+            Ok(Some(cast(time, DataType::Date)))
         }
         ("TO_TIMESTAMP_LTZ", [_, digits])
             if !matches!(number_literal(digits).as_deref(), Some("0" | "3")) =>
@@ -374,6 +388,27 @@ fn to_unit(of: &Expr, unit: &DateTimeField, call: &str, new: &str) -> Result<Exp
     let name = Ident { span: of.span(), ..Ident::new("") };
     let unit = if unit == "WEEK" { SUNDAY_WEEK.to_string() } else { unit.to_lowercase() };
     Ok(function(&name, new, vec![string(&unit), of.clone()]))
+}
+
+/// A time of a text by a Java pattern. An instant without a zone in its pattern is a local time of
+/// the session's zone.
+fn by_pattern(name: &Ident, called: &str, text: &Expr, format: &Expr) -> Result<Expr> {
+    let pattern = java_pattern(format, called, true)?;
+    let instants = called.ends_with("LTZ");
+    let zoned = string_literal(&pattern).is_some_and(has_zone);
+    let of = usize::from(called.starts_with("TRY")) + if instants && zoned { 2 } else { 0 };
+    let time = function(name, BY_PATTERN[of], vec![text.clone(), pattern]);
+    Ok(if instants && !zoned { cast(time, instant()) } else { time })
+}
+
+/// `TIMESTAMP_LTZ(3)`.
+fn instant() -> DataType {
+    DataType::Custom(ObjectName::from(vec![Ident::new("TIMESTAMP_LTZ")]), vec!["3".into()])
+}
+
+/// `TIMESTAMP(3)`.
+fn local_time() -> DataType {
+    DataType::Timestamp(Some(3), TimezoneInfo::None)
 }
 
 /// Refuses a number of bits that no hash of SHA-2 has.
@@ -434,7 +469,7 @@ fn field_of(name: &str) -> Option<DateTimeField> {
 }
 
 /// A literal pattern in Java's letters, as DataFusion's functions take it.
-fn java_pattern(format: &Expr, function: &str) -> Result<Expr> {
+fn java_pattern(format: &Expr, function: &str, zones: bool) -> Result<Expr> {
     let Some(pattern) = string_literal(format) else {
         return Err(SqlError::unsupported(format!(
             "the pattern of {function} must be a text in quotes"
@@ -442,7 +477,7 @@ fn java_pattern(format: &Expr, function: &str) -> Result<Expr> {
         .at(Span::new(format.span()))
         .help("write for example 'yyyy-MM-dd HH:mm:ss'"));
     };
-    let pattern = to_strftime(pattern).map_err(|e| e.at(Span::new(format.span())))?;
+    let pattern = to_strftime(pattern, zones).map_err(|e| e.at(Span::new(format.span())))?;
     Ok(string(&pattern))
 }
 

@@ -1,8 +1,10 @@
 //! Scalar functions that DataFusion lacks, or that mean something else there.
 
 mod bounded;
+mod by_pattern;
 mod calendar;
 mod choice;
+mod clock_texts;
 mod codes;
 mod conform;
 mod convert_tz;
@@ -58,6 +60,7 @@ use crate::constants::fold_arithmetic;
 pub(crate) use bounded::{
     BoundedCall, Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
 };
+pub(crate) use by_pattern::BY_PATTERN;
 pub(crate) use choice::{ChoiceExpr, coalesce};
 pub(crate) use conform::{conformed, within_conformed};
 pub(crate) use date_ceil::CEIL_TIME;
@@ -142,6 +145,7 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(urls::functions());
     functions.extend([date_ceil::function(), convert_tz::convert_function()]);
     functions.push(to_timestamp::to_timestamp_ltz());
+    functions.extend(by_pattern::functions());
     functions.extend(nested::functions());
     functions.extend(stamps::functions());
     functions.into_iter().map(Arc::new).collect()

@@ -376,6 +376,31 @@ fn no_such_position(clause: &str, position: &str, columns: &str) -> SqlError {
         .help("write the column's name or expression")
 }
 
+/// The reason why a text is no TIMESTAMP.
+pub(crate) const HAS_OFFSET: &str = "it has an offset from UTC";
+/// The words between a text and the form that it does not have.
+pub(crate) const NOT_OF_FORM: &str = "' does not have the form of the pattern: '";
+
+/// Texts that are no time.
+fn time_text(text: &str) -> Option<SqlError> {
+    if let Some((found, form)) = text.split_once(NOT_OF_FORM) {
+        let (_, found) = found.rsplit_once('\'')?;
+        return Some(
+            SqlError::types(format!("'{found}{NOT_OF_FORM}{form}"))
+                .help("write texts of that form; or NULL comes of others with TRY_TO_TIMESTAMP"),
+        );
+    }
+    let found = between(text, "rror parsing timestamp from '", "'")?;
+    let (message, help) = match text.contains(HAS_OFFSET) {
+        true => (
+            format!("'{found}' is no TIMESTAMP: {HAS_OFFSET}"),
+            "it is a TIMESTAMP_LTZ: CAST(x AS TIMESTAMP_LTZ(3))",
+        ),
+        false => (format!("'{found}' is no timestamp"), "write for example '2024-01-31 12:30:00'"),
+    };
+    Some(SqlError::types(message).help(help))
+}
+
 /// Texts that are no value of their type.
 pub(crate) fn value(text: &str) -> Option<SqlError> {
     if text.contains("annot cast string '") {
@@ -390,12 +415,8 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
         let wanted = with_sql_types(wanted);
         return Some(SqlError::types(format!("cannot cast {found} to {wanted}: it does not fit")));
     }
-    if text.contains("rror parsing timestamp from '") {
-        let found = between(text, "parsing timestamp from '", "'")?;
-        return Some(
-            SqlError::types(format!("'{found}' is no timestamp"))
-                .help("write for example '2024-01-31 12:30:00'"),
-        );
+    if let Some(error) = time_text(text) {
+        return Some(error);
     }
     if text.contains("nvalid input syntax for type interval") {
         let found = between(text, "interval: \"", "\"").unwrap_or("this");

@@ -17,7 +17,7 @@ use super::index::{Index, Misshapen, Shape, index};
 use crate::number::parse_f64;
 use crate::records::{Block, Decode, Lines, line, place, shown};
 use crate::scalar::Why;
-use crate::types::{epoch_help, integer_range, sql_name};
+use crate::types::{integer_range, sql_name, time_help};
 
 /// What is the same for all chunks of a split.
 #[derive(Debug)]
@@ -222,9 +222,7 @@ impl Plan {
         let first_line = block.line == 1 && block.data[..at].iter().all(|b| *b != b'\n');
         let help = match (why, &column.data_type) {
             (Why::NotUtf8, _) => "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8",
-            (Why::Malformed, DataType::Timestamp(_, _)) if text.iter().all(u8::is_ascii_digit) => {
-                epoch_help(text.len())
-            }
+            (Why::Malformed, of) if let Some(help) = time_help(of, text) => help,
             (Why::Malformed, of) if integer_range(of).is_some() && parse_f64(text).is_some() => {
                 "declare the column DOUBLE or DECIMAL"
             }

@@ -136,18 +136,15 @@ impl<'a> Decoder<'a> {
             D::Time64(U::Nanosecond) => {
                 self.primitive::<Time64NanosecondType>(column, time(U::Nanosecond, exact))
             }
-            D::Timestamp(U::Second, _) => {
-                self.primitive::<TimestampSecondType>(column, stamp(U::Second, exact))
+            D::Timestamp(unit @ U::Second, zone) => {
+                self.primitive::<TimestampSecondType>(column, stamp(*unit, zone.is_some(), exact))
             }
-            D::Timestamp(U::Millisecond, _) => {
-                self.primitive::<TimestampMillisecondType>(column, stamp(U::Millisecond, exact))
-            }
-            D::Timestamp(U::Microsecond, _) => {
-                self.primitive::<TimestampMicrosecondType>(column, stamp(U::Microsecond, exact))
-            }
-            D::Timestamp(U::Nanosecond, _) => {
-                self.primitive::<TimestampNanosecondType>(column, stamp(U::Nanosecond, exact))
-            }
+            D::Timestamp(unit @ U::Millisecond, zone) => self
+                .primitive::<TimestampMillisecondType>(column, stamp(*unit, zone.is_some(), exact)),
+            D::Timestamp(unit @ U::Microsecond, zone) => self
+                .primitive::<TimestampMicrosecondType>(column, stamp(*unit, zone.is_some(), exact)),
+            D::Timestamp(unit @ U::Nanosecond, zone) => self
+                .primitive::<TimestampNanosecondType>(column, stamp(*unit, zone.is_some(), exact)),
             D::Utf8 => return self.strings(column),
             D::Binary => return self.binary(column),
             other if is_nested(other) => return self.nested(column),

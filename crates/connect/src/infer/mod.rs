@@ -10,6 +10,7 @@
 
 mod columnar;
 mod csv;
+mod forms;
 mod fuzz;
 mod mixed;
 mod ndjson;
@@ -26,17 +27,19 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
 use memchr::memchr;
 use millstream_contract::declaration::{Declaration, DeclaredColumn, identifier};
 use millstream_contract::inferred::leaving_out;
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 
+use self::forms::Log;
 use self::sample::{Sample, samples};
 use self::times::{Candidate, Found, event_time};
 use self::value::Values;
 use crate::csv::{LONE_CR, LONE_CR_HELP};
+use crate::datetime::Instant;
 use crate::input::Packing;
 use crate::options::Options;
 use crate::source::{Files, OneFile};
@@ -85,6 +88,8 @@ enum Format {
     /// CSV whose name promises tabulators.
     Tabs,
     Ndjson,
+    /// Lines of a log.
+    Raw,
     Parquet,
     Arrow,
 }
@@ -95,6 +100,7 @@ impl Format {
         match self {
             Format::Csv | Format::Tabs => "csv",
             Format::Ndjson => "ndjson",
+            Format::Raw => "raw",
             Format::Parquet => "parquet",
             Format::Arrow => "arrow",
         }
@@ -167,8 +173,27 @@ fn of_files(given: &str, base_dir: &Path) -> Result<(Declaration, Vec<OneFile>)>
     if matches!(format, Format::Parquet | Format::Arrow) {
         return Ok((of_schema(given, format, &listed)?, listed));
     }
+    if let (None, Format::Csv, Some((log, times))) = (named, format, Log::of(&filled)) {
+        return Ok((of_log(given, log, &times, whole)?, listed));
+    }
     let columns = columns(given, format, &filled, &listed)?;
     Ok((declared(given, format, columns, whole)?, listed))
+}
+
+/// The lines of a log, and the columns that are computed of them.
+fn of_log(given: &str, log: &Log, times: &[Instant], whole: bool) -> Result<Declaration> {
+    let line = Column::new("line".into(), DataType::Utf8, Values::default());
+    let remarks = vec![log.remark.to_string()];
+    let columns = Columns { columns: vec![line], remarks, ..Columns::default() };
+    let mut values = Values::default();
+    let us = times.iter().filter_map(|at| at.in_unit(TimeUnit::Microsecond));
+    us.for_each(|us| values.add_time(us));
+    let data_type = &DataType::Timestamp(TimeUnit::Millisecond, None);
+    let time = Candidate { name: "ts", data_type, values: &values };
+    let found = event_time(&[time], &HashSet::new(), whole && times.len() < forms::LINES / 2);
+    let declared = declared(given, Format::Raw, columns, whole)?;
+    let event_time = found.map(|found| found.time);
+    Ok(Declaration { computed: log.computed("line"), event_time, ..declared })
 }
 
 /// What files declare that carry a schema.
@@ -261,8 +286,8 @@ fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<
         .map(|Column { name, data_type, values }| Candidate { name, data_type, values })
         .collect();
     let (computed, event_time) = match event_time(&candidates, &names, whole) {
-        Some(Found { computed, time }) => (computed, Some(time)),
-        None => (None, None),
+        Some(Found { computed, time }) => (Vec::from_iter(computed), Some(time)),
+        None => (vec![], None),
     };
     let of = if whole { "" } else { " in the sample" };
     let column = |column: Column| {

@@ -147,7 +147,10 @@ impl Node {
             Json::Text(text) => {
                 self.texts += 1;
                 self.values.add(match shape(&text) {
-                    time @ (Shape::Date | Shape::Time(_) | Shape::Timestamp { .. }) => time,
+                    time @ (Shape::Date
+                    | Shape::Time(_)
+                    | Shape::Timestamp { .. }
+                    | Shape::Form { .. }) => time,
                     _ => Shape::Text,
                 });
             }
@@ -273,7 +276,7 @@ mod tests {
         );
         assert_eq!(
             types("{\"t\":\"2024-05-01T00:00:00Z\",\"n\":\"12\"}"),
-            "t TIMESTAMP(3), n STRING"
+            "t TIMESTAMP_LTZ(3), n STRING"
         );
         assert_eq!(types("{\"a\":1}\n{\"a\":\"x\"}\n{\"a\":{}}"), "a STRING");
         assert_eq!(types("{\"a\":1.0}"), "a DOUBLE");

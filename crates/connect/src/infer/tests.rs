@@ -365,10 +365,10 @@ proptest! {
 fn the_example_trace_has_its_time() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data");
     let found = declaration("google-cluster-task-events-2011.csv", &data).unwrap();
-    let computed = found.computed.unwrap();
+    let computed = &found.computed[0];
     assert_eq!(
-        (computed.name.as_str(), computed.function.as_str(), computed.column.as_str()),
-        ("ts", "to_timestamp_seconds", "time_s")
+        (computed.name.as_str(), computed.form.as_str(), computed.column.as_str()),
+        ("ts", "to_timestamp_seconds({})", "time_s")
     );
     assert_eq!(found.columns[8].sql_type, "DOUBLE");
     let unit = DataType::Timestamp(TimeUnit::Second, None);

@@ -74,8 +74,8 @@ pub(super) struct Found {
 /// A column that is a time.
 struct Time<'a> {
     name: &'a str,
-    /// What computes it.
-    function: Option<&'static str>,
+    /// The SQL that computes it of the column, `{}`.
+    form: Option<&'static str>,
     disorder_us: i64,
     span_us: i64,
     nulls: bool,
@@ -93,10 +93,10 @@ pub(super) fn event_time(
         let same = time.span_us == 0;
         (time.nulls, same, time.disorder_us, rank(time.name))
     })?;
-    let computed = best.function.map(|function| {
+    let computed = best.form.map(|form| {
         let wanted = ["ts", "event_time"].into_iter().find(|name| !names.contains(*name));
         let name = free_name(wanted.unwrap_or("event_time"), names);
-        ComputedColumn { name, function: function.into(), column: best.name.to_string() }
+        ComputedColumn { name, form: form.into(), column: best.name.to_string() }
     });
     let column = computed.as_ref().map_or(best.name, |computed| &computed.name).to_string();
     let time = declared(column, best.disorder_us, best.span_us, whole);
@@ -121,30 +121,39 @@ pub(super) fn declared(
 
 fn time<'a>(column: &Candidate<'a>) -> Option<Time<'a>> {
     let Candidate { name, data_type, values } = column;
-    let (function, factor_us) = match data_type {
+    let (form, factor_us) = match data_type {
+        // Event time keeps microseconds.
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
+            let form = match zone {
+                None => "CAST({} AS TIMESTAMP(6))",
+                Some(_) => "CAST({} AS TIMESTAMP_LTZ(6))",
+            };
+            (Some(form), TimeUnit::Microsecond)
+        }
         DataType::Timestamp(..) => (None, TimeUnit::Microsecond),
+        DataType::Utf8 => (Some(values.form()?), TimeUnit::Microsecond),
         DataType::Int64 => {
             let unit = unit(name, values)?;
-            let function = FUNCTIONS.iter().find(|(known, _)| *known == unit);
-            (function.map(|(_, function)| *function), unit)
+            let form = NUMBERS.iter().find(|(known, _)| *known == unit);
+            (form.map(|(_, form)| *form), unit)
         }
         _ => return None,
     };
     let (disorder_us, span_us) = in_microseconds(&values.order, factor_us);
-    Some(Time { name, function, disorder_us, span_us, nulls: values.nulls > 0 })
+    Some(Time { name, form, disorder_us, span_us, nulls: values.nulls > 0 })
 }
 
-/// The functions that compute times from whole numbers.
-const FUNCTIONS: [(TimeUnit, &str); 4] = [
-    (TimeUnit::Second, "to_timestamp_seconds"),
-    (TimeUnit::Millisecond, "to_timestamp_millis"),
-    (TimeUnit::Microsecond, "to_timestamp_micros"),
-    (TimeUnit::Nanosecond, "to_timestamp_nanos"),
+/// The SQL that computes times from whole numbers.
+const NUMBERS: [(TimeUnit, &str); 4] = [
+    (TimeUnit::Second, "to_timestamp_seconds({})"),
+    (TimeUnit::Millisecond, "to_timestamp_millis({})"),
+    (TimeUnit::Microsecond, "to_timestamp_micros({})"),
+    (TimeUnit::Nanosecond, "CAST(to_timestamp_nanos({}) AS TIMESTAMP(6))"),
 ];
 
-/// The unit of the numbers of which a function makes times.
-pub(super) fn unit_of(function: &str) -> Option<TimeUnit> {
-    FUNCTIONS.iter().find(|(_, known)| *known == function).map(|(unit, _)| *unit)
+/// The unit of the numbers that this SQL makes times of.
+pub(super) fn unit_of(form: &str) -> Option<TimeUnit> {
+    NUMBERS.iter().find(|(_, known)| *known == form).map(|(unit, _)| *unit)
 }
 
 /// How far out of order values in this unit are, and from the least to the greatest.
@@ -287,11 +296,7 @@ mod tests {
             .collect();
         let names = columns.iter().map(|(name, _)| name.to_string()).collect();
         let Found { computed, time } = event_time(&candidates, &names, whole)?;
-        Some((
-            time.column,
-            computed.map(|c| format!("{}({})", c.function, c.column)),
-            time.delay_us,
-        ))
+        Some((time.column, computed.map(|c| c.to_sql()), time.delay_us))
     }
 
     #[test]
@@ -338,8 +343,17 @@ mod tests {
                 &[("epoch", &["1714564800123456789"]), ("ts", &["1"]), ("event_time", &["2"])],
                 true
             ),
-            computed("event_time_2", "to_timestamp_nanos(epoch)", 0)
+            computed("event_time_2", "CAST(to_timestamp_nanos(epoch) AS TIMESTAMP(6))", 0)
         );
+        assert_eq!(
+            found(&[("ts", &["2024-05-01 12:00:00.000000001"])], true),
+            computed("event_time", "CAST(ts AS TIMESTAMP(6))", 0)
+        );
+        assert_eq!(
+            found(&[("at", &["2024-05-01 12:00", "2024-05-01 12:05"])], true),
+            computed("ts", "TO_TIMESTAMP(at, 'yyyy-MM-dd HH:mm')", 0)
+        );
+        assert_eq!(found(&[("at", &["2024-05-01 12:00", "soon"])], true), None);
         assert_eq!(found(&[("id", millis)], true), None);
         assert_eq!(found(&[("ts", &["1", "2"])], true), None);
         // How long something took is no time.

@@ -7,7 +7,8 @@
 //! | numbers with a point or an exponent, whole ones among them | DOUBLE[^1] |
 //! | `2024-05-01` | DATE |
 //! | `12:30`, `12:30:00.5` | TIME(p) |
-//! | `2024-05-01 12:30:00`, with `T` for the blank, an offset, dates among them | TIMESTAMP(p) |
+//! | `2024-05-01 12:30:00`, with `T` for the blank, dates among them | TIMESTAMP(p) |
+//! | the same, with an offset from UTC, or `Z` | TIMESTAMP_LTZ(p) |
 //! | no value at all, or anything else | STRING |
 //!
 //! [^1]: If that would round one of the whole numbers, DECIMAL(38, s) with the most digits behind a
@@ -21,8 +22,9 @@
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::declaration::NULL_WORDS;
 
+use super::forms;
 use super::order::Order;
-use crate::datetime::{Instant, parse_date, parse_time, parse_timestamp};
+use crate::datetime::{Instant, parse_date, parse_local, parse_time, parse_timestamp};
 use crate::number::parse_f64;
 
 /// Digits of the largest DECIMAL.
@@ -46,6 +48,12 @@ pub(super) enum Shape {
     Timestamp {
         at: Instant,
         digits: u8,
+        zoned: bool,
+    },
+    /// A time in another form, which this SQL reads.
+    Form {
+        at: Instant,
+        form: &'static str,
     },
     Text,
 }
@@ -54,7 +62,10 @@ pub(super) enum Shape {
 pub(super) fn shape(text: &[u8]) -> Shape {
     let text = text.trim_ascii();
     match text {
-        [b'0'..=b'9', ..] => number(text).or_else(|| time(text)).unwrap_or(Shape::Text),
+        [b'0'..=b'9', ..] => {
+            let formed = || forms::time(text).map(|(at, form)| Shape::Form { at, form });
+            number(text).or_else(|| time(text)).or_else(formed).unwrap_or(Shape::Text)
+        }
         [b'-' | b'.', ..] => number(text).unwrap_or(Shape::Text),
         _ if text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false") => {
             Shape::Boolean
@@ -128,7 +139,10 @@ fn time(text: &[u8]) -> Option<Shape> {
     match text.get(2..5)? {
         [b':', ..] => parse_time(text).map(|_| Shape::Time(digits)),
         [_, _, b'-'] if parse_date(text).is_some() => Some(Shape::Date),
-        [_, _, b'-'] => parse_timestamp(text).map(|at| Shape::Timestamp { at, digits }),
+        [_, _, b'-'] => parse_timestamp(text).map(|at| {
+            let zoned = parse_local(text).is_none();
+            Shape::Timestamp { at, digits, zoned }
+        }),
         _ => None,
     }
 }
@@ -152,6 +166,11 @@ pub(super) struct Values {
     dates: u64,
     times: u64,
     timestamps: u64,
+    /// Times in another form, and the SQL that reads the first.
+    formed: u64,
+    form: Option<&'static str>,
+    /// Whether a timestamp has an offset from UTC.
+    zoned: bool,
     /// Most digits that a second had.
     digits: u8,
     /// Whether nanoseconds in 64 bits hold all timestamps.
@@ -208,12 +227,21 @@ impl Values {
                 self.times += 1;
                 self.digits = self.digits.max(digits);
             }
-            Shape::Timestamp { at, digits } => {
+            Shape::Timestamp { at, digits, zoned } => {
                 let fits = at.in_unit(TimeUnit::Nanosecond).is_some();
                 self.fits_nanos = fits && (self.timestamps == 0 || self.fits_nanos);
                 self.below_micros |= at.nanos % 1000 != 0;
                 self.timestamps += 1;
+                self.zoned |= zoned;
                 self.digits = self.digits.max(digits);
+                if let Some(us) = at.in_unit(TimeUnit::Microsecond) {
+                    self.order.add(us);
+                }
+            }
+            Shape::Form { at, form } => {
+                if *self.form.get_or_insert(form) == form {
+                    self.formed += 1;
+                }
                 if let Some(us) = at.in_unit(TimeUnit::Microsecond) {
                     self.order.add(us);
                 }
@@ -226,6 +254,11 @@ impl Values {
     pub(super) fn add_time(&mut self, us: i64) {
         self.count += 1;
         self.order.add(us);
+    }
+
+    /// The SQL that makes times of all values, if they are texts of one form.
+    pub(super) fn form(&self) -> Option<&'static str> {
+        self.form.filter(|_| self.formed == self.count)
     }
 
     /// The next values do not come right after those before.
@@ -254,7 +287,8 @@ impl Values {
         } else if all(&[self.dates]) {
             DataType::Date32
         } else if all(&[self.dates, self.timestamps]) && (self.fits_nanos || !self.below_micros) {
-            DataType::Timestamp(self.unit(self.fits_nanos), None)
+            let zone = self.zoned.then(|| "UTC".into());
+            DataType::Timestamp(self.unit(self.fits_nanos), zone)
         } else if all(&[self.times]) {
             match self.unit(true) {
                 TimeUnit::Second | TimeUnit::Millisecond => DataType::Time32(TimeUnit::Millisecond),
@@ -316,13 +350,14 @@ mod tests {
             (&["0x10"], "STRING"),
             (&["2024-05-01", "2024-02-29"], "DATE"),
             (&["2023-02-29"], "STRING"),
-            (&["2024-05-01 12:30"], "TIMESTAMP(3)"),
-            (&["2024-05-01T12:30:01.25Z", "2024-05-01"], "TIMESTAMP(3)"),
+            (&["2024-05-01 12:30"], "STRING"),
+            (&["2024-05-01 12:30:00", "2024-05-01"], "TIMESTAMP(3)"),
+            (&["2024-05-01T12:30:01.25Z", "2024-05-01"], "TIMESTAMP_LTZ(3)"),
             (&["2024-05-01 12:30:01.1234"], "TIMESTAMP(6)"),
-            (&["2012-02-22T16:46:28.9670320+00:00"], "TIMESTAMP(9)"),
-            (&["2012-02-22T16:46:28.9670320+00:00", "9999-12-31 00:00:00"], "TIMESTAMP(6)"),
+            (&["2012-02-22T16:46:28.9670320+00:00"], "TIMESTAMP_LTZ(9)"),
+            (&["2012-02-22T16:46:28.9670320", "9999-12-31 00:00:00"], "TIMESTAMP(6)"),
             (&["2012-02-22T16:46:28.9670321+00:00", "9999-12-31 00:00:00"], "STRING"),
-            (&["2024-05-01 12:30", "12:30"], "STRING"),
+            (&["2024-05-01 12:30:00", "12:30"], "STRING"),
             (&["12:30", "23:59:59.5"], "TIME(3)"),
             (&["12:30:00.1234567"], "TIME(9)"),
             (&["1.2.3.4"], "STRING"),

@@ -195,7 +195,7 @@ fn build(data_type: &DataType, taken: Taken) -> Option<Box<dyn Build>> {
         D::Time64(unit @ (U::Microsecond | U::Nanosecond)) => {
             vector(value::quoted(time(*unit, exact)))
         }
-        D::Timestamp(unit, _) => vector(value::quoted(stamp(*unit, exact))),
+        D::Timestamp(unit, zone) => vector(value::quoted(stamp(*unit, zone.is_some(), exact))),
         D::Utf8 => Box::new(Strings { any, ..Strings::new(false) }),
         D::Binary => Box::new(Strings::new(true)),
         D::Struct(fields) => Box::new(Row::new(fields, taken)?),

@@ -6,7 +6,7 @@ use millstream_contract::inferred::MORE_DIGITS;
 use super::scan;
 use crate::records::shown;
 use crate::scalar::Why;
-use crate::types::{epoch_help, integer_range, sql_name};
+use crate::types::{integer_range, sql_name, time_help};
 
 /// What to do about an object over several lines.
 pub(super) const LINES_HELP: &str = "NDJSON has one object per line: 'jq -c .' writes them so";
@@ -170,7 +170,7 @@ fn misfit_help(data_type: &DataType, text: &[u8]) -> &'static str {
     let digits = unsigned.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let fraction = text.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
     match data_type {
-        DataType::Timestamp(_, _) if digits > 0 => epoch_help(digits),
+        of if let Some(help) = time_help(of, text) => help,
         DataType::Utf8 if !text.starts_with(b"\"") => {
             "a STRING is written in quotes; declare the column with the type that the value has"
         }

@@ -68,7 +68,7 @@ fn every_type_is_read() {
         ("ts", DataType::Timestamp(TimeUnit::Millisecond, None), true),
     ]);
     let text = "{\"b\":true,\"i\":-7,\"d\":1e3,\"m\":1.005,\"s\":\"a\\n\\u00e9\\ud83d\\ude00\",\
-                \"x\":\"aGk=\",\"day\":\"1970-01-02\",\"ts\":\"1970-01-01T00:00:01.5Z\"}\r\n\
+                \"x\":\"aGk=\",\"day\":\"1970-01-02\",\"ts\":\"1970-01-01T00:00:01.5\"}\r\n\
                 \n  {\"other\":{\"b\":[1,{}]}, \"m\":\"2.5\", \"i\" : null}\n{}";
     let (rows, left_out, _) = read(text, &schema, false).unwrap();
     assert_eq!((rows.num_rows(), left_out), (3, 0));

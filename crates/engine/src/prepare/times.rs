@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
-use arrow::datatypes::DataType;
+use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, TimeUnit, TimestampMillisecondType};
 
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times, USABLE};
@@ -104,16 +104,16 @@ impl BatchTimes {
         }
     }
 
-    /// The watermark just before each record, if it is `stamp` before the first; in milliseconds,
-    /// NULL where there has been none.
-    pub(crate) fn watermarks_before(&self, stamp: i64) -> TimestampMillisecondArray {
+    /// The watermark just before each record, if it is `stamp` before the first; NULL where
+    /// there has been none.
+    pub(crate) fn watermarks_before(&self, stamp: i64) -> TimestampMicrosecondArray {
         let mut running = self.running(stamp);
         let before = (0..self.times.len()).map(|row| {
             let before = running.watermark;
             if let Some(watermark) = self.watermark(row) {
                 running.advance(watermark);
             }
-            (before != BEGINNING).then(|| before.div_euclid(1_000))
+            (before != BEGINNING).then_some(before)
         });
         before.collect()
     }
@@ -134,13 +134,16 @@ impl BatchTimes {
     }
 }
 
-/// Times as a column of this type, which is of milliseconds.
-pub(crate) fn in_milliseconds(times: TimestampMillisecondArray, data_type: &DataType) -> ArrayRef {
-    let zone = match data_type {
-        DataType::Timestamp(_, zone) => zone.clone(),
-        _ => None,
-    };
-    Arc::new(times.with_timezone_opt(zone))
+/// Times as a column of this type, which is of milliseconds or microseconds.
+pub(crate) fn as_column(times: TimestampMicrosecondArray, data_type: &DataType) -> ArrayRef {
+    match data_type {
+        DataType::Timestamp(TimeUnit::Millisecond, zone) => {
+            let times = times.unary::<_, TimestampMillisecondType>(|us| us.div_euclid(1_000));
+            Arc::new(times.with_timezone_opt(zone.clone()))
+        }
+        DataType::Timestamp(_, zone) => Arc::new(times.with_timezone_opt(zone.clone())),
+        _ => Arc::new(times),
+    }
 }
 
 /// Times of a batch, and its watermarks, of which none above `limit` is believed. A record may be

@@ -40,6 +40,8 @@ pub(super) struct Condition {
 
 /// The columns of both sides, by numbers.
 pub(super) struct Numbered {
+    /// Whether an instant and the local time that it is cast to differ.
+    pub(super) zoned: bool,
     by_name: HashMap<(Option<TableReference>, String), (usize, usize)>,
     /// As they are called in the plan.
     named: Indexed,
@@ -48,7 +50,7 @@ pub(super) struct Numbered {
 
 impl Numbered {
     /// Where both sides have a column of one name, it is the right side's.
-    pub(super) fn new(schemas: &[Indexed; 2]) -> Result<Numbered> {
+    pub(super) fn new(schemas: &[Indexed; 2], places: &Places) -> Result<Numbered> {
         let mut by_name = HashMap::new();
         let mut fields = Vec::new();
         let mut named = DFSchema::clone(&schemas[1]);
@@ -61,7 +63,8 @@ impl Numbered {
             }
         }
         let numbered = DFSchema::new_with_metadata(fields, Default::default())?;
-        Ok(Numbered { by_name, named: Indexed::new(named), numbered: Indexed::new(numbered) })
+        let (named, numbered) = (Indexed::new(named), Indexed::new(numbered));
+        Ok(Numbered { zoned: places.zoned, by_name, named, numbered })
     }
 
     /// A condition over the plan's columns.
@@ -133,11 +136,6 @@ impl Numbered {
     /// The numbered columns.
     pub(super) fn schema(&self) -> &DFSchema {
         &self.numbered
-    }
-
-    /// Their types.
-    pub(super) fn types(&self) -> impl Iterator<Item = &DataType> {
-        self.numbered.fields().iter().map(|field| field.data_type())
     }
 
     /// Whether NULL can come out of an expression over numbered columns.

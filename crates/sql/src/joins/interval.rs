@@ -177,11 +177,7 @@ fn apart(us: i64, sides: &[Side; 2], schemas: &[Indexed; 2]) -> Option<[Expr; 2]
         if zone != other {
             return None;
         }
-        let finest = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
-        let common = match times.iter().any(|(_, data_type)| *data_type == finest) {
-            true => finest,
-            false => DataType::Timestamp(TimeUnit::Microsecond, zone),
-        };
+        let common = DataType::Timestamp(TimeUnit::Microsecond, zone);
         times = times.map(|(time, _)| (cast(time, common.clone()), common.clone()));
     }
     let [(left, _), (right, _)] = times;
@@ -264,12 +260,8 @@ impl Finding<'_> {
         let is_session = |side: &Side| {
             side.stage.window.as_ref().is_some_and(|own| matches!(own.kind, Window::Session(_)))
         };
-        let is_finer = |t: &DataType| matches!(t, DataType::Timestamp(TimeUnit::Nanosecond, _));
-        match self.sides.iter().any(is_session) {
-            // The columns of windows have whole milliseconds, and sessions end as records come.
-            true => 1000,
-            false => i64::from(self.numbered.types().any(is_finer)),
-        }
+        // The columns of windows have whole milliseconds, and sessions end as records come.
+        if self.sides.iter().any(is_session) { 1000 } else { 0 }
     }
 
     /// An event time, and a constant interval added to it.
@@ -282,12 +274,14 @@ impl Finding<'_> {
                 self.event_time(side, at, &data_type)
             }
             Expr::Cast(cast) => {
-                let unit = |data_type: &DataType| match data_type {
-                    DataType::Timestamp(unit, _) => Some(*unit),
+                let parts = |data_type: &DataType| match data_type {
+                    DataType::Timestamp(unit, zone) => Some((*unit, zone.is_some())),
                     _ => None,
                 };
-                let from = unit(&cast.expr.get_type(self.numbered.schema()).ok()?)?;
-                (unit(cast.field.data_type())? >= from).then(|| self.time(&cast.expr))?
+                let (from, of_instant) = parts(&cast.expr.get_type(self.numbered.schema()).ok()?)?;
+                let (to, to_instant) = parts(cast.field.data_type())?;
+                let same = !self.numbered.zoned || of_instant == to_instant;
+                (same && to >= from).then(|| self.time(&cast.expr))?
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
                 let constant = |e: &Expr| match unmarked(e) {

@@ -82,7 +82,7 @@ impl Stage {
         let right = Stage::of_conditions(&opened.input, own.clone(), places);
         let right = right.map_err(|error| at(error, named.place.as_ref()))?;
         let schemas = [Indexed::new(DFSchema::clone(schema)), indexed(opened.input.schema())];
-        let numbered = Numbered::new(&schemas)?;
+        let numbered = Numbered::new(&schemas, places)?;
         let mut on = Vec::new();
         if let (Some(value), Some(wanted)) = (&opened.value, subquery.value) {
             let left = numbered.of_side(0, wanted, &schemas[0], places)?;

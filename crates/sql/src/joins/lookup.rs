@@ -18,7 +18,7 @@ use crate::nest::{By, Looked};
 impl Stage {
     /// What comes of a lookup join.
     pub(super) fn looked_up(join: Versioned, places: &Places) -> Result<Stage> {
-        let numbered = join.numbered()?;
+        let numbered = join.numbered(places)?;
         let Versioned { kind, named, schemas, mut sides, on, above, .. } = join;
         sides[0].stage.refuse_mixed(&named.name, None).map_err(|e| at(e, named.place.as_ref()))?;
         check_right(&sides[1].stage, &named)?;

@@ -21,7 +21,7 @@ impl Stage {
     /// Lowers a join with the versions of a table as of the left side's event time, which is this
     /// column of its plan.
     pub(super) fn as_of_event_time(join: Versioned, time: usize, places: &Places) -> Result<Stage> {
-        let numbered = join.numbered()?;
+        let numbered = join.numbered(places)?;
         let Versioned { kind, named, schemas, sides, key, on, above } = join;
         let table = versioned(&sides[1].stage, key.is_some(), &named)?;
         let names = key.as_deref().unwrap_or(&table.primary_key);

@@ -129,7 +129,7 @@ fn is_clock(stage: &Stage, expr: &Expr) -> bool {
 
 impl Versioned {
     /// Its columns by numbers.
-    pub(super) fn numbered(&self) -> Result<Numbered> {
-        Numbered::new(&self.schemas)
+    pub(super) fn numbered(&self, places: &Places) -> Result<Numbered> {
+        Numbered::new(&self.schemas, places)
     }
 }

@@ -8,9 +8,11 @@ use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result as DfResult, plan_err};
-use datafusion_expr::expr::{Between, InList};
+use datafusion_expr::expr::{Between, InList, InSubquery};
 use datafusion_expr::expr_rewriter::NamePreserver;
-use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion_expr::{
+    BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast,
+};
 use datafusion_optimizer::analyzer::AnalyzerRule;
 
 use crate::by_parts::by_parts;
@@ -67,6 +69,20 @@ impl AnalyzerRule for DatesAsTimes {
 /// types that it has in Flink.
 pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
     expr.changed_up(|mut expr| {
+        if let Expr::InSubquery(tested) = &mut expr
+            && date_in(tested, schema)?
+        {
+            return Ok(Transformed::yes(expr));
+        }
+        // DataFusion would bring the instant to nanoseconds.
+        if let Expr::ScalarFunction(call) = &mut expr
+            && call.name() == "to_char"
+            && let Some(time) = call.args.first_mut()
+            && let DataType::Timestamp(unit, Some(_)) = time.get_type(schema)?
+        {
+            *time = cast(std::mem::take(time), DataType::Timestamp(unit, None));
+            return Ok(Transformed::yes(expr));
+        }
         let types: Vec<DataType> =
             beside(&mut expr).iter().filter_map(|e| e.get_type(schema).ok()).collect();
         let finest = types
@@ -94,6 +110,25 @@ pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transfor
         }
         Ok(Transformed::yes(expr))
     })
+}
+
+/// Brings a date to the type of the times among which it is looked for, or the dates to that of the
+/// time; whether there are both.
+fn date_in(tested: &mut InSubquery, schema: &DFSchema) -> DfResult<bool> {
+    let plan = &mut tested.subquery.subquery;
+    let (table, field) = plan.schema().qualified_field(0);
+    match (tested.expr.get_type(schema)?, field.data_type().clone()) {
+        (DataType::Date32, time @ DataType::Timestamp(..)) => {
+            *tested.expr = cast(std::mem::take(&mut *tested.expr), time);
+        }
+        (time @ DataType::Timestamp(..), DataType::Date32) => {
+            let dates = cast(Expr::from((table, field)), time).alias(field.name());
+            let times = LogicalPlanBuilder::from(LogicalPlan::clone(plan)).project([dates])?;
+            *plan = Arc::new(times.build()?);
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 /// Refuses a date beside a number, which DataFusion would take for a number of days.

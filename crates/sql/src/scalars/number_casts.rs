@@ -1,7 +1,7 @@
 //! Casts between numbers and texts, and of timestamps to fewer digits, as in Flink. A `DOUBLE` is
 //! written as Java writes it, `1.0E10`, and a text may have digits after its point although an
 //! integer is wanted: `'12.7'` is 12. DataFusion writes `10000000000.0`, and refuses the other.
-//! Timestamps are rounded down.
+//! Timestamps are rounded down. Texts are times of a clock ([`super::clock_texts`]).
 
 use std::fmt::{Debug, LowerExp};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use datafusion_expr::{
     ScalarUDFImpl, Signature, TryCast, Volatility,
 };
 
+use super::clock_texts::{is_time, texts_as_times};
 use super::fewer_digits::{rounded_down, ticks_in_one};
 use crate::walk::Nodes;
 
@@ -32,27 +33,21 @@ pub(super) fn cast_numbers(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
             _ => return Ok(Transformed::no(e)),
         };
         let from = of.get_type(schema)?;
-        let differs = match to {
-            DataType::Utf8 => matches!(from, DataType::Float32 | DataType::Float64),
-            to if to.is_integer() => from == DataType::Utf8,
-            to => ticks_in_one(&from, to).is_some(),
-        };
-        if !differs || (!tries && is_no_integer(of, to)) {
+        let reads_text = from == DataType::Utf8 && (to.is_integer() || is_time(to));
+        let is_double = matches!(from, DataType::Float32 | DataType::Float64);
+        let writes_double = is_double && *to == DataType::Utf8;
+        if !reads_text && !writes_double && ticks_in_one(&from, to).is_none() {
             return Ok(Transformed::no(e));
+        }
+        if let (false, Expr::Literal(ScalarValue::Utf8(Some(text)), _)) = (tries, of.as_ref()) {
+            let one: ArrayRef = Arc::new(StringArray::from(vec![text.as_str()]));
+            read_texts(&one, to, false)?;
         }
         let signature = Signature::any(1, Volatility::Immutable);
         let function = ScalarUDF::from(NumberCast { to: to.clone(), tries, signature });
         Ok(Transformed::yes(Arc::new(function).call(vec![of.as_ref().clone()])))
     })?;
     Ok(own.data)
-}
-
-/// Whether this is a constant text that no cast makes an integer of: DataFusion's refuses it at
-/// planning.
-fn is_no_integer(expr: &Expr, to: &DataType) -> bool {
-    let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = expr else { return false };
-    let one: ArrayRef = Arc::new(StringArray::from(vec![text.as_str()]));
-    to.is_integer() && texts_as_integers(&one, to, false).is_err()
 }
 
 /// What is cast, to which type, and whether NULL comes of what fails, if `expr` is such a cast.
@@ -98,7 +93,7 @@ impl ScalarUDFImpl for NumberCast {
                 rounded_down(&values, to, ticks, self.tries)?
             }
             DataType::Utf8 => doubles_as_texts(&values)?,
-            to => texts_as_integers(&values, to, self.tries)?,
+            to => read_texts(&values, to, self.tries)?,
         };
         match constant {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)),
@@ -136,6 +131,14 @@ fn java_text(value: impl Copy + Debug + LowerExp + Into<f64>) -> String {
         let shortest = format!("{value:e}");
         let digits = if shortest.contains('.') { shortest } else { format!("{value:.1e}") };
         digits.replace('e', "E")
+    }
+}
+
+/// The values of a type that texts are; NULL for those that are none if it `tries`.
+fn read_texts(texts: &ArrayRef, to: &DataType, tries: bool) -> DfResult<ArrayRef> {
+    match is_time(to) {
+        true => texts_as_times(texts, to, tries),
+        false => texts_as_integers(texts, to, tries),
     }
 }
 

@@ -86,7 +86,7 @@ impl ScalarUDFImpl for RowFunction {
         if let Some(form) = self.forms.iter().find(fits) {
             return Ok(form.clone());
         }
-        let name = self.name.to_uppercase();
+        let name = self.name.trim_start_matches('$').to_uppercase();
         let list =
             |types: &[DataType]| types.iter().map(sql_type_name).collect::<Vec<_>>().join(", ");
         let forms: Vec<String> =

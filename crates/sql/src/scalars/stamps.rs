@@ -71,8 +71,9 @@ const FORM: &str = "write CURRENT_WATERMARK(ts), where ts is the column that WAT
 /// The type of a watermark of times of a type.
 pub(crate) fn watermark_type(time: &DataType) -> Option<DataType> {
     match time {
-        DataType::Timestamp(_, zone) => {
-            Some(DataType::Timestamp(TimeUnit::Millisecond, zone.clone()))
+        DataType::Timestamp(unit, zone) => {
+            let unit = (*unit).clamp(TimeUnit::Millisecond, TimeUnit::Microsecond);
+            Some(DataType::Timestamp(unit, zone.clone()))
         }
         _ => None,
     }

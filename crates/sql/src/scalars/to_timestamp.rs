@@ -7,13 +7,14 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, TimestampMillisecondArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
-use chrono::format::{Parsed, StrftimeItems, parse};
-use chrono::{DateTime, NaiveTime};
+use chrono::DateTime;
 use datafusion_common::{Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err};
 use datafusion_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::by_pattern::by_pattern;
+use super::clock_texts::texts_as_times;
 use crate::types::{UTC, sql_type_name};
 
 const MILLIS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
@@ -55,7 +56,10 @@ impl ScalarUDFImpl for ToTimestamp {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
         match &args.args[..] {
-            [text] if types[0].is_string() => text.cast_to(&MILLIS, None),
+            [text] if types[0].is_string() => result(
+                &args,
+                texts_as_times(&text.to_array(rows(&args, &[text]))?, &MILLIS, false)?,
+            ),
             [text, pattern] if self.has_pattern(&types) => {
                 let rows = rows(&args, &[text, pattern]);
                 result(&args, read(&text.to_array(rows)?, &pattern.to_array(rows)?)?)
@@ -88,18 +92,9 @@ fn read(texts: &ArrayRef, patterns: &ArrayRef) -> DfResult<ArrayRef> {
     Ok(Arc::new(times.collect::<DfResult<TimestampMillisecondArray>>()?))
 }
 
-/// What a text says by a pattern; midnight if that is a date alone.
+/// Milliseconds since 1970 in UTC of a text by a pattern.
 fn millis_of(text: &str, pattern: &str) -> DfResult<i64> {
-    let mut parsed = Parsed::new();
-    let read = parse(&mut parsed, text, StrftimeItems::new(pattern)).and_then(|()| {
-        let zoned = parsed.to_datetime().map(|time| time.timestamp_millis());
-        let local = || parsed.to_naive_datetime_with_offset(0);
-        let midnight = |_| parsed.to_naive_date().map(|date| date.and_time(NaiveTime::MIN));
-        zoned.or_else(|_| Ok(local().or_else(midnight)?.and_utc().timestamp_millis()))
-    });
-    read.map_err(|e| {
-        exec_datafusion_err!("Error parsing timestamp from '{text}' using format '{pattern}': {e}")
-    })
+    by_pattern(text, pattern).map(|(local, ahead)| local - ahead.unwrap_or(0))
 }
 
 /// `TO_TIMESTAMP_LTZ(milliseconds)` or `TO_TIMESTAMP_LTZ(number, digits)`, where the digits are a
