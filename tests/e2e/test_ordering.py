@@ -89,7 +89,8 @@ def test_a_sort_that_does_not_fit_the_memory_is_an_error(script):
     done = script.run(TABLE + "SELECT id, REPEAT(s, 2000) AS r FROM t ORDER BY id DESC;", workers=1, memory="16MB")
     message = done.stderr if isinstance(done.stderr, str) else done.stderr.decode()
     assert done.code == 1 and done.stdout.decode().count("aaa") == 0, message
-    assert "needs more memory than it may use" in message and "--set memory=" in message
+    assert "the output needs more memory than it may use" in message and "--set memory=" in message
+    assert "give ORDER BY a LIMIT" in message and "0 keys" not in message and "shorter window" not in message
 
 
 @pytest.mark.parametrize("processes", [1, 2])

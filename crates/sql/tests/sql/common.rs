@@ -73,10 +73,13 @@ fn fails_to_open(options: &TableOptions) -> Error {
 }
 
 impl Connectors for FakeConnectors {
+    fn knows(&self, options: &TableOptions) -> bool {
+        connector(options) != "kafka"
+    }
     fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>> {
         assert!(!options.options.contains_key("scan.watermark.idle-timeout"));
         let bounded = match connector(options) {
-            "fake" | "file" => true,
+            "fake" | "file" | "filesystem" => true,
             "endless" => false,
             _ => return Err(fails_to_open(options)),
         };
@@ -91,7 +94,7 @@ impl Connectors for FakeConnectors {
     fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
         assert!(options.metadata.is_empty(), "nobody writes metadata");
         match connector(options) {
-            "nowhere" | "blackhole" | "file" => Ok(Arc::new(Nowhere)),
+            "nowhere" | "blackhole" | "file" | "print" => Ok(Arc::new(Nowhere)),
             _ => Err(fails_to_open(options)),
         }
     }
