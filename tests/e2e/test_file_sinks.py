@@ -196,6 +196,7 @@ def test_an_insert_that_never_ends_into_files_that_are_not_rolled_is_told(job, s
     for rolled, expected in (("", True), (", 'sink.rolling-policy.rows' = '1'", False)):
         checked = harness.run("check", script.write(endless + THREE.format("", rolled) + insert), stats=False)
         assert checked.code == 0 and (words in checked.stderr) == expected, checked.stderr
+    (script.folder / "out").mkdir()
     running = job(endless + THREE.format("", "") + insert, 1, "shm", running=False)
     wait_until("it writes", lambda: unfinished(script.folder / "out"))
     running.main.send_signal(signal.SIGINT)
