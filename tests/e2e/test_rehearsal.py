@@ -88,10 +88,10 @@ def test_a_file_that_a_wrong_query_should_have_written_is_missed_when_its_turn_c
     assert "did you mean" in result.stderr and "part-0-0" in result.stderr, result.stderr
 
 
-def test_check_finds_a_second_insert_into_a_directory(script):
+def test_check_finds_a_second_table_over_a_directory(script):
     script.data("events.csv", ROWS)
-    text = events() + INTO + "INSERT INTO out SELECT v FROM events;\nSELECT k FROM events;\n"
+    text = events() + INTO + INTO.replace("out", "again").replace("'again'", "'out'") + "SELECT k FROM events;\n"
     result = harness.run("check", script.write(text), stats=False)
-    assert result.code == 2 and "UNION ALL" in result.stderr, result.stderr
-    check_place(result, text, "out")
+    assert result.code == 2 and "insert into out here, too" in result.stderr, result.stderr
+    check_place(result, text, "again")
     assert result.stderr.count("error: ") == 1, result.stderr

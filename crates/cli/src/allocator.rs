@@ -156,3 +156,10 @@ pub(crate) fn refused(bytes: usize) -> ! {
         libc::_exit(1)
     }
 }
+/// Bytes that the stack of the first thread may have.
+pub(crate) fn stack_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+    // SAFETY: the call writes the limit.
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) };
+    limit.rlim_cur
+}

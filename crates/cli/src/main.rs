@@ -313,22 +313,36 @@ enum Failure {
     Interrupted,
 }
 
-/// Bytes of the stack of the thread that runs a command: the first thread's is what the system's
-/// limit (`ulimit -s`) leaves.
-const STACK_BYTES: usize = 8 << 20;
+/// Bytes of stack that a command has.
+const STACK_BYTES: u64 = 8 << 20;
 
 fn main() -> ExitCode {
     console::report_panics_politely();
     signals::let_large_files_fail();
     allocator::keep_large_apart();
     millstream::on_refused_memory(allocator::refused);
-    let thread = thread::Builder::new().name("main".into()).stack_size(STACK_BYTES).spawn(command);
-    match thread.map(JoinHandle::join) {
+    match allocator::stack_limit() {
+        limit if limit < STACK_BYTES => with_a_larger_stack(),
+        _ => command(),
+    }
+}
+
+/// Runs the command in a thread of its own, since the system limits the stack of the first one
+/// (`ulimit -s`).
+fn with_a_larger_stack() -> ExitCode {
+    // Signals come to the thread that runs the command, as if there were no other.
+    let held = signals::Held::all();
+    let run = move || {
+        drop(held);
+        command()
+    };
+    let thread = thread::Builder::new().name("main".into()).stack_size(STACK_BYTES as usize);
+    match thread.spawn(run).map(JoinHandle::join) {
         Ok(Ok(code)) => code,
         Ok(Err(panic)) => ExitCode::from(code(&console::panicked(&*panic))),
         Err(error) => {
-            let message =
-                format!("the system gives no thread: {error}\n  help: raise ulimit -u or -v");
+            let help = "raise the limit of stacks (ulimit -s), or of address space (ulimit -v)";
+            let message = format!("the system gives no stack of 8 MB: {error}\n  help: {help}");
             ExitCode::from(code(&console::fail(&message)))
         }
     }

@@ -19,8 +19,8 @@ pub(crate) fn on_stop(stop: impl FnMut() + Send + 'static) -> Result<(), String>
     set.map_err(|e| format!("cannot listen for Ctrl-C: {e}"))
 }
 
-/// Calls `stop` with each signal to stop, in a thread of its own. Has to be called while the
-/// program has one thread. One that was ignored when the program started stays ignored.
+/// Calls `stop` with each signal to stop, in a thread of its own. Has to be called while one thread
+/// alone gets signals. One that was ignored when the program started stays ignored.
 pub(crate) fn on_each_stop(
     mut stop: impl FnMut(libc::c_int) + Send + 'static,
 ) -> Result<(), String> {
@@ -113,10 +113,22 @@ fn ignore(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Signals that wait, for this thread, until this is dropped.
-struct Held(libc::sigset_t);
+/// Signals that wait, for this thread, until this is dropped. The thread that drops it gets those
+/// that the first one got.
+pub(crate) struct Held(libc::sigset_t);
 
 impl Held {
+    /// All.
+    pub(crate) fn all() -> Held {
+        // SAFETY: a set of signals is plain data; the calls write both sets and nothing else.
+        unsafe {
+            let (mut held, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+            libc::sigfillset(&mut held);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &held, &mut before);
+            Held(before)
+        }
+    }
+
     fn new(signals: &[libc::c_int]) -> Held {
         // SAFETY: a set of signals is plain data; the calls write both sets and nothing else.
         unsafe {

@@ -71,9 +71,9 @@ pub(crate) fn is_endless(plan: &Plan, output: usize) -> bool {
         return never_ends(plan);
     }
     let stage = plan.stages.get(found.stage);
-    let limited = stage.is_some_and(|stage| {
-        matches!(stage.operator, Operator::Stateless { limit: Some(_), .. })
-    }) || found.sort.as_ref().is_some_and(|sort| sort.limit.is_some());
+    let limited = stage
+        .is_some_and(|stage| matches!(stage.operator, Operator::Stateless { limit: Some(_), .. }))
+        || found.sort.as_ref().is_some_and(|sort| sort.limit.is_some());
     !limited && reads_endless(plan, Node::Stage(found.stage))
 }
 

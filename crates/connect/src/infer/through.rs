@@ -47,11 +47,7 @@ pub(crate) fn time_of_all(table: &dyn Table, found: &Declaration) -> Result<Opti
 }
 
 /// The order within each chunk of a split. `read` reads times that are texts.
-fn parts(
-    split: &mut dyn Split,
-    workers: usize,
-    read: Option<forms::Reader>,
-) -> Result<Vec<Order>> {
+fn parts(split: &mut dyn Split, workers: usize, read: Option<forms::Reader>) -> Result<Vec<Order>> {
     let reader = Mutex::new((split, 0));
     let next = || -> Result<Option<(usize, Box<dyn Chunk>)>> {
         loop {
