@@ -459,7 +459,7 @@ SELECT nox, v FROM u ORDER BY noy;";
     #[test]
     fn a_text_that_is_right_has_no_mistakes() {
         let text = "CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen'); SELECT v FROM u;;";
-        let Checked { statements, failures } = Session::new(".").check(text, "x.sql");
+        let Checked { statements, failures, .. } = Session::new(".").check(text, "x.sql");
         assert!(statements == 2 && failures.is_empty(), "{failures:?}");
     }
 }
