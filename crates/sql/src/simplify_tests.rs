@@ -122,7 +122,7 @@ impl Draw {
         if depth == 0 {
             return self.of(&["p", "q", "TRUE", "FALSE", "s LIKE 'a%'", "s = ''", "s IS NULL"]);
         }
-        match self.below(10) {
+        match self.below(9) {
             0..=1 => {
                 let op = self.of(&["AND", "OR"]);
                 format!("({} {op} {})", self.condition(depth - 1), self.condition(depth - 1))
@@ -140,16 +140,19 @@ impl Draw {
                 let not = self.of(&["", "NOT "]);
                 format!("{} {not}IN (1, {}, 5)", self.number(0), self.number(depth - 1))
             }
-            8 => {
-                // Two lists of one column.
-                let lists = ["(1)", "(1, 5)", "(5, -3)", "(NULL, 5)", "(0, 5)"];
-                let mut list = || format!("{}IN {}", self.of(&["", "NOT "]), self.of(&lists));
-                let (one, two) = (list(), list());
-                let (column, op) = (self.of(&["a", "i", "x", "d"]), self.of(&["AND", "OR"]));
-                format!("({column} {one} {op} {column} {two})")
-            }
             _ => format!("{} BETWEEN {} AND 5", self.number(depth - 1), self.number(0)),
         }
+    }
+
+    /// Several lists of one column.
+    fn lists(&mut self, depth: usize, column: &str) -> String {
+        let not = self.of(&["", "NOT "]);
+        if depth == 0 {
+            let list = self.of(&["(1)", "(1, 5)", "(5, -3)", "(NULL, 5)", "(0, 5)"]);
+            return format!("{column} {not}IN {list}");
+        }
+        let op = self.of(&["AND", "OR"]);
+        format!("{not}({} {op} {})", self.lists(depth - 1, column), self.lists(depth - 1, column))
     }
 }
 
@@ -166,8 +169,16 @@ fn simplified_expressions_have_the_same_values() {
     let simplifier = ExprSimplifier::new(info.clone());
     let (mut compared, mut changed, mut rewritten) = (0, 0, 0);
     let mut draw = Draw(20_261_121);
-    for round in 0..4000 {
-        let text = if round % 2 == 0 { draw.condition(3) } else { draw.number(3) };
+    let mut lists = Draw(48);
+    for round in 0..4400 {
+        let text = match round {
+            4000.. => {
+                let column = lists.of(&["a", "i", "x", "d"]);
+                lists.lists(2, &column)
+            }
+            _ if round % 2 == 0 => draw.condition(3),
+            _ => draw.number(3),
+        };
         let dialect = MillstreamDialect::default();
         let parser = Parser::new(&dialect).try_with_sql(&text);
         let sql = parser.unwrap().parse_expr().unwrap();
