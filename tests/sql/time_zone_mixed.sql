@@ -1,6 +1,7 @@
 -- answer: by hand. On 4 November 2018, clocks in São Paulo went from midnight to 1:00, which is 3:00 in UTC. An instant and the
 -- local time that it is cast to are compared alike as values and in conditions, also where both are event times; midnight,
 -- which no clock shows, is the instant of 1:00. An instant is ordered by though it is shown as a local time.
+-- exchange: refused
 SET 'time_zone' = 'America/Sao_Paulo';
 CREATE TABLE a (ts TIMESTAMP_LTZ(3), k STRING, WATERMARK FOR ts AS ts) WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'data/instants.csv');
 CREATE TABLE b (ts TIMESTAMP(3), d DATE, k STRING, WATERMARK FOR ts AS ts) WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'data/local_times.csv');
