@@ -184,6 +184,9 @@ def test_times_of_another_form_are_an_event_time(folder):
     result = folder.query("SELECT ts, n FROM 'x.csv'")
     assert rows(result) == ["2024-05-01 12:30:00.000,1", "2024-05-01 12:31:00.000,2"]
     assert "event time ts = TO_TIMESTAMP(at, 'yyyy/MM/dd HH:mm')" in result.stderr
+    # The message shows the form of a pattern.
+    result = folder.query("SELECT TO_TIMESTAMP(at, 'dd/MMM/yyyy:HH:mm:ss Z') AS x FROM 'x.csv'", code=1)
+    assert "does not have the form of the pattern: '31/Jan/2024:12:30:00 +0100'" in result.stderr
 
 
 def test_init_of_strange_names(folder):
