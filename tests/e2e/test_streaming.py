@@ -79,7 +79,7 @@ def test_no_window_fires_before_its_end_and_each_fires_while_the_input_goes_on(r
 def test_rows_of_a_file_appear_before_its_end(script):
     rows = "".join(f"2024-01-01 {i // 3600:02}:{i // 60 % 60:02}:{i % 60:02},{i % 7},1\n" for i in range(40_000))
     script.data("events.csv", "ts,k,v\n" + rows)
-    result = script.run(events() + WINDOW, workers=1, batch_rows=64)
+    result = script.run(events() + WINDOW, workers=1, batch_rows=64, windows_pack="1 s")
     assert result.code == 0
     assert result.stats["windows"] == 4_000
     assert result.stats["windows_fired_early"] > 3_000
