@@ -64,10 +64,11 @@ def test_a_script_on_standard_input_is_not_read_as_data(words, path, more):
 TABLE = "CREATE TABLE t (k STRING) WITH ('connector' = 'stdin', 'format' = 'csv', 'csv.header' = 'false');\n"
 
 
-def test_a_script_in_a_file_on_standard_input_is_not_read_as_data(tmp_path):
+@pytest.mark.parametrize("words", [["run", "-"], ["run", "-", "--processes", "2"], []])
+def test_a_script_in_a_file_on_standard_input_is_not_read_as_data(tmp_path, words):
     (tmp_path / "q.sql").write_text(TABLE + "SELECT COUNT(*) AS n FROM t;\n")
     with open(tmp_path / "q.sql") as given:
-        done = subprocess.run([str(harness.program()), "run", "-"], stdin=given, capture_output=True, timeout=60)
+        done = subprocess.run([str(harness.program()), *words], stdin=given, capture_output=True, timeout=60)
     assert done.returncode == 2 and b"the SQL was read from it" in done.stderr, done
 
 

@@ -349,7 +349,9 @@ mod tests {
                 delay_us: 5_000_000,
                 reason: "two lines\nof reasons".into(),
                 span_us: 0,
+                sampled: false,
             }),
+            partitioned_by: vec![],
             options: vec![("path".into(), "it's.csv".into()), ("format".into(), "csv".into())],
             remarks: vec![],
         }

@@ -171,18 +171,23 @@ fn in_partitions(directory: &Path, columns: &[String], dangling: Dangling) -> Re
     Ok(files)
 }
 
-/// Standard input, if it can be read only once.
+/// Standard input, if it can be read only once by who goes on where another has read to.
 pub fn standard_input() -> Option<ReadOnce> {
-    read_once(Path::new("/dev/stdin"))
+    gone(Path::new("/dev/stdin"), true)
 }
 
 /// Pipes and terminals are gone once they have been read, whatever the path to them; and so is of a
 /// file that this process was given open what has been read of it.
 pub(super) fn read_once(path: &Path) -> Option<ReadOnce> {
+    gone(path, begun_at(path).is_some())
+}
+
+/// As [`read_once`]. `begun`: if it is a regular file, some of it has been read.
+fn gone(path: &Path, begun: bool) -> Option<ReadOnce> {
     let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     let metadata = path.metadata().ok()?;
     let null = Path::new("/dev/null").metadata();
-    let is_new = metadata.is_file() && begun_at(path).is_none();
+    let is_new = metadata.is_file() && !begun;
     // Of what is a device, `/dev/null` can be read again.
     if is_new || metadata.is_dir() || null.is_ok_and(|null| same(&metadata, &null)) {
         return None;
