@@ -62,7 +62,7 @@ use millstream_contract::{error, expr, plan, pruning, settings, sink, table, tex
 pub use explain::state_layout;
 pub use job::{Job, Stopper};
 pub use millstream_state::on_refused_memory;
-pub use run::Remains;
+pub use run::{Remains, STACK_BYTES};
 pub use skipped::Skipped;
 pub use standing::{STUCK_AFTER, Standing};
 pub use stats::{Leftover, SourceStats, StageStats, Stats};

@@ -58,6 +58,7 @@ impl Job {
             let (running, ended) = channel::<()>();
             for (id, worker) in workers.iter_mut().enumerate() {
                 let thread = thread::Builder::new().name(format!("worker-{id}"));
+                let thread = thread.stack_size(STACK_BYTES);
                 let running = running.clone();
                 let run = move || {
                     let _running = running;
@@ -91,6 +92,10 @@ impl Job {
         (stats, result, Remains(Some((workers, shared.clone()))))
     }
 }
+
+/// Stack of a thread that evaluates expressions, bytes. Evaluation recurses over an expression: up to
+/// 4 KB for each of a thousand levels without optimisation. Pages are mapped when they are touched.
+pub const STACK_BYTES: usize = 16 << 20;
 
 /// How often somebody looks whether workers get on.
 const LOOK: Duration = Duration::from_secs(1);

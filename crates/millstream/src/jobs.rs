@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millstream_contract::Error;
 use millstream_contract::sink::Sink;
 use millstream_engine::observe::Snapshot;
-use millstream_engine::{Stats, Stopper};
+use millstream_engine::{STACK_BYTES, Stats, Stopper};
 
 use crate::failure::Failure;
 use crate::rows::{Queue, Rows};
@@ -383,7 +383,10 @@ pub(crate) fn submit(
         return Ok(jobs);
     }
     let ending = Ending(shared);
-    let started = thread::Builder::new().name("jobs".into()).spawn(move || run(&ending.0));
+    let started = thread::Builder::new()
+        .name("jobs".into())
+        .stack_size(STACK_BYTES)
+        .spawn(move || run(&ending.0));
     started.map_err(|error| {
         Failure::Run(Error::Io {
             place: "the thread of the jobs".into(),

@@ -79,7 +79,7 @@ fn the_observer_sees_splits_windows_and_whom_they_wait_for() {
         let reasons = why(&snapshot);
         let name = &snapshot.splits[1].name;
         assert!(reasons[0].what.starts_with(&format!(
-            "window [1970-01-01 00:00:00, 00:00:10) of stage 1 waits for {name}: its watermark is \
+            "window [1970-01-01 00:00:00, 00:00:10) of stage 1 waits for events ({name}): its watermark is \
              1970-01-01 00:00:04, and must be 00:00:10"
         )), "{reasons:?}");
         assert!(!reasons[0].what.contains(&snapshot.splits[0].name), "{reasons:?}");
