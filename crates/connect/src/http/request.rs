@@ -116,6 +116,9 @@ pub(super) fn parse(head: &[u8]) -> Result<Head, Answer> {
         return Err(Answer::new(405, "records are sent with POST"));
     }
     let path = target.split('?').next().unwrap_or_default();
+    if !path.starts_with('/') {
+        return Err(bad("expected a path, such as /, behind POST"));
+    }
     fields.head(path, version == "HTTP/1.1")
 }
 
