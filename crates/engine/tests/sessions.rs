@@ -227,8 +227,9 @@ fn a_million_session_ends() {
         assert_eq!((next, stats.rows), (RECORDS, RECORDS as u64));
         let rows_of_batch = next as usize / batches.len();
         assert!(rows_of_batch > 50, "{rows_of_batch} rows in a batch");
-        // A row of state is 100 bytes at least: all of them would take 100 MB.
-        assert!(stats.state_bytes_peak < 24 << 20, "{} bytes", stats.state_bytes_peak);
+        // A row of state is 100 bytes at least: all of them would take 100 MB. On a busy machine a
+        // worker that is ahead holds up to 32 MB.
+        assert!(stats.state_bytes_peak < 40 << 20, "{} bytes", stats.state_bytes_peak);
         assert!(stats.windows_fired_early > 1000, "{}", stats.windows_fired_early);
     }
 }
