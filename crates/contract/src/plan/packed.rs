@@ -2,7 +2,7 @@
 //! would cost more than its records. Sessions over input that ends have a slice for each gap, since
 //! each row of a slice is joined with those before it.
 
-use super::{Cumulate, Hop, Node, Operator, Plan, Stage, Window};
+use super::{Cumulate, Hop, Node, Operator, Plan, Sort, Stage, Window};
 use crate::settings::Settings;
 use crate::table::SplitSpec;
 
@@ -32,11 +32,14 @@ impl Plan {
     /// and so short panes of windows that overlap, and lets sessions have slices of a gap, or of as
     /// many as there is room for, unless `pack_us` is 0. Those that share one fire
     /// together, when the last of them is complete. Windows stay apart whose rows go to an output
-    /// beside rows of other inputs, which come in the order of windows.
+    /// beside rows of other inputs, which come in the order of windows, or to one of which a LIMIT
+    /// takes the first windows.
     pub fn pack_windows(&mut self, pack_us: i64) {
         let mut mixed = vec![false; self.stages.len()];
         for output in &self.outputs {
-            self.mark_mixed(output.stage, false, &mut mixed);
+            let of_windows = |sort: &Sort| sort.each_window && sort.keys.is_empty();
+            let first_windows = output.sort.as_ref().is_some_and(of_windows);
+            self.mark_mixed(output.stage, first_windows, &mut mixed);
         }
         let mut bounded: Vec<bool> = Vec::with_capacity(self.stages.len());
         for (number, stage) in self.stages.iter_mut().enumerate() {
