@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use datafusion_sql::sqlparser::ast::{Expr, VisitorMut};
 use datafusion_sql::sqlparser::parser::Parser;
 
-use crate::dialect::MillstreamDialect;
-use crate::walk::WalkMut;
+use crate::syntax::dialect::MillstreamDialect;
+use crate::syntax::walk::WalkMut;
 
 const PREDICATE: u8 = 32;
 

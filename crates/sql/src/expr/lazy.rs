@@ -1,0 +1,128 @@
+//! Lazy evaluation of `a AND b` and `a OR b` where `b` may fail: `b` is evaluated only for the rows
+//! that `a` does not decide. So `v <> 0 AND 10 / v > 1` never divides by zero.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{and_kleene, or_kleene};
+use arrow::datatypes::{DataType, Schema};
+use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
+use datafusion_expr::{ColumnarValue, Operator};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
+};
+
+use crate::expr::one_form::{OneForm, compares};
+
+/// AND or OR whose right side is evaluated only where the left side does not decide.
+#[derive(Debug, Clone, Eq)]
+pub(crate) struct LazyBoolean {
+    left: Arc<dyn PhysicalExpr>,
+    /// AND, otherwise OR.
+    and: bool,
+    right: Arc<dyn PhysicalExpr>,
+}
+
+impl LazyBoolean {
+    /// `None` if the right side cannot fail: then evaluating it for all rows is faster.
+    pub(crate) fn when_needed(
+        left: &Arc<dyn PhysicalExpr>,
+        and: bool,
+        right: &Arc<dyn PhysicalExpr>,
+    ) -> Option<LazyBoolean> {
+        (!cannot_fail(right)).then(|| LazyBoolean { left: left.clone(), and, right: right.clone() })
+    }
+}
+
+/// Whether evaluation gives a value whatever the row.
+pub(crate) fn cannot_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let simple = if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        compares(binary.op()) || matches!(binary.op(), Operator::And | Operator::Or)
+    } else {
+        expr.is::<Column>()
+            || expr.is::<Literal>()
+            || expr.is::<IsNullExpr>()
+            || expr.is::<IsNotNullExpr>()
+            || expr.is::<NotExpr>()
+            || expr.is::<InListExpr>()
+            || expr.is::<LikeExpr>()
+            || expr.is::<OneForm>()
+    };
+    simple && expr.children().into_iter().all(cannot_fail)
+}
+
+impl PartialEq for LazyBoolean {
+    fn eq(&self, other: &Self) -> bool {
+        self.and == other.and && self.left.eq(&other.left) && self.right.eq(&other.right)
+    }
+}
+
+impl Hash for LazyBoolean {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.and, &self.left, &self.right).hash(state);
+    }
+}
+
+impl fmt::Display for LazyBoolean {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let op = if self.and { "AND" } else { "OR" };
+        write!(f, "({}) {op} ({})", self.left, self.right)
+    }
+}
+
+impl PhysicalExpr for LazyBoolean {
+    fn data_type(&self, _: &Schema) -> DfResult<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
+        Ok(self.left.nullable(schema)? || self.right.nullable(schema)?)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        let rows = batch.num_rows();
+        let left = booleans(self.left.evaluate(batch)?, rows)?;
+        let open: BooleanBuffer =
+            (0..rows).map(|row| left.is_null(row) || left.value(row) == self.and).collect();
+        if open.count_set_bits() == 0 {
+            return Ok(ColumnarValue::Array(Arc::new(left)));
+        }
+        let right = self.right.evaluate_selection(batch, &BooleanArray::new(open, None))?;
+        let right = booleans(right, rows)?;
+        let both = if self.and { and_kleene(&left, &right)? } else { or_kleene(&left, &right)? };
+        Ok(ColumnarValue::Array(Arc::new(both)))
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.left, &self.right]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> DfResult<Arc<dyn PhysicalExpr>> {
+        let Ok([left, right]) = <[_; 2]>::try_from(children) else {
+            return internal_err!("AND and OR have two sides");
+        };
+        Ok(Arc::new(LazyBoolean { left, and: self.and, right }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn booleans(value: ColumnarValue, rows: usize) -> DfResult<BooleanArray> {
+    if let ColumnarValue::Scalar(ScalarValue::Null) = value {
+        return Ok(BooleanArray::new_null(rows));
+    }
+    let array = value.into_array(rows)?;
+    match array.as_boolean_opt() {
+        Some(booleans) => Ok(booleans.clone()),
+        None => internal_err!("a condition of type {}", array.data_type()),
+    }
+}

@@ -1,0 +1,226 @@
+//! A mark around a part of an expression that may fail on a value. The mark holds the part's place
+//! in the text.
+//!
+//! In a logical expression the mark is a function that returns its only argument. When the
+//! expression is compiled, the mark becomes a [`LocatedExpr`], which turns a failure of its part
+//! into an error that shows the place.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{DataFusionError, Result as DfResult, exec_err, internal_err};
+use datafusion_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+
+use crate::syntax::error::Place;
+use crate::expr::evaluate::evaluation_error;
+use crate::expr::scalars::{Constant, Rounded};
+use crate::syntax::walk::Nodes;
+
+/// The mark.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Located {
+    place: Place,
+    signature: Signature,
+}
+
+/// `expr`, which stands at `place`.
+pub(crate) fn located(expr: Expr, place: Place) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Located { place, signature })).call(vec![expr])
+}
+
+/// What is marked, if `expr` is a mark, a cast with a name or one that rounds, or a bounded
+/// constant.
+pub(crate) fn within_mark(expr: &Expr) -> Option<&Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let function = call.func.inner();
+    let mark = function.is::<Located>()
+        || function.is::<NamedCast>()
+        || function.is::<Constant>()
+        || function.is::<Rounded>();
+    mark.then(|| call.args.first()).flatten()
+}
+
+/// An expression without marks, to be compared with others.
+pub(crate) fn without_marks(expr: &Expr) -> Expr {
+    let plain = expr.clone().changed_up(|e| match e {
+        Expr::ScalarFunction(mut call) if call.func.inner().is::<Located>() => {
+            Ok(Transformed::yes(call.args.swap_remove(0)))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    plain.map_or_else(|_| expr.clone(), |plain| plain.data)
+}
+
+impl ScalarUDFImpl for Located {
+    fn name(&self) -> &str {
+        "located"
+    }
+
+    fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
+        Ok(UNNAMED.into())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [own] => Ok(own.clone()),
+            _ => internal_err!("a mark takes one argument"),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        match args.arg_fields {
+            [own] => Ok(own.clone()),
+            _ => internal_err!("a mark takes one argument"),
+        }
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        match args.args.pop() {
+            Some(own) => Ok(own),
+            None => exec_err!("a mark takes one argument"),
+        }
+    }
+}
+
+/// The name of a call that names no column: no text of what is within, which DataFusion would write
+/// anew at every level of an expression.
+pub(crate) const UNNAMED: &str = "…";
+
+/// A part of an expression that knows its place.
+#[derive(Debug, Clone)]
+pub(crate) struct LocatedExpr {
+    inner: Arc<dyn PhysicalExpr>,
+    place: Place,
+    data_type: DataType,
+}
+
+impl LocatedExpr {
+    /// The compiled form of a mark; `None` if `expr` is none.
+    pub(crate) fn of_mark(expr: &Arc<dyn PhysicalExpr>) -> Option<LocatedExpr> {
+        let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+        let mark = call.fun().inner().downcast_ref::<Located>()?;
+        let inner = call.args().first()?.clone();
+        let data_type = call.return_type().clone();
+        Some(LocatedExpr { inner, place: mark.place.clone(), data_type })
+    }
+}
+
+impl PartialEq for LocatedExpr {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.eq(&other.inner)
+    }
+}
+
+impl Eq for LocatedExpr {}
+
+impl Hash for LocatedExpr {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
+}
+
+impl fmt::Display for LocatedExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.inner, f)
+    }
+}
+
+impl PhysicalExpr for LocatedExpr {
+    /// Known, so that it is not worked out anew at every level above.
+    fn data_type(&self, _: &Schema) -> DfResult<DataType> {
+        Ok(self.data_type.clone())
+    }
+
+    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
+        self.inner.nullable(schema)
+    }
+
+    fn return_field(&self, schema: &Schema) -> DfResult<FieldRef> {
+        self.inner.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        self.inner.evaluate(batch).map_err(|error| {
+            let (text, place) = (self.place.text(), Some(&self.place));
+            let failed = evaluation_error(&error, &self.data_type, text, place);
+            DataFusionError::External(Box::new(failed))
+        })
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.inner]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> DfResult<Arc<dyn PhysicalExpr>> {
+        let Ok([inner]) = <[_; 1]>::try_from(children) else {
+            return internal_err!("a mark has one child");
+        };
+        let (place, data_type) = (self.place.clone(), self.data_type.clone());
+        Ok(Arc::new(LocatedExpr { inner, place, data_type }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt_sql(f)
+    }
+}
+
+/// The name of [`NamedCast`], which cannot be written in SQL.
+pub(crate) const NAMED_CAST: &str = "$cast";
+
+/// A function that gives back its first argument, a cast; the second is a text that makes the name
+/// of the column another one than that of what is cast.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NamedCast(Signature);
+
+/// The function [`NAMED_CAST`].
+pub(crate) fn named_cast() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(NamedCast(Signature::any(2, Volatility::Immutable))))
+}
+
+/// Takes the names off all casts of `expr`.
+pub(crate) fn without_cast_names(expr: Expr) -> DfResult<Expr> {
+    let plain = expr.changed_up(|e| match e {
+        Expr::ScalarFunction(mut call) if call.func.inner().is::<NamedCast>() => {
+            Ok(Transformed::yes(call.args.swap_remove(0)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(plain.data)
+}
+
+impl ScalarUDFImpl for NamedCast {
+    fn name(&self) -> &str {
+        NAMED_CAST
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [own, _] => Ok(own.clone()),
+            _ => internal_err!("a named cast takes two arguments"),
+        }
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        internal_err!("a named cast is evaluated as a cast")
+    }
+}

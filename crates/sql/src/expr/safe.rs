@@ -1,0 +1,119 @@
+//! Which expressions give a value whatever the row, so that they can be evaluated for rows that
+//! nobody asked for.
+
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
+use datafusion_common::DFSchema;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_expr::expr::InList;
+use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
+
+use crate::expr::located::within_mark;
+use crate::expr::one_form::compares;
+use crate::expr::scalars::{DECIDED, SAFE, digits_of};
+
+/// Functions that give a value of any arguments, and none that is longer than these.
+const FUNCTIONS: &[&str] = &[
+    "ascii",
+    "btrim",
+    "character_length",
+    "coalesce",
+    "contains",
+    DECIDED,
+    "ends_with",
+    "greatest",
+    "ifnull",
+    "isnan",
+    "least",
+    "ltrim",
+    "nullif",
+    "nvl2",
+    "octet_length",
+    "rtrim",
+    "starts_with",
+];
+
+/// Whether evaluation gives a value whatever the row.
+pub(crate) fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
+    if let Some(inner) = within_mark(expr) {
+        return cannot_fail(inner, schema);
+    }
+    let own = match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, .. }) => {
+            use Operator::*;
+            // A decimal with room for a digit more has room for all that comes.
+            let has_room = |t: DataType| match t {
+                DataType::Decimal128(precision, _) => precision < DECIMAL128_MAX_PRECISION,
+                t => t.is_floating(),
+            };
+            let computes = matches!(op, Plus | Minus | Multiply)
+                && expr.get_type(schema).is_ok_and(has_room)
+                && left.get_type(schema).is_ok_and(|t| t.is_floating() || t.is_decimal());
+            compares(op) || computes || matches!(op, And | Or)
+        }
+        Expr::Cast(Cast { expr, field }) => {
+            expr.get_type(schema).is_ok_and(|from| widens(&from, field.data_type()))
+        }
+        Expr::ScalarFunction(call) => {
+            FUNCTIONS.contains(&call.name()) || SAFE.contains(&call.name())
+        }
+        Expr::Column(_)
+        | Expr::Literal(..)
+        | Expr::Alias(_)
+        | Expr::Not(_)
+        | Expr::IsNull(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsTrue(_)
+        | Expr::IsNotTrue(_)
+        | Expr::IsFalse(_)
+        | Expr::IsNotFalse(_)
+        | Expr::IsUnknown(_)
+        | Expr::IsNotUnknown(_)
+        | Expr::InList(_)
+        | Expr::Like(_)
+        | Expr::Case(_) => true,
+        _ => false,
+    };
+    own && arguments(expr).into_iter().all(|(argument, _)| cannot_fail(argument, schema))
+}
+
+/// Whether every value of one type is one of another.
+fn widens(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    let bits = |t: &DataType| match t {
+        Int8 => Some(8),
+        Int16 => Some(16),
+        Int32 => Some(32),
+        Int64 => Some(64),
+        _ => None,
+    };
+    match (from, to) {
+        (Decimal128(..), Float64) => true,
+        (from, Decimal128(precision, scale)) => {
+            let before_point = |precision: u8, scale: i8| i16::from(precision) - i16::from(scale);
+            digits_of(from).is_some_and(|(p, s)| {
+                s <= *scale && before_point(p, s) <= before_point(*precision, *scale)
+            })
+        }
+        (Float32, Float64) => true,
+        (from, Float64) if bits(from).is_some() => true,
+        (from, to) => matches!((bits(from), bits(to)), (Some(from), Some(to)) if from <= to),
+    }
+}
+
+/// What an expression is computed of, and whether each part of that is evaluated for every row for
+/// which the whole is.
+pub(crate) fn arguments(expr: &Expr) -> Vec<(&Expr, bool)> {
+    let first_alone = match expr {
+        Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }) => true,
+        Expr::InList(InList { .. }) | Expr::Case(_) => true,
+        Expr::ScalarFunction(call) => call.func.short_circuits(),
+        _ => false,
+    };
+    let mut all = Vec::new();
+    let added = expr.apply_children(|child| {
+        all.push((child, !first_alone || all.is_empty()));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(added.is_ok(), "listing does not fail");
+    all
+}

@@ -1,0 +1,533 @@
+//! The bound on the strings that functions produce: `REPEAT('x', 2000000000)` must fail with a
+//! message and not take all memory.
+//!
+//! A call whose result might exceed the bound is evaluated for a few rows at a time, so that it
+//! takes little memory before its result's size is known.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::concat;
+use arrow::compute::kernels::concat_elements::concat_elements_dyn;
+use arrow::datatypes::{DataType, FieldRef, Int64Type, Schema};
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue, exec_err};
+use datafusion_expr::preimage::PreimageResult;
+use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion_expr::{
+    BinaryExpr, Case, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use millstream_contract::texts::{self, TEXT_BYTES_MAX};
+
+use super::lengths::{Lengths, has_texts, text_bytes};
+use super::nested::{FIELD, row_fields};
+use super::number_casts::number_cast;
+use crate::expr::located::{UNNAMED, within_mark};
+use crate::syntax::walk::Nodes;
+
+/// Bytes that texts made of one batch may have, all together.
+const TEXT_MAX: u64 = TEXT_BYTES_MAX;
+
+/// Constants up to this length need no look: as many as there are rows in the largest batch stay
+/// below [`TEXT_MAX`].
+const SHORT: usize = 64;
+
+/// More text than [`TEXT_MAX`] would be made of a batch.
+#[derive(Debug)]
+pub(crate) struct TooMuchText {
+    rows: usize,
+}
+
+impl TooMuchText {
+    pub(crate) fn error(rows: usize) -> DataFusionError {
+        DataFusionError::External(Box::new(TooMuchText { rows }))
+    }
+
+    /// What to do about it.
+    pub(crate) fn help(&self) -> String {
+        match self.rows {
+            1 => "make the text shorter".into(),
+            rows => format!(
+                "make the texts shorter, or take fewer rows at a time: SET 'batch.rows' = '{}'",
+                rows.div_ceil(16)
+            ),
+        }
+    }
+}
+
+impl fmt::Display for TooMuchText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = TEXT_MAX >> 20;
+        match self.rows {
+            1 => write!(f, "the texts computed of one row would be longer than {limit} MB"),
+            rows => write!(
+                f,
+                "the texts computed of {rows} rows would be longer than {limit} MB together"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TooMuchText {}
+
+/// The array of `rows` values that `value` stands for, unless their text is too much.
+pub(crate) fn bounded_array(value: ColumnarValue, rows: usize) -> DfResult<ArrayRef> {
+    if let ColumnarValue::Scalar(constant) = &value
+        && Lengths::of_scalar(constant).of(0).saturating_mul(rows as u64) > texts::room()
+    {
+        return Err(TooMuchText::error(rows));
+    }
+    value.into_array(rows)
+}
+
+/// Bounds the text of every call in `expr`, which is over `schema`.
+pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
+    let bounded = expr.changed_up(|e| match e {
+        mark if within_mark(&mark).is_some() => Ok(Transformed::no(mark)),
+        // Numbers and their texts are short.
+        cast if number_cast(&cast).is_some() => Ok(Transformed::no(cast)),
+        // A field is there already.
+        Expr::ScalarFunction(call) if call.name() == FIELD => {
+            Ok(Transformed::no(Expr::ScalarFunction(call)))
+        }
+        // So are the columns that a row is made of.
+        row if row_fields(&row).is_some_and(|fields| fields.iter().all(is_column)) => {
+            Ok(Transformed::no(row))
+        }
+        Expr::ScalarFunction(mut call) if !call.func.inner().is::<Bounded>() => {
+            let mut types = call.args.iter().map(|arg| arg.get_type(schema));
+            if !types.any(|t| t.is_ok_and(|t| has_texts(&t))) {
+                return Ok(Transformed::no(Expr::ScalarFunction(call)));
+            }
+            call.func = Arc::new(ScalarUDF::from(Bounded(call.func)));
+            Ok(Transformed::yes(Expr::ScalarFunction(call)))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
+            Ok(Transformed::yes(CONCAT.call(vec![*left, *right])))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(bounded.data)
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Column(_))
+}
+
+/// Bounds what the constants of every CASE in `expr` come to, which has been simplified.
+pub(crate) fn bound_constants(expr: Expr) -> DfResult<Expr> {
+    let bounded = expr.changed_up(|e| {
+        let Expr::Case(Case { expr, when_then_expr, else_expr }) = e else {
+            return Ok(Transformed::no(e));
+        };
+        let result = |e: Box<Expr>| match &*e {
+            Expr::Literal(value, _) if Lengths::of_scalar(value).of(0) > SHORT as u64 => {
+                Box::new(CONSTANT.call(vec![*e]))
+            }
+            _ => e,
+        };
+        let when_then = when_then_expr.into_iter().map(|(w, t)| (w, result(t))).collect();
+        Ok(Transformed::yes(Expr::Case(Case::new(expr, when_then, else_expr.map(result)))))
+    })?;
+    Ok(bounded.data)
+}
+
+/// The function that is called, without its bound.
+pub(crate) fn unbounded(function: &ScalarUDF) -> &ScalarUDF {
+    function.inner().downcast_ref().map_or(function, |bounded: &Bounded| &bounded.0)
+}
+
+/// The two sides, if `expr` joins texts with `||`.
+pub(crate) fn joined_texts(expr: &Expr) -> Option<(&Expr, &Expr)> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let bounded: &Bounded = call.func.inner().downcast_ref()?;
+    let [left, right] = &call.args[..] else { return None };
+    bounded.0.inner().is::<Concat>().then_some((left, right))
+}
+
+/// A call of a bounded function among compiled expressions: when it has been made, the texts that
+/// were made for it are gone.
+#[derive(Debug, Clone, Eq)]
+pub(crate) struct BoundedCall(Arc<dyn PhysicalExpr>);
+
+impl BoundedCall {
+    /// The compiled form of such a call; `None` if `expr` is none.
+    pub(crate) fn of_call(expr: &Arc<dyn PhysicalExpr>) -> Option<BoundedCall> {
+        let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+        call.fun().inner().is::<Bounded>().then(|| BoundedCall(expr.clone()))
+    }
+}
+
+impl PartialEq for BoundedCall {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq(&other.0)
+    }
+}
+
+impl Hash for BoundedCall {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl fmt::Display for BoundedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl PhysicalExpr for BoundedCall {
+    fn data_type(&self, schema: &Schema) -> DfResult<DataType> {
+        self.0.data_type(schema)
+    }
+
+    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
+        self.0.nullable(schema)
+    }
+
+    fn return_field(&self, schema: &Schema) -> DfResult<FieldRef> {
+        self.0.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        let before = texts::made();
+        let value = self.0.evaluate(batch)?;
+        texts::set_made(before + bytes_of(&value));
+        Ok(value)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.0]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> DfResult<Arc<dyn PhysicalExpr>> {
+        match children.pop() {
+            Some(call) => Ok(Arc::new(BoundedCall(call))),
+            None => exec_err!("a bounded call is one expression"),
+        }
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_sql(f)
+    }
+}
+
+/// A function that fails instead of giving too much text.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bounded(Arc<ScalarUDF>);
+
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.0.aliases()
+    }
+
+    fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
+        Ok(UNNAMED.into())
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        self.0.return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        self.0.return_field_from_args(args)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        self.0.coerce_types(types)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> DfResult<ExprSimplifyResult> {
+        self.0.simplify(args, info)
+    }
+
+    fn preimage(&self, args: &[Expr], to: &Expr, i: &SimplifyContext) -> DfResult<PreimageResult> {
+        self.0.preimage(args, to, i)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.0.short_circuits()
+    }
+
+    fn conditional_arguments<'a>(
+        &self,
+        args: &'a [Expr],
+    ) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.0.conditional_arguments(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let growth = Growth::new(self.name(), &args.args);
+        let slices = slices(rows, |row| growth.bytes(row))?;
+        if slices.len() < 2 {
+            let value = self.0.invoke_with_args(args)?;
+            note(&value, rows)?;
+            return Ok(value);
+        }
+        let mut made = Vec::new();
+        for slice in slices {
+            let array = self.0.invoke_with_args(sliced(&args, &slice))?.into_array(slice.len())?;
+            note(&ColumnarValue::Array(array.clone()), rows)?;
+            made.push(array);
+        }
+        let made: Vec<&dyn Array> = made.iter().map(AsRef::as_ref).collect();
+        Ok(ColumnarValue::Array(concat(&made)?))
+    }
+}
+
+/// Notes the text that a call has given, of so many rows; fails if it is too much. Of a single row,
+/// which cannot be taken in parts, there may be as much again: what the call was given.
+fn note(value: &ColumnarValue, rows: usize) -> DfResult<()> {
+    let bytes = bytes_of(value);
+    let given = if rows == 1 { TEXT_MAX } else { 0 };
+    if bytes > texts::room() + given {
+        return Err(TooMuchText::error(rows));
+    }
+    texts::set_made(texts::made() + bytes);
+    Ok(())
+}
+
+fn bytes_of(value: &ColumnarValue) -> u64 {
+    match value {
+        ColumnarValue::Array(array) => text_bytes(array),
+        ColumnarValue::Scalar(value) => Lengths::of_scalar(value).of(0),
+    }
+}
+
+/// Cuts rows that may have as many bytes as `bytes` says into ranges of [`TEXT_MAX`] at most.
+fn slices(rows: usize, bytes: impl Fn(usize) -> u64) -> DfResult<Vec<Range<usize>>> {
+    let mut slices = Vec::new();
+    let (mut start, mut so_far) = (0, 0);
+    for row in 0..rows {
+        let more = bytes(row);
+        if more > TEXT_MAX {
+            return Err(TooMuchText::error(1));
+        }
+        if so_far + more > TEXT_MAX {
+            slices.push(start..row);
+            (start, so_far) = (row, 0);
+        }
+        so_far += more;
+    }
+    slices.push(start..rows);
+    Ok(slices)
+}
+
+fn sliced(args: &ScalarFunctionArgs, rows: &Range<usize>) -> ScalarFunctionArgs {
+    let slice = |arg: &ColumnarValue| match arg {
+        ColumnarValue::Array(array) => ColumnarValue::Array(array.slice(rows.start, rows.len())),
+        ColumnarValue::Scalar(value) => ColumnarValue::Scalar(value.clone()),
+    };
+    ScalarFunctionArgs {
+        args: args.args.iter().map(slice).collect(),
+        arg_fields: args.arg_fields.clone(),
+        number_rows: rows.len(),
+        return_field: args.return_field.clone(),
+        config_options: args.config_options.clone(),
+    }
+}
+
+/// How long the texts of a call may get.
+struct Growth<'a> {
+    function: &'a str,
+    args: &'a [ColumnarValue],
+    lengths: Vec<Lengths<'a>>,
+}
+
+impl Growth<'_> {
+    fn new<'a>(function: &'a str, args: &'a [ColumnarValue]) -> Growth<'a> {
+        let lengths = args.iter().map(|arg| match arg {
+            ColumnarValue::Array(array) => Lengths::of_array(array),
+            ColumnarValue::Scalar(value) => Lengths::of_scalar(value),
+        });
+        Growth { function, args, lengths: lengths.collect() }
+    }
+
+    /// Bytes that the call takes and gives for a row, at most.
+    fn bytes(&self, row: usize) -> u64 {
+        let length = |i: usize| self.lengths.get(i).map_or(0, |lengths| lengths.of(row));
+        let all: u64 = self.lengths.iter().map(|lengths| lengths.of(row)).sum();
+        let more = match self.function {
+            "repeat" => length(0).saturating_mul(self.number(1, row)),
+            // A character of the filling has four bytes at most.
+            "lpad" | "rpad" => {
+                let width =
+                    if self.text(2, row).is_none_or(|fill| fill.is_ascii()) { 1 } else { 4 };
+                self.number(1, row).saturating_mul(width)
+            }
+            "replace" => self.replaced(length(2), row),
+            // Every match may bring in parts of the text, besides the replacement.
+            "regexp_replace" => (length(0) + 1).saturating_mul(2 * length(2)),
+            "concat_ws" => length(0) * self.lengths.len() as u64,
+            // A letter of the pattern stands for the name of a month at most.
+            "to_char" => 32 * all,
+            // Hexadecimal digits.
+            "encode" => all,
+            // The others give as much as they take, but for letters that are longer in the other
+            // case.
+            _ => 0,
+        };
+        all.saturating_add(more)
+    }
+
+    /// Bytes that REPLACE puts in.
+    fn replaced(&self, by: u64, row: usize) -> u64 {
+        let (Some(text), Some(what)) = (self.text(0, row), self.text(1, row)) else { return 0 };
+        let most = (text.len() / what.len().max(1) + 1) as u64 * by;
+        // Counted only where it matters.
+        if most <= TEXT_MAX { most } else { text.matches(what).count() as u64 * by }
+    }
+
+    fn text(&self, i: usize, row: usize) -> Option<&str> {
+        match self.args.get(i)? {
+            ColumnarValue::Scalar(value) => value.try_as_str().flatten(),
+            ColumnarValue::Array(array) if array.is_null(row) => None,
+            ColumnarValue::Array(array) => match array.data_type() {
+                DataType::Utf8 => Some(array.as_string::<i32>().value(row)),
+                DataType::LargeUtf8 => Some(array.as_string::<i64>().value(row)),
+                DataType::Utf8View => Some(array.as_string_view().value(row)),
+                _ => None,
+            },
+        }
+    }
+
+    fn number(&self, i: usize, row: usize) -> u64 {
+        let number = match self.args.get(i) {
+            Some(ColumnarValue::Scalar(ScalarValue::Int64(Some(number)))) => *number,
+            Some(ColumnarValue::Array(array)) if array.is_valid(row) => {
+                array.as_primitive_opt::<Int64Type>().map_or(0, |numbers| numbers.value(row))
+            }
+            _ => 0,
+        };
+        number.max(0) as u64
+    }
+}
+
+static CONCAT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    let concat = ScalarUDF::from(Concat(Signature::any(2, Volatility::Immutable)));
+    Arc::new(ScalarUDF::from(Bounded(Arc::new(concat))))
+});
+
+/// `||`, NULL if a side is.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Concat(Signature);
+
+impl ScalarUDFImpl for Concat {
+    fn name(&self) -> &str {
+        "||"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [own, _] => Ok(own.clone()),
+            _ => exec_err!("|| has two sides"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let [left, right] = &args.args[..] else { return exec_err!("|| has two sides") };
+        let (left, right) = (left.to_array(rows)?, right.to_array(rows)?);
+        let joined = concat_elements_dyn(&left, &right)?;
+        match constant {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&joined, 0)?)),
+            false => Ok(ColumnarValue::Array(joined)),
+        }
+    }
+}
+
+static CONSTANT: LazyLock<Arc<ScalarUDF>> =
+    LazyLock::new(|| Arc::new(ScalarUDF::from(Constant(Signature::any(1, Volatility::Volatile)))));
+
+/// A constant that fails where it would be written out too often.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Constant(Signature);
+
+impl ScalarUDFImpl for Constant {
+    fn name(&self) -> &str {
+        "constant"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [own] => Ok(own.clone()),
+            _ => exec_err!("a constant is one value"),
+        }
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        match args.args.pop() {
+            Some(ColumnarValue::Scalar(value)) => {
+                bounded_array(ColumnarValue::Scalar(value.clone()), args.number_rows)?;
+                Ok(ColumnarValue::Scalar(value))
+            }
+            _ => exec_err!("a constant is one value"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_cut_where_their_texts_would_be_too_much() {
+        let third = TEXT_MAX / 3;
+        let cut = slices(7, |_| third).unwrap();
+        assert_eq!(cut, [0..3, 3..6, 6..7]);
+        let cut = slices(4, |row| if row == 2 { TEXT_MAX } else { 1 }).unwrap();
+        assert_eq!(cut, [0..2, 2..3, 3..4]);
+        assert_eq!(slices(0, |_| 1).unwrap().len(), 1);
+        assert!(slices(3, |row| TEXT_MAX * row as u64).is_err());
+        assert!(slices(2, |_| u64::MAX).is_err());
+    }
+
+    #[test]
+    fn what_a_call_may_give_is_known_before_it_is_made() {
+        let text = |text: &str| ColumnarValue::Scalar(ScalarValue::from(text));
+        let number = |n: i64| ColumnarValue::Scalar(ScalarValue::from(n));
+        for (function, args, bytes) in [
+            ("repeat", vec![text("abc"), number(5)], 3 + 15),
+            ("repeat", vec![text("abc"), number(-5)], 3),
+            ("repeat", vec![text("abc"), number(i64::MAX)], u64::MAX),
+            ("lpad", vec![text("abc"), number(10)], 3 + 10),
+            ("rpad", vec![text("abc"), number(10), text("é")], 5 + 40),
+            ("replace", vec![text("a-b-c"), text("-"), text("1234")], 10 + 24),
+            ("encode", vec![text("abc"), text("hex")], 6 + 6),
+        ] {
+            assert_eq!(Growth::new(function, &args).bytes(0), bytes, "{function}");
+        }
+        // Too much if every letter were a match, which not all are.
+        let long = "ab".repeat(1000);
+        let args = vec![text(&long), text("a"), text(&"x".repeat(40_000))];
+        assert_eq!(Growth::new("replace", &args).bytes(0), 2000 + 1 + 40_000 + 1000 * 40_000);
+    }
+}

@@ -1,0 +1,112 @@
+//! A condition that is never NULL, within a filter: what counts there is one outcome alone
+//! ([`crate::stages::condition`]). And one that stands for itself while what is around it is simplified
+//! ([`crate::expr::simplified`]).
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanArray};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::{Result as DfResult, internal_err};
+use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Decided {
+    /// The outcome that NULL is taken for; `None`: NULL stays.
+    null_is: Option<bool>,
+    signature: Signature,
+}
+
+/// The name of the function, which no query can call.
+pub(crate) const DECIDED: &str = "decided";
+
+/// `condition`, with NULL taken for one of the two outcomes.
+pub(crate) fn decided(condition: Expr, null_is: bool) -> Expr {
+    call(condition, Some(null_is))
+}
+
+/// `condition` itself, which no rule takes apart together with its neighbours.
+pub(crate) fn held(condition: Expr) -> Expr {
+    call(condition, None)
+}
+
+fn call(condition: Expr, null_is: Option<bool>) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Decided { null_is, signature })).call(vec![condition])
+}
+
+/// The condition in it, if `expr` is a decided one.
+pub(crate) fn within_decided(expr: &Expr) -> Option<&Expr> {
+    within(expr, false)
+}
+
+/// The condition in it, if `expr` is a held one.
+pub(crate) fn within_held(expr: &Expr) -> Option<&Expr> {
+    within(expr, true)
+}
+
+/// The condition in it, if `expr` is a held one; otherwise `expr`.
+pub(crate) fn released(expr: Expr) -> Expr {
+    let is_held = within_held(&expr).is_some();
+    match expr {
+        Expr::ScalarFunction(mut call) if is_held => call.args.swap_remove(0),
+        other => other,
+    }
+}
+
+fn within(expr: &Expr, held: bool) -> Option<&Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let decided = call.func.inner().downcast_ref::<Decided>()?;
+    (decided.null_is.is_none() == held).then(|| call.args.first()).flatten()
+}
+
+impl ScalarUDFImpl for Decided {
+    fn name(&self) -> &str {
+        DECIDED
+    }
+
+    /// No text of what is within, which DataFusion would write anew at every level.
+    fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
+        Ok(DECIDED.into())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        let nulls = self.null_is.is_none() && args.arg_fields.iter().any(|f| f.is_nullable());
+        Ok(Arc::new(Field::new(DECIDED, DataType::Boolean, nulls)))
+    }
+
+    fn simplify(&self, mut args: Vec<Expr>, _: &SimplifyContext) -> DfResult<ExprSimplifyResult> {
+        match &args[..] {
+            [Expr::Literal(..)] if self.null_is.is_none() => {
+                Ok(ExprSimplifyResult::Simplified(args.remove(0)))
+            }
+            _ => Ok(ExprSimplifyResult::Original(args)),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let [condition] = &args.args[..] else { return internal_err!("a condition is one") };
+        let Some(null_is) = self.null_is else { return Ok(condition.clone()) };
+        let condition = condition.to_array(args.number_rows)?;
+        let Some(outcomes) = condition.as_boolean_opt() else {
+            return internal_err!("a condition of type {}", condition.data_type());
+        };
+        let Some(nulls) = outcomes.nulls() else { return Ok(ColumnarValue::Array(condition)) };
+        let values = match null_is {
+            false => outcomes.values() & nulls.inner(),
+            true => outcomes.values() | &!nulls.inner(),
+        };
+        Ok(ColumnarValue::Array(Arc::new(BooleanArray::new(values, None))))
+    }
+}

@@ -1,0 +1,321 @@
+//! `JSON_VALUE`, `JSON_EXISTS` and `IS JSON` as Flink has them.
+//!
+//! The forms with clauses are calls with texts: `JSON_VALUE(json, path, type, on empty, on error)`
+//! and `JSON_EXISTS(json, path, on error)`, which [`json_calls`](crate::stages::json_calls) makes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringArray,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::{DataFusionError, Result as DfResult, ScalarValue, exec_err, plan_err};
+use datafusion_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+
+use super::json_path::{JsonPath, whole};
+use crate::syntax::calls::{DEFAULT, IS_JSON};
+use crate::syntax::types::sql_type_name;
+
+/// All of them.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    let signature = || Signature::user_defined(Volatility::Immutable);
+    let function = |kind| ScalarUDF::from(Json { kind, signature: signature() });
+    [Kind::Value, Kind::Exists, Kind::Is].map(function).into()
+}
+
+/// The type that RETURNING names; `None` if JSON_VALUE does not give it.
+pub(crate) fn returned_type(name: &str) -> Option<DataType> {
+    let name = name.to_uppercase();
+    Some(match name.split('(').next().unwrap_or_default().trim_end() {
+        "STRING" | "VARCHAR" => DataType::Utf8,
+        "BOOLEAN" => DataType::Boolean,
+        "INT" | "INTEGER" => DataType::Int32,
+        "BIGINT" => DataType::Int64,
+        "DOUBLE" => DataType::Float64,
+        _ => return None,
+    })
+}
+
+/// Whether the text of a value is one of a type.
+pub(crate) fn fits(text: &str, data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Boolean => boolean(text).is_some(),
+        DataType::Int32 => integer(text).is_some_and(|n| i32::try_from(n).is_ok()),
+        DataType::Int64 => integer(text).is_some(),
+        DataType::Float64 => double(text).is_some(),
+        _ => true,
+    }
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    (is("true") || is("false")).then(|| is("true"))
+}
+
+/// A whole number, which may also be written as `5.0` or `5e3`.
+fn integer(text: &str) -> Option<i64> {
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    text.parse().ok().or_else(|| {
+        let number = double(text).filter(|n| n.fract() == 0.0 && n.abs() <= EXACT);
+        number.map(|n| n as i64)
+    })
+}
+
+fn double(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Value,
+    Exists,
+    Is,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Json {
+    kind: Kind,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Json {
+    fn name(&self) -> &str {
+        match self.kind {
+            Kind::Value => "json_value",
+            Kind::Exists => "json_exists",
+            Kind::Is => IS_JSON,
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        let is_text = |given: &DataType| given.is_null() || given.is_string();
+        let counts: &[usize] = match self.kind {
+            Kind::Value => &[2, 5],
+            Kind::Exists => &[2, 3],
+            Kind::Is => &[2],
+        };
+        if counts.contains(&types.len()) && types.iter().all(is_text) {
+            return Ok(vec![DataType::Utf8; types.len()]);
+        }
+        let given: Vec<String> = types.iter().map(sql_type_name).collect();
+        let name = match self.kind {
+            Kind::Is => {
+                let given = given.first().map_or("nothing", String::as_str);
+                return plan_err!("there is no IS JSON of {given}; it takes STRING");
+            }
+            _ => self.name().to_uppercase(),
+        };
+        plan_err!("there is no {name} of {}; it takes {name}(STRING, STRING)", given.join(", "))
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(if self.kind == Kind::Value { DataType::Utf8 } else { DataType::Boolean })
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        let returning = args.scalar_arguments.get(2).copied().flatten();
+        let data_type = match (self.kind, returning.and_then(text_of)) {
+            (Kind::Value, Some(name)) => match returned_type(name) {
+                Some(data_type) => data_type,
+                None => return plan_err!("JSON_VALUE does not return {name}"),
+            },
+            _ => self.return_type(&[])?,
+        };
+        Ok(Arc::new(Field::new(self.name(), data_type, self.kind != Kind::Is)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let Some((json, constants)) = args.args.split_first() else {
+            return exec_err!("{} without arguments", self.name());
+        };
+        let constant = |at: usize| match constants.get(at) {
+            Some(ColumnarValue::Scalar(value)) => text_of(value),
+            _ => None,
+        };
+        let is_scalar = matches!(json, ColumnarValue::Scalar(_));
+        let json =
+            cast(&json.to_array(if is_scalar { 1 } else { args.number_rows })?, &DataType::Utf8)?;
+        let json = json.as_string::<i32>();
+        let Some(first) = constant(0) else {
+            return exec_err!(
+                "the path of {} must be a text in quotes",
+                self.name().to_uppercase()
+            );
+        };
+        let result = match self.kind {
+            Kind::Is => is_json(json, first),
+            Kind::Exists => exists(json, &path(first)?, constant(1).unwrap_or("FALSE"))?,
+            Kind::Value => {
+                let on = |at| On::named(constant(at).unwrap_or("NULL"));
+                let lookup = Lookup {
+                    path: path(first)?,
+                    named: first,
+                    data_type: args.return_field.data_type(),
+                    on_empty: on(2),
+                    on_error: on(3),
+                };
+                lookup.values(json)?
+            }
+        };
+        match is_scalar {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),
+            false => Ok(ColumnarValue::Array(result)),
+        }
+    }
+}
+
+pub(super) fn text_of(value: &ScalarValue) -> Option<&str> {
+    value.try_as_str().flatten()
+}
+
+pub(super) fn path(path: &str) -> DfResult<JsonPath> {
+    JsonPath::parse(path).or_else(|wrong| exec_err!("{path} is no path: {wrong}"))
+}
+
+pub(super) fn no_json<T>(error: &serde_json::Error) -> DfResult<T> {
+    exec_err!("the text is not JSON: {error}")
+}
+
+/// NULL is no JSON.
+fn is_json(json: &StringArray, kind: &str) -> ArrayRef {
+    let is_it = |text: &str| {
+        let Ok(text) = whole(text) else { return false };
+        match kind {
+            "OBJECT" => text.starts_with('{'),
+            "ARRAY" => text.starts_with('['),
+            "SCALAR" => !text.starts_with(['{', '[']),
+            _ => true,
+        }
+    };
+    let is: BooleanArray = json.iter().map(|text| Some(text.is_some_and(is_it))).collect();
+    Arc::new(is)
+}
+
+/// Whether a path leads to a value that is not null.
+fn exists(json: &StringArray, path: &JsonPath, on_error: &str) -> DfResult<ArrayRef> {
+    let failed = |wrong: DataFusionError| match on_error {
+        "TRUE" => Ok(Some(true)),
+        "UNKNOWN" => Ok(None),
+        "ERROR" => Err(wrong),
+        _ => Ok(Some(false)),
+    };
+    let of = |text: &str| match path.find(text) {
+        Ok(Some(value)) => Ok(Some(value != "null")),
+        Ok(None) if path.strict => exec_err!("the path leads nowhere").or_else(failed),
+        Ok(None) => Ok(Some(false)),
+        Err(error) => no_json(&error).or_else(failed),
+    };
+    let exist = json.iter().map(|text| text.map_or(Ok(None), of));
+    Ok(Arc::new(exist.collect::<DfResult<BooleanArray>>()?))
+}
+
+/// What is given instead of a value.
+#[derive(Debug, Clone, Copy)]
+enum On<'a> {
+    Null,
+    Error,
+    Default(&'a str),
+}
+
+impl On<'_> {
+    fn named(text: &str) -> On<'_> {
+        match text.strip_prefix(DEFAULT) {
+            Some(default) => On::Default(default),
+            None if text == "ERROR" => On::Error,
+            None => On::Null,
+        }
+    }
+}
+
+/// A call of JSON_VALUE.
+struct Lookup<'a> {
+    path: JsonPath,
+    named: &'a str,
+    data_type: &'a DataType,
+    on_empty: On<'a>,
+    on_error: On<'a>,
+}
+
+impl<'a> Lookup<'a> {
+    fn values(&self, json: &'a StringArray) -> DfResult<ArrayRef> {
+        let texts = json.iter().map(|text| text.map_or(Ok(None), |text| self.value(text)));
+        let texts = texts.collect::<DfResult<Vec<Option<Cow<'a, str>>>>>()?;
+        let texts = texts.iter().map(Option::as_deref);
+        Ok(match self.data_type {
+            DataType::Boolean => {
+                Arc::new(texts.map(|text| text.and_then(boolean)).collect::<BooleanArray>())
+            }
+            DataType::Int32 => {
+                let number = |text: &str| integer(text).and_then(|n| i32::try_from(n).ok());
+                Arc::new(texts.map(|text| text.and_then(number)).collect::<Int32Array>())
+            }
+            DataType::Int64 => {
+                Arc::new(texts.map(|text| text.and_then(integer)).collect::<Int64Array>())
+            }
+            DataType::Float64 => {
+                Arc::new(texts.map(|text| text.and_then(double)).collect::<Float64Array>())
+            }
+            _ => Arc::new(texts.collect::<StringArray>()),
+        })
+    }
+
+    /// The text of a value that is of the type.
+    fn value(&self, json: &'a str) -> DfResult<Option<Cow<'a, str>>> {
+        let (value, named) = (self.path.find(json), self.named);
+        let value = match value {
+            Err(error) => return self.failed(|| no_json(&error)),
+            Ok(None) if self.path.strict => {
+                return self.failed(|| exec_err!("the path {named} leads nowhere"));
+            }
+            Ok(value) => value.unwrap_or("null"),
+        };
+        let text = match value.as_bytes().first() {
+            Some(b'{' | b'[') if self.path.strict => {
+                let is = if value.starts_with('{') { "an object" } else { "an array" };
+                return self.failed(|| exec_err!("the path {named} leads to {is}, not to a value"));
+            }
+            Some(b'{' | b'[' | b'n') | None => {
+                return instead(self.on_empty, || exec_err!("the path {named} leads to no value"));
+            }
+            Some(b'"') => match serde_json::from_str::<String>(value) {
+                Ok(text) => Cow::from(text),
+                Err(error) => return self.failed(|| no_json(&error)),
+            },
+            Some(_) => Cow::from(value),
+        };
+        if !fits(&text, self.data_type) {
+            let wanted = sql_type_name(self.data_type);
+            let shown: String = text.chars().take(40).collect();
+            return self
+                .failed(|| exec_err!("the path {named} leads to {shown}, which is no {wanted}"));
+        }
+        Ok(Some(text))
+    }
+
+    fn failed(
+        &self,
+        error: impl FnOnce() -> DfResult<Option<Cow<'a, str>>>,
+    ) -> DfResult<Option<Cow<'a, str>>> {
+        instead(self.on_error, error)
+    }
+}
+
+fn instead<'a>(
+    on: On<'a>,
+    error: impl FnOnce() -> DfResult<Option<Cow<'a, str>>>,
+) -> DfResult<Option<Cow<'a, str>>> {
+    match on {
+        On::Null => Ok(None),
+        On::Default(text) => Ok(Some(Cow::from(text))),
+        On::Error => error(),
+    }
+}

@@ -1,0 +1,155 @@
+//! `JSON_QUERY` as Flink has it: a call with texts in place of its clauses,
+//! `JSON_QUERY(json, path, wrapper, on empty, on error)`, which [`json_calls`](crate::stages::json_calls)
+//! makes.
+
+use std::sync::Arc;
+
+use arrow::array::{AsArray, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion_common::{Result as DfResult, ScalarValue, exec_err, plan_err};
+use datafusion_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::json::{no_json, path, text_of};
+use super::json_path::JsonPath;
+use crate::syntax::types::sql_type_name;
+
+/// The function.
+pub(super) fn function() -> ScalarUDF {
+    ScalarUDF::from(JsonQuery(Signature::user_defined(Volatility::Immutable)))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct JsonQuery(Signature);
+
+impl ScalarUDFImpl for JsonQuery {
+    fn name(&self) -> &str {
+        "json_query"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        let is_text = |given: &DataType| given.is_null() || given.is_string();
+        if matches!(types.len(), 2 | 5) && types.iter().all(is_text) {
+            return Ok(vec![DataType::Utf8; types.len()]);
+        }
+        let given: Vec<String> = types.iter().map(sql_type_name).collect();
+        plan_err!(
+            "there is no JSON_QUERY of {}; it takes JSON_QUERY(STRING, STRING)",
+            given.join(", ")
+        )
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let Some((json, constants)) = args.args.split_first() else {
+            return exec_err!("JSON_QUERY without arguments");
+        };
+        let constant = |at: usize| match constants.get(at) {
+            Some(ColumnarValue::Scalar(value)) => text_of(value),
+            _ => None,
+        };
+        let Some(named) = constant(0) else {
+            return exec_err!("the path of JSON_QUERY must be a text in quotes");
+        };
+        let query = Query {
+            path: path(named)?,
+            named,
+            wrapper: constant(1).unwrap_or("WITHOUT ARRAY"),
+            on_empty: constant(2).unwrap_or("NULL"),
+            on_error: constant(3).unwrap_or("NULL"),
+        };
+        let is_scalar = matches!(json, ColumnarValue::Scalar(_));
+        let json = json.to_array(if is_scalar { 1 } else { args.number_rows })?;
+        let json = cast(&json, &DataType::Utf8)?;
+        let texts = json.as_string::<i32>().iter();
+        let found = texts.map(|text| text.map_or(Ok(None), |text| query.of(text)));
+        let found = found.collect::<DfResult<StringArray>>()?;
+        match is_scalar {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)),
+            false => Ok(ColumnarValue::Array(Arc::new(found))),
+        }
+    }
+}
+
+/// A call.
+struct Query<'a> {
+    path: JsonPath,
+    named: &'a str,
+    wrapper: &'a str,
+    on_empty: &'a str,
+    on_error: &'a str,
+}
+
+impl Query<'_> {
+    /// The JSON text of a value.
+    fn of(&self, json: &str) -> DfResult<Option<String>> {
+        let named = self.named;
+        let value = match self.path.find(json) {
+            Err(error) => return instead(self.on_error, || no_json(&error)),
+            Ok(None) if self.path.strict => {
+                return instead(self.on_error, || exec_err!("the path {named} leads nowhere"));
+            }
+            Ok(value) => value.unwrap_or("null"),
+        };
+        let wraps = match self.wrapper {
+            "WITHOUT ARRAY" => false,
+            "WITH CONDITIONAL ARRAY" => !value.starts_with('['),
+            _ => true,
+        };
+        let nothing = || exec_err!("the path {named} leads to no object and no array");
+        match value.as_bytes().first() {
+            Some(b'n') | None => instead(self.on_empty, nothing),
+            Some(b'{' | b'[') if !wraps => Ok(Some(compact(value))),
+            _ if wraps => Ok(Some(format!("[{}]", compact(value)))),
+            _ if self.path.strict => instead(self.on_error, nothing),
+            _ => instead(self.on_empty, nothing),
+        }
+    }
+}
+
+fn instead(on: &str, error: impl FnOnce() -> DfResult<Option<String>>) -> DfResult<Option<String>> {
+    match on {
+        "ERROR" => error(),
+        "EMPTY ARRAY" => Ok(Some("[]".into())),
+        "EMPTY OBJECT" => Ok(Some("{}".into())),
+        _ => Ok(None),
+    }
+}
+
+/// A JSON text without the blanks between its parts.
+fn compact(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let (mut in_quotes, mut escaped) = (false, false);
+    for c in json.chars() {
+        if !in_quotes && matches!(c, ' ' | '\t' | '\n' | '\r') {
+            continue;
+        }
+        text.push(c);
+        if c == '"' && !escaped {
+            in_quotes = !in_quotes;
+        }
+        escaped = in_quotes && c == '\\' && !escaped;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_stay_in_texts() {
+        let json = "{ \"a b\" : [ 1 ,\n 2.50 ] , \"c\\\" d\" : \"e \\\\\" , \"f\":{ } }";
+        let compacted = "{\"a b\":[1,2.50],\"c\\\" d\":\"e \\\\\",\"f\":{}}";
+        assert_eq!(compact(json), compacted);
+    }
+}

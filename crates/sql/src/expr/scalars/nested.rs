@@ -1,0 +1,453 @@
+//! Values that are made of others: a field of a ROW, an element of an ARRAY, a value of a MAP, how
+//! many they have, and arrays and rows made of values.
+//!
+//! An array's elements are counted from 1. What is not there is NULL: a field of a ROW that is
+//! NULL, an element beyond an array's end, the value of a key that a map lacks.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, StructArray, UInt64Array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{cast, concat, interleave, nullif, take};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
+use datafusion_common::{DataFusionError, Result as DfResult, ScalarValue, exec_err, internal_err};
+use datafusion_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use millstream_contract::settings::closest;
+
+use super::bounded::unbounded;
+use super::doubles::common_type;
+use super::maps::{entry_types, key_and_value, map, map_of, value_of_key};
+use crate::syntax::calls::MAP;
+use crate::syntax::error::{Result, SqlError};
+use crate::syntax::type_grammar::ELEMENT;
+use crate::syntax::types::sql_type_name;
+
+/// `row.name`, as a call: the row, and the field's name as a text. It cannot be written in SQL.
+pub(crate) const FIELD: &str = "$field";
+/// `array[number]` and `map[key]`, as a call. It cannot be written in SQL.
+pub(crate) const ITEM: &str = "$item";
+/// Field and item, and others that give a value whatever the row.
+pub(crate) const SAFE: [&str; 3] = [FIELD, ITEM, "cardinality"];
+
+/// All of them.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    use Kind::*;
+    [FieldOf, Item, Cardinality, Element, Array, Map, Row].map(Nested::function).into()
+}
+
+/// `ARRAY[…]`.
+pub(super) fn array_function() -> ScalarUDF {
+    Nested::function(Kind::Array)
+}
+
+/// The call that takes a field of a row.
+pub(crate) fn field_of(row: Expr, name: &str) -> Expr {
+    let name = Expr::Literal(ScalarValue::from(name), None);
+    Arc::new(Nested::function(Kind::FieldOf)).call(vec![row, name])
+}
+
+/// The call that makes a row of some fields.
+pub(crate) fn row_of(fields: Vec<Expr>) -> Expr {
+    Arc::new(Nested::function(Kind::Row)).call(fields)
+}
+
+/// The fields of a row that is made by such a call.
+pub(crate) fn row_fields(expr: &Expr) -> Option<&[Expr]> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let kind = unbounded(&call.func).inner().downcast_ref::<Nested>()?.kind;
+    (kind == Kind::Row).then_some(&call.args[..])
+}
+
+/// How an access is written: what it is of, and what follows.
+pub(crate) enum Access<'e> {
+    Field(&'e Expr, &'e str),
+    Item(&'e Expr, &'e Expr),
+    /// What an ARRAY[…] or a MAP[…] is made of.
+    Made(&'static str, &'e [Expr]),
+}
+
+/// The access that `expr` is, if it is one.
+pub(crate) fn access(expr: &Expr) -> Option<Access<'_>> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    match (unbounded(&call.func).inner().downcast_ref::<Nested>()?.kind, &call.args[..]) {
+        (Kind::FieldOf, [row, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]) => {
+            Some(Access::Field(row, name))
+        }
+        (Kind::Item, [of, key]) => Some(Access::Item(of, key)),
+        (Kind::Array, elements) => Some(Access::Made("ARRAY", elements)),
+        (Kind::Map, entries) => Some(Access::Made("MAP", entries)),
+        _ => None,
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    FieldOf,
+    Item,
+    Cardinality,
+    Element,
+    Array,
+    Map,
+    Row,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Nested {
+    kind: Kind,
+    signature: Signature,
+}
+
+impl Nested {
+    fn function(kind: Kind) -> ScalarUDF {
+        ScalarUDF::from(Nested { kind, signature: Signature::user_defined(Volatility::Immutable) })
+    }
+}
+
+impl ScalarUDFImpl for Nested {
+    fn name(&self) -> &str {
+        match self.kind {
+            Kind::FieldOf => FIELD,
+            Kind::Item => ITEM,
+            Kind::Cardinality => "cardinality",
+            Kind::Element => "element",
+            Kind::Array => "$array",
+            Kind::Map => MAP,
+            Kind::Row => "row",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        internal_err!("the type depends on the arguments")
+    }
+
+    /// What does not fit is refused with its own words by
+    /// [`return_field_from_args`](ScalarUDFImpl::return_field_from_args).
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        Ok(match (self.kind, types) {
+            (Kind::Item, [list @ DataType::List(_), key]) if key.is_integer() => {
+                vec![list.clone(), DataType::Int64]
+            }
+            (Kind::Item, [map @ DataType::Map(entries, _), key]) => match key_and_value(entries) {
+                Some((own, _)) if same_kind(own.data_type(), key) => {
+                    vec![map.clone(), own.data_type().clone()]
+                }
+                _ => types.to_vec(),
+            },
+            (Kind::Array, [_, ..]) => match common_type(types) {
+                Some(common) => vec![plain(common); types.len()],
+                None => types.to_vec(),
+            },
+            (Kind::Map, [_, _, ..]) => entry_types(types),
+            _ => types.to_vec(),
+        })
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        let typed = match self.kind {
+            Kind::FieldOf => field_type(&args),
+            Kind::Item => item_type(args.arg_fields),
+            Kind::Cardinality => cardinality_type(args.arg_fields),
+            Kind::Element => element_type(args.arg_fields),
+            Kind::Array => array_type(args.arg_fields),
+            Kind::Map => map_of(args.arg_fields),
+            Kind::Row => row_type(args.arg_fields),
+        };
+        let (data_type, nullable) = typed.map_err(|e| DataFusionError::External(Box::new(e)))?;
+        Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let rows = args.number_rows;
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        // Of constants alone, one row is enough.
+        let rows = if constant { 1 } else { rows };
+        let evaluated = |(at, arg): (usize, &ColumnarValue)| match (self.kind, at) {
+            (Kind::Item, 0) | (Kind::FieldOf, 1) => arg.to_array(rows.min(1)),
+            _ => arg.to_array(rows),
+        };
+        let arrays = args.args.iter().enumerate().map(evaluated);
+        let arrays: Vec<ArrayRef> = arrays.collect::<DfResult<_>>()?;
+        let result = match (self.kind, &arrays[..]) {
+            (Kind::FieldOf, [row, _]) => field(row, args.return_field.data_type(), &args.args)?,
+            (Kind::Item, [_, key]) => item_of(&args.args[0], key)?,
+            (Kind::Cardinality, [of]) => cardinality(of)?,
+            (Kind::Element, [of]) => element(of)?,
+            (Kind::Array, elements) => array(elements, args.return_field.data_type(), rows)?,
+            (Kind::Map, parts) => map(parts, args.return_field.data_type(), rows)?,
+            (Kind::Row, values) => row(values, args.return_field.data_type())?,
+            _ => return internal_err!("{} with {} arguments", self.name(), arrays.len()),
+        };
+        match constant {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),
+            false => Ok(ColumnarValue::Array(result)),
+        }
+    }
+}
+
+/// A type that only DataFusion comes up with, as the engine knows it.
+pub(super) fn plain(data_type: DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        other => other,
+    }
+}
+
+/// Whether values of a type can be looked up among keys of another.
+fn same_kind(key: &DataType, looked_up: &DataType) -> bool {
+    let text =
+        |t: &DataType| matches!(t, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8);
+    key == looked_up
+        || *looked_up == DataType::Null
+        || (key.is_integer() && looked_up.is_integer())
+        || (text(key) && text(looked_up))
+        || (key.is_floating() && looked_up.is_numeric())
+}
+
+/// A type, and whether it can be NULL.
+pub(super) type Typed = Result<(DataType, bool)>;
+
+fn field_type(args: &ReturnFieldArgs) -> Typed {
+    let (Some(row), Some(Some(ScalarValue::Utf8(Some(name))))) =
+        (args.arg_fields.first(), args.scalar_arguments.get(1))
+    else {
+        return Err(SqlError::internal("a field without its name"));
+    };
+    let DataType::Struct(fields) = row.data_type() else {
+        let type_name = sql_type_name(row.data_type());
+        let error = SqlError::types(format!("there is no '{name}' in a value of type {type_name}"));
+        return Err(match row.data_type() {
+            DataType::List(_) => error.help("take one of its elements first: array[1].field"),
+            DataType::Map(..) => error.help(format!("write map['{name}'] for the value of a key")),
+            _ => error.help("only a ROW has fields"),
+        });
+    };
+    if let Some(field) = fields.iter().find(|field| field.name() == name) {
+        return Ok((field.data_type().clone(), row.is_nullable() || field.is_nullable()));
+    }
+    Err(unknown_field(name, fields))
+}
+
+fn unknown_field(name: &str, fields: &Fields) -> SqlError {
+    let names = || fields.iter().map(|field| field.name().as_str());
+    let error = SqlError::name(format!("there is no field '{name}' in this ROW"));
+    let other_case = names().find(|other| other.eq_ignore_ascii_case(name));
+    match other_case.or_else(|| closest(name, names())) {
+        Some(meant) => error.help(format!("did you mean '{meant}'?")),
+        None => {
+            let more = if fields.len() > 12 { ", …" } else { "" };
+            let names: Vec<&str> = names().take(12).collect();
+            error.help(format!("its fields are {}{more}", names.join(", ")))
+        }
+    }
+}
+
+fn item_type(fields: &[FieldRef]) -> Typed {
+    let [of, key] = fields else { return Err(SqlError::internal("an item without its number")) };
+    match of.data_type() {
+        DataType::List(element) => match key.data_type() {
+            DataType::Null => Ok((element.data_type().clone(), true)),
+            number if number.is_integer() => Ok((element.data_type().clone(), true)),
+            other => Err(SqlError::types(format!(
+                "an element of an ARRAY is told by its number, not by {}",
+                sql_type_name(other)
+            ))
+            .help("write for example array[1] for the first element")),
+        },
+        DataType::Map(entries, _) => match key_and_value(entries) {
+            Some((own, value)) if same_kind(own.data_type(), key.data_type()) => {
+                Ok((value.data_type().clone(), true))
+            }
+            Some((own, _)) => Err(SqlError::types(format!(
+                "the keys of this MAP are {}, not {}",
+                sql_type_name(own.data_type()),
+                sql_type_name(key.data_type())
+            ))
+            .help("cast the key that is looked up")),
+            None => Err(SqlError::internal("a map without keys")),
+        },
+        DataType::Struct(_) => {
+            Err(SqlError::types("a field of a ROW is told by its name").help("write row.field"))
+        }
+        other => Err(SqlError::types(format!("{} has no elements", sql_type_name(other)))
+            .help("only an ARRAY and a MAP have: array[1], map['key']")),
+    }
+}
+
+fn cardinality_type(fields: &[FieldRef]) -> Typed {
+    match fields {
+        [of] if matches!(of.data_type(), DataType::List(_) | DataType::Map(..)) => {
+            Ok((DataType::Int32, of.is_nullable()))
+        }
+        [of] => {
+            let message = format!("CARDINALITY of {}", sql_type_name(of.data_type()));
+            Err(SqlError::types(message + ": it takes an ARRAY or a MAP")
+                .help("CHAR_LENGTH(x) is the length of a text"))
+        }
+        many => Err(SqlError::types(format!("CARDINALITY takes one argument, not {}", many.len()))
+            .help("write CARDINALITY(array)")),
+    }
+}
+
+fn element_type(fields: &[FieldRef]) -> Typed {
+    match fields {
+        [of] => match of.data_type() {
+            DataType::List(element) => Ok((element.data_type().clone(), true)),
+            other => {
+                let message = format!("ELEMENT of {}: it takes an ARRAY", sql_type_name(other));
+                Err(SqlError::types(message).help("write array[1] for the first of its elements"))
+            }
+        },
+        many => Err(SqlError::types(format!("ELEMENT takes one argument, not {}", many.len()))
+            .help("write ELEMENT(array)")),
+    }
+}
+
+fn array_type(fields: &[FieldRef]) -> Typed {
+    let Some(first) = fields.first() else {
+        return Err(SqlError::internal("an ARRAY without elements"));
+    };
+    if let Some(other) = fields.iter().find(|f| f.data_type() != first.data_type()) {
+        let (a, b) = (sql_type_name(first.data_type()), sql_type_name(other.data_type()));
+        let message = format!("{a} and {b} cannot be elements of one ARRAY");
+        return Err(SqlError::types(message).help("cast them to one type"));
+    }
+    // As a column of this type would be declared, so that both go into one UNION ALL.
+    let element = Field::new(ELEMENT, first.data_type().clone(), true);
+    Ok((DataType::List(Arc::new(element)), false))
+}
+
+fn row_type(fields: &[FieldRef]) -> Typed {
+    if fields.is_empty() {
+        return Err(SqlError::types("a ROW needs a field at least").help("write ROW(1, 'a')"));
+    }
+    let field = |(i, field): (usize, &FieldRef)| {
+        Field::new(format!("EXPR${i}"), field.data_type().clone(), true)
+    };
+    Ok((DataType::Struct(fields.iter().enumerate().map(field).collect()), false))
+}
+
+fn field(row: &ArrayRef, data_type: &DataType, args: &[ColumnarValue]) -> DfResult<ArrayRef> {
+    let (Some(row), [_, ColumnarValue::Scalar(ScalarValue::Utf8(Some(name)))]) =
+        (row.as_struct_opt(), args)
+    else {
+        return internal_err!("a field of what is no row");
+    };
+    let Some(column) = row.column_by_name(name) else {
+        return internal_err!("a row of another type, without {name}");
+    };
+    if *column.data_type() != *data_type {
+        return internal_err!("a row whose {name} is {}", column.data_type());
+    }
+    match row.nulls().filter(|nulls| nulls.null_count() > 0) {
+        // What a row holds that is NULL does not count.
+        Some(nulls) if *data_type != DataType::Null => {
+            Ok(nullif(column, &BooleanArray::new(!nulls.inner(), None))?)
+        }
+        _ => Ok(column.clone()),
+    }
+}
+
+/// Elements that a constant is written out with at once, about.
+const WRITTEN_OUT: usize = 1 << 16;
+
+/// The items of a column, or of a constant, of which as many copies are made as there are rows.
+fn item_of(of: &ColumnarValue, key: &ArrayRef) -> DfResult<ArrayRef> {
+    let constant = match of {
+        ColumnarValue::Array(of) => return item(of, key),
+        ColumnarValue::Scalar(constant) => constant,
+    };
+    let elements = match constant {
+        ScalarValue::List(list) => list.values().len(),
+        ScalarValue::Map(map) => map.entries().len(),
+        _ => 1,
+    };
+    let rows_max = (WRITTEN_OUT / elements.max(1)).max(1);
+    let mut items = Vec::new();
+    for start in (0..key.len()).step_by(rows_max) {
+        let rows = rows_max.min(key.len() - start);
+        items.push(item(&constant.to_array_of_size(rows)?, &key.slice(start, rows))?);
+    }
+    let parts: Vec<&dyn Array> = items.iter().map(AsRef::as_ref).collect();
+    match parts[..] {
+        [] => item(&constant.to_array_of_size(0)?, key),
+        _ => Ok(concat(&parts)?),
+    }
+}
+
+fn item(of: &ArrayRef, key: &ArrayRef) -> DfResult<ArrayRef> {
+    if let Some(list) = of.as_list_opt::<i32>() {
+        let numbers = cast(key, &DataType::Int64)?;
+        let numbers = numbers.as_primitive::<Int64Type>();
+        let offsets = list.value_offsets();
+        let place = |row: usize| {
+            if list.is_null(row) || numbers.is_null(row) {
+                return None;
+            }
+            let (start, end) = (i64::from(offsets[row]), i64::from(offsets[row + 1]));
+            let number = numbers.value(row);
+            (1..=end - start).contains(&number).then(|| (start + number - 1) as u64)
+        };
+        let places: UInt64Array = (0..list.len()).map(place).collect();
+        return Ok(take(list.values(), &places, None)?);
+    }
+    match of.as_map_opt() {
+        Some(map) => value_of_key(map, key),
+        None => internal_err!("an item of {}", of.data_type()),
+    }
+}
+
+fn cardinality(of: &ArrayRef) -> DfResult<ArrayRef> {
+    let offsets = match (of.as_list_opt::<i32>(), of.as_map_opt()) {
+        (Some(list), _) => list.offsets(),
+        (_, Some(map)) => map.offsets(),
+        _ => return internal_err!("the cardinality of {}", of.data_type()),
+    };
+    let lengths = offsets.lengths().map(|length| length as i32).collect();
+    Ok(Arc::new(Int32Array::new(lengths, of.nulls().cloned())))
+}
+
+fn element(of: &ArrayRef) -> DfResult<ArrayRef> {
+    let Some(list) = of.as_list_opt::<i32>() else {
+        return internal_err!("the element of {}", of.data_type());
+    };
+    let mut places = Vec::with_capacity(list.len());
+    for (row, range) in list.value_offsets().windows(2).enumerate() {
+        places.push(match range[1] - range[0] {
+            _ if list.is_null(row) => None,
+            0 => None,
+            1 => Some(range[0] as u64),
+            more => return exec_err!("ELEMENT of an ARRAY of {more} elements"),
+        });
+    }
+    Ok(take(list.values(), &UInt64Array::from(places), None)?)
+}
+
+fn array(elements: &[ArrayRef], data_type: &DataType, rows: usize) -> DfResult<ArrayRef> {
+    let DataType::List(element) = data_type else {
+        return internal_err!("an array of type {data_type}");
+    };
+    let arrays: Vec<&dyn Array> = elements.iter().map(AsRef::as_ref).collect();
+    let order: Vec<(usize, usize)> =
+        (0..rows).flat_map(|row| (0..arrays.len()).map(move |of| (of, row))).collect();
+    let values = interleave(&arrays, &order)?;
+    let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(elements.len(), rows));
+    Ok(Arc::new(ListArray::try_new(element.clone(), offsets, values, None)?))
+}
+
+fn row(values: &[ArrayRef], data_type: &DataType) -> DfResult<ArrayRef> {
+    match data_type {
+        DataType::Struct(fields) => {
+            Ok(Arc::new(StructArray::try_new(fields.clone(), values.to_vec(), None)?))
+        }
+        other => internal_err!("a row of type {other}"),
+    }
+}

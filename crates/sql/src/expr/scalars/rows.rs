@@ -1,0 +1,228 @@
+//! Functions of strings and integers that are computed row by row.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray, StringBuilder};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion_common::{Result as DfResult, ScalarValue, exec_err, plan_err};
+use datafusion_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::syntax::types::sql_type_name;
+
+/// A text.
+pub(super) const TEXT: DataType = DataType::Utf8;
+/// A whole number.
+pub(super) const NUMBER: DataType = DataType::Int64;
+
+/// What a function makes of a batch's arguments.
+pub(super) type Batch = fn(&Arguments) -> DfResult<ArrayRef>;
+
+/// A function by its name, the forms of its arguments, and what it gives.
+pub(super) fn function(
+    name: &'static str,
+    aliases: &[&str],
+    forms: &[&[DataType]],
+    returns: DataType,
+    batch: Batch,
+) -> ScalarUDF {
+    let forms = forms.iter().map(|form| form.to_vec()).collect();
+    let signature = Signature::user_defined(Volatility::Immutable);
+    let aliases = aliases.iter().map(|alias| alias.to_string()).collect();
+    ScalarUDF::from(RowFunction { name, aliases, forms, signature, returns, batch: Called(batch) })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct RowFunction {
+    name: &'static str,
+    aliases: Vec<String>,
+    forms: Vec<Vec<DataType>>,
+    signature: Signature,
+    returns: DataType,
+    batch: Called,
+}
+
+/// All functions of a name are the same.
+#[derive(Debug, Clone, Copy)]
+struct Called(Batch);
+
+impl PartialEq for Called {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Called {}
+
+impl std::hash::Hash for Called {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl ScalarUDFImpl for RowFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Numbers are no texts, nor texts numbers: DataFusion would cast one to the other.
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        let goes = |(given, wanted): (&DataType, &DataType)| match *wanted {
+            NUMBER => given.is_null() || given.is_integer(),
+            _ => given.is_null() || given.is_string(),
+        };
+        let fits = |form: &&Vec<DataType>| {
+            form.len() == types.len() && types.iter().zip(form.iter()).all(goes)
+        };
+        if let Some(form) = self.forms.iter().find(fits) {
+            return Ok(form.clone());
+        }
+        let name = self.name.trim_start_matches('$').to_uppercase();
+        let list =
+            |types: &[DataType]| types.iter().map(sql_type_name).collect::<Vec<_>>().join(", ");
+        let forms: Vec<String> =
+            self.forms.iter().map(|form| format!("{name}({})", list(form))).collect();
+        let takes = forms.join(" or ");
+        match types {
+            [] => plan_err!("{name} has no arguments; it takes {takes}"),
+            types => plan_err!("there is no {name} of {}; it takes {takes}", list(types)),
+        }
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(self.returns.clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let arguments = Arguments::new(&args)?;
+        let array = (self.batch.0)(&arguments)?;
+        match arguments.constant() {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)),
+            false => Ok(ColumnarValue::Array(array)),
+        }
+    }
+}
+
+/// The arguments of a batch.
+pub(super) struct Arguments {
+    columns: Vec<Column>,
+    rows: usize,
+}
+
+struct Column {
+    values: Values,
+    constant: bool,
+}
+
+enum Values {
+    Texts(StringArray),
+    Numbers(Int64Array),
+}
+
+impl Arguments {
+    fn new(args: &ScalarFunctionArgs) -> DfResult<Arguments> {
+        let column = |arg: &ColumnarValue| {
+            let (array, constant) = match arg {
+                ColumnarValue::Array(array) => (array.clone(), false),
+                ColumnarValue::Scalar(value) => (value.to_array()?, true),
+            };
+            let values = match array.data_type() {
+                DataType::Int64 => Values::Numbers(array.as_primitive().clone()),
+                _ => Values::Texts(cast(&array, &DataType::Utf8)?.as_string().clone()),
+            };
+            Ok(Column { values, constant })
+        };
+        let columns = args.args.iter().map(column).collect::<DfResult<Vec<_>>>()?;
+        let constant = columns.iter().all(|column| column.constant);
+        Ok(Arguments { columns, rows: if constant { 1 } else { args.number_rows } })
+    }
+
+    fn constant(&self) -> bool {
+        self.columns.iter().all(|column| column.constant)
+    }
+
+    /// The number of arguments.
+    pub(super) fn count(&self) -> usize {
+        self.columns.len()
+    }
+
+    fn column(&self, i: usize, row: usize) -> (&Values, usize) {
+        let column = &self.columns[i];
+        (&column.values, if column.constant { 0 } else { row })
+    }
+
+    fn any_null(&self, row: usize) -> bool {
+        (0..self.columns.len()).any(|i| match self.column(i, row) {
+            (Values::Texts(texts), row) => texts.is_null(row),
+            (Values::Numbers(numbers), row) => numbers.is_null(row),
+        })
+    }
+
+    /// An argument that is a text.
+    pub(super) fn text(&self, i: usize, row: usize) -> DfResult<&str> {
+        match self.column(i, row) {
+            (Values::Texts(texts), row) => Ok(texts.value(row)),
+            (Values::Numbers(_), _) => exec_err!("a number where a text belongs"),
+        }
+    }
+
+    /// An argument that is a number.
+    pub(super) fn number(&self, i: usize, row: usize) -> DfResult<i64> {
+        match self.column(i, row) {
+            (Values::Numbers(numbers), row) => Ok(numbers.value(row)),
+            (Values::Texts(_), _) => exec_err!("a text where a number belongs"),
+        }
+    }
+
+    /// Whether an argument is a number.
+    pub(super) fn is_number(&self, i: usize) -> bool {
+        matches!(self.columns[i].values, Values::Numbers(_))
+    }
+
+    /// Values of the rows without NULL among their arguments.
+    pub(super) fn rows<T>(
+        &self,
+        mut of: impl FnMut(usize) -> DfResult<Option<T>>,
+    ) -> impl Iterator<Item = DfResult<Option<T>>> {
+        (0..self.rows).map(move |row| if self.any_null(row) { Ok(None) } else { of(row) })
+    }
+
+    /// Texts, which `write` appends to what it is given; `None` is NULL.
+    pub(super) fn texts(
+        &self,
+        mut write: impl FnMut(usize, &mut StringBuilder) -> DfResult<Option<()>>,
+    ) -> DfResult<ArrayRef> {
+        let mut texts = StringBuilder::with_capacity(self.rows, 0);
+        for row in 0..self.rows {
+            let written = if self.any_null(row) { None } else { write(row, &mut texts)? };
+            match written {
+                Some(()) => texts.append_value(""),
+                None => texts.append_null(),
+            }
+        }
+        Ok(Arc::new(texts.finish()))
+    }
+
+    /// Texts that are parts of arguments.
+    pub(super) fn parts<'a>(
+        &'a self,
+        mut part: impl FnMut(usize) -> DfResult<Option<&'a str>>,
+    ) -> DfResult<ArrayRef> {
+        self.texts(|row, texts| Ok(part(row)?.map(|part| push(texts, part))))
+    }
+}
+
+/// Appends to a text that is being written.
+pub(super) fn push(texts: &mut StringBuilder, text: &str) {
+    // Writing to memory does not fail.
+    let _ = texts.write_str(text);
+}

@@ -1,0 +1,220 @@
+//! `TO_TIMESTAMP` of a text, which gives a `TIMESTAMP(3)`, and `TO_TIMESTAMP_LTZ`, as in Flink.
+//! DataFusion reads a text as nanoseconds, which reach only to 2262: `9999-12-31` would be an
+//! error. An instant that is made of a number does not depend on the session's time zone.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, TimestampMillisecondArray};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
+use chrono::DateTime;
+use datafusion_common::{Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err};
+use datafusion_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::by_pattern::by_pattern;
+use super::clock_texts::texts_as_times;
+use crate::syntax::types::{UTC, sql_type_name};
+
+const MILLIS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
+
+/// `TO_TIMESTAMP` or `TO_TIMESTAMP_MILLIS`, which also stands for the former with a pattern;
+/// `inner` is DataFusion's, for what is no text.
+pub(super) fn to_timestamp(inner: Arc<ScalarUDF>) -> ScalarUDF {
+    ScalarUDF::from(ToTimestamp(inner))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ToTimestamp(Arc<ScalarUDF>);
+
+impl ToTimestamp {
+    /// Whether the text has a pattern that gives milliseconds.
+    fn has_pattern(&self, types: &[DataType]) -> bool {
+        self.0.name() == "to_timestamp_millis"
+            && types.len() == 2
+            && types.iter().all(DataType::is_string)
+    }
+}
+
+impl ScalarUDFImpl for ToTimestamp {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [text] if text.is_string() => Ok(MILLIS),
+            _ => self.0.return_type(types),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
+        match &args.args[..] {
+            [text] if types[0].is_string() => result(
+                &args,
+                texts_as_times(&text.to_array(rows(&args, &[text]))?, &MILLIS, false)?,
+            ),
+            [text, pattern] if self.has_pattern(&types) => {
+                let rows = rows(&args, &[text, pattern]);
+                result(&args, read(&text.to_array(rows)?, &pattern.to_array(rows)?)?)
+            }
+            _ => self.0.invoke_with_args(args),
+        }
+    }
+}
+
+/// One row stands for all if each argument is a constant.
+fn rows(args: &ScalarFunctionArgs, of: &[&ColumnarValue]) -> usize {
+    let constant = of.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
+    if constant { 1 } else { args.number_rows }
+}
+
+fn result(args: &ScalarFunctionArgs, times: ArrayRef) -> DfResult<ColumnarValue> {
+    Ok(match args.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_))) {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&times, 0)?),
+        false => ColumnarValue::Array(times),
+    })
+}
+
+fn read(texts: &ArrayRef, patterns: &ArrayRef) -> DfResult<ArrayRef> {
+    let (texts, patterns) = (cast(texts, &DataType::Utf8)?, cast(patterns, &DataType::Utf8)?);
+    let pairs = texts.as_string::<i32>().iter().zip(patterns.as_string::<i32>());
+    let times = pairs.map(|(text, pattern)| match text.zip(pattern) {
+        Some((text, pattern)) => millis_of(text, pattern).map(Some),
+        None => Ok(None),
+    });
+    Ok(Arc::new(times.collect::<DfResult<TimestampMillisecondArray>>()?))
+}
+
+/// Milliseconds since 1970 in UTC of a text by a pattern.
+fn millis_of(text: &str, pattern: &str) -> DfResult<i64> {
+    by_pattern(text, pattern).map(|(local, ahead)| local - ahead.unwrap_or(0))
+}
+
+/// `TO_TIMESTAMP_LTZ(milliseconds)` or `TO_TIMESTAMP_LTZ(number, digits)`, where the digits are a
+/// constant: 0 if the number counts seconds, 3 if it counts milliseconds.
+pub(super) fn to_timestamp_ltz() -> ScalarUDF {
+    ScalarUDF::from(ToTimestampLtz(Signature::user_defined(Volatility::Immutable)))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ToTimestampLtz(Signature);
+
+impl ScalarUDFImpl for ToTimestampLtz {
+    fn name(&self) -> &str {
+        "to_timestamp_ltz"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        let number = |given: &DataType| {
+            (given.is_null() || given.is_numeric()).then_some(match given.is_floating() {
+                true => DataType::Float64,
+                false => DataType::Int64,
+            })
+        };
+        let coerced = match types {
+            [count] => number(count).map(|count| vec![count]),
+            [count, digits] if digits.is_integer() => {
+                number(count).map(|count| vec![count, DataType::Int64])
+            }
+            _ => None,
+        };
+        coerced.map_or_else(
+            || {
+                let given: Vec<String> = types.iter().map(sql_type_name).collect();
+                plan_err!(
+                    "there is no TO_TIMESTAMP_LTZ of {}; it takes TO_TIMESTAMP_LTZ(milliseconds) or \
+                     TO_TIMESTAMP_LTZ(seconds, 0)",
+                    if given.is_empty() { "nothing".into() } else { given.join(", ") }
+                )
+            },
+            Ok,
+        )
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into())))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let millis_in_one = match args.args.get(1) {
+            None | Some(ColumnarValue::Scalar(ScalarValue::Int64(Some(3)))) => 1,
+            Some(ColumnarValue::Scalar(ScalarValue::Int64(Some(0)))) => 1_000,
+            _ => return exec_err!("the second argument of TO_TIMESTAMP_LTZ must be 0 or 3"),
+        };
+        let Some(counts) = args.args.first() else {
+            return exec_err!("TO_TIMESTAMP_LTZ takes a number");
+        };
+        let counts = counts.to_array(rows(&args, &[counts]))?;
+        result(&args, instants(&counts, millis_in_one)?)
+    }
+}
+
+fn instants(counts: &ArrayRef, millis_in_one: i64) -> DfResult<ArrayRef> {
+    let strict = CastOptions { safe: false, ..Default::default() };
+    let millis: ArrayRef = match counts.data_type() {
+        // What is behind the point of seconds counts.
+        DataType::Float64 => {
+            let doubles = counts.as_primitive::<Float64Type>();
+            let millis = doubles.unary::<_, Float64Type>(|count| count * millis_in_one as f64);
+            cast_with_options(&millis, &DataType::Int64, &strict)?
+        }
+        _ => counts.clone(),
+    };
+    let factor = if counts.data_type().is_floating() { 1 } else { millis_in_one };
+    let instant = |count: i64| {
+        let millis = count.checked_mul(factor);
+        let known = millis.filter(|millis| DateTime::from_timestamp_millis(*millis).is_some());
+        known.ok_or_else(|| exec_datafusion_err!("the time is out of range"))
+    };
+    let instants = millis.as_primitive::<Int64Type>().iter();
+    let instants = instants.map(|count| count.map(instant).transpose());
+    let instants = instants.collect::<DfResult<TimestampMillisecondArray>>()?;
+    Ok(Arc::new(instants.with_timezone(UTC)))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, Int64Array};
+    use arrow::datatypes::TimestampMillisecondType;
+
+    use super::*;
+
+    /// Days since 1970 and seconds of the day, counted by hand.
+    #[test]
+    fn texts_are_read_by_patterns_in_all_years() {
+        const DAY_MS: i64 = 86_400_000;
+        for (text, pattern, millis) in [
+            ("1970-01-02", "%Y-%m-%d", DAY_MS),
+            ("1969-12-31 23:59:59.999900", "%Y-%m-%d %H:%M:%S.%6f", -1),
+            ("9999-12-31 23:59:59", "%Y-%m-%d %H:%M:%S", 2_932_897 * DAY_MS - 1_000),
+        ] {
+            assert_eq!(millis_of(text, pattern).unwrap(), millis, "{text}");
+        }
+        assert!(millis_of("1970-02-30", "%Y-%m-%d").is_err());
+    }
+
+    #[test]
+    fn numbers_are_instants() {
+        let counts: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(-1)]));
+        let of = |instants: &ArrayRef| -> Vec<_> {
+            instants.as_primitive::<TimestampMillisecondType>().iter().collect()
+        };
+        assert_eq!(of(&instants(&counts, 1).unwrap()), [Some(1), None, Some(-1)]);
+        assert_eq!(of(&instants(&counts, 1_000).unwrap()), [Some(1_000), None, Some(-1_000)]);
+        let seconds: ArrayRef = Arc::new(Float64Array::from(vec![1.5]));
+        assert_eq!(of(&instants(&seconds, 1_000).unwrap()), [Some(1_500)]);
+        let far: ArrayRef = Arc::new(Int64Array::from(vec![i64::MAX]));
+        assert!(instants(&far, 1).is_err() && instants(&far, 1_000).is_err());
+    }
+}

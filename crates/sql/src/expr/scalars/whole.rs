@@ -1,0 +1,87 @@
+//! `CEIL` and `FLOOR` as in Flink: of a `DECIMAL(p, s)` they give a `DECIMAL(p, 0)`, and an integer
+//! stays what it is. DataFusion keeps a decimal's type, in which 10.00 for 9.99 has no room, and
+//! makes a double of an integer, which has not as many digits.
+
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Decimal128Type};
+use datafusion_common::{Result as DfResult, ScalarValue, plan_err};
+use datafusion_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::syntax::types::sql_type_name;
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Whole {
+    inner: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+/// `CEIL(x)` or `FLOOR(x)`; `inner` is DataFusion's.
+pub(super) fn to_whole(inner: Arc<ScalarUDF>) -> ScalarUDF {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    ScalarUDF::from(Whole { inner, signature })
+}
+
+impl ScalarUDFImpl for Whole {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        match types {
+            [DataType::Null] => Ok(vec![DataType::Float64]),
+            [number] if number.is_numeric() => Ok(vec![number.clone()]),
+            _ => {
+                let given: Vec<String> = types.iter().map(sql_type_name).collect();
+                let name = self.name().to_uppercase();
+                plan_err!(
+                    "there is no {name} of {}; it takes {name}(number) or {name}(time TO unit)",
+                    given.join(", ")
+                )
+            }
+        }
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [DataType::Decimal128(precision, 1..)] => Ok(DataType::Decimal128(*precision, 0)),
+            [integer] if integer.is_integer() => Ok(integer.clone()),
+            _ => self.inner.return_type(types),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let [value] = &args.args[..] else { return self.inner.invoke_with_args(args) };
+        let (precision, scale) = match value.data_type() {
+            DataType::Decimal128(precision, scale @ 1..) => (precision, scale),
+            integer if integer.is_integer() => return Ok(value.clone()),
+            _ => return self.inner.invoke_with_args(args),
+        };
+        let (array, is_scalar) = match value {
+            ColumnarValue::Array(array) => (array.clone(), false),
+            ColumnarValue::Scalar(value) => (value.to_array()?, true),
+        };
+        // At most 10^38, which 128 bits hold.
+        let one = 10_i128.pow(u32::from(scale.unsigned_abs()));
+        let up = self.name() == "ceil";
+        let whole = array.as_primitive::<Decimal128Type>().unary::<_, Decimal128Type>(|value| {
+            value.div_euclid(one) + i128::from(up && value.rem_euclid(one) != 0)
+        });
+        let whole = whole.with_precision_and_scale(precision, 0)?;
+        match is_scalar {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&whole, 0)?)),
+            false => Ok(ColumnarValue::Array(Arc::new(whole))),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! How many arguments an aggregate is called with.
+
+use std::ops::{ControlFlow, RangeInclusive};
+
+use datafusion_sql::sqlparser::ast::{
+    DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned,
+};
+
+use crate::expr::aggregates::arguments_of;
+use crate::syntax::error::{Span, SqlError};
+
+/// That an aggregate has as many arguments as it takes; COUNT has several with DISTINCT only.
+pub(crate) fn check_arguments(call: &Function, name: &str) -> ControlFlow<SqlError> {
+    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
+    let upper = name.to_uppercase();
+    let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+    let wanted = match arguments_of(name) {
+        None if distinct => list.args.len().max(1),
+        wanted => wanted.unwrap_or(1),
+    };
+    let is_value =
+        |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
+    let right = match &list.args[..] {
+        [] | [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => name == "count" && !distinct,
+        args => args.len() == wanted && args.iter().all(is_value),
+    };
+    if right {
+        return ControlFlow::Continue(());
+    }
+    let found = match &list.args[..] {
+        [_] if wanted == 1 => "*".to_string(),
+        many => many.len().to_string(),
+    };
+    let (takes, form) = match wanted {
+        2 => ("two arguments", "y, x"),
+        _ => ("one argument", "x"),
+    };
+    ControlFlow::Break(
+        SqlError::types(format!("{upper} takes {takes}, not {found}"))
+            .at(Span::new(call.name.span()))
+            .help(format!("write {upper}({form})")),
+    )
+}
+
+/// That a call has as many arguments as it may have.
+pub(crate) fn check_counts(
+    call: &Function,
+    name: &str,
+    counts: &RangeInclusive<usize>,
+    form: &str,
+) -> ControlFlow<SqlError> {
+    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
+    let plain = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
+    if counts.contains(&list.args.len()) && list.args.iter().all(plain) {
+        return ControlFlow::Continue(());
+    }
+    let (least, most) = (counts.start(), counts.end());
+    let wanted = if least == most { most.to_string() } else { format!("{least} or {most}") };
+    let arguments = if *most == 1 { "argument" } else { "arguments" };
+    let message = match list.args.iter().all(plain) {
+        true => format!("{name} takes {wanted} {arguments}, not {}", list.args.len()),
+        false => format!("{name} takes {wanted} {arguments}"),
+    };
+    let error = SqlError::types(message).at(Span::new(call.name.span()));
+    ControlFlow::Break(error.help(format!("write {form}")))
+}

@@ -1,0 +1,596 @@
+//! Refusals before planning: syntax that sqlparser accepts but Millstream does not run, and
+//! functions that do not exist. DataFusion would silently ignore some of this.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion_sql::sqlparser::ast::{
+    BinaryOperator, CastFormat, Expr, Function, FunctionArguments, GroupByExpr, Interval,
+    LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    Spanned, TableFactor, TableWithJoins, UnaryOperator, Value, Visitor,
+};
+use datafusion_sql::sqlparser::tokenizer;
+use millstream_contract::settings::closest;
+
+use crate::expr::aggregates::aggregate_named;
+use crate::faults::arguments::{check_arguments, check_counts};
+use crate::syntax::calls::{MAP, PARTITIONED, double_text};
+use crate::expr::collecting;
+use crate::syntax::error::{Result, Span, SqlError};
+use crate::stages::functions::Functions;
+use crate::stages::group_windows;
+use crate::stages::joins::{LATERAL, check_kind, check_star, misplaced, of_several, subqueries};
+use crate::stages::ranking;
+use crate::stages::refusals::{JOIN_IT, match_recognize, set_operation};
+use crate::expr::scalars::CURRENT_WATERMARK;
+use crate::syntax::tree::arguments;
+use crate::faults::unavailable::reason;
+use crate::stages::unnest::{check_join, is_unnest};
+use crate::syntax::walk::Walk;
+use crate::stages::watermarks::not_of_clock;
+
+/// Refuses what cannot run in a query.
+pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
+    match query.walk(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Refuses what cannot run in a table's expression.
+pub(crate) fn check_expr(expr: &Expr, functions: &Functions) -> Result<()> {
+    match expr.walk(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// FROM where a value belongs, as in `SELECT 1 + FROM t`: the parser takes it for a column.
+fn from_as_name(select: &Select) -> Option<tokenizer::Span> {
+    struct Names;
+    impl Visitor for Names {
+        type Break = tokenizer::Span;
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<tokenizer::Span> {
+            match expr {
+                Expr::Identifier(name)
+                    if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("from") =>
+                {
+                    ControlFlow::Break(name.span)
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    select.projection.walk(&mut Names).break_value()
+}
+
+/// A column, or `*`, of a SELECT.
+fn column_in(select: &Select) -> Option<tokenizer::Span> {
+    struct Columns;
+    impl Visitor for Columns {
+        type Break = tokenizer::Span;
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<tokenizer::Span> {
+            match expr {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
+                    ControlFlow::Break(expr.span())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    let all = |item: &&SelectItem| {
+        matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+    };
+    let all = select.projection.iter().find(all).map(Spanned::span);
+    all.or_else(|| select.walk(&mut Columns).break_value())
+}
+
+/// What stands after LIMIT and OFFSET.
+pub(crate) fn limits(query: &Query) -> Vec<&Expr> {
+    match &query.limit_clause {
+        Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+            limit.iter().chain(offset.as_ref().map(|o| &o.value)).collect()
+        }
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => vec![offset, limit],
+        None => vec![],
+    }
+}
+
+fn is_count(expr: &Expr) -> bool {
+    let Expr::Value(value) = expr else { return false };
+    matches!(&value.value, Value::Number(digits, _) if digits.parse::<i64>().is_ok())
+}
+
+/// An order within another query, which DataFusion leaves out: it has no meaning without a LIMIT.
+pub(crate) fn refuse_inner_order(query: &Query) -> ControlFlow<SqlError> {
+    match (&query.order_by, &query.limit_clause, &*query.body) {
+        (Some(order_by), None, _) => ControlFlow::Break(
+            SqlError::unsupported("an ORDER BY within another query orders nothing")
+                .at(Span::new(order_by.span()))
+                .help("put the ORDER BY at the end of the whole query"),
+        ),
+        (None, None, SetExpr::Query(inner)) => refuse_inner_order(inner),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+fn refuse_count(expr: &Expr) -> Flow {
+    let text = double_text(expr).map_or_else(|| expr.to_string(), str::to_string);
+    let whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let error = match whole {
+        true => SqlError::types(format!("LIMIT and OFFSET take at most {}, not {text}", i64::MAX))
+            .help("leave LIMIT out to get all rows"),
+        false => SqlError::types(format!("LIMIT and OFFSET take whole numbers, not {text}"))
+            .help("write for example LIMIT 10"),
+    };
+    ControlFlow::Break(error.at(Span::new(expr.span())))
+}
+
+/// A constant orders nothing; only a whole number stands for a column.
+fn check_order_key(key: &Expr) -> Flow {
+    let (constant, negative) = match key {
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => (&**expr, true),
+        other => (other, false),
+    };
+    let Expr::Value(value) = constant else { return ControlFlow::Continue(()) };
+    let error = match &value.value {
+        Value::Number(digits, _) if !negative && digits.parse::<usize>().is_ok_and(|n| n > 0) => {
+            return ControlFlow::Continue(());
+        }
+        Value::Number(digits, _) if digits == "0" => {
+            SqlError::name(format!("ORDER BY {key}: columns are counted from 1"))
+        }
+        Value::Number(digits, _) if !negative && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            SqlError::name(format!("ORDER BY {key}: SELECT has fewer columns"))
+        }
+        Value::Number(..) => {
+            SqlError::name(format!("ORDER BY {key}: a column's number is whole and positive"))
+        }
+        Value::SingleQuotedString(text) => {
+            let error = SqlError::name(format!("ORDER BY {key}: a constant orders nothing"));
+            let help = format!("a column's name stands without quotes: ORDER BY {text}");
+            return ControlFlow::Break(error.help(help).at(Span::new(key.span())));
+        }
+        _ => return ControlFlow::Continue(()),
+    };
+    let help = "write the column's name, for example ORDER BY a DESC";
+    ControlFlow::Break(error.help(help).at(Span::new(key.span())))
+}
+
+struct Checker<'a> {
+    functions: &'a Functions,
+    /// Window functions in FROM that we are inside of.
+    table_functions: usize,
+    /// EXISTS and IN with subqueries that may stand where they do.
+    conditions: HashSet<*const Expr>,
+}
+
+type Flow = ControlFlow<SqlError>;
+
+/// Refuses joins that do not run.
+fn check_joins(table: &TableWithJoins) -> Flow {
+    for join in &table.joins {
+        let checked = match is_unnest(&join.relation) {
+            true => check_join(join),
+            false => check_kind(join),
+        };
+        if let Err(error) = checked {
+            return ControlFlow::Break(error);
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Refuses what a query is made of beside SELECT and UNION.
+fn check_body(body: &SetExpr, place: tokenizer::Span) -> Flow {
+    match body {
+        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) => ControlFlow::Continue(()),
+        SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } => {
+            use SetQuantifier::{All, Distinct, None};
+            if !matches!(set_quantifier, All | Distinct | None) {
+                return refuse("BY NAME", "select the columns in the same order", place);
+            }
+            check_body(left, place)?;
+            check_body(right, place)
+        }
+        SetExpr::SetOperation { op, .. } => refuse(&op.to_string(), &set_operation(*op), place),
+        _ => refuse("this statement", "write SELECT … FROM …", place),
+    }
+}
+
+fn refuse(what: &str, help: &str, place: tokenizer::Span) -> Flow {
+    let error = SqlError::unsupported(format!("{what} does not run here")).at(Span::new(place));
+    ControlFlow::Break(if help.is_empty() { error } else { error.help(help) })
+}
+
+const AS_OF: &str = "a row can be joined with the version of a table at its time:\n\
+     FROM t JOIN r FOR SYSTEM_TIME AS OF t.ts AS r ON t.k = r.k";
+
+const LEAVE_OUT: &str = "leave it out";
+
+impl Visitor for Checker<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        let place = query.span();
+        for count in limits(query) {
+            if !is_count(count) {
+                return refuse_count(count);
+            }
+        }
+        if let Some(order_by) = &query.order_by {
+            if let OrderByKind::Expressions(keys) = &order_by.kind {
+                keys.iter().try_for_each(|key| check_order_key(&key.expr))?;
+            }
+            let filled = match &order_by.kind {
+                OrderByKind::Expressions(keys) => keys.iter().any(|key| key.with_fill.is_some()),
+                OrderByKind::All(_) => true,
+            };
+            if filled || order_by.interpolate.is_some() {
+                let help = "write for example ORDER BY a, b DESC NULLS LAST";
+                return refuse("this form of ORDER BY", help, order_by.span());
+            }
+        }
+        if let Some(with) = query.with.as_ref().filter(|with| with.recursive) {
+            return refuse("WITH RECURSIVE", LEAVE_OUT, with.span());
+        }
+        for inner in query.with.iter().flat_map(|with| &with.cte_tables) {
+            refuse_inner_order(&inner.query)?;
+        }
+        if let Some(LimitClause::LimitOffset { limit_by, .. }) = &query.limit_clause
+            && !limit_by.is_empty()
+        {
+            return refuse("LIMIT BY", "write LIMIT", place);
+        }
+        if query.fetch.is_some() {
+            return refuse("FETCH", "write LIMIT", place);
+        }
+        let odd = [
+            (!query.locks.is_empty(), "FOR UPDATE"),
+            (query.for_clause.is_some(), "FOR XML and FOR JSON"),
+            (query.settings.is_some(), "SETTINGS"),
+            (query.format_clause.is_some(), "FORMAT"),
+            (!query.pipe_operators.is_empty(), "|>"),
+        ];
+        if let Some((_, what)) = odd.iter().find(|(present, _)| *present) {
+            return refuse(what, LEAVE_OUT, place);
+        }
+        check_body(&query.body, place)
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
+        let place = select.span();
+        let conditions = select.selection.iter().chain(&select.having);
+        self.conditions.extend(conditions.flat_map(subqueries));
+        match &select.from[..] {
+            [] => {
+                if let Some(from) = from_as_name(select) {
+                    return ControlFlow::Break(
+                        SqlError::syntax("expected a value, found FROM").at(Span::new(from)),
+                    );
+                }
+                if let Some(column) = column_in(select) {
+                    let error = SqlError::name("there is no table to take columns from");
+                    return ControlFlow::Break(
+                        error.at(Span::new(column)).help("add FROM and a table's name"),
+                    );
+                }
+            }
+            [table, others @ ..] => {
+                check_joins(table)?;
+                others.iter().try_for_each(check_joins)?;
+                if let Err(error) = check_star(select) {
+                    return ControlFlow::Break(error);
+                }
+                if is_unnest(&table.relation) {
+                    let help = "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)";
+                    return refuse("UNNEST without a table before it", help, table.span());
+                }
+            }
+        }
+        if let Some(qualify) = &select.qualify {
+            let help = "put the SELECT into FROM, and the condition into WHERE around it";
+            return refuse("QUALIFY", help, qualify.span());
+        }
+        let odd = [
+            (select.top.is_some(), "TOP", "write LIMIT at the end"),
+            (select.into.is_some(), "SELECT INTO", "write INSERT INTO name SELECT …"),
+            (!select.lateral_views.is_empty(), "LATERAL VIEW", LEAVE_OUT),
+            (select.prewhere.is_some(), "PREWHERE", "write WHERE"),
+            (!select.connect_by.is_empty(), "CONNECT BY", LEAVE_OUT),
+            (!select.cluster_by.is_empty(), "CLUSTER BY", LEAVE_OUT),
+            (!select.distribute_by.is_empty(), "DISTRIBUTE BY", LEAVE_OUT),
+            (!select.sort_by.is_empty(), "SORT BY", LEAVE_OUT),
+            (!select.named_window.is_empty(), "WINDOW", "use TABLE(TUMBLE(…)) in FROM"),
+            (select.exclude.is_some(), "EXCLUDE", "name the columns that you want"),
+            (select.value_table_mode.is_some(), "SELECT AS", LEAVE_OUT),
+            (select.select_modifiers.is_some(), "this form of SELECT", LEAVE_OUT),
+        ];
+        if let Some((_, what, help)) = odd.iter().find(|(present, ..)| *present) {
+            return refuse(what, help, place);
+        }
+        let modifiers = match &select.group_by {
+            GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
+        };
+        if !modifiers.is_empty() {
+            let help = "write GROUP BY ROLLUP (a, b), GROUP BY CUBE (a, b)";
+            return refuse("WITH ROLLUP, CUBE and TOTALS", help, place);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        let place = factor.span();
+        match factor {
+            TableFactor::Table {
+                args,
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+                ..
+            } => {
+                let unnest = is_unnest(factor);
+                self.table_functions += usize::from(args.is_some() && !unnest);
+                if version.is_some() {
+                    let what = "the version of a table, other than in JOIN … ON,";
+                    return refuse(what, AS_OF, place);
+                }
+                if sample.is_some() {
+                    return refuse(
+                        "TABLESAMPLE",
+                        "write for example WHERE MOD(key, 100) = 0",
+                        place,
+                    );
+                }
+                let odd = !with_hints.is_empty() || !index_hints.is_empty() || json_path.is_some();
+                if odd || *with_ordinality && !unnest || !partitions.is_empty() {
+                    return refuse("what follows the table's name", LEAVE_OUT, place);
+                }
+            }
+            TableFactor::Derived { lateral, sample, subquery, .. } => {
+                refuse_inner_order(subquery)?;
+                if *lateral {
+                    return refuse("LATERAL", LATERAL, place);
+                }
+                if sample.is_some() {
+                    return refuse("TABLESAMPLE", LEAVE_OUT, place);
+                }
+            }
+            TableFactor::TableFunction { .. } => self.table_functions += 1,
+            TableFactor::NestedJoin { table_with_joins, .. } => check_joins(table_with_joins)?,
+            TableFactor::MatchRecognize { .. } => {
+                return ControlFlow::Break(match_recognize().at(Span::new(place)));
+            }
+            TableFactor::Function { .. } => {
+                let help = "CROSS JOIN UNNEST(t.items) AS u (item) gives a row for each element of an \
+                            array; TABLE(TUMBLE(…)), HOP, CUMULATE and SESSION assign windows";
+                return refuse("a table function", help, place);
+            }
+            TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => {
+                return refuse("PIVOT", "write one aggregate with FILTER for each column", place);
+            }
+            _ => {
+                return refuse(
+                    "this kind of table",
+                    "write FROM name or FROM TABLE(TUMBLE(…))",
+                    place,
+                );
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        let function = match factor {
+            TableFactor::Table { args, .. } => args.is_some() && !is_unnest(factor),
+            TableFactor::TableFunction { .. } => true,
+            _ => false,
+        };
+        self.table_functions -= usize::from(function);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        match expr {
+            Expr::Function(call) => self.check_call(call),
+            Expr::InSubquery { .. } if let Some(error) = of_several(expr) => {
+                ControlFlow::Break(error)
+            }
+            Expr::Exists { subquery, .. } | Expr::InSubquery { subquery, .. } => {
+                match self.conditions.contains(&std::ptr::from_ref(expr)) {
+                    true => refuse_inner_order(subquery),
+                    false => ControlFlow::Break(misplaced(expr)),
+                }
+            }
+            Expr::Subquery(_) if self.table_functions == 0 => subquery(expr),
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => subquery(expr),
+            Expr::Interval(interval) => check_unit(interval),
+            Expr::Array(array) if array.elem.is_empty() => {
+                let error = SqlError::types("an ARRAY without elements has no type");
+                let help = "name an element, or write CAST(NULL AS …) where there is no value";
+                ControlFlow::Break(error.at(Span::new(expr.span())).help(help))
+            }
+            Expr::Struct { .. }
+            | Expr::Map(_)
+            | Expr::Dictionary(_)
+            | Expr::Tuple(_)
+            | Expr::JsonAccess { .. }
+            | Expr::Lambda(_) => {
+                let help = "write ARRAY[1, 2], MAP['a', 1] or ROW(1, 'a')";
+                refuse("this form of a value made of others", help, expr.span())
+            }
+            Expr::BinaryOp { op: BinaryOperator::Overlaps, .. } => {
+                let help = "compare the ends: a < d AND c < b, for (a, b) OVERLAPS (c, d)";
+                refuse("the operator OVERLAPS", help, expr.span())
+            }
+            Expr::BinaryOp { op, .. } if let Some(help) = bits(op) => {
+                refuse(&format!("the operator {op}"), help, expr.span())
+            }
+            Expr::UnaryOp { op: UnaryOperator::BitwiseNot, .. } => {
+                refuse("the operator ~", "write -x - 1 to flip the bits of a number", expr.span())
+            }
+            Expr::Collate { .. } => refuse("COLLATE", LEAVE_OUT, expr.span()),
+            Expr::RLike { regexp, .. } => {
+                let what = if *regexp { "the operator REGEXP" } else { "RLIKE" };
+                refuse(what, "write REGEXP_LIKE(text, pattern)", expr.span())
+            }
+            Expr::IsNormalized { .. } => refuse("IS NORMALIZED", LEAVE_OUT, expr.span()),
+            Expr::Convert { .. } => {
+                refuse("CONVERT", "write for example CAST(x AS INT)", expr.span())
+            }
+            Expr::MatchAgainst { .. } => refuse("MATCH AGAINST", LEAVE_OUT, expr.span()),
+            Expr::Cast {
+                format: Some(CastFormat::Value(_) | CastFormat::ValueAtTimeZone(..)),
+                ..
+            } => refuse("CAST with FORMAT", "write DATE_FORMAT or TO_TIMESTAMP", expr.span()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// What to write instead of an operator on bits, which Flink has not, and which mean other things
+/// elsewhere: `^` is a power in DuckDB.
+fn bits(op: &BinaryOperator) -> Option<&'static str> {
+    match op {
+        BinaryOperator::BitwiseAnd => {
+            Some("write AND between conditions; MOD(x, 8) gives the last three bits")
+        }
+        BinaryOperator::BitwiseOr => Some("write OR between conditions, || between texts"),
+        BinaryOperator::BitwiseXor => Some("write POWER(x, y) for a power, <> between conditions"),
+        _ => None,
+    }
+}
+
+/// `INTERVAL '10'` alone would be ten of something.
+fn check_unit(interval: &Interval) -> Flow {
+    let number = match &*interval.value {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => text.trim().to_string(),
+            Value::Number(number, _) => number.clone(),
+            _ => return ControlFlow::Continue(()),
+        },
+        _ => return ControlFlow::Continue(()),
+    };
+    if interval.leading_precision.is_some() || interval.fractional_seconds_precision.is_some() {
+        let unit = interval.leading_field.as_ref().map_or("DAY".to_string(), |f| f.to_string());
+        let error = SqlError::unsupported("the unit of an interval takes no number of digits here");
+        return ControlFlow::Break(
+            error
+                .at(Span::new(interval.value.span()))
+                .help(format!("leave it out: INTERVAL '{number}' {unit}")),
+        );
+    }
+    if interval.leading_field.is_some() || number.parse::<f64>().is_err() {
+        return ControlFlow::Continue(());
+    }
+    ControlFlow::Break(
+        SqlError::syntax("an interval needs a unit")
+            .at(Span::new(interval.value.span()))
+            .help(format!("write for example INTERVAL '{number}' SECOND")),
+    )
+}
+
+fn subquery(expr: &Expr) -> Flow {
+    refuse("a subquery as a value", JOIN_IT, expr.span())
+}
+
+impl Checker<'_> {
+    fn check_call(&self, call: &Function) -> Flow {
+        let place = call.name.span();
+        if call.over.is_some() {
+            return match ranking::refused(call) {
+                Some(error) => ControlFlow::Break(error.at(Span::new(call.span()))),
+                None => ControlFlow::Continue(()),
+            };
+        }
+        if call.uses_odbc_syntax || !matches!(call.parameters, FunctionArguments::None) {
+            return refuse("this form of a call", "write name(argument, …)", place);
+        }
+        let name = call.name.to_string();
+        let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
+        if !call.within_group.is_empty() && reason(&lower).is_none() {
+            return refuse("WITHIN GROUP", LEAVE_OUT, call.span());
+        }
+        let function = aggregate_named(&lower).map(|(function, _)| function);
+        if let Some((counts, form)) = function.and_then(collecting::arguments) {
+            check_counts(call, &name.to_uppercase(), &counts, form)?;
+        } else if function.is_some() {
+            check_arguments(call, &lower)?;
+        }
+        if lower == MAP && matches!(&call.args, FunctionArguments::List(l) if l.args.is_empty()) {
+            let error = SqlError::types("a MAP is made of keys and values").at(Span::new(place));
+            return ControlFlow::Break(error.help("write for example MAP['a', 1, 'b', 2]"));
+        }
+        if lower == PARTITIONED && self.table_functions == 0 {
+            let error = SqlError::syntax("PARTITION BY stands after the name of SESSION's table");
+            return ControlFlow::Break(error.at(Span::new(place)));
+        }
+        if lower == CURRENT_WATERMARK && is_of_clock(call) {
+            return ControlFlow::Break(not_of_clock("PROCTIME()").at(Span::new(place)));
+        }
+        if self.functions.knows(&lower) {
+            return ControlFlow::Continue(());
+        }
+        if self.table_functions > 0 && is_window_function(&lower) {
+            return ControlFlow::Continue(());
+        }
+        let error = match reason(&lower) {
+            Some((message, help)) => {
+                let error = SqlError::unsupported(format!("{} {message}", name.to_uppercase()));
+                if help.is_empty() { error } else { error.help(help) }
+            }
+            None if let Some(form) = self.functions.form(&lower) => {
+                let name = name.to_uppercase();
+                SqlError::types(format!("{name} is not called like this"))
+                    .help(format!("write {form}"))
+            }
+            None => {
+                let error = SqlError::name(format!("there is no function '{name}'"));
+                let meant = [self.functions.closest(&lower), closest_elsewhere(&lower)];
+                match closest(&lower, meant.iter().flatten().map(String::as_str)) {
+                    Some(meant) => error.help(format!("did you mean {meant}?")),
+                    None => error,
+                }
+            }
+        };
+        ControlFlow::Break(error.at(Span::new(place)))
+    }
+}
+
+/// Whether a call's argument is the time of reading.
+fn is_of_clock(call: &Function) -> bool {
+    let arguments = arguments(call).unwrap_or_default();
+    arguments.iter().any(|argument| {
+        matches!(argument, Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("PROCTIME"))
+    })
+}
+
+/// The function among those that are none of an expression, but of FROM, of OVER or of the group
+/// windows, whose name is most like `name`.
+fn closest_elsewhere(name: &str) -> Option<String> {
+    const NAMES: [&str; 10] = [
+        "EXISTS",
+        "TUMBLE",
+        "HOP",
+        "CUMULATE",
+        "SESSION",
+        "DESCRIPTOR",
+        "UNNEST",
+        "ROW_NUMBER",
+        "RANK",
+        "DENSE_RANK",
+    ];
+    let bounds = group_windows::bound_names();
+    let names = NAMES.into_iter().chain(bounds.iter().map(String::as_str));
+    closest(name, names).map(str::to_string)
+}
+
+fn is_window_function(name: &str) -> bool {
+    // What is none of these is answered by the window function's planner.
+    reason(name).is_none()
+        || matches!(name, "tumble" | "hop" | "session" | "cumulate" | "descriptor")
+}

@@ -1,0 +1,9 @@
+//! Faults of a statement: checks before planning, errors of the planner reworded and placed in the text.
+
+pub(crate) mod arguments;
+pub(crate) mod blame;
+pub(crate) mod check;
+pub(crate) mod convert;
+pub(crate) mod hints;
+pub(crate) mod unavailable;
+pub(crate) mod union_columns;

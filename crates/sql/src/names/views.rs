@@ -1,0 +1,77 @@
+//! What others take of what fires: conditions and columns; and pairs of rows of such views.
+
+use std::collections::BTreeSet;
+use std::hash::Hash;
+
+use datafusion_expr::Expr;
+
+use crate::names::alike::{alike, all_alike, hash_all, hash_of};
+use crate::names::catalog::add_columns;
+use crate::expr::located::without_marks;
+
+/// What others take of an operator's result.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    /// Over what fires, as its columns.
+    pub(crate) having: Vec<Expr>,
+    pub(crate) columns: Vec<Column>,
+    /// The same for those like it.
+    pub(crate) fingerprint: u64,
+}
+
+/// A column of a view.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) expr: Expr,
+    /// Whether somebody takes it.
+    pub(crate) needed: bool,
+}
+
+/// What fires of a group, if that is pairs of its rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Pairs {
+    /// What each side is of the rows of a group. The columns of both are those of a pair.
+    pub(crate) sides: [View; 2],
+}
+
+impl View {
+    pub(crate) fn new(having: Vec<Expr>, columns: Vec<Column>) -> View {
+        let fingerprint = hash_of(|state| {
+            hash_all(&having, state);
+            for Column { name, expr, .. } in &columns {
+                (name, without_marks(expr)).hash(state);
+            }
+        });
+        View { having, columns, fingerprint }
+    }
+
+    pub(crate) fn is_like(&self, other: &View) -> bool {
+        let alike =
+            |a: &Column, b: &Column| a.name == b.name && alike(Some(&a.expr), Some(&b.expr));
+        all_alike(&self.having, &other.having)
+            && self.columns.len() == other.columns.len()
+            && self.columns.iter().zip(&other.columns).all(|(a, b)| alike(a, b))
+    }
+
+    /// The columns that somebody takes.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| column.needed)
+    }
+}
+
+impl Pairs {
+    /// Leaves out the columns that nobody needs of pairs. Returns what is needed of the rows of
+    /// groups.
+    pub(crate) fn keep(&mut self, needed: &BTreeSet<String>) -> BTreeSet<String> {
+        let mut used = BTreeSet::new();
+        for side in &mut self.sides {
+            side.having.iter().for_each(|expr| add_columns(expr, &mut used));
+            for column in &mut side.columns {
+                column.needed = needed.contains(&column.name);
+            }
+            side.needed().for_each(|column| add_columns(&column.expr, &mut used));
+        }
+        used
+    }
+}

@@ -1,0 +1,108 @@
+//! Names that WITH gives. A WITH within another query may give a name that is in use around it, and
+//! hides what has that name there. DataFusion takes each name once, so the inner one is renamed.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion_sql::sqlparser::ast::{
+    Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, VisitorMut,
+};
+
+use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::walk::WalkMut;
+
+/// Gives each WITH query a name that no other has around it.
+///
+/// # Errors
+///
+/// If one WITH gives a name twice.
+pub(crate) fn with_own_names(mut query: Query) -> Result<Query> {
+    match query.walk_mut(&mut Names::default()) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(query),
+    }
+}
+
+#[derive(Default)]
+struct Names {
+    /// The queries that we are in.
+    open: Vec<Level>,
+    renamed: usize,
+}
+
+/// A query that we are in.
+#[derive(Default)]
+struct Level {
+    /// Its WITH queries by address: the names that they were given, and their own.
+    with: HashMap<*const Query, (String, String)>,
+    /// Those that we have seen: what follows may name them.
+    named: HashMap<String, String>,
+}
+
+impl Names {
+    /// The own name of what is called so here.
+    fn known(&self, name: &str) -> Option<&String> {
+        self.open.iter().rev().find_map(|level| level.named.get(name))
+    }
+
+    /// The own name of a table that has been renamed, with the name that it was given.
+    fn renamed<'n>(&self, name: &'n mut ObjectName) -> Option<(String, &'n mut Ident)> {
+        let [ObjectNamePart::Identifier(ident)] = &mut name.0[..] else { return None };
+        let own = self.known(&ident.value).filter(|own| **own != ident.value)?;
+        Some((own.clone(), ident))
+    }
+}
+
+impl VisitorMut for Names {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        let mut level = Level::default();
+        let mut given: Vec<String> = Vec::new();
+        for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            let name = &mut cte.alias.name;
+            if given.contains(&name.value) {
+                let error = SqlError::name(format!("WITH gives the name '{}' twice", name.value));
+                let help = "give the second query another name";
+                return ControlFlow::Break(error.at(Span::new(name.span)).help(help));
+            }
+            given.push(name.value.clone());
+            if self.known(&name.value).is_some() {
+                self.renamed += 1;
+                name.value = format!("{}#{}", name.value, self.renamed);
+            }
+            let names = (given[given.len() - 1].clone(), name.value.clone());
+            level.with.insert(&raw const *cte.query, names);
+        }
+        self.open.push(level);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        self.open.pop();
+        if let Some(around) = self.open.last_mut()
+            && let Some((given, own)) = around.with.remove(&(&raw const *query))
+        {
+            around.named.insert(given, own);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Its columns keep their qualifier.
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
+        if let TableFactor::Table { name, alias: alias @ None, args: None, .. } = factor
+            && let Some((_, given)) = self.renamed(name)
+        {
+            let name = given.clone();
+            *alias = Some(TableAlias { explicit: true, name, columns: vec![], at: None });
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<SqlError> {
+        if let Some((own, given)) = self.renamed(relation) {
+            given.value = own;
+        }
+        ControlFlow::Continue(())
+    }
+}

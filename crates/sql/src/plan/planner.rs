@@ -1,0 +1,586 @@
+//! The planner: it executes the statements of a session one by one, and knows what the earlier ones
+//! have declared.
+
+mod declare;
+mod listing;
+mod logical;
+mod outcome;
+mod ready;
+mod rehearsed;
+mod values;
+mod wide;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use chrono::{DateTime, Utc};
+use datafusion_expr::LogicalPlan;
+use datafusion_optimizer::analyzer::Analyzer;
+use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
+use millstream_contract::declaration::{Declaration, literal};
+use millstream_contract::plan::PACK_US;
+use millstream_contract::settings::{SETTINGS, Settings, closest};
+use millstream_contract::sink::Sink;
+use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
+
+use crate::plan::assemble::Assembler;
+use crate::faults::blame::blame;
+use crate::names::catalog::{
+    Catalog, Entry, EventTimeDecl, FileTables, LeftOut, Origin, TableColumn, TableEntry,
+    WatermarkDecl, is_path,
+};
+use crate::faults::check::check_query;
+use crate::expr::coercion::Coercion;
+use crate::stages::compiler::Compiler;
+use crate::plan::create::refuse_finer;
+use crate::names::ends::Ends;
+use crate::syntax::error::{Place, Result, Source, Span, SqlError};
+use crate::plan::explain::{explain, logical_text};
+use crate::plan::files::{Declarer, files_of, look_through};
+use crate::stages::functions::{Context, Functions};
+use crate::stages::graph::{Graph, Reader};
+use crate::stages::insert::{Target, fit_to_sink, show_local_times};
+use crate::stages::instants::join_by_instants;
+use crate::stages::left_out::asides;
+use crate::stages::lower::{Places, Stage};
+use crate::stages::places::places;
+use crate::names::readings::Readings;
+use crate::names::references::tables_of;
+use crate::stages::rewrite::rewrite_query;
+use crate::expr::scalars::{DatesAsTimes, with_zone};
+use crate::syntax::script::Statement;
+use crate::syntax::size::check_query_size;
+use crate::syntax::stack::on_large_stack;
+use crate::plan::stand_ins::StandIns;
+use crate::syntax::statement::{StatementKind, inserts};
+use crate::syntax::statement_set::Insert;
+use crate::syntax::tree::Syntax;
+use crate::stages::texts::Texts;
+use crate::syntax::types::sql_type_name;
+use crate::syntax::user_functions::expand;
+use crate::names::with_names::with_own_names;
+use crate::names::written::{Written, twice, written_by};
+use logical::Planned;
+pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};
+use rehearsed::{Found, Rehearsed};
+use values::{Values, setting_error};
+
+/// Plans SQL: holds the tables, views and settings that statements declare.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use millstream_contract::table::Connectors;
+/// # fn run(connectors: Arc<dyn Connectors>) -> millstream_sql::Result<()> {
+/// use millstream_sql::{Outcome, Planner, parse_script};
+///
+/// let text = "CREATE TABLE t (v BIGINT) WITH ('connector' = 'file', 'path' = 't.csv');
+///             SELECT v FROM t WHERE v > 1;";
+/// let mut planner = Planner::new(connectors, ".".into());
+/// for statement in parse_script(text, "example.sql")? {
+///     if let Outcome::Query(planned) = planner.execute(&statement)? {
+///         println!("{}", planned.explain);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Planner {
+    connectors: Arc<dyn Connectors>,
+    base_dir: PathBuf,
+    catalog: Catalog,
+    functions: Arc<Functions>,
+    settings: Settings,
+    values: Values,
+    /// The statements that have declared tables and views, by name.
+    created: BTreeMap<String, String>,
+    /// Where the values stand that `SET` gave, by key.
+    set_places: BTreeMap<String, Place>,
+    start_time: Option<DateTime<Utc>>,
+    /// In a rehearsal: what the statements so far insert into.
+    written: Option<Vec<TableOptions>>,
+    readings: Readings,
+    /// In a rehearsal: which statement before has no end.
+    ends: Ends,
+    /// Shared with its rehearsals.
+    rehearsed: Rehearsed,
+    /// Files that the statement names which is executed.
+    files: FileTables,
+    /// What files declare that was found out before, by path.
+    given: BTreeMap<String, Declaration>,
+    /// Of the statement that is executed: what its rehearsal gave, or what its run has given.
+    found: Option<Found>,
+    /// In place of what tables say.
+    stand_ins: StandIns,
+}
+
+impl std::fmt::Debug for Planner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Planner").field("catalog", &self.catalog).finish_non_exhaustive()
+    }
+}
+
+/// The columns of a table that a program registers.
+fn physical_columns(schema: &Schema) -> Vec<TableColumn> {
+    let column = |field: &Arc<Field>| TableColumn {
+        name: field.name().clone(),
+        data_type: field.data_type().clone(),
+        nullable: field.is_nullable(),
+        computed: None,
+        metadata: None,
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+impl Planner {
+    /// A session without tables. `base_dir` is what relative paths in `WITH (…)` start from: the
+    /// directory of the SQL file.
+    pub fn new(connectors: Arc<dyn Connectors>, base_dir: PathBuf) -> Planner {
+        Planner {
+            connectors,
+            base_dir,
+            catalog: Catalog::default(),
+            functions: Arc::new(Functions::new()),
+            settings: Settings::default(),
+            values: Values::default(),
+            created: BTreeMap::new(),
+            set_places: BTreeMap::new(),
+            start_time: None,
+            written: None,
+            readings: Readings::default(),
+            ends: Ends::default(),
+            rehearsed: Rehearsed::default(),
+            files: FileTables::new(),
+            given: BTreeMap::new(),
+            found: None,
+            stand_ins: StandIns::default(),
+        }
+    }
+
+    /// A planner that knows what this one does, to plan statements before any of them runs: a file
+    /// that one of them writes need not be there for those behind it.
+    pub fn rehearsal(&self) -> Planner {
+        self.rehearsed.clear();
+        Planner { written: Some(Vec::new()), ..self.clone() }
+    }
+
+    /// The planner of a rehearsal, for what comes after all that was rehearsed.
+    pub fn after_rehearsal(self) -> Planner {
+        Planner { written: None, ends: Ends::default(), ..self }
+    }
+
+    /// The settings as `SET` statements left them.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The settings, to change any number of them from outside SQL.
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
+    /// Fixes what `NOW()` means, in microseconds since the epoch; otherwise it is the time at which
+    /// a query is planned.
+    pub fn set_start_time_us(&mut self, start_time_us: i64) {
+        self.start_time = DateTime::from_timestamp_micros(start_time_us);
+    }
+
+    /// Does not care for what is read twice and can be read once: nothing is read here, or what is
+    /// standard input here is not the job's.
+    pub fn read_nothing_once(&mut self) {
+        self.readings = Readings::elsewhere();
+    }
+
+    /// The script has been read from `what`, which no query can read any more.
+    pub fn script_from(&mut self, what: ReadOnce) {
+        self.readings.script_from(what);
+    }
+
+    /// Declares a table of the program's own. A table of that name is replaced.
+    pub fn register_table(
+        &mut self,
+        name: &str,
+        table: Arc<dyn Table>,
+        event_time: Option<EventTimeSpec>,
+    ) -> Result<()> {
+        let columns = physical_columns(&table.schema());
+        let event_time = match event_time {
+            None => None,
+            Some(spec) => Some(EventTimeDecl {
+                column: time_column(name, &columns, &spec.column)?,
+                watermark: WatermarkDecl::Delay(spec.delay_us),
+                idle_timeout_us: spec.idle_timeout_us,
+            }),
+        };
+        let (left_out, origin) = (LeftOut::default(), Origin::Table(table));
+        let (name_of, primary_key) = (name.to_string(), vec![]);
+        let entry =
+            TableEntry { name: name_of, columns, event_time, primary_key, left_out, origin };
+        self.catalog.insert(name.to_string(), Entry::Table(Arc::new(entry)));
+        Ok(())
+    }
+
+    /// Declares a sink of the program's own, to insert into. A table of that name is replaced.
+    pub fn register_sink(&mut self, name: &str, schema: &Schema, sink: Arc<dyn Sink>) {
+        let (columns, origin) = (physical_columns(schema), Origin::Sink(sink));
+        let (name, left_out) = (name.to_string(), LeftOut::default());
+        let (event_time, primary_key) = (None, vec![]);
+        let entry =
+            TableEntry { name: name.clone(), columns, event_time, primary_key, left_out, origin };
+        self.catalog.insert(name, Entry::Table(Arc::new(entry)));
+    }
+
+    /// Finds out what the files declare that statements name as tables, so that it is not found out
+    /// again: for other processes, which are [given](Planner::give_files) it.
+    ///
+    /// # Errors
+    /// If one cannot be read, or understood.
+    pub fn declare_files(
+        &mut self,
+        statements: &[Statement],
+    ) -> Result<Vec<(String, Declaration)>> {
+        for statement in statements {
+            for name in files_of(statement) {
+                if self.catalog.get(&name.value).is_none() {
+                    let found = self.declarer().declaration(&name);
+                    let found = found.map_err(|e| e.in_source(&statement.source))?;
+                    self.given.insert(name.value, found);
+                }
+            }
+        }
+        Ok(self.given.iter().map(|(path, found)| (path.clone(), found.clone())).collect())
+    }
+
+    /// What files declare, as another process has found out.
+    pub fn give_files(&mut self, files: &[(String, Declaration)]) {
+        self.given.extend(files.iter().cloned());
+    }
+
+    /// What the files of a path or pattern declare.
+    pub fn declaration(&self, path: &str) -> millstream_contract::Result<Declaration> {
+        self.connectors.declaration(path, &self.base_dir)
+    }
+
+    fn declarer(&self) -> Declarer<'_> {
+        let (connectors, base_dir) = (&*self.connectors, &*self.base_dir);
+        Declarer { connectors, base_dir, given: &self.given }
+    }
+
+    /// Executes one statement: declares what it declares, plans what it queries.
+    pub fn execute(&mut self, statement: &Statement) -> Result<Outcome> {
+        let source = &statement.source;
+        let (before, is_rehearsal) = (self.catalog.version, self.written.is_some());
+        let known = (!is_rehearsal).then(|| self.rehearsed.take(statement, before)).flatten();
+        let (after, found) = known.map(|known| (known.after, known.found)).unzip();
+        self.found = found.flatten();
+        let done = on_large_stack(|| self.run(statement));
+        let found = self.found.take();
+        match after {
+            _ if done.is_err() => {}
+            Some(after) => self.catalog.version = after,
+            None if is_rehearsal => {
+                self.rehearsed.note(statement, (before, self.catalog.version), found);
+            }
+            None => {}
+        }
+        done.map_err(|e| if e.source.is_some() { e } else { e.at(statement.span) })
+            .map_err(|e| e.in_source(source))
+    }
+
+    fn run_kind(&mut self, statement: &Statement) -> Result<Outcome> {
+        // What was planned before has them.
+        self.files = match self.found {
+            Some(_) => FileTables::new(),
+            None => self.declarer().tables(statement, &self.catalog, &self.context())?,
+        };
+        match &statement.kind {
+            StatementKind::CreateTable(create) => self.create_table(create, statement),
+            StatementKind::CreateView { name, or_replace, if_not_exists, columns, query } => {
+                let exists = if *or_replace {
+                    self.may_replace(name)?;
+                    false
+                } else {
+                    !self.may_create(name, *if_not_exists)?
+                };
+                if !exists {
+                    self.create_view(name, query, columns, statement)?;
+                }
+                Ok(Outcome::Done)
+            }
+            StatementKind::CreateFunction(create) => self.create_function(create, statement),
+            StatementKind::DropFunction { name, if_exists } => self.drop_function(name, *if_exists),
+            StatementKind::Drop { view, name, if_exists } => self.drop(*view, name, *if_exists),
+            StatementKind::Set { key, value, key_span, value_span } => {
+                self.set(key, value).map_err(|e| {
+                    let known = SETTINGS.iter().any(|(name, ..)| name == key);
+                    setting_error(e).at(if known { *value_span } else { *key_span })
+                })?;
+                if let Some(span) = *value_span {
+                    let place = Place { span, source: statement.source.clone() };
+                    self.set_places.insert(key.clone(), place);
+                }
+                Ok(Outcome::Set { key: key.clone() })
+            }
+            StatementKind::Explain(explained) => {
+                Ok(Outcome::Explain(self.plan(explained, statement)?))
+            }
+            StatementKind::Analyze(analyzed) => {
+                let (planned, sinks) = self.runnable(analyzed, statement)?;
+                Ok(Outcome::Analyze(planned, sinks))
+            }
+            StatementKind::Describe(name) => Ok(Outcome::Listed(self.described(name)?)),
+            StatementKind::Show(show) => self.listed(show),
+            StatementKind::Reset(key) => self.reset(key.as_ref()),
+            StatementKind::Query(_) => {
+                Ok(Outcome::Query(self.runnable(&statement.kind, statement)?.0))
+            }
+            StatementKind::Insert(_) | StatementKind::Inserts(_) => {
+                let (planned, sinks) = self.runnable(&statement.kind, statement)?;
+                Ok(Outcome::Insert(planned, sinks))
+            }
+        }
+    }
+
+    fn context(&self) -> Context<'_> {
+        let (catalog, functions) = (&self.catalog, &*self.functions);
+        Context { catalog, functions, files: &self.files, columns: None }
+    }
+
+    fn table_named(&self, name: &Ident) -> Result<Arc<TableEntry>> {
+        match self.catalog.get(&name.value) {
+            Some(Entry::Table(entry)) => Ok(entry.clone()),
+            Some(Entry::View(_)) => Err(SqlError::unsupported(format!(
+                "nothing can be inserted into the view '{}'",
+                name.value
+            ))
+            .at(Span::new(name.span))
+            .help("insert into a table")),
+            None if is_path(&name.value) => {
+                let path = literal(&name.value);
+                let message = format!("INSERT INTO takes a table, and {path} is a file");
+                Err(SqlError::name(message).at(Span::new(name.span)).help(
+                    "declare a table of files: CREATE TABLE results (…) WITH ('connector' = \
+                     'file', 'format' = 'csv', 'path' = 'results')",
+                ))
+            }
+            None => Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
+        }
+    }
+
+    /// The logical plan of a query: names resolved, and with types made to agree.
+    fn logical(
+        &self,
+        query: &SqlQuery,
+        source: &Arc<Source>,
+        span: Option<Span>,
+    ) -> Result<Logical> {
+        let query = expand(query.clone(), self.catalog.functions())?;
+        check_query_size(&query)?;
+        let query = with_own_names(rewrite_query(query, &self.functions)?)?;
+        let syntax = Arc::new(Syntax::of_query(&query, source));
+        check_query(&query, &self.functions).map_err(|e| syntax.at_keyword(e))?;
+        let (levels, views) = self.catalog.views_of(&query)?;
+        let tables = tables_of(&query, &self.catalog)?;
+        let texts: Vec<_> = std::iter::once(syntax.clone()).chain(views).collect();
+        let texts = Texts::new(texts);
+        let join_within_us = self.settings.join_within_us;
+        let zoned = self.settings.time_zone.is_some();
+        let places = Places { zoned, join_within_us, ..places(&query, span, texts) };
+        let context = self.context();
+        let planned = self.planned(&query, &places.texts);
+        let Planned { plan, analyzed } =
+            planned.map_err(|e| blame(e, &query, &context, &syntax))?;
+        Ok(Logical { plan, analyzed, places, query, syntax, levels, tables })
+    }
+
+    /// Makes types agree.
+    fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let analyzer = Analyzer::with_rules(vec![Arc::new(DatesAsTimes), Arc::new(Coercion)]);
+        Ok(analyzer.execute_and_check(plan, &self.functions.config, |_, _| {})?)
+    }
+
+    /// Plans a query, an INSERT or those of a statement set, as one plan.
+    fn plan(&mut self, kind: &StatementKind, statement: &Statement) -> Result<PlannedQuery> {
+        let known = match self.found.take() {
+            Some(Found::Queries(queries)) => Some(queries),
+            _ => None,
+        };
+        let inserts = match kind {
+            StatementKind::Query(_) => &[],
+            _ => inserts(kind),
+        };
+        let targets = self.targets(inserts)?;
+        let queries = match known {
+            Some(queries) => {
+                queries.iter().for_each(|query| query.places.texts.renew());
+                queries
+            }
+            None => Arc::new(self.logicals(kind, statement)?),
+        };
+        let planned = self.planned_together(&queries, &targets);
+        self.found = Some(Found::Queries(queries));
+        planned
+    }
+
+    /// The logical plans of a query, an INSERT or those of a statement set.
+    fn logicals(&self, kind: &StatementKind, statement: &Statement) -> Result<Vec<Logical>> {
+        let source = &statement.source;
+        if let StatementKind::Query(query) = kind {
+            return Ok(vec![self.logical(query, source, statement.span)?]);
+        }
+        let query = |insert: &Insert| self.logical(&insert.query, source, insert.span);
+        inserts(kind).iter().map(query).collect()
+    }
+
+    /// The plan of queries that go to `targets`, or are shown if there are none.
+    fn planned_together(
+        &self,
+        queries: &[Logical],
+        targets: &[Target<'_>],
+    ) -> Result<PlannedQuery> {
+        let blamed = |query: usize, error| {
+            let Logical { query, syntax, .. } = &queries[query];
+            blame(error, query, &self.context(), syntax)
+        };
+        let mut graph = Graph::default();
+        for (number, logical) in queries.iter().enumerate() {
+            self.lower(&mut graph, number, logical, targets).map_err(|e| blamed(number, e))?;
+        }
+        let asides = asides(&graph, &self.catalog, targets, targets.is_empty())?;
+        let tables: Vec<_> = graph.scans.iter().map(|scan| scan.entry.clone()).collect();
+        let start_time = self.start_time.unwrap_or_else(Utc::now);
+        let zone = self.settings.time_zone.as_ref();
+        let config = &with_zone(&self.functions.config, zone);
+        let assembler = Assembler {
+            compiler: Compiler { start_time, config, zone },
+            places: queries.iter().map(|query| &query.places).collect(),
+        };
+        let mut plan = assembler.assemble(graph, &asides).map_err(|e| blamed(e.query, e.error))?;
+        join_by_instants(&mut plan)?;
+        // In a rehearsal, the files may not be there yet, or not whole.
+        if self.written.is_none() {
+            look_through(&mut plan, &tables, &*self.connectors)?;
+        }
+        plan.pack_windows(self.settings.pack_us.unwrap_or(PACK_US));
+        let targets: Vec<String> = targets.iter().map(|target| target.entry.name.clone()).collect();
+        let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();
+        let left_out: Vec<String> = asides.iter().map(|aside| aside.entry.name.clone()).collect();
+        let explain = explain(&logical, &plan, &[&targets[..], &left_out].concat());
+        // As they are: nothing that could differ between processes may be missing.
+        let exact = queries.iter().map(|q| q.analyzed.display_indent().to_string());
+        let logical = exact.collect::<Vec<_>>().join("\n");
+        let left_out_sinks = Vec::new();
+        Ok(PlannedQuery { plan, targets, left_out, left_out_sinks, logical, explain })
+    }
+
+    /// Adds a query to a graph.
+    fn lower(
+        &self,
+        graph: &mut Graph,
+        number: usize,
+        logical: &Logical,
+        targets: &[Target<'_>],
+    ) -> Result<()> {
+        let Logical { analyzed, places, .. } = logical;
+        let mut stage = Stage::new(analyzed, places)?;
+        let columns = match targets.get(number) {
+            Some(target) => fit_to_sink(&mut stage, analyzed, target)?,
+            None => {
+                if self.settings.time_zone.is_some() {
+                    show_local_times(&mut stage, analyzed);
+                }
+                output_names(analyzed)
+            }
+        };
+        let open = |table: &TableEntry| {
+            let written = targets.iter().map(|target| &*target.entry);
+            self.source(table).map_err(|e| written_by(e, table, written))
+        };
+        graph.add(stage, columns, &Reader { query: number, places, open: &open })
+    }
+
+    /// Where INSERTs write.
+    fn targets<'i>(&self, inserts: &'i [Insert]) -> Result<Vec<Target<'i>>> {
+        let mut targets: Vec<Target<'i>> = Vec::new();
+        let mut written: HashMap<Written, Arc<TableEntry>> = HashMap::new();
+        for insert in inserts {
+            let entry = self.table_named(&insert.table)?;
+            let place = Span::new(insert.table.span);
+            let to = Written::of(&entry);
+            if let Some(other) = written.insert(to.clone(), entry.clone()) {
+                return Err(twice(&to, &other, &entry).at(place));
+            }
+            targets.push(Target { entry, columns: &insert.columns, place });
+        }
+        Ok(targets)
+    }
+
+    /// A table that a test has a file for, that is none, and that is called much like this one.
+    fn file_like(&self, table: &TableEntry) -> Option<&str> {
+        let names = self.stand_ins.names();
+        closest(&table.name, names.filter(|name| self.catalog.get(name).is_none()))
+    }
+
+    fn source(&self, table: &TableEntry) -> Result<Arc<dyn Table>> {
+        let made = match &self.written {
+            None => table.table(&*self.connectors),
+            Some(written) => table.table_after(&*self.connectors, written),
+        }?;
+        let ends = made.bounded() && made.read_once().is_none() && !table.is_standard_input();
+        if ends || !self.stand_ins.are_used() {
+            Ok(made)
+        } else {
+            Err(table.without_file(self.file_like(table)))
+        }
+    }
+}
+
+/// What planning a query gave.
+struct Logical {
+    /// As the planner made it.
+    plan: LogicalPlan,
+    /// With types made to agree.
+    analyzed: LogicalPlan,
+    places: Places,
+    /// With its functions rewritten.
+    query: SqlQuery,
+    syntax: Arc<Syntax>,
+    /// Levels of views in it.
+    levels: usize,
+    /// Tables that it reads.
+    tables: usize,
+}
+
+fn time_column(table: &str, columns: &[TableColumn], name: &str) -> Result<usize> {
+    let column = columns.iter().position(|c| c.name == name).ok_or_else(|| {
+        SqlError::name(format!("table '{table}' has no column '{name}' for its event time"))
+    })?;
+    match &columns[column].data_type {
+        time @ DataType::Timestamp(..) => refuse_finer(time, name).map(|()| column),
+        other => Err(SqlError::types(format!(
+            "column '{name}' of table '{table}' is {}, not a timestamp",
+            sql_type_name(other)
+        ))),
+    }
+}
+
+/// The names of the result's columns, as people write them: `SUM(v)` rather than `sum(t.v)`. Of
+/// several with the same name, as `*` gives them over a join, the others get a number, as in Flink.
+fn output_names(plan: &LogicalPlan) -> Vec<String> {
+    let fields = plan.schema().fields();
+    let mut taken: HashSet<String> = fields.iter().map(|field| field.name().clone()).collect();
+    let mut seen = HashSet::new();
+    let name = |field: &Arc<Field>| {
+        let name = field.name();
+        if seen.insert(name.clone()) {
+            return name.clone();
+        }
+        let fresh = (0..).map(|n: usize| format!("{name}{n}")).find(|n| !taken.contains(n));
+        let fresh = fresh.unwrap_or_default();
+        taken.insert(fresh.clone());
+        fresh
+    };
+    fields.iter().map(name).collect()
+}

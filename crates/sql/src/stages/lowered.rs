@@ -1,0 +1,117 @@
+//! What a stage is made of ([`Stage`](crate::stages::lower::Stage)).
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion_expr::Expr;
+use millstream_contract::plan::AggregateFunction;
+
+use crate::names::catalog::TableEntry;
+use crate::syntax::error::Place;
+use crate::stages::joined::Joined;
+use crate::stages::nest::{Expanded, Expanding, Inner};
+use crate::names::views::Pairs;
+
+/// What rows are ordered by: an expression over what the stage's columns are over.
+#[derive(Debug, Clone)]
+pub(crate) struct OrderKey {
+    pub(crate) expr: Expr,
+    pub(crate) descending: bool,
+    pub(crate) nulls_first: bool,
+}
+
+/// Where a stage's rows come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Rows {
+    Table(Arc<TableEntry>),
+    /// The result of a grouping or a join, or a UNION ALL of several stages that have the same
+    /// columns: each one of these, or over a table.
+    Stages(Vec<Inner>),
+    /// What a join takes: of each side the same.
+    Sides(Box<[Vec<Inner>; 2]>),
+    /// What an UNNEST or a lookup makes of the records of a table.
+    Expanded(Arc<Expanded>),
+}
+
+impl Rows {
+    /// Whether some of them are results of a GROUP BY or a join.
+    pub(crate) fn are_results(&self) -> bool {
+        match self {
+            Rows::Stages(parts) => parts.iter().any(|part| part.stage.fires.is_some()),
+            Rows::Table(_) | Rows::Expanded(_) | Rows::Sides(_) => false,
+        }
+    }
+}
+
+/// What a stage yields when its windows fire, or its input has ended.
+#[derive(Debug, Clone)]
+pub(crate) enum Fires {
+    Grouped(Grouped),
+    Joined(Box<Joined>),
+    /// Results that an UNNEST or a lookup makes other rows of.
+    Expanded(Box<Expanding>),
+}
+
+impl Fires {
+    /// Whether rows of windows fire.
+    pub(crate) fn is_windowed(&self) -> bool {
+        match self {
+            Fires::Grouped(grouped) => grouped.windowed,
+            Fires::Joined(joined) => joined.is_windowed(),
+            Fires::Expanded(expanding) => expanding.windowed,
+        }
+    }
+
+    /// Conditions on what fires.
+    pub(crate) fn having(&self) -> &Vec<Expr> {
+        match self {
+            Fires::Grouped(grouped) => &grouped.having,
+            Fires::Joined(joined) => &joined.having,
+            Fires::Expanded(expanding) => &expanding.having,
+        }
+    }
+
+    /// The same.
+    pub(crate) fn having_mut(&mut self) -> &mut Vec<Expr> {
+        match self {
+            Fires::Grouped(grouped) => &mut grouped.having,
+            Fires::Joined(joined) => &mut joined.having,
+            Fires::Expanded(expanding) => &mut expanding.having,
+        }
+    }
+}
+
+/// A grouping. Its expressions are over the input alone.
+#[derive(Debug, Clone)]
+pub(crate) struct Grouped {
+    pub(crate) windowed: bool,
+    /// Whether each window has one group: there are no keys, or none but the bounds of the window
+    /// that a row comes from.
+    pub(crate) one_group: bool,
+    pub(crate) keys: Vec<Expr>,
+    /// The columns of a fired window that hold the keys: their texts, made unique.
+    pub(crate) key_names: Vec<String>,
+    pub(crate) aggregates: Vec<Call>,
+    /// Over [`FIRED`](crate::stages::lower::FIRED).
+    pub(crate) having: Vec<Expr>,
+    /// If what fires is pairs of the rows of groups; then these are what
+    /// [`FIRED`](crate::stages::lower::FIRED) is.
+    pub(crate) pairs: Option<Box<Pairs>>,
+}
+
+/// An aggregate call.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    /// The column of a fired window that holds the result: the call's text, made unique.
+    pub(crate) name: String,
+    pub(crate) function: AggregateFunction,
+    /// None of `COUNT(*)` only. Each is NULL where any is.
+    pub(crate) arguments: Vec<Expr>,
+    /// If each value counts once: the types of the arguments. No grouping has such a call
+    /// ([`crate::stages::repeats`]).
+    pub(crate) distinct: Option<Vec<DataType>>,
+    pub(crate) filter: Option<Expr>,
+    pub(crate) result_type: DataType,
+    /// Where the call stands.
+    pub(crate) place: Option<Place>,
+}

@@ -1,0 +1,31 @@
+//! Text to statements: the dialect, the grammar beyond sqlparser's, literals and types, errors with their place.
+
+pub(crate) mod calls;
+pub(crate) mod case_values;
+pub(crate) mod create_table;
+pub(crate) mod dialect;
+pub(crate) mod durations;
+pub(crate) mod error;
+pub(crate) mod frame;
+pub(crate) mod grammar;
+pub(crate) mod interval_literals;
+pub(crate) mod json_syntax;
+pub(crate) mod like;
+pub(crate) mod listed;
+pub(crate) mod nested_casts;
+pub(crate) mod numbers;
+pub(crate) mod pattern;
+pub(crate) mod script;
+pub(crate) mod size;
+pub(crate) mod source;
+pub(crate) mod stack;
+pub(crate) mod statement;
+pub(crate) mod statement_set;
+pub(crate) mod subscripts;
+pub(crate) mod time_literals;
+pub(crate) mod tree;
+pub(crate) mod type_grammar;
+pub(crate) mod types;
+pub(crate) mod user_functions;
+pub(crate) mod walk;
+pub(crate) mod words;

@@ -1,0 +1,197 @@
+//! The first elements in an order: a blob that keeps the least elements, as many as are wanted.
+//!
+//! An element begins with the length of its sort key (four bytes); behind that, elements compare as
+//! bytes, and the sort key comes first. Elements with equal sort keys are *peers*. What `RANK` or
+//! `DENSE_RANK` bounds are elements by their sort keys, so they keep all peers of the last one.
+//!
+//! The blob has a head of three numbers of four bytes: how many elements there are, how many of
+//! them stand in order at its beginning since it was last pruned, and where the last of these
+//! stands if no element behind it is wanted any more (0: any may be). Elements follow as in a list.
+//! New ones are put behind, until there are half as many more; then the blob is pruned. What it
+//! keeps depends on the set of elements alone, so merging is associative and commutative. Where all
+//! elements are wanted ([`Wanted::keeps_all`]), they are put behind each other, and nothing is
+//! pruned.
+
+use crate::memory::arena::Arena;
+use crate::values::blob::{append, blob_bytes, bytes_mut, number_at, replace, resize};
+use crate::values::kind::{Counted, NO_BYTES, Wanted};
+use crate::values::list::{self, LENGTH_BYTES, is_list, list_elements};
+
+/// The head: three numbers.
+const HEAD_BYTES: usize = 12;
+
+/// The sort key of an element.
+pub fn sort_key(element: &[u8]) -> &[u8] {
+    let comparable = comparable(element);
+    &comparable[..number_at(element, 0).min(comparable.len())]
+}
+
+/// What elements are compared by.
+fn comparable(element: &[u8]) -> &[u8] {
+    element.get(LENGTH_BYTES..).unwrap_or_default()
+}
+
+impl Wanted {
+    /// Whether all elements are wanted.
+    pub(crate) fn keeps_all(self) -> bool {
+        self.counted == Counted::Elements && self.limit == u32::MAX
+    }
+
+    /// How many of some sorted elements are wanted, and whether none that follows them is.
+    fn prune(self, sorted: &[&[u8]]) -> (usize, bool) {
+        let limit = self.limit as usize;
+        let mut keys = 0;
+        for (at, element) in sorted.iter().enumerate() {
+            let new = at == 0 || sort_key(sorted[at - 1]) != sort_key(element);
+            keys += usize::from(new);
+            let beyond = match self.counted {
+                Counted::Elements => at >= limit,
+                Counted::Lesser => new && at >= limit,
+                Counted::Keys => keys > limit,
+            };
+            if beyond {
+                return (at, true);
+            }
+        }
+        let full = match self.counted {
+            Counted::Elements | Counted::Lesser => sorted.len() >= limit,
+            Counted::Keys => keys >= limit,
+        };
+        (sorted.len(), full)
+    }
+
+    /// Whether an element may be wanted, where the last of those that are is this one, and there
+    /// are enough.
+    fn may_take(self, element: &[u8], last: &[u8]) -> bool {
+        match self.counted {
+            Counted::Elements => comparable(element) < comparable(last),
+            Counted::Lesser | Counted::Keys => sort_key(element) <= sort_key(last),
+        }
+    }
+}
+
+/// The elements that are kept, sorted, each with its rank among all.
+pub fn best_elements(wanted: Wanted, bytes: &[u8]) -> Vec<(u64, &[u8])> {
+    let sorted = sorted(bytes);
+    let (kept, _) = wanted.prune(&sorted);
+    let (mut rank, mut keys) = (0, 0);
+    let ranked = |(at, element): (usize, &&'_ [u8])| {
+        let new = at == 0 || sort_key(sorted[at - 1]) != sort_key(element);
+        keys += u64::from(new);
+        rank = match (wanted.counted, new) {
+            (Counted::Elements, _) | (Counted::Lesser, true) => at as u64 + 1,
+            (Counted::Lesser, false) => rank,
+            (Counted::Keys, _) => keys,
+        };
+        rank
+    };
+    let ranks: Vec<u64> = sorted[..kept].iter().enumerate().map(ranked).collect();
+    ranks.into_iter().zip(sorted[..kept].iter().copied()).collect()
+}
+
+fn sorted(bytes: &[u8]) -> Vec<&[u8]> {
+    let mut elements: Vec<&[u8]> =
+        list_elements(bytes.get(HEAD_BYTES..).unwrap_or_default()).collect();
+    elements.sort_unstable_by(|a, b| comparable(a).cmp(comparable(b)));
+    elements
+}
+
+/// Adds an element.
+pub(crate) fn add(wanted: Wanted, word: &mut u64, arena: &mut Arena, element: &[u8]) {
+    if wanted.keeps_all() {
+        return keep(word, arena, 1, LENGTH_BYTES + element.len(), |room| {
+            let (length, place) = room.split_at_mut(LENGTH_BYTES);
+            length.copy_from_slice(&(element.len() as u32).to_le_bytes());
+            place.copy_from_slice(element);
+        });
+    }
+    if *word == NO_BYTES {
+        let mut first = Vec::with_capacity(HEAD_BYTES + LENGTH_BYTES + element.len());
+        first.resize(HEAD_BYTES, 0);
+        first.extend_from_slice(&(element.len() as u32).to_le_bytes());
+        first.extend_from_slice(element);
+        first[..4].copy_from_slice(&1_u32.to_le_bytes());
+        append(word, arena, &first);
+        return prune_if_many(wanted, word, arena);
+    }
+    let bytes = blob_bytes(*word, arena);
+    let last = number_at(bytes, 8);
+    if last > 0 {
+        let last = list_elements(bytes.get(last..).unwrap_or_default()).next().unwrap_or_default();
+        if !wanted.may_take(element, last) {
+            return;
+        }
+    }
+    let count = number_at(bytes, 0) as u32 + 1;
+    list::add(word, arena, element);
+    bytes_mut(*word, arena)[..4].copy_from_slice(&count.to_le_bytes());
+    prune_if_many(wanted, word, arena);
+}
+
+/// Puts elements behind those that a blob has, in as many bytes.
+fn keep(
+    word: &mut u64,
+    arena: &mut Arena,
+    elements: usize,
+    bytes: usize,
+    write: impl FnOnce(&mut [u8]),
+) {
+    let (len, spare) = (blob_bytes(*word, arena).len().max(HEAD_BYTES), *word != NO_BYTES);
+    resize(word, arena, len + bytes, spare);
+    let (kept, room) = bytes_mut(*word, arena).split_at_mut(len);
+    let count = number_at(kept, 0) + elements;
+    kept[..4].copy_from_slice(&(count as u32).to_le_bytes());
+    write(room);
+}
+
+fn prune_if_many(wanted: Wanted, word: &mut u64, arena: &mut Arena) {
+    let bytes = blob_bytes(*word, arena);
+    let (count, ordered) = (number_at(bytes, 0), number_at(bytes, 4));
+    let kept = ordered.max(wanted.limit as usize);
+    let full = number_at(bytes, 8) == 0 && count >= kept;
+    if !full && count <= kept + kept / 2 {
+        return;
+    }
+    let sorted = sorted(bytes);
+    let (kept, full) = wanted.prune(&sorted);
+    let mut pruned = vec![0; HEAD_BYTES];
+    let mut last = 0;
+    for element in &sorted[..kept] {
+        last = pruned.len() as u32;
+        pruned.extend_from_slice(&(element.len() as u32).to_le_bytes());
+        pruned.extend_from_slice(element);
+    }
+    let numbers = [kept as u32, kept as u32, if full { last } else { 0 }];
+    for (place, number) in pruned.chunks_exact_mut(4).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    replace(word, arena, &pruned);
+}
+
+/// Adds the elements of another blob.
+pub(crate) fn merge(wanted: Wanted, word: &mut u64, arena: &mut Arena, bytes: &[u8]) {
+    if let (true, Some(elements)) = (wanted.keeps_all(), bytes.get(HEAD_BYTES..)) {
+        let count = number_at(bytes, 0);
+        return keep(word, arena, count, elements.len(), |room| room.copy_from_slice(elements));
+    }
+    for element in list_elements(bytes.get(HEAD_BYTES..).unwrap_or_default()) {
+        add(wanted, word, arena, element);
+    }
+}
+
+/// Whether bytes are such a blob. Its elements may be anything.
+pub(crate) fn is_best(bytes: &[u8]) -> bool {
+    let Some((head, elements)) = bytes.split_at_checked(HEAD_BYTES) else { return false };
+    if !is_list(elements) || list_elements(elements).any(|element| element.len() < LENGTH_BYTES) {
+        return false;
+    }
+    let (count, ordered, last) = (number_at(head, 0), number_at(head, 4), number_at(head, 8));
+    let mut at = HEAD_BYTES;
+    let mut places = list_elements(elements).map(|element| {
+        let place = at;
+        at += LENGTH_BYTES + element.len();
+        place
+    });
+    let last_is_there = last == 0 || places.any(|place| place == last);
+    last_is_there && count > 0 && ordered <= count && count == list_elements(elements).count()
+}

@@ -1,0 +1,135 @@
+//! Blobs: values of variable size that change in place.
+//!
+//! A row has one word for a blob: its offset in the arena, or [`NO_BYTES`] while the value is
+//! empty. There stands a head, one word with the length in bytes below and the capacity in words
+//! above, and behind it the room. A blob that does not fit its room moves to one twice as large,
+//! and the arena counts what it leaves behind. When that is more than half of the arena, the table
+//! moves everything that is alive to a fresh one ([`crate::table::compact`]). So merging into the
+//! same row again and again takes no more memory than what is merged.
+
+use crate::memory::arena::Arena;
+use crate::values::kind::NO_BYTES;
+
+/// The least room of a blob, in words.
+const ROOM_WORDS_MIN: usize = 2;
+
+#[inline(always)]
+fn head(arena: &Arena, word: u64) -> (usize, usize) {
+    let head = arena.words(word as u32, 1)[0];
+    (head as u32 as usize, (head >> 32) as usize)
+}
+
+/// What a blob holds; nothing if it is empty.
+#[inline(always)]
+pub fn blob_bytes(word: u64, arena: &Arena) -> &[u8] {
+    if word == NO_BYTES {
+        return &[];
+    }
+    let (len, _) = head(arena, word);
+    arena.bytes(crate::memory::arena::pack(len, word as u32 + 1))
+}
+
+/// The same, to be changed.
+pub(crate) fn bytes_mut(word: u64, arena: &mut Arena) -> &mut [u8] {
+    if word == NO_BYTES {
+        return &mut [];
+    }
+    let (len, _) = head(arena, word);
+    arena.bytes_mut(crate::memory::arena::pack(len, word as u32 + 1))
+}
+
+/// What a blob holds that is `N` bytes long, to be changed; `None` if it has another length.
+#[inline(always)]
+pub(crate) fn fixed_mut<const N: usize>(word: u64, arena: &mut Arena) -> Option<&mut [u8; N]> {
+    // An empty one lies outside.
+    let (head, rest) = arena.rest_mut(word).split_first_mut()?;
+    if *head as u32 as usize != N {
+        return None;
+    }
+    let words = rest.get_mut(..N.div_ceil(8))?;
+    // SAFETY: so many bytes are borrowed alone, and any bits are bytes.
+    Some(unsafe { &mut *words.as_mut_ptr().cast::<[u8; N]>() })
+}
+
+/// Makes a blob `len` bytes long: it keeps what it has, as far as it goes, and zeros follow. Moved
+/// to a larger room it has `spare`.
+pub(crate) fn resize(word: &mut u64, arena: &mut Arena, len: usize, spare: bool) {
+    let (old_len, capacity) = if *word == NO_BYTES { (0, 0) } else { head(arena, *word) };
+    let needed = len.div_ceil(8);
+    if *word == NO_BYTES || needed > capacity {
+        let room = if spare { needed.max(2 * capacity).max(ROOM_WORDS_MIN) } else { needed };
+        assert!(len < u32::MAX as usize, "a value of 4 GiB");
+        if *word != NO_BYTES && arena.ends_at(*word as usize + 1 + capacity) {
+            // The last one need not move.
+            arena.alloc_words(room - capacity);
+            arena.note_blob(1 + room);
+            arena.words_mut(*word as u32, 1)[0] = (room as u64) << 32 | len as u64;
+            return clear_from(*word, arena, old_len);
+        }
+        let offset = arena.alloc_words(1 + room);
+        arena.note_blob(1 + room);
+        if *word != NO_BYTES {
+            let old = *word as u32 as usize + 1;
+            arena.copy_within(old..old + old_len.div_ceil(8), offset as usize + 1);
+            arena.leave(1 + capacity);
+        }
+        *word = u64::from(offset);
+        arena.words_mut(offset, 1)[0] = (room as u64) << 32 | len as u64;
+        return;
+    }
+    arena.words_mut(*word as u32, 1)[0] = (capacity as u64) << 32 | len as u64;
+    clear_from(*word, arena, old_len);
+}
+
+/// Zeros what is behind the first `start` bytes of a blob.
+fn clear_from(word: u64, arena: &mut Arena, start: usize) {
+    if let Some(rest) = bytes_mut(word, arena).get_mut(start..) {
+        rest.fill(0);
+    }
+}
+
+/// Puts bytes behind those that a blob has.
+pub(crate) fn append(word: &mut u64, arena: &mut Arena, bytes: &[u8]) {
+    let (len, spare) = (blob_bytes(*word, arena).len(), *word != NO_BYTES);
+    resize(word, arena, len + bytes.len(), spare);
+    bytes_mut(*word, arena)[len..].copy_from_slice(bytes);
+}
+
+/// Makes room for `count` bytes at a position; what stands there moves on.
+pub(crate) fn insert(word: &mut u64, arena: &mut Arena, at: usize, bytes: &[u8]) {
+    let len = blob_bytes(*word, arena).len();
+    resize(word, arena, len + bytes.len(), true);
+    let all = bytes_mut(*word, arena);
+    all.copy_within(at..len, at + bytes.len());
+    all[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Puts bytes in the place of all that a blob has.
+pub(crate) fn replace(word: &mut u64, arena: &mut Arena, bytes: &[u8]) {
+    resize(word, arena, bytes.len(), true);
+    bytes_mut(*word, arena).copy_from_slice(bytes);
+}
+
+/// Copies a blob from `old` to `arena`, with a quarter of spare room if it has any.
+pub(crate) fn relocate(word: &mut u64, old: &Arena, arena: &mut Arena) {
+    if *word == NO_BYTES {
+        return;
+    }
+    let bytes = blob_bytes(*word, old);
+    let (_, capacity) = head(old, *word);
+    let words = bytes.len().div_ceil(8);
+    let room = (words + words / 4 + 1).min(capacity).max(words);
+    let offset = arena.alloc_words(1 + room);
+    arena.note_blob(1 + room);
+    arena.words_mut(offset, 1)[0] = (room as u64) << 32 | bytes.len() as u64;
+    *word = u64::from(offset);
+    bytes_mut(*word, arena).copy_from_slice(bytes);
+}
+
+/// Four bytes at a position as a number.
+pub(crate) fn number_at(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
+        Some(four) => u32::from_le_bytes(*four) as usize,
+        None => 0,
+    }
+}

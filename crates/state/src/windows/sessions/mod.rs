@@ -1,0 +1,425 @@
+//! Sessions: rows of a key are joined as long as they are no more than a gap apart.
+//!
+//! Rows come slice by slice, in the order of time. A slice is at most a gap wide, so a key has one
+//! row in it, which says when its first and its last record came. For every key there is one open
+//! session at most: a row that is further away from it begins another one, and the session before
+//! is over.
+//!
+//! Keys may share sessions. Then these are the sessions of the first part of a key, its
+//! [`Prefix`](crate::Prefix): each row makes the session of all keys of the prefix longer. Rows of
+//! these keys stay apart. When their session is over, each is given, with its bounds ([`spans`]).
+//!
+//! Where gaps are short, a slice packs many such parts, and rows say of which they are ([`parts`]).
+
+mod parts;
+mod spans;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::memory::arena::Arena;
+use crate::memory::log::{BLOCK_ROWS, Chunk};
+use crate::table::compact::{move_key, move_values};
+use crate::table::layout::{RowLayout, ValueSlot};
+use crate::table::rows::RowsRef;
+use crate::table::segment::Sources;
+use crate::table::table::{Load, Table};
+use crate::table::value::Block;
+use crate::values::chain::chain_words;
+use crate::values::kind::ValueKind;
+use crate::windows::noted::{Aside, Noted, Rebuild, reset};
+use parts::Parts;
+use spans::Spans;
+
+/// Rows are left behind when one of so many has no open session any more.
+const DEAD_SHARE: usize = 4;
+
+/// No more rows are given together when they refer to so many bytes.
+const GIVEN_BYTES_MAX: usize = 4 << 20;
+
+/// What the note of a row says: its session is open, or has been given.
+const OPEN: u64 = 1;
+const OVER: u64 = 2;
+
+/// The open sessions of keys. See the module.
+#[derive(Debug)]
+pub struct Sessions {
+    open: Noted,
+    /// Where keys share sessions, when these begin and end.
+    spans: Option<Spans>,
+    /// Where slices pack parts, the rows of a slice.
+    parts: Option<Parts>,
+    /// The words of a row that say when its first and its last record came.
+    first: usize,
+    last: usize,
+    gap: i64,
+    /// Rows of sessions that are over.
+    output: Aside,
+    /// Whether these refer to what their sessions have, and not to copies of that. Then nothing but
+    /// chains refers to an arena, and nothing moves there until the rows have been given.
+    in_place: bool,
+    /// Words that are left behind when they have been given.
+    left_words: usize,
+    rebuild: Option<Rebuild>,
+}
+
+/// One of the things that are done with a slice, and with what is open: block by block of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// Takes note of when the slice's rows came, or of which part they are.
+    Note,
+    /// Joins the slice's rows with what is open.
+    Join,
+    /// Gives the open rows whose sessions are over when the slice is complete.
+    Close,
+    /// Takes note of the sessions that are open from now on.
+    Settle,
+}
+
+impl Pass {
+    /// Whether it reads the slice.
+    pub fn reads_slice(self) -> bool {
+        matches!(self, Pass::Note | Pass::Join)
+    }
+}
+
+impl Sessions {
+    /// Of rows of this layout, of which the value `first` is the least time and `last` the
+    /// greatest. If keys of the layout have a [`Prefix`](crate::Prefix), those that share it share
+    /// sessions. It keeps at most so many bytes of idle memory.
+    pub fn new(
+        layout: Arc<RowLayout>,
+        first: ValueSlot,
+        last: ValueSlot,
+        gap: i64,
+        pool_bytes: usize,
+    ) -> Sessions {
+        let spans = layout.prefix().map(|prefix| Spans::new(&layout, prefix, gap, pool_bytes));
+        let open = Noted::new(layout, pool_bytes, DEAD_SHARE);
+        let is_chain = |slot: &ValueSlot| slot.kind == ValueKind::Chain;
+        Sessions {
+            in_place: !open.referring.is_empty() && open.referring.iter().all(is_chain),
+            open,
+            spans,
+            parts: None,
+            first: first.word,
+            last: last.word,
+            gap,
+            output: Aside::default(),
+            left_words: 0,
+            rebuild: None,
+        }
+    }
+
+    /// The same, of slices that pack parts, each a gap wide at the most, if a word of their rows
+    /// says of which part a row is: the last of their keys, which rows of sessions do not have.
+    pub fn of_parts(self, word: Option<usize>) -> Sessions {
+        Sessions { parts: word.map(Parts::new), ..self }
+    }
+
+    /// Whether no session is open.
+    pub fn is_empty(&self) -> bool {
+        self.open.table.rows() == self.open.dead && self.rebuild.is_none()
+    }
+
+    /// Begins with what comes next.
+    pub fn begin(&mut self) {
+        self.parts.iter_mut().for_each(Parts::clear);
+        if self.is_empty() {
+            self.open.clear();
+            self.spans.iter_mut().for_each(Spans::clear);
+            return;
+        }
+        let worth_rebuilding = match self.in_place {
+            false => self.open.is_worth_rebuilding(),
+            // What is left behind has been counted.
+            true => self.open.has_many_dead() || self.open.table.arena.is_wasteful(),
+        };
+        if worth_rebuilding {
+            self.rebuild = Some(self.open.start_rebuild());
+        }
+        self.spans.iter_mut().for_each(Spans::begin);
+    }
+
+    /// Does a bounded part of what is to be done before rows are taken in; false: there is nothing
+    /// left to do.
+    pub fn prepare(&mut self) -> bool {
+        if let Some(rebuild) = self.rebuild.take() {
+            self.rebuild = self.open.rebuild_some(rebuild, |note| note == OPEN);
+            return true;
+        }
+        self.spans.as_mut().is_some_and(Spans::prepare)
+    }
+
+    /// What is to be done for each slice, in this order. There may be no slice, or an empty one,
+    /// where only time has passed.
+    pub fn passes(&self) -> &'static [Pass] {
+        match self.spans {
+            None if self.parts.is_some() => &[Pass::Note, Pass::Join, Pass::Close],
+            None => &[Pass::Join, Pass::Close],
+            Some(_) => &[Pass::Note, Pass::Close, Pass::Settle, Pass::Join],
+        }
+    }
+
+    /// How many blocks of rows a pass has.
+    pub fn blocks(&self, pass: Pass, slice: Option<&Table>) -> usize {
+        match (pass, &self.parts) {
+            (Pass::Join, Some(parts)) => parts.blocks(),
+            (Pass::Note | Pass::Join, _) => slice.map_or(0, Table::scan_blocks),
+            (Pass::Close, _) => self.open.table.scan_blocks(),
+            (Pass::Settle, _) => self.spans.as_ref().map_or(0, Spans::blocks),
+        }
+    }
+
+    /// Does a pass over a block of rows, for a slice that ends at `end`; returns how many rows
+    /// there were. The sessions that are over because of that are given next. After
+    /// [`Pass::Close`], there may be more of them in the block if these are very
+    /// [large](Sessions::gives_much).
+    pub fn take(&mut self, pass: Pass, block: usize, slice: Option<&Table>, end: i64) -> usize {
+        match (pass, slice) {
+            (Pass::Note, Some(table)) => self.note(table, block),
+            (Pass::Join, Some(table)) => self.join(table, block),
+            (Pass::Note | Pass::Join, None) => 0,
+            (Pass::Close, _) => {
+                let rows = self.open.table.scan_rows(block);
+                match self.spans.is_some() {
+                    false => self.close(block, end),
+                    true => self.close_shared(block, end),
+                }
+                rows
+            }
+            (Pass::Settle, _) => self.spans.as_mut().map_or(0, |spans| {
+                spans.settle(block, end);
+                spans.block_rows(block)
+            }),
+        }
+    }
+
+    fn note(&mut self, table: &Table, block: usize) -> usize {
+        if let Some(parts) = &mut self.parts {
+            return parts.note(table, block);
+        }
+        let chunk = &table.log.chunks()[block];
+        let Some(spans) = &mut self.spans else { return 0 };
+        let rows: Vec<*const u64> = places(chunk, &self.open.layout).collect();
+        // SAFETY: rows of a table that nobody changes.
+        let time = |row: *const u64, word: usize| unsafe { *row.wrapping_add(word) } as i64;
+        for rows in rows.chunks(BLOCK_ROWS) {
+            let times = rows.iter().map(|row| [time(*row, self.first), time(*row, self.last)]);
+            spans.note(rows, times, &table.arena);
+        }
+        chunk.rows()
+    }
+
+    fn join(&mut self, table: &Table, block: usize) -> usize {
+        if let Some(mut parts) = self.parts.take() {
+            let rows = parts.join(table, block, &mut |rows, count| {
+                self.join_rows(rows, count, &table.arena);
+            });
+            self.parts = Some(parts);
+            return rows;
+        }
+        let chunk = &table.log.chunks()[block];
+        let sources = Sources::new(chunk, 0, &self.open.layout);
+        for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
+            let count = (chunk.rows() - start).min(BLOCK_ROWS);
+            self.join_rows(sources.from(start), count, &table.arena);
+        }
+        chunk.rows()
+    }
+
+    /// Joins a block of rows, which are of keys of their own and refer to an arena.
+    fn join_rows(&mut self, rows: Sources, count: usize, arena: &Arena) {
+        let places = self.open.find(rows, count, arena);
+        match self.spans.is_some() {
+            false => {
+                for (k, place) in places.iter().enumerate() {
+                    self.make_room(*place, rows.place(k));
+                }
+            }
+            // What is over has been given: all that is open goes on.
+            true => places.iter().for_each(|place| self.open_row(*place)),
+        }
+        let Noted { layout, table: open, .. } = &mut self.open;
+        let mut joined = Block::new(layout, &mut open.arena, &places, 0);
+        // SAFETY: rows that nobody changes, and that are none of the table of sessions.
+        unsafe { joined.merge_rows(|k| rows.place(k), arena) };
+        self.open.scratch.places = places;
+    }
+
+    /// Sees to it that the row of a key can be joined with what came.
+    fn make_room(&mut self, row: *mut u64, came: *const u64) {
+        // SAFETY: both are written rows; the one is of the table of sessions, which this has to
+        // itself.
+        let time = |row: *const u64, word: usize| unsafe { *row.wrapping_add(word) } as i64;
+        let note = row.wrapping_add(self.open.note);
+        // SAFETY: as above.
+        let known = unsafe { *note };
+        if known == OPEN {
+            let apart = |late: i64, early: i64| late.saturating_sub(early) > self.gap;
+            let (first, last) = (time(row, self.first), time(row, self.last));
+            if !apart(time(came, self.first), last) && !apart(first, time(came, self.last)) {
+                return;
+            }
+            self.give(row, None);
+        }
+        self.open.dead -= usize::from(known == OVER);
+        // SAFETY: as above.
+        unsafe {
+            if known != 0 {
+                reset(row, &self.open.layout);
+            }
+            *note = OPEN;
+        }
+    }
+
+    /// Sees to it that the row of a key is open.
+    fn open_row(&mut self, row: *mut u64) {
+        let note = row.wrapping_add(self.open.note);
+        // SAFETY: a written row of the table of sessions, which this has to itself.
+        unsafe {
+            if *note == OVER {
+                self.open.dead -= 1;
+                reset(row, &self.open.layout);
+            }
+            *note = OPEN;
+        }
+    }
+
+    /// Adds the row of a session to those that are given next, with bounds that are not its own, if
+    /// need be.
+    fn give(&mut self, row: *const u64, bounds: Option<[i64; 2]>) {
+        let Noted { layout, table, referring, .. } = &self.open;
+        let (start, words) = (self.output.words.len(), layout.row_words());
+        // SAFETY: a written row of the table of sessions, which has one word more.
+        let row = unsafe { std::slice::from_raw_parts(row, words) };
+        self.output.words.extend_from_slice(row);
+        let row = &mut self.output.words[start..];
+        if self.in_place {
+            let chains = referring.iter().map(|slot| chain_words(row[slot.word], &table.arena));
+            self.left_words += chains.sum::<usize>();
+        } else {
+            move_key(row, layout, &table.arena, &mut self.output.arena);
+            move_values(row, 0, referring, &table.arena, &mut self.output.arena);
+        }
+        if let Some([first, last]) = bounds {
+            (row[self.first], row[self.last]) = (first as u64, last as u64);
+        }
+    }
+
+    /// The sessions of a block of rows that end before a time are over, and given next.
+    fn close(&mut self, block: usize, before: i64) {
+        for row in self.open_until(block, before) {
+            if self.gives_much() {
+                return;
+            }
+            self.give(row, None);
+            self.end_row(row);
+        }
+    }
+
+    /// As [`Sessions::close`], of shared sessions.
+    fn close_shared(&mut self, block: usize, before: i64) {
+        // A session lasts no shorter than what one key has of it.
+        let rows: Vec<*mut u64> = self.open_until(block, before).collect();
+        for rows in rows.chunks(BLOCK_ROWS) {
+            if self.gives_much() {
+                return;
+            }
+            let Some(spans) = &mut self.spans else { return };
+            let places: Vec<*const u64> = rows.iter().map(|row| row.cast_const()).collect();
+            let over = spans.over(&places, &self.open.table.arena, before);
+            for (row, bounds) in rows.iter().zip(over) {
+                if bounds.is_some() {
+                    self.give(*row, bounds);
+                    self.end_row(*row);
+                }
+            }
+        }
+    }
+
+    /// The open rows of a block whose last record came so long before a time that no other of that
+    /// time is of their sessions.
+    fn open_until(&self, block: usize, before: i64) -> impl Iterator<Item = *mut u64> + use<> {
+        let (first, rows, row_words) = self.open.block(block);
+        let (note, last, gap) = (self.open.note, self.last, self.gap);
+        (0..rows).map(move |row| first.wrapping_add(row * row_words)).filter(move |row| {
+            // SAFETY: a written row of the table of sessions, which this has to itself.
+            let (note, last) = unsafe { (*row.wrapping_add(note), *row.wrapping_add(last) as i64) };
+            note == OPEN && last.saturating_add(gap) < before
+        })
+    }
+
+    /// The row has been given.
+    fn end_row(&mut self, row: *mut u64) {
+        // SAFETY: a written row of the table of sessions, which this has to itself.
+        unsafe {
+            if self.in_place {
+                // What it refers to is not to be kept.
+                reset(row, &self.open.layout);
+            }
+            *row.wrapping_add(self.open.note) = OVER;
+        }
+        self.open.dead += 1;
+    }
+
+    /// Whether sessions that are over and have not been given refer to so much that no more of them
+    /// are copied now.
+    pub fn gives_much(&self) -> bool {
+        self.output.arena.used_bytes() > GIVEN_BYTES_MAX
+    }
+
+    /// The sessions that are over and have not been given yet.
+    pub fn over(&self) -> RowsRef<'_> {
+        let arena = if self.in_place { &self.open.table.arena } else { &self.output.arena };
+        RowsRef::of_words(&self.output.words, arena, &self.open.layout)
+    }
+
+    /// Those sessions have been given.
+    pub fn given(&mut self) {
+        self.output.clear();
+        self.open.table.arena.leave(std::mem::take(&mut self.left_words));
+    }
+
+    /// Gives back memory that is not needed now.
+    pub fn release(&mut self) {
+        self.open.release();
+        if self.output.words.is_empty() {
+            self.output = Aside::default();
+        }
+        self.spans.iter_mut().for_each(Spans::release);
+    }
+
+    /// Open sessions, and rows that are left of others.
+    pub fn rows(&self) -> usize {
+        self.open.table.rows()
+    }
+
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        self.open.table.bytes()
+            + self.open.idle_bytes()
+            + self.output.bytes()
+            + self.rebuild.as_ref().map_or(0, Rebuild::bytes)
+            + self.spans.as_ref().map_or(0, Spans::bytes)
+            + self.parts.as_ref().map_or(0, Parts::bytes)
+    }
+
+    /// Bytes of keys and values.
+    pub fn live_bytes(&self) -> usize {
+        self.open.table.live_bytes() + self.spans.as_ref().map_or(0, Spans::live_bytes)
+    }
+
+    /// Bytes that taking in so much more may allocate.
+    pub fn growth_bytes(&self, load: Load) -> usize {
+        let spans = self.spans.as_ref().map_or(0, |spans| spans.growth_bytes(load));
+        self.open.table.growth_bytes(load) + spans
+    }
+}
+
+/// The rows of a chunk.
+fn places(chunk: &Chunk, layout: &RowLayout) -> impl Iterator<Item = *const u64> {
+    let row_words = layout.row_words();
+    (0..chunk.rows()).map(move |row| chunk.row(row, row_words))
+}
