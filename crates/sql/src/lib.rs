@@ -41,10 +41,10 @@ mod scalar_tests;
 #[cfg(test)]
 mod simplify_tests;
 
-pub use syntax::error::{ErrorKind, Result, Source, Span, SqlError};
 #[doc(hidden)]
 pub use plan::fuzz::fuzz_sql;
 pub use plan::mended::Mended;
 pub use plan::planner::{EventTimeSpec, Outcome, PlannedQuery, Planner};
+pub use syntax::error::{ErrorKind, Result, Source, Span, SqlError};
 pub use syntax::script::{MISTAKES_MAX, Mistake, Statement, parse_all, parse_script};
 pub use syntax::types::sql_type_name;

@@ -15,10 +15,10 @@ use millstream_contract::plan::Plan;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 
-use crate::syntax::error::ErrorKind;
-use crate::stages::functions::Functions;
 use crate::plan::planner::{Outcome, Planner};
 use crate::scalar_forms::FORMS;
+use crate::stages::functions::Functions;
+use crate::syntax::error::ErrorKind;
 use crate::syntax::script::parse_script;
 use crate::syntax::types::sql_type_name;
 

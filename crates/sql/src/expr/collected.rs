@@ -9,9 +9,9 @@ use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{AggregateFunction, Best, Ranking, Share};
 
 use crate::expr::collecting::form;
-use crate::syntax::error::{Result, SqlError};
 use crate::expr::scalars::{row_fields, row_of};
 use crate::expr::text::sql_text;
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::sql_type_name;
 
 /// A ranking whose limit is not known yet.

@@ -14,10 +14,10 @@ use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarVal
 use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, TryCast, Volatility};
 use millstream_contract::error::Error;
 
-use crate::syntax::error::SqlError;
 use crate::expr::evaluate::compile;
 use crate::expr::one_form::compares;
 use crate::expr::scalars::{as_meant, exact_operation};
+use crate::syntax::error::SqlError;
 use crate::syntax::walk::Nodes;
 
 /// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to.
@@ -62,7 +62,8 @@ fn is_exact_arithmetic(expr: &Expr, schema: &DFSchema) -> DfResult<bool> {
     Ok(computes && exact(expr.get_type(schema)?))
 }
 
-/// Whether `expr` compares floating-point numbers, which have [several forms](crate::expr::one_form).
+/// Whether `expr` compares floating-point numbers, which have [several
+/// forms](crate::expr::one_form).
 fn compares_floats(expr: &Expr, schema: &DFSchema) -> DfResult<bool> {
     let operand = match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, .. }) if compares(op) => left,

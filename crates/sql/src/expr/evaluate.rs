@@ -23,7 +23,6 @@ use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
 use millstream_contract::pruning::Condition;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
-use crate::syntax::error::{Place, Result};
 use crate::expr::implied::{comparison, implied};
 use crate::expr::lazy::LazyBoolean;
 use crate::expr::located::LocatedExpr;
@@ -33,9 +32,10 @@ use crate::expr::scalars::{
     BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, is_field, text_bytes,
 };
 use crate::expr::text::sql_text;
+use crate::expr::widest::{Widest, check_digits};
+use crate::syntax::error::{Place, Result};
 use crate::syntax::types::{sql_type_name, with_sql_types};
 use crate::syntax::walk::Nodes;
-use crate::expr::widest::{Widest, check_digits};
 
 /// An expression over a batch, with its SQL text for messages.
 #[derive(Debug)]

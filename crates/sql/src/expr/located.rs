@@ -19,9 +19,9 @@ use datafusion_expr::{
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-use crate::syntax::error::Place;
 use crate::expr::evaluate::evaluation_error;
 use crate::expr::scalars::{Constant, Rounded};
+use crate::syntax::error::Place;
 use crate::syntax::walk::Nodes;
 
 /// The mark.

@@ -1,4 +1,5 @@
-//! Expressions: scalar functions, types and coercion, conditions, and their evaluation over batches.
+//! Expressions: scalar functions, types and coercion, conditions, and their evaluation over
+//! batches.
 
 pub(crate) mod aggregates;
 pub(crate) mod by_parts;

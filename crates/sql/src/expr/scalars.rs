@@ -73,7 +73,7 @@ pub(crate) use json::{fits, returned_type};
 pub(crate) use json_path::JsonPath;
 pub(crate) use lengths::text_bytes;
 pub(crate) use local::{IN_SOME_WINDOW, with_zone};
-pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access, row_fields, row_of};
+pub(crate) use nested::{Access, SAFE, access, row_fields, row_of};
 pub(crate) use number_casts::number_cast;
 pub(crate) use overlapping::Overlapping;
 pub(crate) use picked::{PickExpr, is_field};

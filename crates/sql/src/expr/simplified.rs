@@ -2,8 +2,8 @@
 //!
 //! Of two conditions on one value those rules make one, and take it for known where a value is
 //! NULL: `i NOT IN (1) OR i NOT IN (2)` becomes TRUE. So each condition stands within a
-//! [function](crate::expr::scalars::held) that they do not know, and only AND, OR, NOT and CASE are left
-//! around it. Within one, `i = 1 OR i IN (2, 3)` may well become a list.
+//! [function](crate::expr::scalars::held) that they do not know, and only AND, OR, NOT and CASE are
+//! left around it. Within one, `i = 1 OR i IN (2, 3)` may well become a list.
 
 use datafusion_common::Result as DfResult;
 use datafusion_common::tree_node::Transformed;

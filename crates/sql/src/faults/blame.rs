@@ -17,18 +17,18 @@ use datafusion_sql::sqlparser::ast::{
     self, Expr as SqlExpr, GroupByExpr, Query, Select, SelectItem, SetExpr, Visitor,
 };
 
+use crate::expr::evaluate::compile;
+use crate::expr::scalars::{as_meant, dates_as_times};
+use crate::expr::text::sql_text;
+use crate::faults::hints::{expressions, hint};
+use crate::faults::union_columns::blame_union;
+use crate::stages::functions::Context;
+use crate::stages::texts::Texts;
 use crate::syntax::dialect::parser_options;
 use crate::syntax::error::{ErrorKind, Result, SqlError};
-use crate::expr::evaluate::compile;
-use crate::stages::functions::Context;
-use crate::faults::hints::{expressions, hint};
 use crate::syntax::numbers::count_zeros;
-use crate::expr::scalars::{as_meant, dates_as_times};
 use crate::syntax::tree::{Syntax, parts};
-use crate::expr::text::sql_text;
-use crate::stages::texts::Texts;
 use crate::syntax::types::sql_type_name;
-use crate::faults::union_columns::blame_union;
 use crate::syntax::walk::{Nodes, Walk};
 
 /// Parts of a query that are tried at most.

@@ -13,21 +13,22 @@ use datafusion_sql::sqlparser::tokenizer;
 use millstream_contract::settings::closest;
 
 use crate::expr::aggregates::aggregate_named;
-use crate::faults::arguments::{check_arguments, check_counts};
-use crate::syntax::calls::{MAP, PARTITIONED, double_text};
 use crate::expr::collecting;
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::expr::scalars::CURRENT_WATERMARK;
+use crate::faults::arguments::{check_arguments, check_counts};
+use crate::faults::unavailable::reason;
 use crate::stages::functions::Functions;
 use crate::stages::group_windows;
 use crate::stages::joins::{LATERAL, check_kind, check_star, misplaced, of_several, subqueries};
 use crate::stages::ranking;
-use crate::stages::refusals::{JOIN_IT, match_recognize, set_operation};
-use crate::expr::scalars::CURRENT_WATERMARK;
-use crate::syntax::tree::arguments;
-use crate::faults::unavailable::reason;
+use crate::stages::refusals::{JOIN_IT, set_operation};
 use crate::stages::unnest::{check_join, is_unnest};
-use crate::syntax::walk::Walk;
 use crate::stages::watermarks::not_of_clock;
+use crate::syntax::calls::{MAP, PARTITIONED, double_text};
+use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::grammar::match_recognize;
+use crate::syntax::tree::arguments;
+use crate::syntax::walk::Walk;
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {

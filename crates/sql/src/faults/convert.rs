@@ -5,10 +5,10 @@ use datafusion_common::{Column, DataFusionError, SchemaError};
 use millstream_contract::settings::closest;
 
 use crate::expr::aggregates::aggregate_named;
-use crate::names::catalog::INPUT;
-use crate::syntax::error::{ErrorKind, Span, SqlError};
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::expr::wording::{aggregate_as_key, internal, reworded, value};
+use crate::names::catalog::INPUT;
+use crate::syntax::error::{ErrorKind, Span, SqlError};
 
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> SqlError {

@@ -10,12 +10,12 @@ use datafusion_sql::sqlparser::ast::{
 use millstream_contract::settings::closest;
 
 use crate::expr::aggregates::aggregate_named;
-use crate::syntax::error::{Span, SqlError};
+use crate::expr::wording::same_name;
 use crate::stages::joins::using;
 use crate::stages::ranking::FORM;
+use crate::syntax::error::{Span, SqlError};
 use crate::syntax::tree::{Syntax, parts};
 use crate::syntax::walk::Walk;
-use crate::expr::wording::same_name;
 use crate::syntax::words::single_part;
 
 /// An error in one of the SELECTs of a query, with what there is to say about it.

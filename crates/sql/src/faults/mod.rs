@@ -1,4 +1,5 @@
-//! Faults of a statement: checks before planning, errors of the planner reworded and placed in the text.
+//! Faults of a statement: checks before planning, errors of the planner reworded and placed in the
+//! text.
 
 pub(crate) mod arguments;
 pub(crate) mod blame;

@@ -13,12 +13,12 @@ use datafusion_sql::sqlparser::ast::{
 };
 use millstream_contract::wording::counted;
 
+use crate::stages::functions::Context;
+use crate::stages::union::queries;
 use crate::syntax::dialect::parser_options;
 use crate::syntax::error::{Result, Span, SqlError};
-use crate::stages::functions::Context;
 use crate::syntax::numbers::count_zeros;
 use crate::syntax::types::sql_type_name;
-use crate::stages::union::queries;
 use crate::syntax::walk::{Nodes, Walk};
 
 /// Refuses queries of a UNION whose columns have no common type. (DataFusion would make texts of

@@ -19,6 +19,7 @@ use millstream_contract::wrapped::Wrapped;
 
 use crate::syntax::create_table::{CreateTable, OptionDef};
 use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
+use crate::syntax::statement::is_path;
 use crate::syntax::tree::Syntax;
 use crate::syntax::types::sql_type_name;
 use crate::syntax::user_functions::{UserFunction, UserFunctions};
@@ -532,18 +533,3 @@ impl Catalog {
         }
     }
 }
-
-/// Whether a name looks like a file's.
-pub(crate) fn is_path(name: &str) -> bool {
-    let ending = |ending: &&str| {
-        let end = name.len().checked_sub(ending.len()).and_then(|at| name.get(at..));
-        end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
-    };
-    name.contains(['/', '*']) || ENDINGS.iter().any(ending)
-}
-
-/// Endings of the names of files.
-const ENDINGS: [&str; 11] = [
-    ".csv", ".tsv", ".ndjson", ".jsonl", ".json", ".parquet", ".arrow", ".log", ".gz", ".zst",
-    ".bz2",
-];

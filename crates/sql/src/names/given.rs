@@ -13,8 +13,8 @@ use datafusion_expr::Values;
 use millstream_contract::error::Result as TableResult;
 use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
 
-use crate::names::catalog::{LeftOut, Origin, TableColumn, TableEntry};
 use crate::expr::constants::constant;
+use crate::names::catalog::{LeftOut, Origin, TableColumn, TableEntry};
 use crate::syntax::error::Result;
 
 /// A table of rows that are there.

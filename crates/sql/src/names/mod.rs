@@ -1,4 +1,5 @@
-//! Names and their meaning: the catalogue of tables and views, the columns, windows and watermarks of a relation.
+//! Names and their meaning: the catalogue of tables and views, the columns, windows and watermarks
+//! of a relation.
 
 pub(crate) mod alike;
 pub(crate) mod catalog;

@@ -5,9 +5,9 @@ use std::hash::Hash;
 
 use datafusion_expr::Expr;
 
+use crate::expr::located::without_marks;
 use crate::names::alike::{alike, all_alike, hash_all, hash_of};
 use crate::names::catalog::add_columns;
-use crate::expr::located::without_marks;
 
 /// What others take of an operator's result.
 #[derive(Debug, Clone)]

@@ -17,9 +17,9 @@ use millstream_contract::plan::{
     self, Aggregate, AggregateCall, Argument, Input, Key, Node, Operator, Plan, Project, Stage,
 };
 
+use crate::expr::text::sql_text;
 use crate::names::catalog::{INPUT, input_column};
 use crate::stages::compiler::{Compiler, each_input};
-use crate::syntax::error::{Place, Result, SqlError};
 use crate::stages::graph::{self, Body, Elements, Graph, Makes, Part, Pass};
 use crate::stages::left_out::Aside;
 use crate::stages::lower::{Call, FIRED, Grouped, Places, unique};
@@ -28,7 +28,7 @@ use crate::stages::scan::{Needs, finish_operator, finish_output, finish_pass};
 use crate::stages::schemas::{
     elements_schema, fired_schema, is_groupable, nullable, output_schema, qualified,
 };
-use crate::expr::text::sql_text;
+use crate::syntax::error::{Place, Result, SqlError};
 use crate::syntax::types::sql_type_name;
 
 /// What compiling needs to know besides the graph.

@@ -17,22 +17,22 @@ use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident, Visitor};
 use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
 
+use crate::expr::scalars::{as_meant, dates_as_times, is_read_time, refuse_stamps};
+use crate::faults::check::check_expr;
 use crate::names::catalog::{
     Declared, EventTimeDecl, INPUT, LATE, LeftOut, Metadata, ON_ERROR, Origin, TableColumn,
     TableEntry, WatermarkDecl, named_table,
 };
-use crate::faults::check::check_expr;
+use crate::stages::functions::Context;
+use crate::stages::rewrite::rewrite_expr;
+use crate::stages::scan::watermark_delay;
+use crate::stages::schemas::{nullable, table_schema};
+use crate::stages::texts::Texts;
 use crate::syntax::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
 use crate::syntax::dialect::parser_options;
 use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
-use crate::stages::functions::Context;
 use crate::syntax::numbers::count_zeros;
-use crate::stages::rewrite::rewrite_expr;
-use crate::expr::scalars::{as_meant, dates_as_times, is_read_time, refuse_stamps};
-use crate::stages::scan::watermark_delay;
-use crate::stages::schemas::{nullable, table_schema};
 use crate::syntax::tree::Syntax;
-use crate::stages::texts::Texts;
 use crate::syntax::types::{plain_type, sql_type_name};
 use crate::syntax::user_functions::{CreateFunction, UserFunction};
 use crate::syntax::walk::Walk;

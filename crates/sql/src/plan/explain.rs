@@ -15,8 +15,8 @@ use millstream_contract::plan::{
     Sort, Source, Stage, Unnest, Watermark, Window,
 };
 
-use crate::syntax::durations::duration;
 use crate::expr::text::sql_text;
+use crate::syntax::durations::duration;
 use crate::syntax::types::sql_type_name;
 use crate::syntax::walk::Nodes;
 

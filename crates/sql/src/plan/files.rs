@@ -18,8 +18,8 @@ use millstream_contract::table::Connectors;
 
 use crate::names::catalog::{Catalog, FileTables, Origin, TableEntry};
 use crate::plan::create::table_entry;
-use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::stages::functions::Context;
+use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::syntax::script::{Statement, parse_script};
 use crate::syntax::statement::{StatementKind, inserts};
 use crate::syntax::walk::Walk;

@@ -9,8 +9,8 @@ use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOpt
 
 use arrow::datatypes::SchemaRef;
 
-use crate::syntax::error::ErrorKind;
 use crate::plan::planner::Planner;
+use crate::syntax::error::ErrorKind;
 use crate::syntax::script::parse_script;
 use crate::syntax::stack::PANICKED;
 

@@ -25,20 +25,25 @@ use millstream_contract::settings::{SETTINGS, Settings, closest};
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 
-use crate::plan::assemble::Assembler;
+use crate::expr::coercion::Coercion;
+use crate::expr::scalars::{DatesAsTimes, with_zone};
 use crate::faults::blame::blame;
+use crate::faults::check::check_query;
 use crate::names::catalog::{
     Catalog, Entry, EventTimeDecl, FileTables, LeftOut, Origin, TableColumn, TableEntry,
-    WatermarkDecl, is_path,
+    WatermarkDecl,
 };
-use crate::faults::check::check_query;
-use crate::expr::coercion::Coercion;
-use crate::stages::compiler::Compiler;
-use crate::plan::create::refuse_finer;
 use crate::names::ends::Ends;
-use crate::syntax::error::{Place, Result, Source, Span, SqlError};
+use crate::names::readings::Readings;
+use crate::names::references::tables_of;
+use crate::names::with_names::with_own_names;
+use crate::names::written::{Written, twice, written_by};
+use crate::plan::assemble::Assembler;
+use crate::plan::create::refuse_finer;
 use crate::plan::explain::{explain, logical_text};
 use crate::plan::files::{Declarer, files_of, look_through};
+use crate::plan::stand_ins::StandIns;
+use crate::stages::compiler::Compiler;
 use crate::stages::functions::{Context, Functions};
 use crate::stages::graph::{Graph, Reader};
 use crate::stages::insert::{Target, fit_to_sink, show_local_times};
@@ -46,22 +51,18 @@ use crate::stages::instants::join_by_instants;
 use crate::stages::left_out::asides;
 use crate::stages::lower::{Places, Stage};
 use crate::stages::places::places;
-use crate::names::readings::Readings;
-use crate::names::references::tables_of;
 use crate::stages::rewrite::rewrite_query;
-use crate::expr::scalars::{DatesAsTimes, with_zone};
+use crate::stages::texts::Texts;
+use crate::syntax::error::{Place, Result, Source, Span, SqlError};
 use crate::syntax::script::Statement;
 use crate::syntax::size::check_query_size;
 use crate::syntax::stack::on_large_stack;
-use crate::plan::stand_ins::StandIns;
+use crate::syntax::statement::is_path;
 use crate::syntax::statement::{StatementKind, inserts};
 use crate::syntax::statement_set::Insert;
 use crate::syntax::tree::Syntax;
-use crate::stages::texts::Texts;
 use crate::syntax::types::sql_type_name;
 use crate::syntax::user_functions::expand;
-use crate::names::with_names::with_own_names;
-use crate::names::written::{Written, twice, written_by};
 use logical::Planned;
 pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};
 use rehearsed::{Found, Rehearsed};

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use datafusion_common::tree_node::Transformed;
 use datafusion_expr::Expr;
 
-use crate::names::catalog::{EventTimeDecl, TableColumn, TableEntry, WatermarkDecl, input_column};
-use crate::syntax::error::Result;
 use crate::expr::located::without_marks;
-use crate::stages::lower::{Rows, Stage, unique};
 use crate::expr::scalars::{is_read_time, read_time_type};
-use crate::syntax::walk::Nodes;
+use crate::names::catalog::{EventTimeDecl, TableColumn, TableEntry, WatermarkDecl, input_column};
+use crate::stages::lower::{Rows, Stage, unique};
 use crate::stages::watermarks::WATERMARK;
+use crate::syntax::error::Result;
+use crate::syntax::walk::Nodes;
 
 impl Stage {
     /// Makes a column the event time, if it is the time of reading, of a table's records that have

@@ -4,8 +4,8 @@ use datafusion_expr::Expr;
 
 use crate::expr::aggregates::sql_name;
 use crate::expr::collected;
-use crate::stages::lower::Call;
 use crate::expr::text::sql_text;
+use crate::stages::lower::Call;
 
 impl Call {
     /// As SQL text.

@@ -13,13 +13,13 @@ use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::zone::Zone;
 
 use crate::expr::by_parts::by_parts;
-use crate::stages::condition;
-use crate::syntax::error::Result;
 use crate::expr::evaluate::compile;
 use crate::expr::indexed::Indexed;
-use crate::stages::lower::Grouped;
 use crate::expr::scalars::{as_meant, bound_constants, bound_texts, refuse_stamps};
 use crate::expr::simplified::simplified;
+use crate::stages::condition;
+use crate::stages::lower::Grouped;
+use crate::syntax::error::Result;
 use crate::syntax::size::check_growth;
 use crate::syntax::types::plain_type;
 

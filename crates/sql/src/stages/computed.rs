@@ -9,12 +9,12 @@ use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, Result as DfResult};
 use datafusion_expr::{Cast, Expr, ExprSchemable};
 
-use crate::names::catalog::{INPUT, TableEntry};
-use crate::syntax::error::Result;
-use crate::stages::lower::count_nodes;
 use crate::expr::safe::cannot_fail;
 use crate::expr::scalars::is_read_time;
+use crate::names::catalog::{INPUT, TableEntry};
+use crate::stages::lower::count_nodes;
 use crate::stages::schemas::table_schema;
+use crate::syntax::error::Result;
 use crate::syntax::walk::Nodes;
 
 /// Nodes that a column's expression may have once those that it uses are written out. A larger one

@@ -10,11 +10,11 @@ use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result as DfResult};
 use datafusion_expr::{BinaryExpr, Expr, Operator};
 
-use crate::syntax::error::Result;
 use crate::expr::evaluate::spelled_out;
 use crate::expr::safe::cannot_fail;
 use crate::expr::scalars::decided;
 use crate::stages::schemas::nullable;
+use crate::syntax::error::Result;
 use crate::syntax::walk::Nodes;
 
 /// The outcome that counts.

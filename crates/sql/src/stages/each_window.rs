@@ -8,15 +8,15 @@ use datafusion_expr::Expr;
 use datafusion_expr::utils::split_conjunction_owned;
 use millstream_contract::plan::{Cumulate, Element, Hop, Tumble, Unnest, Window};
 
+use crate::expr::scalars::{Grid, on_grid, window_times};
+use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::{INPUT, input_column};
-use crate::syntax::error::{Result, SqlError};
+use crate::names::window_kinds::WindowKind;
 use crate::stages::lower::{Rows, Stage, WINDOW, over, unique};
 use crate::stages::nest::By;
-use crate::expr::scalars::{Grid, on_grid, window_times};
-use crate::syntax::walk::Nodes;
-use crate::names::window_kinds::WindowKind;
-use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::windows::OfRow;
+use crate::syntax::error::{Result, SqlError};
+use crate::syntax::walk::Nodes;
 
 /// Windows of a row. All of a batch of rows are in memory at once.
 const WINDOWS_MAX: i64 = 1000;

@@ -2,11 +2,11 @@
 //! result would have no deterministic order.
 
 use crate::names::catalog::TableEntry;
-use crate::syntax::error::SqlError;
 use crate::stages::joined::Unwindowed;
 use crate::stages::joins::NO_PAIR;
 use crate::stages::lower::{Fires, Places, Rows, Stage};
 use crate::stages::nest::Inner;
+use crate::syntax::error::SqlError;
 
 /// A grouping without a window over a table that never ends.
 pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) -> SqlError {

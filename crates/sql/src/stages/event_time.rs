@@ -7,12 +7,12 @@ use datafusion_expr::Expr;
 use millstream_contract::declaration::identifier;
 use millstream_contract::plan::JoinKind;
 
+use crate::expr::text::sql_text;
 use crate::names::catalog::{TableEntry, input_column};
-use crate::syntax::error::{Result, SqlError};
+use crate::names::no_time::{computed_time, computed_time_of, declaration};
 use crate::stages::lower::{Fires, Rows, Stage, window_column};
 use crate::stages::nest::{By, Expanded, Inner};
-use crate::names::no_time::{computed_time, computed_time_of, declaration};
-use crate::expr::text::sql_text;
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::sql_type_name;
 
 impl Stage {

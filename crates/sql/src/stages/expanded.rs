@@ -10,10 +10,10 @@ use datafusion_expr::Expr;
 
 use crate::names::catalog::input_column;
 use crate::stages::elements::Kept;
-use crate::syntax::error::Result;
 use crate::stages::lower::{Fires, Rows, Stage, fired_column, unique};
 use crate::stages::nest::{By, Expanding, Inner};
 use crate::stages::windows::{OfRow, Windows};
+use crate::syntax::error::Result;
 
 impl Stage {
     /// Whether its rows are results, which have been fired.

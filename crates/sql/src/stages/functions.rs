@@ -12,17 +12,18 @@ use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
 use crate::expr::aggregates::{Aggregate, CountStar, GROUPING, Grouping, all_aggregates};
-use crate::stages::as_of;
-use crate::names::catalog::{Catalog, Entry, FileTables, is_path};
-use crate::syntax::error::SqlError;
-use crate::stages::group_windows::marker;
-use crate::names::handles::{TableHandle, ViewHandle};
 use crate::expr::located::{NAMED_CAST, named_cast};
-use crate::stages::ranking;
 use crate::expr::scalars::SpecialSyntax;
-use crate::syntax::types::Types;
+use crate::names::catalog::{Catalog, Entry, FileTables};
+use crate::names::handles::{TableHandle, ViewHandle};
+use crate::stages::as_of;
+use crate::stages::group_windows::marker;
+use crate::stages::ranking;
 use crate::stages::unnest::Unnests;
 use crate::stages::window_functions::WindowFunctions;
+use crate::syntax::error::SqlError;
+use crate::syntax::statement::is_path;
+use crate::syntax::types::Types;
 
 /// DataFusion's functions that may be called, by the names they have there.
 ///
@@ -110,8 +111,8 @@ const SCALARS: &[&str] = &[
 const OTHER_MEANING: &[&str] = &["date_format"];
 
 /// What is called by syntax of its own, or is something else once it is rewritten
-/// ([`rewrite`](crate::stages::rewrite), [`ranking`]); and how it is called, where only such calls are
-/// rewritten.
+/// ([`rewrite`](crate::stages::rewrite), [`ranking`]); and how it is called, where only such calls
+/// are rewritten.
 const WRITTEN: &[(&str, &str)] = &[
     ("cast", ""),
     ("ceiling", "CEILING(number)"),

@@ -21,15 +21,15 @@ use millstream_contract::table::Table;
 
 use crate::names::alike::{all_alike, hash_all, hash_of};
 use crate::names::catalog::TableEntry;
+use crate::names::views::{Column, View};
 use crate::stages::endless::{
     endless_group, endless_join, endless_order, endless_part, endless_ranking,
     windows_beside_records,
 };
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::joined::Joined;
 use crate::stages::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
 use crate::stages::nest::Inner;
-use crate::names::views::{Column, View};
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::walk::Nodes;
 pub(crate) use expands::{Elements, Expands, LookedUp, Makes};
 pub(crate) use operators::{Body, Operator, Side, used_by};

@@ -21,13 +21,13 @@ use datafusion_sql::sqlparser::ast::{
     ValueWithSpan, VisitMut, VisitorMut,
 };
 
+use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
+use crate::names::window_kinds::{Length, WindowKind};
+use crate::stages::window_functions::{constant, length_of};
 use crate::syntax::calls::function;
 use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::tree::parts;
 use crate::syntax::walk::WalkMut;
-use crate::stages::window_functions::{constant, length_of};
-use crate::names::window_kinds::{Length, WindowKind};
-use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::syntax::words::single_part;
 
 /// What is added to the name of a group window for its bounds, in the order of [`WINDOW_COLUMNS`].

@@ -19,12 +19,12 @@ use datafusion_expr::{
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::plan::Window;
 
-use crate::stages::compiler::Compiler;
-use crate::syntax::error::Result;
-use crate::stages::lower::WINDOW;
 use crate::expr::scalars::{IN_SOME_WINDOW, Overlapping, Times, start_on};
-use crate::stages::schemas::qualified;
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
+use crate::stages::compiler::Compiler;
+use crate::stages::lower::WINDOW;
+use crate::stages::schemas::qualified;
+use crate::syntax::error::Result;
 
 #[derive(Debug)]
 struct InSomeWindow {

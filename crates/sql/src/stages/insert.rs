@@ -10,11 +10,11 @@ use datafusion_sql::sqlparser::ast::Ident;
 use millstream_contract::nested::is_nested;
 use millstream_contract::wording::counted;
 
-use crate::names::catalog::{TableColumn, TableEntry};
-use crate::syntax::error::{Result, Span, SqlError};
-use crate::stages::lower::Stage;
 use crate::expr::scalars::conformed;
 use crate::expr::text::sql_text;
+use crate::names::catalog::{TableColumn, TableEntry};
+use crate::stages::lower::Stage;
+use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::types::sql_type_name;
 
 /// Where `INSERT INTO` writes.

@@ -18,11 +18,11 @@ use millstream_contract::table::TableOptions;
 use crate::names::catalog::{
     Catalog, Declared, Entry, LATE, LeftOut, ON_ERROR, Origin, TableColumn, TableEntry,
 };
-use crate::syntax::error::{Result, SqlError};
+use crate::names::written::Written;
 use crate::stages::graph::{Graph, Part};
 use crate::stages::insert::Target;
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::sql_type_name;
-use crate::names::written::Written;
 
 /// Records that do not count, and the table that they are inserted into.
 pub(crate) struct Aside {

@@ -1,6 +1,7 @@
 //! From DataFusion's logical plan to stages. A stage has a table, a filter and, if the query
-//! groups, a grouping and perhaps a window. A join is a stage of two sides ([`crate::stages::joins`]).
-//! Further stages may take the rows that a grouping or a join yields ([`crate::stages::nest`]).
+//! groups, a grouping and perhaps a window. A join is a stage of two sides
+//! ([`crate::stages::joins`]). Further stages may take the rows that a grouping or a join yields
+//! ([`crate::stages::nest`]).
 //!
 //! Projections, views and subqueries dissolve. Every column of a plan is an expression over the
 //! columns of a stage's input ([`INPUT`]) and the window's columns ([`WINDOW`]) or, above the
@@ -16,25 +17,25 @@ use datafusion_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
 use millstream_contract::plan::{self, AggregateFunction};
 
 use crate::expr::aggregates::{Takes, aggregate_named, counts_repeats};
-use crate::names::catalog::{INPUT, TableEntry, input_column};
 use crate::expr::collected;
-use crate::stages::counted::Counted;
-use crate::syntax::error::{Result, Span, SqlError};
-use crate::names::given::{given_rows, one_row};
-use crate::stages::group_windows::window_among;
-use crate::names::handles::TableHandle;
 use crate::expr::indexed::Indexed;
 use crate::expr::located::without_cast_names;
+use crate::expr::text::sql_text;
+use crate::expr::window_node::{WINDOW_COLUMNS, WindowNode};
+use crate::names::catalog::{INPUT, TableEntry, input_column};
+use crate::names::given::{given_rows, one_row};
+use crate::names::handles::TableHandle;
+use crate::stages::counted::Counted;
+use crate::stages::group_windows::window_among;
 pub(crate) use crate::stages::lowered::{Call, Fires, Grouped, OrderKey, Rows};
 use crate::stages::refusals::{refuse_expr, refused};
-use crate::syntax::size::{MAX_NODES, too_large};
-use crate::expr::text::sql_text;
 use crate::stages::texts::{Clause, Texts};
-use crate::syntax::types::plain_type;
 use crate::stages::unnest::UnnestNode;
-use crate::syntax::walk::Nodes;
-use crate::expr::window_node::{WINDOW_COLUMNS, WindowNode};
 use crate::stages::windows::Windows;
+use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::size::{MAX_NODES, too_large};
+use crate::syntax::types::plain_type;
+use crate::syntax::walk::Nodes;
 
 /// The qualifier of the window's columns before grouping.
 pub(crate) const WINDOW: &str = "$window";

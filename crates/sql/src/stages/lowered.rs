@@ -7,10 +7,10 @@ use datafusion_expr::Expr;
 use millstream_contract::plan::AggregateFunction;
 
 use crate::names::catalog::TableEntry;
-use crate::syntax::error::Place;
+use crate::names::views::Pairs;
 use crate::stages::joined::Joined;
 use crate::stages::nest::{Expanded, Expanding, Inner};
-use crate::names::views::Pairs;
+use crate::syntax::error::Place;
 
 /// What rows are ordered by: an expression over what the stage's columns are over.
 #[derive(Debug, Clone)]

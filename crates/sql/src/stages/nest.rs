@@ -13,13 +13,13 @@ use datafusion_common::tree_node::Transformed;
 use datafusion_expr::Expr;
 use millstream_contract::plan::{self, Unnest, Window};
 
-use crate::names::catalog::{INPUT, TableEntry, input_column};
-use crate::syntax::error::{Place, Result, SqlError};
-use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
-use crate::syntax::walk::Nodes;
-use crate::names::window_kinds::WindowKind;
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS};
+use crate::names::catalog::{INPUT, TableEntry, input_column};
+use crate::names::window_kinds::WindowKind;
+use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
 use crate::stages::windows::{Assigned, Windows};
+use crate::syntax::error::{Place, Result, SqlError};
+use crate::syntax::walk::Nodes;
 
 /// A stage whose rows another one takes.
 #[derive(Debug, Clone)]

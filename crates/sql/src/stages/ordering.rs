@@ -7,9 +7,9 @@ use millstream_contract::declaration::free_name;
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, SortKey};
 
-use crate::syntax::error::{Result, SqlError};
-use crate::stages::lower::{OrderKey, Places, Rows, Stage, indexed};
 use crate::expr::text::sql_text;
+use crate::stages::lower::{OrderKey, Places, Rows, Stage, indexed};
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::sql_type_name;
 
 impl Stage {

@@ -14,16 +14,16 @@ use datafusion_common::cse::HashNode;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::Expr;
 
+use crate::expr::located::within_mark;
+use crate::expr::safe::{arguments, cannot_fail};
+use crate::expr::text::nested;
 use crate::names::alike::alike;
 use crate::names::catalog::{INPUT, add_columns, input_column};
 use crate::stages::compiler::each_input;
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::graph::{Body, Graph, Part, Pass};
-use crate::expr::located::within_mark;
 use crate::stages::lower::{count_nodes, unique};
-use crate::expr::safe::{arguments, cannot_fail};
 use crate::stages::schemas::{output_schema, qualified, table_schema};
-use crate::expr::text::nested;
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::walk::Nodes;
 
 /// A reader: a part of an operator's side or of an output.

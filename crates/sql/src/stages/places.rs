@@ -6,10 +6,10 @@ use datafusion_sql::sqlparser::ast::{
     Distinct, Expr, Function, GroupByExpr, Query, Select, SetExpr, Spanned, Visitor,
 };
 
-use crate::syntax::error::Span;
 use crate::stages::lower::Places;
 use crate::stages::texts::Texts;
 use crate::stages::unnest::is_unnest;
+use crate::syntax::error::Span;
 use crate::syntax::walk::Walk;
 
 /// Where a query's clauses stand.

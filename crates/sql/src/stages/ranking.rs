@@ -24,16 +24,16 @@ use millstream_contract::plan::{self, AggregateFunction, Best, Directions, Ranki
 use millstream_contract::settings::closest;
 
 use crate::expr::collected::{UNBOUNDED, name_of};
-use crate::syntax::error::{Result, SqlError};
 use crate::expr::located::without_marks;
+use crate::expr::scalars::{row_fields, row_of};
+use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::lower::{
     Call, Fires, Grouped, Over, Places, Stage, fired_column, indexed, is_window_column, over,
     to_fired, unique, window_column,
 };
-use crate::expr::scalars::{row_fields, row_of};
-use crate::syntax::types::sql_type_name;
-use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::windows::{OfRow, Windows};
+use crate::syntax::error::{Result, SqlError};
+use crate::syntax::types::sql_type_name;
 
 /// How a ranking is written.
 pub(crate) const FORM: &str = "write SELECT … FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY \

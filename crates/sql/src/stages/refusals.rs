@@ -5,22 +5,14 @@ use datafusion_expr::{Expr, LogicalPlan};
 use datafusion_sql::sqlparser::ast::SetOperator;
 
 use crate::stages::as_of::time_of;
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::group_windows::bound_of;
+use crate::syntax::error::{Result, SqlError};
 
 /// What to write instead of a subquery as a value.
 pub(crate) const JOIN_IT: &str = "join its row, where the input ends:\n\
      FROM t CROSS JOIN (SELECT MAX(x) AS most FROM t) AS m, or one for each key: JOIN (SELECT k, \
      MAX(x) AS most FROM t GROUP BY k) AS m ON t.k = m.k\n\
      (EXISTS (…) and IN (…) of a WHERE take subqueries)";
-
-/// Why there are no patterns of rows.
-pub(crate) fn match_recognize() -> SqlError {
-    SqlError::unsupported("MATCH_RECOGNIZE does not run here").help(
-        "where a pattern is one row behind another, join the table with itself: ON b.k = a.k AND \
-         b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' SECOND",
-    )
-}
 
 /// What to write instead of INTERSECT or EXCEPT.
 pub(crate) fn set_operation(op: SetOperator) -> String {

@@ -16,13 +16,13 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::AggregateFunction;
 
+use crate::expr::collecting::is_ordered;
+use crate::expr::text::sql_text;
 use crate::names::alike::alike;
 use crate::names::catalog::input_column;
-use crate::expr::collecting::is_ordered;
 use crate::stages::counted::Counted;
-use crate::syntax::error::Result;
 use crate::stages::lower::{Call, Places, Stage, unique};
-use crate::expr::text::sql_text;
+use crate::syntax::error::Result;
 
 /// Values that are to come once.
 struct Values {

@@ -14,16 +14,16 @@ use datafusion_sql::sqlparser::ast::{
 };
 use millstream_contract::zone::Zone;
 
-use crate::syntax::calls::{function, string};
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::expr::located::NAMED_CAST;
+use crate::expr::scalars::{BY_PATTERN, CEIL_TIME, SUNDAY_WEEK, time_step, unit_names};
 use crate::stages::functions::Functions;
 use crate::stages::group_windows::mark_group_windows;
-use crate::syntax::interval_literals::name_units;
 use crate::stages::json_calls;
-use crate::expr::located::NAMED_CAST;
+use crate::syntax::calls::{function, string};
+use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::interval_literals::name_units;
 use crate::syntax::numbers::{decimal, double, keep_casts, negative};
 use crate::syntax::pattern::{has_zone, to_strftime};
-use crate::expr::scalars::{BY_PATTERN, CEIL_TIME, SUNDAY_WEEK, time_step, unit_names};
 use crate::syntax::subscripts::{is_field, rewrite_access};
 use crate::syntax::time_literals::keep_fraction;
 use crate::syntax::walk::WalkMut;

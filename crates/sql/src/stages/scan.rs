@@ -10,19 +10,19 @@ use datafusion_expr::{BinaryExpr, Expr, Operator};
 use millstream_contract::plan::{Derived, EventTime, Source, Watermark};
 use millstream_contract::zone::Zone;
 
+use crate::expr::scalars::is_read_time;
 use crate::names::catalog::{INPUT, TableEntry, WatermarkDecl, add_columns, input_column};
 use crate::stages::compiler::{Compiler, each_input};
 use crate::stages::computed::Definitions;
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::graph::{
     Body, Elements, Graph, LookedUp, Makes, Operator as GraphOperator, Part, Pass, Scan, Side,
     used_by,
 };
 use crate::stages::lower::Grouped;
 use crate::stages::nest::written;
-use crate::expr::scalars::is_read_time;
 use crate::stages::schemas::{qualified, table_schema};
 use crate::stages::watermarks::{WATERMARK, record_schema, watermark_field, with_watermarks};
+use crate::syntax::error::{Result, SqlError};
 
 /// What is asked of a table.
 #[derive(Default)]

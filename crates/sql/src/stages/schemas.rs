@@ -8,14 +8,14 @@ use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use millstream_contract::plan::{AggregateFunction, Element};
 
 use crate::expr::aggregates::counts;
-use crate::names::catalog::{INPUT, TableEntry};
-use crate::syntax::error::{Result, SqlError};
 use crate::expr::indexed::Indexed;
 use crate::expr::located::within_mark;
-use crate::stages::lower::{FIRED, Grouped};
 use crate::expr::scalars::{exact_operation, within_decided};
-use crate::syntax::types::plain_type;
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
+use crate::names::catalog::{INPUT, TableEntry};
+use crate::stages::lower::{FIRED, Grouped};
+use crate::syntax::error::{Result, SqlError};
+use crate::syntax::types::plain_type;
 
 pub(crate) fn qualified(qualifier: &str, schema: Schema) -> Result<DFSchema> {
     Ok(DFSchema::try_from_qualified_schema(qualifier, &schema)?)

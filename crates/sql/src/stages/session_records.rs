@@ -16,16 +16,16 @@ use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{AggregateFunction, Best, Directions, Ranking, Window};
 
 use crate::expr::collected::UNBOUNDED;
-use crate::syntax::error::{Result, SqlError};
+use crate::expr::scalars::row_of;
+use crate::expr::text::sql_text;
+use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::lower::{
     Call, Fires, Places, Stage, fired_column, is_window_column, over, unique, window_column,
 };
-use crate::expr::scalars::row_of;
 use crate::stages::sessions::is_over;
-use crate::expr::text::sql_text;
-use crate::syntax::walk::Nodes;
-use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::windows::{Assigned, OfRow, Windows};
+use crate::syntax::error::{Result, SqlError};
+use crate::syntax::walk::Nodes;
 
 impl Stage {
     /// The records of sessions, each with the bounds of its session, if that is what the stage's

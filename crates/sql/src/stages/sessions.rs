@@ -12,20 +12,20 @@ use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::Window;
 
-use crate::names::alike::alike;
-use crate::syntax::error::{Result, SqlError};
-use crate::stages::in_some_window::in_some_window;
 use crate::expr::located::without_marks;
+use crate::expr::scalars::{row_fields, row_of};
+use crate::expr::text::sql_text;
+use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::names::alike::alike;
+use crate::names::window_kinds::WindowKind;
+use crate::stages::in_some_window::in_some_window;
 use crate::stages::lower::{
     Call, Grouped, Over, Places, Stage, fired_column, is_window_column, over, to_fired, unique,
     window_column,
 };
-use crate::expr::scalars::{row_fields, row_of};
-use crate::expr::text::sql_text;
-use crate::syntax::walk::Nodes;
-use crate::names::window_kinds::WindowKind;
-use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::windows::{Assigned, OfRow, Windows};
+use crate::syntax::error::{Result, SqlError};
+use crate::syntax::walk::Nodes;
 
 impl Windows {
     /// Whether a row tells its window.

@@ -13,18 +13,18 @@ use datafusion_expr::{Aggregate, Expr, GroupingSet, lit};
 use millstream_contract::plan::Window;
 
 use crate::expr::aggregates::is_grouping;
+use crate::expr::collecting;
+use crate::expr::indexed::Indexed;
+use crate::expr::text::sql_text;
 use crate::names::alike::alike;
 use crate::names::catalog::input_column;
-use crate::expr::collecting;
 use crate::stages::counted::Counted;
-use crate::syntax::error::{Result, SqlError};
-use crate::expr::indexed::Indexed;
 use crate::stages::lower::{Call, Over, Places, Stage, is_window_column, over, unique};
 use crate::stages::repeats::{as_computed, null, once_passed};
 use crate::stages::sessions::{is_over, only_passing, take_passing};
-use crate::expr::text::sql_text;
-use crate::syntax::types::plain_type;
 use crate::stages::windows::{Assigned, Windows};
+use crate::syntax::error::{Result, SqlError};
+use crate::syntax::types::plain_type;
 
 /// Sets of one grouping at the most.
 const SETS_MAX: usize = 256;

@@ -5,16 +5,16 @@ use datafusion_common::tree_node::Transformed;
 use datafusion_expr::{Aggregate, Expr};
 use millstream_contract::plan::{self, Tumble};
 
+use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
-use crate::syntax::error::Result;
 use crate::stages::group_windows::Grouping;
 use crate::stages::lower::{
     Fires, Places, Rows, Stage, WINDOW, fired_column, indexed, over, window_column,
 };
 use crate::stages::nest::Inner;
-use crate::syntax::walk::Nodes;
-use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::windows::{OfRow, Windows, common_slice};
+use crate::syntax::error::Result;
+use crate::syntax::walk::Nodes;
 
 impl Stage {
     /// Prepares rows of this stage for a window function, or an interval join, over them. Sessions

@@ -13,9 +13,9 @@ use datafusion_common::{Column, ExprSchema};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use datafusion_sql::sqlparser::ast::{self, Expr as SqlExpr, Spanned};
 
-use crate::syntax::error::{Place, Result, Span, SqlError};
 use crate::expr::located::{located, within_mark};
 use crate::expr::scalars::{Access, SAFE, access, exact_operation};
+use crate::syntax::error::{Place, Result, Span, SqlError};
 use crate::syntax::tree::{Syntax, arguments, parts};
 use crate::syntax::walk::Nodes;
 

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use datafusion_expr::{Expr, LogicalPlan, Union};
 use millstream_contract::plan;
 
+use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
 use crate::stages::nest::Inner;
-use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::windows::Windows;
+use crate::syntax::error::{Result, SqlError};
 
 impl Stage {
     pub(crate) fn of_union(union: &Union, places: &Places) -> Result<Stage> {

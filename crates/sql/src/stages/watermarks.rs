@@ -5,11 +5,11 @@ use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::Expr;
 
-use crate::names::catalog::{INPUT, TableEntry, input_column};
-use crate::syntax::error::{Result, SqlError};
 use crate::expr::located::without_marks;
 use crate::expr::scalars::{watermark_of, watermark_type};
+use crate::names::catalog::{INPUT, TableEntry, input_column};
 use crate::stages::schemas::{qualified, table_schema};
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::walk::Nodes;
 
 /// The column that has them.

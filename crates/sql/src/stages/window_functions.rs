@@ -16,14 +16,14 @@ use datafusion_sql::sqlparser::ast::{
 };
 use millstream_contract::settings::closest;
 
-use crate::syntax::calls::PARTITIONED;
+use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WindowNode};
 use crate::names::catalog::TableEntry;
-use crate::syntax::durations::interval_us;
-use crate::syntax::error::{Result, Span, SqlError};
 use crate::names::handles::TableHandle;
 use crate::names::no_time::no_such_time;
 use crate::names::window_kinds::{Length, WindowKind};
-use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WindowNode};
+use crate::syntax::calls::PARTITIONED;
+use crate::syntax::durations::interval_us;
+use crate::syntax::error::{Result, Span, SqlError};
 
 /// Plans window functions in FROM.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use arrow::datatypes::FieldRef;
 use datafusion_expr::Expr;
 use millstream_contract::plan::{self, Tumble};
 
-use crate::names::catalog::input_column;
-use crate::syntax::error::Span;
 use crate::expr::scalars::{WindowBound, window_bound};
 use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::names::catalog::input_column;
+use crate::syntax::error::Span;
 
 /// The windows that each row of a stage's input belongs to.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! The dialect: Flink's lexical rules, the precedence of its operators, and expression syntax that
 //! sqlparser does not know: `TABLE t [PARTITION BY k]` as a function's argument, `MAP[key, value]`,
-//! [several values of a CASE](crate::syntax::case_values), and that of [JSON](crate::syntax::json_syntax).
+//! [several values of a CASE](crate::syntax::case_values), and that of
+//! [JSON](crate::syntax::json_syntax).
 
 use datafusion_sql::planner::{NullOrdering, ParserOptions};
 use std::cell::Cell;

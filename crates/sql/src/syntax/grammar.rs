@@ -6,7 +6,6 @@ use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, TokenizerError,
 use millstream_contract::settings::closest;
 
 use crate::syntax::error::{Span, SqlError};
-use crate::stages::refusals::match_recognize;
 use crate::syntax::words::lower_first;
 
 /// Words that begin a clause of a query.
@@ -313,4 +312,12 @@ fn misspelled_clause(error: &SqlError, tokens: &[&TokenWithSpan], at: usize) -> 
         return Some(error.clone().help("statements are separated by ;"));
     }
     None
+}
+
+/// Why there are no patterns of rows.
+pub(crate) fn match_recognize() -> SqlError {
+    SqlError::unsupported("MATCH_RECOGNIZE does not run here").help(
+        "where a pattern is one row behind another, join the table with itself: ON b.k = a.k AND \
+         b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' SECOND",
+    )
 }

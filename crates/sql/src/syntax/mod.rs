@@ -1,4 +1,5 @@
-//! Text to statements: the dialect, the grammar beyond sqlparser's, literals and types, errors with their place.
+//! Text to statements: the dialect, the grammar beyond sqlparser's, literals and types, errors with
+//! their place.
 
 pub(crate) mod calls;
 pub(crate) mod case_values;

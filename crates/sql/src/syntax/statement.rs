@@ -7,7 +7,6 @@ use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
-use crate::names::catalog::is_path;
 use crate::syntax::create_table::{CreateTable, parse_create_table};
 use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::listed::{Listed, Show, parse_show};
@@ -331,3 +330,18 @@ fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {
     let span = Span::new(start.union(&parser.get_current_token().span));
     Ok(StatementKind::Insert(Insert { table, overwrites, columns, query, span }))
 }
+
+/// Whether a name looks like a file's.
+pub(crate) fn is_path(name: &str) -> bool {
+    let ending = |ending: &&str| {
+        let end = name.len().checked_sub(ending.len()).and_then(|at| name.get(at..));
+        end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
+    };
+    name.contains(['/', '*']) || ENDINGS.iter().any(ending)
+}
+
+/// Endings of the names of files.
+const ENDINGS: [&str; 11] = [
+    ".csv", ".tsv", ".ndjson", ".jsonl", ".json", ".parquet", ".arrow", ".log", ".gz", ".zst",
+    ".bz2",
+];

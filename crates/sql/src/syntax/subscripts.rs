@@ -8,7 +8,11 @@ use datafusion_sql::sqlparser::ast::{
 
 use crate::syntax::calls::{function, string};
 use crate::syntax::error::{Result, Span, SqlError};
-use crate::expr::scalars::{FIELD, ITEM};
+
+/// `row.name`, as a call: the row, and the field's name as a text. It cannot be written in SQL.
+pub(crate) const FIELD: &str = "$field";
+/// `array[number]` and `map[key]`, as a call. It cannot be written in SQL.
+pub(crate) const ITEM: &str = "$item";
 
 /// Rewrites an access by brackets, or to a field of something in brackets.
 pub(crate) fn rewrite_access(root: &Expr, chain: &[AccessExpr]) -> Result<Expr> {

@@ -26,9 +26,10 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use super::lengths::{Lengths, has_texts, text_bytes};
-use super::nested::{FIELD, row_fields};
+use super::nested::row_fields;
 use super::number_casts::number_cast;
 use crate::expr::located::{UNNAMED, within_mark};
+use crate::syntax::subscripts::FIELD;
 use crate::syntax::walk::Nodes;
 
 /// Bytes that texts made of one batch may have, all together.

@@ -14,8 +14,8 @@ use datafusion_expr::ScalarUDF;
 use millstream_contract::zone::Zone;
 
 use super::rows::{Arguments, TEXT, function};
-use crate::syntax::types::UTC;
 use crate::expr::wording::NOT_OF_FORM;
+use crate::syntax::types::UTC;
 
 /// The names of the functions, whose patterns are those of `strftime`.
 pub(crate) const BY_PATTERN: [&str; 4] =

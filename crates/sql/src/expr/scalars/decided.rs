@@ -1,6 +1,6 @@
 //! A condition that is never NULL, within a filter: what counts there is one outcome alone
-//! ([`crate::stages::condition`]). And one that stands for itself while what is around it is simplified
-//! ([`crate::expr::simplified`]).
+//! ([`crate::stages::condition`]). And one that stands for itself while what is around it is
+//! simplified ([`crate::expr::simplified`]).
 
 use std::sync::Arc;
 

@@ -18,8 +18,8 @@ use datafusion_expr::{
 };
 
 use super::exact::rounded;
-use crate::syntax::types::sql_type_name;
 use crate::expr::widest::check_digits;
+use crate::syntax::types::sql_type_name;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ToDigits {

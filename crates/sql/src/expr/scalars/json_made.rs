@@ -1,9 +1,9 @@
 //! Values as JSON texts, as Flink has them: `JSON_OBJECT`, `JSON_ARRAY`, `JSON_STRING`,
 //! `JSON_QUOTE` and `JSON_UNQUOTE`.
 //!
-//! The first two are calls that [`json_calls`](crate::stages::json_calls) makes. Their first argument says
-//! what NULL becomes; then come, for each member or element, its key, if it has one, what it is,
-//! and its value.
+//! The first two are calls that [`json_calls`](crate::stages::json_calls) makes. Their first
+//! argument says what NULL becomes; then come, for each member or element, its key, if it has one,
+//! what it is, and its value.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! `JSON_QUERY` as Flink has it: a call with texts in place of its clauses,
-//! `JSON_QUERY(json, path, wrapper, on empty, on error)`, which [`json_calls`](crate::stages::json_calls)
-//! makes.
+//! `JSON_QUERY(json, path, wrapper, on empty, on error)`, which
+//! [`json_calls`](crate::stages::json_calls) makes.
 
 use std::sync::Arc;
 

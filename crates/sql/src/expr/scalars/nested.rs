@@ -24,13 +24,10 @@ use super::doubles::common_type;
 use super::maps::{entry_types, key_and_value, map, map_of, value_of_key};
 use crate::syntax::calls::MAP;
 use crate::syntax::error::{Result, SqlError};
+use crate::syntax::subscripts::{FIELD, ITEM};
 use crate::syntax::type_grammar::ELEMENT;
 use crate::syntax::types::sql_type_name;
 
-/// `row.name`, as a call: the row, and the field's name as a text. It cannot be written in SQL.
-pub(crate) const FIELD: &str = "$field";
-/// `array[number]` and `map[key]`, as a call. It cannot be written in SQL.
-pub(crate) const ITEM: &str = "$item";
 /// Field and item, and others that give a value whatever the row.
 pub(crate) const SAFE: [&str; 3] = [FIELD, ITEM, "cardinality"];
 

@@ -19,8 +19,8 @@ use datafusion_physical_expr::expressions::{
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use millstream_contract::nested::is_nested;
 
-use super::nested::FIELD;
 use crate::expr::one_form::OneForm;
+use crate::syntax::subscripts::FIELD;
 
 /// A choice among values by conditions, none of which can fail.
 #[derive(Debug, Clone, Eq)]

@@ -10,8 +10,8 @@ use datafusion_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use crate::syntax::error::{Result, SqlError};
 use crate::expr::located::within_mark;
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::{UTC, sql_type_name};
 use crate::syntax::walk::Nodes;
 

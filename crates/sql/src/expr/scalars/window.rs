@@ -13,8 +13,8 @@ use datafusion_expr::{
 };
 use millstream_contract::plan::{Tumble, Window};
 
-use crate::syntax::error::{Result, SqlError};
 use crate::expr::window_node::WINDOW_TYPE;
+use crate::syntax::error::{Result, SqlError};
 
 use super::overlapping::Overlapping;
 

@@ -7,9 +7,9 @@ use millstream_contract::plan::{self, Operator, Plan, Stage};
 
 use super::Assembler;
 use crate::names::catalog::input_column;
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::graph::{self, Elements, Graph, Makes};
 use crate::stages::schemas::elements_schema;
+use crate::syntax::error::{Result, SqlError};
 
 impl Assembler<'_> {
     pub(super) fn expanding(

@@ -9,14 +9,14 @@ use datafusion_expr::{Expr, ExprSchemable};
 use millstream_contract::plan::{Input, Join, JoinKind, Key, Operator, Plan, Stage, Window};
 
 use super::{Assembler, Given, KEYS_MAX};
+use crate::expr::text::sql_text;
+use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::catalog::input_column;
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::graph::{self, Body, Graph, Part, Side};
 use crate::stages::joined::Joined;
 use crate::stages::lower::FIRED;
 use crate::stages::schemas::{nullable, qualified};
-use crate::expr::text::sql_text;
-use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
+use crate::syntax::error::{Result, SqlError};
 
 /// A table, what its records pass through, and the conditions on them.
 type Records = (usize, Option<usize>, Vec<Expr>);

@@ -9,10 +9,10 @@ use millstream_contract::plan::{Input, Lookup, Operator, Project, Stage};
 
 use super::Assembler;
 use crate::names::catalog::{INPUT, add_columns};
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::graph::LookedUp;
 use crate::stages::scan::Needs;
 use crate::stages::schemas::{output_schema, qualified};
+use crate::syntax::error::{Result, SqlError};
 
 impl Assembler<'_> {
     /// The stage of a lookup for rows of `inputs`, which show columns of the schema `own`.

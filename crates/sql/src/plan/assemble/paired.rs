@@ -7,10 +7,10 @@ use datafusion_common::DFSchema;
 use millstream_contract::plan::{self, PairSide, Project};
 
 use super::Assembler;
-use crate::syntax::error::Result;
+use crate::names::views::{Pairs, View};
 use crate::stages::lower::FIRED;
 use crate::stages::schemas::{output_schema, qualified};
-use crate::names::views::{Pairs, View};
+use crate::syntax::error::Result;
 
 impl Assembler<'_> {
     /// The sides of pairs of `rows`, and the columns of pairs.

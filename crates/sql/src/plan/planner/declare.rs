@@ -12,17 +12,18 @@ use millstream_contract::wording::counted;
 
 use super::rehearsed::Found;
 use super::{Logical, Outcome, Planner, output_names};
-use crate::names::catalog::{Entry, Origin, TableEntry, ViewEntry, is_path};
 use crate::faults::check::{check_expr, refuse_inner_order};
-use crate::stages::completed::completed;
+use crate::names::catalog::{Entry, Origin, TableEntry, ViewEntry};
 use crate::plan::create::{check_function, table_entry};
-use crate::syntax::create_table::CreateTable;
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::stages::completed::completed;
 use crate::stages::joins::are_versions;
-use crate::syntax::like::Like;
 use crate::stages::lower::Stage;
 use crate::stages::rewrite::rewrite_expr;
+use crate::syntax::create_table::CreateTable;
+use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::like::Like;
 use crate::syntax::script::Statement;
+use crate::syntax::statement::is_path;
 use crate::syntax::user_functions::{CreateFunction, UserFunction};
 
 impl Planner {

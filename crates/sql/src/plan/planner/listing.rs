@@ -7,11 +7,12 @@ use millstream_contract::declaration::literal;
 use millstream_contract::settings::SETTINGS;
 
 use super::{Outcome, Planner};
-use crate::names::catalog::{Entry, Origin, TableEntry, WatermarkDecl, is_path};
+use crate::names::catalog::{Entry, Origin, TableEntry, WatermarkDecl};
 use crate::syntax::create_table::{ColumnKind, CreateTable};
 use crate::syntax::durations::duration;
 use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::listed::{Listed, Show, rows_of_text};
+use crate::syntax::statement::is_path;
 use crate::syntax::types::sql_type_name;
 
 impl Planner {
@@ -167,7 +168,7 @@ impl Planner {
 
 /// The pages on which each function has an example.
 const PAGES: [&str; 2] =
-    [include_str!("../../../../docs/functions.md"), include_str!("../../../../docs/sql.md")];
+    [include_str!("../../../../../docs/functions.md"), include_str!("../../../../../docs/sql.md")];
 
 /// The first call of a function in the examples of a page.
 fn example(page: &str, name: &str) -> Option<String> {

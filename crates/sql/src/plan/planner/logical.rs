@@ -7,16 +7,16 @@ use datafusion_sql::sqlparser::ast::{self, Query as SqlQuery};
 
 use super::Planner;
 use crate::faults::blame::check_conditions;
-use crate::syntax::dialect::parser_options;
-use crate::syntax::error::Result;
-use crate::stages::functions::Context;
-use crate::syntax::numbers::count_zeros;
+use crate::faults::union_columns::check_unions;
 use crate::names::outer_names::with_outer_names;
 use crate::plan::pieces::{joined, pieces};
+use crate::plan::whole_rows::{with_columns, without_columns};
+use crate::stages::functions::Context;
 use crate::stages::rewrite::name_casts;
 use crate::stages::texts::Texts;
-use crate::faults::union_columns::check_unions;
-use crate::plan::whole_rows::{with_columns, without_columns};
+use crate::syntax::dialect::parser_options;
+use crate::syntax::error::Result;
+use crate::syntax::numbers::count_zeros;
 
 /// A query's plan.
 pub(super) struct Planned {

@@ -8,10 +8,10 @@ use millstream_contract::sink::{Manner, Sink};
 use super::{PlannedQuery, Planner};
 use crate::names::catalog::Origin;
 use crate::names::ends::is_endless;
+use crate::names::written::check_new;
 use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::script::Statement;
 use crate::syntax::statement::{StatementKind, inserts};
-use crate::names::written::check_new;
 
 impl Planner {
     /// Reads the records of a table that is declared from now on from a file, whatever its

@@ -14,13 +14,13 @@ use datafusion_sql::sqlparser::ast::{
 
 use super::Planner;
 use super::logical::Planned;
+use crate::faults::union_columns::check_unions;
 use crate::names::catalog::{Entry, ViewEntry};
-use crate::syntax::dialect::parser_options;
 use crate::plan::pieces::WHOLE_MAX;
 use crate::stages::texts::Texts;
-use crate::faults::union_columns::check_unions;
-use crate::syntax::walk::Walk;
 use crate::stages::window_functions::named;
+use crate::syntax::dialect::parser_options;
+use crate::syntax::walk::Walk;
 
 impl Planner {
     /// The plan of a query with many columns that has others in it or an order; `None` if it is to

@@ -11,9 +11,9 @@ use millstream_contract::table::Table;
 use super::{Graph, Pass, Reader};
 use crate::names::alike::all_alike;
 use crate::names::catalog::{TableEntry, add_columns};
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::nest::{By, Expanded, Expanding, Looked};
 use crate::stages::schemas::{elements_schema, pair_schema, table_schema};
+use crate::syntax::error::{Result, SqlError};
 
 /// What a pass makes of each row.
 pub(crate) struct Expands {

@@ -8,13 +8,13 @@ use datafusion_expr::Expr;
 use millstream_contract::plan::Window;
 
 use super::{Makes, Part};
+use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::alike::{alike, all_alike, hash_all};
 use crate::names::catalog::add_columns;
+use crate::names::views::View;
 use crate::stages::counted::Counted;
 use crate::stages::joined::Joined;
 use crate::stages::lower::{Call, Grouped, unique};
-use crate::names::views::View;
-use crate::expr::window_node::WINDOW_COLUMNS;
 
 /// An operator with state: a grouping or a join.
 pub(crate) struct Operator {

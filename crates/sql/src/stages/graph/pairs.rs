@@ -9,10 +9,10 @@ use datafusion_expr::Expr;
 use millstream_contract::plan::{JoinKind, Ranking, Window};
 
 use super::{Body, Graph, Operator, Part, Side};
+use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::names::views::{Pairs, View};
 use crate::stages::joined::Joined;
 use crate::stages::lower::{Grouped, fired_column};
-use crate::names::views::{Pairs, View};
-use crate::expr::window_node::WINDOW_COLUMNS;
 
 impl Graph {
     /// Makes one operator of each such join and its grouping.

@@ -15,13 +15,13 @@ use datafusion_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, Operator};
 use millstream_contract::plan::JoinKind;
 
 use super::{Side, at};
-use crate::syntax::error::{Place, Result, SqlError};
 use crate::expr::indexed::Indexed;
 use crate::expr::located::{within_mark, without_cast_names};
+use crate::expr::safe::cannot_fail;
 use crate::stages::lower::{Over, Places, count_nodes, over as over_what};
 use crate::stages::refusals::refuse_expr;
-use crate::expr::safe::cannot_fail;
 use crate::stages::schemas::{is_groupable, nullable};
+use crate::syntax::error::{Place, Result, SqlError};
 use crate::syntax::size::{MAX_NODES, too_large};
 use crate::syntax::types::plain_type;
 use crate::syntax::walk::Nodes;

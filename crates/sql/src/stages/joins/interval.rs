@@ -10,14 +10,14 @@ use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use super::conditions::{self, Condition, Numbered, column_of};
 use super::{Named, Side, windows};
+use crate::expr::indexed::Indexed;
+use crate::expr::located::within_mark;
+use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::stages::joined::Unwindowed;
+use crate::stages::lower::{Places, Rows, window_column};
 use crate::syntax::durations::interval_us;
 use crate::syntax::error::Result;
-use crate::expr::indexed::Indexed;
-use crate::stages::joined::Unwindowed;
-use crate::expr::located::within_mark;
-use crate::stages::lower::{Places, Rows, window_column};
 use crate::syntax::walk::Nodes;
-use crate::expr::window_node::WINDOW_COLUMNS;
 
 /// How long before its window's end the event time of a result is.
 const WINDOW_TIME_BEFORE_END_US: i64 = 1000;

@@ -9,11 +9,11 @@ use millstream_contract::plan::JoinKind;
 use super::conditions::Numbered;
 use super::opened::{Opened, Subquery};
 use super::{Named, Side, at, interval};
-use crate::syntax::error::{Result, SqlError};
 use crate::expr::indexed::Indexed;
-use crate::stages::lower::{Places, Stage, indexed};
 use crate::expr::text::sql_text;
+use crate::stages::lower::{Places, Stage, indexed};
 use crate::stages::texts::Clause;
+use crate::syntax::error::{Result, SqlError};
 
 impl Stage {
     /// Lowers a condition on rows, which may have subqueries.

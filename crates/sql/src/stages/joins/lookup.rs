@@ -11,9 +11,9 @@ use super::version::Versioned;
 use super::{Named, Side, at};
 use crate::names::catalog::input_column;
 use crate::stages::elements::Kept;
-use crate::syntax::error::Result;
 use crate::stages::lower::{Places, Rows, Stage, fired_column, unique};
 use crate::stages::nest::{By, Looked};
+use crate::syntax::error::Result;
 
 impl Stage {
     /// What comes of a lookup join.

@@ -15,8 +15,8 @@ use datafusion_expr::{
     Operator, Projection, SkipType,
 };
 
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::lower::indexed;
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::walk::Nodes;
 
 /// A subquery that keeps rows.

@@ -15,9 +15,9 @@ use datafusion_expr::expr::WindowFunction;
 use datafusion_expr::{Expr, LogicalPlan, Projection, SubqueryAlias, Window, lit};
 
 use crate::names::catalog::{INPUT, input_column};
-use crate::syntax::error::Result;
 use crate::stages::lower::{Places, Rows, Stage, indexed};
 use crate::stages::ranking::{bound, is_row_number};
+use crate::syntax::error::Result;
 
 /// A view of the last row of each key.
 pub(super) struct Ranked {

@@ -9,12 +9,14 @@ use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::JoinKind;
 
 use super::{Named, Side};
-use crate::names::catalog::input_column;
-use crate::syntax::error::{Result, SqlError};
-use crate::stages::joined::Joined;
-use crate::stages::lower::{FIRED, Over, Stage, fired_column, over, to_fired, unique, window_column};
-use crate::stages::nest::Inner;
 use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::names::catalog::input_column;
+use crate::stages::joined::Joined;
+use crate::stages::lower::{
+    FIRED, Over, Stage, fired_column, over, to_fired, unique, window_column,
+};
+use crate::stages::nest::Inner;
+use crate::syntax::error::{Result, SqlError};
 
 /// A side that a join takes.
 pub(super) struct Taken {

@@ -13,8 +13,8 @@ use super::conditions::Parts;
 use super::version::Versioned;
 use super::{Meets, Named};
 use crate::names::catalog::{TableEntry, WatermarkDecl, input_column};
-use crate::syntax::error::{Result, SqlError};
 use crate::stages::lower::{Places, Rows, Stage};
+use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::sql_type_name;
 
 impl Stage {

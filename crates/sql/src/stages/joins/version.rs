@@ -9,11 +9,11 @@ use millstream_contract::plan::JoinKind;
 
 use super::ranked::Ranked;
 use super::{Named, Numbered, Side, kind_of};
-use crate::names::catalog::INPUT;
-use crate::syntax::error::{Result, SqlError};
 use crate::expr::indexed::Indexed;
-use crate::stages::lower::{Places, Rows, Stage, indexed};
 use crate::expr::scalars::is_read_time;
+use crate::names::catalog::INPUT;
+use crate::stages::lower::{Places, Rows, Stage, indexed};
+use crate::syntax::error::{Result, SqlError};
 
 /// A join with a version of a table, before it is known what time says which.
 pub(super) struct Versioned {

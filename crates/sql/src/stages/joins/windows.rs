@@ -6,11 +6,11 @@ use millstream_contract::plan::Window;
 
 use super::conditions::{Condition, column_of};
 use super::{Named, Side, at};
+use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::names::window_kinds::WindowKind;
+use crate::stages::lower::is_window_column;
 use crate::syntax::durations::duration;
 use crate::syntax::error::{Result, SqlError};
-use crate::stages::lower::is_window_column;
-use crate::names::window_kinds::WindowKind;
-use crate::expr::window_node::WINDOW_COLUMNS;
 
 /// The column of the window, by its place in [`WINDOW_COLUMNS`], that a condition says is the same
 /// of both sides.
