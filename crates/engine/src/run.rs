@@ -93,8 +93,9 @@ impl Job {
     }
 }
 
-/// Stack of a thread that evaluates expressions, bytes. Evaluation recurses over an expression: up to
-/// 4 KB for each of a thousand levels without optimisation. Pages are mapped when they are touched.
+/// Stack of a thread that evaluates expressions, bytes. Evaluation recurses over an expression: up
+/// to 4 KB for each of a thousand levels without optimisation. Pages are mapped when they are
+/// touched.
 pub const STACK_BYTES: usize = 16 << 20;
 
 /// How often somebody looks whether workers get on.
