@@ -5,7 +5,6 @@ use std::fmt::Write;
 use arrow::datatypes::DataType;
 
 use crate::error::Result;
-use crate::operator;
 use crate::plan::Plan;
 
 /// The layout of a plan's state as text, one part per line; empty for a plan without state.
@@ -13,7 +12,7 @@ use crate::plan::Plan;
 pub fn state_layout(plan: &Plan, type_name: impl Fn(&DataType) -> String) -> Result<String> {
     let mut text = String::new();
     for (number, stage) in (1..).zip(&plan.stages) {
-        if let Some(program) = operator::program(stage, 0)? {
+        if let Some(program) = crate::registry::program(stage, 0)? {
             if plan.stages.len() > 1 {
                 // Writing to a String cannot fail.
                 let _ = writeln!(text, "  stage {number}");

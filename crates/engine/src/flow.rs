@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::operator::expansion::Expansion;
-use crate::operator::late::LateRecords;
-use crate::operator::lookup::Lookup;
-use crate::operator::stateless::Taking;
-use crate::operator::unnest::Unnest;
 use crate::plan::{Input, Node, Operator, Output, Plan, Project};
-use crate::windowing::Windowing;
+use millstream_operators::operator::expansion::Expansion;
+use millstream_operators::operator::late::LateRecords;
+use millstream_operators::operator::lookup::Lookup;
+use millstream_operators::operator::stateless::Taking;
+use millstream_operators::operator::unnest::Unnest;
+use millstream_operators::windowing::Windowing;
 
 /// Where rows come from that reach a stage or an output: not from a stage without state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

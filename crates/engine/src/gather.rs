@@ -30,16 +30,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 
-use crate::budget::Budget;
-use crate::event_time::{BEGINNING, END};
 use crate::flow::Root;
 use crate::order::{Order, Run};
 use crate::plan::Sort;
 use crate::sink::{RowOrder, Sink};
-use crate::windowing::Windowing;
 use ahead::Ahead;
 use asked::Asked;
 use batches::Batches;
+use millstream_operators::budget::Budget;
+use millstream_operators::event_time::{BEGINNING, END};
+use millstream_operators::windowing::Windowing;
 use packs::Fired;
 use part::Part;
 use writer::{Queue, Waiting};

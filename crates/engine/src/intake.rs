@@ -22,13 +22,13 @@ mod watermark;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use crate::budget::Budget;
 use crate::cluster::Net;
-use crate::env::Env;
 use crate::error::Result;
 use crate::roles::{Place, Reading};
-use crate::stamped::Stamped;
 use crate::table::{Sharing, Split};
+use millstream_operators::budget::Budget;
+use millstream_operators::env::Env;
+use millstream_operators::stamped::Stamped;
 use order::{Taking, ToRead};
 use read::Read;
 use source::{SourceIn, SourceState};

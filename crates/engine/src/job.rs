@@ -14,10 +14,8 @@ use millstream_fabric::shm::ShmDevice;
 use millstream_flow::Settings as Channels;
 use millstream_state::RowLayout;
 
-use crate::budget::Budget;
 use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Shipping, peer_error};
 use crate::delivery::Mailboxes;
-use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
 use crate::gather::Gather;
 use crate::intake::Intake;
@@ -32,6 +30,8 @@ use crate::standing::{Pace, Standing};
 use crate::stats::{Leftover, Stats};
 use crate::worker::Worker;
 use compile::Compiled;
+use millstream_operators::budget::Budget;
+use millstream_operators::env::{Env, Simulated, Threads};
 use open::{Outputs, load_lookups, origins, remarks_of};
 
 /// A plan ready to run.

@@ -17,52 +17,40 @@
 #[cfg(test)]
 extern crate self as millstream_engine;
 
-mod budget;
 pub mod cluster;
-mod columns;
 #[cfg(test)]
 mod damaged;
 mod delivery;
-mod dictionary;
-mod env;
-mod event_time;
 pub mod exchange;
 mod explain;
-mod failing;
 mod flow;
 mod gather;
-mod incomplete;
 mod intake;
 mod job;
 mod meter;
 pub mod observe;
-mod operator;
 mod order;
-mod passed;
-mod prepare;
 mod progress;
 pub mod projection;
+mod registry;
 mod roles;
 mod run;
 mod shared;
 pub mod simulation;
-mod skipped;
 mod stage;
-mod stamped;
 mod standing;
 pub mod stats;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
-mod windowing;
 mod worker;
 
-use millstream_contract::{error, expr, plan, pruning, settings, sink, table, texts, zone};
+use millstream_contract::{error, expr, plan, pruning, settings, sink, table};
 
 pub use explain::state_layout;
 pub use job::{Job, Stopper};
+pub use millstream_operators::skipped::Skipped;
 pub use millstream_state::on_refused_memory;
 pub use run::{Remains, STACK_BYTES};
-pub use skipped::Skipped;
 pub use standing::{STUCK_AFTER, Standing};
 pub use stats::{Leftover, SourceStats, StageStats, Stats};

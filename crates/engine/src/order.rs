@@ -16,9 +16,9 @@ use arrow::row::{RowConverter, Rows, SortField};
 
 use millstream_contract::floats::one_form;
 
-use crate::budget::{Held, batch_bytes};
 use crate::error::Result;
 use crate::plan::SortKey;
+use millstream_operators::budget::{Held, batch_bytes};
 
 /// Rows of a merged block at most.
 const BLOCK_ROWS: usize = 4096;
@@ -198,7 +198,7 @@ mod tests {
     use arrow::datatypes::Float64Type;
 
     use super::*;
-    use crate::budget::{Budget, Kind};
+    use millstream_operators::budget::{Budget, Kind};
 
     /// Rows of a batch, as plain values that compare as the order says.
     fn plain(batch: &RecordBatch) -> Vec<(bool, String, bool, i64)> {
@@ -220,7 +220,12 @@ mod tests {
         };
         let mut single = 0;
         for runs in [0, 1, 2, 7, 300] {
-            let budget = Arc::new(Budget::new(1 << 30, 1, vec![crate::budget::Holder::any()], 1));
+            let budget = Arc::new(Budget::new(
+                1 << 30,
+                1,
+                vec![millstream_operators::budget::Holder::any()],
+                1,
+            ));
             let (mut sorted_runs, mut expected) = (Vec::new(), Vec::new());
             let mut schema = None;
             for _ in 0..runs {
@@ -278,7 +283,8 @@ mod tests {
 
     #[test]
     fn rows_looked_at_ahead_take_no_more_than_they_may() {
-        let budget = Arc::new(Budget::new(1 << 30, 1, vec![crate::budget::Holder::any()], 1));
+        let budget =
+            Arc::new(Budget::new(1 << 30, 1, vec![millstream_operators::budget::Holder::any()], 1));
         let column: ArrayRef = Arc::new((0..50_000).map(f64::from).collect::<Float64Array>());
         let rows = RecordBatch::try_from_iter([("a", column)]).unwrap();
         let order = Order::new(&rows.schema(), &[]).unwrap();

@@ -126,10 +126,10 @@ mod tests {
     use std::sync::{Mutex, OnceLock};
 
     use super::*;
-    use crate::env::{Env, Threads};
     use crate::settings::Settings;
     use crate::sink::RowOrder;
     use crate::support::{Collect, Random, query, records, table};
+    use millstream_operators::env::{Env, Threads};
 
     /// Who sleeps is not woken any more, unless the job stops.
     #[derive(Debug)]

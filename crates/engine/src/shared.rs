@@ -10,23 +10,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_state::Mode;
 
-use crate::budget::{Budget, Kind};
 use crate::cluster::{self, Freed, Head, LAST, Net, decode_rows};
-use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::event_time::{BEGINNING, END};
 use crate::flow::{Feeds, Flow, Root};
 use crate::gather::{BatchRows, Gather, Window};
 use crate::intake::Intake;
 use crate::observe::Cells;
-use crate::operator::RowTimes;
 use crate::roles::Roles;
 use crate::settings::{FragmentMode, Settings};
 use crate::stage::Stage;
-use crate::stamped::BatchPlace;
 use crate::standing::{Pace, Standing};
 use crate::stats::{OutputStats, Stats};
-use crate::windowing::{SliceId, WindowId, time_before};
+use millstream_operators::budget::{Budget, Kind};
+use millstream_operators::env::Env;
+use millstream_operators::event_time::{BEGINNING, END};
+use millstream_operators::operator::RowTimes;
+use millstream_operators::stamped::BatchPlace;
+use millstream_operators::windowing::{SliceId, WindowId, time_before};
 
 /// What all workers of a job share.
 pub(crate) struct Shared {

@@ -14,7 +14,6 @@ use millstream_fabric::sim::{Model, Sim, SimDevice};
 use millstream_flow::Settings as Channels;
 
 use crate::cluster::{Mesh, MeshOptions, MeshSetup, peer_error};
-use crate::env::{Env, Simulated};
 use crate::error::{Error, Result};
 use crate::job::{Job, run_guarded};
 use crate::meter;
@@ -24,6 +23,7 @@ use crate::settings::Settings;
 use crate::sink::Sink;
 use crate::stats::Stats;
 use crate::worker::{Step, Worker};
+use millstream_operators::env::{Env, Simulated};
 
 /// What happens to a simulated job of several processes.
 #[derive(Debug, Clone)]

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 
 use crate::error::{Error, Result};
-use crate::event_time::BEGINNING;
 use crate::flow::Root;
-use crate::operator::Program;
 use crate::settings::Settings;
-use crate::windowing::{SliceId, Windowing};
+use millstream_operators::event_time::BEGINNING;
+use millstream_operators::operator::Program;
+use millstream_operators::windowing::{SliceId, Windowing};
 
 /// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
 /// nothing by waiting, and is merged while it lies in a cache.

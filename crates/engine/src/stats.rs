@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster;
-use crate::skipped::{Skipped, keep_first};
+use millstream_operators::skipped::{Skipped, keep_first};
 
 /// What a job did. Counts are totals over all workers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

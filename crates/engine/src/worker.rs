@@ -19,17 +19,17 @@ mod pressure;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::budget::Held;
 use crate::cluster::Ends;
 use crate::delivery::{self, Delivery, Mailboxes, Ways};
 use crate::error::Result;
 use crate::meter;
 use crate::observe::Doing;
-use crate::operator::Counters;
 use crate::progress::{Context, State};
 use crate::shared::Shared;
 use crate::stats::Stats;
 use firing::{Fired, FiredRows};
+use millstream_operators::budget::Held;
+use millstream_operators::operator::Counters;
 use network::Bed;
 
 pub(crate) use network::AWAKE;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use millstream_state::{ChunkPool, Heap, RowLayout, Scratch, Segment, Table};
 
 use crate::meter;
-use crate::windowing::SliceId;
+use millstream_operators::windowing::SliceId;
 
 /// Merging pays if no more than this part of the rows is left.
 const LEFT_MAX: f64 = 0.75;

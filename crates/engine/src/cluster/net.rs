@@ -20,7 +20,7 @@ use super::sleepers::Sleepers;
 use super::wire::Head;
 use crate::error::{Error, Result};
 use crate::roles::Place;
-use crate::windowing::SliceId;
+use millstream_operators::windowing::SliceId;
 
 /// Messages taken from one peer before others have their turn.
 const MESSAGES_AT_ONCE: usize = 8;

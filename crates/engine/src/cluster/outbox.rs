@@ -23,12 +23,12 @@ use millstream_state::{Heap, RowLayout, Segment};
 use super::combine::Combiner;
 use super::port::{Outlet, peer_error};
 use super::wire::{GO_ON, Head, Kind, MERGED};
-use crate::budget::Held;
 use crate::error;
-use crate::event_time::BEGINNING;
-use crate::passed::{self, Format, Outgoing, Parcel, PassedRows, Pool, fill};
 use crate::roles::Place;
-use crate::windowing::SliceId;
+use millstream_operators::budget::Held;
+use millstream_operators::event_time::BEGINNING;
+use millstream_operators::passed::{self, Format, Outgoing, Parcel, PassedRows, Pool, fill};
+use millstream_operators::windowing::SliceId;
 use sending::Sending;
 
 /// Deltas with rows of one worker that may wait for one leader; then their sender takes no further

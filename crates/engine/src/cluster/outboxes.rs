@@ -15,11 +15,10 @@ use super::port::{Outlet, peer_error};
 use super::sleepers::Sleepers;
 use super::wire::HEAD_BYTES;
 use crate::error::{Error, Result};
-use crate::operator;
-use crate::passed::{Format, Onward, Outgoing, PassedRows, Passing};
 use crate::plan::Plan;
 use crate::roles::Place;
-use crate::windowing::SliceId;
+use millstream_operators::passed::{Format, Onward, Outgoing, PassedRows, Passing};
+use millstream_operators::windowing::SliceId;
 
 /// One stage's way to leaders in other processes.
 pub(crate) struct Outboxes {
@@ -52,7 +51,7 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 pub fn check_rows(plan: &Plan) -> Result<()> {
     let body_bytes = Channels::default().payload_bytes() - HEAD_BYTES;
     for stage in &plan.stages {
-        let program = operator::program(stage, 0)?;
+        let program = crate::registry::program(stage, 0)?;
         let row_bytes = program.map_or(0, |program| program.layout().row_bytes());
         if row_bytes > body_bytes {
             return Err(too_long(row_bytes, body_bytes));

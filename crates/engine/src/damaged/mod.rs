@@ -389,7 +389,7 @@ fn changed_bits_do_no_harm() {
         let mut left = random.below(40);
         let Came { ends, .. } = run(&query, &settings, seed, &mut |way, mut message| {
             let last = Head::decode(&message)
-                .is_ok_and(|(head, _)| head.watermark == crate::event_time::END);
+                .is_ok_and(|(head, _)| head.watermark == millstream_operators::event_time::END);
             if [LEADER, LANE].contains(&way) && !(way == LEADER && last) {
                 if left == 0 {
                     let bytes = [40, message.len()][random.below(2) as usize].min(message.len());

@@ -15,7 +15,6 @@ use millstream_flow::{
 };
 
 use crate::cluster::{Mesh, MeshOptions, MeshSetup, Place};
-use crate::env::{Env, Simulated};
 use crate::error::Result;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -24,6 +23,7 @@ use crate::simulation::Process;
 use crate::sink::{RowOrder, Sink};
 use crate::support::{Collect, lines};
 use crate::worker::Step;
+use millstream_operators::env::{Env, Simulated};
 
 /// Which channel a message goes over: to which process, and its place among those: of deltas for
 /// each leader, of messages, and lanes.

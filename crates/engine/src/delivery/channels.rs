@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use millstream_state::Arena;
 
-use crate::budget::{Budget, Held, Kind};
 use crate::cluster::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sent_by};
 use crate::error::{Error, Result};
-use crate::event_time::END;
 use crate::meter;
-use crate::operator::Delta;
-use crate::passed::{Format, Reader};
 use crate::progress::{Context, Owed, State};
 use crate::shared::Shared;
-use crate::windowing::SliceId;
+use millstream_operators::budget::{Budget, Held, Kind};
+use millstream_operators::event_time::END;
+use millstream_operators::operator::Delta;
+use millstream_operators::passed::{Format, Reader};
+use millstream_operators::windowing::SliceId;
 
 /// A leader's ends of the channels for deltas, by stage.
 pub(super) struct Channels(Vec<Inlets>);

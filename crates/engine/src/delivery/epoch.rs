@@ -5,11 +5,11 @@ use super::handover::held;
 use super::late_merge::LateMerge;
 use crate::cluster::Sealed;
 use crate::error::Result;
-use crate::event_time::END;
 use crate::meter;
-use crate::operator::SealSlice;
-use crate::passed::Parcel;
 use crate::progress::{Context, State};
+use millstream_operators::event_time::END;
+use millstream_operators::operator::SealSlice;
+use millstream_operators::passed::Parcel;
 
 /// What is sealed at the end of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

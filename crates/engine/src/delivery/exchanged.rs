@@ -14,13 +14,13 @@ use super::epoch::{is_idle, lets_fire};
 use super::{Delivery, Hold};
 use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::error::{Error, Result};
-use crate::event_time::{BEGINNING, END};
 use crate::exchange::Sender;
 use crate::gather::Gather;
 use crate::meter;
-use crate::operator::{Batch, Updated};
-use crate::passed::{Format, Outlet, Reader};
 use crate::progress::{Context, State};
+use millstream_operators::event_time::{BEGINNING, END};
+use millstream_operators::operator::{Batch, Updated};
+use millstream_operators::passed::{Format, Outlet, Reader};
 
 /// A worker's roles.
 pub(super) struct Exchanged {

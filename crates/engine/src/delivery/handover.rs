@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream_state::Segment;
 
-use crate::budget::{Held, Kind};
 use crate::error::{Error, Result};
 use crate::meter;
-use crate::operator::Delta as Merged;
-use crate::passed::{Parcel, PassedRows, Reader};
 use crate::progress::{Context, Owed, State};
 use crate::stage::Stage;
-use crate::windowing::SliceId;
+use millstream_operators::budget::{Held, Kind};
+use millstream_operators::operator::Delta as Merged;
+use millstream_operators::passed::{Parcel, PassedRows, Reader};
+use millstream_operators::windowing::SliceId;
 
 /// What workers of a process send each other.
 enum Message {

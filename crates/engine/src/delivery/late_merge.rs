@@ -9,10 +9,10 @@ use super::handover::HandOver;
 use super::{Delivery, Hold, Seal};
 use crate::cluster::{GO_ON, MERGED, Stall};
 use crate::error::Result;
-use crate::event_time::{BEGINNING, END};
-use crate::operator::{Batch, Updated};
 use crate::progress::{Context, State};
-use crate::windowing::SliceId;
+use millstream_operators::event_time::{BEGINNING, END};
+use millstream_operators::operator::{Batch, Updated};
+use millstream_operators::windowing::SliceId;
 
 /// Within the process and between processes: whoever leads a key decides which.
 pub(super) struct LateMerge {

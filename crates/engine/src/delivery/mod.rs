@@ -25,13 +25,13 @@ use millstream_state::Load;
 
 use crate::cluster::{Inlet, Lanes};
 use crate::error::Result;
-use crate::operator::{Batch, Updated};
 use crate::progress::{Context, State};
-use crate::windowing::SliceId;
 use channels::Channels;
 use exchanged::Exchanged;
 use handover::HandOver;
 use late_merge::LateMerge;
+use millstream_operators::operator::{Batch, Updated};
+use millstream_operators::windowing::SliceId;
 
 pub(crate) use epoch::Seal;
 pub(crate) use handover::Mailboxes;

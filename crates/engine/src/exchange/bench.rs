@@ -10,12 +10,12 @@ use millstream_state::{Leaders, hash_word};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::operator::{self, Batch, Leadership, Operator, Room, RowTimes, Rows};
 use crate::plan::{self, Aggregate, AggregateCall, AggregateFunction, Argument, Key};
-use crate::windowing::SliceId;
+use millstream_operators::operator::{Batch, Leadership, Operator, Room, RowTimes, Rows};
+use millstream_operators::windowing::SliceId;
 
 use super::sender::Sender;
-use crate::passed::{Outlet, Reader};
+use millstream_operators::passed::{Outlet, Reader};
 
 /// What is exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub fn run(
     let no_exchange = || Error::Internal("an operator whose records cannot be exchanged".into());
     let body = plan::Operator::Aggregate(shape.aggregate());
     let stage = plan::Stage { inputs: vec![], operator: body, output: Schema::empty().into() };
-    let program = operator::program(&stage, 0)?.ok_or_else(no_exchange)?;
+    let program = crate::registry::program(&stage, 0)?.ok_or_else(no_exchange)?;
     let format = program.format().ok_or_else(no_exchange)?;
     let mut sender = Sender::new(format.clone(), Leaders::even(receivers));
     let outlet = || {

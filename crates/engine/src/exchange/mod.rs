@@ -3,9 +3,9 @@
 //!
 //! Senders filter, project, assign windows and partition. They write what a record's key and
 //! aggregates need straight into the open slot of the channel to the worker that owns the key
-//! (`sender`, `route`, `crate::passed`). Receivers own disjoint partitions and update their tables
-//! from the slot, without a copy (`crate::delivery`). Channels, tables and aggregates are those of
-//! late merge.
+//! (`sender`, `route`, `millstream_operators::passed`). Receivers own disjoint partitions and
+//! update their tables from the slot, without a copy (`crate::delivery`). Channels, tables and
+//! aggregates are those of late merge.
 //!
 //! **Instructions per exchanged row** of one key word and one argument, for two receivers. The
 //! lower limit with AVX-512, eight rows at a time: 16 instructions to hash, 11 to find the

@@ -7,11 +7,11 @@ use arrow::array::ArrayRef;
 
 use millstream_state::Leaders;
 
-use crate::columns::keys::KeyBlock;
 use crate::error::{Error, Result};
-use crate::event_time::BEGINNING;
-use crate::operator::Keyed;
-use crate::passed::{
+use millstream_operators::columns::keys::KeyBlock;
+use millstream_operators::event_time::BEGINNING;
+use millstream_operators::operator::Keyed;
+use millstream_operators::passed::{
     self, Filled, Format, HEAD_WORDS, Outgoing, Outlet, SECTION_ROWS_MAX, fill, gather,
 };
 

@@ -12,13 +12,13 @@ use millstream_state::Leaders;
 use super::sender::Sender;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::operator::aggregate::grouping::{Grouping, Selected};
-use crate::operator::aggregate::slices::Slices;
-use crate::operator::{Keyed, Room};
-use crate::passed::{Format, Outlet, Reader, Section};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Argument, Key};
 use crate::support::Random;
-use crate::windowing::SliceId;
+use millstream_operators::operator::aggregate::grouping::{Grouping, Selected};
+use millstream_operators::operator::aggregate::slices::Slices;
+use millstream_operators::operator::{Keyed, Room};
+use millstream_operators::passed::{Format, Outlet, Reader, Section};
+use millstream_operators::windowing::SliceId;
 
 const DECIMAL: DataType = DataType::Decimal128(30, 3);
 const TYPES: [DataType; 12] = [

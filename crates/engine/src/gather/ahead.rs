@@ -9,11 +9,11 @@ use arrow::array::RecordBatch;
 
 use super::Gather;
 use super::turns::{ChunkAt, Turns};
-use crate::budget::batch_bytes;
 use crate::cluster::{Head, Net, encode_rows};
 use crate::error::{Error, Result};
-use crate::event_time::BEGINNING;
-use crate::stamped::BatchPlace;
+use millstream_operators::budget::batch_bytes;
+use millstream_operators::event_time::BEGINNING;
+use millstream_operators::stamped::BatchPlace;
 
 /// Where rows go when a job has several processes.
 pub(crate) enum Role {

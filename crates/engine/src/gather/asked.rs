@@ -7,7 +7,7 @@ use super::turns::{ChunkAt, Turns};
 use super::{Gather, State};
 use crate::cluster;
 use crate::error::{Error, Result};
-use crate::stamped::BatchPlace;
+use millstream_operators::stamped::BatchPlace;
 
 /// The chunks of an output that have been asked for, by turn: the last one each.
 #[derive(Debug)]

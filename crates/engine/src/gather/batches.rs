@@ -12,7 +12,7 @@ use super::{Gather, State};
 use crate::cluster::{self, Head, LAST, encode_rows};
 use crate::error::{Error, Result};
 use crate::order::Run;
-use crate::stamped::BatchPlace;
+use millstream_operators::stamped::BatchPlace;
 
 /// What a batch of records comes to.
 pub(crate) struct BatchRows {

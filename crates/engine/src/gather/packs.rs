@@ -9,12 +9,12 @@ use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 
 use super::{Gather, Outlet};
-use crate::columns::with_column;
 use crate::error::Result;
-use crate::operator::RowTimes;
 use crate::order::Run;
 use crate::plan::SortKey;
-use crate::windowing::OrderWithin;
+use millstream_operators::columns::with_column;
+use millstream_operators::operator::RowTimes;
+use millstream_operators::windowing::OrderWithin;
 
 /// The column that says of which of them rows on their way are.
 const TIME: &str = "$time";

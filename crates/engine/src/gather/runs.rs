@@ -6,10 +6,10 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 
 use super::Gather;
-use crate::budget::{Kind, batch_bytes};
 use crate::error::Result;
 use crate::order::{Order, Run};
 use crate::plan::Sort;
+use millstream_operators::budget::{Kind, batch_bytes};
 
 /// Rows that are kept at least, beside those of a LIMIT, before they are cut.
 const CUT_ROWS: usize = 1 << 16;

@@ -10,13 +10,13 @@ use arrow::datatypes::Int64Type;
 
 use super::writer::Written;
 use super::*;
-use crate::budget::Kind;
 use crate::error::{Error, Result};
-use crate::operator::RowTimes;
 use crate::plan::Tumble;
 use crate::sink::Writers;
-use crate::stamped::BatchPlace;
-use crate::windowing::WindowId;
+use millstream_operators::budget::Kind;
+use millstream_operators::operator::RowTimes;
+use millstream_operators::stamped::BatchPlace;
+use millstream_operators::windowing::WindowId;
 
 const SIZE_US: i64 = 100;
 
@@ -75,7 +75,8 @@ impl Fixture {
         let (opens, gate) = channel();
         let rows = Mutex::default();
         let sink = Arc::new(Gated { says: Mutex::new(says), gate: Mutex::new(gate), rows });
-        let budget = Arc::new(Budget::new(1 << 20, 2, vec![crate::budget::Holder::any()], 1));
+        let budget =
+            Arc::new(Budget::new(1 << 20, 2, vec![millstream_operators::budget::Holder::any()], 1));
         let windowing = Windowing::new(Some(Tumble { size_us: SIZE_US, offset_us: 0 }.into()), 0);
         let (stages, splits) = match root {
             Root::Stage(stage) => (vec![(stage, windowing)], vec![]),

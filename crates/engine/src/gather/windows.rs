@@ -7,12 +7,12 @@ use super::packs::{Fired, Windows};
 use super::writer::Thing;
 use super::{Gather, State};
 use crate::cluster::{self, Head, LAST};
-use crate::columns::first_columns;
 use crate::error::{Error, Result};
-use crate::event_time::BEGINNING;
 use crate::flow::Root;
-use crate::operator::RowTimes;
-use crate::windowing::{WindowId, Windowing};
+use millstream_operators::columns::first_columns;
+use millstream_operators::event_time::BEGINNING;
+use millstream_operators::operator::RowTimes;
+use millstream_operators::windowing::{WindowId, Windowing};
 
 /// A window of an output, in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -20,10 +20,10 @@ use super::turns::ChunkAt;
 use super::windows::Window;
 use super::{Gather, State};
 use crate::cluster::{self, Head};
-use crate::columns::first_columns;
 use crate::error::{Error, Result};
 use crate::order::{Merge, Run};
-use crate::stamped::BatchPlace;
+use millstream_operators::columns::first_columns;
+use millstream_operators::stamped::BatchPlace;
 
 /// Of so many things in the queue, or so many bytes of rows, a worker's share in one step.
 const SHARE_THINGS: usize = 64;

@@ -6,7 +6,7 @@
 
 use super::split::SplitState;
 use super::{Intake, Only, State};
-use crate::event_time::{BEGINNING, END};
+use millstream_operators::event_time::{BEGINNING, END};
 
 /// The least comes first: sources whose turn it is not; how much more than a window ahead; whether
 /// another worker reads it; its watermark, and how many of its chunks have been stamped.

@@ -7,13 +7,13 @@ use millstream_contract::decoding;
 
 use super::split::Chunk;
 use super::{Intake, SplitIn, State};
-use crate::budget::Kind;
 use crate::cluster::{self, Head};
 use crate::error::{Error, Result};
-use crate::event_time::{BEGINNING, END};
 use crate::meter;
 use crate::roles::Reading;
 use crate::table::{self, SplitPoll};
+use millstream_operators::budget::Kind;
+use millstream_operators::event_time::{BEGINNING, END};
 
 /// Watermarks of which it is known when they were reached, the latest.
 pub(super) const REACHED_MAX: usize = 4096;

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::event_time::{BEGINNING, END};
-use crate::prepare::Preparer;
 use crate::table::Split;
-use crate::windowing::Windowing;
+use millstream_operators::event_time::{BEGINNING, END};
+use millstream_operators::prepare::Preparer;
+use millstream_operators::windowing::Windowing;
 
 /// A source that has been opened.
 pub(crate) struct Origin {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::drain::Draining;
-use crate::event_time::{BEGINNING, END};
-use crate::prepare::Prepared;
-use crate::stamped::Stamped;
 use crate::table::Extent;
+use millstream_operators::event_time::{BEGINNING, END};
+use millstream_operators::prepare::Prepared;
+use millstream_operators::stamped::Stamped;
 
 #[derive(Debug)]
 pub(super) struct SplitState {

@@ -9,13 +9,13 @@ use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::SchemaRef;
 
 use super::*;
-use crate::event_time::BEGINNING;
 use crate::plan::{EventTime, Source, Tumble, Watermark};
-use crate::prepare::Preparer;
 use crate::roles::Reading;
-use crate::stamped::Stamped;
 use crate::table::{Chunk, OpenOptions, Position, SplitPoll, Table};
-use crate::windowing::Windowing;
+use millstream_operators::event_time::BEGINNING;
+use millstream_operators::prepare::Preparer;
+use millstream_operators::stamped::Stamped;
+use millstream_operators::windowing::Windowing;
 
 const IDLE_US: i64 = 100;
 
@@ -139,7 +139,12 @@ fn origin_of(splits: Vec<Box<dyn Split>>, table: Timed) -> Origin {
 }
 
 fn intake_over(origins: Vec<Origin>, workers: usize, clock: &Arc<Clock>) -> Intake {
-    let budget = Arc::new(Budget::new(1 << 30, workers, vec![crate::budget::Holder::any()], 1));
+    let budget = Arc::new(Budget::new(
+        1 << 30,
+        workers,
+        vec![millstream_operators::budget::Holder::any()],
+        1,
+    ));
     let reading = Reading { processes: 1, process: 0, workers };
     Intake::new(origins, clock.clone(), None, workers, reading, budget)
 }
@@ -277,7 +282,7 @@ fn a_drained_split_hands_out_what_it_has_accepted() {
         };
         assert!((0..10).any(|look| ends(&look)), "it does not end");
         assert_eq!(intake.ended_splits(), [Some(2), Some(0)]);
-        assert_eq!(finish(&intake, 0), crate::event_time::END);
+        assert_eq!(finish(&intake, 0), millstream_operators::event_time::END);
     }
 }
 

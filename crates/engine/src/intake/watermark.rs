@@ -6,7 +6,7 @@ use super::split::SplitState;
 use super::{Intake, Only, SplitIn, State};
 use crate::cluster::{self, Head, IDLE};
 use crate::error::{Error, Result};
-use crate::event_time::{BEGINNING, END};
+use millstream_operators::event_time::{BEGINNING, END};
 
 /// The clock is not looked at more often.
 const AGAIN_US: i64 = 1_000;

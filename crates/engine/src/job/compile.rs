@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::budget::Holder;
 use crate::error::{Contents, Error, Result};
 use crate::expr::Expr;
 use crate::flow::{Flow, Root, Takers};
-use crate::operator::{self, Program, stateless::Taking};
 use crate::plan::{self, Plan};
-use crate::prepare::Spread;
 use crate::settings::{Exchange, Settings};
 use crate::stage::{Limits, Operation, Stage};
-use crate::windowing::Windowing;
+use millstream_operators::budget::Holder;
+use millstream_operators::operator::{Program, stateless::Taking};
+use millstream_operators::prepare::Spread;
+use millstream_operators::windowing::Windowing;
 
 /// What the stages of a plan do, in executable form.
 pub(super) struct Compiled {
@@ -33,7 +33,7 @@ impl Compiled {
             // Only records can be late: rows of a stage come in the order of their windows.
             let takes_records = inputs.iter().any(|input| matches!(input, Root::Source(_)));
             let lateness_us = if takes_records { settings.allowed_lateness_us } else { 0 };
-            if let Some(program) = operator::program(stage, lateness_us)? {
+            if let Some(program) = crate::registry::program(stage, lateness_us)? {
                 let computes_texts = program.computes_texts();
                 operations.push(Operation { program, computes_texts, place });
             }

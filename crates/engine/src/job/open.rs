@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::compile::Compiled;
-use crate::budget::Budget;
 use crate::cluster::Net;
 use crate::error::{Error, Result};
 use crate::flow::{Feeds, Root};
 use crate::gather::{Gather, Outlet, Role, Turns};
 use crate::intake::{Intake, Origin};
 use crate::plan::{Operator, Plan, Source};
-use crate::prepare::Preparer;
 use crate::pruning::Pruning;
 use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::{RowOrder, Sink, Writers};
 use crate::table::{OpenOptions, Table};
+use millstream_operators::budget::Budget;
+use millstream_operators::prepare::Preparer;
 
 /// Opens the sources of a plan, in the process at `place`.
 pub(super) fn origins(

@@ -14,8 +14,8 @@ mod merged;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event_time::{BEGINNING, END};
 use crate::table::Extent;
+use millstream_operators::event_time::{BEGINNING, END};
 
 pub(crate) use cells::{Cells, StageTold, Told};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::State;
 use crate::error::Result;
-use crate::event_time::END;
 use crate::flow::Root;
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::stats::{SourceStats, StageStats, Stats};
+use millstream_operators::event_time::END;
 
 /// Who a worker is, and what it has in common with others.
 pub(crate) struct Context {

@@ -1,11 +1,11 @@
 //! What a worker reports of its state to the budget, and whether there is room for more (see
-//! [`crate::budget`]).
+//! [`millstream_operators::budget`]).
 
 use millstream_state::Load;
 
 use super::{Context, State};
-use crate::budget::Kind;
 use crate::error::Result;
+use millstream_operators::budget::Kind;
 
 /// State is counted whenever so large a part of the budget has been merged.
 const COUNTED_SHARE: u64 = 128;

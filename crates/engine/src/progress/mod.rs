@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use millstream_state::{Leaders, Load, VectorClock, hash_words};
 
-use crate::budget::Usage;
 use crate::cluster::{DELTAS_IN_FLIGHT_MAX, Outboxes};
-use crate::event_time::{BEGINNING, END};
-use crate::operator::{Leadership, Operator, Room};
-use crate::passed::Onward;
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::stats::Leftover;
-use crate::windowing::{SliceId, WindowId};
+use millstream_operators::budget::Usage;
+use millstream_operators::event_time::{BEGINNING, END};
+use millstream_operators::operator::{Leadership, Operator, Room};
+use millstream_operators::passed::Onward;
+use millstream_operators::windowing::{SliceId, WindowId};
 
 pub(crate) use context::Context;
 

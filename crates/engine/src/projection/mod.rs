@@ -27,7 +27,6 @@ use millstream_flow::Settings as Channels;
 pub use crate::meter::{Kind, Price};
 
 use crate::cluster::MeshOptions;
-use crate::env::{Clocked, Env};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::meter::{Meter, Prices, Tallies};
@@ -37,6 +36,7 @@ use crate::simulation::{Process, meshes};
 use crate::sink::Sink;
 use crate::stats::Stats;
 use crate::worker::Step;
+use millstream_operators::env::{Clocked, Env};
 
 /// A job to project: a process for each sink.
 #[derive(Debug, Clone, Copy)]

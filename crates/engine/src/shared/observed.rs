@@ -6,10 +6,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Shared;
-use crate::budget::Kind;
 use crate::cluster::{self, Head};
 use crate::error::Result;
-use crate::event_time::{BEGINNING, END};
 use crate::flow::Root;
 use crate::gather::Gather;
 use crate::observe::{
@@ -17,6 +15,8 @@ use crate::observe::{
     time,
 };
 use crate::stats::Stats;
+use millstream_operators::budget::Kind;
+use millstream_operators::event_time::{BEGINNING, END};
 
 /// Windows that one look tells of at the most.
 pub(crate) const OPEN_MAX: usize = 1_000;

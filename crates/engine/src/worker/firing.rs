@@ -7,17 +7,17 @@ use millstream_state::Load;
 
 use super::input::load_of;
 use super::{State, Worker};
-use crate::budget::{Kind, batch_bytes};
-use crate::columns::rows_in;
 use crate::delivery::Seal;
 use crate::error::Result;
-use crate::event_time::END;
 use crate::flow::{Edge, Takers, Way};
 use crate::meter;
-use crate::operator::expansion::Piece;
-use crate::operator::stateless::Taken;
-use crate::operator::{RowTimes, Step};
-use crate::windowing::{SliceId, WindowId};
+use millstream_operators::budget::{Kind, batch_bytes};
+use millstream_operators::columns::rows_in;
+use millstream_operators::event_time::END;
+use millstream_operators::operator::expansion::Piece;
+use millstream_operators::operator::stateless::Taken;
+use millstream_operators::operator::{RowTimes, Step};
+use millstream_operators::windowing::{SliceId, WindowId};
 
 /// What came of an attempt to fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

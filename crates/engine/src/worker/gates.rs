@@ -6,11 +6,11 @@ use super::pressure::STALL_US;
 use super::{State, Step, Worker};
 use crate::delivery::{Hold, Seal};
 use crate::error::Result;
-use crate::event_time::END;
 use crate::flow::Feeds;
 use crate::gather::{ChunkAt, Gather};
 use crate::intake::Only;
 use crate::observe::Doing;
+use millstream_operators::event_time::END;
 
 /// What a worker may take.
 pub(super) struct Gates {

@@ -5,21 +5,23 @@ use arrow::array::RecordBatch;
 
 use super::passed::{Passed, by_record, joined};
 use super::{State, Step, Worker};
-use crate::budget::{Kind, batch_bytes};
 use crate::delivery::Hold;
 use crate::error::{Error, Result};
 use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
-use crate::operator::assign::dropped;
-use crate::operator::expansion::{Expansion, Piece};
-use crate::operator::unnest::elements_in;
-use crate::operator::{Batch, Dropped, Program, Records, RowTimes, Rows, Updated, stateless};
 use crate::plan::malformed_schema;
-use crate::prepare::Prepared;
-use crate::skipped::{note_malformed, note_row, place_of};
-use crate::stamped::Stamped;
+use millstream_operators::budget::{Kind, batch_bytes};
+use millstream_operators::operator::assign::dropped;
+use millstream_operators::operator::expansion::{Expansion, Piece};
+use millstream_operators::operator::unnest::elements_in;
+use millstream_operators::operator::{
+    Batch, Dropped, Program, Records, RowTimes, Rows, Updated, stateless,
+};
+use millstream_operators::prepare::Prepared;
+use millstream_operators::skipped::{note_malformed, note_row, place_of};
+use millstream_operators::stamped::Stamped;
 use millstream_state::Load;
 
 /// What the elements or the matches of one batch may take, with what is repeated beside them, where

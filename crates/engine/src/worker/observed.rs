@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{State, Step, Worker};
-use crate::event_time::END;
 use crate::observe::{Doing, StageTold, Told, Window, time};
 use crate::shared::OPEN_MAX;
+use millstream_operators::event_time::END;
 
 impl Worker {
     /// Between two steps: counts the time of the step before, and what came after it.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Worker;
-use crate::event_time::{BEGINNING, END};
+use millstream_operators::event_time::{BEGINNING, END};
 
 impl Worker {
     /// Start and end of the windows of outputs for which this worker has rows, of their stages or

@@ -1,12 +1,12 @@
 //! Memory pressure: when a worker releases what it keeps, and when it waits for others to release
-//! theirs (see [`crate::budget`]).
+//! theirs (see [`millstream_operators::budget`]).
 
 use arrow::array::RecordBatch;
 
 use super::{State, Step, Worker};
-use crate::budget::{Kind, batch_bytes};
 use crate::error::Result;
 use crate::observe::Doing;
+use millstream_operators::budget::{Kind, batch_bytes};
 
 /// A worker that waits for others to free memory looks again after this time, microseconds.
 pub(super) const STALL_US: i64 = 1_000;

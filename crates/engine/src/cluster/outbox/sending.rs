@@ -4,10 +4,10 @@ use millstream_flow::Result;
 use millstream_state::Segment;
 
 use super::{Outbox, Sent, send_open};
-use crate::budget::Held;
 use crate::cluster::wire::{self, CREDITED, Head, Kind};
-use crate::passed::{HEAD_WORDS, PassedRows, part};
-use crate::windowing::SliceId;
+use millstream_operators::budget::Held;
+use millstream_operators::passed::{HEAD_WORDS, PassedRows, part};
+use millstream_operators::windowing::SliceId;
 
 /// A delta that is being written into slots.
 pub(super) struct Sending {

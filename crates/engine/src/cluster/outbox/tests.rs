@@ -9,10 +9,10 @@ use millstream_state::{Idle, ValueKind};
 use super::super::combine::tests::segment;
 use super::*;
 use crate::cluster::wire::CREDITED;
-use crate::columns::aggregates::Aggregates;
-use crate::columns::keys::KeyCodec;
 use crate::expr::Expr;
 use crate::plan::Key;
+use millstream_operators::columns::aggregates::Aggregates;
+use millstream_operators::columns::keys::KeyCodec;
 
 /// Takes messages as long as there is credit, and keeps their heads and lengths in words.
 #[derive(Default)]

@@ -1,0 +1,163 @@
+//! The environment of a job: clock, sleeping and waking, random choices.
+//!
+//! A job runs either on real threads and the real clock ([`Threads`]), or on one thread, in virtual
+//! time, with every choice drawn from a seed (`Simulated`). A step takes the time and random
+//! numbers from here only. Real threads also yield and sleep, but only between steps.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What a job needs from the outside world.
+pub trait Env: Send + Sync + fmt::Debug {
+    /// Microseconds since the epoch.
+    fn now_us(&self) -> i64;
+    /// Lets `worker` sleep until it is woken or the clock reaches `until_us`.
+    fn wait(&self, worker: usize, until_us: Option<i64>);
+    /// Wakes `worker`, or lets its next `wait` return at once.
+    fn wake(&self, worker: usize);
+    /// In simulation: a number below `bound`, from the seed. Otherwise `None`: take the usual
+    /// course.
+    fn choose(&self, bound: u64) -> Option<u64>;
+    /// In simulation: lets virtual time pass. Real time passes by itself.
+    fn pass_time(&self, until_us: i64);
+}
+
+/// Real threads and the real clock.
+#[derive(Debug)]
+pub struct Threads {
+    bells: Vec<Bell>,
+    /// Those who wake workers that sleep at a network's events.
+    wakers: Vec<Waker>,
+    start: Instant,
+    start_us: i64,
+}
+
+#[derive(Debug, Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    heard: Condvar,
+}
+
+impl Threads {
+    /// Surroundings for this many workers, which sleep here or where `wakers` wake them.
+    pub fn new(workers: usize, wakers: Vec<Waker>) -> Threads {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Threads {
+            bells: (0..workers).map(|_| Bell::default()).collect(),
+            wakers,
+            start: Instant::now(),
+            start_us: since.as_micros() as i64,
+        }
+    }
+}
+
+impl Env for Threads {
+    /// Never goes backwards, whatever happens to the system's clock.
+    fn now_us(&self) -> i64 {
+        self.start_us + self.start.elapsed().as_micros() as i64
+    }
+
+    fn wait(&self, worker: usize, until_us: Option<i64>) {
+        let bell = &self.bells[worker];
+        let mut rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*rung {
+            // An hour, if nothing is due: a lost wake-up would be late and not forever.
+            let us = until_us.map_or(3_600_000_000, |until| (until - self.now_us()).max(0));
+            let timeout = Duration::from_micros(us as u64);
+            let waited = bell.heard.wait_timeout_while(rung, timeout, |rung| !*rung);
+            rung = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *rung = false;
+    }
+
+    fn wake(&self, worker: usize) {
+        if let Some(waker) = self.wakers.get(worker) {
+            waker.wake_by_ref();
+            return;
+        }
+        let bell = &self.bells[worker];
+        let mut rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*rung {
+            *rung = true;
+            bell.heard.notify_one();
+        }
+    }
+
+    fn choose(&self, _bound: u64) -> Option<u64> {
+        None
+    }
+    fn pass_time(&self, _until_us: i64) {}
+}
+
+/// One thread, and a clock that is set from outside, to whatever time it is for the worker that
+/// runs.
+#[derive(Debug)]
+pub struct Clocked(AtomicI64);
+
+impl Clocked {
+    /// A clock that shows this time, microseconds.
+    pub fn new(now_us: i64) -> Clocked {
+        Clocked(AtomicI64::new(now_us))
+    }
+
+    /// Sets the time, microseconds.
+    pub fn set(&self, now_us: i64) {
+        self.0.store(now_us, Ordering::Relaxed);
+    }
+}
+
+impl Env for Clocked {
+    fn now_us(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn wait(&self, _worker: usize, _until_us: Option<i64>) {}
+    fn wake(&self, _worker: usize) {}
+    fn choose(&self, _bound: u64) -> Option<u64> {
+        None
+    }
+    fn pass_time(&self, _until_us: i64) {}
+}
+
+/// One thread, virtual time, chance from a seed.
+#[derive(Debug)]
+pub struct Simulated {
+    now_us: AtomicI64,
+    random: AtomicU64,
+}
+
+impl Simulated {
+    /// An environment with this seed and start, microseconds.
+    pub fn new(seed: u64, start_us: i64) -> Simulated {
+        // Mixed, so that neighbouring seeds have nothing in common; never 0.
+        let mut s = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        s = (s ^ s >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        s = (s ^ s >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        Simulated { now_us: AtomicI64::new(start_us), random: AtomicU64::new(s | 1) }
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        let mut s = self.random.load(Ordering::Relaxed);
+        s ^= s >> 12;
+        s ^= s << 25;
+        s ^= s >> 27;
+        self.random.store(s, Ordering::Relaxed);
+        ((s.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
+    }
+}
+
+impl Env for Simulated {
+    fn now_us(&self) -> i64 {
+        self.now_us.load(Ordering::Relaxed)
+    }
+    fn wait(&self, _worker: usize, _until_us: Option<i64>) {}
+    fn wake(&self, _worker: usize) {}
+    fn choose(&self, bound: u64) -> Option<u64> {
+        Some(self.below(bound))
+    }
+    fn pass_time(&self, until_us: i64) {
+        self.now_us.fetch_max(until_us, Ordering::Relaxed);
+    }
+}

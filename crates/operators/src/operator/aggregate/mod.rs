@@ -1,0 +1,302 @@
+//! The aggregate: rows of the same key and window become one row of state.
+//!
+//! A batch goes through the first pipeline (`pipeline`): `grouping` finds which records count
+//! (`assign`) and what their keys and arguments are, and [`Slices`] updates tables with them. Rows
+//! of other leaders are found by `routed`, unless the table is joint (`joint`). A complete window
+//! fires in steps (`fire`). Windows of several slices share what they have in common (`combine`):
+//! those that hop (`hop`), that cumulate (`cumulate`), those of few short panes (`spreading`) and
+//! of many (`unpacking`), and sessions (`session`).
+
+mod combine;
+mod cumulate;
+mod explain;
+pub(crate) mod fire;
+pub mod grouping;
+mod hop;
+mod joint;
+mod over;
+mod paired;
+mod pipeline;
+mod session;
+pub mod slices;
+mod spreading;
+mod timed;
+mod unpacking;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use millstream_state::{Leaders, Load, RowLayout, Segment};
+
+use super::{
+    Batch, Counters, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, SealSlice, Step,
+    Updated,
+};
+use crate::budget::Usage;
+use crate::error::{Contents, Error, Result};
+use crate::operator::counted::Buffers;
+use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
+use crate::plan;
+use crate::windowing::{SliceId, WindowId, Windowing};
+use combine::Combine;
+use fire::{Finisher, Fire, empty_table};
+use grouping::Grouping;
+use pipeline::Pipeline;
+use slices::Slices;
+
+/// What an aggregate does, in executable form.
+#[derive(Debug)]
+pub struct Program {
+    grouping: Grouping,
+    finisher: Finisher,
+    format: Arc<Format>,
+}
+
+impl Program {
+    /// Of an aggregate whose result rows have this schema.
+    pub fn new(
+        aggregate: &plan::Aggregate,
+        lateness_us: i64,
+        output: &SchemaRef,
+    ) -> Result<Program> {
+        let grouping = Grouping::new(aggregate, lateness_us)?;
+        let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
+        Ok(Program { finisher: Finisher::new(aggregate, output), grouping, format })
+    }
+}
+
+impl super::Program for Program {
+    fn name(&self) -> String {
+        explain::name_of(&self.grouping, &self.finisher)
+    }
+
+    fn contents(&self) -> Contents {
+        match self.grouping.aggregates.keeps_records() {
+            true => Contents::RecordsOfKeys,
+            false => Contents::Keys,
+        }
+    }
+
+    fn windowing(&self) -> Windowing {
+        self.grouping.windowing
+    }
+
+    fn layout(&self) -> &Arc<RowLayout> {
+        &self.grouping.layout
+    }
+
+    fn start(self: Arc<Self>, leadership: Leadership, room: Room) -> Box<dyn Operator> {
+        Box::new(Aggregate::new(self, leadership, room))
+    }
+
+    fn small_slice_bytes(&self, leaders: usize) -> usize {
+        slices::small_table_bytes(&self.grouping.layout, leaders)
+    }
+
+    fn explain(&self, text: &mut String, type_name: &dyn Fn(&DataType) -> String) {
+        explain::add_layout(text, &self.grouping, type_name);
+    }
+
+    fn format(&self) -> Option<&Arc<Format>> {
+        Some(&self.format)
+    }
+
+    fn keyed(&self, batch: &Batch<'_>) -> Result<(Passing, Option<Keyed>)> {
+        let (mut buffers, mut by_slice) = Default::default();
+        let passing = self.grouping.assign(batch, &mut buffers, &mut by_slice)?;
+        let rows = self.grouping.columns(batch)?;
+        let evaluated = self.grouping.evaluate(&rows, &mut by_slice)?;
+        let keyed = |(keys, arguments)| Keyed { side: 0, keys, arguments, by_slice };
+        Ok((passing, evaluated.map(keyed)))
+    }
+
+    /// All inputs show it the same columns.
+    fn kept_texts(&self, _: usize) -> &[usize] {
+        &self.grouping.texts
+    }
+
+    fn computes_texts(&self) -> bool {
+        self.grouping.computes_texts
+    }
+
+    fn has_empty_group(&self) -> bool {
+        self.grouping.has_empty_group
+    }
+
+    fn first_failing(&self, batch: &Batch<'_>) -> Option<(usize, Error)> {
+        self.grouping.first_failing(batch)
+    }
+}
+
+/// A worker's state of an aggregate.
+struct Aggregate {
+    program: Arc<Program>,
+    slices: Slices,
+    leads_empty_key: bool,
+    /// The window that fires, if it is one slice.
+    firing: Option<Fire>,
+    /// What windows of several slices share, and the one of them that fires.
+    combined: Option<Box<dyn Combine>>,
+    buffers: Buffers,
+}
+
+impl Aggregate {
+    fn new(program: Arc<Program>, leadership: Leadership, room: Room) -> Aggregate {
+        let Leadership { me, leaders, of_empty_key } = leadership;
+        let (layout, format) = (program.grouping.layout.clone(), program.format.clone());
+        let combined = combine::of(&program.grouping, room.pool_bytes);
+        Aggregate {
+            combined,
+            slices: Slices::new(layout, Leaders::even(leaders), me, Some(format), room),
+            leads_empty_key: of_empty_key,
+            firing: None,
+            buffers: Buffers::default(),
+            program,
+        }
+    }
+
+    fn begin(&mut self, fire: Fire) -> bool {
+        self.firing = Some(fire);
+        true
+    }
+}
+
+impl Operator for Aggregate {
+    fn update(&mut self, batch: &Batch<'_>, onward: Option<&dyn Onward>) -> Result<Updated> {
+        let Aggregate { program, slices, buffers, .. } = self;
+        slices.begin_batch();
+        Pipeline { grouping: &program.grouping, slices, onward }.run(batch, buffers)
+    }
+
+    fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel> {
+        self.slices.seal(how, scarce)
+    }
+
+    fn holds_for_others(&self) -> bool {
+        self.slices.has_fragment_rows()
+    }
+
+    fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<()> {
+        match delta {
+            Delta::Segment(segment) => self.slices.merge(slice, segment),
+            Delta::Words { words, arena } => {
+                let merged = self.slices.merge_words(slice, words, arena);
+                merged.map_err(|malformed| Error::Internal(malformed.what.into()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId> {
+        let windowing = &self.program.grouping.windowing;
+        let window = self.slices.next_window(windowing, frontier);
+        let kept = self.combined.as_ref().and_then(|combined| combined.next_window());
+        let window = [window, kept].into_iter().flatten().min()?;
+        (windowing.fires_at(window) <= clock).then_some(window)
+    }
+
+    fn fire(&mut self, window: WindowId) -> bool {
+        let grouping = &self.program.grouping;
+        let slices = grouping.windowing.slices_of(window);
+        if let Some(combined) = &mut self.combined {
+            combined.begin(window, self.slices.remove_all(slices), grouping);
+            return true;
+        }
+        match self.slices.remove(slices) {
+            Some(table) => self.begin(Fire::new(window, table, &self.program.grouping)),
+            None => false,
+        }
+    }
+
+    fn firing(&self) -> Option<Firing> {
+        if let Some(firing) = self.combined.as_ref().and_then(|combined| combined.firing()) {
+            return Some(firing);
+        }
+        let firing = self.firing.as_ref();
+        firing.map(|fire| Firing {
+            window: fire.window,
+            live_bytes: fire.table().live_bytes() as u64,
+        })
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        let Program { grouping, finisher, .. } = &*self.program;
+        match (&mut self.firing, &mut self.combined) {
+            (Some(fire), _) => fire.step(grouping, finisher),
+            (None, Some(combined)) => combined.step(grouping, finisher, &mut self.slices),
+            (None, None) => Ok(Step::Over),
+        }
+    }
+
+    fn end_firing(&mut self) {
+        if let Some(combined) = &mut self.combined {
+            combined.end(&mut self.slices);
+        }
+        if let Some(fire) = self.firing.take() {
+            self.slices.recycle(fire.into_table());
+        }
+    }
+
+    fn usage(&mut self, next: Load, room: Load) -> Usage {
+        let mut usage = self.slices.usage(next, room);
+        if let Some(fire) = &self.firing {
+            usage.bytes += fire.table().bytes() as u64;
+            usage.live_bytes += fire.table().live_bytes() as u64;
+            usage.keys += fire.table().rows() as u64;
+        }
+        if let Some(combined) = &self.combined {
+            combined.add_usage(&mut usage);
+        }
+        usage
+    }
+
+    fn open(&self) -> Vec<SliceId> {
+        let kept = self.combined.as_ref().and_then(|combined| combined.newest());
+        self.slices.open().chain(kept).collect()
+    }
+
+    fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {
+        self.slices.update_own(&self.program.grouping, rows)
+    }
+
+    fn reuse(&mut self, segment: Segment) {
+        self.slices.reuse(segment);
+    }
+
+    fn reuse_passed(&mut self, rows: PassedRows) {
+        self.slices.reuse_passed(rows);
+    }
+
+    /// A group of no rows is a row, too.
+    fn fire_nothing(&mut self) -> bool {
+        let grouping = &self.program.grouping;
+        let is_row = grouping.has_empty_group && self.leads_empty_key;
+        is_row && self.begin(Fire::new(WindowId::WHOLE, empty_table(grouping), grouping))
+    }
+
+    fn begin_batch(&mut self) {
+        self.slices.begin_batch();
+    }
+
+    fn give_back(&mut self) {
+        if let Some(fire) = &mut self.firing {
+            fire.trim();
+        }
+        if let Some(combined) = &mut self.combined {
+            combined.give_back();
+        }
+        self.slices.release_spare();
+    }
+
+    fn counters(&self) -> Counters {
+        self.slices.counters()
+    }
+
+    fn choose(&mut self, draw: &dyn Fn(u64) -> Option<u64>) {
+        if self.slices.may_join()
+            && let Some(choice) = draw(8)
+        {
+            self.slices.join(choice);
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! A worker's state: for each window slice, the table that the worker leads and a fragment for
+//! every other leader.
+
+mod known;
+mod slice;
+mod spare;
+mod update;
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use millstream_state::{
+    Arena, BLOCK_ROWS, ChunkPool, Costs, Fragment, Keys, Leaders, Load, Malformed, Mode, RowLayout,
+    Scratch, Segment, Table,
+};
+
+use crate::budget::Usage;
+use crate::columns::keys::{KeyBlock, VarColumn};
+use crate::error::{Error, Result};
+use crate::operator::aggregate::grouping::{Grouping, Selected};
+use crate::operator::aggregate::joint::Joining;
+use crate::operator::routed::Routed;
+use crate::operator::{Counters, Room, SealSlice};
+use crate::passed::{Format, Onward, Parcel, PassedRows, Passing, Pool, ReadRows};
+use crate::windowing::{SliceId, WindowId, Windowing};
+use known::Known;
+use slice::{Sealed, Slice, slice_bytes};
+use spare::Spare;
+use update::{Passage, To, Update, number, part_of};
+
+/// State of one worker.
+pub struct Slices {
+    slices: BTreeMap<SliceId, Slice>,
+    layout: Arc<RowLayout>,
+    leaders: Leaders,
+    me: usize,
+    mode: Option<Mode>,
+    /// By leader, what is known of the mode in which its next fragment should begin.
+    known: Vec<Known>,
+    pool: ChunkPool,
+    /// How rows are passed through as keys and arguments, if they are.
+    passing: Option<Passing>,
+    /// What passing rows through costs, and not doing so.
+    costs: Costs,
+    scratch: Scratch,
+    block: KeyBlock,
+    routed: Routed,
+    picks: Vec<u32>,
+    /// 0, 1, 2 and so on.
+    positions: Vec<u32>,
+    spare: Spare,
+    joining: Joining,
+    /// Keys of the last complete window.
+    last_keys: usize,
+    /// So much of a table's arena is kept for the next window.
+    arena_bytes_max: usize,
+    /// Memory is scarce: new tables start small.
+    frugal: bool,
+    /// Slices opened since the last batch began.
+    opened: usize,
+    /// For what slices were counted: the next input, and what there should be room for.
+    counted_for: [Load; 2],
+    /// Rows that went into joint tables.
+    joint_rows: u64,
+}
+
+/// Smaller indexes are not handed on to the next window: each has its own.
+const HANDED_ON_BYTES_MIN: usize = 1 << 20;
+
+/// Blocks of rows encoded at a time, for each leader: enough to keep memory busy, few enough for
+/// the second-level cache; or, where the table is in that, for the first.
+const GROUP_BLOCKS: usize = 16;
+const GROUP_BLOCKS_NEAR: usize = 6;
+const GROUP_ROWS_MAX: usize = 1 << 15;
+
+/// About what a window takes that has one key, for one leader.
+pub(crate) fn small_table_bytes(layout: &Arc<RowLayout>, leaders: usize) -> usize {
+    // Some values and keys have something in an arena.
+    const ARENA_BYTES: usize = 512;
+    slice_bytes(leaders) + ARENA_BYTES + Table::new(layout.clone()).growth_bytes(Load::rows(1))
+}
+
+impl Slices {
+    /// Slices without rows.
+    pub fn new(
+        layout: Arc<RowLayout>,
+        leaders: Leaders,
+        me: usize,
+        format: Option<Arc<Format>>,
+        Room { pool_bytes, heap, buffer_bytes, mode }: Room,
+    ) -> Slices {
+        let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
+        let buffers = || Pool::new(buffer_bytes, pool_bytes / 2);
+        let passing = format.map(|format| Passing { format, pool: buffers() });
+        let words = passing.as_ref().map_or(layout.row_words(), |p| p.format.row_bytes() / 8);
+        let costs = Costs::new(&layout, words).among(leaders.count());
+        let joining = Joining::new(mode.is_none(), leaders.count());
+        let known = vec![Known::default(); leaders.count()];
+        let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
+        let spare = Spare::new(leaders.count(), pool_bytes / 4 / small_bytes);
+        Slices {
+            slices: BTreeMap::new(),
+            layout,
+            leaders,
+            me,
+            mode,
+            known,
+            pool,
+            passing,
+            costs,
+            scratch: Scratch::default(),
+            block: KeyBlock::default(),
+            routed: Routed::default(),
+            picks: Vec::new(),
+            positions: Vec::new(),
+            spare,
+            joining,
+            last_keys: 0,
+            arena_bytes_max: pool_bytes / 16,
+            frugal: false,
+            opened: 0,
+            counted_for: [Load::default(); 2],
+            joint_rows: 0,
+        }
+    }
+
+    /// Begins the next batch.
+    pub(crate) fn begin_batch(&mut self) {
+        self.opened = 0;
+    }
+
+    /// Makes sure that a slice is there.
+    fn ensure(&mut self, slice: SliceId) {
+        if self.slices.contains_key(&slice) {
+            return;
+        }
+        // It will hold, most likely, about as many keys as the last one.
+        let keys = if self.frugal { 0 } else { self.expected_keys() };
+        let spare = self.spare.take_table();
+        let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
+        primary.expect(keys);
+        self.slices.insert(slice, Slice::new(primary, self.leaders.count()));
+        self.opened += 1;
+    }
+
+    /// How many keys the next window may have, as the last complete one and the latest that is open
+    /// tell.
+    fn expected_keys(&self) -> usize {
+        let open = self.slices.values().next_back().map_or(0, |slice| {
+            // What others pass through for this leader is about as much as the other way round.
+            let unmerged = slice.fragments.iter().flatten();
+            let unmerged = unmerged.filter(|f| f.mode() == Mode::PassThrough).map(Fragment::rows);
+            let kept: usize = slice.passed.iter().map(|passed| passed.rows()).sum();
+            self.keys_of(&slice.primary) + unmerged.sum::<usize>() + kept
+        });
+        open.max(self.last_keys)
+    }
+
+    /// How many keys a table like this one may come to have: if it is to be joint, those of all
+    /// leaders.
+    fn keys_of(&self, table: &Table) -> usize {
+        match self.joining.is_on() {
+            true => table.keys_max(),
+            false => table.rows() + table.other_rows() / self.leaders.count(),
+        }
+    }
+
+    /// Updates the slice `id` with the selected rows of a batch. What is passed
+    /// through goes `onward` to leaders in other processes, where there is room. Returns how
+    /// many rows went to other leaders, now or through fragments.
+    pub fn update(
+        &mut self,
+        id: SliceId,
+        grouping: &Grouping,
+        input: &Selected<'_>,
+        onward: Option<&dyn Onward>,
+    ) -> Result<u64> {
+        let leaders = self.leaders.count();
+        self.ensure(id);
+        let Some(slice) = self.slices.get_mut(&id) else { return Ok(0) };
+        slice.counted = None;
+        let is_joint = self.joining.joins(&slice.primary, input.rows.len());
+        let (near, direct) = (slice.primary.is_near(), slice.primary.is_direct());
+        let mut update = Update {
+            slice,
+            layout: &self.layout,
+            costs: self.costs,
+            mode: self.mode,
+            known: &self.known,
+            pool: &mut self.pool,
+            scratch: &mut self.scratch,
+            picks: &mut self.picks,
+            spare: &mut self.spare,
+            grouping,
+            input,
+            vars: VarColumn::of(input.keys),
+            passage: Passage::of(id, onward, self.passing.as_mut(), input),
+            positions: &mut self.positions,
+            fragment_rows: 0,
+        };
+        for fragment in update.slice.fragments.iter_mut().flatten() {
+            fragment.begin_batch();
+        }
+        // Groups of about the same size, so that buffers keep theirs.
+        let tables = if is_joint { 1 } else { leaders };
+        let blocks = tables * if near { GROUP_BLOCKS_NEAR } else { GROUP_BLOCKS };
+        let groups = input.rows.len().div_ceil((blocks * BLOCK_ROWS).min(GROUP_ROWS_MAX));
+        for rows in input.rows.chunks(input.rows.len().div_ceil(groups.max(1)).max(1)) {
+            let hashed = tables > 1 || !direct;
+            let keys = grouping.codec.encode(input.keys, rows, hashed, &mut self.block);
+            if tables == 1 {
+                let to = if is_joint { To::All(self.leaders.own(self.me)) } else { To::Primary };
+                update.rows(to, rows, keys);
+                continue;
+            }
+            self.routed.sort(&self.leaders, rows, keys, !update.is_direct());
+            for leader in 0..leaders {
+                let (rows, keys) = self.routed.of(leader);
+                if leader == self.me && !rows.is_empty() {
+                    update.rows(To::Primary, rows, keys);
+                } else if !rows.is_empty() {
+                    update.foreign(leader, rows, keys)?;
+                }
+            }
+        }
+        let fragment_rows = update.fragment_rows;
+        if is_joint {
+            slice.joint_rows += input.rows.len();
+            self.joint_rows += input.rows.len() as u64;
+            if !self.joining.note(&slice.primary) {
+                let distinct = self.joining.distinct_of(&slice.primary);
+                if self.costs.should_pass(slice.joint_rows, distinct) {
+                    self.known.fill(Known::mode(Mode::PassThrough));
+                }
+                slice.seal_others(&self.leaders, &mut self.pool, &mut self.scratch);
+            }
+        }
+        Ok(fragment_rows)
+    }
+
+    /// Updates a slice with rows of keys that this worker leads, which have been passed through to
+    /// it.
+    pub fn update_own(&mut self, grouping: &Grouping, read: &ReadRows<'_>) -> Result<()> {
+        let (id, words, rows) = (read.slice(), read.keys(), read.rows());
+        if rows == 0 {
+            return Ok(());
+        }
+        if !self.leads(grouping, words) {
+            return Err(Error::Internal("rows of another leader's keys".into()));
+        }
+        self.ensure(id);
+        let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
+        slice.counted = None;
+        let feeds = read.feeds();
+        let hashes = &mut self.block.hashes;
+        if slice.primary.is_direct() {
+            hashes.clear();
+        } else {
+            grouping.codec.hash(words, rows, hashes);
+        }
+        number(&mut self.positions, rows);
+        // Blocks of about the same size.
+        let block_rows = rows.div_ceil(rows.div_ceil(BLOCK_ROWS));
+        slice.primary.prefetch(part_of(hashes, 0, block_rows));
+        let width = words.len() / rows;
+        for first in (0..rows).step_by(block_rows) {
+            let end = (first + block_rows).min(rows);
+            let keys = Keys {
+                hashes: part_of(hashes, first, end),
+                ahead: part_of(hashes, end, end + block_rows),
+                words: &words[first * width..end * width],
+                vars: read.vars(first),
+            };
+            let mut block = slice.primary.update(&keys, &mut self.pool, &mut self.scratch);
+            let positions = &self.positions[first..end];
+            let (aggregates, layout) = (&grouping.aggregates, &self.layout);
+            aggregates.update(layout, &feeds, positions, &mut block, &mut self.picks);
+        }
+        Ok(())
+    }
+
+    /// Seals what is held for other leaders, for each of them. `how` tells for
+    /// each slice. What is empty then is kept for what the slice has yet to get,
+    /// unless memory is `scarce`.
+    pub(crate) fn seal(&mut self, how: impl Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel> {
+        let mut parcels: Vec<_> = (0..self.leaders.count()).map(|_| Parcel::default()).collect();
+        let Slices { slices, leaders, pool, scratch, joining, spare, known, costs, .. } = self;
+        for (id, slice) in slices {
+            let how = how(*id);
+            if how == SealSlice::Nothing {
+                break;
+            }
+            if how == SealSlice::EndEpoch {
+                if slice.tell(joining, costs, scarce) {
+                    known.fill(Known::mode(Mode::PassThrough));
+                }
+                slice.seal_others(leaders, pool, scratch);
+            }
+            slice.seal(how, scarce, known, spare, |leader, sealed| match sealed {
+                Sealed::Segment(segment) => parcels[leader].segments.push((*id, segment)),
+                Sealed::Passed(rows) => parcels[leader].passed.push(rows),
+            });
+        }
+        parcels
+    }
+
+    /// Merges a segment that another worker sealed.
+    pub(crate) fn merge(&mut self, id: SliceId, segment: &Segment) {
+        self.ensure(id);
+        let Some(slice) = self.slices.get_mut(&id) else { return };
+        slice.counted = None;
+        slice.primary.merge(segment, &mut self.pool, &mut self.scratch);
+    }
+
+    /// Merges rows that another process sealed, from where they arrived.
+    pub(crate) fn merge_words(
+        &mut self,
+        id: SliceId,
+        words: &[u64],
+        arena: &Arena,
+    ) -> std::result::Result<(), Malformed> {
+        let first = self.layout.first_hash(words, &mut self.scratch);
+        if first.is_some_and(|hash| self.leaders.of(hash) != self.me) {
+            return Err(Malformed { what: "rows of another leader's keys" });
+        }
+        self.ensure(id);
+        let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
+        slice.counted = None;
+        slice.primary.merge_words(words, arena, &mut self.pool, &mut self.scratch)
+    }
+
+    /// Whether this worker leads the first of these keys.
+    fn leads(&mut self, grouping: &Grouping, words: &[u64]) -> bool {
+        if self.leaders.count() == 1 {
+            return true;
+        }
+        let hashes = &mut self.block.hashes;
+        grouping.codec.hash(&words[..grouping.codec.words()], 1, hashes);
+        self.leaders.of(hashes[0]) == self.me
+    }
+
+    /// Takes the memory of a segment back that its leader, in another process, has merged.
+    pub(crate) fn reuse(&mut self, segment: Segment) {
+        segment.recycle(&mut self.pool);
+    }
+
+    /// Takes the memory of rows back that have been passed through to this worker and taken in.
+    pub(crate) fn reuse_passed(&mut self, rows: PassedRows) {
+        if let Some(passing) = self.passing.as_mut().filter(|_| !self.frugal) {
+            passing.pool.give(rows);
+        }
+    }
+
+    /// The slices that hold rows.
+    pub(crate) fn open(&self) -> impl Iterator<Item = SliceId> {
+        let open = |slice: &Slice| slice.primary.rows() > 0 || slice.has_rows_of_others();
+        self.slices.iter().filter(move |(_, slice)| open(slice)).map(|(id, _)| *id)
+    }
+
+    /// The window that fires next, when all that fire up to `frontier` have fired. No later slice
+    /// serves an earlier window.
+    pub(crate) fn next_window(&self, windowing: &Windowing, frontier: i64) -> Option<WindowId> {
+        self.slices.keys().find_map(|slice| windowing.next_window(*slice, frontier))
+    }
+
+    /// Takes out the slices that a complete window is the first to need, in order; their fragments
+    /// have been sealed.
+    pub(crate) fn remove_all(&mut self, window: RangeInclusive<SliceId>) -> Vec<(SliceId, Table)> {
+        let ids: Vec<SliceId> = self.slices.range(window).map(|(id, _)| *id).collect();
+        ids.into_iter().filter_map(|id| Some((id, self.remove(id..=id)?))).collect()
+    }
+
+    /// Takes out the slice that a complete window consists of; its fragments have been sealed. The
+    /// next may go on in its large index, which is not looked into any more. Rows that are copied
+    /// for that (they refer to texts) stand twice for a moment, where the budget is not tight: they
+    /// are few beside the index.
+    pub fn remove(&mut self, window: RangeInclusive<SliceId>) -> Option<Table> {
+        let id = *self.slices.range(window).next()?.0;
+        let mut slice = self.slices.remove(&id)?;
+        for (leader, fragment) in slice.fragments.into_iter().enumerate() {
+            let Some(mut fragment) = fragment else { continue };
+            debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
+            if !fragment.knows() {
+                self.known[leader].nothing_from_a_window();
+            }
+            fragment.clear(&mut self.pool);
+            self.spare.keep_fragment(leader, fragment);
+        }
+        debug_assert!(slice.primary.other_rows() == 0 && slice.sealed.is_empty(), "left behind");
+        self.last_keys = self.keys_of(&slice.primary);
+        if let Some(next) = self.slices.values_mut().next()
+            && !self.frugal
+            && slice.primary.index_bytes() >= HANDED_ON_BYTES_MIN
+            && next.primary.take_index(&mut slice.primary, &mut self.pool, &mut self.scratch)
+        {
+            next.counted = None;
+        }
+        Some(slice.primary)
+    }
+
+    /// Takes the memory of a fired slice back.
+    pub(crate) fn recycle(&mut self, mut table: Table) {
+        if std::mem::take(&mut self.frugal) {
+            // The budget is nearly used up: nothing is kept for later.
+            self.spare.retire_table(table);
+            self.pool.relax();
+            return;
+        }
+        let arena_bytes = if self.spare.keeps_large() { self.arena_bytes_max } else { 0 };
+        table.clear_and_keep(&mut self.pool, arena_bytes);
+        self.spare.keep_table(table);
+    }
+
+    /// Whether tables may be joint.
+    pub(crate) fn may_join(&self) -> bool {
+        self.joining.may_change()
+    }
+
+    /// In simulation: makes tables joint from now on, or not, or takes them for too large, as
+    /// chance has it.
+    pub(crate) fn join(&mut self, choice: u64) {
+        match choice {
+            0 => self.joining.force(true),
+            1 => self.joining.force(false),
+            2 => {
+                let Slices { slices, leaders, pool, scratch, .. } = self;
+                slices.values_mut().for_each(|slice| slice.seal_others(leaders, pool, scratch));
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives back all memory that no window needs now, and keeps none for the next.
+    pub(crate) fn release_spare(&mut self) {
+        self.frugal = true;
+        self.spare.release();
+        // Indexes of fragments go when they are sealed, that of a joint table stays.
+        self.joining.force(false);
+        self.pool.release();
+        if let Some(passing) = &mut self.passing {
+            passing.pool.release();
+        }
+    }
+
+    /// Sizes, summed over all slices; growth by the `next` input, and by that for which there
+    /// should be `room`. Only slices that have changed since the last time are looked into: many
+    /// may be open.
+    pub(crate) fn usage(&mut self, next: Load, room: Load) -> Usage {
+        let buffers = self.passing.as_ref().map_or(0, |passing| passing.pool.bytes());
+        let spare_bytes = (self.pool.bytes() + self.spare.bytes() + buffers) as u64;
+        let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
+        // The next batch may open as many slices as the last one.
+        let growth_bytes =
+            (self.opened * small_table_bytes(&self.layout, self.leaders.count())) as u64;
+        let room_bytes = growth_bytes;
+        let mut usage = Usage { bytes, spare_bytes, growth_bytes, room_bytes, ..Usage::default() };
+        let room = next.max(room);
+        let counted_for = std::mem::replace(&mut self.counted_for, [next, room]);
+        if counted_for != self.counted_for {
+            self.slices.values_mut().for_each(|slice| slice.counted = None);
+        }
+        for slice in self.slices.values_mut() {
+            let own = match slice.counted {
+                Some(own) => own,
+                None => {
+                    let own = slice.usage(next, room, self.passing.as_ref());
+                    *slice.counted.insert(own)
+                }
+            };
+            usage.bytes += own.bytes;
+            usage.live_bytes += own.live_bytes;
+            usage.keys += own.keys;
+            usage.room_bytes = usage.room_bytes.max(own.room_bytes);
+            if own.growth_bytes > usage.growth_bytes {
+                usage.growth_bytes = own.growth_bytes;
+                usage.batch_growth_bytes = own.batch_growth_bytes;
+            }
+            usage.largest_fragment_bytes =
+                usage.largest_fragment_bytes.max(own.largest_fragment_bytes);
+            usage.largest_passed_bytes = usage.largest_passed_bytes.max(own.largest_passed_bytes);
+            usage.largest_kept_bytes = usage.largest_kept_bytes.max(own.largest_kept_bytes);
+        }
+        usage
+    }
+
+    /// Whether rows are held for other leaders.
+    pub(crate) fn has_fragment_rows(&self) -> bool {
+        self.slices.values().any(Slice::has_rows_of_others)
+    }
+
+    /// What has been done so far.
+    pub(crate) fn counters(&self) -> Counters {
+        let mut all = self.spare.counters();
+        all.joint_rows = self.joint_rows;
+        for slice in self.slices.values() {
+            all.add_table(&slice.primary);
+            slice.fragments.iter().flatten().for_each(|fragment| all.add_fragment(fragment));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

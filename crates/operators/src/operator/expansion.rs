@@ -1,0 +1,97 @@
+//! Passes that make any number of rows of each: an UNNEST, and a lookup.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+
+use crate::error::{Error, Result};
+use crate::operator::lookup::{self, Lookup};
+use crate::operator::stateless::{Taken, Taking};
+use crate::operator::unnest::{self, Unnest};
+
+/// What becomes of each row.
+#[derive(Debug)]
+pub enum Expansion {
+    /// A row for each element of its array.
+    Elements(Unnest),
+    /// A row for each row of a side table that matches it.
+    Matches(Arc<Lookup>),
+}
+
+/// Some of the rows that come out.
+pub struct Piece {
+    /// Columns of the batch.
+    pub taken: Taken,
+    /// Where the first row's record stands, if the piece before had rows of it, too.
+    pub continued: Option<u32>,
+}
+
+/// The pieces that rows come to, one after the other.
+pub enum Pieces<'a> {
+    /// Elements of lists, for UNNEST.
+    Elements(unnest::Pieces<'a>),
+    /// Matches in a side table.
+    Matches(Box<lookup::Matches<'a>>),
+}
+
+impl Expansion {
+    /// What rows come to; `taken` tells where they stand. There is one piece at least.
+    pub fn pieces<'a>(&'a self, taken: &'a Taken) -> Result<Pieces<'a>> {
+        Ok(match self {
+            Expansion::Elements(unnest) => Pieces::Elements(unnest.pieces(taken)?),
+            Expansion::Matches(lookup) => Pieces::Matches(Box::new(lookup.matches(taken)?)),
+        })
+    }
+
+    /// The first of some rows with which it fails, by its number, and the error.
+    #[cold]
+    pub fn first_failing(&self, rows: &RecordBatch) -> Option<(usize, Error)> {
+        match self {
+            Expansion::Elements(_) => None,
+            Expansion::Matches(lookup) => lookup.first_failing(rows),
+        }
+    }
+
+    /// The column, of those before `taking`, whose elements it takes, if it is one that was there.
+    pub fn array(&self, taking: &Taking) -> Option<usize> {
+        match self {
+            Expansion::Elements(_) => taking.last_column(),
+            Expansion::Matches(_) => None,
+        }
+    }
+
+    /// What is said where one batch comes to more rows than can wait for their turn.
+    #[cold]
+    pub fn too_many(&self, bytes_max: usize) -> Error {
+        let (place, of, fewer) = match self {
+            Expansion::Elements(_) => (
+                "UNNEST".to_string(),
+                "the elements of",
+                "select fewer columns beside the elements",
+            ),
+            Expansion::Matches(lookup) => (
+                format!("lookup table '{}'", lookup.name()),
+                "the rows that match those of",
+                "select fewer columns",
+            ),
+        };
+        let limit = bytes_max >> 20;
+        Error::Io {
+            place,
+            message: format!(
+                "{of} one batch of records, with the columns beside them, take more than {limit} MB"
+            ),
+            help: format!("{fewer}, or take fewer records at a time: SET 'batch.rows' = '16'"),
+        }
+    }
+}
+
+impl Pieces<'_> {
+    /// The next piece; `None` after the last.
+    pub fn next(&mut self) -> Result<Option<Piece>> {
+        match self {
+            Pieces::Elements(pieces) => pieces.next(),
+            Pieces::Matches(pieces) => pieces.next(),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Operators: the contract, and a folder or file for each.
+
+pub mod aggregate;
+pub mod assign;
+mod contract;
+mod counted;
+pub mod expansion;
+mod input;
+pub mod join;
+pub mod late;
+pub mod lookup;
+mod record_order;
+mod routed;
+pub mod stateless;
+#[cfg(test)]
+mod tally;
+pub mod unnest;
+
+pub use contract::{Counters, Delta, Firing, Leadership, Operator, Program, Room, SealSlice, Step};
+pub use input::{
+    Batch, BySlice, Dropped, Keyed, Passing, Records, RowTimes, Rows, Updated, rows_of,
+};

@@ -1,0 +1,140 @@
+//! Which rows somebody takes of a batch, and what they become: WHERE or HAVING, then columns.
+//! This is a function of a batch and keeps nothing, so it is a step on the way of rows, and no
+//! operator.
+
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::filter_record_batch;
+use millstream_state::Load;
+
+use crate::columns::inputs::true_mask;
+use crate::columns::keys::text_bytes;
+use crate::columns::select::positions;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::failing::rows_before_failing;
+use crate::plan::Project;
+use crate::texts;
+
+/// A filter, and what is computed of the rows that pass it.
+#[derive(Debug)]
+pub struct Taking {
+    /// The condition that rows must meet.
+    pub filter: Option<Expr>,
+    /// `None`: their columns as they are.
+    pub project: Option<Project>,
+}
+
+/// Rows that have been taken.
+#[derive(Debug)]
+pub struct Taken {
+    /// The rows.
+    pub rows: RecordBatch,
+    /// Where they stand in the batch, ascending; `None`: all of it has been taken.
+    pub places: Option<Vec<u32>>,
+}
+
+impl From<RecordBatch> for Taken {
+    fn from(rows: RecordBatch) -> Taken {
+        Taken { rows, places: None }
+    }
+}
+
+/// What a batch may bring to tables, as far as that can be told before anything is computed: its
+/// rows, and the texts and lists of some columns, which are kept.
+pub fn load(batch: &RecordBatch, texts: &[usize]) -> Load {
+    let bytes = |column: &ArrayRef| match column.data_type().is_nested() {
+        true => column.to_data().get_slice_memory_size().unwrap_or(0),
+        false => text_bytes(column),
+    };
+    let texts = texts.iter().map(|column| bytes(batch.column(*column)));
+    Load { rows: batch.num_rows(), text_bytes: texts.sum() }
+}
+
+impl Taking {
+    /// The filter, if rows are seen as they are, so that those left out need not be taken out.
+    pub fn plain_filter(&self) -> Option<&Expr> {
+        self.filter.as_ref().filter(|_| self.project.is_none())
+    }
+
+    /// Which column of the batch the last one is, if it is as it was there.
+    pub(crate) fn last_column(&self) -> Option<usize> {
+        match self.project.as_ref()?.columns.last()? {
+            Expr::Column(column) => Some(*column),
+            _ => None,
+        }
+    }
+
+    /// What is taken of a batch.
+    pub fn rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        texts::begin();
+        match &self.filter {
+            None => self.project(batch),
+            Some(filter) => {
+                let mask = true_mask(filter, batch)?;
+                self.passing(batch, mask)
+            }
+        }
+    }
+
+    /// What the rows become that pass the filter.
+    fn passing(&self, batch: &RecordBatch, mask: BooleanBuffer) -> Result<RecordBatch> {
+        let all_there = |project: &Project| project.columns.iter().all(Expr::is_there);
+        match &self.project {
+            // Columns that are left out, and fields of rows, need not be filtered.
+            Some(project) if all_there(project) && !project.columns.is_empty() => {
+                Ok(filter_record_batch(&self.project(batch)?, &mask.into())?)
+            }
+            _ => self.project(&filter_record_batch(batch, &mask.into())?),
+        }
+    }
+
+    /// As [`Taking::rows`], with where they stand.
+    pub fn take(&self, batch: &RecordBatch) -> Result<Taken> {
+        texts::begin();
+        let Some(filter) = &self.filter else {
+            return Ok(Taken { rows: self.project(batch)?, places: None });
+        };
+        let mask = true_mask(filter, batch)?;
+        let places = positions(&mask);
+        let rows = self.passing(batch, mask)?;
+        Ok(Taken { rows, places: Some(places) })
+    }
+
+    /// Whether all that it gives is there already ([`Expr::is_there`]).
+    pub(crate) fn takes_in_place(&self) -> bool {
+        self.project.as_ref().is_none_or(|project| project.columns.iter().all(Expr::is_there))
+    }
+
+    /// As [`Taking::take`], but rows that have not been taken are left among the others, if it
+    /// [takes in place](Taking::takes_in_place).
+    pub(crate) fn take_in_place(&self, batch: &RecordBatch) -> Result<Taken> {
+        texts::begin();
+        let mask = self.filter.as_ref().map(|filter| true_mask(filter, batch)).transpose()?;
+        Ok(Taken { rows: self.project(batch)?, places: mask.as_ref().map(positions) })
+    }
+
+    fn project(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let Some(Project { columns, schema }) = &self.project else { return Ok(rows.clone()) };
+        if rows.num_rows() == 0 {
+            // Constants may fail, too, and nobody asks for them.
+            return Ok(RecordBatch::new_empty(schema.clone()));
+        }
+        let columns = columns.iter().map(|p| p.evaluate(rows)).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+    }
+
+    /// Of a batch with which it fails: what is taken of the most rows, from the first on, with
+    /// which it does not; and the number and the error of the next one, if it fails with that one
+    /// alone.
+    #[cold]
+    pub fn up_to_failing(&self, batch: &RecordBatch) -> Result<(Taken, Option<(usize, Error)>)> {
+        let take = |rows: Range<usize>| self.take(&batch.slice(rows.start, rows.len()));
+        let row = rows_before_failing(batch.num_rows(), |rows| take(rows).map(|_| ()));
+        let failing = take(row..(row + 1).min(batch.num_rows())).err();
+        Ok((take(0..row)?, failing.map(|error| (row, error))))
+    }
+}

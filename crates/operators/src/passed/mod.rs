@@ -1,0 +1,25 @@
+//! The form of rows that are sent as keys and arguments: exchanged records, and those that late
+//! merge passes through since their keys rarely repeat.
+//!
+//! [`Format`] writes them into a slot of a channel, or into a buffer. [`fill`] goes on from one
+//! slot to the next. Rows that find no slot are kept in buffers ([`PassedRows`]). A [`Reader`]
+//! reads them where they stand.
+
+mod buffers;
+mod fill;
+mod format;
+mod gather;
+mod onward;
+mod read;
+mod reader;
+mod write;
+
+pub use buffers::{Parcel, Passed, PassedRows, Passing, Pool};
+pub use fill::{Filled, Outlet, fill};
+pub use format::{Format, HEAD_WORDS, SECTION_ROWS_MAX};
+pub use gather::gather;
+pub use onward::Onward;
+#[doc(hidden)]
+pub use read::Section;
+pub use reader::{ReadRows, Reader};
+pub use write::{Outgoing, mark, part};

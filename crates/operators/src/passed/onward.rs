@@ -1,0 +1,22 @@
+//! Onward: the way of rows that are passed through at once, instead of being kept.
+//!
+//! An operator gets it with each batch, from delivery, and gives it rows as they stand in the
+//! batch's columns. They are written into a channel's open slot from there; were they returned
+//! instead, each would be copied once more.
+
+use super::{Outgoing, PassedRows, Passing};
+use crate::error::Result;
+
+/// Whoever carries rows to the leaders of their keys as soon as they come.
+pub trait Onward {
+    /// Passes rows for `leader` on, from the first on, as far as there is room now; returns how
+    /// many. Those that have been `kept` before go first, last one foremost.
+    fn pass(
+        &self,
+        leader: usize,
+        rows: &Outgoing<'_>,
+        passing: &mut Passing,
+        kept: &mut Vec<PassedRows>,
+        scratch: &mut Vec<u32>,
+    ) -> Result<usize>;
+}

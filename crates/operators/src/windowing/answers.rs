@@ -1,0 +1,88 @@
+//! What windowing says of slices, records and rows.
+
+use super::SliceId;
+use crate::event_time::BEGINNING;
+
+/// A slice, and times of records that update it, the end excluded: all of them, or, if it packs
+/// windows or panes, those of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// The slice.
+    pub slice: SliceId,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+}
+
+impl Bounds {
+    /// Around no time.
+    pub(crate) const NOTHING: Bounds = Bounds { slice: SliceId(0), start: 0, end: BEGINNING };
+
+    #[inline(always)]
+    pub(crate) fn contains(&self, time: i64) -> bool {
+        (self.start..self.end).contains(&time)
+    }
+}
+
+/// What rows that fire under one name are first ordered by
+/// ([`order_within`](super::Windowing::order_within)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrderWithin {
+    /// Rows of so long a time are not told apart by it.
+    pub(super) size_us: i64,
+    pub(super) before_end_us: i64,
+}
+
+impl OrderWithin {
+    /// Of a row with this event time.
+    pub fn of(&self, time: i64) -> i64 {
+        time.saturating_add(self.before_end_us).div_euclid(self.size_us)
+    }
+}
+
+/// What becomes of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It updates the slice of its time.
+    InTime,
+    /// It is late for some of its windows: it updates this slice, which serves the others.
+    Partly(SliceId),
+    /// It is late: no window is left that it could count for.
+    Late,
+}
+
+/// What slices pack: each row has its begin among its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    /// A slice is a window, or a pane.
+    Nothing,
+    /// Window by window.
+    Windows,
+    /// Panes, or parts of sessions.
+    Parts,
+}
+
+/// How what a window consists of is combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Combining {
+    /// It is one slice.
+    OneSlice,
+    /// Of the slices of all its panes. Windows that come later need those again that lie in them.
+    Hop,
+    /// Of what the window before had, if it began together with it, and of its last pane's slices.
+    Cumulate,
+    /// Slices pack panes, of which windows have few: each row is of one, and counts for all windows
+    /// of that.
+    FewPanes,
+    /// Slices pack panes, of which windows have this number at the most, and more than few.
+    ManyPanes {
+        /// The number of panes.
+        count: i64,
+        /// Whether windows hop; else they cumulate.
+        hop: bool,
+    },
+    /// Rows of a key that are a gap apart at the most are joined.
+    Sessions {
+        /// The gap, microseconds.
+        gap_us: i64,
+    },
+}

@@ -1,0 +1,105 @@
+//! The results of windows: their bounds, their event time, and the watermark of all results.
+
+use super::packs::Packs;
+use super::{
+    Kind, ROW_TIME_BEFORE_END_US, WindowId, Windowing, start_of, start_of_index, time_before,
+};
+use crate::event_time::{BEGINNING, END, USABLE};
+
+impl Windowing {
+    /// What the columns `window_start`, `window_end` and `window_time` of a window's results are;
+    /// `None` for the window of the whole input, and for sessions and packed windows, each of which
+    /// has its own.
+    pub fn columns_of(&self, window: WindowId) -> Option<[i64; 3]> {
+        let slices = self.slices.as_ref()?;
+        let (start, end) = match &self.kind {
+            Kind::Slices | Kind::Interval(_) => (window.0, window.0.saturating_add(slices.size_us)),
+            Kind::Panes(panes) => (
+                start_of_index(slices, panes.first_pane_of(window)),
+                start_of_index(slices, panes.end_of(window)),
+            ),
+            Kind::Packed(_) | Kind::Packs(_) | Kind::Sessions(_) => return None,
+        };
+        Some([start, end, time_before(end)])
+    }
+
+    /// What these columns are of packed windows that begin at these times, or, if they have panes,
+    /// that end with the panes of these numbers.
+    pub(crate) fn columns_from(&self, which: Vec<i64>) -> [Vec<i64>; 3] {
+        let (starts, ends): (Vec<i64>, Vec<i64>) = match &self.kind {
+            Kind::Packs(packs) => {
+                // Rows of a window follow each other.
+                let bounds = which.chunk_by(|a, b| a == b).flat_map(|of_window| {
+                    let [start, end] = packs.bounds_of(of_window[0]);
+                    std::iter::repeat_n((start, end), of_window.len())
+                });
+                bounds.unzip()
+            }
+            Kind::Packed(windows) => {
+                let ends = which.iter().map(|start| start.saturating_add(windows.size_us));
+                let ends = ends.collect();
+                (which, ends)
+            }
+            _ => (which.clone(), which),
+        };
+        let times = ends.iter().map(|end| time_before(*end)).collect();
+        [starts, ends, times]
+    }
+
+    /// The event time of a window's results, their `window_time`; `None` for the window of the
+    /// whole input, whose have none, and for sessions and packed windows.
+    pub fn row_time(&self, window: WindowId) -> Option<i64> {
+        self.columns_of(window).map(|[.., time]| time)
+    }
+
+    /// The watermark of the results of all windows, when those that fire up to `frontier` have
+    /// fired: the time of the first that may still come.
+    pub fn watermark_after(&self, frontier: i64) -> i64 {
+        match (&self.slices, frontier) {
+            (_, BEGINNING | END) => frontier,
+            (None, _) => BEGINNING,
+            (Some(slices), frontier) => {
+                let fired = frontier.saturating_sub(self.wait_us()).max(-USABLE);
+                let start = start_of(slices, fired);
+                time_before(match self.kind {
+                    // Rows of the next slice have times of their own in it.
+                    Kind::Interval(_) => return start,
+                    // The next window ends with the next slice.
+                    Kind::Slices | Kind::Panes(_) => start.saturating_add(slices.size_us),
+                    // The next window is the first of the next slice, or ends with its first pane.
+                    Kind::Packed(first) | Kind::Packs(Packs { pane: first, .. }) => {
+                        start.saturating_add(first.size_us)
+                    }
+                    // Sessions are left whose last record is a gap before the end of the last slice
+                    // or later.
+                    Kind::Sessions(_) => start,
+                })
+            }
+        }
+    }
+
+    /// The least frontier after which the results' watermark is at or beyond `watermark`.
+    pub fn frontier_for(&self, watermark: i64) -> i64 {
+        match (&self.slices, watermark) {
+            (_, BEGINNING | END) => watermark,
+            (None, _) => END,
+            (Some(slices), watermark) => {
+                // The first window whose results may come after that is the one of this time.
+                let before = watermark.max(-USABLE).saturating_add(ROW_TIME_BEFORE_END_US - 1);
+                let start = start_of(slices, before);
+                let fired = match self.kind {
+                    Kind::Slices | Kind::Panes(_) => start,
+                    Kind::Interval(_) => {
+                        start_of(slices, watermark.max(-USABLE).saturating_add(slices.size_us - 1))
+                    }
+                    Kind::Packed(first) | Kind::Packs(Packs { pane: first, .. }) => {
+                        let behind = slices.size_us - first.size_us;
+                        start_of(slices, before.saturating_add(behind))
+                    }
+                    Kind::Sessions(_) => start.saturating_add(slices.size_us),
+                };
+                fired.saturating_add(self.wait_us())
+            }
+        }
+    }
+}
