@@ -6,8 +6,8 @@
 //! stage of the plan in executable form. Its [`Operator`] is what one worker keeps, and no other
 //! worker looks into it: what others are to have is sealed and handed out, and what they have
 //! sealed is merged. An operator knows slices, windows and rows. It does not know who has announced
-//! a watermark ([`crate::progress`]), nor the network ([`crate::delivery`], but for `Onward`), nor
-//! who takes what it fires ([`crate::flow`]). All methods are called once for a batch, a segment, a
+//! a watermark (`engine::progress`), nor the network (`engine::delivery`, but for `Onward`), nor
+//! who takes what it fires (`engine::flow`). All methods are called once for a batch, a segment, a
 //! message or a step, and never for a record.
 //!
 //! **To add one**, make a folder here that implements both traits, and name it where a job
