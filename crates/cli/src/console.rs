@@ -43,7 +43,7 @@ fn error(line: &str) {
 fn say(level: Level, line: &str) {
     // The level of an event says that it is an error.
     let is_logged = log::message(level, line.strip_prefix("error: ").unwrap_or(line));
-    if !is_logged && !(level == Level::INFO && QUIET.load(Relaxed)) {
+    if !(is_logged || level == Level::INFO && QUIET.load(Relaxed)) {
         tell_person(line);
     }
 }

@@ -92,7 +92,7 @@ fn epoch_help(digits: usize) -> &'static str {
         }
         _ => {
             "these look like nanoseconds: declare the column BIGINT and compute the time from \
-             it: to_timestamp_nanos(x)"
+             it, an event time with six digits: CAST(to_timestamp_nanos(x) AS TIMESTAMP(6))"
         }
     }
 }

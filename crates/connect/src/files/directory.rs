@@ -119,10 +119,11 @@ impl Directory {
                     found.unfinished.push(path);
                 }
                 // Others may be of this job's other processes.
-                (Some(_), Some(_)) if process == 0 => {
-                    if self.left(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
-                        found.unfinished.push(path);
-                    }
+                (Some(_), Some(_))
+                    if process == 0
+                        && self.left(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) =>
+                {
+                    found.unfinished.push(path);
                 }
                 (None, _) if name.starts_with(PART) && !path.is_dir() => found.complete.push(path),
                 _ => {}

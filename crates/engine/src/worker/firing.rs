@@ -193,9 +193,9 @@ impl Worker {
                 continue;
             };
             let mut pieces = expansion.pieces(&taken)?;
-            let mut next = pieces.next()?;
+            let mut next = pieces.next_piece()?;
             while let Some(Piece { taken: Taken { rows, places }, .. }) = next {
-                next = pieces.next()?;
+                next = pieces.next_piece()?;
                 let last = last && next.is_none();
                 let times = times.of(places.as_deref());
                 self.push_fired(stages, &pass.takers, &FiredRows { rows, window, times, last })?;

@@ -278,7 +278,7 @@ impl Worker {
         let mut made: Vec<Passed> = Vec::new();
         let (mut bytes, mut of) = (0, *records);
         let mut given = (of.continued, of.elements);
-        while let Some(Piece { taken, continued }) = pieces.next()? {
+        while let Some(Piece { taken, continued }) = pieces.next_piece()? {
             let (before, continued) = (made.len(), continued.or(of.continued));
             let elements = if given.0 == continued { given.1 } else { 0 };
             let piece = Records { continued, elements, ..Records::taken(&taken, &of) };

@@ -88,7 +88,7 @@ impl Expansion {
 
 impl Pieces<'_> {
     /// The next piece; `None` after the last.
-    pub fn next(&mut self) -> Result<Option<Piece>> {
+    pub fn next_piece(&mut self) -> Result<Option<Piece>> {
         match self {
             Pieces::Elements(pieces) => pieces.next(),
             Pieces::Matches(pieces) => pieces.next(),

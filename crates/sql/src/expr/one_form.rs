@@ -3,6 +3,7 @@
 //! less than everything.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -14,7 +15,7 @@ use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr, Literal};
 use millstream_contract::floats;
 
 /// An operand in its one form.
-#[derive(Debug, Clone, Eq, Hash)]
+#[derive(Debug, Clone, Eq)]
 pub(crate) struct OneForm {
     pub(crate) operand: Arc<dyn PhysicalExpr>,
 }
@@ -65,6 +66,12 @@ fn of_value(value: &ScalarValue) -> DfResult<ScalarValue> {
 impl PartialEq for OneForm {
     fn eq(&self, other: &Self) -> bool {
         self.operand.eq(&other.operand)
+    }
+}
+
+impl Hash for OneForm {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.operand.hash(state);
     }
 }
 

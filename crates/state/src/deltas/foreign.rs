@@ -5,9 +5,9 @@
 use crate::memory::arena::{Arena, packed_len};
 use crate::memory::log::ChunkPool;
 use crate::memory::scratch::Scratch;
+use crate::table::keyed::Table;
 use crate::table::layout::RowLayout;
 use crate::table::segment::{Segment, Sources};
-use crate::table::table::Table;
 use crate::values::float_sum;
 use crate::values::kind::{NO_BYTES, ValueKind};
 use crate::{values::blobs, values::chain};

@@ -20,9 +20,9 @@ use crate::memory::hash::hash_each_word;
 use crate::memory::log::{BLOCK_ROWS, CHUNK_ROWS, ChunkPool};
 use crate::memory::scratch::Scratch;
 use crate::table::key::{Keys, VarKeys};
+use crate::table::keyed::Table;
 use crate::table::layout::RowLayout;
 use crate::table::segment::Segment;
-use crate::table::table::Table;
 use crate::table::value::Block;
 
 /// Rows that are passed through are sent by themselves when there are so many at least.

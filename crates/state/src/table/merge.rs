@@ -7,9 +7,9 @@ use crate::memory::log::{BLOCK_ROWS, Chunk, ChunkPool};
 use crate::memory::prefetch::prefetch;
 use crate::memory::scratch::Scratch;
 use crate::table::key::{Keys, VarKeys};
+use crate::table::keyed::Table;
 use crate::table::layout::RowLayout;
 use crate::table::segment::{Segment, Sources};
-use crate::table::table::Table;
 use crate::table::value::Block;
 
 impl Table {

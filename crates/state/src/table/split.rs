@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::memory::arena::Arena;
 use crate::memory::log::{BLOCK_ROWS, CHUNK_ROWS, ChunkPool, Cursor, Log};
 use crate::memory::scratch::Scratch;
+use crate::table::keyed::{OTHER_IDS_MIN, Table};
 use crate::table::layout::RowLayout;
 use crate::table::partition::Leaders;
 use crate::table::segment::{Segment, Sources};
-use crate::table::table::{OTHER_IDS_MIN, Table};
 
 impl Table {
     /// Closes what is held for other leaders into segments, if there is anything. Where there is

@@ -10,10 +10,10 @@ use crate::memory::log::{BLOCK_ROWS, CHUNK_ROWS, Chunk, ChunkPool};
 use crate::memory::scratch::Scratch;
 use crate::table::compact::{move_values, referring};
 use crate::table::key::{Keys, VarKeys};
+use crate::table::keyed::Table;
 use crate::table::layout::{RowLayout, ValueSlot};
 use crate::table::merge::SegmentVars;
 use crate::table::segment::{Segment, Sources};
-use crate::table::table::Table;
 
 /// Fewer do no harm.
 const DEAD_MIN: usize = 512;

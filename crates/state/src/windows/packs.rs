@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::table::table::Table;
+use crate::table::keyed::Table;
 
 /// The tables, and which of their rows come next.
 #[derive(Debug)]

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use crate::memory::log::ChunkPool;
 use crate::memory::scratch::Scratch;
+use crate::table::keyed::{Load, Table};
 use crate::table::layout::RowLayout;
 use crate::table::rows::RowsRef;
 use crate::table::segment::Sources;
-use crate::table::table::{Load, Table};
 use crate::windows::packs::{Packs, Run};
 
 /// Words that are gathered before they are merged.

@@ -104,14 +104,18 @@ impl Planner {
     }
 
     fn settings_list(&self) -> Result<RecordBatch> {
-        let column = |of: &dyn Fn(&(&str, &str, &str)) -> Option<String>| {
-            SETTINGS.iter().map(of).collect::<Vec<_>>()
-        };
+        let mut columns: [Vec<Option<String>>; 4] = Default::default();
+        for &(key, form, meaning) in SETTINGS {
+            let value = self.values.now.get(key).cloned();
+            let row = [Some(key.to_string()), value, Some(form.into()), Some(meaning.into())];
+            columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+        }
+        let [settings, values, forms, meanings] = columns;
         rows_of_text(&[
-            ("setting", column(&|(key, ..)| Some(key.to_string()))),
-            ("value", column(&|(key, ..)| self.values.now.get(*key).cloned())),
-            ("form", column(&|(_, form, _)| Some(form.to_string()))),
-            ("meaning", column(&|(.., meaning)| Some(meaning.to_string()))),
+            ("setting", settings),
+            ("value", values),
+            ("form", forms),
+            ("meaning", meanings),
         ])
     }
 

@@ -2,8 +2,8 @@
 //! row in each part.
 
 use crate::memory::log::{BLOCK_ROWS, CHUNK_ROWS};
+use crate::table::keyed::Table;
 use crate::table::segment::Sources;
-use crate::table::table::Table;
 
 /// The rows of a slice.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use super::DEAD_SHARE;
 use crate::memory::arena::Arena;
 use crate::memory::hash::hash_words;
 use crate::table::key::Keys;
+use crate::table::keyed::Load;
 use crate::table::layout::RowLayout;
 use crate::table::prefix::Prefix;
-use crate::table::table::Load;
 use crate::values::kind::ValueKind;
 use crate::windows::noted::{Noted, PlacedVars, Rebuild, enter};
 

@@ -4,9 +4,9 @@ use super::history::{EntryId, History};
 use super::{Entries, Note, Sliding, older};
 use crate::memory::arena::Arena;
 use crate::memory::log::BLOCK_ROWS;
+use crate::table::keyed::Table;
 use crate::table::layout::RowLayout;
 use crate::table::segment::Sources;
-use crate::table::table::Table;
 use crate::table::value::Block;
 use crate::windows::noted::{reset, values_at};
 

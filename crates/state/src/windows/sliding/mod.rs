@@ -31,8 +31,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::memory::log::CHUNK_ROWS;
+use crate::table::keyed::Load;
 use crate::table::layout::RowLayout;
-use crate::table::table::Load;
 use crate::windows::noted::{Aside, Noted, Rebuild};
 use dense::{Dense, Repeats};
 use history::{EntryId, History};
