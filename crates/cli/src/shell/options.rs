@@ -90,7 +90,7 @@ mod tests {
         for option in OPTIONS {
             let written = [format!("`{option}`"), format!("'{option}' = ")];
             let is_told = |page: &&str| written.iter().any(|written| page.contains(written));
-            assert!(pages.iter().any(|page| is_told(page)), "{option}");
+            assert!(pages.iter().any(is_told), "{option}");
         }
     }
 }
