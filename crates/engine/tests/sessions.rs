@@ -228,8 +228,8 @@ fn a_million_session_ends() {
         let rows_of_batch = next as usize / batches.len();
         assert!(rows_of_batch > 50, "{rows_of_batch} rows in a batch");
         // A row of state is 100 bytes at least: all of them would take 100 MB. On a busy machine a
-        // worker that is ahead holds up to 32 MB.
-        assert!(stats.state_bytes_peak < 40 << 20, "{} bytes", stats.state_bytes_peak);
+        // worker that is ahead holds up to half of that.
+        assert!(stats.state_bytes_peak < 64 << 20, "{} bytes", stats.state_bytes_peak);
         assert!(stats.windows_fired_early > 1000, "{}", stats.windows_fired_early);
     }
 }
