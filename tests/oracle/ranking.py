@@ -41,6 +41,11 @@ class Ordering:
         limit = "" if self.limit is None else f" LIMIT {self.limit}" + f" OFFSET {self.offset}" * (self.offset > 0)
         return f"\nORDER BY {', '.join(key.ours() for key in self.keys)}{limit}"
 
+    def keeps_last(self) -> bool:
+        """Whether the one row of a time is the last that came: by the latest time alone, as in Flink."""
+        return (self.function == "ROW_NUMBER" and self.most == 1 and len(self.keys) == 1 and self.keys[0].descending
+                and self.keys[0].key.ours in ("ts", "window_time"))
+
     def applied(self, rows: list[tuple], columns: Mapping[str, Type]) -> list[tuple]:
         rows = put_in_order(rows, columns, [*self.keys, *left_to_right(columns, "LAST")])
         return rows[self.offset:] if self.limit is None else rows[self.offset:self.offset + self.limit]
@@ -92,15 +97,25 @@ class Ranking:
         by = ["start_", "end_", *(key.duck for key in case.keys)]
         # Other functions give rows with equal keys one rank.
         place = ["ts", "place_"] if self.function == "ROW_NUMBER" else []
+        if self.keeps_last():
+            place = ["ts DESC", "place_ DESC"]
         keys = [*(key.duck() for key in self.keys), *place]
         return (f"SELECT {', '.join(shown)} FROM (SELECT *, {self.function}() OVER (PARTITION BY {', '.join(by)} "
                 f"ORDER BY {', '.join(keys)}) AS rn FROM {source} WHERE {where}) WHERE {self.bound('duck')}")
+
+    def keeps_last(self) -> bool:
+        """Whether the one row of a time is the last that came: by the latest time alone, as in Flink."""
+        return (self.function == "ROW_NUMBER" and self.most == 1 and len(self.keys) == 1 and self.keys[0].descending
+                and self.keys[0].key.ours in ("ts", "window_time"))
 
     def applied(self, rows: list[tuple], columns: Mapping[str, Type]) -> list[tuple]:
         """Of the rows of a GROUP BY. Those with equal keys are in the order of their columns, NULL first."""
         names, parts = list(columns), {}
         apart = [i for i, name in enumerate(names) if name in self.by or name in self.window]
-        for row in put_in_order(rows, columns, [*self.keys, *left_to_right(columns, "FIRST")]):
+        ties = left_to_right(columns, "FIRST")
+        if self.keeps_last():
+            ties = [Order(order.key, True, "LAST") for order in ties]
+        for row in put_in_order(rows, columns, [*self.keys, *ties]):
             parts.setdefault(tuple(row[i] for i in apart), []).append(row)
         keys = [names.index(key.key.ours) for key in self.keys]
         result = []
