@@ -257,7 +257,7 @@ def test_a_file_of_records_is_no_script(tmp_path):
     assert done.code == 2 and "is a file of records, not of SQL" in done.stderr, done.stderr
     assert f"SELECT * FROM '{tmp_path}/events.csv'" in done.stderr
 
-@pytest.mark.parametrize("words", [["x.sql"], ["-e", "SELECT 1 AS a"], ["-c", "SELECT 1 AS a"], ["SELECT 1 AS a"],
+@pytest.mark.parametrize("words", [["x.sql"], ["-e", "SELECT 1 AS a"], ["-e", "-- so\nSELECT 1 AS a"], ["-c", "SELECT 1 AS a"], ["SELECT 1 AS a"],
                                    ["run", "SELECT 1 AS a"], ["run", "-c", "SELECT 1 AS a"], ["x.sql", "--quiet"]])
 def test_a_script_and_sql_run_without_a_command(script, words):
     (script.folder / "x.sql").write_text("SELECT 1 AS a;")

@@ -225,7 +225,13 @@ struct Script {
     #[arg(value_name = "FILE.sql")]
     file: Option<PathBuf>,
     /// SQL statements on the command line
-    #[arg(short = 'e', visible_short_alias = 'c', long = "execute", value_name = "SQL")]
+    #[arg(
+        short = 'e',
+        visible_short_alias = 'c',
+        long = "execute",
+        value_name = "SQL",
+        allow_hyphen_values = true
+    )]
     execute: Option<String>,
 }
 
