@@ -19,11 +19,10 @@
 //! fail on a value are marked with their place, so that errors of a running query show it, too
 //! (`located`).
 //!
-//! What it promises: an error names the place in the text, says what is wrong and what to write
-//! instead; nothing that a statement says is silently ignored; names keep their case; arithmetic on
-//! integers fails instead of wrapping around; planning the same text twice gives the same plan.
-//! What it does not do: it reads no records, and it keeps no state beyond the session's names and
-//! settings.
+//! Promises: an error names the place in the text, says what is wrong and what to write instead; no
+//! part of a statement is silently ignored; names keep their case; arithmetic on integers fails
+//! instead of wrapping around; planning the same text twice gives the same plan.
+//! Planning reads no records and keeps no state beyond the session's names and settings.
 
 mod expr;
 mod faults;

@@ -70,10 +70,10 @@ pub(crate) struct TableColumn {
     pub(crate) metadata: Option<Metadata>,
 }
 
-/// What makes a column a metadata column.
+/// Metadata behind a column: the connector's key, and its places in the statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Metadata {
-    /// The connector's name of what it holds.
+    /// The connector's name of the metadata.
     pub(crate) key: String,
     /// VIRTUAL: INSERT INTO passes over it.
     pub(crate) is_virtual: bool,
@@ -140,7 +140,7 @@ pub(crate) struct Declared {
     pub(crate) source: Arc<Source>,
     /// The statement, for tables that are LIKE this one.
     pub(crate) create: Arc<CreateTable>,
-    /// What it was inferred from, if nobody declared it.
+    /// The declaration inferred from a file; `None` for a declared table.
     pub(crate) inferred: Option<Arc<Inferred>>,
 }
 
@@ -154,7 +154,7 @@ impl Declared {
         })
     }
 
-    /// The connector has no such metadata; it has those of `known`.
+    /// Error for a key that the connector lacks; its metadata are `known`.
     fn unknown_key(&self, metadata: &Metadata, known: &[(&'static str, DataType)]) -> SqlError {
         let connector = self.options.options.get("connector").map_or("", String::as_str);
         let message = format!("the connector '{connector}' has no metadata '{}'", metadata.key);
@@ -391,13 +391,13 @@ pub(crate) fn input_column(name: &str) -> Expr {
 #[derive(Debug)]
 pub(crate) struct ViewEntry {
     pub(crate) plan: LogicalPlan,
-    /// Its columns, of the types that their values have in the end.
+    /// Columns, of the types of the final values.
     pub(crate) fields: Vec<Arc<Field>>,
-    /// For messages: its text, and those of the views that it uses, and so on.
+    /// For messages: the texts of this view and, recursively, of the views that it uses.
     pub(crate) texts: Vec<Arc<Syntax>>,
-    /// Views that use each other down to a table, this one among them.
+    /// Depth of views that use each other down to a table, with this view.
     pub(crate) levels: usize,
-    /// Tables that it reads once the views that it names are written out.
+    /// Tables read once the named views are written out.
     pub(crate) tables: usize,
 }
 
@@ -426,7 +426,7 @@ pub(crate) type FileTables = BTreeMap<String, Arc<TableEntry>>;
 pub(crate) struct Catalog {
     entries: BTreeMap<String, Entry>,
     functions: UserFunctions,
-    /// The number of its state: another one for each change, of whatever catalog.
+    /// Version of the catalog, unique among all catalogs: changes with each entry.
     pub(crate) version: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Rows that stand in the query itself: those of VALUES, and the one row without columns that a
+//! Rows written in the query itself: the rows of VALUES, and the one row without columns that a
 //! query without FROM reads.
 
 use std::collections::VecDeque;

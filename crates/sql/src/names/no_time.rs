@@ -1,4 +1,4 @@
-//! Messages about tables without an event time: what columns there are, and what to write.
+//! Messages about tables without an event time: the table's columns, and what to write.
 
 use arrow::datatypes::DataType;
 use millstream_contract::declaration::{identifier, literal};
@@ -44,8 +44,8 @@ pub(crate) fn computed_time(
 /// Columns of a table that a message names at most.
 const COLUMNS_SHOWN: usize = 20;
 
-/// That a table has no column of a name that DESCRIPTOR gives, nor one like it: which columns it
-/// has, and what to write.
+/// Error for a DESCRIPTOR that names no column of the table, not even by a near spelling. Lists the
+/// columns, and says what to write.
 pub(crate) fn no_such_time(table: &TableEntry, name: &str) -> SqlError {
     let error = |more: String| SqlError::name(format!("there is no column '{name}'{more}"));
     if let Some(time) = table.time_name() {

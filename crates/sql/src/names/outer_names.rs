@@ -11,8 +11,8 @@ use datafusion_sql::sqlparser::ast::{
 
 use crate::syntax::walk::WalkMut;
 
-/// What stands before the name of a table that can be none of the subquery's columns. The planner
-/// compares as much of a table's name as it knows, so the table is found by it.
+/// Qualifier before the name of an outer table; no column of the subquery has it. The planner
+/// compares as much of a table's name as it knows, so it still finds the table by name.
 const AROUND: &str = "$around";
 
 /// A query whose subqueries name tables of the queries around them as such; `None`: none does.
@@ -24,10 +24,11 @@ pub(crate) fn with_outer_names(query: &Query) -> Option<Query> {
 
 #[derive(Default)]
 struct Names {
-    /// The names of the tables of each query that we are in; `None`: what is within sees none of
-    /// the queries around it.
+    /// The names of the tables of each enclosing query; `None` for a query that sees no names of
+    /// the
+    /// queries around it.
     open: Vec<Option<HashSet<String>>>,
-    /// Queries that see none of those around them, by address.
+    /// Queries that see no names of the queries around them, by address.
     closed: HashSet<*const Query>,
     changed: bool,
 }

@@ -10,11 +10,11 @@ use millstream_contract::table::ReadOnce;
 use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::syntax::script::Statement;
 
-/// Who has read what can be read only once.
+/// The readers of inputs that can be read only once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Readings {
     by_id: BTreeMap<String, Reader>,
-    /// What the script itself was read from.
+    /// The input from which the script itself was read.
     script: Option<ReadOnce>,
     elsewhere: bool,
 }
@@ -37,8 +37,8 @@ impl Readings {
         self.script = Some(what);
     }
 
-    /// Notes that `statement` reads the sources of `plan`, unless another has read one of them
-    /// before.
+    /// Notes that `statement` reads the sources of `plan`, unless an earlier statement has read one
+    /// of them.
     pub(crate) fn note(&mut self, plan: &Plan, statement: &Statement) -> Result<()> {
         if self.elsewhere {
             return Ok(());

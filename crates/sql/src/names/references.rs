@@ -37,9 +37,9 @@ struct Count<'a> {
 #[derive(Default)]
 struct Level {
     tables: usize,
-    /// Its WITH queries by address, with their names.
+    /// WITH queries of this query by address, with their names.
     with: HashMap<*const Query, String>,
-    /// What those read that we have seen.
+    /// Tables read by each WITH query walked so far, by name.
     named: HashMap<String, usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What others take of what fires: conditions and columns; and pairs of rows of such views.
+//! Views of an operator's fired rows: conditions and columns; and pairs of rows of such views.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -9,13 +9,13 @@ use crate::expr::located::without_marks;
 use crate::names::alike::{alike, all_alike, hash_all, hash_of};
 use crate::names::catalog::add_columns;
 
-/// What others take of an operator's result.
+/// A view of an operator's result, as its readers see it.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
-    /// Over what fires, as its columns.
+    /// Conditions on the columns of fired rows.
     pub(crate) having: Vec<Expr>,
     pub(crate) columns: Vec<Column>,
-    /// The same for those like it.
+    /// Hash; equal for views that are alike.
     pub(crate) fingerprint: u64,
 }
 
@@ -28,10 +28,10 @@ pub(crate) struct Column {
     pub(crate) needed: bool,
 }
 
-/// What fires of a group, if that is pairs of its rows.
+/// The fired pairs of a group, if the group fires pairs of its rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Pairs {
-    /// What each side is of the rows of a group. The columns of both are those of a pair.
+    /// The rows of a group as seen by each side. A pair has the columns of both.
     pub(crate) sides: [View; 2],
 }
 
@@ -54,7 +54,7 @@ impl View {
             && self.columns.iter().zip(&other.columns).all(|(a, b)| alike(a, b))
     }
 
-    /// The columns that somebody takes.
+    /// Columns that have a reader.
     pub(crate) fn needed(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| column.needed)
     }

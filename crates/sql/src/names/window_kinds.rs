@@ -29,7 +29,7 @@ impl WindowKind {
     pub(crate) const ALL: [WindowKind; 4] =
         [WindowKind::Tumble, WindowKind::Hop, WindowKind::Cumulate, WindowKind::Session];
 
-    /// The one of this name, in any case.
+    /// The kind with this name, in any case.
     pub(crate) fn named(name: &str) -> Option<WindowKind> {
         WindowKind::ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name()))
     }
@@ -70,7 +70,7 @@ impl WindowKind {
         arguments.strip_suffix(&["OFFSET"]).unwrap_or(arguments)
     }
 
-    /// What a length or an offset is called in messages.
+    /// Name of a length or an offset in messages.
     pub(crate) fn what(self, argument: &str) -> String {
         let of = if self == WindowKind::Session { "session" } else { "window" };
         format!("a {of}'s {}", argument.to_lowercase())
@@ -123,7 +123,7 @@ impl WindowKind {
         .help("write for example INTERVAL '0.5' SECOND"))
     }
 
-    /// That a window's size is a multiple of what it moves or grows by.
+    /// Checks that a window's size is a multiple of its slide or step.
     fn check_multiple(self, of: &str, part: Length, size: Length) -> Result<()> {
         if size.us % part.us == 0 {
             return self.check_numbers(of, part, size);
@@ -142,8 +142,8 @@ impl WindowKind {
         Err(SqlError::types(message).at(size.place.or(part.place)).help(help))
     }
 
-    /// That slices of windows can be numbered: a number has that of a window and that of a part in
-    /// it.
+    /// Checks that slices of windows can be numbered: a number combines a window's number with the
+    /// number of a part in the window.
     fn check_numbers(self, of: &str, part: Length, size: Length) -> Result<()> {
         let fits = |part_us: i64| {
             let parts = i128::from(size.us / part_us);

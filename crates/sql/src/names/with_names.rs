@@ -11,7 +11,7 @@ use datafusion_sql::sqlparser::ast::{
 use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::walk::WalkMut;
 
-/// Gives each WITH query a name that no other has around it.
+/// Gives each WITH query a name that is unique among the queries around.
 ///
 /// # Errors
 ///
@@ -33,9 +33,9 @@ struct Names {
 /// A query that we are in.
 #[derive(Default)]
 struct Level {
-    /// Its WITH queries by address: the names that they were given, and their own.
+    /// WITH queries of this query by address: the unique name and the written name.
     with: HashMap<*const Query, (String, String)>,
-    /// Those that we have seen: what follows may name them.
+    /// WITH queries walked so far; later text may name them.
     named: HashMap<String, String>,
 }
 
@@ -88,7 +88,7 @@ impl VisitorMut for Names {
         ControlFlow::Continue(())
     }
 
-    /// Its columns keep their qualifier.
+    /// Keeps the written name as an alias, so that qualified columns still fit.
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
         if let TableFactor::Table { name, alias: alias @ None, args: None, .. } = factor
             && let Some((_, given)) = self.renamed(name)

@@ -8,12 +8,12 @@ use millstream_contract::table::TableOptions;
 use crate::names::catalog::{Origin, TableEntry};
 use crate::syntax::error::{ErrorKind, Result, SqlError};
 
-/// What a table's rows are written to.
+/// The target to which a table's rows are written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Written {
     Stdout,
     Path(PathBuf),
-    /// Nothing that another table could be, too.
+    /// A target of this table only.
     Table(String),
 }
 

@@ -8,7 +8,7 @@ use datafusion_sql::sqlparser::ast::{
 /// The function that makes a map: `MAP[…]`, as a call.
 pub(crate) const MAP: &str = "map";
 
-/// What stands for `TABLE t PARTITION BY k, …`: a call with the table and the columns.
+/// Function name for `TABLE t PARTITION BY k, …`, as a call of the table and the columns.
 pub(crate) const PARTITIONED: &str = "$partitioned";
 
 /// `x IS JSON kind`, as a call of the text and the kind.
@@ -23,7 +23,7 @@ pub(crate) const JSON_ARRAY: &str = "$json_array";
 /// Says of a value of these that it is JSON already.
 pub(crate) const JSON_IS_JSON: &str = "JSON";
 
-/// What stands before the text of a default of `JSON_VALUE`.
+/// Prefix of the text of a default of `JSON_VALUE`.
 pub(crate) const DEFAULT: &str = "DEFAULT ";
 
 /// The number with an exponent that a cast stands for.

@@ -24,7 +24,7 @@ pub(crate) struct CreateTable {
     /// PRIMARY KEY: of several rows with one key, the later is a new version of the earlier.
     pub(crate) primary_key: Vec<Ident>,
     pub(crate) options: Vec<OptionDef>,
-    /// The table that it takes the rest from.
+    /// The LIKE clause: the table that supplies the rest.
     pub(crate) like: Option<Like>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
     refuse_as(parser, &table.name)?;
     let next = parser.peek_token();
     let is = |keyword| matches!(&next.token, Token::Word(w) if w.keyword == keyword);
-    // What is LIKE another one needs no columns of its own.
+    // A table with LIKE needs no columns of its own.
     if !is(Keyword::LIKE) && !is(Keyword::WITH) {
         parser.expect_token(&Token::LParen)?;
         parse_elements(parser, &mut table)?;
@@ -162,7 +162,7 @@ fn parse_partitions(parser: &mut Parser<'_>) -> Result<Vec<Ident>> {
         .map_err(|e| SqlError::from(e).help(help))
 }
 
-/// What stands in the brackets behind the name, and the closing one.
+/// Parses the elements in brackets after the name, and the closing bracket.
 fn parse_elements(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()> {
     loop {
         parse_element(parser, table)?;

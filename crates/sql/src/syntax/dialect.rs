@@ -18,15 +18,15 @@ use crate::syntax::json_syntax::{self, IsJson, calls_json};
 
 /// The dialect of Millstream: Flink's, with double quotes for names too.
 ///
-/// The parser reads some things one way and, if that fails, another. Within each other such things
-/// would be read exponentially often, so a dialect that is made for a statement counts.
+/// The parser tries some constructs in one form and, if the form fails, in a second form. Nested
+/// constructs of this kind would be read exponentially often, so the dialect of a statement counts.
 #[derive(Debug, Default)]
 pub(crate) struct MillstreamDialect {
     /// Expressions that may be begun; none: any number.
     begun_max: Option<usize>,
     /// Expressions begun so far.
     begun: Cell<usize>,
-    /// The furthest token at which one began.
+    /// The furthest token at which an expression began.
     furthest: Cell<usize>,
     /// Joins read so far.
     joins: Cell<usize>,
@@ -38,7 +38,7 @@ const NESTED_JOINS_MAX: usize = 200;
 /// An expression for each token is what a statement has at most; some are read again.
 const BEGUN_PER_TOKEN: usize = 50;
 
-/// What sqlparser reads as a call whatever follows, and as a name if that fails.
+/// Words that sqlparser first reads as a call, whatever follows, and as a name if the call fails.
 const CALLS: [Keyword; 12] = [
     Keyword::CAST,
     Keyword::TRY_CAST,
@@ -184,13 +184,14 @@ impl Dialect for MillstreamDialect {
         }))
     }
 
-    /// `TABLE t` becomes the name `t`, `TABLE 'x'` the name of a file; what takes tables knows what
-    /// it means.
+    /// `TABLE t` becomes the name `t`, `TABLE 'x'` the name of a file; functions that take tables
+    /// know
+    /// the meaning.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         self.begun.set(self.begun.get() + 1);
         self.furthest.set(self.furthest.get().max(parser.index()));
         if self.stuck_at().is_some() {
-            // The one error after which nothing else is tried.
+            // After this error the parser tries nothing else.
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
         if let Some(name) = MillstreamDialect::call_as_name(parser) {
@@ -313,7 +314,7 @@ fn makes_map(parser: &Parser) -> bool {
     false
 }
 
-/// Reads what [`makes_map`] has found, and what is taken of it.
+/// Reads a map found by [`makes_map`], and the accesses to its elements.
 fn parse_map(parser: &mut Parser) -> Result<Expr, ParserError> {
     let name = parser.parse_identifier()?;
     parser.expect_token(&Token::LBracket)?;
@@ -337,7 +338,7 @@ fn distinct_from(parser: &Parser) -> Option<(usize, bool)> {
     found.then_some((at + 2, negated))
 }
 
-/// How DataFusion plans what it has parsed.
+/// Options of DataFusion's planner for parsed statements.
 pub(crate) fn parser_options() -> ParserOptions {
     ParserOptions::new()
         .with_enable_ident_normalization(false)

@@ -10,7 +10,7 @@ use crate::syntax::frame::frame;
 
 pub use crate::syntax::source::{Source, Span};
 
-/// What kind of mistake it is.
+/// Kinds of mistakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The text is not SQL.
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What stands there, on one line.
+    /// The text at this place, on one line.
     pub(crate) fn text(&self) -> String {
         const CHARS_MAX: usize = 200;
         let text = self.source.slice(self.span);
@@ -65,13 +65,13 @@ impl Hash for Place {
 /// Why a statement was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqlError {
-    /// What kind of mistake.
+    /// Kind of the mistake.
     pub kind: ErrorKind,
-    /// What is wrong, in one sentence.
+    /// Description of the mistake, in one sentence.
     pub message: String,
     /// Where.
     pub span: Option<Span>,
-    /// What to write instead.
+    /// Advice: the text to write instead.
     pub help: Option<String>,
     /// The text that `span` refers to.
     pub source: Option<Arc<Source>>,

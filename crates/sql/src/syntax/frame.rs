@@ -43,7 +43,7 @@ pub(crate) fn frame(source: &Source, span: Span) -> String {
     out
 }
 
-/// What stands for a character that would move the cursor or turn the writing direction.
+/// Replaces a character that would move the cursor or turn the writing direction.
 fn visible(c: char) -> char {
     match c {
         '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',

@@ -25,7 +25,7 @@ const BEGINNINGS: [(Keyword, Keyword); 7] = [
 
 const UNITS: [&str; 6] = ["DAY", "HOUR", "MINUTE", "SECOND", "MONTH", "YEAR"];
 
-/// Operators of other languages, and what they are in SQL.
+/// Foreign operators with their SQL equivalents.
 const OPERATORS: [(&str, &str); 4] = [("&&", "AND"), ("!", "NOT"), ("=>", ">="), ("~", "LIKE")];
 
 /// A text that cannot be cut into tokens.

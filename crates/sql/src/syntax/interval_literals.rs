@@ -1,5 +1,5 @@
 //! Intervals from one unit to another, such as `INTERVAL '1 02:03:04.5' DAY TO SECOND`. DataFusion
-//! knows only intervals that name their units: `INTERVAL '1 DAY 2 HOUR 3 MINUTE 4.5 SECOND'`.
+//! knows only intervals with named units: `INTERVAL '1 DAY 2 HOUR 3 MINUTE 4.5 SECOND'`.
 
 use datafusion_sql::sqlparser::ast::{
     DateTimeField, Expr, Interval, Spanned, Value, ValueWithSpan,
@@ -18,7 +18,8 @@ const FRACTION_MAX: u64 = 9;
 
 type Unit = (&'static str, char, u32);
 
-/// Names the units of an interval within its text; leaves others as they are.
+/// Names the units within the text of an interval from one unit to another. Leaves the text of an
+/// interval of a single unit as written.
 ///
 /// # Errors
 ///
@@ -76,7 +77,7 @@ fn example(units: &[Unit]) -> String {
     example
 }
 
-/// `1 02:03` as `1 DAY 2 HOUR 3 MINUTE`; `None` if it has other parts.
+/// `1 02:03` as `1 DAY 2 HOUR 3 MINUTE`; `None` if the text's parts do not match `units`.
 fn named(text: &str, units: &[Unit], fraction_max: u64) -> Option<String> {
     let text = text.trim();
     let (sign, mut rest) = match text.strip_prefix('-') {

@@ -26,7 +26,7 @@ pub(crate) const QUERY: &str = "JSON_QUERY";
 pub(crate) const OBJECT: &str = "JSON_OBJECT";
 /// Makes an array.
 pub(crate) const ARRAY: &str = "JSON_ARRAY";
-/// What stands between a key and its value.
+/// The operator between a key and its value.
 pub(crate) const MEMBER: &str = "VALUE";
 
 fn word_at(parser: &Parser, at: usize) -> Option<String> {
@@ -264,7 +264,7 @@ fn word(word: &str) -> Expr {
     Expr::value(Value::Placeholder(word.to_string()))
 }
 
-/// Words after an expression, and what follows them.
+/// An expression followed by words and a second operand.
 fn after(left: Expr, words: &str, right: Expr) -> Expr {
     let op = BinaryOperator::Custom(words.to_string());
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
@@ -280,7 +280,7 @@ pub(crate) fn worded(expr: &Expr) -> Option<(&Expr, &str, &Expr)> {
     }
 }
 
-/// What a word says that stands where an expression does.
+/// The word in the place of an expression.
 pub(crate) fn word_of(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(value) => match &value.value {
@@ -321,7 +321,7 @@ pub(crate) struct IsJson {
 }
 
 impl IsJson {
-    /// It, if it comes next.
+    /// IS JSON with its options, if these words come next.
     pub(crate) fn ahead(parser: &Parser) -> Option<IsJson> {
         let is = |at: usize, keyword: Keyword| match &parser.peek_nth_token_ref(at).token {
             Token::Word(word) => word.keyword == keyword,
@@ -339,7 +339,7 @@ impl IsJson {
         Some(IsJson { words, negated, kind: kind.unwrap_or("VALUE") })
     }
 
-    /// Reads it, after what it is of.
+    /// Reads the words after the operand `of`.
     pub(crate) fn parse(&self, parser: &mut Parser, of: &Expr) -> Expr {
         (0..self.words).for_each(|_| parser.advance_token());
         after(of.clone(), if self.negated { IS_NOT } else { IS }, word(self.kind))

@@ -33,7 +33,7 @@ pub(crate) struct Like {
     pub(crate) constraints: Merge,
 }
 
-/// What happens to something that the other table has.
+/// Treatment of a property of the other table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Merge {
     Including,
@@ -41,7 +41,7 @@ pub(crate) enum Merge {
     Overwriting,
 }
 
-/// What options are about.
+/// Properties named by options.
 const WHAT: [&str; 8] = [
     "ALL",
     "GENERATED",
@@ -53,7 +53,7 @@ const WHAT: [&str; 8] = [
     "METADATA",
 ];
 
-/// Those that a table may have in place of the other's.
+/// Properties that a table may replace.
 const OVERWRITTEN: [&str; 4] = ["GENERATED", "METADATA", "OPTIONS", "WATERMARKS"];
 
 const FORM: &str = "write LIKE table (EXCLUDING OPTIONS OVERWRITING WATERMARKS)";

@@ -20,15 +20,15 @@ pub(crate) struct Show {
     pub(crate) like: Option<String>,
 }
 
-/// What `SHOW` lists.
+/// Subjects of `SHOW`.
 #[derive(Debug, Clone)]
 pub(crate) enum Listed {
     /// Tables and views, as in Flink.
     Tables,
     Views,
-    /// Those that there are and those that were declared.
+    /// Built-in and declared functions.
     Functions,
-    /// Those that were declared.
+    /// Declared functions only.
     UserFunctions,
     /// Settings with their values; also `SET` alone.
     Settings,

@@ -20,7 +20,7 @@ use crate::syntax::walk::WalkMut;
 /// Digits that a decimal has at most.
 const DIGITS_MAX: usize = 38;
 
-/// The double that a constant with an exponent is; `None` if it is another constant.
+/// The double of a constant with an exponent; `None` for a constant of another form.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ pub(crate) fn decimal(constant: &TypedString) -> Result<Option<Expr>> {
     Ok(Some(cast(Expr::Value(constant.value.clone()), Decimal(exact))))
 }
 
-/// What [`double`] has made of a number, with a minus before it.
+/// The double of [`double`], with a minus before its number.
 pub(crate) fn negative(of: &Expr) -> Option<Expr> {
     let text = double_text(of).filter(|text| !text.starts_with('-'))?;
     let value = Value::SingleQuotedString(format!("-{text}"));
@@ -154,8 +154,8 @@ fn check_digits(number: &str) -> Result<()> {
     Err(SqlError::types(error).help("with an exponent it is a DOUBLE: 1.5E0"))
 }
 
-/// Casts that stand as values in VALUES are written twice. So they can be told from those that
-/// DataFusion puts in, which makes decimals of doubles.
+/// Casts in VALUES are written twice, so that they differ from the casts that DataFusion puts
+/// in, which make decimals of doubles.
 pub(crate) fn keep_casts(query: &mut Query) {
     keep_casts_of(&mut query.body);
 }

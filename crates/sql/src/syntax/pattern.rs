@@ -3,7 +3,7 @@
 
 use crate::syntax::error::{Result, SqlError};
 
-/// Java's letters with what they are in `strftime`; longer runs first.
+/// Java's letters with their counterparts in `strftime`; longer runs first.
 const LETTERS: &[(&str, &str)] = &[
     ("yyyy", "%Y"),
     ("uuuu", "%Y"),

@@ -27,7 +27,7 @@ const MAX_NESTING: usize = 256;
 pub struct Statement {
     pub(crate) kind: StatementKind,
     pub(crate) source: Arc<Source>,
-    /// From its first token to its last.
+    /// From the first token of the statement to its last.
     pub(crate) span: Option<Span>,
 }
 
@@ -38,7 +38,7 @@ impl Statement {
         matches!(self.kind, Query(_) | Insert(_) | Inserts(_) | Analyze(_))
     }
 
-    /// The table, view or function that it declares.
+    /// The declared table, view or function.
     pub fn declares(&self) -> Option<&str> {
         match &self.kind {
             StatementKind::CreateTable(create) => Some(&create.name.value),
@@ -77,10 +77,10 @@ pub fn parse_script(text: &str, source_name: &str) -> Result<Vec<Statement>> {
 /// Mistakes of one statement that are told at most.
 pub const MISTAKES_MAX: usize = 20;
 
-/// What keeps a statement from being parsed, or from being executed.
+/// A mistake that keeps a statement from being parsed or executed.
 #[derive(Debug)]
 pub struct Mistake {
-    /// What is wrong with it.
+    /// The error with its place and advice.
     pub error: SqlError,
     /// The table, view or function that it would declare.
     pub declares: Option<String>,
@@ -180,8 +180,8 @@ fn parse(
     Ok(())
 }
 
-/// A statement's first mistake, and those that parsing meets where a type stands for what each
-/// points at. Whoever misspells one type may have misspelled two.
+/// A statement's first mistake, and further mistakes that parsing meets after STRING has replaced
+/// each mistaken type. A writer who misspells one type may have misspelled two.
 fn and_further(first: SqlError, tokens: &[TokenWithSpan]) -> Vec<SqlError> {
     let mut tokens = tokens.to_vec();
     let mut mistakes = vec![first];
@@ -205,7 +205,7 @@ fn and_further(first: SqlError, tokens: &[TokenWithSpan]) -> Vec<SqlError> {
     mistakes
 }
 
-/// What a statement says, and where it stands.
+/// A statement, and its place in the text.
 type Placed = (StatementKind, Option<Span>);
 
 /// The statement that `parts`, a script's tokens between its semicolons, begin with, if there is

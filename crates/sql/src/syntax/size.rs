@@ -1,6 +1,7 @@
 //! Limits on the size of expressions. Planning duplicates some parts of an expression, so an
 //! expression with such parts nested in each other would grow exponentially although its text is
-//! short. One that is or would become too large is refused before anything is done with it.
+//! short. Too large an expression, also after expansion, is refused before anything is done with
+//! it.
 
 use std::ops::ControlFlow;
 

@@ -38,7 +38,7 @@ impl Span {
         })
     }
 
-    /// Whether another lies within this one.
+    /// Whether `other` lies within this span.
     pub(crate) fn holds(self, other: Span) -> bool {
         let (start, end) = ((self.line, self.column), (self.end_line, self.end_column));
         start <= (other.line, other.column) && (other.end_line, other.end_column) <= end
@@ -64,9 +64,9 @@ pub struct Source {
     pub name: String,
     /// The text.
     pub text: String,
-    /// Its tokens without blanks and comments, once somebody has asked for them.
+    /// Tokens without blanks and comments, filled at the first use.
     tokens: OnceLock<Vec<TokenWithSpan>>,
-    /// Where its lines begin, once somebody has asked for one.
+    /// Starts of the lines, filled at the first use.
     lines: OnceLock<Vec<Line>>,
 }
 
@@ -92,7 +92,7 @@ impl Source {
         Source { name: name.into(), text: text.into(), tokens, lines }
     }
 
-    /// Its tokens without blanks and comments; none if it has no tokens.
+    /// Tokens without blanks and comments; empty if the text cannot be cut into tokens.
     pub(crate) fn tokens(&self) -> &[TokenWithSpan] {
         self.tokens.get_or_init(|| {
             let tokens =

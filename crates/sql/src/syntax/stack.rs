@@ -7,7 +7,7 @@ use crate::syntax::error::{ErrorKind, Result, SqlError};
 /// Reserved, not used: pages are mapped when they are touched.
 const STACK_BYTES: usize = 256 << 20;
 
-/// What an error says that stands for a panic.
+/// Message of an error that stands for a panic.
 pub(crate) const PANICKED: &str = "planning panicked";
 
 /// Runs `work` on a thread with a large stack.

@@ -14,7 +14,7 @@ use crate::syntax::statement_set::Insert;
 use crate::syntax::user_functions::{CreateFunction, parse_create_function};
 use crate::syntax::words::{if_not_exists, is_word, single_name, single_name_or};
 
-/// What a statement is.
+/// Kinds of statements.
 #[derive(Debug, Clone)]
 pub(crate) enum StatementKind {
     CreateTable(CreateTable),
@@ -43,7 +43,7 @@ pub(crate) enum StatementKind {
     },
     Query(Box<Query>),
     Insert(Insert),
-    /// Those of a statement set.
+    /// The INSERT statements of a statement set.
     Inserts(Vec<Insert>),
     /// A query or some INSERTs.
     Explain(Box<StatementKind>),

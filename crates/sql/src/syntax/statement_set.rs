@@ -15,7 +15,7 @@ pub(crate) struct Insert {
     pub(crate) overwrites: bool,
     pub(crate) columns: Vec<Ident>,
     pub(crate) query: Box<Query>,
-    /// From its first token to its last.
+    /// From the first token of the statement to its last.
     pub(crate) span: Option<Span>,
 }
 
@@ -24,9 +24,9 @@ pub(crate) struct StatementSet {
     pub(crate) inserts: Vec<Insert>,
     /// Whether it is to be explained, not executed.
     pub(crate) explained: bool,
-    /// It runs, and what comes of it is shown with its plan.
+    /// True for EXPLAIN ANALYZE: the set runs, and its results are shown with its plan.
     pub(crate) analyzed: bool,
-    /// From its first token to its END.
+    /// From the first token of the set to its END.
     pub(crate) span: Option<Span>,
     /// How many parts between semicolons it takes.
     pub(crate) parts: usize,
@@ -35,8 +35,9 @@ pub(crate) struct StatementSet {
 const FORM: &str = "write EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";
 
 impl StatementSet {
-    /// How many of `parts` belong to a statement that cannot be parsed: all up to its END, if it
-    /// begins a set that has one.
+    /// How many of `parts` belong to a statement that cannot be parsed: all up to END, if the
+    /// statement
+    /// begins a set with an END.
     pub(crate) fn extent(parts: &[&[TokenWithSpan]]) -> usize {
         let begins = parts.first().is_some_and(|first| {
             let words = words(first);
@@ -51,8 +52,9 @@ impl StatementSet {
         end.map_or(1, |end| end + 1)
     }
 
-    /// The set that `parts`, a script's tokens between its semicolons, begin with, if they do;
-    /// `insert` parses one of its statements.
+    /// The set at the beginning of `parts`, a script's tokens between its semicolons; `None` if
+    /// there is
+    /// no set. `insert` parses a statement of the set.
     pub(crate) fn parse(
         parts: &[&[TokenWithSpan]],
         insert: &dyn Fn(&[TokenWithSpan]) -> Result<Insert>,
@@ -89,7 +91,7 @@ impl StatementSet {
     }
 }
 
-/// What a set begins with.
+/// The opening words of a set.
 struct Opening {
     explained: bool,
     analyzed: bool,

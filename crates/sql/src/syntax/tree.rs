@@ -19,9 +19,9 @@ use crate::syntax::walk::Walk;
 #[derive(Debug)]
 pub(crate) struct Syntax {
     source: Arc<Source>,
-    /// Those that are in no other expression.
+    /// Outermost expressions.
     roots: Vec<SqlExpr>,
-    /// Which of them are conditions of HAVING.
+    /// Indices of the roots that are conditions of HAVING.
     having: HashSet<usize>,
     /// Of which of them each name is a part.
     named: HashMap<String, Vec<usize>>,
@@ -77,7 +77,7 @@ impl Syntax {
         Syntax { having: roots.having, ..Syntax::new(source, roots.found) }
     }
 
-    /// Of a text: what stands in it is placed, none of it is found.
+    /// Syntax of a text: gives places in the text, but has no expressions.
     pub(crate) fn of_source(source: &Arc<Source>) -> Syntax {
         Syntax::new(source, vec![])
     }
@@ -114,7 +114,7 @@ impl Syntax {
         (0..self.roots.len()).map(|root| self.root(root))
     }
 
-    /// Those in which a column of that name stands; `None` if there are none.
+    /// Roots that name a column `name`; `None` if there are no such roots.
     pub(crate) fn roots_with(&self, name: &str) -> Option<impl Iterator<Item = (&SqlExpr, bool)>> {
         Some(self.named.get(name)?.iter().map(|root| self.root(*root)))
     }
@@ -264,7 +264,7 @@ impl Syntax {
         (close >= to).then_some((open - 1, close))
     }
 
-    /// The bracket that closes the one at `open`.
+    /// The closing bracket for the bracket at `open`.
     fn closing(&self, open: usize) -> Option<usize> {
         closing(self.source.tokens(), open)
     }
@@ -284,7 +284,7 @@ fn order(location: Location) -> (u64, u64) {
     (location.line, location.column)
 }
 
-/// The bracket that closes the one at `open`.
+/// The closing bracket for the bracket at `open`.
 pub(crate) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -317,7 +317,7 @@ pub(crate) fn arguments(call: &ast::Function) -> Option<Vec<&SqlExpr>> {
     Some(arguments)
 }
 
-/// What says which rows belong together, of the kinds of joins that have it and run.
+/// The constraint of a join, for the supported kinds of joins with a constraint.
 pub(crate) fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
     use JoinOperator::{
         FullOuter, Inner, Join, Left, LeftAnti, LeftOuter, LeftSemi, Right, RightOuter,
@@ -336,7 +336,7 @@ pub(crate) fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstra
     }
 }
 
-/// What an expression is made of.
+/// Direct parts of an expression.
 pub(crate) fn parts(sql: &SqlExpr) -> Vec<&SqlExpr> {
     match sql {
         SqlExpr::Nested(e)

@@ -42,7 +42,7 @@ pub(crate) struct Member {
 }
 
 impl TypeDef {
-    /// The Arrow type that stands for it.
+    /// Arrow type of this type.
     pub(crate) fn arrow_type(&self) -> Result<DataType> {
         Ok(match self {
             TypeDef::Plain(sql_type, span) => arrow_type(sql_type).map_err(|e| e.at(*span))?,
@@ -231,7 +231,7 @@ impl Types<'_, '_> {
         Ok(Member { of, nullable })
     }
 
-    /// Takes the bracket that opens; returns the one that closes.
+    /// Takes the opening bracket; returns the matching closing bracket.
     fn open(&mut self) -> Result<Token> {
         if self.parser.consume_token(&Token::LParen) {
             return Ok(Token::RParen);
@@ -269,7 +269,7 @@ fn multiset() -> SqlError {
         .help("write MAP<…, INT>: each value with how often it is there")
 }
 
-/// What to write where a type needs those that it is made of.
+/// Advice for a type written without its member types.
 fn without_parts(word: &str) -> Option<&'static str> {
     match word.to_uppercase().as_str() {
         "ROW" => Some("write for example ROW<a INT, b STRING>"),

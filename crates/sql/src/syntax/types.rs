@@ -19,7 +19,7 @@ pub(crate) const UTC: &str = "UTC";
 /// Timestamps are declared without a precision: microseconds, so that the year 9999 fits.
 const DEFAULT_PRECISION: u64 = 6;
 
-/// What a column or a CAST of this SQL type holds.
+/// Arrow type of values of a column or a CAST of this SQL type.
 pub(crate) fn arrow_type(sql: &SqlType) -> Result<DataType> {
     use DataType::*;
     Ok(match sql {

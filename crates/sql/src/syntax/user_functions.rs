@@ -71,7 +71,7 @@ impl UserFunction {
     }
 }
 
-/// What comes behind `CREATE [OR REPLACE] FUNCTION`.
+/// Parses the text after `CREATE [OR REPLACE] FUNCTION`.
 pub(crate) fn parse_create_function(
     parser: &mut Parser<'_>,
     or_replace: bool,
@@ -118,8 +118,8 @@ impl CreateFunction {
 }
 
 impl UserFunction {
-    /// The function that is declared, its body made of its parameters. Functions of several rows
-    /// are known by their names in small letters.
+    /// The declared function, with a body over its parameters. Functions of several rows are known
+    /// by their names in small letters.
     ///
     /// # Errors
     ///
@@ -149,12 +149,12 @@ impl UserFunction {
         Ok(UserFunction { parameters, returns: create.returns.of.clone(), body })
     }
 
-    /// What it computes of its parameters.
+    /// Expression of the parameters that the function computes.
     pub(crate) fn body(&self) -> &Expr {
         &self.body
     }
 
-    /// As it is kept: messages are about the query that calls it.
+    /// The stored form, without places: messages are about the query with the call.
     pub(crate) fn unplaced(mut self) -> UserFunction {
         let _ = self.body.walk_mut(&mut Unplaced);
         self
@@ -200,7 +200,7 @@ fn cast(expr: Expr, to: &DataType) -> Expr {
     Expr::Nested(Box::new(cast))
 }
 
-/// Replaces calls by what they stand for.
+/// Replaces calls by the bodies of the functions.
 struct Expansion<'a>(&'a UserFunctions);
 
 impl Expansion<'_> {

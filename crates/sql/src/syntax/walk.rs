@@ -1,8 +1,8 @@
 //! Walks over trees: those of the syntax, and those of plans and expressions.
 //!
-//! What the libraries have for it is generic, and is compiled anew for every kind of visitor and
-//! every closure: the syntax alone has six hundred functions. Ours hand a pointer to the visitor
-//! down, so each walk is compiled once. It had been half of this crate's code.
+//! The walks of the libraries are generic and compiled anew for every kind of visitor and every
+//! closure: the syntax alone has six hundred functions. Ours hand a pointer to the visitor down, so
+//! each walk is compiled once. Generic walks had been half of this crate's code.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ use datafusion_sql::sqlparser::ast::{
     Visitor, VisitorMut,
 };
 
-/// A visitor of any type, and what it broke off with.
+/// A visitor of any type, with its reason for breaking off.
 struct Kept<'v, V, B> {
     visitor: &'v mut V,
     broke: Option<B>,
