@@ -15,12 +15,12 @@ use crate::expr::collecting::{self, COLLECTING, is_ordered};
 use crate::syntax::error::SqlError;
 use crate::syntax::types::sql_type_name;
 
-/// What an aggregate is given, of what SQL gives it.
+/// Arguments that the engine's aggregate receives, as a form of the arguments in SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Takes {
-    /// Its argument, of any type that there is a result for.
+    /// The argument, of any type with a result type.
     Any,
-    /// Its argument, a boolean.
+    /// The argument, a boolean.
     Boolean,
     /// Its argument as a `DOUBLE`.
     Double,
@@ -38,7 +38,7 @@ pub(crate) enum Pair {
 
 pub(crate) type Named = (&'static str, AggregateFunction, Takes);
 
-/// Those whose value has a fixed size by name; several names may be of one function.
+/// Aggregates of a value of fixed size, by name; a function may have several names.
 const AGGREGATES: [Named; 29] = {
     use AggregateFunction::{Avg, Bits, Count, Max, Min, Moment as Of, Sum};
     use Moment::*;
@@ -84,7 +84,7 @@ pub(crate) fn aggregate_named(name: &str) -> Option<(AggregateFunction, Takes)> 
     all_aggregates().find(|(n, ..)| *n == name).map(|(_, function, takes)| (function, takes))
 }
 
-/// What the engine's function is called in SQL.
+/// SQL name of the engine's function.
 pub(crate) fn sql_name(function: AggregateFunction) -> String {
     let found = AGGREGATES.iter().find(|(_, known, _)| *known == function);
     found.map_or(String::new(), |(name, ..)| name.to_uppercase())
@@ -96,7 +96,7 @@ pub(crate) fn all_aggregates() -> impl Iterator<Item = Named> {
     AGGREGATES.into_iter().chain(collecting)
 }
 
-/// How many arguments an aggregate of that name takes; `None`: any number from one on.
+/// How many arguments an aggregate of this name has; `None`: any number from 1.
 pub(crate) fn arguments_of(name: &str) -> Option<usize> {
     match aggregate_named(name) {
         Some((AggregateFunction::Count, Takes::Any)) => None,
@@ -234,7 +234,7 @@ fn result_type(function: AggregateFunction, argument: &DataType) -> Option<DataT
 /// Digits after the point that the mean of decimals has at least, as in Flink.
 const MEAN_SCALE: i8 = 6;
 
-/// What to aggregate instead of a value of an SQL type that an aggregate does not take.
+/// Advice for an argument of an SQL type that the aggregate does not accept.
 pub(crate) fn other_argument(
     function: AggregateFunction,
     takes: Takes,
@@ -248,7 +248,7 @@ pub(crate) fn other_argument(
     }
 }
 
-/// Whether a function counts: it gives 0 for nothing, and never NULL.
+/// Whether a function counts: it gives 0 for no rows, and never NULL.
 pub(crate) fn counts(function: AggregateFunction) -> bool {
     matches!(function, AggregateFunction::Count | AggregateFunction::ApproxCountDistinct)
 }
@@ -314,7 +314,7 @@ impl AggregateUDFImpl for Aggregate {
         !counts(self.function)
     }
 
-    /// What does not go with it says so itself.
+    /// Functions that refuse the clause have an error message of their own.
     fn supports_null_handling_clause(&self) -> bool {
         collecting::arguments(self.function).is_some()
     }

@@ -57,7 +57,7 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// What is left of an expression above its parts, and how many levels that has.
+    /// Rest of an expression above its parts, and the number of levels of the rest.
     fn cut(&mut self, expr: Expr) -> DfResult<(Expr, usize)> {
         let mut levels = 0;
         let left = expr.map_children(|child| {

@@ -15,7 +15,7 @@ use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
 use crate::expr::by_parts::by_parts;
 
-/// The rule; it goes behind those that depend on the types that were written.
+/// Type coercion; goes behind the rules that depend on the written types.
 #[derive(Debug, Default)]
 pub(crate) struct Coercion;
 
@@ -29,7 +29,7 @@ impl AnalyzerRule for Coercion {
     }
 }
 
-/// A node of a plan; those below it are done.
+/// Coerces a node of a plan whose inputs are done.
 fn coerced(mut node: LogicalPlan) -> DfResult<Transformed<LogicalPlan>> {
     let schema = Arc::new(schema_of(&node));
     // `WHERE NULL` is a condition, too.
@@ -63,7 +63,7 @@ fn frame_of(expr: &mut Expr) -> Option<&mut WindowFrame> {
     }
 }
 
-/// What the expressions of a node are over.
+/// Schema for the expressions of a node.
 pub(crate) fn schema_of(node: &LogicalPlan) -> DFSchema {
     let mut schema = merge_schema(&node.inputs());
     if let LogicalPlan::TableScan(scan) = node {

@@ -29,8 +29,8 @@ pub(crate) fn name_of(ranking: Ranking) -> &'static str {
     }
 }
 
-/// The function and the one argument of a call, whose arguments are written over what the engine
-/// sees; `None` if it is none of these functions.
+/// The function and the single engine argument of a call; the call's `arguments` refer to the
+/// engine's columns. `None` if `function` does not collect.
 pub(crate) fn call(
     function: AggregateFunction,
     params: &AggregateFunctionParams,
@@ -84,7 +84,7 @@ pub(crate) fn call(
     })
 }
 
-/// That values of which each counts once are such that rows can be grouped by them.
+/// Checks that rows can be grouped by the DISTINCT arguments of an aggregate.
 pub(crate) fn check_distinct(
     params: &AggregateFunctionParams,
     name: &str,
@@ -127,7 +127,7 @@ fn literal(expr: &Expr) -> Option<&ScalarValue> {
     }
 }
 
-/// A call as SQL text; `None` if it is none of these functions.
+/// A call as SQL text; `None` if `function` does not collect.
 pub(crate) fn text(function: AggregateFunction, argument: Option<&Expr>) -> Option<String> {
     use AggregateFunction::*;
     if let Best(best) = function {

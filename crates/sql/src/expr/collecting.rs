@@ -1,5 +1,5 @@
-//! Aggregates whose value has any size, or depends on the order of records: their names, what
-//! arguments they take, and what they give.
+//! Aggregates whose value has any size, or depends on the order of records: their names, arguments
+//! and results.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::syntax::error::{Result, SqlError};
 use crate::syntax::type_grammar::ELEMENT;
 use crate::syntax::types::sql_type_name;
 
-/// What calls of these names are, before their arguments are looked at.
+/// Names of calls, with their functions before arguments are looked at.
 pub(crate) const COLLECTING: [(&str, AggregateFunction); 10] = {
     use AggregateFunction::*;
     [
@@ -27,7 +27,7 @@ pub(crate) const COLLECTING: [(&str, AggregateFunction); 10] = {
     ]
 };
 
-/// How a call of the function is written; `None` if it is none of these.
+/// Form of a call of the function in SQL; `None` if `function` does not collect.
 pub(crate) fn form(function: AggregateFunction) -> Option<&'static str> {
     use AggregateFunction::*;
     Some(match function {
@@ -44,7 +44,7 @@ pub(crate) fn form(function: AggregateFunction) -> Option<&'static str> {
     })
 }
 
-/// What to do about arguments of other types than such a call takes.
+/// Advice for arguments of types that the call does not accept.
 pub(crate) fn help(function: AggregateFunction) -> Option<&'static str> {
     use AggregateFunction::*;
     match function {

@@ -86,7 +86,7 @@ fn is_constant(expr: &Expr) -> DfResult<bool> {
     Ok(!varies)
 }
 
-/// What a constant comes to.
+/// Value of a constant expression.
 pub(crate) fn constant(expr: &Expr) -> Result<ScalarValue, SqlError> {
     let (schema, config) = (DFSchema::empty(), Arc::new(ConfigOptions::default()));
     let expr = as_meant(expr.clone(), &schema, &config)?;

@@ -43,11 +43,11 @@ struct Compiled {
     physical: Arc<dyn PhysicalExpr>,
     text: String,
     data_type: DataType,
-    /// Of a condition: what holds where it does.
+    /// For a condition: comparisons that hold wherever the condition holds.
     implied: Vec<Condition>,
-    /// Whether it reads what is there, and makes nothing.
+    /// Whether the expression only reads a column or a field, and computes no values.
     is_field: bool,
-    /// Whether it gives what is there already.
+    /// Whether the expression returns existing values.
     is_there: bool,
 }
 
@@ -331,7 +331,7 @@ impl Compiled {
                 Err(Error::TooMuchText { .. }) if half.num_rows() > 1 => {
                     self.evaluate_in_parts(half, held)?
                 }
-                // It is the row's own fault if it fails without the others.
+                // The row's own fault if the row also fails alone.
                 Err(Error::TooMuchText { .. }) => {
                     return Err(self.evaluate_rows(half, 0).err());
                 }
@@ -360,7 +360,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// What went wrong in `expression`; what a part of it has said already stays as it is.
+/// Error of a failed `expression`; a message of a failed part stays unchanged.
 pub(crate) fn evaluation_error(
     error: &DataFusionError,
     data_type: &DataType,

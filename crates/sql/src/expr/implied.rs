@@ -1,5 +1,5 @@
-//! What a condition implies: comparisons of columns with constants, which a source can check by the
-//! statistics that it has.
+//! Implications of a condition: comparisons of columns with constants, which a source can check by
+//! its statistics.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use millstream_contract::pruning::Condition;
 
 use crate::expr::lazy::cannot_fail;
 
-/// The comparisons that hold wherever `expr` is TRUE. None of a condition that may fail: then it
-/// must see each row as it is.
+/// The comparisons that hold wherever `expr` is TRUE. Empty for a condition that may fail: such a
+/// condition must see each row as it is.
 pub(crate) fn implied(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Vec<Condition> {
     match cannot_fail(expr) {
         true => split_conjunction(expr).into_iter().filter_map(|e| condition(e, schema)).collect(),
@@ -38,7 +38,7 @@ fn condition(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Condition>
     Some(Condition { column, comparison, constant })
 }
 
-/// The comparison that an operator is, if it is one.
+/// The comparison of an operator; `None` for an operator of another kind.
 pub(crate) fn comparison(op: &Operator) -> Option<Comparison> {
     Some(match op {
         Operator::Eq => Comparison::Equal,

@@ -37,7 +37,7 @@ pub(crate) fn located(expr: Expr, place: Place) -> Expr {
     Arc::new(ScalarUDF::from(Located { place, signature })).call(vec![expr])
 }
 
-/// What is marked, if `expr` is a mark, a cast with a name or one that rounds, or a bounded
+/// The marked expression, if `expr` is a mark, a cast with a name or one that rounds, or a bounded
 /// constant.
 pub(crate) fn within_mark(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
@@ -183,8 +183,8 @@ impl PhysicalExpr for LocatedExpr {
 /// The name of [`NamedCast`], which cannot be written in SQL.
 pub(crate) const NAMED_CAST: &str = "$cast";
 
-/// A function that gives back its first argument, a cast; the second is a text that makes the name
-/// of the column another one than that of what is cast.
+/// A function that returns its first argument, a cast. The second argument, a text, gives the
+/// column a name that differs from the name of the cast column.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct NamedCast(Signature);
 

@@ -14,7 +14,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr, Literal};
 use millstream_contract::floats;
 
-/// An operand in its one form.
+/// An operand with a single form of NaN and of zero.
 #[derive(Debug, Clone, Eq)]
 pub(crate) struct OneForm {
     pub(crate) operand: Arc<dyn PhysicalExpr>,

@@ -1,5 +1,5 @@
-//! Which expressions give a value whatever the row, so that they can be evaluated for rows that
-//! nobody asked for.
+//! Expressions that give a value for every row, and so can be evaluated for rows that no query
+//! needs.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 use datafusion_common::DFSchema;
@@ -11,7 +11,7 @@ use crate::expr::located::within_mark;
 use crate::expr::one_form::compares;
 use crate::expr::scalars::{DECIDED, SAFE, digits_of};
 
-/// Functions that give a value of any arguments, and none that is longer than these.
+/// Functions that give a value for any arguments, never longer than the arguments.
 const FUNCTIONS: &[&str] = &[
     "ascii",
     "btrim",
@@ -76,7 +76,7 @@ pub(crate) fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
     own && arguments(expr).into_iter().all(|(argument, _)| cannot_fail(argument, schema))
 }
 
-/// Whether every value of one type is one of another.
+/// Whether every value of the type `from` is a value of `to`.
 fn widens(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
     let bits = |t: &DataType| match t {
@@ -100,8 +100,8 @@ fn widens(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// What an expression is computed of, and whether each part of that is evaluated for every row for
-/// which the whole is.
+/// Direct parts of an expression; for each part, whether it is evaluated for every row for which
+/// the whole is.
 pub(crate) fn arguments(expr: &Expr) -> Vec<(&Expr, bool)> {
     let first_alone = match expr {
         Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }) => true,

@@ -1,4 +1,4 @@
-//! Scalar functions that DataFusion lacks, or that mean something else there.
+//! Scalar functions that DataFusion lacks or understands differently.
 
 mod bounded;
 mod by_pattern;
@@ -105,7 +105,7 @@ pub(crate) fn as_meant(
     fold_arithmetic(bound_texts(expr, schema)?, schema, config)
 }
 
-/// Those that queries may call by name.
+/// Functions that queries may call by name.
 pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     let mut functions: Vec<ScalarUDF> = Vec::new();
     for function in datafusion_functions::core::functions() {

@@ -111,7 +111,7 @@ fn access_text(access: Access<'_>) -> String {
     }
 }
 
-/// What is written of an expression, if that is a part of it alone.
+/// The written part of an expression of which only a part is written.
 fn unwritten(expr: &Expr) -> Option<&Expr> {
     within_mark(expr).or_else(|| within_decided(expr)).or_else(|| within_conformed(expr))
 }
@@ -120,7 +120,7 @@ fn list_text(list: &[Expr]) -> String {
     list.iter().map(sql_text).collect::<Vec<_>>().join(", ")
 }
 
-/// In brackets unless it is one thing.
+/// In brackets unless the text is a single term.
 pub(crate) fn nested(expr: &Expr) -> String {
     if let Some(inner) = unwritten(expr) {
         return nested(inner);

@@ -18,7 +18,7 @@ pub(crate) const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "win
 /// The type of all of them.
 pub(crate) const WINDOW_TYPE: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
 
-/// What is assigned to each row.
+/// The window that each row is assigned to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Assignment {
     /// The time column, by its position in the input.

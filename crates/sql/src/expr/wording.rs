@@ -17,7 +17,7 @@ pub(crate) fn reworded(kind: ErrorKind, text: &str) -> SqlError {
     SqlError::new(kind, first_lines(&text))
 }
 
-/// Without what stands around the message itself.
+/// The message itself, without the text around.
 pub(crate) fn plain(text: &str) -> &str {
     let text = text.split("\n\nbacktrace:").next().unwrap_or(text);
     let mut text = text.trim();
@@ -44,13 +44,13 @@ fn known(kind: ErrorKind, text: &str) -> Option<SqlError> {
         .or_else(|| other(kind, text))
 }
 
-/// What stands between two texts.
+/// Text between two texts.
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     let rest = text.split_once(start)?.1;
     Some(if end.is_empty() { rest } else { rest.split_once(end)?.0 })
 }
 
-/// What our own functions say: a message, and help behind a semicolon.
+/// Message of our own functions, with help behind a semicolon.
 fn own(text: &str) -> Option<SqlError> {
     let coercion = "user-defined coercion failed with: ";
     let text = text.split_once(coercion).map_or(text, |(_, own)| plain(own));
@@ -59,7 +59,7 @@ fn own(text: &str) -> Option<SqlError> {
     ours.then(|| SqlError::types(message).help(help.trim_end_matches('.')))
 }
 
-/// What DataFusion takes for a fault of its own, and is one of the query.
+/// Mistakes of the query that DataFusion takes for faults of its own.
 pub(crate) fn internal(text: &str) -> Option<SqlError> {
     if text.contains("failed to match any signature") {
         return Some(other_arguments(between(text, "Function '", "'")?));
@@ -401,12 +401,12 @@ fn time_text(text: &str) -> Option<SqlError> {
     Some(SqlError::types(message).help(help))
 }
 
-/// Texts that are no value of their type.
+/// Errors for texts that give no value of the wanted type.
 pub(crate) fn value(text: &str) -> Option<SqlError> {
     if text.contains("annot cast string '") {
         let found = between(text, "annot cast string '", "' to value of ")?;
         let wanted = with_sql_types(between(text, "' to value of ", " type")?);
-        // The digits are not those of the type that was asked for.
+        // The message's digits differ from the digits of the requested type.
         let wanted = if wanted.starts_with("DECIMAL") { "DECIMAL".into() } else { wanted };
         return Some(SqlError::types(format!("cannot cast '{found}' to {wanted}")));
     }

@@ -9,7 +9,7 @@ use datafusion_sql::sqlparser::ast::{
 use crate::expr::aggregates::arguments_of;
 use crate::syntax::error::{Span, SqlError};
 
-/// That an aggregate has as many arguments as it takes; COUNT has several with DISTINCT only.
+/// Checks an aggregate's number of arguments; COUNT has several with DISTINCT only.
 pub(crate) fn check_arguments(call: &Function, name: &str) -> ControlFlow<SqlError> {
     let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
     let upper = name.to_uppercase();
@@ -42,7 +42,7 @@ pub(crate) fn check_arguments(call: &Function, name: &str) -> ControlFlow<SqlErr
     )
 }
 
-/// That a call has as many arguments as it may have.
+/// Checks that a call has as many arguments as it may have.
 pub(crate) fn check_counts(
     call: &Function,
     name: &str,

@@ -34,8 +34,8 @@ use crate::syntax::walk::{Nodes, Walk};
 /// Parts of a query that are tried at most.
 const PARTS_MAX: usize = 2_000;
 
-/// Refuses conditions that are not BOOLEAN, which DataFusion would cast. (Those of WHERE and HAVING
-/// it refuses itself.)
+/// Refuses conditions that are not BOOLEAN, which DataFusion would cast. (DataFusion itself refuses
+/// such conditions of WHERE and HAVING.)
 pub(crate) fn check_conditions(plan: &LogicalPlan, texts: &Texts) -> Result<()> {
     let refuse = |e: SqlError| DataFusionError::External(Box::new(e));
     plan.each_node(|node| {

@@ -86,7 +86,7 @@ fn column_in(select: &Select) -> Option<tokenizer::Span> {
     all.or_else(|| select.walk(&mut Columns).break_value())
 }
 
-/// What stands after LIMIT and OFFSET.
+/// Expressions after LIMIT and OFFSET.
 pub(crate) fn limits(query: &Query) -> Vec<&Expr> {
     match &query.limit_clause {
         Some(LimitClause::LimitOffset { limit, offset, .. }) => {
@@ -453,8 +453,8 @@ impl Visitor for Checker<'_> {
     }
 }
 
-/// What to write instead of an operator on bits, which Flink has not, and which mean other things
-/// elsewhere: `^` is a power in DuckDB.
+/// Advice for an operator on bits: Flink has no such operators, and elsewhere they mean something
+/// else: `^` is a power in DuckDB.
 fn bits(op: &BinaryOperator) -> Option<&'static str> {
     match op {
         BinaryOperator::BitwiseAnd => {

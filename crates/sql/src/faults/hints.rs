@@ -1,4 +1,4 @@
-//! What may have been meant, or a better place, for mistakes that many people make.
+//! Guesses of the meaning, or a better place, for mistakes that many people make.
 
 use std::ops::ControlFlow;
 
@@ -107,7 +107,7 @@ fn in_with(error: SqlError, query: &Query) -> SqlError {
     SqlError { help: Some(help), ..error }
 }
 
-/// What an error's message has between the first quotes.
+/// Text between the first quotes of an error's message.
 fn quoted(error: &SqlError) -> &str {
     error.message.split('\'').nth(1).unwrap_or_default()
 }
@@ -208,7 +208,7 @@ fn same_relations(error: SqlError, select: &Select) -> SqlError {
     error
 }
 
-/// What columns of a relation have before them.
+/// Qualifier of a relation's columns.
 fn relation_name(relation: &TableFactor) -> Option<Ident> {
     match relation {
         TableFactor::Table { alias: Some(alias), .. }
@@ -280,7 +280,7 @@ fn is_star(item: &SelectItem) -> bool {
     matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
 }
 
-/// What a column of a result is called in the text.
+/// Name of a result column as written in the text.
 fn name_of(item: &SelectItem) -> Option<&Ident> {
     match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias),
@@ -330,7 +330,7 @@ fn items(select: &Select) -> impl Iterator<Item = &SqlExpr> {
     })
 }
 
-/// What a SELECT computes of the columns that it reads.
+/// Expressions that a SELECT computes of its input columns.
 pub(crate) fn expressions(select: &Select) -> Vec<&SqlExpr> {
     let keys = match &select.group_by {
         GroupByExpr::Expressions(keys, _) => &keys[..],

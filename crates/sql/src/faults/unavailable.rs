@@ -1,4 +1,4 @@
-//! Functions that other engines have and this one has not: why, and what to write in their place.
+//! Functions of other engines without a counterpart here: the reason, and alternatives.
 
 /// Why a well-known function is not here, and what to use instead.
 // tidy: long function: one arm per function

@@ -150,7 +150,7 @@ pub(crate) fn blame_union(error: SqlError, query: &Query, context: &Context<'_>)
     error
 }
 
-/// What a SELECT selects.
+/// Place of the selected items of a SELECT.
 fn select_place(operand: &SetExpr) -> Option<Span> {
     let SetExpr::Select(select) = operand else { return Span::new(operand.span()) };
     let items = select.projection.iter().map(Spanned::span);
@@ -178,9 +178,9 @@ fn schema(with: &Option<With>, body: &SetExpr, context: &Context<'_>) -> Option<
 
 /// A UNION as it is written.
 struct Union {
-    /// What stands before it.
+    /// WITH clause before the UNION.
     with: Option<With>,
-    /// Its queries, also those of a UNION ALL within it.
+    /// Queries of the UNION, also of nested UNION ALL.
     operands: Vec<SetExpr>,
 }
 

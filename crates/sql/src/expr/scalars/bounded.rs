@@ -50,7 +50,7 @@ impl TooMuchText {
         DataFusionError::External(Box::new(TooMuchText { rows }))
     }
 
-    /// What to do about it.
+    /// Advice for shorter texts.
     pub(crate) fn help(&self) -> String {
         match self.rows {
             1 => "make the text shorter".into(),
@@ -139,7 +139,7 @@ pub(crate) fn bound_constants(expr: Expr) -> DfResult<Expr> {
     Ok(bounded.data)
 }
 
-/// The function that is called, without its bound.
+/// The called function, without its bound.
 pub(crate) fn unbounded(function: &ScalarUDF) -> &ScalarUDF {
     function.inner().downcast_ref().map_or(function, |bounded: &Bounded| &bounded.0)
 }

@@ -53,7 +53,7 @@ fn split(instant: i128) -> DfResult<(NaiveDate, i128)> {
     Ok((day.ok_or_else(too_far)?, instant.rem_euclid(DAY_NS)))
 }
 
-/// Whole months from one instant to another; as many, but negative, the other way round.
+/// Whole months between two instants; negative if `to` is earlier.
 pub(super) fn months_between(from: i128, to: i128) -> DfResult<i64> {
     if from > to {
         return Ok(-months_between(to, from)?);

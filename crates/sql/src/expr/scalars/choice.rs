@@ -25,8 +25,8 @@ struct Choice {
     aliases: Vec<String>,
 }
 
-/// The functions that choose among their arguments by which of them are NULL. IFNULL is COALESCE of
-/// two: DataFusion's takes few types and works them out exponentially often.
+/// The functions that choose the first argument that is not NULL, or test an argument for NULL.
+/// IFNULL is COALESCE of two: DataFusion's takes few types and works them out exponentially often.
 pub(super) fn choices() -> [ScalarUDF; 3] {
     let choice = |function, name, aliases: &[&str]| {
         let aliases = aliases.iter().map(|alias| alias.to_string()).collect();
@@ -50,7 +50,7 @@ pub(crate) fn coalesce(args: Vec<Expr>) -> Expr {
 const NAME_BYTES_MAX: usize = 500;
 
 impl Hash for Choice {
-    /// Its name says all; what it is made of is long.
+    /// Hash of the name alone, since the function behind the name is long.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
@@ -140,8 +140,8 @@ impl ChoiceExpr {
     }
 }
 
-/// Puts the result together. `argument` gives an argument's values for the rows that are asked for;
-/// the others may be anything.
+/// Puts the result together. `argument` gives an argument's values for the requested rows; values
+/// of the remaining rows may be anything.
 fn choose(
     tests_only: bool,
     arguments: usize,

@@ -16,7 +16,7 @@ pub(super) fn is_time(to: &DataType) -> bool {
     matches!(to, DataType::Timestamp(..) | DataType::Date32)
 }
 
-/// Texts as dates or timestamps; NULL for those that are none if it `tries`.
+/// Texts as dates or timestamps; if it `tries`, NULL for texts of other forms.
 pub(super) fn texts_as_times(texts: &ArrayRef, to: &DataType, tries: bool) -> DfResult<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8)?;
     let read = |text| match (clock(text), to) {

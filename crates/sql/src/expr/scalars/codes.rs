@@ -53,7 +53,7 @@ fn hex(args: &Arguments) -> DfResult<ArrayRef> {
     })
 }
 
-/// The bytes of hexadecimal digits, an odd one first; NULL if they are none.
+/// The bytes of hexadecimal digits, an odd digit first; NULL for other texts.
 fn unhex(args: &Arguments) -> DfResult<ArrayRef> {
     let rows = args.rows(|row| {
         let text = args.text(0, row)?.as_bytes();

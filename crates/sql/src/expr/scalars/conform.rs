@@ -22,7 +22,7 @@ pub(crate) fn conformed(expr: Expr, to: DataType) -> Expr {
     Arc::new(ScalarUDF::from(Conform { to, signature })).call(vec![expr])
 }
 
-/// What is made to conform, if `expr` does that.
+/// The argument of a conforming call; `None` if `expr` is no such call.
 pub(crate) fn within_conformed(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     unbounded(&call.func).inner().downcast_ref::<Conform>()?;

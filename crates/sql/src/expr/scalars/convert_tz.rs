@@ -38,12 +38,12 @@ impl Zones {
     }
 }
 
-/// What a clock in another zone shows at a local time; NULL of what is no such time.
+/// A clock's display in another zone at a local time; NULL for a text that is no time.
 fn convert(args: &Arguments) -> DfResult<ArrayRef> {
     let mut zones = Zones::default();
     args.texts(|row, out| {
         let (from, to) = (zones.get(args.text(1, row)?)?, zones.get(args.text(2, row)?)?);
-        // Java, which reads it in Flink, passes over what follows.
+        // Java, which reads the text in Flink, passes over the characters after the seconds.
         let read = NaiveDateTime::parse_and_remainder(args.text(0, row)?, "%Y-%m-%d %H:%M:%S");
         let Ok((time, _)) = read else { return Ok(None) };
         let instant = from.clock().instant(time.and_utc().timestamp_micros());

@@ -77,7 +77,7 @@ impl ScalarUDFImpl for CeilTime {
 
 fn next_times(times: &ArrayRef, unit: Unit) -> DfResult<ArrayRef> {
     let data_type = times.data_type();
-    // What a type counts, and what its values are stored as.
+    // The unit of a type, and the type of its stored values.
     let (tick, raw) = match data_type {
         DataType::Date32 => (None, DataType::Int32),
         DataType::Time32(tick) => (Some(*tick), DataType::Int32),

@@ -214,7 +214,7 @@ fn first_dates(dates: &ArrayRef, unit: Unit) -> DfResult<ArrayRef> {
     Ok(Arc::new(first))
 }
 
-/// Times in UTC, and so are those that have a zone: it is that of the session.
+/// Times in UTC. Times with a zone are in UTC too: their zone is the session's.
 fn first_times(times: &ArrayRef, time_unit: TimeUnit, unit: Unit) -> DfResult<ArrayRef> {
     let per_day = ticks(DAY_NS, time_unit);
     let first = |time: i64| {

@@ -24,7 +24,7 @@ use super::doubles::{
 use crate::syntax::types::sql_type_name;
 use crate::syntax::walk::Nodes;
 
-/// Functions whose arguments, or some of them, get one type.
+/// Functions whose arguments, from some argument on, get a common type.
 const OF_ONE_TYPE: [&str; 6] = ["coalesce", "greatest", "ifnull", "least", "nullif", "nvl2"];
 
 /// Applies [`dates_as_times`] to a plan; goes before types are made to agree.
@@ -65,8 +65,8 @@ impl AnalyzerRule for DatesAsTimes {
 }
 
 /// Casts each DATE that is compared, subtracted or chosen beside a TIMESTAMP to the timestamp's
-/// type, and each DECIMAL beside a floating number to DOUBLE. Other arithmetic of decimals gets the
-/// types that it has in Flink.
+/// type, and each DECIMAL beside a floating number to DOUBLE. Other arithmetic of decimals has
+/// Flink's types.
 pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
     expr.changed_up(|mut expr| {
         if let Expr::InSubquery(tested) = &mut expr
@@ -184,7 +184,7 @@ fn beside(expr: &mut Expr) -> Vec<&mut Expr> {
             results.chain(else_expr.as_deref_mut()).collect()
         }
         Expr::ScalarFunction(call) if OF_ONE_TYPE.contains(&call.name()) => {
-            // What NVL2 tests may be of any type.
+            // The tested argument of NVL2 may have any type.
             let tested = usize::from(call.name() == "nvl2");
             call.args.iter_mut().skip(tested).collect()
         }

@@ -1,5 +1,5 @@
-//! A condition that is never NULL, within a filter: what counts there is one outcome alone
-//! ([`crate::stages::condition`]). And one that stands for itself while what is around it is
+//! Conditions within a filter that are never NULL, since the filter needs only a single outcome
+//! ([`crate::stages::condition`]). And conditions that stay whole while the expression around is
 //! simplified ([`crate::expr::simplified`]).
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn decided(condition: Expr, null_is: bool) -> Expr {
     call(condition, Some(null_is))
 }
 
-/// `condition` itself, which no rule takes apart together with its neighbours.
+/// `condition` itself; no rule takes its parts together with its neighbours.
 pub(crate) fn held(condition: Expr) -> Expr {
     call(condition, None)
 }

@@ -1,6 +1,6 @@
 //! A DECIMAL beside a DOUBLE or FLOAT becomes a DOUBLE, as in Flink. DataFusion would make both a
 //! DECIMAL, which keeps neither very small nor very large numbers, nor NaN. Beside integers and
-//! other decimals it stays one, with Flink's types ([`super::exact`]).
+//! other decimals it stays a DECIMAL, with Flink's types ([`super::exact`]).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use datafusion_optimizer::analyzer::type_coercion::coerce_union_schema;
 
 use super::exact::{digits_of, exact, exact_operation, is_native};
 
-/// Functions that are of doubles in Flink. DataFusion has others of them for decimals.
+/// Functions of doubles in Flink. DataFusion has variants for decimals.
 const OF_DOUBLES: [&str; 26] = [
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "cot",
     "degrees", "exp", "isnan", "ln", "log", "log10", "log2", "nanvl", "power", "radians", "sin",
@@ -131,8 +131,8 @@ fn exact_arithmetic(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     (changed != *expr).then_some(changed)
 }
 
-/// One side of arithmetic with decimals as one, as Flink has it: a constant is an INT, where it is
-/// in the range of that.
+/// An operand of decimal arithmetic as a DECIMAL, as Flink has it. A constant within the range of
+/// INT counts as an INT.
 fn as_decimal(side: &Expr, of: &DataType) -> Option<Expr> {
     if of.is_decimal() {
         return Some(side.clone());
@@ -170,7 +170,7 @@ pub(super) fn wide_quotient(left: &Expr, right: &Expr, schema: &DFSchema) -> Opt
     (power > DIGITS_MAX).then(|| exact(Operator::Divide, left.clone(), right.clone()))
 }
 
-/// What is looked up in a subquery's rows, and these, as doubles, if either is.
+/// Casts the DECIMAL side of IN to DOUBLE if the other side, operand or subquery, is floating.
 fn in_subquery(within: &mut InSubquery, schema: &DFSchema) -> DfResult<bool> {
     let plan = &within.subquery.subquery;
     let (Ok(own), [field]) = (within.expr.get_type(schema), &plan.schema().fields()[..]) else {
@@ -193,7 +193,7 @@ fn in_subquery(within: &mut InSubquery, schema: &DFSchema) -> DfResult<bool> {
     Ok(true)
 }
 
-/// The queries of a UNION with its columns' types; says whether they had others before.
+/// The queries of a UNION with its columns' types; the flag says whether any type was different.
 pub(super) fn union_of_doubles(union: Union) -> DfResult<(bool, LogicalPlan)> {
     // Queries that do not go together are refused where types are made to agree.
     let Ok(common) = coerce_union_schema(&union.inputs) else {

@@ -19,7 +19,7 @@ pub(super) fn ticks_in_one(from: &DataType, to: &DataType) -> Option<i64> {
     i64::try_from(tick_ns(*to) / tick_ns(*from)).ok().filter(|ticks| *ticks > 1)
 }
 
-/// Timestamps as `to`, of which one tick is so many of theirs; NULL where that fails if it `tries`.
+/// Timestamps as `to`, whose tick is `ticks` ticks of `times`; NULL for failures if it `tries`.
 pub(super) fn rounded_down(
     times: &ArrayRef,
     to: &DataType,

@@ -75,7 +75,7 @@ fn is_comparison(op: &Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// What is measured, if `expr` is the length of an interval.
+/// The measured interval, if `expr` is the length of an interval.
 pub(crate) fn measured_interval(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     call.func.inner().is::<Length>().then(|| call.args.first()).flatten()

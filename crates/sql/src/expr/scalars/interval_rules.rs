@@ -49,7 +49,7 @@ pub(super) fn refuse_lost_parts(expr: &Expr, schema: &DFSchema) -> DfResult<()> 
 fn refuse_times(name: &str, types: &[DataType]) -> DfResult<()> {
     let (first, form) = match name {
         "to_unixtime" => (true, "a time, a date or a text"),
-        // It knows its own types.
+        // This function checks its own types.
         "to_timestamp_ltz" => (false, ""),
         name if name.starts_with("to_timestamp") => (true, "a number, or a text and its pattern"),
         "to_date" => (true, "a text and its pattern"),

@@ -218,7 +218,7 @@ fn exists(json: &StringArray, path: &JsonPath, on_error: &str) -> DfResult<Array
     Ok(Arc::new(exist.collect::<DfResult<BooleanArray>>()?))
 }
 
-/// What is given instead of a value.
+/// Result in place of a missing value or an error.
 #[derive(Debug, Clone, Copy)]
 enum On<'a> {
     Null,

@@ -1,9 +1,9 @@
 //! Values as JSON texts, as Flink has them: `JSON_OBJECT`, `JSON_ARRAY`, `JSON_STRING`,
 //! `JSON_QUOTE` and `JSON_UNQUOTE`.
 //!
-//! The first two are calls that [`json_calls`](crate::stages::json_calls) makes. Their first
-//! argument says what NULL becomes; then come, for each member or element, its key, if it has one,
-//! what it is, and its value.
+//! [`json_calls`](crate::stages::json_calls) makes the calls of `JSON_OBJECT` and `JSON_ARRAY`. The
+//! first argument says what NULL becomes. Each member or element follows, as its key (of members
+//! only), its kind, and its value.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn quote(args: &Arguments) -> DfResult<ArrayRef> {
     })
 }
 
-/// The text that a JSON text is; what is none stays as it is.
+/// The string in a JSON text; a text of another kind stays as it is.
 fn unquote(args: &Arguments) -> DfResult<ArrayRef> {
     args.texts(|row, out| {
         let text = args.text(0, row)?;
@@ -76,7 +76,7 @@ struct Made {
 }
 
 impl Made {
-    /// Whether an argument is a value: not a key, nor what says of a value what it is.
+    /// Whether an argument is a value: neither a key nor the kind of a value.
     fn is_value(&self, at: usize) -> bool {
         match self.kind {
             Kind::Text => true,
@@ -293,7 +293,7 @@ fn write_map(array: &ArrayRef, row: usize, out: &mut StringBuilder) -> DfResult<
     Ok(())
 }
 
-/// JSON has no number for what is none.
+/// Writes NaN and infinity as strings, since JSON has no such numbers.
 fn write_double(is_number: bool, text: &str, out: &mut StringBuilder) {
     // Writing to memory does not fail.
     let _ = match is_number {

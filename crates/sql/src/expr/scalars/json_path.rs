@@ -81,7 +81,7 @@ pub(crate) fn whole(json: &str) -> Result<&str, serde_json::Error> {
     Ok(serde_json::from_str::<&RawValue>(json)?.get())
 }
 
-/// The first step, and what follows it.
+/// The first step, and the rest of the path.
 fn step(path: &str) -> Result<(Step, &str), String> {
     let dotted = path.strip_prefix('.');
     if let Some(bracket) = dotted.unwrap_or(path).strip_prefix('[') {

@@ -7,7 +7,7 @@ use datafusion_common::{DFSchema, Result as DfResult};
 use datafusion_expr::expr::Like;
 use datafusion_expr::{Expr, ExprSchemable, lit};
 
-/// Doubles the backslashes of patterns that are computed; in constant ones that has been done.
+/// Doubles the backslashes of computed patterns; constant patterns have them doubled already.
 pub(super) fn plain_backslashes(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     let doubled = expr.changed_up(|e| match e {
         Expr::Like(like) if is_computed_text(&like.pattern, schema)? => {

@@ -1,8 +1,8 @@
-//! Values that are made of others: a field of a ROW, an element of an ARRAY, a value of a MAP, how
-//! many they have, and arrays and rows made of values.
+//! Nested values: a field of a ROW, an element of an ARRAY, a value of a MAP, the number of
+//! elements, and arrays and rows made of values.
 //!
-//! An array's elements are counted from 1. What is not there is NULL: a field of a ROW that is
-//! NULL, an element beyond an array's end, the value of a key that a map lacks.
+//! An array's elements are counted from 1. A missing value is NULL: a field of a ROW that is NULL,
+//! an element beyond an array's end, the value of a key that a map lacks.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::syntax::subscripts::{FIELD, ITEM};
 use crate::syntax::type_grammar::ELEMENT;
 use crate::syntax::types::sql_type_name;
 
-/// Field and item, and others that give a value whatever the row.
+/// Functions that give a value for every row, field and item among them.
 pub(crate) const SAFE: [&str; 3] = [FIELD, ITEM, "cardinality"];
 
 /// All of them.
@@ -60,15 +60,15 @@ pub(crate) fn row_fields(expr: &Expr) -> Option<&[Expr]> {
     (kind == Kind::Row).then_some(&call.args[..])
 }
 
-/// How an access is written: what it is of, and what follows.
+/// Written form of an access, with the value before it and the rest behind.
 pub(crate) enum Access<'e> {
     Field(&'e Expr, &'e str),
     Item(&'e Expr, &'e Expr),
-    /// What an ARRAY[…] or a MAP[…] is made of.
+    /// An ARRAY[…] or a MAP[…] with its elements.
     Made(&'static str, &'e [Expr]),
 }
 
-/// The access that `expr` is, if it is one.
+/// The access in `expr`; `None` if `expr` is no access.
 pub(crate) fn access(expr: &Expr) -> Option<Access<'_>> {
     let Expr::ScalarFunction(call) = expr else { return None };
     match (unbounded(&call.func).inner().downcast_ref::<Nested>()?.kind, &call.args[..]) {
@@ -126,8 +126,9 @@ impl ScalarUDFImpl for Nested {
         internal_err!("the type depends on the arguments")
     }
 
-    /// What does not fit is refused with its own words by
-    /// [`return_field_from_args`](ScalarUDFImpl::return_field_from_args).
+    /// Types that do not fit pass here;
+    /// [`return_field_from_args`](ScalarUDFImpl::return_field_from_args) refuses them with its own
+    /// words.
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         Ok(match (self.kind, types) {
             (Kind::Item, [list @ DataType::List(_), key]) if key.is_integer() => {

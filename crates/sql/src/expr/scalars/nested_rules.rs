@@ -12,7 +12,7 @@ use crate::expr::located::within_mark;
 use crate::syntax::types::sql_type_name;
 use crate::syntax::walk::Nodes;
 
-/// Functions that compare their arguments.
+/// Functions with compared arguments.
 const COMPARING: [&str; 3] = ["nullif", "greatest", "least"];
 
 pub(super) fn refuse_whole_values(expr: &Expr, schema: &DFSchema) -> DfResult<()> {
@@ -69,11 +69,11 @@ fn compares(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// A value that is made of others can be cast to its own kind alone. Of a number it is not known
-/// what it would count.
+/// Refuses a cast of a nested value to another kind of type, and of a number to a TIMESTAMP: the
+/// number's unit is unknown.
 fn refuse_cast(from: &DataType, to: &DataType) -> DfResult<()> {
     use DataType::*;
-    // AT TIME ZONE casts what stands before it to a TIMESTAMP_LTZ.
+    // AT TIME ZONE casts its operand to a TIMESTAMP_LTZ.
     if from.is_numeric() && matches!(to, Timestamp(_, None)) {
         let (from, to) = (sql_type_name(from), sql_type_name(to));
         return plan_err!(

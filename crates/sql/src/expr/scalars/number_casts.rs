@@ -50,7 +50,7 @@ pub(super) fn cast_numbers(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     Ok(own.data)
 }
 
-/// What is cast, to which type, and whether NULL comes of what fails, if `expr` is such a cast.
+/// The operand, the type, and whether failures give NULL, if `expr` is a cast of numbers.
 pub(crate) fn number_cast(expr: &Expr) -> Option<(&Expr, &DataType, bool)> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let cast = call.func.inner().downcast_ref::<NumberCast>()?;
@@ -134,7 +134,7 @@ fn java_text(value: impl Copy + Debug + LowerExp + Into<f64>) -> String {
     }
 }
 
-/// The values of a type that texts are; NULL for those that are none if it `tries`.
+/// Values of texts in the type `to`; if it `tries`, NULL for texts without a value.
 fn read_texts(texts: &ArrayRef, to: &DataType, tries: bool) -> DfResult<ArrayRef> {
     match is_time(to) {
         true => texts_as_times(texts, to, tries),

@@ -10,7 +10,7 @@ use super::window::start_on;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Overlapping {
     pub(crate) size: i64,
-    /// What lies between two ends.
+    /// Distance between two consecutive ends.
     pub(crate) part: i64,
     pub(crate) offset: i64,
     pub(crate) cumulate: bool,

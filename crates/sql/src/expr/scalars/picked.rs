@@ -1,7 +1,7 @@
-//! `CASE` whose results are there already: columns, fields of rows, constants. They are evaluated
-//! for all rows, which copies nothing, and then one of them is picked for each row. DataFusion's
-//! `CASE` first copies the rows of each branch, with all columns that any branch uses: of a row
-//! with all of its texts, where a number is asked for.
+//! `CASE` whose results exist already: columns, fields of rows, constants. The results are
+//! evaluated for all rows, which copies nothing, and then a result is picked for each row.
+//! DataFusion's `CASE` first copies the rows of each branch, with all columns that any branch uses:
+//! a row with all of its texts, for the sake of a number.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -33,7 +33,7 @@ pub(crate) struct PickExpr {
 }
 
 impl PickExpr {
-    /// The compiled form of a CASE; `None` if `expr` is none, or one of another kind.
+    /// The compiled form of a CASE; `None` if `expr` is not a CASE, or has results of other kinds.
     pub(crate) fn of_case(
         expr: &Arc<dyn PhysicalExpr>,
         schema: &Schema,

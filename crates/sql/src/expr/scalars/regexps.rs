@@ -34,7 +34,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
 /// Compiled patterns of one batch: mostly it is the same in every row.
 pub(super) struct Patterns<F> {
     compiled: Vec<(String, Regex)>,
-    /// Which one was asked for last.
+    /// Index of the last requested expression.
     last: usize,
     compile: F,
 }
@@ -111,7 +111,7 @@ fn of_ascii(pattern: &str) -> String {
     written
 }
 
-/// The matches, as Java finds them: an empty one may stand right behind another.
+/// The matches, as Java finds them: an empty match may stand right behind the match before.
 fn matches<'t>(regex: &Regex, text: &'t str) -> impl Iterator<Item = Match<'t>> {
     let mut from = Some(0);
     std::iter::from_fn(move || {

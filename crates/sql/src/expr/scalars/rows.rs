@@ -18,10 +18,10 @@ pub(super) const TEXT: DataType = DataType::Utf8;
 /// A whole number.
 pub(super) const NUMBER: DataType = DataType::Int64;
 
-/// What a function makes of a batch's arguments.
+/// Computes a function over the arguments of a batch.
 pub(super) type Batch = fn(&Arguments) -> DfResult<ArrayRef>;
 
-/// A function by its name, the forms of its arguments, and what it gives.
+/// A function with its name, the forms of its arguments, and its result type.
 pub(super) fn function(
     name: &'static str,
     aliases: &[&str],
@@ -74,7 +74,8 @@ impl ScalarUDFImpl for RowFunction {
         &self.signature
     }
 
-    /// Numbers are no texts, nor texts numbers: DataFusion would cast one to the other.
+    /// Keeps numbers and texts apart: DataFusion would cast a number to a text, or a text to a
+    /// number.
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let goes = |(given, wanted): (&DataType, &DataType)| match *wanted {
             NUMBER => given.is_null() || given.is_integer(),
@@ -196,7 +197,7 @@ impl Arguments {
         (0..self.rows).map(move |row| if self.any_null(row) { Ok(None) } else { of(row) })
     }
 
-    /// Texts, which `write` appends to what it is given; `None` is NULL.
+    /// Texts that `write` appends to the given builder; `None` is NULL.
     pub(super) fn texts(
         &self,
         mut write: impl FnMut(usize, &mut StringBuilder) -> DfResult<Option<()>>,

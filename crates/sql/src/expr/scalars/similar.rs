@@ -20,7 +20,7 @@ use super::regexps::Patterns;
 use crate::expr::located::within_mark;
 use crate::syntax::walk::Nodes;
 
-/// Characters with a meaning; any other stands for itself.
+/// Characters with a special meaning; each other character stands for itself.
 const SPECIAL: &str = "[]()|^-+*_%?{}";
 
 /// Sets that have a name, as in Calcite, of ASCII characters; names may be in small letters.
@@ -53,7 +53,7 @@ pub(crate) fn match_similar(expr: Expr) -> DfResult<Expr> {
     Ok(matched.data)
 }
 
-/// What is compared, with what pattern and escape character, if `expr` is such a comparison.
+/// Text, pattern and escape character of a SIMILAR TO comparison; `None` for another `expr`.
 pub(crate) fn similar_parts(expr: &Expr) -> Option<(&Expr, &Expr, Option<char>)> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let similar: &Similar = call.func.inner().downcast_ref()?;
@@ -183,7 +183,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The character after the one that escapes.
+    /// The character after the escape character.
     fn escaped(&mut self) -> Translated<char> {
         match self.rest.next() {
             Some(c) if SPECIAL.contains(c) || Some(c) == self.escape => Ok(c),

@@ -15,7 +15,7 @@ use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::{UTC, sql_type_name};
 use crate::syntax::walk::Nodes;
 
-/// What such a function gives.
+/// Results of stamp functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Gives {
     ReadTime,
@@ -65,7 +65,7 @@ pub(crate) fn read_time_type() -> DataType {
 /// The name of the function that gives a record's watermark.
 pub(crate) const CURRENT_WATERMARK: &str = "current_watermark";
 
-/// What CURRENT_WATERMARK is for.
+/// Advice with the form of a call of CURRENT_WATERMARK.
 const FORM: &str = "write CURRENT_WATERMARK(ts), where ts is the column that WATERMARK FOR names";
 
 /// The type of a watermark of times of a type.
@@ -92,7 +92,7 @@ pub(super) fn functions() -> [ScalarUDF; 2] {
     [stamp(Gives::ReadTime, 0), stamp(Gives::Watermark, 1)]
 }
 
-/// What an expression calls, if it is such a call: its function, and its arguments.
+/// Function and arguments of a stamp call; `None` if `expr` is no such call.
 fn call(expr: &Expr) -> Option<(Gives, &[Expr])> {
     let Expr::ScalarFunction(call) = expr else { return None };
     Some((call.func.inner().downcast_ref::<Stamp>()?.gives, &call.args))

@@ -1,5 +1,5 @@
 //! `GREATEST` and `LEAST` as Flink has them: NULL if any argument is NULL. DataFusion's skip NULLs.
-//! They and `NULLIF` see one NaN, greater than everything, and one zero.
+//! `GREATEST`, `LEAST` and `NULLIF` see a single NaN, greater than all numbers, and a single zero.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl ScalarUDFImpl for Strict {
     }
 }
 
-/// `NULLIF`: the value itself, where it is not NULL.
+/// `NULLIF`: where the result is not NULL, the value itself rather than its form for comparison.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct NullIf(Arc<ScalarUDF>);
 

@@ -36,7 +36,7 @@ pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     Ok(written.data)
 }
 
-/// What is written as text, if `expr` is such a cast.
+/// The operand of a cast of a time to text; `None` if `expr` is no such cast.
 pub(crate) fn written_time(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     call.func.inner().is::<TimeText>().then(|| call.args.first()).flatten()

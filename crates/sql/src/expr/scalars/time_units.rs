@@ -94,7 +94,7 @@ fn time_type(given: &DataType) -> Option<DataType> {
     }
 }
 
-/// What `TIMESTAMPADD` gives: a time as fine as the unit, a date of whole days.
+/// Type of `TIMESTAMPADD`: a time as fine as the unit, a date for whole days.
 fn moved_type(step: TimeStep, time: &DataType) -> DataType {
     let TimeStep::Nanos(ns) = step else { return time.clone() };
     let finest = match i128::from(ns) {

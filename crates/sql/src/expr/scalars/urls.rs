@@ -93,7 +93,7 @@ fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What a URL is made of, as `java.net.URL` takes it apart.
+/// Parts of a URL, as `java.net.URL` takes it apart.
 struct Url<'u> {
     protocol: &'u str,
     authority: Option<&'u str>,

@@ -33,12 +33,12 @@ impl WindowBound {
         [WindowBound::Start, WindowBound::End, WindowBound::Time];
 }
 
-/// A time as a function of another one.
+/// A time as a function of another time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid {
-    /// The window of which the start is taken to which the other time belongs.
+    /// The windows; the function begins with the start of the other time's window.
     pub(crate) of: Tumble,
-    /// What is added, in microseconds.
+    /// Microseconds added to the window's start.
     pub(crate) add_us: i64,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn window_bound(bound: WindowBound, window: Tumble, time: Expr) -> Ex
     on_grid(kind, Grid { of: window, add_us }, time)
 }
 
-/// A time that follows from another one; `name` is what it is called.
+/// The time on `grid` that follows from `time`; `name` names the function.
 pub(crate) fn on_grid(name: &str, grid: Grid, time: Expr) -> Expr {
     let Tumble { size_us, offset_us } = grid.of;
     let (size_ms, offset_ms) = (size_us / 1000, offset_us / 1000);
