@@ -31,14 +31,14 @@ use crate::stages::schemas::{
 use crate::syntax::error::{Place, Result, SqlError};
 use crate::syntax::types::sql_type_name;
 
-/// What compiling needs to know besides the graph.
+/// Compiler and places for the assembly of a graph.
 pub(crate) struct Assembler<'a> {
     pub(crate) compiler: Compiler<'a>,
     /// Of each query.
     pub(crate) places: Vec<&'a Places>,
 }
 
-/// What is wrong with one of several queries.
+/// The error of a query that is planned together with others.
 pub(crate) struct Refused {
     pub(crate) query: usize,
     pub(crate) error: SqlError,
@@ -59,7 +59,7 @@ struct Taking {
     columns: Option<Vec<Expr>>,
 }
 
-/// What an operator gives of the rows that fire.
+/// Conditions and columns of an operator's result, over the fired rows.
 struct Given {
     having: Option<EngineExpr>,
     project: Vec<EngineExpr>,
@@ -84,7 +84,7 @@ impl Assembler<'_> {
             let query = graph.outputs[number].query;
             of(query, finish_output(&self.compiler, &mut graph, number, &mut needs))?;
         }
-        // What is above tells what it needs of what is below.
+        // A reader notes its needs before the node that it reads is finished.
         for number in (0..graph.passes.len()).rev() {
             let query = graph.passes[number].query;
             of(query, finish_pass(&self.compiler, &mut graph, number, &mut needs))?;
@@ -126,7 +126,8 @@ impl Assembler<'_> {
         Ok(plan)
     }
 
-    /// That all conditions of one of some lists hold; `None` if that is so of any record.
+    /// True where all conditions of any list hold; `None` if some list is empty, so that all
+    /// records pass.
     fn any_of(&self, schema: &SchemaRef, lists: &[Vec<Expr>]) -> Result<Option<EngineExpr>> {
         let all = |list: &Vec<Expr>| list.iter().cloned().reduce(|a, b| a.and(b));
         let Some(each) = lists.iter().map(all).collect::<Option<Vec<_>>>() else { return Ok(None) };
@@ -198,8 +199,8 @@ impl Assembler<'_> {
         Ok(Stage { inputs, operator: body, output })
     }
 
-    /// An output's stage: that of the grouping whose result it is, or one that has been or is added
-    /// to the plan. `like` are the outputs before it that may be the same.
+    /// Number of an output's stage: the stage of the grouping whose result is the output, the stage
+    /// of an equal output of `like` (earlier outputs with the same fingerprint), or a new stage.
     fn output(
         &self,
         graph: &Graph,
@@ -234,8 +235,7 @@ impl Assembler<'_> {
         Ok(plan.stages.len() - 1)
     }
 
-    /// How rows of a part are taken by one that uses some columns of it, of those that pass
-    /// `filters`.
+    /// Taking of the rows of a part that pass `filters`, with the columns of `used`.
     fn taking(
         &self,
         graph: &Graph,
@@ -278,8 +278,8 @@ impl Assembler<'_> {
         Ok(Taking { from, filters, columns: Some(columns), schema: schema.as_ref().clone() })
     }
 
-    /// Compiles how rows are taken; `names` are those of their columns. Returns the schema of what
-    /// is taken, too.
+    /// Compiles the takings into inputs whose columns are `names`. Also returns the schema of the
+    /// taken rows.
     fn inputs(&self, takings: Vec<Taking>, names: &[String]) -> Result<(Vec<Input>, DFSchema)> {
         let mut common: Option<Vec<Field>> = None;
         for Taking { columns, schema, .. } in &takings {
@@ -347,7 +347,7 @@ impl Assembler<'_> {
         Ok((Operator::Aggregate(body), output))
     }
 
-    /// What an operator gives of the rows that fire, whose schema is `fired`.
+    /// Result of an operator over the fired rows, whose schema is `fired`.
     fn given(&self, operator: &graph::Operator, fired: &Arc<DFSchema>) -> Result<Given> {
         let (names, columns): (Vec<String>, Vec<Expr>) = match &operator.views[..] {
             [view] => view.needed().map(|c| (c.name.clone(), c.expr.clone())).unzip(),
@@ -430,7 +430,7 @@ impl Assembler<'_> {
         })
     }
 
-    /// Simplifies what a grouping computes of its input.
+    /// Simplifies the expressions that a grouping computes of its input.
     fn simplify_grouped(&self, grouped: &mut Grouped, schema: &Arc<DFSchema>) -> Result<()> {
         let value = |expr: Expr| self.compiler.simple(&expr, schema);
         each_input(grouped, &value, &|filter| self.compiler.simple_filter(&filter, schema))

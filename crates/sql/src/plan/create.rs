@@ -131,7 +131,7 @@ fn columns(
     // A computed column sees all that are not, and the computed ones before it.
     for (i, column) in create.columns.iter().enumerate() {
         if let ColumnKind::Computed(expr) = &column.kind {
-            // A table may have thousands: those that it names are enough, except for a message.
+            // A table may have thousands: the columns named here are enough, except for a message.
             let named = names_in(expr);
             let known = planned.values().filter(|c| named.contains(&c.name)).collect::<Vec<_>>();
             let few = computed(column, expr, &schema_of(&known)?, context, source);
@@ -157,7 +157,7 @@ fn is_clock(column: &TableColumn) -> bool {
     column.computed.as_ref().is_some_and(is_read_time)
 }
 
-/// What makes a column a metadata column, if it is one.
+/// Metadata of a metadata column; `None` for a column of another kind.
 fn metadata(column: &ColumnDef) -> Option<Metadata> {
     let ColumnKind::Metadata { from, is_virtual, .. } = &column.kind else { return None };
     let name = || (column.name.value.clone(), Span::new(column.name.span));

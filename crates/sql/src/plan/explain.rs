@@ -1,5 +1,5 @@
-//! What `EXPLAIN` prints: the logical plan, then the steps that each record and each fired window
-//! goes through.
+//! Text of `EXPLAIN`: the logical plan, then the steps that each record and each fired window goes
+//! through.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ use crate::syntax::walk::Nodes;
 
 /// The logical plan, one operator per line, with its types and its literals as SQL writes them.
 pub(crate) fn logical_text(plan: &LogicalPlan) -> String {
-    // What an aggregate calls its columns follows from its expressions.
+    // The names of an aggregate's columns follow from its expressions.
     let mut renamed = HashMap::new();
     let shown = plan.clone().changed_up(|node| {
         let names = |node: &LogicalPlan| match node {
@@ -163,7 +163,7 @@ struct Explained<'a> {
 }
 
 impl Explained<'_> {
-    /// Who takes the rows of a node.
+    /// Names of the readers of a node's rows.
     fn users(&self, node: Node) -> String {
         let stages = self.plan.stages.iter().enumerate();
         let stages = stages.filter(|(_, stage)| stage.inputs.iter().any(|i| i.from == node));
@@ -208,7 +208,7 @@ impl Explained<'_> {
         }
     }
 
-    /// What is taken of a node; the schema of that.
+    /// Text of the input from a node; returns the schema of the taken rows.
     fn input(&self, text: &mut String, input: &Input) -> Option<SchemaRef> {
         let rows = self.plan.schema_for(input).ok()?;
         match input.from {
@@ -450,7 +450,7 @@ fn interval_text(interval: &Interval) -> String {
     )
 }
 
-/// What windows are like.
+/// Text of a window's length and offset.
 fn window_text(window: &Window) -> String {
     let (text, offset_us) = match window {
         Window::Tumble(tumble) => (duration(tumble.size_us), tumble.offset_us),

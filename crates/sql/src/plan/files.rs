@@ -111,16 +111,16 @@ fn quoted(query: &Query) -> Vec<Ident> {
     files.0
 }
 
-/// What declares the tables of files.
+/// Declares the tables of files.
 pub(crate) struct Declarer<'a> {
     pub(crate) connectors: &'a dyn Connectors,
     pub(crate) base_dir: &'a Path,
-    /// What has been found out before, for this script.
+    /// Declarations found earlier for this script.
     pub(crate) given: &'a BTreeMap<String, Declaration>,
 }
 
 impl Declarer<'_> {
-    /// What a file declares.
+    /// Declaration inferred from a file.
     pub(crate) fn declaration(&self, name: &Ident) -> Result<Declaration> {
         if let Some(given) = self.given.get(&name.value) {
             return Ok(given.clone());
@@ -189,8 +189,8 @@ impl Declarer<'_> {
     }
 }
 
-/// Looks at all times of the files that no statement has declared, where a plan goes by them: none
-/// of their records is to be late. `tables` are those of its sources.
+/// Looks at all event times of undeclared files whose watermark the plan uses, so that none of
+/// their records is late. `tables` are the tables of the plan's sources.
 pub(crate) fn look_through(
     plan: &mut Plan,
     tables: &[Arc<TableEntry>],

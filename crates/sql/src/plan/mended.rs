@@ -25,15 +25,15 @@ use parts::{LeftOut, Part};
 /// A statement whose known mistakes are left out.
 #[derive(Debug, Clone)]
 pub struct Mended {
-    /// What is left.
+    /// The remaining statement.
     pub statement: Statement,
     syntax: Arc<Syntax>,
     /// Where its SELECTs stood.
     selects: Vec<Span>,
     /// Whether types may have changed where no mistake was.
     types_changed: bool,
-    /// Whether it may group, join or filter otherwise than it did; of a table, whether it may have
-    /// another watermark or other keys.
+    /// Whether the remaining statement may group, join or filter differently; of a table, whether
+    /// its watermark or keys may differ.
     shape_changed: bool,
     keys_changed: bool,
     /// Whether it is no longer known which columns there are.
@@ -63,7 +63,7 @@ impl Mended {
         kinds(&statement.kind).into_iter().map(mended).collect()
     }
 
-    /// The same without what `error` points at; `None` if that leaves nothing to check.
+    /// The same without the part at the place of `error`; `None` if nothing to check remains.
     pub fn without(mut self, error: &SqlError) -> Option<Mended> {
         let span = error.span?;
         let is_own = |source| Arc::ptr_eq(source, &self.statement.source);
@@ -177,7 +177,7 @@ impl Mended {
         match error.kind {
             ErrorKind::Name => !self.is_open || is_of_catalog(&error.message),
             ErrorKind::Type => !self.types_changed,
-            // Not what a query cannot do as a whole: that may follow from what was left out.
+            // Limits of a whole query do not count: left-out parts may have caused the error.
             ErrorKind::Unsupported | ErrorKind::Syntax => {
                 !self.shape_changed
                     && matches!(self.part(error), Some(Part::Value | Part::Condition))
@@ -194,7 +194,7 @@ fn is_of_catalog(message: &str) -> bool {
     no_table || message.starts_with("there is no function ")
 }
 
-/// What of a statement is checked by itself.
+/// Parts of a statement that are checked separately.
 fn kinds(kind: &StatementKind) -> Vec<StatementKind> {
     match kind {
         StatementKind::Inserts(inserts) => {

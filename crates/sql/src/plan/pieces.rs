@@ -164,7 +164,7 @@ fn grouped(first: LogicalPlan, pieces: Vec<LogicalPlan>) -> Option<LogicalPlan> 
     }
 }
 
-/// What stands below each piece; `None` if one is of another form.
+/// Input of each piece; `None` if a piece has another form.
 fn inputs(
     pieces: Vec<LogicalPlan>,
     mut below: impl FnMut(LogicalPlan) -> Option<Arc<LogicalPlan>>,

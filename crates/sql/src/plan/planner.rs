@@ -1,5 +1,5 @@
-//! The planner: it executes the statements of a session one by one, and knows what the earlier ones
-//! have declared.
+//! The planner: executes the statements of a session in order, and knows the declarations of
+//! earlier statements.
 
 mod declare;
 mod listing;
@@ -107,11 +107,11 @@ pub struct Planner {
     ends: Ends,
     /// Shared with its rehearsals.
     rehearsed: Rehearsed,
-    /// Files that the statement names which is executed.
+    /// Files named by the current statement.
     files: FileTables,
-    /// What files declare that was found out before, by path.
+    /// Declarations of files, found earlier, by path.
     given: BTreeMap<String, Declaration>,
-    /// Of the statement that is executed: what its rehearsal gave, or what its run has given.
+    /// Of the current statement: the findings of its rehearsal, or of its run.
     found: Option<Found>,
     /// In place of what tables say.
     stand_ins: StandIns,
@@ -160,8 +160,8 @@ impl Planner {
         }
     }
 
-    /// A planner that knows what this one does, to plan statements before any of them runs: a file
-    /// that one of them writes need not be there for those behind it.
+    /// A planner with the same declarations, to plan statements before any of them runs: a file
+    /// that an earlier statement will write need not exist yet for later statements.
     pub fn rehearsal(&self) -> Planner {
         self.rehearsed.clear();
         Planner { written: Some(Vec::new()), ..self.clone() }
@@ -233,11 +233,10 @@ impl Planner {
         self.catalog.insert(name, Entry::Table(Arc::new(entry)));
     }
 
-    /// Finds out what the files declare that statements name as tables, so that it is not found out
-    /// again: for other processes, which are [given](Planner::give_files) it.
+    /// Infers the declarations of the files that statements name as tables, so that each file is
+    /// examined only once: other processes [receive](Planner::give_files) the declarations.
     ///
-    /// # Errors
-    /// If one cannot be read, or understood.
+    /// # Errors If a file cannot be read or understood.
     pub fn declare_files(
         &mut self,
         statements: &[Statement],
@@ -254,12 +253,12 @@ impl Planner {
         Ok(self.given.iter().map(|(path, found)| (path.clone(), found.clone())).collect())
     }
 
-    /// What files declare, as another process has found out.
+    /// Takes over declarations of files that another process has inferred.
     pub fn give_files(&mut self, files: &[(String, Declaration)]) {
         self.given.extend(files.iter().cloned());
     }
 
-    /// What the files of a path or pattern declare.
+    /// Declaration inferred from the files of a path or pattern.
     pub fn declaration(&self, path: &str) -> millstream_contract::Result<Declaration> {
         self.connectors.declaration(path, &self.base_dir)
     }
@@ -269,7 +268,7 @@ impl Planner {
         Declarer { connectors, base_dir, given: &self.given }
     }
 
-    /// Executes one statement: declares what it declares, plans what it queries.
+    /// Executes a statement: stores the declaration, or plans the query.
     pub fn execute(&mut self, statement: &Statement) -> Result<Outcome> {
         let source = &statement.source;
         let (before, is_rehearsal) = (self.catalog.version, self.written.is_some());
@@ -291,7 +290,7 @@ impl Planner {
     }
 
     fn run_kind(&mut self, statement: &Statement) -> Result<Outcome> {
-        // What was planned before has them.
+        // Plans of the rehearsal contain the files already.
         self.files = match self.found {
             Some(_) => FileTables::new(),
             None => self.declarer().tables(statement, &self.catalog, &self.context())?,
@@ -518,7 +517,7 @@ impl Planner {
         Ok(targets)
     }
 
-    /// A table that a test has a file for, that is none, and that is called much like this one.
+    /// An undeclared table with a test file and a name much like this table's.
     fn file_like(&self, table: &TableEntry) -> Option<&str> {
         let names = self.stand_ins.names();
         closest(&table.name, names.filter(|name| self.catalog.get(name).is_none()))
@@ -538,11 +537,11 @@ impl Planner {
     }
 }
 
-/// What planning a query gave.
+/// A planned query.
 struct Logical {
-    /// As the planner made it.
+    /// As made by DataFusion's planner.
     plan: LogicalPlan,
-    /// With types made to agree.
+    /// After type coercion.
     analyzed: LogicalPlan,
     places: Places,
     /// With its functions rewritten.

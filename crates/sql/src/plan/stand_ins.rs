@@ -14,7 +14,7 @@ use crate::syntax::create_table::{ColumnKind, CreateTable, OptionDef};
 /// Makes the sink of a table by its name.
 type Sinks = Arc<dyn Fn(&str) -> Arc<dyn Sink> + Send + Sync>;
 
-/// What takes the place of connectors.
+/// Replacements of connectors.
 #[derive(Clone, Default)]
 pub(crate) struct StandIns {
     /// Paths of files, by table.
@@ -37,7 +37,7 @@ impl StandIns {
         self.sinks = Some(sinks);
     }
 
-    /// What rows go to that are inserted into a table, if it is not what the table says.
+    /// Replacement sink for rows inserted into `table`, if the declared sink is not used.
     pub(crate) fn sink(&self, table: &str) -> Option<Arc<dyn Sink>> {
         self.sinks.as_ref().map(|sinks| sinks(table))
     }

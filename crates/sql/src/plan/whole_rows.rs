@@ -31,8 +31,8 @@ pub(crate) fn without_columns(query: &Query) -> Option<Query> {
     Some(Query { body: Box::new(SetExpr::Select(Box::new(select))), ..query.clone() })
 }
 
-/// Whether all columns of a relation are shown by `*`: of those that a join has twice, one may not
-/// be.
+/// Whether `*` shows all columns of a relation. A join may hide one of two columns with the same
+/// name.
 fn is_one(from: &TableWithJoins) -> bool {
     from.joins.iter().all(|join| is_unnest(&join.relation))
         && match &from.relation {

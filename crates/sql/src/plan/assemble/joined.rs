@@ -18,7 +18,7 @@ use crate::stages::lower::FIRED;
 use crate::stages::schemas::{nullable, qualified};
 use crate::syntax::error::{Result, SqlError};
 
-/// A table, what its records pass through, and the conditions on them.
+/// A table, the pass over its records, and the conditions on the records.
 type Records = (usize, Option<usize>, Vec<Expr>);
 
 impl Assembler<'_> {

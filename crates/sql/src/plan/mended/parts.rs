@@ -23,7 +23,7 @@ pub(super) enum Part {
     Value,
     /// Of WHERE, or of a join. It leaves TRUE.
     Condition,
-    /// A key of GROUP BY. Without it, what SELECT says of it is wrong.
+    /// A key of GROUP BY. Without the key, SELECT items with the key are wrong.
     Key,
     /// Of HAVING, ORDER BY or LIMIT: what comes last.
     Last,
@@ -31,11 +31,11 @@ pub(super) enum Part {
     Relation,
 }
 
-/// What was left out of a query.
+/// A part left out of a query.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeftOut {
     pub(super) part: Part,
-    /// Whether it was in a query that another one reads.
+    /// Whether the part was in a subquery.
     pub(super) is_within: bool,
     /// Whether it is no longer known which columns there are.
     pub(super) is_open: bool,
@@ -241,7 +241,7 @@ impl Parts<'_> {
     }
 }
 
-/// What a column is called that shows an expression.
+/// Name of a column that shows an expression.
 fn name_of(expr: &Expr) -> Option<Ident> {
     match expr {
         Expr::Identifier(name) => Some(name.clone()),
@@ -250,7 +250,7 @@ fn name_of(expr: &Expr) -> Option<Ident> {
     }
 }
 
-/// A query of one row: NULL in columns of these names. None of it has a place.
+/// A query of one row: NULL in columns named `names`. Its tokens have no places.
 fn nulls(names: &[Ident]) -> Option<Box<Query>> {
     let columns: Vec<String> = names.iter().map(|name| format!("NULL AS {name}")).collect();
     let columns = if columns.is_empty() { "NULL".into() } else { columns.join(", ") };
@@ -278,7 +278,7 @@ impl VisitorMut for Parts<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         if std::mem::take(&mut self.is_blank) {
-            // It may name columns that are not shown.
+            // ORDER BY may name columns that are not shown.
             query.order_by = None;
         }
         if self.left_out.is_none()

@@ -57,7 +57,7 @@ impl Planner {
         Ok(Outcome::Done)
     }
 
-    /// A table that is LIKE another one, written out.
+    /// A table declared with LIKE, with its declaration written out.
     fn completed(&self, create: &CreateTable, like: &Like) -> Result<CreateTable> {
         let name = &like.table;
         let refused = |message: String| {
@@ -237,7 +237,7 @@ impl Planner {
     }
 }
 
-/// The entry of a table that is read from elsewhere than it says. To others it is as it says.
+/// The entry of a table that is read from a stand-in. Its users see the declared table.
 fn stand_in_entry(mut entry: TableEntry, create: &CreateTable) -> TableEntry {
     if let Origin::Connector(declared) = &mut entry.origin {
         declared.create = Arc::new(create.clone());

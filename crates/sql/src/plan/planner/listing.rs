@@ -21,7 +21,7 @@ impl Planner {
         self.catalog.names().map(|(name, _)| name.to_string()).collect()
     }
 
-    /// The columns of a table or view, in order; none if there is none of that name.
+    /// The columns of a table or view, in order; empty for an unknown name.
     pub fn column_names(&self, table: &str) -> Vec<String> {
         match self.catalog.get(table) {
             None => Vec::new(),
@@ -42,7 +42,7 @@ impl Planner {
         names
     }
 
-    /// What `SHOW` answers.
+    /// Result of `SHOW`.
     pub(super) fn listed(&self, show: &Show) -> Result<Outcome> {
         if let Listed::Created(name) = &show.what {
             return self.created_by(name).map(Outcome::Text);
@@ -210,7 +210,7 @@ fn declared(entry: &TableEntry) -> Option<&CreateTable> {
     }
 }
 
-/// What makes a column more than a field of a record.
+/// Properties of a column beyond a plain field of a record.
 fn extras(entry: &TableEntry, column: &str) -> Option<String> {
     let defined = declared(entry)?.columns.iter().find(|defined| defined.name.value == column)?;
     match &defined.kind {

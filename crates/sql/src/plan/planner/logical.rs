@@ -46,7 +46,8 @@ impl Planner {
             let context = Context { columns: Some(&piece.names), ..self.context() };
             let planned = match self.planned_whole(&piece.query, &context, texts) {
                 Ok(planned) => planned,
-                // A mistake; what was meant may be any column.
+                // A mistake: planned with all columns, so that the message can suggest the right
+                // column.
                 Err(_) => self.planned_whole(&piece.query, &self.context(), texts)?,
             };
             plans.push((planned.plan, planned.analyzed));

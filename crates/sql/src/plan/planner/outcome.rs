@@ -1,4 +1,4 @@
-//! What executing a statement gives.
+//! Outcomes of executed statements.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use millstream_contract::plan::Plan;
 use millstream_contract::sink::Sink;
 
-/// What executing a statement gave.
+/// Outcome of an executed statement.
 #[derive(Debug)]
 pub enum Outcome {
     /// A table or view was created, dropped, or left as it was.
@@ -22,8 +22,8 @@ pub enum Outcome {
     Insert(PlannedQuery, Vec<Arc<dyn Sink>>),
     /// `EXPLAIN`: the plan as text in [`PlannedQuery::explain`], nothing to run.
     Explain(PlannedQuery),
-    /// `EXPLAIN ANALYZE`: to be run, with the sinks of its INSERTs. What is shown is not its rows
-    /// but the plan, and what came of it.
+    /// `EXPLAIN ANALYZE`: to be run, with the sinks of its INSERTs. Shows the plan and the counts
+    /// of the run rather than the rows.
     Analyze(PlannedQuery, Vec<Arc<dyn Sink>>),
     /// The statement that `SHOW CREATE` was asked for.
     Text(String),
@@ -36,7 +36,7 @@ pub enum Outcome {
 pub struct PlannedQuery {
     /// For the engine.
     pub plan: Plan,
-    /// The tables that its outputs are inserted into; none of a query whose rows are shown.
+    /// The tables that receive the outputs of INSERT; empty for a query whose rows are shown.
     pub targets: Vec<String>,
     /// Of a query whose rows are shown: the tables that records are inserted into which do not
     /// count, and their sinks. They are the plan's outputs behind the first.
@@ -45,7 +45,7 @@ pub struct PlannedQuery {
     pub left_out_sinks: Vec<Arc<dyn Sink>>,
     /// The logical plan as text, one operator per line: not as SQL writes it, but with all types.
     pub logical: String,
-    /// What `EXPLAIN` prints: the logical plan, then the pipelines.
+    /// Text of `EXPLAIN`: the logical plan, then the pipelines.
     pub explain: String,
 }
 

@@ -1,4 +1,4 @@
-//! Queries that are to run: the sinks of their rows, and what is noted of them.
+//! Queries that are to run: the sinks of their rows, and notes about the queries.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Planner {
         Ok((planned, sinks))
     }
 
-    /// Notes what a statement that will run reads, and whether it ends.
+    /// Notes the sources of a statement that will run, and whether the statement ends.
     fn note(&mut self, planned: &PlannedQuery, statement: &Statement) -> Result<()> {
         self.readings.note(&planned.plan, statement)?;
         if self.written.is_some() {

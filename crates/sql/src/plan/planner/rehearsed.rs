@@ -1,4 +1,4 @@
-//! What planning a script before it runs has worked out, for when it runs.
+//! Results of planning a script before it runs, to be used in the run.
 //!
 //! A statement means the same in both if the catalog is the same before it. Each state of a catalog
 //! has a number of its own ([`Catalog::version`](crate::names::catalog::Catalog)).
@@ -11,15 +11,15 @@ use crate::names::catalog::{TableEntry, ViewEntry};
 use crate::syntax::error::{Source, Span};
 use crate::syntax::script::Statement;
 
-/// What the statements of a rehearsal gave. Those who share it are a planner and its rehearsals.
+/// Results of the statements of a rehearsal, shared by a planner and its rehearsals.
 #[derive(Clone, Default)]
 pub(super) struct Rehearsed(Arc<Mutex<HashMap<Key, Known>>>);
 
-/// A source by its address, which no other has as long as [`Known::source`] lives, and where the
-/// statement begins in it.
+/// A source by its address, which is unique as long as [`Known::source`] lives, and the start of
+/// the statement in the source.
 type Key = (usize, u32, u32);
 
-/// What a statement gave.
+/// Result of a statement.
 #[derive(Clone)]
 pub(super) enum Found {
     Table(Arc<TableEntry>),
@@ -49,7 +49,7 @@ impl Rehearsed {
         self.lock().insert(key, known);
     }
 
-    /// What a statement gave, if the catalog was in the same state.
+    /// Result of a statement, if the catalog was in the same state.
     pub(super) fn take(&self, statement: &Statement, before: u64) -> Option<Known> {
         let known = self.lock().remove(&key(statement)?)?;
         let same = known.before == before && Arc::ptr_eq(&known.source, &statement.source);
@@ -61,7 +61,7 @@ impl Rehearsed {
     }
 }
 
-/// `None`: it cannot be told from others.
+/// `None` for a statement without a place: such a statement has no identity.
 fn key(statement: &Statement) -> Option<Key> {
     let Span { line, column, .. } = statement.span?;
     Some((Arc::as_ptr(&statement.source).addr(), line, column))

@@ -14,7 +14,7 @@ use crate::syntax::statement::StatementKind;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Values {
     pub(super) now: BTreeMap<String, String>,
-    /// Those before the first statement, and the settings that they came to.
+    /// Values before the first statement, and the settings with these values.
     first: Option<(BTreeMap<String, String>, Settings)>,
 }
 
