@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The stage then takes the records of a table like `t` that has the column `p AS PROCTIME()` and
-//! no WATERMARK. It is read for itself.
+//! no WATERMARK. The query reads this table separately.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::syntax::error::Result;
 use crate::syntax::walk::Nodes;
 
 impl Stage {
-    /// Makes a column the event time, if it is the time of reading, of a table's records that have
-    /// another one. `name` is what the query calls it.
+    /// Makes a column the event time, if the column is the time of reading and the table's records
+    /// have another time. `name` is the column's name in the query.
     pub(crate) fn by_clock(&mut self, time: usize, name: &str) -> Result<()> {
         let (None, Rows::Table(table)) = (&self.fires, &self.input) else { return Ok(()) };
         let known = without_marks(&self.columns[time]);

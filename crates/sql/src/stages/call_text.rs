@@ -26,8 +26,8 @@ impl Call {
         format!("{call}{filter}")
     }
 
-    /// What messages call it: its text, or, of columns of VALUES, whose names (`column1`) nobody
-    /// has written, the text of the statement.
+    /// The call in messages: its SQL text. Columns of VALUES have names that the writer has not
+    /// written (`column1`), so calls of them show the text of the statement.
     pub(crate) fn shown(&self) -> String {
         let of_values = |name: &str| {
             let number = name.strip_prefix("column").unwrap_or_default();

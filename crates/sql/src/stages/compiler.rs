@@ -25,7 +25,7 @@ use crate::syntax::types::plain_type;
 
 /// Compiles expressions.
 pub(crate) struct Compiler<'a> {
-    /// What `NOW()` means.
+    /// Value of `NOW()`.
     pub(crate) start_time: DateTime<Utc>,
     pub(crate) config: &'a Arc<ConfigOptions>,
     /// The session's time zone, if it is not UTC; `config` has it, too.
@@ -39,7 +39,7 @@ impl Compiler<'_> {
         compile(expr, schema, self.start_time, self.config)
     }
 
-    /// All of these conditions, as one; none if there is nothing to ask.
+    /// The conjunction of the conditions; `None` if all rows pass.
     pub(crate) fn compile_filter(
         &self,
         conditions: &[Expr],

@@ -1,4 +1,4 @@
-//! A table that is LIKE another one, with what it takes from that.
+//! A table with LIKE, completed with parts of the other table.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ impl Like {
         })
     }
 
-    /// What is said of columns of this kind, and its name; physical ones are always taken.
+    /// Treatment of columns of this kind, and the kind's name; `None` for physical columns, which
+    /// are always copied.
     fn part_of(&self, column: &ColumnDef) -> Option<(Merge, &'static str)> {
         match column.kind {
             ColumnKind::Physical { .. } => None,
@@ -113,7 +114,7 @@ impl Like {
                 }
                 continue;
             }
-            // Its place is in another statement.
+            // The copied option has no place in this statement.
             options.push(OptionDef { key_span: None, value_span: None, ..option.clone() });
         }
         options.extend(own.options.iter().cloned());

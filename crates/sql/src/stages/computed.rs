@@ -17,14 +17,14 @@ use crate::stages::schemas::table_schema;
 use crate::syntax::error::Result;
 use crate::syntax::walk::Nodes;
 
-/// Nodes that a column's expression may have once those that it uses are written out. A larger one
-/// stays a column, worked out once for each record: columns that each use the one before twice
-/// would grow without end.
+/// Nodes that a column's expression may have once the columns within are written out. A larger
+/// expression stays a column, computed once for each record: columns that each use the column
+/// before twice would grow without end.
 const COLUMN_NODES_MAX: usize = 500;
 /// As many an expression may have with its columns written out.
 const NODES_MAX: usize = 20_000;
 
-/// What computed columns of a table stand for.
+/// Definitions of a table's computed columns.
 pub(crate) struct Definitions(HashMap<String, Expr>);
 
 impl Definitions {
@@ -42,10 +42,10 @@ impl Definitions {
     }
 }
 
-/// What computed columns stand for, over those that are read.
+/// Definitions of computed columns over the columns of the source.
 fn definitions(table: &TableEntry, windowed: bool) -> Result<HashMap<String, Expr>> {
     let schema = table_schema(table)?;
-    // The time of reading is the same for all who ask: it stays a column.
+    // The time of reading is the same for all readers: it stays a column.
     let time = table.time_name().filter(|_| windowed);
     let mut definitions = HashMap::new();
     for column in table.columns.iter().filter(|column| time != Some(&column.name)) {

@@ -1,9 +1,9 @@
-//! Conditions of which only one outcome counts. A filter, and a WHEN of CASE, ask for TRUE alone:
-//! once a part of an AND is NULL, nothing can make the whole TRUE, and the parts behind it are not
+//! Conditions of which only a single outcome counts. A filter, and a WHEN of CASE, test for TRUE
+//! alone: once a part of an AND is NULL, the whole cannot be TRUE, and the parts behind it are not
 //! to be evaluated, since they may fail. AND as a value differs: `NULL AND FALSE` is FALSE.
 //!
 //! So `b > 0 AND 7 / a > 1` becomes `b > 0 IS TRUE AND 7 / a > 1`, where `b` can be NULL. Under
-//! NOT, FALSE alone counts, and OR is what AND is otherwise. Messages do not show what is put in
+//! NOT, FALSE alone counts, and OR takes the role of AND. Messages do not show the added IS TRUE
 //! ([`decided`]).
 
 use datafusion_common::tree_node::Transformed;
@@ -50,13 +50,13 @@ pub(crate) fn value(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(rewritten.data)
 }
 
-/// An expression that gives the outcome that counts for the same rows; for the rest, any other.
+/// An expression with the same outcome wherever `counts` is the outcome; the rest may differ.
 fn rewrite(expr: Expr, counts: Counts, schema: &DFSchema) -> DfResult<Expr> {
     Ok(part(expr, counts, false, schema)?.0)
 }
 
-/// A part of a chain, behind which comes something that can fail, or not. Returns whether it can
-/// fail itself.
+/// A part of a chain; `before_risk` if a later part can fail. Also returns whether the part can
+/// fail.
 fn part(
     expr: Expr,
     counts: Counts,

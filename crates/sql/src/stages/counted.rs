@@ -5,9 +5,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
     All,
-    /// So many of the first; the others take records that are counted elsewhere.
+    /// The first parts, as many as the number; for the remaining parts another stage counts.
     First(usize),
-    /// Another one takes the same records.
+    /// Another stage takes the same records and counts them.
     Nowhere,
 }
 

@@ -19,12 +19,12 @@ use crate::syntax::error::{Result, Span, SqlError};
 
 /// The columns of a stage that are kept where a pass makes other rows of its own.
 pub(crate) struct Kept {
-    /// The names of those that go in, and what they are.
+    /// Names and expressions of the columns that go into the pass.
     pub(crate) names: Vec<String>,
     pub(crate) inner: Vec<Expr>,
-    /// The stage's columns, over those that come out.
+    /// The stage's columns, over the rows that come out of the pass.
     pub(crate) columns: Vec<Expr>,
-    /// The same, over those that go in.
+    /// The same, over the rows that go into the pass.
     pub(crate) own: Vec<Expr>,
     pub(crate) window: Option<Windows>,
     /// Names that columns have.
@@ -32,7 +32,7 @@ pub(crate) struct Kept {
 }
 
 impl Stage {
-    /// The rows that an UNNEST makes of those of this stage, over whose plan it stands.
+    /// The rows that an UNNEST makes of this stage's rows; the node stands over the stage's plan.
     pub(crate) fn unnested(mut self, node: &UnnestNode, places: &Places) -> Result<Stage> {
         self.refuse_after_limit("UNNEST", places)?;
         self = self.with_session_records()?.over_groups(node.input.schema());
@@ -60,7 +60,7 @@ impl Stage {
         Ok(Stage { window, ..Stage::over(input, columns) })
     }
 
-    /// That not some of its rows alone are results.
+    /// Refuses a UNION ALL of records and results.
     pub(crate) fn refuse_mixed(&self, what: &str, place: Option<Span>) -> Result<()> {
         let Rows::Stages(parts) = &self.input else { return Ok(()) };
         if !self.input.are_results() || parts.iter().all(|part| part.stage.fires.is_some()) {
@@ -74,9 +74,9 @@ impl Stage {
         Err(SqlError::unsupported(message).at(place).help(help))
     }
 
-    /// Takes the columns of this stage that a pass keeps, which are of `fields` in the plan. Its
-    /// windows are those of the rows that come out. Columns of a window are among those that go in
-    /// only if they are needed there: those at the positions for which `below` says so.
+    /// Takes the columns of this stage that a pass keeps; `fields` are the plan's fields for them.
+    /// The windows of the result belong to the rows that come out. A window column goes into the
+    /// pass only if `below` is true for its position.
     pub(crate) fn kept(
         &mut self,
         fields: &[FieldRef],
@@ -118,8 +118,8 @@ impl Stage {
         Ok(Kept { names, inner, columns, own, window, taken })
     }
 
-    /// The rows that this stage's rows become. `kept` are the names of its columns, but for an
-    /// array, which is the last; `shown` those of what comes beside them.
+    /// The rows that this stage's rows become. `kept` are the names of the stage's columns, except
+    /// for an array, which is the last column; `shown` names the added columns.
     pub(crate) fn expanded(self, kept: &[String], shown: &[String], by: &By) -> Result<Rows> {
         let of_part = |inner| {
             let (kept, shown) = (kept.to_vec(), shown.to_vec());

@@ -1,5 +1,5 @@
-//! Refusals of queries over unbounded tables: those that would never give a result, and those whose
-//! result would have no deterministic order.
+//! Refusals of queries over unbounded tables: queries that would never give a result, and queries
+//! whose result would have no deterministic order.
 
 use crate::names::catalog::TableEntry;
 use crate::stages::joined::Unwindowed;
@@ -121,7 +121,7 @@ pub(crate) fn windows_beside_records(places: &Places) -> SqlError {
 const TWO_OUTPUTS: &str = "write two queries; in a statement set they share the reading of a table:\n\
      EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";
 
-/// A join without a window over a table that never ends; and which of its sides end.
+/// Error for a join without a window over an endless table; `ends` says which sides end.
 pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, ends: [bool; 2]) -> SqlError {
     let Unwindowed { name, windows, within, timeless, tables, keeps, by_time, place } = join;
     let one_ends = ends != [false, false];
@@ -189,7 +189,7 @@ pub(crate) fn endless_join(table: &TableEntry, join: &Unwindowed, ends: [bool; 2
     error.help(help)
 }
 
-/// What helps with a join of these tables, of each its event time.
+/// Advice for a join of these tables, each with its event time.
 fn or_within(tables: &[Option<(String, String)>; 2]) -> String {
     let of = |side: usize| match &tables[side] {
         Some((table, time)) => (table.as_str(), time.as_str()),

@@ -16,8 +16,7 @@ use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::sql_type_name;
 
 impl Stage {
-    /// That a window's time, which is of `field` in the plan, is the event time of this stage's
-    /// rows.
+    /// Checks that a window's time, the plan's `field`, is the event time of this stage's rows.
     pub(crate) fn check_time(&self, time: &Expr, field: &Field) -> Result<()> {
         match &self.input {
             Rows::Table(table) => of_table(table, time, field.name(), field.data_type()),
@@ -47,7 +46,7 @@ impl Stage {
         }
     }
 
-    /// That a column of a part of a UNION ALL is the event time of the part's rows.
+    /// Checks that a column of a part of a UNION ALL is the event time of the part's rows.
     fn of_part(
         &self,
         column: usize,
@@ -165,8 +164,8 @@ fn of_full_join() -> SqlError {
     .help("write a LEFT JOIN, whose rows have the left side's, or join within windows")
 }
 
-/// What is cast to a timestamp that holds all values of `unit`: so UNION ALL brings its queries to
-/// one type.
+/// The operand below casts to timestamps that hold all values of `unit`: UNION ALL adds such casts
+/// to give its queries a common type.
 fn as_it_is(mut expr: &Expr, unit: TimeUnit) -> &Expr {
     while let Expr::Cast(cast) = expr
         && matches!(cast.field.data_type(), DataType::Timestamp(to, _) if *to >= unit)
@@ -181,8 +180,8 @@ fn computed(name: &str) -> SqlError {
         .help("name the column that each of its queries selects as its event time")
 }
 
-/// That a column of what an UNNEST or a lookup gives is the event time of the records that it
-/// takes.
+/// Checks that a column of the result of an UNNEST or a lookup is the event time of the input
+/// records.
 fn of_elements(rows: &Expanded, time: &Expr, name: &str, data_type: &DataType) -> Result<()> {
     let own = time_unit(rows).map_or(time, |unit| as_it_is(time, unit));
     let column = rows.kept.iter().position(|kept| *own == input_column(kept));
@@ -246,7 +245,7 @@ fn of_table(table: &TableEntry, time: &Expr, name: &str, data_type: &DataType) -
         table.name
     ))
     .help(match time {
-        // It may have another name in a view.
+        // The column may have another name in a view.
         Expr::Column(column) => {
             let name = identifier(&column.name);
             let line = format!("WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND");

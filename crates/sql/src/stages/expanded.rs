@@ -1,7 +1,7 @@
 //! UNNEST and lookups of results: of the rows of a GROUP BY, a join, or SESSION.
 //!
-//! They are stages of their own, without state: rows go on as they fire, with their times. What
-//! stands above is over the rows that come out ([`FIRED`](crate::stages::lower::FIRED)).
+//! Such a stage has no state: rows go on as they fire, with their times. Expressions above the
+//! stage are over the rows that come out ([`FIRED`](crate::stages::lower::FIRED)).
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ impl Stage {
         Ok(Kept { names, inner, columns, own, window: None, taken })
     }
 
-    /// What an UNNEST or a lookup makes of the rows of this stage, which is over results.
+    /// The stage of an UNNEST or a lookup over the rows of this stage, which is over results.
     pub(crate) fn expanding(
         mut self,
         Kept { names, inner, columns, .. }: Kept,

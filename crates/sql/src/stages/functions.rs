@@ -1,5 +1,5 @@
-//! The functions that queries may call: those of DataFusion's that mean the same as Flink's, and
-//! those of Flink's that DataFusion lacks.
+//! The functions that queries may call: DataFusion's functions with the same meaning as Flink's,
+//! and Flink's functions that DataFusion lacks.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -110,9 +110,9 @@ const SCALARS: &[&str] = &[
 /// Names that would mean something else here than in Flink.
 const OTHER_MEANING: &[&str] = &["date_format"];
 
-/// What is called by syntax of its own, or is something else once it is rewritten
-/// ([`rewrite`](crate::stages::rewrite), [`ranking`]); and how it is called, where only such calls
-/// are rewritten.
+/// Names called by syntax of their own, or rewritten to another function
+/// ([`rewrite`](crate::stages::rewrite), [`ranking`]); and the form of the call, where only calls
+/// of this form are rewritten.
 const WRITTEN: &[(&str, &str)] = &[
     ("cast", ""),
     ("ceiling", "CEILING(number)"),
@@ -219,8 +219,8 @@ impl Functions {
             || as_of::marker(name).is_some()
     }
 
-    /// Whether whoever calls this (lower case) name gets a function, if only once the call has been
-    /// rewritten: nobody can declare another one of that name.
+    /// Whether a call of this (lower case) name reaches a function, perhaps after a rewrite. Such a
+    /// name cannot be declared again.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.knows(name) || WRITTEN.iter().any(|(written, _)| *written == name)
     }
@@ -236,7 +236,7 @@ impl Functions {
         self.aggregates.contains_key(name)
     }
 
-    /// What the scalar function that has also this (lower case) name is called itself.
+    /// The main name of a scalar function with this (lower case) alias.
     pub(crate) fn own_name(&self, name: &str) -> Option<&str> {
         let function = self.scalars.get(name).filter(|function| function.name() != name)?;
         let own = self.scalars.get(function.name());
@@ -246,7 +246,7 @@ impl Functions {
     /// The names of all functions, as `SHOW FUNCTIONS` and completion have them.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let names = self.scalars.keys().map(String::as_str);
-        // Those that begin otherwise are what rewritten syntax calls.
+        // Names that begin otherwise belong to calls of rewritten syntax.
         let is_written = |name: &&str| name.starts_with(|c: char| c.is_ascii_alphabetic());
         names
             .chain(self.aggregates.keys().copied())
@@ -267,7 +267,7 @@ impl Functions {
     }
 }
 
-/// What DataFusion's SQL planner asks while it plans one statement.
+/// Context of DataFusion's SQL planner for a single statement.
 pub(crate) struct Context<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) functions: &'a Functions,

@@ -1,10 +1,9 @@
-//! The graph of queries that are planned together. Equal parts are one node of it: a table that
-//! several queries read; a grouping, which computes the aggregates that any of the queries needs;
-//! and a join.
+//! The graph of queries that are planned together. Equal parts share a node: a table that several
+//! queries read; a grouping, which computes the aggregates of all its queries; and a join.
 //!
-//! What a query makes of the result of a grouping or a join (HAVING, WHERE, columns) is a [`View`]
-//! of it. A single view is part of the stage. If there are several, each is a stage above it. What
-//! several readers of a table compute alike is a [`Pass`].
+//! A query's HAVING, WHERE and columns over the result of a grouping or a join are a [`View`]. A
+//! single view is part of the stage. Of several views, each is a stage above the grouping or join.
+//! Common computations of several readers of a table are a [`Pass`].
 
 mod expands;
 mod operators;
@@ -34,13 +33,13 @@ use crate::syntax::walk::Nodes;
 pub(crate) use expands::{Elements, Expands, LookedUp, Makes};
 pub(crate) use operators::{Body, Operator, Side, used_by};
 
-/// Queries with all that they read.
+/// Queries with all their nodes.
 #[derive(Default)]
 pub(crate) struct Graph {
     pub(crate) scans: Vec<Scan>,
-    /// Each takes rows of those before it.
+    /// Passes, each behind the passes whose rows it takes.
     pub(crate) passes: Vec<Pass>,
-    /// Each takes rows of those before it.
+    /// Operators, each behind the operators whose rows it takes.
     pub(crate) operators: Vec<Operator>,
     pub(crate) outputs: Vec<Output>,
 }
@@ -49,7 +48,7 @@ pub(crate) struct Graph {
 pub(crate) struct Scan {
     pub(crate) entry: Arc<TableEntry>,
     pub(crate) table: Arc<dyn Table>,
-    /// The first query that reads it.
+    /// The first query that reads this table.
     pub(crate) query: usize,
 }
 
@@ -58,14 +57,14 @@ pub(crate) struct Pass {
     pub(crate) scan: usize,
     /// The pass before it; `None`: it takes records of the table.
     pub(crate) below: Option<usize>,
-    /// Over the columns of what it takes.
+    /// Conditions over the columns of the input.
     pub(crate) filters: Vec<Expr>,
     pub(crate) names: Vec<String>,
     /// Over the same, with these names.
     pub(crate) columns: Vec<Expr>,
-    /// The first query that takes its rows.
+    /// The first query that takes the pass's rows.
     pub(crate) query: usize,
-    /// What it makes of each row, if that is not one row.
+    /// Expansion of each row into several rows; `None`: each row stays a single row.
     pub(crate) expands: Option<Expands>,
 }
 
@@ -75,18 +74,18 @@ pub(crate) enum Part {
     /// Records of a table.
     Scan {
         scan: usize,
-        /// What has been made of them; the rest is over its columns.
+        /// Pass over the records; filters and columns refer to the pass's columns.
         pass: Option<usize>,
         /// Over its columns.
         filters: Vec<Expr>,
         /// Over its columns; `None`: as they are.
         columns: Option<Vec<Expr>>,
     },
-    /// What an operator gives.
+    /// A view of an operator's result.
     View { operator: usize, view: usize },
 }
 
-/// What leaves the job at one place.
+/// Rows that leave the job through a single sink.
 pub(crate) struct Output {
     pub(crate) parts: Vec<Part>,
     pub(crate) names: Vec<String>,
@@ -106,7 +105,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Graph {
-    /// Adds a query; `names` are those of the columns that it puts out.
+    /// Adds a query; `names` are the names of the output columns.
     pub(crate) fn add(
         &mut self,
         mut stage: Stage,
@@ -124,8 +123,9 @@ impl Graph {
         Ok(())
     }
 
-    /// That the order of an output's rows does not depend on who is first, and that all come.
-    /// `why_whole`: why windows do not come in the order that is wanted.
+    /// Checks that the order of an output's rows does not depend on the order of arrival, and that
+    /// the output is complete. `why_whole`: the reason for windows in another order than the
+    /// query's.
     fn check_order(
         &self,
         output: &Output,
@@ -163,7 +163,7 @@ impl Graph {
         })
     }
 
-    /// A stage that has an operator, or is over a table; `names` are those of its columns.
+    /// A stage that has an operator, or is over a table; `names` are the names of the columns.
     fn part(&mut self, stage: &Stage, names: &[String], reader: &Reader<'_>) -> Result<Part> {
         let Some(fires) = &stage.fires else {
             let (scan, pass) = self.records(&stage.input, reader)?;
@@ -266,7 +266,7 @@ impl Graph {
         }
     }
 
-    /// What the operator of a stage takes.
+    /// Inputs of a stage's operator.
     fn sides(&mut self, stage: &Stage, reader: &Reader<'_>) -> Result<Vec<Side>> {
         let filters = stage.filters.clone();
         let mut sides = Vec::new();
@@ -292,7 +292,7 @@ impl Graph {
         Ok(Side::new(parts.collect::<Result<_>>()?, names, filters))
     }
 
-    /// Leaves out what nobody needs.
+    /// Removes columns without a reader.
     pub(crate) fn prune(&mut self) {
         for output in 0..self.outputs.len() {
             let parts = std::mem::take(&mut self.outputs[output].parts);
@@ -324,7 +324,7 @@ impl Graph {
 }
 
 impl Output {
-    /// The same number for those that are alike.
+    /// Hash; equal for outputs that are alike.
     pub(crate) fn fingerprint(&self) -> u64 {
         hash_of(|state| {
             self.names.hash(state);

@@ -30,7 +30,7 @@ use crate::syntax::tree::parts;
 use crate::syntax::walk::WalkMut;
 use crate::syntax::words::single_part;
 
-/// What is added to the name of a group window for its bounds, in the order of [`WINDOW_COLUMNS`].
+/// Suffixes of a group window's name for its bounds, in the order of [`WINDOW_COLUMNS`].
 const BOUNDS: [&str; 3] = ["_START", "_END", "_ROWTIME"];
 
 const KINDS: [WindowKind; 3] = [WindowKind::Tumble, WindowKind::Hop, WindowKind::Session];
@@ -58,7 +58,7 @@ pub(crate) fn bound_names() -> Vec<String> {
     KINDS.into_iter().flat_map(of).collect()
 }
 
-/// Whose bound a function gives, and which.
+/// Window kind and bound of a function's name.
 fn bound_named(name: &str) -> Option<(WindowKind, usize)> {
     let name = name.to_uppercase();
     KINDS.into_iter().find_map(|kind| {
@@ -304,7 +304,7 @@ fn group_window(select: &Select) -> Result<Option<GroupWindow>> {
     }
 }
 
-/// What ROLLUP, CUBE or GROUPING SETS has.
+/// Keys of ROLLUP, CUBE or GROUPING SETS.
 fn keys_of_sets(sets: &SqlExpr) -> impl Iterator<Item = &SqlExpr> {
     let sets = match sets {
         SqlExpr::Rollup(sets) | SqlExpr::Cube(sets) | SqlExpr::GroupingSets(sets) => &sets[..],
@@ -379,7 +379,7 @@ pub(crate) fn window_among(
     Ok(Some(Grouping { assignment, bounds }))
 }
 
-/// What a marker is called in a query, if a call is one.
+/// Name of a marker in a query; `None` if the call is no marker.
 pub(crate) fn bound_of(call: &ScalarFunction) -> Option<String> {
     let marker = call.func.inner().downcast_ref::<Marker>()?;
     Some(format!("{}{}", marker.kind.name(), BOUNDS[marker.bound]))

@@ -103,8 +103,8 @@ impl ScalarUDFImpl for InSomeWindow {
 }
 
 impl InSomeWindow {
-    /// Asks of times whose windows end at `ends`. Each window is asked of once, and not too many at
-    /// a time: times that lie far apart share none.
+    /// Evaluates the condition for times whose windows end at `ends`: once for each window, and for
+    /// a limited number of windows at a time, since distant times share no windows.
     fn ask(
         &self,
         condition: &EngineExpr,

@@ -20,7 +20,7 @@ use crate::syntax::types::sql_type_name;
 /// Where `INSERT INTO` writes.
 pub(crate) struct Target<'a> {
     pub(crate) entry: Arc<TableEntry>,
-    /// The columns it names, or none.
+    /// The columns named in INSERT, or none.
     pub(crate) columns: &'a [Ident],
     pub(crate) place: Option<Span>,
 }

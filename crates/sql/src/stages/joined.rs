@@ -13,10 +13,10 @@ use crate::syntax::error::Place;
 #[derive(Debug, Clone)]
 pub(crate) struct Joined {
     pub(crate) kind: JoinKind,
-    /// What must be equal, each over the columns of its side.
+    /// Pairs of equal values, each over the columns of its side.
     pub(crate) keys: Vec<[Expr; 2]>,
     pub(crate) nulls_are_equal: bool,
-    /// What else must be true of a pair, over what fires; the first is to be evaluated first.
+    /// Further conditions on a pair, over the fired columns, in the order of evaluation.
     pub(crate) condition: Vec<Expr>,
     /// Conditions on what fires.
     pub(crate) having: Vec<Expr>,
@@ -26,18 +26,18 @@ pub(crate) struct Joined {
     pub(crate) interval: Option<Interval>,
     /// Whether a row of the left side meets the last row of the right side that is no later.
     pub(crate) as_of: bool,
-    /// The column of what fires that is its event time then.
+    /// The column of the fired rows that is their event time then.
     pub(crate) time: Option<Expr>,
-    /// What that is called in the query.
+    /// Name of this column in the query.
     pub(crate) time_name: Option<String>,
     /// Why there is neither; `None`: rows meet in windows, or within an interval.
     pub(crate) unwindowed: Option<Unwindowed>,
 }
 
-/// What is to be said of a join without a window, if its input never ends.
+/// Facts for messages about a join without a window whose input never ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Unwindowed {
-    /// What the join is called in messages.
+    /// The join's name in messages.
     pub(crate) name: String,
     /// Whether each side has windows.
     pub(crate) windows: [bool; 2],
@@ -46,7 +46,7 @@ pub(crate) struct Unwindowed {
     pub(crate) timeless: [bool; 2],
     /// The table that each side is, and what its event time is called.
     pub(crate) tables: [Option<(String, String)>; 2],
-    /// Whether it only says which rows of its left side are given.
+    /// Whether the join only selects rows of its left side.
     pub(crate) keeps: bool,
     /// If it compares times of both sides: why that is no interval join, and what helps.
     pub(crate) by_time: Option<(&'static str, &'static str)>,
@@ -54,7 +54,7 @@ pub(crate) struct Unwindowed {
 }
 
 impl Joined {
-    /// Whether rows meet in windows, which those that it gives are of.
+    /// Whether rows meet in windows; the joined rows belong to the same windows.
     pub(crate) fn is_windowed(&self) -> bool {
         self.unwindowed.is_none() && self.interval.is_none()
     }

@@ -1,14 +1,14 @@
-//! Joins. A join is a stage of two sides, each of which is a table with windows or the result of
-//! another stage, or a UNION ALL of such. What stands above it is over the rows that it gives, as
+//! Joins. A join is a stage of two sides, each of which is a table with windows, the result of
+//! another stage, or a UNION ALL of such. Expressions above the join are over the joined rows, as
 //! above a grouping.
 //!
-//! Rows meet within windows if a condition says that both are of the same one. That condition needs
-//! no evaluation then. Of the others, an equality of the two sides becomes a key; one that is on
-//! rows of one side alone, which need not be given, is asked of these before they are joined
-//! ([`conditions`]). Conditions that say how far apart the times of two rows may be make it an
-//! interval join ([`interval`]). One with `FOR SYSTEM_TIME AS OF` is a lookup or a temporal join
-//! ([`version`]). EXISTS and IN are joins that give rows of their left side alone
-//! ([`kept`], [`opened`]).
+//! Rows meet within windows if a condition compares their windows for equality. The condition then
+//! needs no evaluation. Among the other conditions, an equality of the two sides becomes a key; a
+//! condition on rows of a single side, if the join need not keep all its rows, filters these before
+//! the join ([`conditions`]). Conditions on the distance of the times of two rows make an interval
+//! join ([`interval`]). A join with `FOR SYSTEM_TIME AS OF` is a lookup or a temporal join
+//! ([`version`]). EXISTS and IN are joins that select rows of their left side ([`kept`],
+//! [`opened`]).
 
 mod conditions;
 mod interval;
@@ -54,10 +54,10 @@ pub(crate) use written::{
     LATERAL, check_kind, check_star, misplaced, of_several, subqueries, using,
 };
 
-/// A side, before it is known what the join needs of it.
+/// A side, before the join's needs are known.
 #[derive(Clone)]
 struct Side {
-    /// Over rows that are not its own.
+    /// The stage; its input is the rows of other stages or tables.
     stage: Stage,
     /// Of its columns.
     names: Vec<String>,
@@ -72,7 +72,7 @@ struct Meets {
     as_of: bool,
 }
 
-/// What a join is called in messages, and where it stands.
+/// A join's name in messages, and its place.
 #[derive(Clone)]
 struct Named {
     name: String,
@@ -112,7 +112,7 @@ pub(crate) fn are_versions(plan: &LogicalPlan, places: &Places) -> Result<bool> 
     Ok(Ranked::of(plan, places)?.is_some())
 }
 
-/// What a join of that type gives, and what it is called.
+/// Kind and SQL name of a join of this type.
 fn kind_of(join_type: JoinType) -> Result<(JoinKind, &'static str)> {
     Ok(match join_type {
         JoinType::Inner => (JoinKind::Inner, "JOIN"),
@@ -367,7 +367,7 @@ impl Stage {
     }
 }
 
-/// What is asked of rows, over the columns of the sides that are taken.
+/// Keys and conditions of a join, over the columns of the taken sides.
 fn over_sides(
     kind: JoinKind,
     parts: Parts,

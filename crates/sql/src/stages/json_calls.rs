@@ -1,5 +1,5 @@
-//! What stands for the [syntax](crate::syntax::json_syntax) of SQL/JSON when it is planned: calls
-//! with texts in place of clauses. What is wrong with them is found here.
+//! Calls that replace the [syntax](crate::syntax::json_syntax) of SQL/JSON in planning, with texts
+//! in place of clauses. Finds mistakes in such calls.
 
 use arrow::datatypes::DataType;
 use datafusion_sql::sqlparser::ast::{Expr, Function, Ident, Spanned, UnaryOperator};
@@ -28,7 +28,7 @@ pub(crate) fn is_json(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// A call of JSON_VALUE or JSON_EXISTS with texts in place of its clauses; `None` if it has none.
+/// A call of JSON_VALUE or JSON_EXISTS with texts in place of its clauses; `None` without clauses.
 pub(crate) fn rewrite(name: &Ident, call: &Function, args: &[Expr]) -> Result<Option<Expr>> {
     let [json, path] = args else { return check(call, args).map(|()| None) };
     let Some(args) = with_texts(json, path, name.value.eq_ignore_ascii_case(VALUE)) else {
@@ -38,7 +38,7 @@ pub(crate) fn rewrite(name: &Ident, call: &Function, args: &[Expr]) -> Result<Op
     Ok(Some(function(name, &name.value.to_lowercase(), args)))
 }
 
-/// A call of JSON_QUERY with texts in place of its clauses; `None` if it has none.
+/// A call of JSON_QUERY with texts in place of its clauses; `None` without clauses.
 pub(crate) fn rewrite_query(name: &Ident, call: &Function, args: &[Expr]) -> Result<Option<Expr>> {
     let [json, path] = args else { return check(call, args).map(|()| None) };
     let (mut wrapper, mut on_empty, mut on_error) = ("WITHOUT ARRAY", "NULL", "NULL");

@@ -27,7 +27,7 @@ use crate::syntax::types::sql_type_name;
 /// Records that do not count, and the table that they are inserted into.
 pub(crate) struct Aside {
     pub(crate) entry: Arc<TableEntry>,
-    /// What comes to it of the graph's tables.
+    /// Tables of the graph whose records go to this table, and which of their records.
     parts: Vec<(usize, Which)>,
 }
 
@@ -55,8 +55,7 @@ impl Which {
     }
 }
 
-/// The columns of records that are late; what the table calls like one of those that are added is
-/// its own.
+/// The columns of late records. A column of the table hides an added column with the same name.
 fn with_late(schema: &Schema) -> SchemaRef {
     let own = schema.fields().iter().cloned();
     let added = late_fields().into_iter().map(Arc::new);
@@ -139,7 +138,7 @@ impl Refuse<'_> {
         }
     }
 
-    /// What to declare.
+    /// Advice: the declaration of the missing table.
     fn declaration(&self, name: &str) -> String {
         let columns = match self.which {
             Which::Malformed => "raw BYTES, place STRING, reason STRING",
@@ -148,7 +147,7 @@ impl Refuse<'_> {
         format!("declare it before the query: CREATE TABLE {name} ({columns}) WITH (…)")
     }
 
-    /// That there is something for each column.
+    /// Checks that each column of the table receives a value.
     fn check_columns(&self, entry: &TableEntry) -> Result<()> {
         let given = self.which.columns(self.table);
         if let Some(TableColumn { name, .. }) = entry.kept_metadata() {
@@ -202,7 +201,8 @@ impl Graph {
         self.operators.iter().any(|of| of.window.is_some() && of.parts().any(over))
     }
 
-    /// The conditions on records below a pass, an UNNEST: those above it are on elements.
+    /// Conditions on the records below a pass with UNNEST; conditions above the pass are on
+    /// elements.
     fn filters_of_records(&self, pass: Option<usize>) -> Option<&Vec<Expr>> {
         let mut pass = self.passes.get(pass?)?;
         while let Some(below) = pass.below.and_then(|below| self.passes.get(below)) {
@@ -231,8 +231,8 @@ impl Graph {
     }
 }
 
-/// What matters of a window to whether a record is late: of a session not its keys, and of an
-/// interval nothing.
+/// The part of a window that decides whether a record is late: a session without its keys, and an
+/// interval without its bounds.
 fn of_record(window: plan::Window) -> plan::Window {
     match window {
         plan::Window::Interval(_) => plan::Window::Interval(plan::Interval::AS_OF),

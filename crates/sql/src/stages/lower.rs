@@ -5,8 +5,8 @@
 //!
 //! Projections, views and subqueries dissolve. Every column of a plan is an expression over the
 //! columns of a stage's input ([`INPUT`]) and the window's columns ([`WINDOW`]) or, above the
-//! grouping or the join, over the rows that a window yields when it fires ([`FIRED`]). No optimiser
-//! moves filters around: they are collected in the order in which they apply.
+//! grouping or the join, over the rows of a fired window ([`FIRED`]). No optimiser moves filters
+//! around: the stage collects filters in the order of their application.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(crate) struct Stage {
     /// Conditions on input rows, all of which must hold; the first is to be evaluated first.
     pub(crate) filters: Vec<Expr>,
     pub(crate) window: Option<Windows>,
-    /// Its operator, if it has state.
+    /// The operator, if the stage has state.
     pub(crate) fires: Option<Fires>,
     pub(crate) counted: Counted,
     pub(crate) order: Option<Vec<OrderKey>>,
@@ -60,7 +60,7 @@ pub(crate) struct Stage {
     pub(crate) offset: u64,
 }
 
-/// Where parts of the statement stand, for messages; and what the session says of its joins.
+/// Places of the statement's parts, for messages; and the session's settings for joins.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) group_by: Option<Span>,
@@ -70,7 +70,7 @@ pub(crate) struct Places {
     pub(crate) distinct: Option<Span>,
     /// The first UNION.
     pub(crate) union: Option<Span>,
-    /// The first relation that is joined with another.
+    /// The first joined relation.
     pub(crate) join: Option<Span>,
     /// The first EXISTS or IN with a subquery.
     pub(crate) subquery: Option<Span>,
@@ -458,7 +458,7 @@ pub(crate) fn is_window_column(expr: &Expr) -> bool {
     matches!(expr, Expr::Column(c) if c.relation.as_ref().is_some_and(|r| r.table() == WINDOW))
 }
 
-/// What an expression's columns belong to.
+/// The columns to which an expression refers.
 #[derive(PartialEq)]
 pub(crate) struct Over {
     pub(crate) input: bool,

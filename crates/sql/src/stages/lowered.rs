@@ -1,4 +1,4 @@
-//! What a stage is made of ([`Stage`](crate::stages::lower::Stage)).
+//! Parts of a stage ([`Stage`](crate::stages::lower::Stage)).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::stages::joined::Joined;
 use crate::stages::nest::{Expanded, Expanding, Inner};
 use crate::syntax::error::Place;
 
-/// What rows are ordered by: an expression over what the stage's columns are over.
+/// Sort key of rows: an expression over the same columns as the stage's columns.
 #[derive(Debug, Clone)]
 pub(crate) struct OrderKey {
     pub(crate) expr: Expr,
@@ -27,9 +27,9 @@ pub(crate) enum Rows {
     /// The result of a grouping or a join, or a UNION ALL of several stages that have the same
     /// columns: each one of these, or over a table.
     Stages(Vec<Inner>),
-    /// What a join takes: of each side the same.
+    /// Inputs of the two sides of a join.
     Sides(Box<[Vec<Inner>; 2]>),
-    /// What an UNNEST or a lookup makes of the records of a table.
+    /// Rows that an UNNEST or a lookup makes of the records of a table.
     Expanded(Arc<Expanded>),
 }
 
@@ -43,12 +43,12 @@ impl Rows {
     }
 }
 
-/// What a stage yields when its windows fire, or its input has ended.
+/// Operator of a stage: its result appears when windows fire, or when the input has ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Fires {
     Grouped(Grouped),
     Joined(Box<Joined>),
-    /// Results that an UNNEST or a lookup makes other rows of.
+    /// Results that an UNNEST or a lookup expands.
     Expanded(Box<Expanding>),
 }
 

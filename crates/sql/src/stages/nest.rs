@@ -2,8 +2,8 @@
 //! becomes a stage of its own, whose input is these rows. So do the queries of a UNION ALL.
 //!
 //! The rows of a window have the window's time. A second window function over `window_time` assigns
-//! them to other windows. Without one they keep their window: `GROUP BY window_start, window_end`
-//! over them groups by the same window again.
+//! the rows to other windows. Without a second function the rows keep their window:
+//! `GROUP BY window_start, window_end` then groups by the same window again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::stages::windows::{Assigned, Windows};
 use crate::syntax::error::{Place, Result, SqlError};
 use crate::syntax::walk::Nodes;
 
-/// A stage whose rows another one takes.
+/// A stage that is an input of another stage.
 #[derive(Debug, Clone)]
 pub(crate) struct Inner {
     pub(crate) stage: Stage,
@@ -32,23 +32,23 @@ pub(crate) struct Inner {
 /// Rows that an UNNEST or a lookup gives: any number for each record of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Expanded {
-    /// What it takes, without state; of an UNNEST, the last column is the array.
+    /// The input, without state; for an UNNEST, the last column is the array.
     pub(crate) inner: Stage,
-    /// The names of its other columns, which come first.
+    /// The names of the kept columns, which come first.
     pub(crate) kept: Vec<String>,
     /// The names of what is shown of the elements, or of the side table.
     pub(crate) shown: Vec<String>,
     pub(crate) by: By,
 }
 
-/// What makes rows of records.
+/// Expansion of records into rows.
 #[derive(Debug, Clone)]
 pub(crate) enum By {
     Elements(Unnest),
     Lookup(Box<Looked>),
 }
 
-/// What becomes of results.
+/// Expansion of results into rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Expanding {
     /// The names of the columns that are kept, which come first.
@@ -71,15 +71,15 @@ pub(crate) struct Expanding {
 #[derive(Debug, Clone)]
 pub(crate) struct Looked {
     pub(crate) entry: Arc<TableEntry>,
-    /// Which of its rows count, and what is shown of them: over its columns ([`INPUT`]).
+    /// Conditions on the table's rows, and the shown columns, over the table's columns ([`INPUT`]).
     pub(crate) filters: Vec<Expr>,
     pub(crate) columns: Vec<Expr>,
     /// Whether records that nothing matches are given, next to NULLs.
     pub(crate) outer: bool,
-    /// What must be equal, over the columns that are kept, and over those that are shown.
+    /// Pairs of equal values, over the kept columns, and over the shown columns.
     pub(crate) keys: Vec<[Expr; 2]>,
     pub(crate) nulls_are_equal: bool,
-    /// What else must be true, over both.
+    /// Further conditions, over both.
     pub(crate) condition: Vec<Expr>,
     /// Where the time stands, for messages.
     pub(crate) place: Option<Place>,
@@ -100,7 +100,7 @@ pub(crate) fn written(expr: &Expr, names: &[String], columns: &[Expr]) -> Result
 }
 
 impl Inner {
-    /// An expression over its columns, over what they are computed of.
+    /// An expression over this stage's columns, rewritten over the inputs of these columns.
     fn written(&self, expr: &Expr) -> Result<Expr> {
         written(expr, &self.names, &self.stage.columns)
     }
@@ -132,7 +132,7 @@ impl Stage {
         Stage { window, ..Stage::over(Rows::Stages(vec![Inner { stage: self, names }]), columns) }
     }
 
-    /// What a window function adds to this stage, whose columns are those of its input.
+    /// Assigns windows to this stage, whose columns are the columns of `input`.
     pub(crate) fn with_windows(
         mut self,
         assignment: &Assignment,
@@ -177,8 +177,8 @@ impl Stage {
         Ok(self)
     }
 
-    /// As parts of the stages whose rows it takes, if it has no state itself: its conditions are
-    /// more of theirs, or of HAVING, and its columns are computed where theirs are.
+    /// Folds a stage without state into its input stages: the conditions become conditions (or
+    /// HAVING) of the input stages, which also compute the columns.
     pub(crate) fn folded(self) -> Result<Vec<Stage>> {
         let parts = match self.input {
             Rows::Stages(parts) if self.fires.is_none() => parts,

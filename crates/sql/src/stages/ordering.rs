@@ -1,6 +1,6 @@
-//! ORDER BY and LIMIT. A result that ends is put in order when all of it is there; the rows of
-//! windows window by window, as they come, if the order begins with that of windows, or there is
-//! none. Another order of windows needs input that ends.
+//! ORDER BY and LIMIT. A result that ends is sorted once complete. Rows of windows are sorted
+//! window by window, as windows fire, if the order begins with the order of windows or there is no
+//! order. Another order of windows needs input that ends.
 
 use datafusion_expr::{ExprSchemable, FetchType, Limit, SkipType, Sort};
 use millstream_contract::declaration::free_name;
@@ -54,8 +54,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// That windows come in the order of the first key, so that it takes the rows of one window to
-    /// put these in order.
+    /// Checks that windows fire in the order of the first key, so that each window can be sorted by
+    /// itself.
     fn check_window_order(&self, order: &[OrderKey], places: &Places) -> Result<()> {
         let refused = |message: &str, help: &str| {
             Err(SqlError::unsupported(message).at(places.order_by.or(places.statement)).help(help))

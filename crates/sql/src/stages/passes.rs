@@ -1,6 +1,6 @@
-//! Work that several readers of a table have in common: the conditions that all of them begin with,
-//! and what they compute of its columns. It becomes a stage without state, so a view that three
-//! INSERTs read is computed once.
+//! Work common to several readers of a table: the first conditions of all readers, and common
+//! expressions over the table's columns. The work becomes a stage without state, so a view that
+//! three INSERTs read is computed once.
 //!
 //! An expression that may fail goes there only if some reader would compute it of each of these
 //! rows anyway: otherwise a job would fail that does not need its value.
@@ -66,7 +66,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Who takes records of a table.
+    /// Readers of a table's records.
     fn readers(&self, scan: usize) -> Vec<Reader> {
         let of_table = |parts: &[Part]| -> Vec<usize> {
             let own =
@@ -127,7 +127,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Readers with the same first condition; those with none are one group, the last.
+    /// Readers grouped by their first condition; readers without conditions are the last group.
     fn by_first_filter(&self, readers: Vec<Reader>) -> Vec<Vec<Reader>> {
         let mut groups: Vec<Vec<Reader>> = Vec::new();
         let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
@@ -275,7 +275,8 @@ impl Graph {
         found.retain(|_, found| {
             found.readers.len() > 1 && (found.always || cannot_fail(found.expr, schema))
         });
-        // What is within a larger one is not computed for itself, unless others need it.
+        // A part of a larger common expression is computed by itself only if other readers need the
+        // part.
         loop {
             let mut outermost: HashMap<u64, BTreeSet<usize>> = HashMap::new();
             for (reader, (expr, _)) in &all {
@@ -307,7 +308,7 @@ impl Graph {
         Ok(common.collect())
     }
 
-    /// Adds a pass; its readers take its rows from now on.
+    /// Adds a pass; from now on its readers take the pass's rows.
     fn add_pass(
         &mut self,
         rows: &Rows,
@@ -367,11 +368,11 @@ struct Common {
 
 /// An expression that readers compute.
 struct Found<'e> {
-    /// The order in which they are found.
+    /// Rank in the order of discovery.
     number: usize,
     expr: &'e Expr,
     readers: BTreeSet<usize>,
-    /// Whether one of them computes it of every row.
+    /// Whether some reader computes the expression of every row.
     always: bool,
 }
 
@@ -391,7 +392,7 @@ fn find<'e>(expr: &'e Expr, always: bool, reader: usize, found: &mut HashMap<u64
     }
 }
 
-/// What needs no computing.
+/// True for expressions without computation.
 fn is_plain(expr: &Expr) -> bool {
     matches!(expr, Expr::Column(_) | Expr::Literal(..) | Expr::Alias(_))
 }
@@ -429,8 +430,8 @@ fn are_several(readers: &[Reader]) -> bool {
     readers.iter().any(|reader| reader.id != readers[0].id)
 }
 
-/// A column's name: the text of what it is, if that is not long; in brackets, so that texts of what
-/// is computed of it are like no others.
+/// A column's name: the expression's text, if not too long; in brackets, so that texts of further
+/// expressions over the column stay unambiguous.
 fn shortened(expr: &Expr) -> String {
     const CHARS_MAX: usize = 60;
     if count_nodes(expr) > CHARS_MAX {

@@ -203,7 +203,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// What becomes of a column of the rows that are ranked, if `keys` stand behind PARTITION BY.
+    /// Source of a column of the ranked rows; `keys` are the expressions of PARTITION BY.
     fn shown(&self, column: &Expr, keys: &[Expr]) -> Result<Shown> {
         let key = keys.iter().position(|key| without_marks(key) == without_marks(column));
         let fired = keys.iter().any(is_window_column)
@@ -239,7 +239,7 @@ impl Stage {
         Ok(Best { limit: UNBOUNDED, ranking, keys, directions, keeps_last })
     }
 
-    /// What is ranked by what stands behind PARTITION BY.
+    /// The ranking function, and the keys of PARTITION BY.
     fn ranked_by(
         &self,
         function: &WindowFunction,
@@ -294,7 +294,7 @@ impl Windows {
     }
 }
 
-/// What a column of the rows that are ranked is of.
+/// Source of a column of the ranked rows.
 enum Shown {
     /// The key with this number.
     Key(usize),
@@ -304,7 +304,8 @@ enum Shown {
     Payload(Expr),
 }
 
-/// What is the same of all rows that are ranked together, as `keys` tell it, sorts nothing.
+/// Sort keys of a ranking. Leaves out columns that `keys` determine, since rows that are ranked
+/// together have equal values there.
 fn sort_keys(
     stage: &Stage,
     function: &WindowFunction,
@@ -352,7 +353,7 @@ fn directions(function: &WindowFunction) -> Directions {
 }
 
 impl Grouped {
-    /// What ranks the rows of each group, if they are ranked.
+    /// Name of the function that ranks the rows of each group, if rows are ranked.
     pub(crate) fn ranking_name(&self) -> Option<&'static str> {
         match self.ranking()?.function {
             AggregateFunction::Best(best) => Some(name_of(best.ranking)),
@@ -375,7 +376,7 @@ impl Grouped {
         best.limit = best.limit.min(limit.clamp(1, LIMIT_MAX + 1) as u32);
     }
 
-    /// That a ranking, if there is one, has a bound.
+    /// Checks that a ranking, if any, has a bound.
     pub(crate) fn check_ranking(&self) -> Result<()> {
         let Some(AggregateFunction::Best(best)) = self.ranking().map(|call| call.function) else {
             return Ok(());
@@ -414,7 +415,7 @@ impl Grouped {
         !self.aggregates.iter().all(unordered)
     }
 
-    /// Whether an aggregate takes some rows before others that differ in nothing it looks at.
+    /// Whether an aggregate's result depends on the order of rows that are equal in the argument.
     pub(crate) fn tells_apart(&self) -> bool {
         use AggregateFunction::Best;
         let takes_equal_ones =
@@ -423,7 +424,7 @@ impl Grouped {
     }
 }
 
-/// The greatest rank that may pass a condition, if it bounds it.
+/// The greatest rank that passes a condition; `None` without an upper bound.
 pub(crate) fn bound(condition: &Expr, rank: &Expr) -> Option<i64> {
     let number = |expr: &Expr| match expr {
         Expr::Literal(value, _) => match value.cast_to(&DataType::Int64).ok()? {
@@ -464,7 +465,7 @@ impl Call {
         matches!(self.function, AggregateFunction::Best(_))
     }
 
-    /// The columns that it gives, the rank last; none, if it is no ranking.
+    /// The columns of a ranking, the rank last; empty for other aggregates.
     pub(crate) fn ranked_names(&self) -> Vec<String> {
         match (self.function, &self.result_type) {
             (AggregateFunction::Best(_), DataType::Struct(fields)) => {

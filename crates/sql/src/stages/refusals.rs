@@ -8,13 +8,13 @@ use crate::stages::as_of::time_of;
 use crate::stages::group_windows::bound_of;
 use crate::syntax::error::{Result, SqlError};
 
-/// What to write instead of a subquery as a value.
+/// Advice in place of a subquery as a value.
 pub(crate) const JOIN_IT: &str = "join its row, where the input ends:\n\
      FROM t CROSS JOIN (SELECT MAX(x) AS most FROM t) AS m, or one for each key: JOIN (SELECT k, \
      MAX(x) AS most FROM t GROUP BY k) AS m ON t.k = m.k\n\
      (EXISTS (…) and IN (…) of a WHERE take subqueries)";
 
-/// What to write instead of INTERSECT or EXCEPT.
+/// Advice in place of INTERSECT or EXCEPT.
 pub(crate) fn set_operation(op: SetOperator) -> String {
     let (rows, has) = match op {
         SetOperator::Intersect => ("in both of a and b", 1),

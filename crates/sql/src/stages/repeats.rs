@@ -26,12 +26,12 @@ use crate::syntax::error::Result;
 
 /// Values that are to come once.
 struct Values {
-    /// What rows are grouped by besides the keys.
+    /// Expressions that group rows besides the keys.
     exprs: Vec<Expr>,
     types: Vec<DataType>,
 }
 
-/// What an aggregate is made of.
+/// Source of an aggregate.
 enum Source {
     /// Of these values.
     Values(usize),
@@ -93,7 +93,7 @@ impl Stage {
 }
 
 impl Values {
-    /// Those of a call that takes each once; NULL for what its filter leaves out.
+    /// The distinct values of a call with DISTINCT; NULL for rows outside the call's filter.
     fn of(call: &Call) -> Option<Values> {
         let types = call.distinct.clone()?;
         let passed = |argument: &Expr| once_passed(argument, &call.filter);
@@ -154,7 +154,7 @@ impl Rows {
         self.parts.push(stage);
     }
 
-    /// What becomes of a call over values that come once.
+    /// A call without DISTINCT over values that come once.
     fn once(&self, call: Call, number: usize) -> Call {
         let columns = self.values(number).map(|at| input_column(&self.names[at]));
         let arguments = columns.collect::<Vec<_>>();
@@ -173,7 +173,7 @@ impl Rows {
     }
 }
 
-/// A call's argument; NULL for what its filter leaves out.
+/// A call's argument; NULL for rows outside the call's filter.
 pub(crate) fn once_passed(argument: &Expr, filter: &Option<Expr>) -> Expr {
     match filter {
         Some(filter) => case(filter.clone(), argument.clone()),
@@ -191,11 +191,11 @@ pub(crate) fn null(data_type: &DataType) -> Expr {
     lit(ScalarValue::try_from(data_type).unwrap_or(ScalarValue::Null))
 }
 
-/// An aggregate that has been computed: of each group, one row has it, and the others have NULL.
+/// A computed aggregate: a single row of each group has the value, and all other rows have NULL.
 pub(crate) fn as_computed(call: Call, name: &str) -> Call {
     let function = match is_ordered(&call.result_type) {
         true => AggregateFunction::Max,
-        // Of arrays and the like there is no greatest.
+        // Arrays and the like have no order, so no greatest value.
         false => AggregateFunction::First { nulls: false },
     };
     let arguments = vec![input_column(name)];

@@ -1,6 +1,6 @@
-//! Rewriting Flink's functions that DataFusion has under another name or with other arguments, and
-//! those that have the same name but another meaning. This happens before planning, on the syntax
-//! tree, so that positions stay right.
+//! Rewrites calls of Flink's functions with a different name, different arguments or a different
+//! meaning in DataFusion. The rewrite happens before planning, on the syntax tree, so that
+//! positions stay right.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -209,8 +209,8 @@ fn escape_character(escape: &Value, pattern: &Expr) -> Result<char> {
     })
 }
 
-/// A pattern of LIKE whose wildcards are escaped by `escape`, if by anything, with backslashes
-/// instead, which is all that DataFusion knows. Backslashes of its own stand for themselves.
+/// A pattern of LIKE with backslashes, the only escape of DataFusion, in place of `escape`, if
+/// given. The pattern's own backslashes stand for themselves.
 fn backslashed(pattern: &Expr, escape: Option<&Value>) -> Result<Expr> {
     let refused = |message: &str, help: &str| {
         Err(SqlError::unsupported(message).at(Span::new(pattern.span())).help(help))

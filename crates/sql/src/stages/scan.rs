@@ -24,7 +24,7 @@ use crate::stages::schemas::{qualified, table_schema};
 use crate::stages::watermarks::{WATERMARK, record_schema, watermark_field, with_watermarks};
 use crate::syntax::error::{Result, SqlError};
 
-/// What is asked of a table.
+/// Needs of the readers of a table.
 #[derive(Default)]
 pub(crate) struct Needs {
     columns: BTreeSet<String>,
@@ -107,7 +107,7 @@ impl Needs {
                 add_columns(expr, &mut needed);
             }
         }
-        // A computed column uses those before it, so one pass backwards finds them all.
+        // A computed column uses only earlier columns, so a single pass backwards finds all uses.
         for column in table.columns.iter().rev() {
             if let (true, Some(expr)) = (needed.contains(&column.name), &column.computed) {
                 add_columns(expr, &mut needed);
@@ -149,7 +149,7 @@ fn over(compiler: &Compiler<'_>, expr: &Expr, table: &TableEntry) -> Result<Expr
     compiler.simple(expr, &Arc::new(table_schema(table)?))
 }
 
-/// Brings what an operator takes of tables to its final form, and notes what it needs of them.
+/// Brings the inputs from tables of an operator to their final form, and notes the needed columns.
 pub(crate) fn finish_operator(
     compiler: &Compiler<'_>,
     graph: &mut Graph,
@@ -221,8 +221,8 @@ pub(crate) fn finish_output(
     Ok(())
 }
 
-/// As [`finish_operator`], of an UNNEST or a lookup, of which all that take its rows are finished:
-/// what nobody needs is left out.
+/// As [`finish_operator`], for an UNNEST or a lookup whose readers are all finished: removes
+/// columns without a reader.
 pub(crate) fn finish_pass(
     compiler: &Compiler<'_>,
     graph: &mut Graph,
@@ -258,8 +258,8 @@ pub(crate) fn finish_pass(
     Ok(())
 }
 
-/// Brings what a lookup reads of its table to its final form. `used` are the columns of what it
-/// gives that somebody needs; those that it needs itself are added.
+/// Brings the lookup's filters and columns over its table to their final form. `used` are the
+/// result columns with a reader; the lookup's own needs are added.
 fn finish_lookup(
     compiler: &Compiler<'_>,
     lookup: &mut LookedUp,

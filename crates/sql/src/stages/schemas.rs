@@ -62,7 +62,7 @@ pub(crate) fn nullable(expr: &Expr, schema: &dyn ExprSchema) -> bool {
     }
 }
 
-/// What a window yields when it fires; `keys` are the keys' types and whether they can be NULL.
+/// Schema of fired rows; `keys` are the keys' types and whether a key can be NULL.
 pub(crate) fn fired_schema(grouped: &Grouped, keys: Vec<(DataType, bool)>) -> Result<DFSchema> {
     let mut fields = Vec::new();
     if grouped.windowed {
@@ -124,11 +124,11 @@ pub(crate) fn elements_schema(
     qualified(INPUT, Schema::new(fields))
 }
 
-/// Columns, the schema that they are over, and their names.
+/// Columns, the schema of the input, and the columns' names.
 type Columns<'a> = (&'a [Expr], &'a DFSchema, &'a [String]);
 
-/// The columns of the rows that a lookup gives: those that go in, then those of the side table,
-/// which may be NULL if rows that nothing matches are given.
+/// The columns of the rows of a lookup: the kept columns, then the columns of the side table, which
+/// may be NULL if rows without a match are kept.
 pub(crate) fn pair_schema(own: Columns<'_>, side: Columns<'_>, outer: bool) -> Result<DFSchema> {
     let fields = |(columns, schema, names): Columns<'_>, outer: bool| {
         let shown = output_schema(columns, schema, names)?;

@@ -62,11 +62,11 @@ impl Stage {
     }
 }
 
-/// What is kept of the records of sessions.
+/// Kept columns of the records of sessions.
 struct Kept {
     /// The keys of the grouping: the bounds of the session, and what tells sessions apart.
     keys: Vec<Expr>,
-    /// The columns that are kept of each record, and what they are called when they fire.
+    /// The kept columns of each record, with their names when fired.
     records: Vec<(Expr, Field)>,
 }
 
@@ -128,7 +128,7 @@ fn is_told_by_key(data_type: &DataType) -> bool {
     !data_type.is_floating() && !is_nested(data_type)
 }
 
-/// What columns of SESSION are, over what fires.
+/// Columns of SESSION, over the fired rows.
 struct Told(HashMap<Expr, Expr>);
 
 impl Told {

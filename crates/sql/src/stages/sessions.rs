@@ -50,7 +50,7 @@ impl Windows {
 }
 
 impl Stage {
-    /// That a query which groups rows of windows says which window it means.
+    /// Checks that a query that groups rows of windows names the window.
     pub(crate) fn check_window_keys(
         &self,
         keys: &[Expr],
@@ -166,7 +166,7 @@ fn partition_keys(assigned: &Assigned, grouped: &Grouped, places: &Places) -> Re
 /// Puts some items before the others.
 fn bring_forward<T>(first: &[usize], items: &mut Vec<T>) {
     let mut numbered: Vec<(usize, T)> = std::mem::take(items).into_iter().enumerate().collect();
-    // Sorting is stable: the others stay in their order.
+    // The sort is stable: the remaining items stay in order.
     numbered.sort_by_key(|(at, _)| first.iter().position(|f| f == at).unwrap_or(first.len()));
     items.extend(numbered.into_iter().map(|(_, item)| item));
 }
@@ -205,8 +205,8 @@ pub(crate) fn take_passing(passes: &Expr, call: &mut Call) {
     }
 }
 
-/// Makes rows that do not pass a condition groups of their own, which are dropped when they fire.
-/// Nothing else is computed of them. `first` keys are of all rows.
+/// Makes a group of rows that do not pass a condition, to be dropped when the group fires. Computes
+/// nothing else for such rows. The `first` keys apply to all rows.
 fn drop_when_fired(passes: Expr, first: usize, grouped: &mut Grouped) {
     for key in grouped.keys.iter_mut().skip(first) {
         *key = only_passing(&passes, std::mem::take(key));

@@ -34,7 +34,7 @@ struct Sets {
     keys: Vec<Expr>,
     /// Their types.
     types: Vec<DataType>,
-    /// Of each set, the keys that it has.
+    /// Keys of each set.
     sets: Vec<Vec<usize>>,
     /// Of each call of GROUPING, the keys that it asks for.
     asked: Vec<Vec<usize>>,
@@ -49,7 +49,7 @@ enum Shown {
 }
 
 impl Stage {
-    /// As [`Stage::group_values`], of a grouping by sets; this stage is what it takes.
+    /// As [`Stage::group_values`], for a grouping by sets with this stage as input.
     pub(crate) fn group_sets(
         self,
         set: &GroupingSet,
@@ -218,8 +218,9 @@ impl Sets {
         keys.chain(["$set".to_string()]).chain(asked).map(|name| unique(name, taken)).collect()
     }
 
-    /// What is told of a set: NULL for the keys, its number, and what GROUPING says: a bit for each
-    /// key, the last one's the lowest, which is set if the set leaves the key out.
+    /// Columns that identify a set: NULL for the keys, the set's number, and the values of
+    /// GROUPING. A value has a bit for each key, lowest for the last key; the bit is set if the set
+    /// lacks the key.
     fn told(&self, number: usize) -> Vec<Expr> {
         let set = &self.sets[number];
         let bits = |keys: &Vec<usize>| {
@@ -234,7 +235,7 @@ impl Sets {
 /// The conditions above a window function whose windows a row does not tell.
 #[derive(Default)]
 struct Above {
-    /// Those on windows alone.
+    /// Conditions on windows alone.
     windows: Vec<Expr>,
     /// Which records of sessions count: the others make sessions longer all the same.
     passes: Option<Expr>,
@@ -289,7 +290,7 @@ impl Stage {
     }
 }
 
-/// What calls are fed with: columns that all sets show.
+/// Inputs of calls: columns of all sets.
 struct Fed {
     exprs: Vec<Expr>,
     names: Vec<String>,
@@ -321,7 +322,7 @@ impl Fed {
     }
 }
 
-/// The keys that a call of GROUPING asks for; `None` if it is another call.
+/// The arguments of a call of GROUPING, as keys; `None` for other calls.
 fn asked_keys(expr: &Expr, keys: &[Expr]) -> Result<Option<Vec<usize>>> {
     let expr = expr.clone().unalias_nested().data;
     let Expr::AggregateFunction(call) = &expr else { return Ok(None) };

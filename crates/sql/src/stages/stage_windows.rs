@@ -1,5 +1,5 @@
-//! The windows of a stage's rows: those that a grouping has among its keys, those of what a stage
-//! fires, and expressions without window columns.
+//! The windows of a stage's rows: windows among the keys of a grouping, windows of fired rows, and
+//! expressions without window columns.
 
 use datafusion_common::tree_node::Transformed;
 use datafusion_expr::{Aggregate, Expr};
@@ -54,7 +54,7 @@ impl Stage {
         self.window.as_ref().filter(|_| windowed)
     }
 
-    /// The windows that its operator has.
+    /// The windows of the stage's operator.
     pub(crate) fn operator_window(&self) -> Option<plan::Window> {
         if let Some(Fires::Joined(joined)) = &self.fires
             && let Some(interval) = joined.interval

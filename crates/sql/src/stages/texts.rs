@@ -194,7 +194,7 @@ impl Texts {
             (Expr::ScalarFunction(_) | Expr::AggregateFunction(_), _) => None,
             (Expr::Column(column), _) => compare_column(column, sql),
             (Expr::Literal(..), _) => is_constant(sql).then_some(0),
-            // Parts of conditions are found one by one.
+            // Parts of conditions are looked up separately.
             _ => (!is_simple(sql)).then_some(0),
         }
     }
@@ -340,7 +340,7 @@ fn same_words(name: &str, written: &str) -> bool {
     name == written || counts(&written, "*") && counts(&name, "1") && name[0] == written[0]
 }
 
-/// Words, numbers and operators of an expression that tell it from others.
+/// Words, numbers and operators that characterize an expression.
 fn words(text: &str) -> Vec<String> {
     /// Types that the planner writes around constants and in its own casts.
     const TYPES: [&str; 16] = [
@@ -365,7 +365,7 @@ fn words(text: &str) -> Vec<String> {
             }
         }
         match word.as_str() {
-            // What stood before it was a table.
+            // The word before the dot was a table.
             "." => qualified = true,
             word if TYPES.contains(&word) => {}
             _ => {

@@ -32,11 +32,11 @@ use crate::syntax::words::single_part;
 
 const FORM: &str = "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)";
 
-/// What stands in UNNEST(…), for the projection below.
+/// Name of the array in UNNEST(…), for the projection below.
 const ARRAY: &str = "$array";
 /// The column of elements that have no name, as in Flink.
 const UNNAMED: &str = "EXPR$0";
-/// That of WITH ORDINALITY without a name.
+/// The column of WITH ORDINALITY without a name.
 const ORDINALITY: &str = "ORDINALITY";
 
 /// Each element of the array, or entry of the map, that is the input's last column becomes a row.
@@ -50,7 +50,7 @@ pub(crate) struct UnnestNode {
     /// Of the columns of elements; if there are fewer, the others have names of their own.
     names: Vec<String>,
     pub(crate) place: Option<Span>,
-    /// What the columns behind the input's others show.
+    /// Contents of the added columns.
     pub(crate) elements: Vec<Element>,
     schema: DFSchemaRef,
 }
@@ -122,13 +122,13 @@ impl UnnestNode {
         })
     }
 
-    /// What it does.
+    /// The expansion of this node.
     pub(crate) fn body(&self) -> Unnest {
         Unnest { outer: self.outer, elements: self.elements.clone() }
     }
 }
 
-/// What is shown of the elements of a column.
+/// Columns shown of the elements of a column.
 fn elements_of(data_type: &DataType) -> Result<Vec<(Element, FieldRef)>> {
     let fields = |of: &[FieldRef], always: bool| {
         let shown = |(at, field): (usize, &FieldRef)| {
@@ -229,7 +229,7 @@ pub(crate) fn fold(select: &mut Select) {
     select.from = from.into_iter().map(folded).collect();
 }
 
-/// What stands before an UNNEST in one relation, with it and those that follow it.
+/// The relations before an UNNEST as a single relation, then the UNNEST and the joins that follow.
 fn folded(item: TableWithJoins) -> TableWithJoins {
     let mut folded = TableWithJoins { relation: item.relation, joins: vec![] };
     let within = |joined: TableWithJoins| TableWithJoins {

@@ -12,7 +12,7 @@ use crate::stages::schemas::{qualified, table_schema};
 use crate::syntax::error::{Result, SqlError};
 use crate::syntax::walk::Nodes;
 
-/// The column that has them.
+/// The column of watermarks.
 pub(crate) const WATERMARK: &str = "$current_watermark";
 
 /// The columns of a table, and, if it has a watermark, what that is before each record.

@@ -129,7 +129,7 @@ fn plan_window(
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }
 
-/// That the input has no columns that are called as those that the window function adds.
+/// Checks that no input column has the name of a column that the window function adds.
 fn check_names(kind: WindowKind, input: &LogicalPlan) -> Result<()> {
     let mut fields = input.schema().fields().iter();
     let Some(field) = fields.find(|field| WINDOW_COLUMNS.contains(&field.name().as_str())) else {
@@ -146,7 +146,7 @@ fn check_names(kind: WindowKind, input: &LogicalPlan) -> Result<()> {
 fn kind_named(name: &str) -> Result<WindowKind> {
     WindowKind::named(name).ok_or_else(|| {
         let error = SqlError::name(format!("there is no table function '{name}'"));
-        // As other engines name what reads a file.
+        // Names of functions that read files in other systems.
         if name.to_lowercase().starts_with("read_") || name.to_lowercase().ends_with("_scan") {
             let message = format!("there is no function '{name}' to read files");
             return SqlError::name(message).help("a file is a table by its name: FROM 'data.csv'");
@@ -288,7 +288,7 @@ fn plan_data(
     context.plan(named(ObjectName(parts), None))
 }
 
-/// A table by its name, and nothing else.
+/// A table by its name alone.
 pub(crate) fn named(name: ObjectName, alias: Option<TableAlias>) -> TableFactor {
     TableFactor::Table {
         name,
@@ -314,7 +314,7 @@ fn of_table(name: &Ident, error: SqlError, input: &LogicalPlan) -> SqlError {
     }
 }
 
-/// The table that a window function takes, if it takes one as it is.
+/// The table of a window function, if its input is a plain table.
 fn table_of(input: &LogicalPlan) -> Option<&TableEntry> {
     match input {
         LogicalPlan::TableScan(scan) => {
@@ -362,7 +362,7 @@ pub(crate) fn constant(expr: Expr) -> Result<Expr> {
     Ok(expr.and_then(|expr| simplifier.simplify(expr))?)
 }
 
-/// The microseconds of a constant interval; `what` is what they are for.
+/// The microseconds of a constant interval; `what` is its use, for messages.
 pub(crate) fn length_of(value: &Expr, what: &str) -> Result<i64> {
     let wrong = |message: &str| {
         let error = SqlError::types(format!("{what} {message}"));

@@ -1,5 +1,5 @@
-//! The windows that rows of a stage belong to: those that a window function assigns, or the one
-//! that the rows come from.
+//! The windows of a stage's rows: windows assigned by a window function, or the window of the stage
+//! below.
 
 use arrow::datatypes::FieldRef;
 use datafusion_expr::Expr;
@@ -18,21 +18,21 @@ pub(crate) struct Windows {
     pub(crate) of_row: OfRow,
 }
 
-/// What tells of a row's windows.
+/// Source of a row's windows.
 #[derive(Debug, Clone)]
 pub(crate) enum OfRow {
     /// A window function assigns them.
     Assigned(Assigned),
-    /// The row comes from one of them.
+    /// The row is a row of a fired window.
     Inherited(Inherited),
 }
 
 /// Windows that a window function assigns.
 #[derive(Debug, Clone)]
 pub(crate) struct Assigned {
-    /// The time by which it does.
+    /// Time by which rows are assigned.
     pub(crate) time: Expr,
-    /// What tells sessions apart.
+    /// Partition keys of sessions.
     pub(crate) partition: Vec<Expr>,
     /// Of sessions, the columns that the window function takes, and what they are called.
     pub(crate) records: Vec<(Expr, FieldRef)>,
@@ -47,9 +47,9 @@ pub(crate) struct Assigned {
 pub(crate) struct Inherited {
     /// The columns that hold [`WINDOW_COLUMNS`], if there are such.
     pub(crate) columns: [Option<String>; 3],
-    /// Windows that do not overlap, such that rows of one window are in one of them: the one that
-    /// their `window_time` is in. Rows are grouped in these, so those of windows that end in one
-    /// fire together.
+    /// Windows that do not overlap: all rows of a window are in a single slice, determined by their
+    /// `window_time`. Rows are grouped by slice, so the rows of all windows with an end in the
+    /// slice fire together.
     pub(crate) slice: Tumble,
 }
 
@@ -58,14 +58,14 @@ impl Windows {
         Windows { kind, of_row: OfRow::Assigned(assigned) }
     }
 
-    /// Those of rows which come from them; `columns` are the names of the columns that hold
+    /// Windows of rows of a fired window; `columns` are the names of the columns that hold
     /// [`WINDOW_COLUMNS`].
     pub(crate) fn inherited(kind: plan::Window, columns: [Option<String>; 3]) -> Windows {
         let slice = kind.slices();
         Windows { kind, of_row: OfRow::Inherited(Inherited { columns, slice }) }
     }
 
-    /// What a window function assigns; `None` if rows come from a window.
+    /// The windows assigned by a window function; `None` if rows come from a window.
     pub(crate) fn assignment(&self) -> Option<&Assigned> {
         match &self.of_row {
             OfRow::Assigned(assigned) => Some(assigned),
@@ -95,7 +95,7 @@ impl Windows {
                 inherited.columns.iter().flatten().any(|column| *key == input_column(column))
             }
         };
-        // Several sessions may end within one slice; of other windows, one does.
+        // Several sessions may end within a slice, but only a single window of another kind.
         !matches!(self.kind, plan::Window::Session(_)) && keys.iter().all(is_bound)
     }
 

@@ -15,12 +15,12 @@ use crate::stages::nest::{By, Expanded, Expanding, Looked};
 use crate::stages::schemas::{elements_schema, pair_schema, table_schema};
 use crate::syntax::error::{Result, SqlError};
 
-/// What a pass makes of each row.
+/// Expansion of each row of a pass into several rows.
 pub(crate) struct Expands {
     pub(crate) makes: Makes,
     /// Of the rows that come out.
     pub(crate) schema: DFSchema,
-    /// The columns of these that somebody needs, once all that take them are finished.
+    /// The needed columns of these rows, complete once all readers are finished.
     pub(crate) used: BTreeSet<String>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Makes {
     Lookup(Box<LookedUp>),
 }
 
-/// What an UNNEST shows of the elements of the last of the pass's columns, which has no name.
+/// Columns that an UNNEST shows of the elements of the pass's last column, which has no name.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Elements {
     pub(crate) outer: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Elements {
     pub(crate) shown: Vec<(String, Element)>,
 }
 
-/// A lookup, and the table that it reads.
+/// A lookup with its table.
 pub(crate) struct LookedUp {
     pub(crate) table: Arc<dyn Table>,
     pub(crate) body: Looked,
@@ -76,7 +76,7 @@ impl Makes {
 }
 
 impl LookedUp {
-    /// Adds the columns that it needs itself of what it gives.
+    /// Adds the lookup's own needs among its result columns.
     pub(crate) fn asks(&self, used: &mut BTreeSet<String>) {
         let asked = self.body.keys.iter().flatten().chain(&self.body.condition);
         asked.for_each(|expr| add_columns(expr, used));
@@ -137,7 +137,7 @@ impl Graph {
         Ok((scan, Some(number)))
     }
 
-    /// What becomes of results.
+    /// Expansion of results.
     pub(super) fn expanding(&self, expanding: &Expanding, reader: &Reader<'_>) -> Result<Makes> {
         let Expanding { kept, shown, by, .. } = expanding;
         Ok(match by {

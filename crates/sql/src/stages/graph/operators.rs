@@ -1,5 +1,4 @@
-//! Operators of a graph, which have state: groupings and joins, and what others take of their
-//! results.
+//! Operators of a graph, which have state: groupings and joins, and the views of their results.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash};
@@ -24,27 +23,27 @@ pub(crate) struct Operator {
     pub(crate) body: Body,
     pub(crate) counted: Counted,
     pub(crate) views: Vec<View>,
-    /// The first query that needs it.
+    /// The first query that needs this operator.
     pub(crate) query: usize,
-    /// The first table below it that never ends.
+    /// The first endless table below this operator.
     pub(super) endless: Option<usize>,
-    /// The same for those like it.
+    /// Hash; equal for operators that are alike.
     pub(super) fingerprint: u64,
 }
 
-/// Rows that an operator takes as if they were of one table.
+/// Rows of several parts, taken as rows of a single table.
 #[derive(Clone)]
 pub(crate) struct Side {
     pub(crate) parts: Vec<Part>,
     /// The columns of all parts; none if the part is a table as it is.
     pub(crate) names: Vec<String>,
-    /// Those of them that it needs, once the graph is pruned.
+    /// Columns that the operator needs, known once the graph is pruned.
     pub(crate) used: BTreeSet<String>,
     /// Over columns of these names.
     pub(crate) filters: Vec<Expr>,
 }
 
-/// What an operator makes of its rows.
+/// Computation of an operator.
 pub(crate) enum Body {
     /// Without HAVING, which is the views'.
     Grouped(Grouped),
@@ -98,7 +97,7 @@ impl Body {
         }
     }
 
-    /// Leaves out what is not among the columns that somebody needs of what fires.
+    /// Removes columns and aggregates that no reader of the fired rows needs.
     pub(super) fn keep(&mut self, fired: &BTreeSet<String>) {
         let Body::Grouped(grouped) = self else { return };
         let of_pairs = grouped.pairs.as_mut().map(|pairs| pairs.keep(fired));
@@ -151,7 +150,7 @@ impl Operator {
         }
     }
 
-    /// Takes in the aggregates of another one like it. Returns what its columns are called here.
+    /// Takes in the aggregates of another operator like this. Returns the new names of its columns.
     pub(super) fn take_in(&mut self, other: Operator) -> HashMap<String, String> {
         self.counted = match (self.counted, other.counted) {
             (Counted::Nowhere, other) => other,
@@ -195,7 +194,7 @@ impl Operator {
     }
 }
 
-/// Takes in the aggregates of another grouping like one. Returns what its columns are called here.
+/// Takes in the aggregates of another grouping like `own`. Returns the new names of its columns.
 fn take_in(own: &mut Grouped, other: Grouped) -> HashMap<String, String> {
     let mut renamed: HashMap<_, _> =
         other.key_names.into_iter().zip(own.key_names.iter().cloned()).collect();

@@ -97,14 +97,14 @@ fn view_of(side: &Side) -> Option<(usize, usize)> {
 }
 
 impl Joined {
-    /// Whether it gives nothing but pairs of rows of one window.
+    /// Whether the join gives only pairs of rows of the same window.
     fn gives_plain_pairs(&self) -> bool {
         self.kind == JoinKind::Inner && self.is_windowed() && !self.as_of && !self.nulls_are_equal
     }
 }
 
 impl Grouped {
-    /// Whether it keeps all rows of its groups, and nothing else.
+    /// Whether the grouping only keeps all rows of its groups.
     fn keeps_all(&self) -> bool {
         use millstream_contract::plan::AggregateFunction::Best;
         matches!(&self.aggregates[..], [call]

@@ -1,9 +1,9 @@
-//! The conditions of a join: which of them are keys, which are asked of the rows of one side before
-//! they are joined, and which of pairs.
+//! The conditions of a join, sorted into keys, conditions on the rows of a single side, and
+//! conditions on pairs.
 //!
-//! A condition that may fail is asked of pairs only, in the order in which it is written, so that a
-//! row without a partner cannot end a job. A key is computed of every row; where a condition before
-//! it protects it, it is computed of those rows alone for which that holds.
+//! A condition that may fail is evaluated for pairs only, in the written order, so that a row
+//! without a partner cannot end a job. A key is computed of every row; a key protected by an
+//! earlier condition is computed only of rows for which this condition holds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const SIDES: [&str; 2] = ["$left", "$right"];
 pub(super) struct Condition {
     /// Over numbered columns.
     pub(super) expr: Expr,
-    /// Whether it has a value, always the same one, whatever the rows.
+    /// Whether the condition always has a value, equal for equal rows.
     safe: bool,
     pub(super) place: Option<Place>,
 }
@@ -143,7 +143,7 @@ impl Numbered {
         nullable(expr, &self.numbered)
     }
 
-    /// Whether it compares a time of one side with one of the other, other than for equality.
+    /// Whether the condition compares times of the two sides by order rather than equality.
     pub(super) fn compares_times(&self, expr: &Expr) -> bool {
         let is_time = |e: &Expr| {
             matches!(e.get_type(&self.numbered), Ok(DataType::Timestamp(..) | DataType::Date32))
@@ -169,8 +169,8 @@ impl Numbered {
         key_column(expr, &self.numbered)
     }
 
-    /// The first of some columns of the right side that an equality compares as a type which does
-    /// not tell its values apart; its own type, and that of what it is compared with.
+    /// The first column of `columns`, of the right side, that an equality compares after a cast
+    /// which merges some of its values; with the types of the column and of the other operand.
     pub(super) fn key_cast(
         &self,
         expr: &Expr,
@@ -296,11 +296,11 @@ pub(super) enum Bounds {
     Both,
 }
 
-/// What it takes to sort conditions.
+/// Context for sorting conditions.
 struct Sorting<'a> {
     kind: JoinKind,
-    /// Rows of the right side are versions, which these of its columns tell apart: nothing is asked
-    /// of a version before it is known to be the one that counts.
+    /// Key columns, if rows of the right side are versions: a condition is evaluated only for the
+    /// version that counts, not before the version is known.
     versions: Option<&'a [usize]>,
     sides: &'a [Side; 2],
     numbered: &'a Numbered,
@@ -308,12 +308,12 @@ struct Sorting<'a> {
     parts: Parts,
     /// Of each side, conditions that are asked of pairs.
     guards: [Vec<Expr>; 2],
-    /// Keys of which NULLs are alike, and what they come from.
+    /// Keys that treat NULLs as equal, with their original conditions.
     alike: Vec<([Expr; 2], Expr)>,
 }
 
 impl Parts {
-    /// Sorts the conditions of a join, and those on what it gives.
+    /// Sorts the conditions of a join, and the conditions above the join.
     pub(super) fn new(
         kind: JoinKind,
         on: Vec<Condition>,

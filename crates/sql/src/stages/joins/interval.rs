@@ -22,7 +22,7 @@ use crate::syntax::walk::Nodes;
 /// How long before its window's end the event time of a result is.
 const WINDOW_TIME_BEFORE_END_US: i64 = 1000;
 
-/// Why nothing has to be kept, though nothing comes of it.
+/// Reason for a join that keeps no rows and gives no pairs.
 pub(crate) const NO_PAIR: &str =
     "never has a pair, as the least distance of two times is greater than the greatest";
 
@@ -39,12 +39,12 @@ struct Distance {
 /// A time of a row, and what is added to it.
 struct Time {
     side: usize,
-    /// The number of its column, if that is the event time itself.
+    /// Number of the column, if the time is the event time itself.
     at: Option<usize>,
     added_us: i64,
 }
 
-/// What conditions say of the times of two rows.
+/// Bounds on the times of two rows that follow from conditions.
 pub(super) enum Told {
     /// They meet within an interval; and which column of the anchor side's plan is its event time,
     /// if there is one.
@@ -64,7 +64,7 @@ pub(super) fn or_why_not(
     named: &Named,
 ) -> (Option<(Interval, Option<usize>)>, Option<Unwindowed>) {
     let by_time = match told(kind, sides, on, numbered) {
-        // It was made of two others where it can be.
+        // An interval FULL JOIN has been split into two joins where possible.
         Told::Interval(..) if kind == JoinKind::Full => None,
         Told::Interval(interval, at) => return (Some((interval, at)), None),
         Told::Otherwise(why, help) => Some((why, help)),
@@ -84,7 +84,7 @@ pub(super) fn or_why_not(
     (None, Some(Unwindowed { name, windows, within, timeless, tables, keeps, by_time, place }))
 }
 
-/// What the conditions of a join say of the event times of its sides.
+/// Bounds on the event times of a join's sides that follow from its conditions.
 pub(super) fn told(
     kind: JoinKind,
     sides: &[Side; 2],
@@ -146,9 +146,9 @@ pub(super) fn told(
     Told::Interval(interval, distance.columns[interval.anchor])
 }
 
-/// What the setting `join.within` says of a join without windows, over the columns of the plans of
-/// its sides. Nothing, if rows meet within windows, if its conditions say how far apart times are,
-/// or if a side has no event time.
+/// Conditions that the setting `join.within` adds to a join without windows, over the columns of
+/// the plans of its sides. Empty if rows meet within windows, if the join's conditions bound the
+/// distance of times, or if a side has no event time.
 pub(super) fn within(
     kind: JoinKind,
     sides: &[Side; 2],

@@ -60,8 +60,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Those of its rows, which are of a plan of `schema`, that a subquery keeps; `known` holds for
-    /// all of them.
+    /// The rows of this stage that a subquery keeps; `schema` is the schema of the stage's plan,
+    /// and `known` holds for all the rows.
     fn kept_by(
         self,
         subquery: &Subquery<'_>,
@@ -110,7 +110,7 @@ impl Stage {
     }
 }
 
-/// What is cast.
+/// The operand below casts and aliases.
 fn uncast(expr: &Expr) -> &Expr {
     match expr {
         Expr::Cast(cast) => uncast(&cast.expr),

@@ -1,5 +1,5 @@
-//! Lookup joins: each row is joined with what a table holds when the row is taken in. The table is
-//! read wholly beforehand, so the join keeps no rows of its left side: it is a pass over them.
+//! Lookup joins: each row is joined with the table's rows at the time of the row's arrival. The
+//! table is read wholly beforehand, so the join keeps no rows of its left side and is a pass.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::stages::nest::{By, Looked};
 use crate::syntax::error::Result;
 
 impl Stage {
-    /// What comes of a lookup join.
+    /// The stage of a lookup join.
     pub(super) fn looked_up(join: Versioned, places: &Places) -> Result<Stage> {
         let numbered = join.numbered(places)?;
         let Versioned { kind, named, schemas, mut sides, on, above, .. } = join;
@@ -75,7 +75,7 @@ impl Stage {
     }
 }
 
-/// That the right side can be looked up in.
+/// Checks that the right side supports lookups.
 fn check_right(right: &Stage, named: &Named) -> Result<()> {
     let plain = matches!(right.input, Rows::Table(_)) && right.fires.is_none();
     if plain && right.window.is_none() { Ok(()) } else { Err(no_table(named)) }

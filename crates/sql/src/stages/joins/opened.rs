@@ -1,8 +1,8 @@
-//! What a subquery of `EXISTS` or `IN` reads, and which of its conditions are the join's.
+//! The input of a subquery of `EXISTS` or `IN`, and its conditions that belong to the join.
 //!
-//! One within it may name columns of queries farther out. It is joined to the rows that it is asked
-//! of: there is a row for which there is another one, if there is a pair. So its conditions on
-//! queries farther out become those of the subquery around it.
+//! A nested subquery may name columns of queries farther out. The nested subquery is joined to the
+//! rows of its outer subquery: such a row passes if the join has a pair with the row. So conditions
+//! of the nested subquery on queries farther out become conditions of the outer subquery.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::syntax::walk::Nodes;
 /// A subquery that keeps rows.
 pub(super) struct Subquery<'a> {
     plan: &'a LogicalPlan,
-    /// What must be among its values; `None`: EXISTS.
+    /// The operand of IN; `None`: EXISTS.
     pub(super) value: Option<&'a Expr>,
     pub(super) negated: bool,
 }
@@ -44,7 +44,7 @@ impl Subquery<'_> {
         }
     }
 
-    /// Whether it is EXISTS of a grouping of all rows, which has one row, whatever it reads.
+    /// Whether the subquery is EXISTS of a grouping of all rows, which always has a single row.
     pub(super) fn has_one_row(&self) -> Result<bool> {
         let mut plan = self.plan;
         while self.value.is_none() {
@@ -69,16 +69,16 @@ impl Subquery<'_> {
     }
 }
 
-/// A subquery without what says nothing of which rows it keeps.
+/// A subquery without parts that do not affect the kept rows.
 pub(super) struct Opened {
     pub(super) input: LogicalPlan,
     /// Conditions on rows of `input`.
     pub(super) own: Vec<Expr>,
-    /// Conditions that have columns of queries around it, as if they were of one plan.
+    /// Conditions with columns of outer queries, as if all columns were in the same plan.
     pub(super) outer: Vec<Expr>,
-    /// What it gives, over `input`.
+    /// Value of the subquery, over `input`.
     pub(super) value: Option<Expr>,
-    /// What subqueries within it read that have been joined to its rows.
+    /// Inputs of nested subqueries that have been joined to the rows of this subquery.
     joined: Vec<LogicalPlan>,
 }
 
@@ -199,8 +199,8 @@ fn filtered(input: LogicalPlan, conditions: Vec<Expr>) -> Result<LogicalPlan> {
     })
 }
 
-/// What follows for pairs from equalities of each side with one column: windows are often compared
-/// with those of the outermost query alone.
+/// Equalities of pairs, implied by equalities of both sides with the same column: windows are often
+/// compared only with the windows of the outermost query.
 fn implied<'a>(left: &'a [Expr], right: &'a [Expr]) -> impl Iterator<Item = Expr> {
     let pairs = |conditions: &'a [Expr]| {
         conditions.iter().filter_map(|condition| match condition {
@@ -224,7 +224,7 @@ fn keeps_a_row(limit: &Limit) -> Result<bool> {
     Ok(matches!((skip, fetch), (SkipType::Literal(0), FetchType::Literal(Some(1..)))))
 }
 
-/// Whether a grouping has keys, so that nothing is grouped to nothing.
+/// Whether a grouping has keys, and so gives no row for empty input.
 fn has_keys(aggregate: &Aggregate) -> bool {
     let sets = |key: &Expr| matches!(key, Expr::GroupingSet(_));
     !aggregate.group_expr.is_empty() && !aggregate.group_expr.iter().any(sets)
@@ -243,7 +243,7 @@ fn through(expr: Expr, projection: &Projection) -> Result<Expr> {
     Ok(through.data)
 }
 
-/// A condition whose columns of the query around it are like others.
+/// A condition whose columns of the outer query are plain columns.
 fn of_one_plan(expr: &Expr) -> Result<Expr> {
     let plain = expr.clone().changed_up(|e| match e {
         Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),

@@ -36,7 +36,8 @@ struct Stripped {
 }
 
 impl Ranked {
-    /// What a plan is, if it is such a view of a table's rows.
+    /// The view of a plan that selects the last row of each key from a table; `None` for other
+    /// plans.
     pub(super) fn of(plan: &LogicalPlan, places: &Places) -> Result<Option<Ranked>> {
         let Some(Stripped { plan, window, rank: None }) = stripped(plan) else { return Ok(None) };
         let [expr] = &window.window_expr[..] else { return Ok(None) };

@@ -1,7 +1,7 @@
-//! What a join takes of its sides, and where the columns of their plans are once rows have met.
+//! The columns that a join takes of its sides, and the columns of their plans after rows have met.
 //!
-//! The window's columns are those of what fires. Where a row of the other side may be without a
-//! partner, a column says whether there is one, so that the window's columns are NULL if not.
+//! The window's columns are columns of the fired rows. Where a row may lack a partner, a column
+//! says whether there is a partner, so that the window's columns are NULL without one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -61,8 +61,8 @@ impl Shown<'_> {
 }
 
 impl Taken {
-    /// A side whose rows meet those of the other one in windows. Of sessions, the bounds are
-    /// columns of the rows. A `padded` side is one of which a row may not be there.
+    /// A side whose rows meet the other side's rows in windows. Bounds of sessions are columns of
+    /// the rows. In a `padded` side, a row may be missing.
     pub(super) fn of_windows(
         side: Side,
         sessions: bool,

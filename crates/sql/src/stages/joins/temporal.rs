@@ -1,9 +1,9 @@
 //! Temporal joins: each row is joined with the version of a table that counted at the row's event
 //! time.
 //!
-//! The table is one to which versions are appended: it has a watermark, and a primary key which
-//! says of what a row is a version. All that tells versions apart are that key and their time; so
-//! any other condition is asked of the version that counts, and never of those before.
+//! The table receives appended versions: it has a watermark, and a primary key that identifies the
+//! versions of a row. Only the key and the time tell versions apart, so any other condition applies
+//! to the version that counts, and never to earlier versions.
 
 use arrow::datatypes::DataType;
 use datafusion_expr::Expr;
@@ -115,7 +115,7 @@ fn missing(name: &str, named: &Named) -> SqlError {
     named.error(message, "select it as it is, and compare it in ON")
 }
 
-/// That times can be compared: both are instants, or both are what a clock shows.
+/// Checks that times can be compared: both are instants, or both are local times.
 fn check_zones(left: &DataType, right: Option<&DataType>, named: &Named) -> Result<()> {
     let is_instant = |of: &DataType| matches!(of, DataType::Timestamp(_, Some(_)));
     if right.is_none_or(|right| is_instant(left) == is_instant(right)) {

@@ -1,8 +1,8 @@
 //! `JOIN t FOR SYSTEM_TIME AS OF x`: rows are joined with one version of `t`.
 //!
-//! Which one is said by the time `x`. If it is a processing time, that is the version of now: what
-//! `t` holds when the row is taken in ([`lookup`](super::lookup)). If it is the row's event time,
-//! that is the last one that is no later ([`temporal`](super::temporal)).
+//! The time `x` selects the version. If `x` is a processing time, the version is the current row of
+//! `t` when the left row arrives ([`lookup`](super::lookup)). If `x` is the row's event time, the
+//! version is the last one that is no later ([`temporal`](super::temporal)).
 
 use datafusion_expr::{Expr, Join};
 use millstream_contract::plan::JoinKind;
@@ -23,12 +23,12 @@ pub(super) struct Versioned {
     pub(super) sides: [Side; 2],
     /// The columns of the right side's table that tell versions apart, if the query says.
     pub(super) key: Option<Vec<String>>,
-    /// The conditions of the join, and those on what it gives.
+    /// Conditions of the join, and conditions above the join.
     pub(super) on: Vec<Expr>,
     pub(super) above: Vec<Expr>,
 }
 
-/// What tells the versions of a table apart.
+/// Kinds of time that select a version of a table.
 enum Time {
     Processing,
     /// The column of the left side's plan.
@@ -71,7 +71,7 @@ impl Stage {
 }
 
 impl Side {
-    /// What kind of time an expression over the columns of this side is.
+    /// Kind of the time that an expression over this side's columns is.
     fn time(&self, time: &Expr, schema: &Indexed, named: &Named, places: &Places) -> Result<Time> {
         let help = "it is a processing time of the left side, proc AS PROCTIME() in its CREATE TABLE, \
                     for what a table holds now; or the left side's event time, for what it held then";

@@ -62,7 +62,7 @@ pub(super) fn common(sides: &[Side; 2], on: &[Condition], named: &Named) -> Resu
     Ok(Some(left.kind))
 }
 
-/// That it is known of the rows of a side which windows they are in.
+/// Checks that the windows of the rows of a side are known.
 fn check_rows(side: &Side, named: &Named) -> Result<()> {
     let windows = side.stage.window.as_ref();
     let Some((kind, assigned)) = windows.and_then(|own| Some((own.kind, own.assignment()?))) else {
@@ -83,7 +83,7 @@ fn check_rows(side: &Side, named: &Named) -> Result<()> {
     Err(at(error, named.place.as_ref()).help(help))
 }
 
-/// What windows are like, as they are written.
+/// Windows as written in SQL.
 fn described(window: &Window) -> String {
     let name = WindowKind::of(window).name();
     let (text, offset_us) = match window {

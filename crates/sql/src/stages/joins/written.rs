@@ -1,4 +1,5 @@
-//! Joins and subqueries as they are written: those that do not run, whatever they are over.
+//! Joins and subqueries as written in SQL: refuses forms that never run, regardless of their
+//! inputs.
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, ObjectName, Select, SelectItem,
@@ -7,10 +8,10 @@ use datafusion_sql::sqlparser::ast::{
 
 use crate::syntax::error::{Result, Span, SqlError};
 
-/// What to write in the place of a lateral join.
+/// Advice for a lateral join.
 pub(crate) const LATERAL: &str = "what stands in FROM cannot refer to what stands before it, but for UNNEST; a \
                        subquery of WHERE can, in EXISTS (…) and IN (…)";
-/// What to write in the place of a join by time.
+/// Advice for a join by time.
 const WITHIN_WINDOWS: &str = "rows of one window can be joined: ON L.window_start = R.window_start AND \
                        L.window_end = R.window_end AND …";
 /// The columns of a join's USING.
