@@ -49,8 +49,8 @@ fn cgroups_under(root: &Path) -> Option<u64> {
     of_process.lines().filter_map(|line| cgroup_limit(root, line, &mounts)).min()
 }
 
-/// The least limit of one of the process's cgroups, `hierarchy:controllers:path`. Version 2 is the
-/// one that names no controllers.
+/// The least limit of one of the process's cgroups, `hierarchy:controllers:path`. A line of version
+/// 2 names no controllers.
 fn cgroup_limit(root: &Path, line: &str, mounts: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
@@ -74,7 +74,7 @@ fn cgroup_limit(root: &Path, line: &str, mounts: &str) -> Option<u64> {
 
 /// A line of `mountinfo`, as far as it matters here.
 struct Mount<'a> {
-    /// What of the file system is mounted.
+    /// The mounted part of the file system.
     root: &'a str,
     /// Where.
     point: &'a str,
@@ -108,7 +108,7 @@ mod tests {
     const V1: &str = "33 32 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                       34 32 0:30 / /sys/fs/cgroup/memory rw shared:17 - cgroup cgroup rw,memory\n";
 
-    /// A system of 8 GiB with these files besides; what may be used of it.
+    /// Available memory of a system of 8 GiB with these files besides.
     fn available(name: &str, files: &[(&str, &str)]) -> u64 {
         let root = std::env::temp_dir().join(format!("millstream-{name}-{}", std::process::id()));
         let meminfo = ("proc/meminfo", "MemTotal:        8388608 kB\nMemFree:  12 kB\n");
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Whichever of them has it.
+    /// The limit may be in the own cgroup, in a cgroup above, or in both.
     #[test]
     fn the_least_limit_of_nested_cgroups_counts() {
         for (name, own, above, expected) in [

@@ -104,7 +104,7 @@ const EQUAL: u8 = 0;
 const GREATER: u8 = 1;
 const LESS: u8 = 2;
 
-/// 64 comparisons per word. The negated comparisons give what they negate.
+/// 64 comparisons per word. A negated comparison gives the words of the plain comparison.
 fn mask<T: Lanes>(values: &[T], comparison: Comparison, constant: T) -> Vec<u64> {
     match comparison {
         Comparison::Equal | Comparison::NotEqual => words::<T, EQUAL>(values, constant),

@@ -1,14 +1,14 @@
 //! A table as a `CREATE TABLE` would declare it, found out by looking at its data.
 //!
-//! It is one thing for all who need it: what `millstream init` prints, what a file in FROM is
-//! planned as, and what an error message proposes are the same statement.
+//! All parts of the program use the same declaration: `millstream init` prints it, a file in FROM
+//! is planned with it, and error messages propose it.
 
 use std::collections::HashSet;
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-/// What a `CREATE TABLE` says, but for the table's name.
+/// Contents of a `CREATE TABLE`, except for the table's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declaration {
     /// The physical columns, in order.
@@ -22,18 +22,18 @@ pub struct Declaration {
     pub partitioned_by: Vec<String>,
     /// The options, in the order in which people write them.
     pub options: Vec<(String, String)>,
-    /// What the user should know of how it was found out: a sentence each, without a period.
+    /// Remarks for the user on the inference: a sentence each, without a period.
     pub remarks: Vec<String>,
 }
 
 /// A physical column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeclaredColumn {
-    /// Its name, as it is in the data.
+    /// Name of the column, as in the data.
     pub name: String,
     /// Its type in SQL.
     pub sql_type: String,
-    /// What is to be said of it, for example that it had no values.
+    /// A remark on the column, for example that it had no values.
     pub note: Option<String>,
 }
 
@@ -42,9 +42,9 @@ pub struct DeclaredColumn {
 pub struct ComputedColumn {
     /// Its name.
     pub name: String,
-    /// The SQL that computes it, with `{}` for the column that it is computed of.
+    /// SQL of the computed column, with `{}` for the column below.
     pub form: String,
-    /// That column.
+    /// The column in place of `{}`.
     pub column: String,
 }
 
@@ -63,7 +63,7 @@ pub struct DeclaredTime {
     pub sampled: bool,
 }
 
-/// What people write for NULL in CSV.
+/// Words for NULL in CSV.
 pub const NULL_WORDS: [&str; 6] = ["NULL", "null", "\\N", "NA", "N/A", "None"];
 
 /// A name as SQL has it: as it is, or in quotes.
@@ -119,7 +119,7 @@ pub fn table_name(path: &str) -> String {
 }
 
 impl ComputedColumn {
-    /// The SQL that computes it.
+    /// SQL of the expression.
     pub fn to_sql(&self) -> String {
         self.form.replace("{}", &identifier(&self.column))
     }

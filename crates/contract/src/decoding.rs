@@ -28,7 +28,8 @@ struct Count {
 thread_local! {
     static COUNT: Cell<Count> =
         const { Cell::new(Count { max: u64::MAX, taken: 0, exceeded: None }) };
-    /// Of the bytes taken, those of the record at hand. By itself, as it is set for each.
+    /// The taken bytes of the record at hand. Separate from `COUNT`, since each record sets this
+    /// cell.
     static RECORD: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -58,7 +59,7 @@ pub fn bytes_max(memory_bytes: u64) -> u64 {
     memory_bytes / PART
 }
 
-/// Decodes something that may take so many bytes.
+/// Decodes with a limit of `max` bytes.
 pub fn within<T>(max: u64, decode: impl FnOnce() -> T) -> T {
     let before = COUNT.replace(Count { max, taken: 0, exceeded: None });
     let record = RECORD.replace(0);

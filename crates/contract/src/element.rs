@@ -19,7 +19,7 @@ pub(crate) fn at<T>(
         "MAP" => (1, String::new(), path.strip_prefix("['")?.split_once("']")?.1),
         "ROW" => {
             let path = path.strip_prefix('.')?;
-            // One name may begin as another does.
+            // A name may be a prefix of another name.
             let fields = members.iter().enumerate().filter_map(|(at, member)| {
                 let (front, name) = field(member)?;
                 let rest = path.strip_prefix(name.as_str())?;
@@ -40,7 +40,7 @@ pub(crate) fn at<T>(
     Some((format!("{kind}<{}>", members.join(", ")), found))
 }
 
-/// What a member of a ROW begins with, up to its type; and its name.
+/// Beginning of a member of a ROW, up to its type; and the member's name.
 fn field(member: &str) -> Option<(&str, String)> {
     let name_end = match member.strip_prefix('`') {
         None => member.find(' ')?,

@@ -6,7 +6,7 @@ use crate::wording::counted;
 
 /// An error that ends a job (or refuses to start it).
 ///
-/// Every variant says what was expected, what came, where, and what to do about it.
+/// Every variant says: the expectation, the actual value, the place, and the remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// A record that cannot be read. `place` is `file:line:column` or the split and offset.
@@ -14,9 +14,9 @@ pub enum Error {
     Data {
         /// Where the record stands, for example `events.csv:17:3`.
         place: String,
-        /// What was expected and what came.
+        /// Expectation and actual value.
         message: String,
-        /// What to do about it, or empty.
+        /// Advice, or empty.
         help: String,
     },
     /// An expression failed on a value (a cast, a division by zero).
@@ -24,11 +24,11 @@ pub enum Error {
     Evaluation {
         /// The expression as SQL text.
         expression: String,
-        /// What the evaluation said.
+        /// Message of the evaluation.
         message: String,
         /// The line of SQL with the expression underlined, as the SQL crate draws it, or empty.
         frame: String,
-        /// What to do about it, or empty.
+        /// Advice, or empty.
         help: String,
     },
     /// Expressions would make more text of a batch than one may have; fewer rows at a time would
@@ -41,7 +41,7 @@ pub enum Error {
         message: String,
         /// The line of SQL with the expression underlined, as the SQL crate draws it, or empty.
         frame: String,
-        /// What to do about it.
+        /// Advice.
         help: String,
     },
     /// An aggregate's final value does not fit its result type.
@@ -74,7 +74,7 @@ pub enum Error {
         operator: String,
         /// All that counted when the job stopped, and what its tables would have taken next.
         bytes: u64,
-        /// What its state consists of.
+        /// Contents of the operator's state.
         contents: Contents,
         /// How many keys or rows these are, over all open windows.
         count: u64,
@@ -89,9 +89,9 @@ pub enum Error {
     Io {
         /// The file or stream.
         place: String,
-        /// What the system said.
+        /// Message of the system.
         message: String,
-        /// What to do about it, or empty.
+        /// Advice, or empty.
         help: String,
     },
     /// A table's options do not fit its connector.
@@ -101,18 +101,18 @@ pub enum Error {
         table: String,
         /// The option's key.
         option: String,
-        /// What is wrong with it.
+        /// Description of the mistake.
         message: String,
-        /// What to do about it, or empty.
+        /// Advice, or empty.
         help: String,
     },
-    /// Another process of the job is gone, or its end of a channel has failed. Why, that process or
-    /// whoever started it knows.
+    /// Another process of the job is gone, or its end of a channel has failed. The lost process
+    /// itself, or the program that started it, knows the reason.
     #[error("process {process} is gone: {message}")]
     PeerLost {
         /// Its number.
         process: usize,
-        /// What the channel said.
+        /// Message of the channel.
         message: String,
     },
     /// A channel to another process does not work.
@@ -120,7 +120,7 @@ pub enum Error {
     Peer {
         /// Its number.
         process: usize,
-        /// What the channel said.
+        /// Message of the channel.
         message: String,
     },
     /// Another process of the job has failed.
@@ -128,7 +128,7 @@ pub enum Error {
     Process {
         /// Its number.
         process: usize,
-        /// What it or its end said.
+        /// Message of the process or of its end.
         message: String,
     },
     /// The reader of our output has gone away (`| head`): not a failure, the job just ends.
@@ -143,12 +143,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it is about what some records hold.
+    /// Whether the error is about the contents of some records.
     pub fn is_of_records(&self) -> bool {
         matches!(self, Error::Evaluation { .. } | Error::TooMuchText { .. })
     }
 
-    /// What is told to another process of an error about records.
+    /// Message to another process about an error about records.
     pub fn to_message(&self) -> Vec<u8> {
         match self {
             Error::Evaluation { expression, message, frame, help }
@@ -160,7 +160,7 @@ impl Error {
         .into_bytes()
     }
 
-    /// The error that [`Error::to_message`] tells of; `None` if it is none.
+    /// The error in a message of [`Error::to_message`]; `None` for another message.
     pub fn of_message(message: &[u8]) -> Option<Error> {
         let mut parts = std::str::from_utf8(message).ok()?.split('\0').map(str::to_string);
         Some(Error::Evaluation {
@@ -180,7 +180,7 @@ impl Error {
     }
 }
 
-/// What to do about a result that does not fit its type.
+/// Advice for a result that does not fit its type.
 fn wider(result_type: &str) -> &'static str {
     if result_type.starts_with("DECIMAL") {
         "if about 15 digits are enough, cast the argument: CAST(x AS DOUBLE)"
@@ -198,7 +198,7 @@ impl fmt::Display for Help<'_> {
     }
 }
 
-/// What an operator's state consists of, as far as messages tell.
+/// Contents of an operator's state, as far as messages need them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
     /// A row of state for each key.
@@ -228,7 +228,7 @@ impl Contents {
         }
     }
 
-    /// What makes them fewer.
+    /// Advice for fewer rows of state.
     fn help(self, count: u64) -> &'static str {
         match self {
             Contents::Keys if count <= 1 => "or use a shorter window",

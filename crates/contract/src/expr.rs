@@ -15,11 +15,13 @@ pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef>;
     /// The type of the column that comes out.
     fn data_type(&self) -> &DataType;
-    /// Of a condition that fails on no row: comparisons that hold on each row on which it is TRUE.
+    /// Comparisons that hold on each row for which a condition is TRUE; the condition fails on no
+    /// row.
     fn implies(&self) -> Vec<Condition> {
         Vec::new()
     }
-    /// Of a condition: others, all of which are TRUE wherever it is. None if it is one itself.
+    /// Parts of a conjunction: conditions that are all TRUE wherever the whole is. Empty for a
+    /// condition without parts.
     fn conjuncts(&self) -> Vec<Arc<dyn Evaluate>> {
         Vec::new()
     }

@@ -1,5 +1,5 @@
-//! Floating-point numbers that SQL takes for one: all NaNs, whatever their sign and their other
-//! bits, and both zeros. NaN is greater than everything else. Arrow compares bits.
+//! Floating-point numbers that are equal in SQL: NaNs, whatever the sign and further bits, and both
+//! zeros. NaN is greater than all numbers. Arrow compares bits.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ pub fn one_nan(column: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// One double for all that equal it.
+/// A single double for all equal doubles.
 #[inline]
 pub fn one_double(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value + 0.0 }
 }
 
-/// One float for all that equal it.
+/// A single float for all equal floats.
 #[inline]
 pub fn one_float(value: f32) -> f32 {
     if value.is_nan() { f32::NAN } else { value + 0.0 }

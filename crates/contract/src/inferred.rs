@@ -20,15 +20,15 @@ const SHOWN_CHARS_MAX: usize = 1200;
 
 /// How the help begins that tells of the option `on_error`.
 pub const ON_ERROR_HELP: &str = "'on_error' = 'skip' leaves";
-/// What the help says of a record that the option does not leave out.
+/// Help for a record that the option never leaves out.
 pub const NEVER_LEFT_OUT: &str = "'on_error' leaves out no record of several lines that is so long";
 
-/// What a table was inferred from, and as what.
+/// Origin of an inferred table, and its inferred declaration.
 #[derive(Debug)]
 pub struct Inferred {
     /// The path or pattern.
     pub path: String,
-    /// What its data declared.
+    /// Declaration inferred from the data.
     pub declaration: Declaration,
     /// The event time, once all times have been looked at.
     looked: Mutex<Option<DeclaredTime>>,
@@ -55,7 +55,7 @@ impl Inferred {
         }
     }
 
-    /// On what terms it is read, in one line.
+    /// Terms of reading the table, in a single line.
     fn remark(&self) -> String {
         let columns = self.declaration.columns.len() as u64;
         let columns = crate::wording::counted(columns, "column");
@@ -106,7 +106,7 @@ impl Inferred {
         }
         let Some(wider) = wider_at(column, path, &message, json, free) else {
             let help = match message.contains("' is declared as ") {
-                // What is declared fits other files.
+                // The declared type fits other files.
                 true => "no type takes the values of all files: name those of one schema by a \
                          pattern"
                     .to_string(),
@@ -140,7 +140,7 @@ impl Inferred {
         found.max_by_key(|(column, _)| column.name.len())
     }
 
-    /// What to do about a column that cannot be read.
+    /// Advice for a column that cannot be read.
     fn without(&self, column: &str, help: &str) -> String {
         let name = table_name(&self.path);
         let sql = self.known().without(column).map(|without| without.to_sql(&name));

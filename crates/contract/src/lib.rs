@@ -1,12 +1,12 @@
 //! The contract between the parts that plan queries, bring data and run jobs.
 //!
 //! The SQL crate turns text into a [`plan::Plan`]. Connectors implement [`table::Table`] and
-//! [`sink::Sink`]. The engine runs the plan over them. None of the three needs the others; each
-//! needs only what is defined here: plans and their [expressions](expr), tables and sinks,
+//! [`sink::Sink`]. The engine runs the plan over them. The three do not depend on each other, only
+//! on the definitions of this crate: plans and their [expressions](expr), tables and sinks,
 //! [`Settings`], [errors](error), and the [wording] of numbers and times in messages.
 //!
-//! What it promises: the types and traits know no file and no thread, and no SQL text but for
-//! [`declaration`], which writes some. What it does not do: it runs nothing.
+//! Promises: the types and traits know no file and no thread, and no SQL text except in
+//! [`declaration`], which writes some. The crate runs nothing.
 
 mod available;
 pub mod compare;

@@ -1,9 +1,9 @@
-//! Types that are made of others: `ROW`, `ARRAY` and `MAP`, and how SQL writes them.
+//! Types with member types: `ROW`, `ARRAY` and `MAP`, and their SQL names.
 
 use arrow::datatypes::{DataType, Field};
 
-/// The SQL name of a type that is made of others, as a `CREATE TABLE` would have it; `None` for any
-/// other type. `name_of` names the types that it is made of.
+/// The SQL name of a type with member types, as in a `CREATE TABLE`; `None` for other types.
+/// `name_of` names the member types.
 pub fn nested_name(data_type: &DataType, name_of: &dyn Fn(&DataType) -> String) -> Option<String> {
     use DataType::*;
     let member = |field: &Field| {

@@ -1,4 +1,4 @@
-//! What a job runs: a directed acyclic graph of sources, stages and outputs.
+//! The plan of a job: a directed acyclic graph of sources, stages and outputs.
 //!
 //! A [`Source`] is a table that is read once. A [`Stage`] takes the rows of sources or of earlier
 //! stages, filters them and gives them to its operator. The rows that an aggregation yields when a
@@ -43,18 +43,18 @@ pub struct Plan {
     pub sources: Vec<Source>,
     /// A stage takes rows of sources and of stages before it.
     pub stages: Vec<Stage>,
-    /// What leaves the job.
+    /// Stages whose rows leave the job.
     pub outputs: Vec<Output>,
 }
 
-/// What happens to the rows of some sources and stages.
+/// An operator over the rows of some sources and stages.
 #[derive(Debug, Clone)]
 pub struct Stage {
     /// Where its rows come from; several are a UNION ALL, but for the two sides of a join.
     pub inputs: Vec<Input>,
-    /// What becomes of them.
+    /// The operator over these rows.
     pub operator: Operator,
-    /// Schema of the rows that it yields.
+    /// Schema of the stage's rows.
     pub output: SchemaRef,
 }
 
@@ -63,13 +63,13 @@ pub struct Stage {
 pub struct Input {
     /// Whose rows.
     pub from: Node,
-    /// Those that are too late for a window of the stage that they are meant for; `None`: all. Of
-    /// a source only, and by a stage without state. Two columns follow theirs ([`Late`]).
+    /// Takes only records too late for a window of their stage; `None`: all. Only for a source, and
+    /// a stage without state. Two columns follow the source's columns ([`Late`]).
     pub late: Option<Late>,
-    /// Those that it takes of them: a condition over their columns.
+    /// Condition on the taken rows, over the columns of `from`.
     pub filter: Option<Expr>,
-    /// What the operator sees of them; `None`: their columns as they are. All inputs of a stage
-    /// show it the same types; of a join, all inputs of one side.
+    /// Columns for the operator; `None`: the columns of `from`. All inputs of a stage, or of a side
+    /// of a join, have the same types.
     pub project: Option<Project>,
     /// Whether another input takes the same rows for the same windows: records that are dropped,
     /// as they are late or have no time, are counted there.
@@ -83,7 +83,7 @@ pub struct Input {
 /// NULL: where the record stands, and by how much it was late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Late {
-    /// The windows that they were meant for.
+    /// The windows for which the records are too late.
     pub window: Window,
 }
 
@@ -97,7 +97,7 @@ pub struct Project {
 }
 
 impl Stage {
-    /// The inputs that show it the same types: all of them, or those of each side of a join.
+    /// The inputs in groups of equal types: all inputs, or the inputs of each side of a join.
     pub fn sides(&self) -> Vec<&[Input]> {
         match &self.operator {
             Operator::Join(join) => {
@@ -121,8 +121,8 @@ impl Input {
 pub enum Node {
     /// Of [`Plan::sources`].
     Source(usize),
-    /// What cannot be read as a record of one of [`Plan::sources`], where its table keeps that
-    /// ([`crate::table::Decoded::malformed`]). Only stages without state take it.
+    /// Malformed records of one of [`Plan::sources`], where its table keeps such records
+    /// ([`crate::table::Decoded::malformed`]). Only stages without state take them.
     Malformed(usize),
     /// Of [`Plan::stages`].
     Stage(usize),
@@ -131,11 +131,12 @@ pub enum Node {
 /// Where rows leave the job. A job is given a sink for each, in the same order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Whose rows: one of [`Plan::stages`]. Others may take them, too.
+    /// The stage with the rows, one of [`Plan::stages`]. Further stages and outputs may read it
+    /// too.
     pub stage: usize,
-    /// An order of its rows of its own.
+    /// A separate order of this output's rows.
     pub sort: Option<Sort>,
-    /// Whether it has what is left out elsewhere: nothing is read for its sake alone.
+    /// Whether the output has left-out records: no table is read for such outputs alone.
     pub side: bool,
 }
 
@@ -149,9 +150,10 @@ impl Output {
 /// ORDER BY, LIMIT and OFFSET of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sort {
-    /// What rows are ordered by, then by all that is visible, from left to right, NULLs last.
+    /// Sort keys. After these, rows are ordered by all visible columns, from left to right, NULLs
+    /// last.
     pub keys: Vec<SortKey>,
-    /// Columns that leave the job; those behind them are there for their order only.
+    /// Columns that leave the job; later columns serve the order only.
     pub visible: usize,
     /// LIMIT.
     pub limit: Option<u64>,
@@ -175,7 +177,7 @@ pub struct SortKey {
 }
 
 impl Plan {
-    /// A plan of one source, one stage and one output.
+    /// A plan of a single source, stage and output.
     pub fn of_one_stage(
         source: Source,
         filter: Option<Expr>,
@@ -190,7 +192,7 @@ impl Plan {
         }
     }
 
-    /// The one source of a plan that has one.
+    /// The source of a plan with a single source.
     ///
     /// # Errors
     /// An internal one where there are none or several.
@@ -235,11 +237,11 @@ impl Plan {
         }
     }
 
-    /// That nodes take rows of nodes before them, that windows are over rows with a time, and that
-    /// all that is computed is for somebody.
+    /// Checks that nodes take rows of earlier nodes, that windows are over rows with a time, and
+    /// that every computed column has a reader.
     ///
     /// # Errors
-    /// An internal one if it is not so.
+    /// An internal error if a check fails.
     pub fn check(&self) -> Result<()> {
         let wrong = |what: &str| Err(Error::Internal(format!("a plan with {what}")));
         for (number, stage) in self.stages.iter().enumerate() {
@@ -351,7 +353,7 @@ impl Plan {
         Some(Pruning { conditions, always: source.always()? })
     }
 
-    /// What a row has that comes from a node.
+    /// Schema of a node's rows.
     ///
     /// # Errors
     /// An internal one where there is no such node.
@@ -364,7 +366,7 @@ impl Plan {
         schema.ok_or_else(|| Error::Internal(format!("a plan without {node:?}")))
     }
 
-    /// Who takes rows of an input sees these columns, before it filters and computes.
+    /// Columns of an input before its filter and its projection.
     ///
     /// # Errors
     /// As [`Plan::schema_of`].
@@ -378,14 +380,14 @@ impl Plan {
     }
 }
 
-/// What a stage does with its rows.
+/// Operators of stages.
 #[derive(Debug, Clone)]
 pub enum Operator {
-    /// No state: rows go on as their inputs project them, with the times that they have.
+    /// No state: rows go on as projected by their inputs, with their times.
     Stateless {
         /// LIMIT.
         limit: Option<u64>,
-        /// OFFSET. Only a stage whose rows nobody but outputs takes has either.
+        /// OFFSET. Only a stage whose rows go to outputs alone has LIMIT or OFFSET.
         offset: u64,
     },
     /// No state: each element of the array, or entry of the map, that is the last column becomes a
@@ -406,7 +408,7 @@ impl Operator {
         matches!(self, Operator::Aggregate(_) | Operator::Join(_))
     }
 
-    /// The windows that its rows come from, if it fires by windows.
+    /// The operator's windows, if it fires by windows.
     pub fn window(&self) -> Option<Window> {
         match self {
             Operator::Stateless { .. } | Operator::Unnest(_) | Operator::Lookup(_) => None,
@@ -416,16 +418,16 @@ impl Operator {
     }
 }
 
-/// What becomes of an array or a map, which is the last column that the inputs show.
+/// Expansion of an array or a map, the last column of the inputs.
 ///
-/// The rows that come out have the other columns, then `elements`. Those of one record stand one
-/// after the other, in the order of its elements.
+/// The result has the other columns, then `elements`. The rows of a record are consecutive, in the
+/// order of its elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unnest {
     /// Whether a record without elements, or with NULL in their place, gives a row all the same,
     /// with NULLs (`LEFT JOIN`).
     pub outer: bool,
-    /// What is shown of each element.
+    /// The columns shown of each element.
     pub elements: Vec<Element>,
 }
 
@@ -443,9 +445,9 @@ pub enum Element {
 
 /// A grouped aggregation, per window or over the whole bounded input.
 ///
-/// What a window's state yields when it fires is a batch with the columns `window_start`,
-/// `window_end`, `window_time` (each `Timestamp(Millisecond)`, only when `window` is set), then the
-/// keys, then the aggregates; `having` and `project` are over that batch ([`Aggregate::fired`]).
+/// The state of a fired window becomes a batch with the columns `window_start`, `window_end`,
+/// `window_time` (each `Timestamp(Millisecond)`, only when `window` is set), then the keys, then
+/// the aggregates; `having` and `project` are over this batch ([`Aggregate::fired`]).
 #[derive(Debug, Clone)]
 pub struct Aggregate {
     /// The windows, or `None` to fire once at the end of the input.
@@ -458,7 +460,7 @@ pub struct Aggregate {
     pub keys: Vec<Key>,
     /// Aggregate calls; may be empty (SELECT DISTINCT).
     pub aggregates: Vec<AggregateCall>,
-    /// What fires of each group, if that is pairs of its rows.
+    /// The fired pairs of rows of each group, if the aggregation joins rows of a group.
     pub pairs: Option<Box<Pairs>>,
     /// Schema of the batch that a fired window yields; of pairs, the columns of both sides.
     pub fired: SchemaRef,

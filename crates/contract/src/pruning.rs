@@ -1,9 +1,9 @@
-//! Rows that a query leaves out, told to a source beforehand: it need not read all of them.
+//! Rows that a query leaves out, as a hint to a source, which need not read all of them.
 //!
-//! It is a hint, and changes no result. A row that the query leaves out is there nevertheless, and
-//! has its place and its event time, which moves the watermark of its split: who is late and when
-//! windows fire must not depend on what a file's statistics allow to leave out. Only the columns
-//! at which nobody looks in such a row need not be read.
+//! The hint changes no result. A row that the query leaves out is there nevertheless, and has its
+//! place and its event time, which moves the watermark of its split: the lateness of records and
+//! the firing of windows must not depend on the rows that a file's statistics allow to leave out.
+//! Only the unused columns of such a row need not be read.
 
 use arrow::array::ArrayRef;
 
@@ -37,9 +37,9 @@ pub struct Condition {
 
 /// Which rows of a source count.
 ///
-/// In a row on which one of the conditions does not hold, only the columns of `always` are looked
-/// at, and those that are declared NOT NULL. The others may be NULL there instead of what they are.
-/// The default asks for all of all rows.
+/// In a row for which a condition does not hold, the query looks only at the columns of `always`,
+/// and at columns declared NOT NULL. Other columns may be NULL there instead of their values. The
+/// default asks for all columns of all rows.
 #[derive(Debug, Clone, Default)]
 pub struct Pruning {
     /// The query leaves a row out unless all of them hold.

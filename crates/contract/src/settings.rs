@@ -123,9 +123,9 @@ pub enum FragmentMode {
 pub struct SettingError {
     /// The key as given.
     pub key: String,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
-    /// What to write instead.
+    /// Advice.
     pub help: String,
 }
 
@@ -198,7 +198,7 @@ const PACK_US_MAX: i64 = 3_600_000_000;
 /// Ten years, as for the intervals that conditions say.
 const JOIN_US_MAX: i64 = 3_650 * 86_400_000_000;
 
-/// Who looks less often can as well start the query again.
+/// A user with a longer interval may as well start the query again.
 const RELOAD_US_MAX: i64 = 86_400_000_000;
 
 /// A hundred years: every window fires before the end of time.

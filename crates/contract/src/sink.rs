@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// In which order a sink wants its rows.
+/// Order of the rows that a sink receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOrder {
     /// Any: workers write at the same time, a window's rows as soon as each leader has them.
@@ -21,15 +21,15 @@ pub enum RowOrder {
     Deterministic,
 }
 
-/// Who writes to a sink.
+/// The writers of a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Writers {
     /// The process of the job.
     pub process: usize,
     /// How many workers of it write.
     pub workers: usize,
-    /// The job's setting `memory`, in bytes, which does not count what waits in the sink: that
-    /// should be a small part of it.
+    /// The job's setting `memory`, in bytes. Rows that wait in the sink are not counted there, so
+    /// they should be a small part of it.
     pub memory_bytes: u64,
 }
 
@@ -45,16 +45,16 @@ impl Writers {
 pub struct Manner {
     /// They take the place of what is there, once all have come: `INSERT OVERWRITE`.
     pub overwrites: bool,
-    /// They come from a query that never ends.
+    /// The rows come from an endless query.
     pub endless: bool,
 }
 
-/// What [`Sink::prepare`] has sealed: small enough to be kept in a checkpoint, and all that
-/// [`Sink::commit`] needs, also in another process after a crash. Empty for a sink whose rows are
-/// visible as soon as they are written.
+/// Sealed rows of [`Sink::prepare`]: small enough to be kept in a checkpoint, and sufficient for
+/// [`Sink::commit`], also in another process after a crash. Empty for a sink whose rows are visible
+/// as soon as they are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
-    /// In the order in which they were sealed.
+    /// In the order of sealing.
     pub sealed: Vec<Sealed>,
 }
 
@@ -62,9 +62,9 @@ pub struct Prepared {
 /// within its directory, for example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
-    /// What they are called until they are committed.
+    /// Name until the commit.
     pub from: String,
-    /// What they are called from then on.
+    /// Name after the commit.
     pub to: String,
 }
 
@@ -90,8 +90,7 @@ pub trait Sink: Send + Sync + Debug {
     fn is_local(&self) -> bool {
         false
     }
-    /// What the user should know of what was found when the sink was opened, or of how its rows
-    /// come, which is known before.
+    /// Remark for the user on the opened sink, or on the manner of its rows, which is known before.
     fn remark(&self) -> Option<String> {
         None
     }
@@ -99,40 +98,41 @@ pub trait Sink: Send + Sync + Debug {
     /// from now on. It does the slow part of the last [`Sink::prepare`], while the job can still
     /// fail.
     fn finish(&self) -> Result<()>;
-    /// Ends an interval: seals what has been written since the interval before, so that it outlasts
-    /// a crash and nothing is added to it, and says what that is. Rows that come later belong to
-    /// the next interval. The end of a job is the end of its last interval. A sink that was not
-    /// opened, since another process's took its rows, has nothing to seal.
+    /// Ends an interval: seals the rows since the interval before, so that they outlast a crash and
+    /// grow no further, and returns the sealed parts. Later rows belong to the next interval. The
+    /// end of a job is the end of its last interval. A sink that was not opened, since another
+    /// process's sink took its rows, has nothing to seal.
     fn prepare(&self) -> Result<Prepared> {
         Ok(Prepared::default())
     }
-    /// Makes visible what was prepared. Doing so again is harmless, also by a sink that has just
-    /// been made again after a crash; that one commits what its job has prepared before it is
-    /// opened. At the end of a job it is called after all processes have finished their sinks.
+    /// Makes prepared rows visible. A second call is harmless, also by a sink that was made again
+    /// after a crash and commits its job's prepared rows before the sink is opened. At the end of a
+    /// job this is called after all processes have finished their sinks.
     fn commit(&self, _prepared: &Prepared) -> Result<()> {
         Ok(())
     }
-    /// The sinks of all processes have committed what a job that ended well has written: says so
-    /// where others look for that. Only the sink of the process that was asked is told.
+    /// Marks the result of a successful job as complete, where readers look for the mark. Called
+    /// once the sinks of all processes have committed, only for the sink of the coordinating
+    /// process.
     fn mark(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// Shows the result of a job of one process as complete: commits its sinks, then has them say so.
+/// Shows the result of a job of a single process as complete: commits and marks the sinks.
 pub fn publish_all(sinks: &[Arc<dyn Sink>], names: &[String]) -> Result<()> {
     commit_all(sinks, names)?;
     mark_all(sinks)
 }
 
-/// Has sinks say that what they have written is complete.
+/// Marks the results of sinks as complete.
 pub fn mark_all(sinks: &[Arc<dyn Sink>]) -> Result<()> {
     sinks.iter().try_for_each(|sink| sink.mark())
 }
 
-/// Ends the last interval of a job's sinks, one after the other: what they hold gets visible. If
-/// one of several fails, the error says which results have been published before it: `names` are
-/// those of the tables that they go to.
+/// Ends the last interval of a job's sinks, in order: their rows become visible. If a sink fails,
+/// the error lists the results that were published before; `names` are the names of the sinks'
+/// tables.
 pub fn commit_all(sinks: &[Arc<dyn Sink>], names: &[String]) -> Result<()> {
     for (number, sink) in sinks.iter().enumerate() {
         let prepared = sink.prepare();

@@ -1,9 +1,9 @@
-//! Tables: where records come from. Connectors implement them, and the job reads them.
+//! Sources of records: connectors implement tables, and jobs read them.
 //!
 //! A table is a fixed set of *splits* (the paper's physical data flows, section 5.1). A split is an
 //! ordered sequence of records. It belongs to the source (a file, a shard of a generator), never to
 //! a worker. Its reader hands out *chunks*, in order and cheaply. Decoding a chunk into a record
-//! batch is a pure function that any worker may run, while others run it on other chunks.
+//! batch is a pure function that workers may run at the same time on different chunks.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -30,19 +30,19 @@ pub trait Table: Send + Sync + Debug {
     fn schema(&self) -> SchemaRef;
     /// Whether every split ends by itself.
     fn bounded(&self) -> bool;
-    /// Whether records come as they happen, so that the clock says something about their times:
-    /// pipes, and what does not end.
+    /// Whether records come as they happen, so that the clock is related to their times: pipes, and
+    /// endless tables.
     fn live(&self) -> bool {
         !self.bounded()
     }
-    /// What it reads, if that can be read only once: it is gone then, for other tables over it,
-    /// too.
+    /// The input, if it can be read only once: afterwards its data are gone for other tables too.
     fn read_once(&self) -> Option<ReadOnce> {
         None
     }
-    /// Begins to open what may have to be waited for, as a pipe waits for its writer, and returns
-    /// this table with what it has begun; `None` if it need not wait. All tables of a job are begun
-    /// before any is opened: who writes to several pipes may open them in any order.
+    /// Begins to open an input that may have to wait, as a pipe waits for its writer, and returns
+    /// this table with the begun input; `None` if the table need not wait. All tables of a job are
+    /// begun before any is opened: a program that writes to several pipes may open them in any
+    /// order.
     fn begin(&self, _options: &OpenOptions) -> Option<Arc<dyn Table>> {
         None
     }
@@ -66,16 +66,16 @@ pub trait Table: Send + Sync + Debug {
     }
 }
 
-/// Something that can be read only once.
+/// An input that can be read only once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadOnce {
-    /// The same for all tables that read it.
+    /// Equal for all tables that read the same input.
     pub id: String,
     /// For messages, for example `standard input`.
     pub name: String,
 }
 
-/// What the job tells its sources when it opens them.
+/// Parameters of the job for opening its sources.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
     /// Rows a batch should have at most.
@@ -161,19 +161,20 @@ impl Position {
 /// A split, before it is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitSpec {
-    /// Which one of its table, for example a path. It stays the same from one start to the next.
+    /// Name of the split within its table, for example a path. The name stays the same from one
+    /// start to the next.
     pub name: String,
     /// How much there is of it, for example in bytes; `None` if only the process that was asked can
     /// read it.
     pub length: Option<u64>,
-    /// Which file it is, if it is one.
+    /// Identity of the file, if the split is a file.
     pub file: Option<FileId>,
     /// Whether it can only be read from front to back, which one process does.
     #[serde(default)]
     pub packed: bool,
 }
 
-/// What tells a file from others, and from itself after it has been written.
+/// Identity of a file, and of its contents, which changes when the file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileId {
     /// The file system's device.
@@ -207,7 +208,7 @@ pub enum Sharing {
 /// How much of a split has been handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// What has been handed out.
+    /// Amount handed out so far.
     pub done: u64,
     /// All that there is.
     pub of: u64,
@@ -227,27 +228,27 @@ pub trait Split: Send {
     fn sharing(&self) -> Sharing {
         Sharing::Whole
     }
-    /// What the user should know of how it is read, in one line.
+    /// Remark for the user on the reading of the split, in a single line.
     fn remark(&self) -> Option<&str> {
         None
     }
-    /// What has happened that the user should know of, in one line, since this was last asked. It
-    /// is asked after each [`Split::poll_next`], until there is nothing more.
+    /// News for the user, in a single line, since the last call. Called after each
+    /// [`Split::poll_next`], until there is no more.
     fn notice(&mut self) -> Option<String> {
         None
     }
-    /// After the last chunk that was handed out. A split that is opened there gives the chunks that
-    /// would have come next.
+    /// The position after the last chunk that was handed out. A split opened there continues with
+    /// the next chunk.
     fn position(&self) -> Position;
     /// How much has been handed out, and how much there is; `None` if that is not known. Asked
     /// after each [`Split::poll_next`], for reports to people, so it must be cheap.
     fn progress(&self) -> Option<Extent> {
         None
     }
-    /// The job is being drained: nothing more is to be accepted from outside. Whether there is
-    /// something that has been accepted, as whoever has sent it was told, and that has not been
-    /// handed out. If so, it is, and [`SplitPoll::Ended`] comes behind it. Otherwise the split is
-    /// not asked for chunks any more. It must not wait. Only the process that reads it calls this.
+    /// Drains the split: it accepts no more from outside. True if the split has accepted data, and
+    /// confirmed the acceptance to the sender, that have not been handed out. The split then hands
+    /// them out, and [`SplitPoll::Ended`] follows. If false, the job requests no more chunks. Must
+    /// not wait. Only the process that reads the split calls this.
     fn drain(&mut self) -> bool {
         false
     }
@@ -256,7 +257,7 @@ pub trait Split: Send {
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll>;
 }
 
-/// What a split has to offer now.
+/// Answer of a split to a poll.
 pub enum SplitPoll {
     /// The next chunk.
     Chunk(Box<dyn Chunk>),
@@ -290,18 +291,18 @@ pub struct Decoded {
     pub left_out: u64,
     /// The first of them.
     pub first_left_out: Option<LeftOut>,
-    /// All of them, with the columns of [`crate::plan::malformed_schema`], where the table's
-    /// options ask for that; `None`: there are none, or they are not kept.
+    /// All malformed records, with the columns of [`crate::plan::malformed_schema`], where the
+    /// table's options keep malformed records.
     pub malformed: Option<RecordBatch>,
     /// Where the records of `batch` stand, if the source can say.
     pub places: Option<Box<dyn Places>>,
-    /// What becomes of those of which a computed column cannot be evaluated.
+    /// Treatment of records whose computed columns cannot be evaluated.
     pub failing: Failing,
-    /// What the user should know of it, a line each.
+    /// News for the user, a line each.
     pub notices: Vec<String>,
 }
 
-/// What becomes of records of which a column that the table computes, or its watermark, cannot be
+/// Treatment of records for which a computed column of the table, or its watermark, cannot be
 /// evaluated.
 #[derive(Debug)]
 pub enum Failing {
@@ -322,7 +323,7 @@ pub trait Raw: Send + Debug {
 }
 
 impl Decoded {
-    /// Records of which none was left out.
+    /// Records, all of them well-formed.
     pub fn whole(batch: RecordBatch, places: Option<Box<dyn Places>>) -> Decoded {
         Decoded {
             batch,
@@ -341,7 +342,7 @@ impl Decoded {
 pub struct LeftOut {
     /// Where it stands.
     pub place: String,
-    /// What is wrong with it.
+    /// Description of the mistake.
     pub message: String,
     /// How many records of its batch stand before it.
     pub before: usize,
@@ -379,15 +380,15 @@ impl Chunk for RecordBatch {
     }
 }
 
-/// What `CREATE TABLE … WITH (…)` says, as handed to the connectors.
+/// Options of `CREATE TABLE … WITH (…)`, as handed to the connectors.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
     /// The table's name.
     pub name: String,
-    /// Its physical columns and its metadata columns (no computed ones).
+    /// Physical columns and metadata columns (no computed ones).
     pub schema: SchemaRef,
-    /// The metadata columns of `schema`, which do not stand in the records: by name, the key of
-    /// what they hold, one of [`Connectors::metadata`].
+    /// The metadata columns of `schema`, which are not in the records: by name, with their keys,
+    /// each from [`Connectors::metadata`].
     pub metadata: BTreeMap<String, String>,
     /// The `WITH` options.
     pub options: BTreeMap<String, String>,
@@ -395,9 +396,8 @@ pub struct TableOptions {
     pub partitioned_by: Vec<String>,
     /// Directory against which relative paths are resolved: that of the SQL file.
     pub base_dir: PathBuf,
-    /// Whether nobody declared its types, so that they must hold all that stands there: a value of
-    /// which a type would lose digits, or that others would not read as one of that type, is an
-    /// error.
+    /// True for undeclared types, which must hold all values: a value of which a type would lose
+    /// digits, or that differs from its text in the type, is an error.
     pub exact: bool,
 }
 
@@ -406,8 +406,8 @@ pub struct TableOptions {
 pub trait Connectors: Send + Sync {
     /// A table to read from. Errors are [`crate::Error::Option`] with the option at fault.
     fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>>;
-    /// A table to read from once the statements before have run, which insert into `written`: what
-    /// one of them makes need not be there yet.
+    /// A table to read from once the earlier statements have run, which insert into `written`:
+    /// their files need not exist yet.
     fn table_after(
         &self,
         options: &TableOptions,
@@ -422,8 +422,8 @@ pub trait Connectors: Send + Sync {
     fn check(&self, _options: &TableOptions) -> Result<()> {
         Ok(())
     }
-    /// Whether the connector is there. A table of another one may be declared; whoever uses it is
-    /// told.
+    /// Whether the connector is there. A table of a missing connector may be declared; an error
+    /// follows when the table is used.
     fn knows(&self, _options: &TableOptions) -> bool {
         true
     }

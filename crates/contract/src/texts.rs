@@ -14,7 +14,7 @@ thread_local! {
     static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Begins with a batch: of what was made before, nothing is left.
+/// Begins a batch: no text of earlier batches counts.
 pub fn begin() {
     MADE.set(0);
 }

@@ -1,13 +1,13 @@
-//! What also takes a value that does not fit a table whose declaration was inferred
+//! Wider types and options for values that do not fit a table whose declaration was inferred
 //! ([`crate::inferred`]).
 
 use crate::declaration::{Declaration, DeclaredColumn, NULL_WORDS, literal};
 use crate::element;
 
-/// What a message says behind a value that a type would have to round.
+/// Suffix of a message about a value that a type would have to round.
 pub const MORE_DIGITS: &str = ", which has more digits";
 
-/// What takes a value, too, that the declaration does not.
+/// A type or an option under which a value fits.
 pub(crate) struct Wider {
     pub(crate) sql_type: String,
     /// Another option.
@@ -70,9 +70,9 @@ pub(crate) fn wider_at(
     Some(Wider { sql_type, option })
 }
 
-/// What also takes the value of which `message` says that it does not fit; `None` if it is no
-/// matter of types. `json`: values are JSON, where a number is no string. `free`: no option says
-/// yet what is NULL.
+/// The type or option under which the value in `message` fits; `None` if the type is not the cause.
+/// `json`: values are JSON, where a number is no string. `free`: no option names the word for NULL
+/// yet.
 fn wider(column: &DeclaredColumn, message: &str, json: bool, free: bool) -> Option<Wider> {
     // As readers word it.
     let in_file = message.strip_suffix(" in the file, which is wider");

@@ -1,6 +1,6 @@
 //! The wording of messages: numbers of things, and quoted text that comes from data or SQL.
 
-/// `0 keys`, `1 key`, `2 keys`; `what` is one of them.
+/// `0 keys`, `1 key`, `2 keys`; `what` is the singular.
 pub fn counted(number: u64, what: &str) -> String {
     format!("{number} {}", plural(number, what))
 }

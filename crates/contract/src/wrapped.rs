@@ -19,13 +19,13 @@ use crate::table::{
     SplitPoll, SplitSpec, Table,
 };
 
-/// What is said instead. All that is not given stays as it is.
+/// Replaced texts. Defaults leave a text as it is.
 pub trait Words: Send + Sync + Debug {
-    /// What the user should know of how a split is read. `first`: it is the table's first.
+    /// Remark for the user on a split. `first`: the split is the table's first.
     fn remark(&self, _first: bool, inner: Option<&str>) -> Option<String> {
         inner.map(str::to_string)
     }
-    /// What the user is told while a split is read.
+    /// News for the user from a split.
     fn notice(&self, inner: String) -> String {
         inner
     }
@@ -49,7 +49,7 @@ pub struct Wrapped<W> {
     words: Arc<W>,
 }
 
-/// What is inside may have words that are not to be shown.
+/// Hides the inner table, whose debug text may show words that are to stay hidden.
 impl<W: Words> Debug for Wrapped<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wrapped").field("words", &self.words).finish_non_exhaustive()

@@ -102,8 +102,8 @@ impl Zone {
     }
 }
 
-/// Converts between instants and local times. It remembers the offset that it found last, which is
-/// mostly that of the next time, too.
+/// Converts between instants and local times. Remembers the last offset, since the next time mostly
+/// has the same offset.
 #[derive(Debug, Clone)]
 pub struct Clock<'z> {
     zone: &'z Zone,
@@ -214,7 +214,7 @@ mod tests {
         ] {
             assert_eq!(clock.least_from(utc * MINUTE_US), least * MINUTE_US, "{utc}");
         }
-        // The other way: of the hour that comes twice the first, of that which is left out none.
+        // The other way: the first of two equal hours, and none for a skipped hour.
         for (local, utc) in [
             (at(3, 31, 1, 59), at(3, 31, 0, 59)),
             (at(3, 31, 2, 30), at(3, 31, 1, 30)),

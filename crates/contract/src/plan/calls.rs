@@ -1,4 +1,4 @@
-//! What aggregate calls are fed with, and families of functions.
+//! Arguments of aggregate calls, and families of functions.
 
 use arrow::datatypes::DataType;
 
@@ -12,7 +12,7 @@ impl AggregateCall {
     }
 }
 
-/// What an aggregate call is fed with.
+/// Argument of an aggregate call.
 #[derive(Debug, Clone)]
 pub struct Argument {
     /// Over the input's columns.
@@ -58,8 +58,8 @@ pub enum AggregateFunction {
     MinBy,
     /// As `MinBy`, with the greatest.
     MaxBy,
-    /// A list of all arguments in order; with `nulls` also of those that are NULL; if they are
-    /// `distinct`, each once, where it came first.
+    /// A list of all arguments in order; with `nulls`, NULLs included; if `distinct`, each value
+    /// only once, at its first place.
     ArrayAgg {
         /// RESPECT NULLS.
         nulls: bool,
@@ -81,24 +81,25 @@ pub enum AggregateFunction {
     /// The so many most frequent values of anything, with about how often each came: a list of rows
     /// `(value, count)`.
     ApproxTopK(u32),
-    /// The first rows in an order, of rows: first the sort keys, then columns. Its results are rows
-    /// of these columns and the rank. No other aggregate may stand beside it.
+    /// The first rows in an order. The argument is a row: first the sort keys, then columns. The
+    /// results are rows of these columns and the rank. A call of this function is the only call of
+    /// its aggregation.
     Best(Best),
 }
 
-/// What becomes of the bits of integers.
+/// Operations on the bits of integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bits {
-    /// Those that all have.
+    /// Bits set in all integers.
     And,
-    /// Those that some have.
+    /// Bits set in some integer.
     Or,
-    /// Those that an odd number of them have.
+    /// Bits set in an odd number of integers.
     Xor,
 }
 
-/// What follows from a count, from sums and from sums of products. With `n` records, `Sxy` is the
-/// sum of `(x - avg(x)) * (y - avg(y))`. NULL without records, and where it says so.
+/// Functions of a count, of sums and of sums of products. With `n` records, `Sxy` is the sum of
+/// `(x - avg(x)) * (y - avg(y))`. NULL without records, and where noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Moment {
     /// `Sxx / n`, of `x`.

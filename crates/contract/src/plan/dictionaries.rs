@@ -8,9 +8,9 @@ use super::{Aggregate, Expr, Node, Operator, Plan};
 
 impl Plan {
     /// The columns of a source that may come as dictionaries of texts, as places in
-    /// [`Source::projection`](super::Source::projection): STRINGs that an aggregation, which alone
-    /// takes the source's rows, groups by as they are, or that stand alone in its filter. Nobody
-    /// else looks at them.
+    /// [`Source::projection`](super::Source::projection): plain STRING keys of an aggregation that
+    /// alone takes the source's rows, and the STRING column of its filter, if the filter uses a
+    /// single column. No other part of the plan looks at these columns.
     pub fn dictionaries(&self, source: usize) -> Vec<usize> {
         self.in_dictionaries(source).unwrap_or_default()
     }
@@ -44,7 +44,7 @@ impl Plan {
     }
 }
 
-/// The columns that an aggregation computes with: all but those that are keys as they are.
+/// Columns in the computations of an aggregation: all columns except plain keys.
 fn looked_at(aggregate: &Aggregate) -> Option<BTreeSet<usize>> {
     let mut columns = BTreeSet::new();
     for key in aggregate.keys.iter().filter(|key| !key.expr.is_column()) {

@@ -9,16 +9,16 @@ use crate::expr::Expr;
 
 /// Rows of two sides that belong to the same window and have the same keys, next to each other.
 ///
-/// The stage's inputs show it the columns of their side: the first
-/// [`left_inputs`](Join::left_inputs) those of the left side, the others those of the right side.
-/// Rows of a side either come from a table with a time, then they belong to the windows that
-/// `window` says, or from windows that have fired: then their time, `window_time`, tells which one:
-/// that which the time lies in or, of windows that overlap, that which ends a millisecond later.
+/// The inputs of the stage have the columns of their side: the first
+/// [`left_inputs`](Join::left_inputs) of the left side, the rest of the right side. Rows of a side
+/// come either from a table with a time, and then belong to the windows of `window`; or from fired
+/// windows, and then the row's time, `window_time`, determines the window: the window that contains
+/// the time or, of windows that overlap, the window that ends a millisecond later.
 ///
-/// What comes of a pair of rows is a batch with the columns `window_start`, `window_end`,
-/// `window_time` (each `Timestamp(Millisecond)`, only where `window` is set and
-/// [has them](Window::has_columns)), then those of the left side, then those of the right side.
-/// `condition` is over that batch. `having` and `project` are over [`fired`](Join::fired).
+/// Pairs of rows form a batch with the columns `window_start`, `window_end`, `window_time` (each
+/// `Timestamp(Millisecond)`, only where `window` is set and [has them](Window::has_columns)), then
+/// the left side's columns, then the right side's columns. `condition` is over this batch. `having`
+/// and `project` are over [`fired`](Join::fired).
 #[derive(Debug, Clone)]
 pub struct Join {
     /// Which rows are given.
@@ -34,24 +34,24 @@ pub struct Join {
     pub left_inputs: usize,
     /// How many columns the left side has.
     pub left_columns: usize,
-    /// What must be equal, over the columns of the left side and of the right side, of one type.
-    /// There may be none: then all rows of a window are pairs.
+    /// Pairs of equal values, over the columns of the left side and of the right side, of equal
+    /// types. Without keys, all rows of a window are pairs.
     pub keys: Vec<[Key; 2]>,
-    /// Whether a row of the left side meets one row of the right side at the most (a temporal
-    /// join): of those with its keys, the last that is no later than it. Of several with one time
-    /// that is the last by split and position. `window` is [`Interval::AS_OF`], and rows of the
-    /// left side alone are given without a partner, if any are.
+    /// True for a temporal join, where a row of the left side meets at most one row of the right
+    /// side: the last row with its keys that is no later. Among rows of equal time, the last by
+    /// split and position. `window` is [`Interval::AS_OF`], and only rows of the left side are
+    /// given without a partner, if any.
     pub as_of: bool,
     /// Whether NULL equals NULL (`IS NOT DISTINCT FROM`, `INTERSECT`); otherwise a row with NULL
     /// for a key has no partner.
     pub nulls_are_equal: bool,
-    /// The number of a side whose rows go to all leaders, since they are few: one for each window
-    /// at the most, or, of an [interval](Interval) join, a few for each slice
-    /// ([`JoinKind::may_broadcast`]). Rows of the other side then stay with the worker that takes
-    /// them, whatever their keys are. `None`: rows of both go to the leaders of their keys. An
-    /// exchange always sends them there.
+    /// The number of a side whose rows go to all leaders, since they are few: at most a row for
+    /// each window, or, in an [interval](Interval) join, a few rows for each slice
+    /// ([`JoinKind::may_broadcast`]). Rows of the other side then stay with their worker, whatever
+    /// the key. `None`: rows of both sides go to the leaders of their keys, as always over an
+    /// exchange.
     pub broadcast: Option<usize>,
-    /// What else must be true of a pair.
+    /// Further conditions on a pair.
     pub condition: Option<Expr>,
     /// The columns of a pair.
     pub pair: SchemaRef,

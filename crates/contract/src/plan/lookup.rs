@@ -21,16 +21,16 @@ pub struct Lookup {
     pub side: Source,
     /// Which of its rows count, over the columns of `side`.
     pub filter: Option<Expr>,
-    /// What is kept of a row of it, over the columns of `side`.
+    /// The kept columns of a row of the side table, over the columns of `side`.
     pub columns: Project,
     /// Whether a row that nothing matches is given, next to NULLs.
     pub outer: bool,
-    /// What must be equal, over the inputs' columns and over `columns`, of one type. There may be
-    /// none: then all rows of the side table match.
+    /// Pairs of equal values, over the inputs' columns and over `columns`, of equal types. Without
+    /// keys, all rows of the side table match.
     pub keys: Vec<[Key; 2]>,
     /// Whether NULL equals NULL (`IS NOT DISTINCT FROM`).
     pub nulls_are_equal: bool,
-    /// What else must be true of a pair.
+    /// Further conditions on a pair.
     pub condition: Option<Expr>,
     /// The columns of a pair.
     pub pair: SchemaRef,

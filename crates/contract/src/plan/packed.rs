@@ -22,18 +22,18 @@ const FEW_PANES: i64 = 16;
 /// Otherwise panes do if at least so many of them fit. Longer ones have records enough where there
 /// are many, and then packs cost more than they save.
 const PANES_MIN: i64 = 25;
-/// No more of them share one: all windows that end in a slice have their rows at once.
+/// Limit of panes in a slice, since all windows that end in the slice hold their rows at once.
 const PANES_MAX: i64 = 128;
 /// Windows of which fewer would fit are long enough by themselves.
 const WINDOWS_MIN: i64 = 5;
 
 impl Plan {
     /// Lets tumbling windows over bounded input share slices, as many as `pack_us` has room for,
-    /// and so short panes of windows that overlap, and lets sessions have slices of a gap, or of as
-    /// many as there is room for, unless `pack_us` is 0. Those that share one fire
-    /// together, when the last of them is complete. Windows stay apart whose rows go to an output
-    /// beside rows of other inputs, which come in the order of windows, or to one of which a LIMIT
-    /// takes the first windows.
+    /// and likewise short panes of windows that overlap, and lets sessions have slices of a gap, or
+    /// of as many gaps as there is room for, unless `pack_us` is 0. Windows that share a slice fire
+    /// together, when the last of them is complete. Windows stay apart if their rows go to an
+    /// output beside rows of other inputs, which come in the order of windows, or to an output with
+    /// a LIMIT on the first windows.
     pub fn pack_windows(&mut self, pack_us: i64) {
         let mut mixed = vec![false; self.stages.len()];
         for output in &self.outputs {

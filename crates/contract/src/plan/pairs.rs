@@ -5,8 +5,8 @@ use arrow::datatypes::SchemaRef;
 use super::Project;
 use crate::expr::Expr;
 
-/// What fires of a group whose aggregate keeps all its rows ([`super::Ranking::All`]), if that is
-/// pairs: each row of the left side next to each of the right side.
+/// Fired pairs of a group whose aggregate keeps all its rows ([`super::Ranking::All`]): each row of
+/// the left side next to each of the right side.
 #[derive(Debug, Clone)]
 pub struct Pairs {
     /// Schema of the rows of groups: the columns of the window, the keys, and those of a row.
@@ -18,7 +18,7 @@ pub struct Pairs {
 /// A side of pairs.
 #[derive(Debug, Clone)]
 pub struct PairSide {
-    /// Which rows are on it; over [`Pairs::records`], as its columns are.
+    /// Condition of the side's rows; over [`Pairs::records`], as its columns are.
     pub filter: Option<Expr>,
     /// The columns of a pair that are of this side.
     pub project: Project,

@@ -1,4 +1,4 @@
-//! What the calls of some aggregates say besides their arguments.
+//! Parameters of aggregate calls besides their arguments.
 
 /// A number from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -8,7 +8,7 @@ impl Share {
     /// Of the median.
     pub const HALF: Share = Share(0.5_f64.to_bits());
 
-    /// `None` for any other number.
+    /// `None` for a number outside 0 to 1.
     pub fn new(share: f64) -> Option<Share> {
         (0.0..=1.0).contains(&share).then(|| Share((share + 0.0).to_bits()))
     }
@@ -24,7 +24,7 @@ impl Share {
 pub struct Best {
     /// The greatest rank of rows that are kept; one at least.
     pub limit: u32,
-    /// What a rank is.
+    /// Definition of the rank.
     pub ranking: Ranking,
     /// How many fields of the argument are sort keys; at most 64.
     pub keys: u8,
@@ -34,7 +34,7 @@ pub struct Best {
     pub keeps_last: bool,
 }
 
-/// What the rank of a row is.
+/// Definitions of the rank of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ranking {
     /// Its number. Rows with equal sort keys come in the order of records.

@@ -1,4 +1,4 @@
-//! The tables that a job reads, their columns and their event time.
+//! The tables of a job, their columns and their event time.
 
 use std::sync::Arc;
 
@@ -71,8 +71,8 @@ pub struct EventTime {
     pub column: usize,
     /// How watermarks follow from records.
     pub watermark: Watermark,
-    /// Event times and watermarks are instants, and windows divide the local time of this zone;
-    /// `None`: they are what windows divide.
+    /// Zone whose local time windows divide, while event times and watermarks are instants; `None`:
+    /// windows divide event times as they are.
     pub zone: Option<Zone>,
     /// After this long without a record a split no longer holds back the others. `None`: never.
     pub idle_timeout_us: Option<i64>,
@@ -86,7 +86,6 @@ pub enum Watermark {
     /// The clock of the process that reads, whether or not there are records: event time is
     /// [`Derived::ReadTime`].
     Clock,
-    /// Any other expression over [`Source::schema`]: the running maximum of its values (a
-    /// `Timestamp` of any unit).
+    /// The running maximum of an expression over [`Source::schema`] (a `Timestamp` of any unit).
     Expr(Expr),
 }

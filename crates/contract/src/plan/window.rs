@@ -3,11 +3,11 @@
 /// How event time is divided into windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Window {
-    /// Of one size, one after the other.
+    /// Consecutive windows of a single size.
     Tumble(Tumble),
-    /// Of one size, which overlap.
+    /// Windows of a single size that overlap.
     Hop(Hop),
-    /// That grow by a step until they have their size, and then begin anew.
+    /// Windows that grow by a step up to their size, and then begin anew.
     Cumulate(Cumulate),
     /// Each key has its own, as long as its records follow each other within a gap.
     Session(Session),
@@ -66,19 +66,18 @@ pub struct Cumulate {
     pub offset_us: i64,
 }
 
-/// `SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap)`: a session has the records of a key that
-/// follow each other with distances of at most `gap`. It ends `gap` after its last record.
+/// `SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap)`: a session has the records of a key whose
+/// distances are at most `gap`. A session ends `gap` after its last record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Session {
     /// Microseconds, a positive multiple of 1000.
     pub gap_us: i64,
-    /// How many of the aggregation's keys, from the first on, tell sessions apart. Groups that
-    /// differ in the other keys share their session.
+    /// Number of the aggregation's keys, from the first on, that tell sessions apart. Groups that
+    /// differ only in later keys share their session.
     pub partition: usize,
-    /// How many slices of state a gap has, which divide it. Sessions fire with the end of a slice,
-    /// so that they come so much of a gap later than they could at the most; the more slices there
-    /// are, the more rows of state. It changes neither rows nor their order
-    /// ([`Plan::pack_windows`]).
+    /// Number of slices of state that divide a gap. Sessions fire with the end of a slice, so at
+    /// most a slice's length later than possible; more slices make more rows of state. The number
+    /// changes neither rows nor their order ([`Plan::pack_windows`]).
     pub slices_of_gap: i64,
 }
 
@@ -139,7 +138,7 @@ impl Interval {
         (half.clamp(Interval::LEAST_SLICE_US, Interval::MAX_US) + 999) / 1000 * 1000
     }
 
-    /// What the anchor side is called.
+    /// Name of the anchor side.
     pub fn side(&self) -> &'static str {
         if self.anchor == 0 { "left" } else { "right" }
     }

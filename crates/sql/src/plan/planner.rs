@@ -236,7 +236,8 @@ impl Planner {
     /// Infers the declarations of the files that statements name as tables, so that each file is
     /// examined only once: other processes [receive](Planner::give_files) the declarations.
     ///
-    /// # Errors If a file cannot be read or understood.
+    /// # Errors
+    /// If a file cannot be read or understood.
     pub fn declare_files(
         &mut self,
         statements: &[Statement],

@@ -1,6 +1,6 @@
-//! ORDER BY and LIMIT. A result that ends is sorted once complete. Rows of windows are sorted
-//! window by window, as windows fire, if the order begins with the order of windows or there is no
-//! order. Another order of windows needs input that ends.
+//! ORDER BY and LIMIT. A result that ends is sorted at its end. Rows of windows are sorted window
+//! by window, as windows fire, if the order begins with the order of windows or there is no order.
+//! Any other order of windows is refused unless the input ends.
 
 use datafusion_expr::{ExprSchemable, FetchType, Limit, SkipType, Sort};
 use millstream_contract::declaration::free_name;

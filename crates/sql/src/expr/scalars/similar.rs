@@ -20,7 +20,7 @@ use super::regexps::Patterns;
 use crate::expr::located::within_mark;
 use crate::syntax::walk::Nodes;
 
-/// Characters with a special meaning; each other character stands for itself.
+/// Special characters of patterns.
 const SPECIAL: &str = "[]()|^-+*_%?{}";
 
 /// Sets that have a name, as in Calcite, of ASCII characters; names may be in small letters.
