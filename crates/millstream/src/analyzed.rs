@@ -1,4 +1,4 @@
-//! What `EXPLAIN ANALYZE` prints: the plan, with what came of its parts when it ran.
+//! Text of `EXPLAIN ANALYZE`: the plan, with the measurements of its parts in the run.
 
 use std::fmt::Write;
 
@@ -38,7 +38,7 @@ struct At {
 }
 
 impl At {
-    /// Goes on by a line; what was measured of that which it is about.
+    /// Goes on by a line; returns the measurements of the part that the line describes.
     fn measured(&mut self, line: &str, plan: &Plan, stats: &Stats) -> Option<String> {
         let is_of_input =
             ["  records of source ", "  malformed records of source ", "  rows of stage "];
@@ -96,7 +96,7 @@ impl At {
     }
 }
 
-/// What was read of a table.
+/// Text of the counters of a source.
 fn read_in(source: &SourceStats, stats: &Stats) -> String {
     format!(
         "{}, {}/s, {}, {}",
@@ -107,7 +107,7 @@ fn read_in(source: &SourceStats, stats: &Stats) -> String {
     )
 }
 
-/// What a stage has taken in.
+/// Text of the input counters of a stage.
 fn taken_in(of_stage: &StageStats, stats: &Stats) -> String {
     let taken = rows(of_stage.rows_in, "row");
     let late = rows(of_stage.late_records, "late record");
@@ -140,12 +140,12 @@ fn seconds(us: u64) -> String {
     format!("{:.3} s", us as f64 / 1e6)
 }
 
-/// What was read.
+/// Text of the counters of all sources.
 fn read(stats: &Stats) -> String {
     format!("{}, {}", rows(stats.records, "record"), bytes(stats.input_bytes))
 }
 
-/// What is known of the run as a whole.
+/// Text about the run as a whole.
 fn whole(stats: &Stats) -> String {
     let mut text = String::from("in all\n");
     let (what, rate) = (read(stats), rate(stats.records, "record", stats));

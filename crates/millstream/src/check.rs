@@ -11,14 +11,14 @@ use crate::failure::Failure;
 use crate::planned::Executed;
 use crate::session::Session;
 
-/// What checking a script has found.
+/// Result of checking a script.
 #[derive(Debug)]
 pub struct Checked {
-    /// Its statements, also those with mistakes.
+    /// Number of statements, including statements with mistakes.
     pub statements: usize,
-    /// What is wrong, in the order of the text.
+    /// Mistakes, in the order of the text.
     pub failures: Vec<Failure>,
-    /// What may be wrong with how rows are inserted.
+    /// Warnings about inserted rows.
     pub remarks: Vec<String>,
 }
 
@@ -96,11 +96,11 @@ fn declare(trial: &mut Session, mended: Mended, written: bool) -> Option<Declare
 /// Declarations with mistakes.
 #[derive(Debug, Default)]
 struct Broken {
-    /// What is not declared, as its declaration is wrong.
+    /// Names without a declaration, since the declaration has mistakes.
     names: HashSet<String>,
     /// Tables that are declared without their wrong options, and the keys of the others.
     without: HashMap<String, Vec<String>>,
-    /// Tables that are declared with another connector.
+    /// Tables declared with a substitute connector.
     elsewhere: HashSet<String>,
 }
 
@@ -122,7 +122,7 @@ impl Broken {
                 || error.message.eq_ignore_ascii_case(&function)
         };
         let names = |name: &String| error.message.contains(&format!("'{name}'"));
-        // The option that is wrong may be the one that it needs.
+        // The wrong option may be the needed option.
         let lacks = |(name, keys): (&String, &Vec<String>)| {
             let option = error.message.strip_prefix(&format!("table '{name}', option '"));
             let key = option.and_then(|rest| rest.split('\'').next());
@@ -141,8 +141,8 @@ impl Broken {
     }
 }
 
-/// A statement's first mistake, and those that planning meets once what is known to be wrong is
-/// left out; and the last that is left of it. What is said twice of one SELECT is told once.
+/// A statement's first mistake, and the mistakes that planning meets once known mistakes are left
+/// out; also the rest of the statement. A message that repeats for the same SELECT is kept once.
 fn and_further(
     first: SqlError,
     statement: &Statement,
@@ -425,7 +425,7 @@ nox FROM u;";
 
     #[test]
     fn what_follows_from_a_mistake_is_not_told() {
-        // A computed column of one that is wrong; a column that is in no key; a sum of NULL.
+        // A computed column of a wrong column; a column outside the keys; a sum of NULL.
         let text = "CREATE TABLE u (v BIGINT, s STRING) WITH ('connector' = 'datagen');
 CREATE TABLE b (v AS nov, w AS v + 1, x BIGINT) WITH ('connector' = 'datagen');
 SELECT s, COUNT(*) FROM u GROUP BY nos;

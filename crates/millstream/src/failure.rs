@@ -1,11 +1,11 @@
-//! Why SQL did not do what it should.
+//! Errors of SQL, of jobs and of scripts.
 
 use millstream_contract::Error;
 use millstream_sql::SqlError;
 
 use crate::cluster;
 
-/// Why SQL did not do what it should.
+/// Failure of a statement, a job or a script.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Failure {
     /// The text was refused.

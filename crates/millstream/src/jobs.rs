@@ -1,4 +1,4 @@
-//! The jobs of a submitted script. They run one after the other, in a thread of their own.
+//! The jobs of a submitted script, which run one after the other in a separate thread.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::rows::{Queue, Rows};
 /// The jobs of a script, in the order in which they run: one for each query (`SELECT`, `INSERT`, a
 /// statement set) and each `EXPLAIN`.
 ///
-/// A job begins when the one before has ended well. If one fails or is stopped, those behind it end
+/// A job begins when the job before has ended well. If a job fails or is stopped, later jobs end
 /// with [`Failure::NotRun`].
 #[must_use = "an INSERT goes on without its handle, and nobody hears of its failure"]
 pub struct Jobs(VecDeque<JobHandle>);
@@ -98,8 +98,8 @@ impl JobHandle {
     /// Waits for the job's end and returns its counters.
     ///
     /// # Errors
-    /// Why the job has ended early. [`Failure::Script`] if it is a `SELECT` whose rows nobody has
-    /// taken: it would wait for its reader, and this for it.
+    /// The reason of an early end. [`Failure::Script`] if the job is a `SELECT` whose rows were not
+    /// taken: the job would wait for its reader, and this call for the job.
     pub fn wait(self) -> Result<Stats, Failure> {
         self.refuse_unread()?;
         self.shared.wait(self.number)
@@ -121,14 +121,14 @@ impl JobHandle {
         Ok((batches, self.shared.wait(self.number)?))
     }
 
-    /// Stops the job: it ends with [`Error::Interrupted`]. If it has not begun it never will; if it
-    /// has ended this does nothing. Results that are complete are kept.
+    /// Stops the job, which then ends with [`Error::Interrupted`]. A job that has not begun never
+    /// will; a job that has ended is not changed. Complete results are kept.
     pub fn stop(&self) {
         self.shared.stop(self.number);
     }
 
-    /// The counters: all of them once the job has ended; while it runs, the rows that it has
-    /// written.
+    /// The counters: complete once the job has ended; while the job runs, only the number of
+    /// written rows.
     pub fn counters(&self) -> Stats {
         match &self.shared.lock().jobs[self.number] {
             Phase::Waiting | Phase::Unwanted => Stats::default(),
@@ -137,8 +137,8 @@ impl JobHandle {
         }
     }
 
-    /// What the job is doing: [`crate::observe`]. `None` while it does not run. It costs the job's
-    /// workers a moment each; ask a few times a second at the most.
+    /// Snapshot of the job ([`crate::observe`]). `None` while it does not run. A snapshot costs
+    /// each worker a moment; take a few per second at most.
     pub fn observe(&self) -> Option<Snapshot> {
         let running = match &self.shared.lock().jobs[self.number] {
             Phase::Running(running) => running.clone(),
@@ -148,9 +148,9 @@ impl JobHandle {
         Some(running.observe())
     }
 
-    /// Lets the job read no more, and end well, as if its input had ended there: what is open
-    /// fires. What its sources have accepted counts: batches that a channel has taken, bodies that
-    /// were answered with 202. False if the job does not run.
+    /// Lets the job read no more, and end well, as if its input had ended here: open windows fire.
+    /// Data accepted by sources count: batches in a channel, bodies answered with 202. False if the
+    /// job does not run.
     pub fn drain(&self) -> bool {
         match &self.shared.lock().jobs[self.number] {
             Phase::Running(running) => {
@@ -166,8 +166,8 @@ impl JobHandle {
         matches!(self.shared.lock().jobs[self.number], Phase::Ended(..))
     }
 
-    /// What the user should know of how the job reads its sources, a line each, once it runs; and
-    /// of what has happened to them meanwhile.
+    /// Remarks for the user on the job's sources, a line each, once the job runs; later also news
+    /// about them.
     pub fn remarks(&self) -> Vec<String> {
         let state = self.shared.lock();
         let mut remarks = state.remarks[self.number].clone();
@@ -228,11 +228,11 @@ pub(crate) trait Running: Send + Sync {
     fn stop(&self);
     /// Lets it end well: there are all rows that are wanted.
     fn enough(&self);
-    /// What is known so far.
+    /// Counters so far.
     fn counters(&self) -> Stats;
-    /// What has happened that the user should know of.
+    /// News for the user.
     fn notices(&self) -> Vec<String>;
-    /// What it is doing.
+    /// Snapshot of the job.
     fn observe(&self) -> Snapshot;
     /// Lets it end as if its input had ended.
     fn drain(&self);
@@ -259,7 +259,7 @@ impl Running for Stopper {
     }
 }
 
-/// What the handles share with the thread in which the jobs run.
+/// State shared by the handles and the thread of the jobs.
 pub(crate) struct Shared {
     state: Mutex<State>,
     /// A job has ended.
@@ -274,7 +274,7 @@ struct State {
 
 enum Phase {
     Waiting,
-    /// It was stopped before it began.
+    /// The job was stopped before it began.
     Unwanted,
     Running(Arc<dyn Running>),
     Ended(Box<Stats>, Result<(), Failure>),
@@ -313,8 +313,8 @@ impl Shared {
         self.shown[number].clone()
     }
 
-    /// A job's turn has come. Whether it is to run: it may have been stopped, or nobody may want
-    /// its rows any more.
+    /// Whether the next job is to run: it may have been stopped, or its rows may have lost their
+    /// reader.
     pub(crate) fn may_run(&self, number: usize) -> Result<bool, Failure> {
         if matches!(self.lock().jobs[number], Phase::Unwanted) {
             return Err(Failure::Run(Error::Interrupted));
@@ -358,8 +358,7 @@ impl Shared {
     }
 }
 
-/// Handles of jobs that `run` runs, in a thread of its own: one after the other, as far as they end
-/// well.
+/// Handles of jobs that `run` runs in a separate thread, one after the other, until a job fails.
 pub(crate) fn submit(
     submitted: Vec<Submitted>,
     run: impl FnOnce(&Shared) + Send + 'static,
@@ -408,7 +407,7 @@ impl Drop for Ending {
     }
 }
 
-/// The one column of what `EXPLAIN` answers.
+/// Schema of the answer of `EXPLAIN`: a single column.
 pub(crate) fn explained_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]))
 }

@@ -76,7 +76,7 @@ impl NexmarkTable {
     }
 }
 
-/// What the stream is made of.
+/// Parameters of the stream.
 fn config(options: &Options<'_>) -> Result<Config> {
     let own = Config::default();
     let number = |key: &str, least: u64, most: u64, default: u64| -> Result<u64> {

@@ -1,4 +1,4 @@
-//! What a statement came to, and what it takes to run a query.
+//! Results of statements, and planned queries ready to run.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use millstream_contract::settings::Settings;
 use millstream_contract::sink::Sink;
 use millstream_sql::PlannedQuery;
 
-/// What a statement came to.
+/// Result of a statement.
 pub enum Executed {
-    /// It declared, dropped or set something.
+    /// The statement declared, dropped or set something.
     Done,
     /// A query that is ready to run.
     Query(Box<Planned>),
@@ -59,8 +59,8 @@ impl Planned {
         Settings { timed: self.analyze, ..session.clone() }
     }
 
-    /// The sinks of all its outputs; `show` makes that of the rows that the caller takes. Those of
-    /// a query that is analyzed nobody takes.
+    /// The sinks of all outputs; `show` makes the sink of the rows for the caller. The rows of an
+    /// analyzed query are dropped.
     pub fn take_sinks(&mut self, show: impl FnOnce() -> Arc<dyn Sink>) -> Vec<Arc<dyn Sink>> {
         let mut sinks = std::mem::take(&mut self.sinks);
         match self.analyze {

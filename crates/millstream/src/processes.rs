@@ -26,8 +26,8 @@ use crate::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_s
 use crate::session::Session;
 use crate::submit::{NAME, jobs_of, write_answer, write_lines};
 
-/// What each process does with its session before the script begins: it registers the program's own
-/// tables and connectors. It has to do the same in all.
+/// Set-up of the session of each process before the script begins: registers the program's own
+/// tables and connectors. The set-up has to be the same in all processes.
 pub type SetUp = fn(&mut Session) -> Result<(), Failure>;
 
 /// The only argument of a process that was started for a job.
@@ -35,10 +35,10 @@ const PART: &str = "millstream-part-of-a-job";
 
 /// Runs scripts on several processes, each of which runs this program.
 ///
-/// The other processes are started with one argument that nobody else uses, and
-/// [`Processes::here`], at the top of `main`, sees it: such a process takes part in its job and
-/// goes no further. Statements are those of [`Session::submit`]; which process reads what, and
-/// what holds if one of them fails, says `docs/processes.md`.
+/// The other processes are started with a reserved argument, and [`Processes::here`], at the top of
+/// `main`, detects it: such a process takes part in its job and goes no further. Statements run as
+/// in [`Session::submit`]; `docs/processes.md` describes the distribution of sources, and the state
+/// after a failure.
 ///
 /// ```no_run
 /// use millstream::{Failure, Processes, Session};
@@ -72,8 +72,8 @@ pub struct Processes {
 
 impl Processes {
     /// Has to be called at the top of `main`, before the program does anything else. In a process
-    /// that was started for a job it takes part in that and ends the process; else it returns what
-    /// starts such processes: two over shared memory, unless it is told otherwise.
+    /// started for a job, takes part in the job and ends the process; otherwise returns a starter
+    /// of such processes: by default two processes over shared memory.
     pub fn here(set_up: SetUp) -> Processes {
         let mut arguments = std::env::args_os().skip(1);
         if arguments.next().is_some_and(|only| only == PART) && arguments.next().is_none() {
@@ -107,19 +107,19 @@ impl Processes {
     }
 
     /// With this setting in each process, which `SET` does not change; `workers` and `memory` are
-    /// per process. [`Processes::submit`] refuses one that does not exist.
+    /// per process. [`Processes::submit`] refuses unknown settings.
     pub fn setting(mut self, key: &str, value: &str) -> Processes {
         self.settings.push((key.to_string(), value.to_string()));
         self
     }
 
-    /// Submits a script, as [`Session::submit`] does: starts the other processes, runs its queries
-    /// one after the other, and ends the processes. Its rows come to this process.
+    /// Submits a script, as [`Session::submit`] does: starts the other processes, runs the script's
+    /// queries in order, and ends the processes. All result rows come to this process.
     ///
-    /// Stopping one of its jobs ends the script.
+    /// A stop of any job ends the script.
     ///
     /// # Errors
-    /// What is wrong with any statement or setting: no process has been started then.
+    /// A mistake in any statement or setting: then no process has been started.
     pub fn submit(&self, script: &str) -> Result<Jobs, Failure> {
         if !(1..=PROCESSES_MAX).contains(&self.count) {
             return Err(Failure::Script(format!(
@@ -191,7 +191,7 @@ struct Script {
 }
 
 impl Script {
-    /// Leads the processes through the script. `numbers` says which statement is which job.
+    /// Leads the processes through the script. `numbers` are the job numbers of the statements.
     fn run(self, shared: &Shared, numbers: Vec<Option<usize>>) {
         let Script { launch, fabric, task, told, session } = self;
         let sinks: Vec<_> = numbers.iter().map(|number| sink(shared, *number)).collect();
@@ -232,7 +232,7 @@ fn known(own: Option<&ScriptMember>, others: &[Option<Value>]) -> Stats {
     stats
 }
 
-/// Where the rows of a job go; a statement that is none has no rows.
+/// The sink for the rows of a job; a statement that is no job has no rows.
 fn sink(shared: &Shared, number: Option<usize>) -> Arc<dyn Sink> {
     match number.map(|number| shared.shown(number)) {
         Some(Shown::Rows(queue)) => Arc::new(RowsSink(queue)),

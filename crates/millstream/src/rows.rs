@@ -17,9 +17,9 @@ const WAITING_MAX: usize = 8;
 /// The result of a `SELECT`, batch by batch, while the job runs. The order of rows does not depend
 /// on the number of workers.
 ///
-/// Whoever reads slowly slows the job. Dropping the stream ends the job, quietly, as a `LIMIT`
-/// would. A job that fails says so in the stream, too: an error is its last item, so a result that
-/// ends without one is whole.
+/// A slow reader slows the job. Dropping the stream ends the job, quietly, as a `LIMIT` would. The
+/// stream also reports a failed job: its last item is the error, so a result without an error at
+/// its end is whole.
 pub struct Rows {
     queue: Arc<Queue>,
     schema: SchemaRef,
@@ -67,11 +67,11 @@ impl fmt::Debug for Rows {
     }
 }
 
-/// What job and reader share; the job's sink.
+/// State shared by job and reader; the job's sink.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    /// There is room, or nobody reads any more.
+    /// There is room, or the reader has gone.
     room: Condvar,
     /// There is a batch, or there will be none.
     filled: Condvar,

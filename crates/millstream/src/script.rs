@@ -32,7 +32,7 @@ pub struct ScriptTask {
     pub name: String,
     /// Its statements.
     pub text: String,
-    /// What relative paths start from.
+    /// Base directory of relative paths.
     pub base_dir: PathBuf,
     /// Whether it was read from the standard input of process 0.
     pub standard_input: bool,
@@ -40,9 +40,9 @@ pub struct ScriptTask {
     pub defaults: Vec<(String, String)>,
     /// Settings that outlast `SET` in the script.
     pub settings: Vec<(String, String)>,
-    /// What the files declare that it names as tables: process 0 finds it out for all.
+    /// Declarations of the files that the script names as tables: process 0 infers them for all.
     pub files: Vec<(String, Declaration)>,
-    /// Tables that are read from files, whatever they say; with the paths.
+    /// Tables that are read from files instead of their connectors; with the paths.
     #[serde(default)]
     pub inputs: Vec<(String, String)>,
     /// Whether rows that are inserted go to sinks of process 0's, whatever their tables say:
@@ -121,9 +121,9 @@ pub struct ScriptMember {
     statements: Vec<Statement>,
     part: QueryPart,
     show: Show,
-    /// What `EXPLAIN` answered.
+    /// Answer of `EXPLAIN`.
     explained: Option<String>,
-    /// What `DESCRIBE` or `SHOW` answered.
+    /// Answer of `DESCRIBE` or `SHOW`.
     listed: Option<RecordBatch>,
     /// Of a query that is analyzed.
     analyzed: Option<(String, Plan)>,
@@ -132,8 +132,9 @@ pub struct ScriptMember {
 }
 
 impl ScriptMember {
-    /// The part of a process that executes the task's statements in `session`. Rows of queries
-    /// without a sink go to those of `show`; of processes that send theirs to process 0, `None`.
+    /// The part of a process that executes the task's statements in `session`. `show` makes the
+    /// sink for rows of queries without a sink; `None` in processes that send such rows to process
+    /// 0.
     pub fn new(
         task: &ScriptTask,
         session: Session,
@@ -166,13 +167,12 @@ impl ScriptMember {
         self.stats.as_ref()
     }
 
-    /// What an `EXPLAIN ANALYZE` that has ended early comes to, with these counters of all
-    /// processes.
+    /// Text of an `EXPLAIN ANALYZE` that has ended early, with these counters of all processes.
     pub fn analyzed(&self, stats: &Stats) -> Option<String> {
         self.analyzed.as_ref().map(|(text, plan)| analyzed(text, plan, stats))
     }
 
-    /// What the user should know of how the query's sources are read, once it is connected.
+    /// Remarks for the user on the query's sources, once it is connected.
     pub fn remarks(&self) -> &[String] {
         self.part.remarks()
     }
@@ -194,7 +194,7 @@ impl ScriptMember {
     }
 }
 
-/// What cannot be planned is a mistake of the user, or a matter of this process's machine.
+/// Fault of a planning error: a mistake of the user, or a matter of this process's machine.
 fn sql_fault(error: &SqlError) -> Fault {
     match error.kind {
         ErrorKind::System => Fault::run(error),
@@ -257,24 +257,24 @@ impl Member for ScriptMember {
     }
 }
 
-/// Who is told how a script gets on, in process 0. An error ends the job.
+/// Observer of a script's progress, in process 0. An error ends the job.
 pub trait Progress {
-    /// Why it wants the job to end.
+    /// Reason for ending the job.
     type Error;
 
-    /// A statement's turn has come. Whether it is executed.
+    /// A statement begins. Returns whether to execute the statement.
     fn begins(&mut self, _statement: usize) -> Result<bool, Self::Error> {
         Ok(true)
     }
-    /// What `NOW()` means in the statement whose turn it is, microseconds since the epoch.
+    /// Value of `NOW()` in the current statement, microseconds since the epoch.
     fn start_us(&self) -> i64 {
         now_us()
     }
-    /// What an `EXPLAIN` came to.
+    /// The answer of an `EXPLAIN`.
     fn explained(&mut self, statement: usize, text: String) -> Result<(), Self::Error>;
     /// The rows of a `DESCRIBE` or a `SHOW`.
     fn listed(&mut self, statement: usize, rows: RecordBatch) -> Result<(), Self::Error>;
-    /// What an `EXPLAIN ANALYZE` came to; [`Progress::ended`] follows.
+    /// The answer of an `EXPLAIN ANALYZE`; [`Progress::ended`] follows.
     fn analyzed(&mut self, statement: usize, text: String) -> Result<(), Self::Error>;
     /// A query, of which this is process 0's part, is about to run.
     fn runs(&mut self, statement: usize, own: &ScriptMember);

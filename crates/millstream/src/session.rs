@@ -42,9 +42,9 @@ impl Session {
         Session { planner, registry, fixed: Vec::new() }
     }
 
-    /// A session with the tables, views and settings of this one, to execute statements in before
-    /// any query of theirs runs: so a mistake in the last one is found before the first one's rows
-    /// come. A file that one of them writes need not be there for those behind it.
+    /// A session with the same tables, views and settings, to execute statements in before any of
+    /// their queries runs: so a mistake in the last statement is found before the first rows come.
+    /// A file that an earlier statement writes need not exist yet for later statements.
     pub fn rehearsal(&self) -> Session {
         Session { planner: self.planner.rehearsal(), ..self.clone() }
     }
@@ -101,8 +101,8 @@ impl Session {
         self.planner.read_nothing_once();
     }
 
-    /// What the files of a path or pattern declare: the `CREATE TABLE` with which a query reads
-    /// them that names them in FROM.
+    /// Declaration inferred from the files of a path or pattern: the `CREATE TABLE` behind a query
+    /// that names the files in FROM.
     pub fn declaration(&self, path: &str) -> millstream_contract::Result<Declaration> {
         self.planner.declaration(path)
     }
@@ -115,7 +115,7 @@ impl Session {
         Ok(self.planner.declare_files(statements)?)
     }
 
-    /// What files declare, as process 0 has found out.
+    /// Takes over declarations of files that process 0 has inferred.
     pub(crate) fn give_files(&mut self, files: &[(String, Declaration)]) {
         self.planner.give_files(files);
     }
@@ -139,7 +139,7 @@ impl Session {
         self.planner.table_names()
     }
 
-    /// The columns of a table or view, in order; none if there is none of that name.
+    /// The columns of a table or view, in order; empty for an unknown name.
     pub fn column_names(&self, table: &str) -> Vec<String> {
         self.planner.column_names(table)
     }
@@ -228,8 +228,8 @@ impl Session {
         })
     }
 
-    /// What `explain` prints for a query: logical plan, pipelines, state layout. `None` for a
-    /// statement that is no query, which is executed.
+    /// Text of `explain` for a query: logical plan, pipelines, state layout. `None` for a statement
+    /// that is no query; the statement is executed.
     pub fn explain(&mut self, statement: &Statement) -> Result<Option<String>, Failure> {
         match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } | Outcome::Text(_) | Outcome::Listed(_) => Ok(None),

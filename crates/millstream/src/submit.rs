@@ -19,16 +19,16 @@ use crate::planned::{Executed, Planned};
 use crate::rows::{Queue, RowsSink};
 use crate::session::Session;
 
-/// What a script is for messages that was given as text.
+/// Name of a script given as text, for messages.
 pub(crate) const NAME: &str = "<sql>";
 
-/// What a statement is, as its rehearsal has shown.
+/// Kind of a statement, known from its rehearsal.
 pub(crate) enum Rehearsed {
-    /// It declares or sets something.
+    /// The statement declares or sets something.
     Done,
     /// A query; the columns of its rows, if they are the program's to take.
     Query(Option<SchemaRef>),
-    /// It answers with rows of these columns, and no query of the program's runs.
+    /// The statement answers with rows of these columns; no query of the program runs.
     Answer(SchemaRef),
 }
 
@@ -37,8 +37,8 @@ impl Session {
     /// their own, each as a job with a handle. The session knows at once what the script declares
     /// and sets.
     ///
-    /// Rows of a `SELECT` come through [`JobHandle::rows`](crate::JobHandle::rows). Scripts that
-    /// are submitted one by one run at the same time.
+    /// Rows of a `SELECT` come through [`JobHandle::rows`](crate::JobHandle::rows). Separately
+    /// submitted scripts run at the same time.
     ///
     /// ```
     /// use millstream::Session;
@@ -64,8 +64,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// What is wrong with any statement: nothing has run then. What goes wrong later, the jobs
-    /// tell.
+    /// A mistake in any statement: then no statement has run. Later errors come from the jobs.
     pub fn submit(&mut self, script: &str) -> Result<Jobs, Failure> {
         self.submit_statements(parse_script(script, NAME)?)
     }
@@ -76,8 +75,8 @@ impl Session {
         self.start(statements, || Shown::Rows(Arc::new(Queue::default())))
     }
 
-    /// Runs a script with one `SELECT` to its end; the rows of that go to `sink`, those of
-    /// `INSERT`s to theirs. Returns the counters of the `SELECT`.
+    /// Runs a script with a single `SELECT` to its end. The rows of the `SELECT` go to `sink`, and
+    /// the rows of `INSERT`s to their tables. Returns the counters of the `SELECT`.
     ///
     /// # Errors
     /// [`Failure::Script`] if there is no `SELECT`, or several.
@@ -215,7 +214,7 @@ fn one_wanted(what: &str, number: usize) -> Failure {
     ))
 }
 
-/// Executes statements one after the other and runs those that are jobs, until one fails.
+/// Executes statements one after the other, including jobs, until a statement fails.
 fn run_all(mut session: Session, steps: &[(Statement, bool)], shared: &Shared) {
     let mut number = 0;
     for (statement, is_job) in steps {
@@ -298,7 +297,7 @@ fn prepare(
     sink: Option<Arc<dyn Sink>>,
 ) -> Result<Ready, Failure> {
     check_settings(1, session.settings()).map_err(|e| session.refuse_setting(e))?;
-    // A query whose rows nobody takes has sinks of its own.
+    // A query without a reader of its rows has a sink that drops them.
     let sinks = planned.take_sinks(|| sink.unwrap_or_else(|| Arc::new(BlackholeSink::new())));
     let job = Job::new(&planned.plan, &planned.settings(session.settings()), sinks.clone())?;
     Ok(Ready { job, sinks, targets: planned.targets })

@@ -1,5 +1,5 @@
-//! The child processes that the coordinator has started: it tells them where to join, watches them,
-//! and ends them.
+//! The child processes of the coordinator: hands out invitations, watches the processes, and ends
+//! them.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -16,18 +16,17 @@ use serde::{Deserialize, Serialize};
 use super::failure::{Cause, Failure};
 use super::limits;
 
-/// What to start for each further process: a program that takes part with
-/// [`Node::serve`](super::Node::serve).
+/// The program of each further process; it takes part with [`Node::serve`](super::Node::serve).
 #[derive(Debug, Clone)]
 pub struct Program {
     /// Path of the program.
     pub path: PathBuf,
-    /// Its arguments. What it has to know comes over its standard input.
+    /// Arguments of the program. All further data come over the standard input.
     pub arguments: Vec<OsString>,
 }
 
-/// What a process is told when it is started: a line on its standard input, which nobody else can
-/// read. The input stays open for as long as process 0 lives.
+/// The invitation of a started process: a line on its standard input, hidden from all other
+/// processes. The input stays open for as long as process 0 lives.
 #[derive(Debug, Clone, Copy)]
 pub struct Invitation {
     /// Where process 0 listens.
@@ -82,7 +81,7 @@ pub(super) struct Children(Mutex<Vec<Option<Started>>>);
 struct Started {
     child: Child,
     ended: Option<ExitStatus>,
-    /// Ended from here: how it ended says nothing.
+    /// True for a process killed here, whose exit status then means nothing.
     killed: bool,
 }
 
@@ -120,8 +119,8 @@ impl Children {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a process and hands it its invitation. It is in a process group of its own: Ctrl-C at
-    /// the terminal reaches process 0 only, which tells the others.
+    /// Starts a process and hands over its invitation. The process has its own process group:
+    /// Ctrl-C at the terminal reaches process 0 only, which stops the others.
     pub(super) fn start(&self, program: &Program, invitation: &Invitation) -> Result<(), Failure> {
         let failure = |what: &str, error: io::Error| {
             let why = limits::explained(&format!("could not be started: {what}: {error}"));

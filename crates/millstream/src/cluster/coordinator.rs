@@ -47,7 +47,7 @@ impl Interrupt {
         self.0.is_committing()
     }
 
-    /// What a query is doing in all processes, as far as they say so in time; `own` is process 0's
+    /// Snapshot of a query in all processes, as far as they answer in time; `own` is process 0's
     /// part.
     pub fn observe(&self, own: &Stopper) -> Snapshot {
         let mut all = own.observe();
@@ -66,7 +66,7 @@ impl Interrupt {
         self.0.missing()
     }
 
-    /// Ends all other processes at once; none is left when it returns.
+    /// Ends all other processes at once, and returns once all have ended.
     pub fn kill(&self) {
         self.0.children.end_all(Duration::ZERO);
     }
@@ -125,7 +125,7 @@ impl Cluster {
         &self.token
     }
 
-    /// Until every process has joined; one that ends before that is a failure.
+    /// Waits until every process has joined; a process that ends earlier is a failure.
     fn wait_for_all(&self) -> Result<(), Failure> {
         let started = Instant::now();
         loop {
@@ -258,9 +258,9 @@ impl Cluster {
         told
     }
 
-    /// After a failure: ends all processes. None is left then. Returns the reason that tells most,
-    /// and how far the others got with the last query, by process, as far as they could tell:
-    /// process 0 itself is not among them.
+    /// After a failure: ends all processes and waits for their end. Returns the most informative
+    /// reason, and the progress of each other process in the last query, as far as reported.
+    /// Process 0 itself is not among them.
     pub fn give_up(self, failure: Failure) -> (Failure, Vec<Option<Value>>) {
         let reason = self.peers.give_up(failure);
         (reason, self.peers.ends())
@@ -271,10 +271,10 @@ impl Cluster {
         Err(self.failed(Failure::new(process, Cause::Differs(what))))
     }
 
-    /// What this process's own part has come to.
+    /// Result of this process's own part.
     fn own<T>(&self, result: Result<T, Fault>) -> Result<T, Failure> {
         result.map_err(|fault| match self.peers.inbox.failure() {
-            // It stopped because of that.
+            // The part stopped because of the known failure.
             Some(known) if fault.kind == FaultKind::Consequence => known,
             _ => self.failed(Failure::new(0, Cause::Fault(fault))),
         })
@@ -300,7 +300,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until all others have replied just that.
+    /// Waits until all others have sent the expected reply.
     fn all_reply(&self, expected: &Reply) -> Result<(), Failure> {
         (1..self.processes).try_for_each(|process| match self.reply(process)? {
             reply if reply == *expected => Ok(()),

@@ -5,12 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
 
-/// What a process says of its own failure.
+/// A process's report of its own failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// For people.
     pub message: String,
-    /// What kind it is.
+    /// Kind of the failure.
     pub kind: FaultKind,
 }
 
@@ -21,7 +21,7 @@ pub enum FaultKind {
     Run,
     /// Wrong SQL, option or setting.
     Usage,
-    /// It stopped because another process had: that one's reason is the one to tell.
+    /// The process stopped because another process had failed, whose reason counts.
     Consequence,
 }
 
@@ -36,7 +36,7 @@ impl Fault {
         Fault { message: message.to_string(), kind: FaultKind::Usage }
     }
 
-    /// What followed from another process's failure.
+    /// Fault as a consequence of another process's failure.
     pub fn consequence(message: impl fmt::Display) -> Fault {
         Fault { message: message.to_string(), kind: FaultKind::Consequence }
     }
@@ -45,17 +45,17 @@ impl Fault {
 /// Why a process is no longer part of the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// It could not be started, or did not join.
+    /// The process could not be started, or did not join.
     Start(String),
-    /// It has ended: `was killed by signal 9 (SIGKILL)`.
+    /// The process has ended: `was killed by signal 9 (SIGKILL)`.
     Ended(String),
-    /// It says so itself.
+    /// The process reports a fault.
     Fault(Fault),
     /// Nothing has come from it for so many milliseconds.
     Silent(u64),
-    /// What it sent makes no sense.
+    /// The process sent an invalid message.
     Rubbish(String),
-    /// Its plan is not the one of process 0: `other SQL: …`.
+    /// The plan differs from process 0's plan: `other SQL: …`.
     Differs(String),
     /// Its connection was closed; why is not known.
     Closed,
@@ -65,12 +65,12 @@ pub enum Cause {
     Interrupted,
 }
 
-/// A process, and what happened to it.
+/// A process, and its failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct Failure {
     /// Its number.
     pub process: usize,
-    /// What happened.
+    /// Cause of the failure.
     pub cause: Cause,
 }
 
@@ -98,7 +98,7 @@ impl Failure {
 
     fn rank(&self) -> u8 {
         match &self.cause {
-            // Whichever came first: a process that ends because of another closes its connection,
+            // The first of these counts: the end of a process closes connections of other processes
             // too.
             Cause::Closed | Cause::Fault(Fault { kind: FaultKind::Consequence, .. }) => 0,
             // A mistake of the user that all processes meet is told as that of the one that was
@@ -120,7 +120,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What is said of the process.
+/// Text of the cause, with the process as subject.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,7 +141,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Runs a part of process `process`; if it panics, that is the process's failure.
+/// Runs a part of process `process`; a panic becomes the process's failure.
 pub(super) fn guarded<T>(process: usize, part: impl FnOnce() -> T) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(part)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -48,8 +48,7 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next message, if it is here as a whole. After an error nothing that follows means
-    /// anything.
+    /// The next message, once complete. After an error, the rest of the stream is meaningless.
     pub fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
         let Some((length, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;

@@ -12,8 +12,8 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// How often it is looked for a reason.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Watches over a part of the program that may have to be given up: it may wait for somebody who
-/// opens a pipe, or reads its output. Dropping it ends that.
+/// Watches a part of the program that may have to be given up, for example while it waits for the
+/// other end of a pipe. Dropping the guard ends the watch.
 pub struct Guard(Arc<Mutex<bool>>);
 
 impl Guard {

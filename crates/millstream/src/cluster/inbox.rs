@@ -13,11 +13,11 @@ use super::member::SetHook;
 
 pub(super) type Hook = Box<dyn Fn(&Failure) + Send>;
 
-/// Who says how a query gets on that runs here.
+/// Sources of progress of the local query.
 pub(super) struct Watched {
     /// How far it is. It does not wait.
     pub(super) standing: Box<dyn Fn() -> Standing + Send>,
-    /// What it is doing. It waits for a moment.
+    /// Snapshot of the query. Waits for a moment.
     pub(super) observe: Box<dyn Fn() -> Snapshot + Send>,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct Inbox<M> {
 struct State<M> {
     messages: Vec<VecDeque<M>>,
     failure: Option<Failure>,
-    /// What is done at the first failure: the job that runs here is stopped.
+    /// Action at the first failure: stops the local job.
     hook: Option<Hook>,
-    /// The job is over: what comes now means nothing.
+    /// The job is over: later messages have no effect.
     over: bool,
 }
 
@@ -99,7 +99,7 @@ impl<M> Inbox<M> {
         self.watched().as_ref().map(|watched| (watched.standing)())
     }
 
-    /// What the query is doing that runs here, if one does.
+    /// Snapshot of the local query; `None` if no query runs.
     pub(super) fn observe(&self) -> Option<Snapshot> {
         self.watched().as_ref().map(|watched| (watched.observe)())
     }

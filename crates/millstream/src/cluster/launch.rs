@@ -13,12 +13,12 @@ use super::limits::raise_open_files;
 use super::listener::Log;
 use super::part::WORKERS_MAX;
 
-/// What the processes of a job are started with.
+/// Parameters for starting the processes of a job.
 #[derive(Clone)]
 pub struct Launch {
     /// How many processes the job has, this one included.
     pub processes: usize,
-    /// What each of the others runs.
+    /// Program of each further process.
     pub program: Program,
     /// Is told which strangers called.
     pub log: Log,
@@ -29,7 +29,7 @@ pub enum Early<E> {
     /// A process has failed. With the reason stands what each of the other processes told of how
     /// far it got with the last query.
     Failed(Failure, Vec<Option<Value>>),
-    /// Whoever leads it has had enough.
+    /// The leader of the job ended the job.
     Own(E),
 }
 

@@ -3,8 +3,8 @@
 
 use std::io;
 
-/// Allows this process as many open files as the system lets it have (its hard limit). Processes
-/// that it starts inherit that.
+/// Raises the limit of open files of this process to the system's hard limit. Child processes
+/// inherit the limit.
 pub fn raise_open_files() -> io::Result<()> {
     let mut limit = open_files()?;
     if limit.rlim_cur < limit.rlim_max {

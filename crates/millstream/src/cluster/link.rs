@@ -40,8 +40,8 @@ impl Link {
         Ok((Link { stream: stream.clone(), sending: Mutex::new(()) }, stream))
     }
 
-    /// Sends a message. That the other side has gone is not an error here: who reads from it knows
-    /// why.
+    /// Sends a message. A closed connection is no error here: the reader of the connection reports
+    /// the reason.
     pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {
         let bytes = frame::encode(message)?;
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ impl Link {
 
 fn write(mut stream: &TcpStream, bytes: &[u8]) {
     if stream.write_all(bytes).is_err() {
-        // Perhaps half a message: nothing that follows could be read.
+        // Perhaps half a message is sent: the rest of the stream would be unreadable.
         let _ = stream.shutdown(Shutdown::Write);
     }
 }

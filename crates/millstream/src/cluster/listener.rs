@@ -21,7 +21,7 @@ pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Callers that are listened to at once; more are turned away unheard.
 const CALLERS_MAX: usize = preamble::CALLERS_MAX;
-/// Refusals that are told one by one.
+/// Number of refusals that are logged separately.
 const TOLD_MAX: usize = 20;
 /// Pause after an error of the listening socket (too many open files).
 const PAUSE: Duration = Duration::from_millis(50);
@@ -149,7 +149,7 @@ impl Shared {
         self.lock_joined().iter().skip(1).all(|joined| *joined)
     }
 
-    /// Lets a process in if it gets its answer. One that does not may call again.
+    /// Lets a process in if it receives its answer. Otherwise the process may call again.
     fn admit(
         &self,
         process: usize,
@@ -164,7 +164,7 @@ impl Shared {
         })
     }
 
-    /// Who holds the token is no stranger: without it there is no job.
+    /// A process that holds the token is no stranger: without it there is no job.
     fn is_another_version(&self, process: usize, theirs: u32) {
         if !self.lock_joined()[process] {
             let why = format!(
@@ -176,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Nobody can join any more. Who has joined is not concerned.
+    /// No further process can join. Processes that have joined are not concerned.
     fn cannot_listen(&self, error: &io::Error) {
         if !self.all_are_here() {
             let why = limits::explained(&format!("cannot let the other processes in: {error}"));
@@ -262,7 +262,7 @@ mod tests {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let shared = Arc::new(shared(2, &lines));
         let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 4242));
-        // While processes join, one that ends before it has said anything.
+        // While processes join, a process may end before it has sent a message.
         shared.refuse(from, &Refusal::Nothing);
         assert!(lines.lock().unwrap().is_empty());
         shared.admit(1, || Ok(())).unwrap();

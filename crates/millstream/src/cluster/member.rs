@@ -1,4 +1,4 @@
-//! What every process does in a job, the coordinator included, as the control plane sees it.
+//! A process's tasks in a job, the coordinator's included, as the control plane sees them.
 
 use std::sync::Arc;
 

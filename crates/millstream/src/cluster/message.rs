@@ -24,16 +24,16 @@ use super::parts::Parts;
 /// From process 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// It is still there.
+    /// Sign of life.
     Heartbeat,
-    /// What the job is.
+    /// Description of the job.
     Setup(Setup),
     /// Execute a statement of the script, the job's clock being at `start_us` (microseconds since
     /// the epoch).
     Execute {
         /// Its place in the script, from 0.
         statement: usize,
-        /// What `NOW()` means, and where the query's clock starts.
+        /// Value of `NOW()`, and start of the query's clock.
         start_us: i64,
     },
     /// Make the channels of the query that was planned last, of whose tables just those splits are
@@ -56,17 +56,17 @@ pub enum Request {
 /// To process 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
-    /// It is still there.
+    /// Sign of life.
     Heartbeat,
-    /// It is still there, and so far with a query.
+    /// Sign of life, with the progress in a query.
     Standing(Standing),
-    /// What the query is doing here.
+    /// Snapshot of the query in this process.
     Observed(Box<Snapshot>),
     /// Set up.
     Ready,
     /// The statement was executed; with what has to be the same everywhere if it is a query.
     Planned(Option<Parts>),
-    /// What each other process has to be told, by process.
+    /// Set-up messages for the other processes, by process.
     Hellos(Vec<Vec<PackedHello>>),
     /// Connected to all, sources opened.
     Connected(Parts),
@@ -76,21 +76,21 @@ pub enum Reply {
     Committed,
     /// The query has stopped before its end; how far it got.
     Stopped(Value),
-    /// It cannot go on.
+    /// Fault that ends this process's part.
     Failed(Fault),
-    /// It has not heard of process 0 for so many milliseconds, and ends. Process 0 reads it if it
-    /// was only stopped.
+    /// The process has received no message of process 0 for so many milliseconds, and ends. Process
+    /// 0 reads this reply if it was only suspended.
     Unheard(u64),
 }
 
-/// What a process has to know of the job.
+/// Data of the job for a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// Processes of the job.
     pub processes: usize,
     /// `shm`, `tcp` or `verbs`.
     pub fabric: String,
-    /// What to do, in the words of the program.
+    /// The task, in the words of the program.
     pub task: Value,
 }
 
@@ -110,7 +110,7 @@ impl PackedHello {
         hello.encode(token).map(|bytes| PackedHello(bytes.to_vec())).map_err(Fault::run)
     }
 
-    /// What the peer has told.
+    /// The peer's set-up message.
     pub fn unpack(&self, token: &Token) -> Result<Hello, Fault> {
         let malformed = |why: String| Fault::run(format!("a peer's set-up message: {why}"));
         let bytes = self.0.as_slice().try_into();

@@ -2,17 +2,17 @@
 //! same job, and stops all when one fails.
 //!
 //! Process 0, which the user started, is the *coordinator*; the others are its *peers*. The
-//! coordinator listens on the loopback interface, starts its peers, and hands each the address, its
-//! number and the job's token over its standard input. A process that connects presents the token
-//! in a preamble. Then both sides exchange messages: JSON with its length in front, since there are
-//! few of them. Records and state never go over these connections. They go over a fabric, whose
-//! addresses are exchanged here.
+//! coordinator listens on the loopback interface, starts its peers, and hands each peer the
+//! address, the peer's number and the job's token over standard input. A process that connects
+//! presents the token in a preamble. Then both sides exchange messages: JSON with a length prefix,
+//! since messages are few. Records and state never go over these connections, but over a fabric,
+//! whose addresses are exchanged here.
 //!
 //! A closed connection is noticed at once, silence after two seconds. The first failure stops all
-//! processes. The reason that is reported is the one that explains most: that a process was killed,
-//! rather than that another one lost its connection to it. No process outlives the coordinator,
-//! because its peers notice the end of their standard input and of their connection. When a call of
-//! [`Cluster`] has returned an error, no process is left.
+//! processes. The job reports the most informative reason: a process killed by a signal, rather
+//! than the loss of a connection to this process. No process outlives the coordinator, because its
+//! peers notice the end of their standard input and of their connection. When a call of [`Cluster`]
+//! has returned an error, no process is left.
 
 mod children;
 mod coordinator;

@@ -40,7 +40,7 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// What process 0 has to ask for next: a query is prepared, connected, started and committed, each
+/// Expected next request of process 0: a query is prepared, connected, started and committed, each
 /// once.
 #[derive(Clone, Copy)]
 enum Turn {
@@ -69,7 +69,7 @@ impl Abandon {
 }
 
 impl Node {
-    /// Joins the job that the process was invited to. Process 0 listens before it starts anybody.
+    /// Joins the job of the invitation. Process 0 listens before it starts processes.
     pub fn join(invitation: &Invitation) -> Result<Node, Failure> {
         let Invitation { address, process, token } = *invitation;
         let failed =
@@ -125,9 +125,9 @@ impl Node {
         &self.token
     }
 
-    /// Takes part in the job until its end. `make` makes this process's part of it, given its
-    /// number. An error is why the job ended early; process 0 knows of it, unless it is gone
-    /// itself.
+    /// Takes part in the job until its end. `make` makes this process's part, given the process's
+    /// number. An error is the reason of an early end; process 0 knows the reason, unless it is
+    /// gone.
     pub fn serve<M: Member>(
         self,
         make: impl FnOnce(usize, &Setup) -> Result<M, Fault>,
@@ -205,8 +205,8 @@ impl Node {
         self.own(self.shared.link.send(reply).map_err(Fault::run))
     }
 
-    /// What this process's own part has come to. If it failed process 0 is told, which tells
-    /// everybody.
+    /// Result of this process's own part. A failure is reported to process 0, which stops all
+    /// processes.
     fn own<T>(&self, result: Result<T, Fault>) -> Result<T, Failure> {
         let fault = match result {
             Ok(value) => return Ok(value),
@@ -247,7 +247,7 @@ impl Shared {
             Request::Heartbeat => {}
             Request::Observe => {
                 if let Some(snapshot) = self.inbox.observe() {
-                    // Whoever has asked does without it if it cannot be sent.
+                    // If the answer cannot be sent, process 0 does without it.
                     self.link.send_heartbeat(&Reply::Observed(Box::new(snapshot)));
                 }
             }

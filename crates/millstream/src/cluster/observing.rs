@@ -1,4 +1,4 @@
-//! What the other processes of a job are doing: process 0 asks, and they answer.
+//! Snapshots of the other processes of a job: process 0 asks, and they answer.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use millstream_engine::observe::Snapshot;
 /// How long answers are waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What the other processes have answered about the query that runs.
+/// Answers of the other processes about the running query.
 pub(super) struct Observing {
-    /// Held while somebody asks: one after the other.
+    /// Held by a caller, so that calls wait for each other.
     asking: Mutex<()>,
     answers: Mutex<Vec<Answer>>,
     changed: Condvar,
@@ -20,7 +20,7 @@ pub(super) struct Observing {
 #[derive(Default, Clone)]
 struct Answer {
     snapshot: Option<Snapshot>,
-    /// Whether it came since somebody asked last.
+    /// True for an answer to the latest request.
     is_new: bool,
 }
 
@@ -46,8 +46,8 @@ impl Observing {
         self.answers().fill(Answer::default());
     }
 
-    /// Asks all others, and waits a moment. Of a process that has not answered by then its last
-    /// answer is taken, or counters would go back; if it has had none, it is left out.
+    /// Asks all others, and waits a moment. For a late process, takes its last answer, so that
+    /// counters do not go back; a process without an answer is left out.
     pub(super) fn ask(&self, ask: impl FnOnce()) -> Vec<Snapshot> {
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         self.answers().iter_mut().for_each(|answer| answer.is_new = false);

@@ -1,4 +1,4 @@
-//! One process's part of a query on several processes: its fabric, its channels, its job.
+//! A process's part of a query on several processes: fabric, channels and job.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -27,11 +27,11 @@ use super::member::Stops;
 use super::parts::Parts;
 use crate::planned::Planned;
 
-/// A process that is silent is found silent by its control connection, which knows who it is; this
-/// is for a connection that fails alone. A device that rounds (verbs) keeps to less.
+/// The control connection detects a silent process, and knows its number; this limit is for a
+/// connection that fails alone. A device that rounds (verbs) keeps to less.
 const CHANNEL_SILENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(750));
 
-/// What the processes of a job are connected by.
+/// The connection between the processes of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FabricName {
     /// Shared memory.
@@ -250,7 +250,7 @@ impl QueryPart {
         let channels = self.channels.take().ok_or_else(out_of_turn)?;
         let lost = |e| {
             let fault = self.channels_failed(&e);
-            // Whose other end is gone knows why better.
+            // The process at the lost end reports a better reason.
             match limits::is_about_open_files(&fault.message) {
                 true => fault,
                 false => Fault::consequence(fault.message),
@@ -265,7 +265,7 @@ impl QueryPart {
         Ok(parts)
     }
 
-    /// What the user should know of how the sources are read, once they are open.
+    /// Remarks for the user on the reading of the sources, once they are open.
     pub fn remarks(&self) -> &[String] {
         self.job.as_ref().map_or(&[], Job::remarks)
     }
@@ -391,7 +391,7 @@ fn out_of_turn() -> Fault {
     Fault::run("process 0 asks for the next step of a query that has not been planned")
 }
 
-/// What a job's error means to the other processes.
+/// The fault that a job's error means for the other processes.
 pub fn fault(error: Error) -> Fault {
     match error {
         Error::PeerLost { .. }

@@ -47,8 +47,7 @@ impl Parts {
     }
 }
 
-/// The first lines in which two texts differ, trimmed; `(nothing)` for a line that one of them
-/// lacks.
+/// The first lines in which two texts differ, trimmed; `(nothing)` for a missing line.
 fn first_different_lines<'a>(ours: &'a str, theirs: &'a str) -> (&'a str, &'a str) {
     let (mut a, mut b) = (ours.lines(), theirs.lines());
     loop {
@@ -62,8 +61,8 @@ fn first_different_lines<'a>(ours: &'a str, theirs: &'a str) -> (&'a str, &'a st
     }
 }
 
-/// How many characters that are the same in both are left out at the start, so that where they
-/// differ is shown: none if it is near the start.
+/// How many equal characters to leave out at the start, so that the difference is shown: none if
+/// the difference is near the start.
 fn skipped_chars(ours: &str, theirs: &str) -> usize {
     let same = ours.chars().zip(theirs.chars()).take_while(|(a, b)| a == b).count();
     if same < SHOWN_CHARS / 2 { 0 } else { same - SHOWN_CHARS / 3 }

@@ -32,11 +32,11 @@ pub(super) struct Peers {
     links: Mutex<Vec<Option<Arc<Link>>>>,
     /// How far processes got with the last query, by process.
     ends: Mutex<Vec<Option<Value>>>,
-    /// Connections that somebody reads from.
+    /// Connections with a running reader.
     open: AtomicUsize,
     committing: Mutex<Committing>,
-    /// Held while all are told to commit, or to stop: not some the one and then others the other.
-    /// Taken after `committing`, if both are.
+    /// Held while all processes receive COMMIT or STOP, so that all receive the same message. Taken
+    /// after `committing`, if both are.
     telling: Mutex<()>,
     watch: Mutex<Watch>,
     observing: Observing,
@@ -50,7 +50,7 @@ pub(super) struct Peers {
 #[derive(Default)]
 struct Committing {
     under_way: bool,
-    /// Somebody has asked for it meanwhile.
+    /// A stop was requested meanwhile.
     interrupted: bool,
 }
 
@@ -113,7 +113,7 @@ impl Peers {
         self.links().iter().skip(1).position(Option::is_none).map(|at| at + 1)
     }
 
-    /// A process has joined: from now on somebody reads what it sends.
+    /// Registers a joined process: from now on a thread reads its messages.
     pub(super) fn welcome(self: &Arc<Peers>, process: usize, stream: TcpStream) {
         let peers = self.clone();
         let joined = Link::new(stream).and_then(|(link, reading)| {
@@ -164,7 +164,7 @@ impl Peers {
         // Once the reason is known others end for that.
         let is_first = !self.inbox.failure().is_some_and(|known| known.is_reason());
         if cause == Cause::Closed {
-            // Others must not wait for how it ended.
+            // Other processes must not wait for the exit status.
             self.fail(Failure::new(process, Cause::Closed));
             if let Some(how) = self.children.end_of(process, REASON_MAX) {
                 cause = Cause::Ended(how);
@@ -194,7 +194,7 @@ impl Peers {
         }
     }
 
-    /// What the other processes are doing; of one that is late, what it was doing.
+    /// Snapshots of the other processes; for a late process, its last snapshot.
     pub(super) fn observe(&self) -> Vec<Snapshot> {
         self.observing.ask(|| {
             let links: Vec<_> = self.links().iter().flatten().cloned().collect();
@@ -259,7 +259,8 @@ impl Peers {
         let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let links: Vec<_> = self.links().iter().cloned().enumerate().collect();
         for (process, link) in links {
-            // Who says so itself waits to hear that it has been heard; who differs cannot know.
+            // A process that reports its own fault waits for an acknowledgement; a process with
+            // another plan cannot know of the difference.
             let told = process != failure.process
                 || matches!(failure.cause, Cause::Fault(_) | Cause::Differs(_));
             if let (true, Some(link)) = (told, link) {
@@ -272,7 +273,7 @@ impl Peers {
         }
     }
 
-    /// What happens from now on is no failure.
+    /// Closes the job: later events are no failures.
     pub(super) fn close(&self) {
         self.over.store(true, Ordering::SeqCst);
         self.inbox.close();
@@ -304,7 +305,7 @@ impl Peers {
         self.end_all();
         loop {
             let known = self.inbox.failure().unwrap_or(failure.clone());
-            // What the others saw first may be no more than that somebody is gone.
+            // The other processes may first have seen only a lost connection.
             if known.is_reason() || asked.elapsed() > END_MAX {
                 return known;
             }

@@ -50,7 +50,7 @@ pub enum Refusal {
         /// The number that it gave, if it may join and holds the token.
         process: Option<usize>,
     },
-    /// It does not belong to this job.
+    /// The process does not belong to this job.
     #[error("it does not hold this job's token")]
     Token,
     /// There is no such process.
@@ -61,7 +61,8 @@ pub enum Refusal {
         /// Processes of the job.
         processes: usize,
     },
-    /// The process is here already: this is a second one, or somebody repeats what he overheard.
+    /// The process is here already: this is a second process, or an intruder repeats an overheard
+    /// call.
     #[error("process {process} has joined already")]
     Joined {
         /// The number it gave.
@@ -69,7 +70,7 @@ pub enum Refusal {
     },
 }
 
-/// What process `process` sends to join.
+/// Bytes that process `process` sends to join.
 pub fn call(token: &Token, process: u32) -> [u8; CALL_BYTES] {
     let mut bytes = [0; CALL_BYTES];
     bytes[..HEAD_BYTES].copy_from_slice(&head(CALL, token));

@@ -15,7 +15,7 @@ use super::link::HEARTBEAT;
 /// How far the processes of a query are.
 pub(super) struct Watch {
     last: Vec<Standing>,
-    /// Rounds of heartbeats in which nothing has happened.
+    /// Rounds of heartbeats without progress.
     rounds: u32,
     rounds_max: u32,
 }
@@ -39,8 +39,8 @@ impl Watch {
         self.rounds = 0;
     }
 
-    /// A process other than the first has told how far it is, and `own` is how far the first is. If
-    /// nothing has happened for long: what each of them waits for.
+    /// Notes the progress `theirs` of a process other than the first, and `own` of the first. After
+    /// a long time without progress: the reasons for which each process waits.
     pub(super) fn note(
         &mut self,
         process: usize,

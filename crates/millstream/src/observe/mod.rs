@@ -1,4 +1,4 @@
-//! What a running job is doing: one source for the progress line, `millstream why`, metrics and
+//! Snapshots of a running job: the same source for the progress line, `millstream why`, metrics and
 //! the page.
 //!
 //! [`JobHandle::observe`](crate::JobHandle::observe) and [`Stopper::observe`](crate::Stopper)
@@ -37,8 +37,8 @@ pub fn split_name(snapshot: &Snapshot, split: &Split) -> String {
     }
 }
 
-/// Windows that are open: those of the stages that feed outputs, or else of the last stage that
-/// has any. `true`: there are more of them.
+/// Number of open windows: of the stages that feed outputs, or else of the last stage with open
+/// windows. `true`: there are more.
 pub fn open_windows(snapshot: &Snapshot) -> (usize, bool) {
     let of = |stage: &Stage| (stage.open.len(), stage.open_more);
     snapshot
@@ -76,7 +76,7 @@ mod tests {
             })
         };
         assert_eq!(of(vec![split(Some((1, 4)), false), split(Some((1, 4)), false)]), Some(250));
-        // One that has ended has been read, whatever it said.
+        // A split that has ended counts as read, regardless of its last report.
         assert_eq!(of(vec![split(Some((1, 4)), true), split(Some((0, 4)), false)]), Some(500));
         assert_eq!(of(vec![split(Some((4, 4)), false), split(None, false)]), None);
         assert_eq!(of(vec![split(Some((2, 4)), false), split(None, true)]), Some(500));

@@ -1,4 +1,4 @@
-//! Why no rows come: which window waits for which split, and what would help.
+//! Reasons for missing rows: the window, the split that delays it, and remedies.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Doing, Input, Phase, Snapshot, Split, Stage, Window, share_read, split_name};
 use crate::wording::bytes;
 
-/// Splits that are named one by one.
+/// Number of splits that are named separately.
 const NAMED_MAX: usize = 3;
 /// A worker that is in one step for so long does more than to compute.
 const LONG_STEP_US: u64 = 1_000_000;
@@ -24,12 +24,11 @@ const AHEAD_US: i64 = 60_000_000;
 /// A reason why no rows come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// What is waited for.
+    /// The missing event.
     pub what: String,
-    /// What would help, if anything would.
+    /// Advice, if there is a remedy.
     pub help: Option<String>,
-    /// Whether something is wrong, so that somebody should do something; a window that is not due
-    /// is nothing wrong.
+    /// Whether the state is a fault that needs action; a window that is not due is no fault.
     pub wrong: bool,
 }
 
@@ -65,7 +64,7 @@ pub fn why(snapshot: &Snapshot) -> Vec<Reason> {
     reasons
 }
 
-/// Rows wait for whoever takes them.
+/// Rows wait for the reader of the output.
 fn output(snapshot: &Snapshot) -> Option<Reason> {
     let queued: u64 = snapshot.outputs.iter().map(|output| output.queued_bytes).sum();
     let workers = &snapshot.workers;
@@ -130,7 +129,7 @@ fn too_far_ahead(snapshot: &Snapshot) -> Option<Reason> {
     })
 }
 
-/// What the first open window of a stage waits for.
+/// Reason for the first open window of a stage.
 fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
     let first = stage.open.first()?;
     if first.fires_at_us.is_none() {
@@ -341,7 +340,7 @@ fn without_windows(snapshot: &Snapshot) -> Reason {
         (true, rows) => format!("nothing holds rows back, of which {} came", grouped(rows)),
     };
     let what = format!("{} have been read{dropped}; {rest}", records(snapshot.records));
-    // Nothing was left of them.
+    // No records remained.
     let wrong = snapshot.records > 0 && late + bad >= snapshot.records;
     Reason { wrong, ..Reason::ordinary(what) }
 }
@@ -415,7 +414,7 @@ mod tests {
         }
     }
 
-    /// One window, up to second 10, of one source.
+    /// A window of a single source, up to second 10.
     fn waiting(splits: Vec<Split>) -> Snapshot {
         let end_us = Some(10 * S);
         Snapshot {
@@ -459,7 +458,7 @@ mod tests {
         assert!(is_wrong(&snapshot));
         snapshot.splits[0].silent_us = 2 * S as u64;
         assert!(!is_wrong(&snapshot), "a stream may be slow");
-        // Others wait for one that nobody waits for without end.
+        // The other splits wait for a split with an idle timeout, so not without end.
         let mut snapshot = waiting(vec![split("a", Some(20 * S), 0), split("b", Some(3 * S), 12)]);
         snapshot.sources[0].idle_timeout_us = Some(20 * S);
         assert!(!is_wrong(&snapshot));
