@@ -260,7 +260,7 @@ impl Cluster {
 
     /// After a failure: ends all processes and waits for their end. Returns the most informative
     /// reason, and the progress of each other process in the last query, as far as reported.
-    /// Process 0 itself is not among them.
+    /// Process 0 is left out.
     pub fn give_up(self, failure: Failure) -> (Failure, Vec<Option<Value>>) {
         let reason = self.peers.give_up(failure);
         (reason, self.peers.ends())

@@ -1,7 +1,8 @@
 //! The control plane of a job on several processes. It starts them, makes sure that all run the
 //! same job, and stops all when one fails.
 //!
-//! Process 0, which the user started, is the *coordinator*; the others are its *peers*. The
+//! Process 0, which the user started, is the *coordinator*; the remaining processes are *peers*.
+//! The
 //! coordinator listens on the loopback interface, starts its peers, and hands each peer the
 //! address, the peer's number and the job's token over standard input. A process that connects
 //! presents the token in a preamble. Then both sides exchange messages: JSON with a length prefix,
