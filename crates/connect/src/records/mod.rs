@@ -94,7 +94,7 @@ pub(crate) trait RecordFormat: Send + Sync + Debug {
     fn endless(&self, buffer: &[u8], what: Endless) -> (usize, String, String);
 
     /// Splits a request's body into records, in place, if the format has a form for several
-    /// records: an array of objects. Every other body stays as it is.
+    /// records: an array of objects. Bodies in a different form stay as they are.
     ///
     /// # Errors
     ///
