@@ -4,9 +4,9 @@
 //! page. If the condition holds for no value between them, the rows are *left out*: only columns
 //! that are needed of every row are read ([`Pruning`]).
 //!
-//! Not used: statistics of floating-point numbers, since NaN is not covered; statistics of instants
-//! in 96 bits and of the format's first versions, because of their order; `<>`, which excludes
-//! nearly nothing.
+//! Without effect: statistics of floating-point numbers, since NaN is not covered; statistics of
+//! instants in 96 bits and of the format's first versions, because of their order. Comparisons by
+//! `<>` exclude nearly nothing, and are left out.
 
 use std::iter;
 use std::ops::Range;
