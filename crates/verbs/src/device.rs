@@ -207,8 +207,8 @@ fn why_closed(device: &DeviceName, error: Error) -> Unavailable {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: each object made from the context holds an `Arc` to the context, so no such
-        // object is left. A failure can only be ignored: the library frees its side in any case.
+        // SAFETY: each object made from the context keeps the context alive, so all are gone by
+        // now. A failure can only be ignored: the library frees its side in any case.
         unsafe { (self.library.ibv_close_device)(self.raw.as_ptr()) };
     }
 }
