@@ -1,7 +1,7 @@
 //! Preparing a chunk: decoding it, computing the table's derived columns, finding its event times.
 //!
-//! Preparing is a pure function of the chunk and of the time of reading. Any worker runs it,
-//! several at a time. Work that depends on the order of chunks is left to stamping
+//! Preparing is a pure function of the chunk and of the time of reading. Any worker prepares,
+//! several workers at a time. Work that depends on the order of chunks is left to stamping
 //! (`engine::intake`); so is a column of watermarks, which is empty until its batch is taken.
 //!
 //! A batch whose records are spread over very many windows is cut into several batches. State is
