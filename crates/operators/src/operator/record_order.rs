@@ -1,6 +1,6 @@
 //! Order of all records: by event time, then by input, split and position in the split; then by
 //! element, if an UNNEST or a lookup has made several rows of a record. Fired rows have no place in
-//! a split: they are ordered by their window time, then by their values.
+//! a split: their order is by window time, then by values.
 //!
 //! Where an operator needs the order, it is the last column of a batch, as comparable bytes.
 

@@ -8,8 +8,8 @@
 //!
 //! A slice is a window here. A record of several overlapping windows is appended to each slice,
 //! since each window has results with the record. In an interval join, a row of the side that is
-//! not the anchor is appended to each slice where it may have a partner; a partner is in one of
-//! them.
+//! not the anchor is appended to several slices, wherever it may have a partner; a partner is in a
+//! single slice.
 //!
 //! Where one side has few rows ([`plan::Join::broadcast`]), these go to all leaders, and rows of
 //! the other side stay with their reader: each is in one bag, next to all its possible partners.
