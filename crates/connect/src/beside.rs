@@ -7,8 +7,8 @@
 //! | `offset` | BIGINT | text: the record's first byte in the unpacked data; else its row number |
 //! | `file.modified` | TIMESTAMP or TIMESTAMP_LTZ | when the file was last written, in UTC |
 //!
-//! A format knows nothing of them: it reads the other columns, and what is beside them is put
-//! between these when a chunk has been decoded. Where a query uses none, nothing is done.
+//! A format knows nothing of such columns: it reads the other columns, and their values are put in
+//! between when a chunk has been decoded. A query without such columns costs nothing more.
 //!
 //! Both numbers of `offset` count from 0.
 
@@ -36,13 +36,13 @@ pub(crate) const PATH: &str = "path";
 const OFFSET: &str = "offset";
 const MODIFIED: &str = "file.modified";
 
-/// What there is beside the records of files, and their types.
+/// Columns beside the records of files, and their types.
 pub(crate) fn of_files() -> Vec<(&'static str, DataType)> {
     let time = DataType::Timestamp(TimeUnit::Millisecond, None);
     vec![(PATH, DataType::Utf8), (OFFSET, DataType::Int64), (MODIFIED, time)]
 }
 
-/// What there is beside the records of what is no file.
+/// Columns beside the records of streams (sources without files), and their types.
 pub(crate) fn of_streams() -> Vec<(&'static str, DataType)> {
     vec![(OFFSET, DataType::Int64)]
 }
@@ -52,7 +52,7 @@ pub(crate) fn of_streams() -> Vec<(&'static str, DataType)> {
 pub(crate) struct Beside {
     /// All.
     pub(crate) schema: SchemaRef,
-    /// Those that stand in the records.
+    /// Columns in the records.
     pub(crate) data: SchemaRef,
     /// By column of `schema`.
     columns: Arc<[Column]>,
@@ -113,7 +113,7 @@ impl Beside {
         Beside { data: schema.clone(), schema, columns, partitioned_by: [].into() }
     }
 
-    /// What is to be read for columns of the table.
+    /// The reading plan for a projection of the table's columns.
     pub(crate) fn read(&self, projection: &[usize]) -> Result<Read> {
         let columns: Vec<Column> =
             projection.iter().filter_map(|column| self.columns.get(*column).copied()).collect();
@@ -133,7 +133,7 @@ impl Beside {
 /// Columns that are read.
 #[derive(Debug, Clone)]
 pub(crate) struct Read {
-    /// Those that stand in the records: numbers in [`Beside::data`].
+    /// Columns in the records: numbers in [`Beside::data`].
     pub(crate) data: Arc<[usize]>,
     schema: SchemaRef,
     columns: Arc<[Column]>,
@@ -151,7 +151,7 @@ impl Read {
         self.columns.contains(&Column::Offset)
     }
 
-    /// What this says of the columns that stand in the records.
+    /// The part of `pruning` that is about columns in the records.
     pub(crate) fn pruning(&self, pruning: &Pruning) -> Pruning {
         if self.is_plain() {
             return pruning.clone();
@@ -195,7 +195,8 @@ impl Read {
         })
     }
 
-    /// Those of the columns that may come as dictionaries; of none where values are put beside.
+    /// Columns among `places` that may come as dictionaries; empty if values are put beside the
+    /// records.
     pub(crate) fn dictionaries<'a>(&self, places: &'a [usize]) -> &'a [usize] {
         if self.is_plain() { places } else { &[] }
     }
@@ -253,7 +254,7 @@ fn modified(file: &FileFacts, field: &Field) -> Result<ArrayRef> {
     Ok(cast(&Int64Array::from(vec![ticks]), field.data_type())?)
 }
 
-/// What is beside the records of one file.
+/// Values beside the records of one file.
 #[derive(Debug)]
 pub(crate) struct Values {
     read: Read,
@@ -278,7 +279,7 @@ impl Values {
         }
     }
 
-    /// What is the same for all records, and NULL for the others, as one row.
+    /// One row: values common to all records, and NULL in the other columns.
     fn row(&self) -> Result<RecordBatch> {
         let fields = self.read.schema.fields();
         let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);

@@ -1,5 +1,5 @@
-//! What the fuzz targets of Parquet and Arrow IPC share: a file that can be read gives the same
-//! chunks from any position, with any columns left out, and with statistics looked at.
+//! Check shared by the fuzz targets of Parquet and Arrow IPC: a readable file gives the same chunks
+//! from any position, with any columns left out, and with pruning by statistics.
 
 use std::task::Waker;
 use std::thread;
@@ -84,7 +84,7 @@ fn read_as(
 ///
 /// # Panics
 ///
-/// If they give something else.
+/// If partial reading gives other records.
 pub(crate) fn check(
     open: &impl Open,
     schema: &SchemaRef,
@@ -112,7 +112,7 @@ pub(crate) fn check(
         assert_same_start(&chunks, &whole.chunks);
     }
     let rows = |read: &Read| read.chunks.iter().map(RecordBatch::num_rows).sum::<usize>();
-    // Statistics may be what is damaged, and without them nobody looks.
+    // Statistics may be damaged, and reading without pruning does not look at them.
     if let Some(pruned) = pruned.ok().filter(|pruned| pruned.ended && whole.ended) {
         assert_eq!(rows(&pruned), rows(&whole), "rows depend on statistics");
     }
@@ -132,7 +132,7 @@ fn unpacked(chunk: &RecordBatch, schema: &SchemaRef) -> RecordBatch {
     RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options).expect("columns")
 }
 
-/// What is read of other columns may be cut otherwise.
+/// Reading other columns may cut chunks elsewhere: compares only the common start.
 fn assert_same_start(left: &[RecordBatch], right: &[RecordBatch]) {
     let (Some(first), false) = (left.first(), right.is_empty()) else { return };
     if first.num_columns() == 0 {

@@ -1,7 +1,7 @@
 //! The columns of a table in a file that has a schema of its own: Parquet, Arrow IPC.
 //!
-//! A column is found by its name: as it is declared, or else whatever the case. Its type in the
-//! file must be the declared one, or one whose values all fit it.
+//! A column is found by its name: as declared, or else whatever the case. Its type in the file must
+//! be the declared type, or a type whose values all fit the declared type.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::types::sql_name;
 /// Names that a message shows.
 const SHOWN_MAX: usize = 12;
 
-/// The columns that are read, and what becomes of them.
+/// Columns to be read, with their conversions.
 #[derive(Debug)]
 pub(crate) struct Columns {
     path: Name,
@@ -145,7 +145,7 @@ impl Columns {
     }
 }
 
-/// What an error says, without its kind.
+/// Text of an error without its kind.
 fn said(error: &ArrowError) -> String {
     match error {
         ArrowError::InvalidArgumentError(text)

@@ -49,8 +49,8 @@ pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> 
     Ok((resolved, secrets))
 }
 
-/// The options with something else in the place of secrets that are not there: so it is found what
-/// else is wrong with them. `None`: nothing can be found out without such a secret.
+/// The options with a substitute for each missing secret, so that other faults are found as well.
+/// `None`: without the secret no other fault can be found.
 pub(crate) fn without_missing(table: &TableOptions) -> Option<(TableOptions, Secrets)> {
     let mut other = table.clone();
     loop {
@@ -186,7 +186,7 @@ impl Secrets {
         self.0.iter().fold(text, |text, secret| secret.hidden(text))
     }
 
-    /// An error that shows none of them.
+    /// The error with all secrets hidden.
     pub(crate) fn hide(&self, error: Error) -> Error {
         if self.0.is_empty() {
             return error;
@@ -212,14 +212,14 @@ impl Secrets {
         }
     }
 
-    /// A table whose messages show none of them.
+    /// A table whose messages show no secret.
     pub(crate) fn hide_in(self, table: Arc<dyn Table>) -> Arc<dyn Table> {
         if self.0.is_empty() { table } else { Arc::new(Wrapped::new(table, Arc::new(self))) }
     }
 }
 
 impl Secrets {
-    /// A sink whose messages show none of them.
+    /// A sink whose messages show no secret.
     pub(crate) fn hide_in_sink(self, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
         if self.0.is_empty() { sink } else { Arc::new(WrappedSink::new(sink, Arc::new(self))) }
     }

@@ -19,7 +19,7 @@ use crate::records::{Block, Decode, Lines, line, place, shown};
 use crate::scalar::Why;
 use crate::types::{integer_range, sql_name, time_help};
 
-/// What is the same for all chunks of a split.
+/// Plan common to all chunks of a split.
 #[derive(Debug)]
 pub(crate) struct Plan {
     path: Arc<str>,
@@ -237,7 +237,7 @@ impl Plan {
     }
 }
 
-/// What to do about a quote that stays open.
+/// Advice about a quote that stays open.
 pub(super) const CLOSE_HELP: &str = "close it, or set 'csv.disable-quote-character' = 'true' if \
                                      quotes are ordinary characters in this file";
 const SKIP_HELP: &str = "'on_error' = 'skip' leaves such records out, and 'table:NAME' keeps them";

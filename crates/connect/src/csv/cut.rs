@@ -73,7 +73,7 @@ fn cut_quoted(buffer: &[u8], last: bool, records_max: usize, quote: u8, dialect:
 enum Quoted {
     /// With the closing quote just before this offset.
     Before(usize),
-    /// It is broken: its record ends with the line.
+    /// Broken quote: the record ends with the line.
     Broken,
     /// Not in this buffer.
     Open,

@@ -1,4 +1,4 @@
-//! The second pass over a chunk: it decodes one column after the other into Arrow arrays.
+//! Second pass over a chunk: decodes one column after the other into Arrow arrays.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! The header: whether there is one, and which field belongs to which column.
+//! Header of a CSV file: its detection, and the field of each column.
 //!
-//! Without an explicit option, the first record decides (`csv.header` = `auto`). It is the header
-//! if all declared columns are among its fields. It is a record if no column is among its fields
-//! and one of its fields is a number or another value that fits a column that is not a string. If
-//! all columns are strings, no field can show this. Then it is a record if no column is among its
-//! fields, and the user is told. Anything else is refused: a header that has another name for a
-//! column (`country,2023`) must not count as data.
+//! Without an explicit option, the first record decides (`csv.header` = `auto`). The first record
+//! is the header if all declared columns are among its fields. The first record is data if no
+//! column is among its fields and one field is a number or another value that fits a column that is
+//! not a string. If all columns are strings, no field can show this. Then the first record is data
+//! if no column is among its fields, and the user is told. Everything else is refused: a header
+//! that has another name for a column (`country,2023`) must not count as data.
 
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ struct First<'a> {
     dialect: &'a Arc<Dialect>,
     schema: &'a SchemaRef,
     path: &'a Arc<str>,
-    /// Its fields as names, and where they start.
+    /// Fields of the first record as names, with their positions.
     names: Vec<(usize, String)>,
     /// Per declared column, the field with its name.
     columns: Vec<Option<usize>>,
@@ -168,7 +168,7 @@ impl<'a> First<'a> {
         First { block, found, dialect, schema, path, names, columns }
     }
 
-    /// Whether it is the header; `None`: hardly, but nothing shows it.
+    /// True if the first record is the header; `None`: probably not, but no field proves it.
     fn is_header(&self) -> Result<Option<bool>> {
         let matching = self.columns.iter().flatten().count();
         if matching > 0 && matching == self.columns.len() {
@@ -215,7 +215,7 @@ impl<'a> First<'a> {
         Ok((values, others))
     }
 
-    /// It names some columns, not all of them, and may well be a record.
+    /// Error for a first record that names some columns, not all, and may well be data.
     fn either(&self) -> Error {
         let which = |there: bool| {
             let fields = self.schema.fields().iter().zip(&self.columns);
@@ -233,7 +233,7 @@ impl<'a> First<'a> {
         }
     }
 
-    /// Says what makes it no record; that it is no header is plain.
+    /// Error for a first record that is no header; says why the record is no data either.
     fn neither(&self) -> Error {
         let dialect = Arc::new(Dialect { skip_errors: false, ..(**self.dialect).clone() });
         let all: Vec<usize> = (0..self.columns.len()).collect();

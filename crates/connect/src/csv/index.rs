@@ -36,10 +36,10 @@ pub(crate) struct Misshapen {
     pub(crate) what: Shape,
 }
 
-/// What is wrong with a record's shape.
+/// Fault in a record's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// It has so many fields, and goes over so many lines.
+    /// A record of `found` fields over `lines` lines.
     Fields { found: usize, lines: usize },
     /// After a closing quote comes something other than a delimiter or a line end.
     TextAfterQuote,
@@ -113,9 +113,9 @@ fn mask(block: &[u8; 64], patterns: [u64; 3]) -> u64 {
     bits
 }
 
-/// Indexes a chunk that starts and ends with a record (the last line end may be missing), at most
-/// 4 GiB. `fields` is what each record must have; `None`: what the first one has. Stops at the
-/// first misshapen record, or leaves such records out if `skip`.
+/// Indexes a chunk that starts and ends with a record (the last line end may be missing), at most 4
+/// GiB. `fields` is the number of fields that each record must have; `None`: as many as the first
+/// record has. Stops at the first misshapen record, or leaves such records out if `skip`.
 pub(crate) fn index(
     data: &[u8],
     dialect: &Dialect,
@@ -176,7 +176,7 @@ struct Scan<'a> {
     ignore: usize,
     /// Where to go on after a broken field.
     restart: Option<usize>,
-    /// What is wrong with the current record, as far as is known.
+    /// First fault of the current record.
     wrong: Option<Misshapen>,
     first_wrong: Option<Misshapen>,
 }

@@ -70,7 +70,7 @@ pub(crate) struct CsvFormat {
 }
 
 impl CsvFormat {
-    /// That leaves malformed records out.
+    /// Format that leaves malformed records out.
     #[cfg(test)]
     pub(crate) fn skipping() -> CsvFormat {
         CsvFormat { dialect: Arc::new(Dialect { skip_errors: true, ..Dialect::default() }) }
@@ -92,8 +92,8 @@ impl CsvFormat {
     }
 }
 
-/// A value that stands for itself, not between others, as a column of one row: `None` if it is none
-/// of this type. A text is what it is.
+/// A single value as a column of one row; `None` if `text` is no value of this type. A STRING is
+/// taken unchanged, without quotes or NULL literals.
 pub(crate) fn value(text: &[u8], data_type: &DataType) -> Result<Option<ArrayRef>> {
     if *data_type == DataType::Utf8 {
         let text = std::str::from_utf8(text).ok();
@@ -135,7 +135,7 @@ impl RecordFormat for CsvFormat {
             Endless::TooLong => self.cut(buffer, true, 1),
         };
         let (at, what, help) = match what {
-            // It is what takes so much.
+            // An open quote makes the record so long.
             Cut::Unterminated(at) => {
                 (at, "quote that opens here is not closed within", CLOSE_HELP.to_string())
             }

@@ -85,7 +85,7 @@ impl Column {
         })
     }
 
-    /// Rows after which a sequence is used up. One that outlasts any run counts as endless.
+    /// Rows after which a sequence is used up. A sequence that outlasts any run counts as endless.
     pub(super) fn rows_max(&self) -> Option<u64> {
         match self.values {
             Values::Count { start, end, step } => {
@@ -399,8 +399,8 @@ fn random_values(
     })
 }
 
-/// What a type that Arrow stores as a whole number may hold, unless an option says otherwise.
-/// Dates: this century so far and the next decades, rather than five million years.
+/// Default range of a type that Arrow stores as a whole number. Dates: this century so far and the
+/// next decades, rather than five million years.
 fn whole_range(data_type: &DataType) -> Option<(i128, i128)> {
     let day = |unit: &TimeUnit| i128::from(SECONDS_PER_DAY * per_second(*unit));
     match data_type {

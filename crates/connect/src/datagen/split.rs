@@ -1,4 +1,4 @@
-//! A split of a generated table: which rows are due, and generating them.
+//! Split of a generated table: due rows and their values.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -13,7 +13,7 @@ use super::column::Column;
 /// A paced split hands out what is due at most this often, unless a whole batch is due.
 const PACE_US: i64 = 1_000;
 
-/// What is the same for all splits.
+/// Plan common to all splits.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// Of the projected columns.
@@ -41,8 +41,8 @@ impl Plan {
         u64::try_from(elapsed_us * i128::from(rate) / 1_000_000 + 1).unwrap_or(u64::MAX)
     }
 
-    /// When row `row` of the table is due: the first microsecond at which [`Plan::rows_due`]
-    /// counts it.
+    /// Time at which row `row` of the table is due: the first microsecond at which
+    /// [`Plan::rows_due`] counts the row.
     fn due_us(&self, row: u64, rate: u64) -> i64 {
         let after_us = (u128::from(row) * 1_000_000).div_ceil(u128::from(rate));
         self.start_time_us.saturating_add(i64::try_from(after_us).unwrap_or(i64::MAX))

@@ -1,4 +1,4 @@
-//! A file that is written: it counts its bytes, and remembers what the system said about it.
+//! Output file: counts written bytes, and keeps the system's error.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -10,7 +10,7 @@ use millstream_contract::{Error, Result};
 
 use crate::text::write_error;
 
-/// The file, for whoever writes to it.
+/// Handle of a file for its writers.
 #[derive(Debug, Clone)]
 pub(super) struct Output(Arc<Inner>);
 
@@ -44,7 +44,7 @@ impl Output {
         self.0.file.sync_all().map_err(|error| write_error(&self.0.place, &error))
     }
 
-    /// What a format's error means: that of the file, if there was one.
+    /// The file's own error, if there was one; else the format's error.
     pub(super) fn error(&self, error: impl Display) -> Error {
         let failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         match failed {

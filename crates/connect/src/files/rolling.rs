@@ -92,7 +92,7 @@ impl Drop for Clock {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say; a panic in it has been shown.
+            // The thread returns no value; a panic has been reported already.
             _ = thread.join();
         }
     }

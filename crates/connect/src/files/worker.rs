@@ -1,4 +1,4 @@
-//! What one worker writes: a file at a time, or one for each partition.
+//! Files of one worker: one at a time, or one for each partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::rolling::Rolling;
 /// Where a length is looked at, it is after so many rows.
 const SLICE_ROWS: u64 = 1_024;
 
-/// What all workers have in common.
+/// Settings common to all workers.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) directory: Directory,
@@ -51,7 +51,7 @@ pub(super) struct Worker {
     sealed: Vec<Sealed>,
     /// Sealed files, locked until the sink is dropped where nothing else is.
     kept: Vec<Output>,
-    /// What went wrong while nobody wrote.
+    /// First error of writing in the background.
     failed: Option<Error>,
 }
 
@@ -166,13 +166,13 @@ impl Worker {
         while self.open.values().map(|part| part.held).sum::<usize>() > self.common.held_max {
             let Some(part) = self.open.values_mut().max_by_key(|part| part.held) else { break };
             part.encoder.relieve()?;
-            // What it still has cannot be written now.
+            // Rows that the file still holds cannot be written any more.
             part.held = 0;
         }
         Ok(())
     }
 
-    /// Completes a file: it is on the disk, and nothing is added to it.
+    /// Completes a file: all its rows are on the disk, and no row is added.
     fn seal(&mut self, partition: &str) -> Result<()> {
         let Some(mut part) = self.open.remove(partition) else { return Ok(()) };
         part.encoder.finish()?;
@@ -225,7 +225,7 @@ impl Worker {
         }
     }
 
-    /// What is sealed and not committed, which is the caller's affair from now on.
+    /// Takes the sealed files that are not committed; from now on the caller commits them.
     pub(super) fn take_sealed(&mut self) -> Vec<Sealed> {
         std::mem::take(&mut self.sealed)
     }

@@ -1,8 +1,8 @@
 //! Files that carry a schema: Parquet and Arrow.
 //!
-//! [`schema`] is the one place that asks their readers for it. A schema does not say how far out of
-//! order records are, so the columns that may be the event time are read from what the first and
-//! the last file begin with. The schemas of all files are looked at, unless there are very many.
+//! [`schema`] alone reads schemas. A schema does not say how far out of order records are, so the
+//! columns that may be the event time are read from the beginning of the first and the last file.
+//! The schemas of all files are read, unless there are very many.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ const TIMES_MAX: usize = 16;
 /// The columns of the schema that the first file carries, as far as the last one has them, with
 /// the types that take both; and whether all of the data has been seen.
 pub(super) fn columns(format: Format, files: &[OneFile]) -> Result<(Columns, bool)> {
-    // One without anything in it may come before.
+    // An empty file may come first.
     let Some(first) = ends(files).next() else { return Ok((Columns::default(), true)) };
     let (mut schema, unknown) = schema_of(format, first)?;
     let mut apart = Apart::default();
@@ -68,7 +68,7 @@ struct Apart {
     /// In lower case.
     names: HashSet<String>,
     remarks: Vec<String>,
-    /// What the first file lacks, and who has it.
+    /// Columns missing in the first file, each with the name of a file.
     new: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ impl Apart {
         }
     }
 
-    /// What is to be said of them.
+    /// Remarks for the user about the files' differences.
     fn told(self, first: &str) -> impl Iterator<Item = String> {
         self.remarks.into_iter().chain(left_out(first, &self.new))
     }
@@ -149,7 +149,7 @@ fn schema_of(format: Format, file: &OneFile) -> Result<(SchemaRef, Vec<(String, 
     Ok((Arc::new(schema), unknown))
 }
 
-/// Reads the columns `times` of what a file begins with; says whether that is all of it.
+/// Reads the columns `times` at the beginning of a file; true if the file has no more rows.
 fn look(
     format: Format,
     file: &OneFile,

@@ -1,8 +1,8 @@
 //! CSV: delimiter, quotes, header, what counts as NULL, and the columns.
 //!
 //! The first record is a header if a column has values that the record's field does not fit, as
-//! `price` above numbers. If all columns are strings nothing shows it; then it is one if all its
-//! fields could be names, and the user is told.
+//! `price` above numbers. If all columns are strings, no field can show this; then the first record
+//! is a header if all its fields could be names, and the user is told.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -171,7 +171,7 @@ fn dialect(sample: &Sample, tabs: bool) -> Dialect {
     }
 }
 
-/// What the values are like, column by column.
+/// Properties of the values, column by column.
 struct Scan<'a> {
     dialect: &'a Arc<Dialect>,
     columns: Vec<Values>,
@@ -214,7 +214,7 @@ impl Scan<'_> {
         self.records(data, &rows, 0..rows.rows().min(RECORDS_MAX));
     }
 
-    /// Another file, whose header may have the columns in another order.
+    /// Takes in another file, whose header may have the columns in another order.
     fn other_file(&mut self, sample: &Sample, names: Option<&[String]>) {
         let data = records(&sample.head, sample.whole, RECORDS_MAX, self.dialect);
         self.more |= data.len() < sample.head.len();
@@ -253,7 +253,7 @@ fn field_names(data: &[u8], rows: &Index, dialect: &Dialect) -> Vec<String> {
 struct Head {
     names: Vec<String>,
     is_header: bool,
-    /// Whether nothing but its looks says so.
+    /// True if the fields' look is the only evidence.
     unsure: bool,
     empty: bool,
 }

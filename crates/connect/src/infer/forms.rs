@@ -1,5 +1,4 @@
-//! Times that are not written as SQL writes them, and lines of logs: the columns that are computed
-//! of them.
+//! Times in forms other than SQL's, and lines of logs: the columns computed from them.
 
 use millstream_contract::declaration::ComputedColumn;
 

@@ -1,5 +1,5 @@
-//! A fuzz target: data of any content declares a table or is refused, never with a panic; and what
-//! it declares is the same again.
+//! Fuzz target: data of any content declares a table or is refused, never with a panic; the
+//! declared table declares the same again.
 
 use super::sample::Sample;
 use super::{Format, columns, declared};

@@ -1,4 +1,4 @@
-//! Files of several formats under one name: nothing declares a table of all of them.
+//! Refuses files of several formats under one name: no table can be declared of all of them.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::Format;
 use crate::input::Packing;
 use crate::source::OneFile;
 
-/// The files whose names promise one format.
+/// Files with names of one format.
 struct OfFormat<'a> {
     format: Format,
     first: &'a str,
@@ -18,8 +18,8 @@ struct OfFormat<'a> {
     packed: bool,
 }
 
-/// Refuses files of which the names promise more than one format; `given` names them all. Names
-/// that promise nothing may be those of any.
+/// Refuses files whose names promise more than one format; `given` is the common name. A name
+/// without a promise fits any format.
 pub(super) fn refuse_mixed(given: &str, files: &[OneFile]) -> Result<()> {
     let mut found: Vec<OfFormat<'_>> = Vec::new();
     for file in files {
@@ -59,7 +59,7 @@ impl OfFormat<'_> {
         }
     }
 
-    /// What names files like the first one, among those that are given.
+    /// Pattern of files like the first, within the given files.
     fn pattern(&self, given: &str) -> String {
         let path = Path::new(self.first);
         let path = match Packing::of_name(self.first) {

@@ -1,12 +1,12 @@
-//! What files declare by themselves: format, columns, event time and watermark, from a bounded
-//! sample of their data.
+//! Inference of a declaration from files: format, columns, event time and watermark, from a bounded
+//! sample of the data.
 //!
-//! The strictest type is taken that fits all values of the sample ([`value`]). So a later value may
-//! not fit; reading it is an error with its place, never NULL. The same files give the same
-//! declaration.
+//! A column gets the strictest type that fits all values of the sample ([`value`]). So a later
+//! value may not fit; reading such a value is an error with its place, never NULL. The same files
+//! give the same declaration.
 //!
-//! The format is that of the file's name, without an ending that only says how it is packed, and
-//! otherwise that of the first bytes. Formats that carry a schema ([`columnar`]) need no sample.
+//! The format follows from the file's name, without an ending for the packing, or else from the
+//! first bytes. Formats that carry a schema ([`columnar`]) need no sample.
 
 mod columnar;
 mod csv;
@@ -55,20 +55,20 @@ const RECORDS_MAX: usize = 20_000;
 /// Columns of a table.
 const COLUMNS_MAX: usize = 100_000;
 
-/// What has been found out of the data.
+/// Results of looking at the data.
 #[derive(Debug, Default)]
 struct Columns {
     columns: Vec<Column>,
     /// The format's own.
     options: Vec<(String, String)>,
     remarks: Vec<String>,
-    /// What is wrong with the first record that is none, where most are.
+    /// Error of the first malformed record, if most records are malformed.
     wrong: Option<Error>,
     /// Whether there are more records than have been looked at.
     more: bool,
 }
 
-/// A column, and what its values are like.
+/// A column with the properties of its values.
 #[derive(Debug)]
 struct Column {
     name: String,
@@ -106,7 +106,7 @@ impl Format {
         }
     }
 
-    /// What a file's name promises.
+    /// Format promised by a file's name.
     fn of_name(name: &str) -> Option<Format> {
         let path = Path::new(name);
         let path = match Packing::of_name(name) {
@@ -123,7 +123,7 @@ impl Format {
         }
     }
 
-    /// What a file's content says.
+    /// Format that a file's content suggests.
     fn of_bytes(head: &[u8]) -> Format {
         match head {
             _ if parquet::is_start(head) => Format::Parquet,
@@ -134,18 +134,19 @@ impl Format {
     }
 }
 
-/// What the files of a path or pattern declare.
+/// Declaration inferred from the files of a path or pattern.
 ///
 /// # Errors
 ///
-/// If there are none, if they are empty, or if their data cannot be understood.
+/// If there are no files, if they are empty, or if their data cannot be understood.
 pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
     let (mut found, files) = of_files(given, base_dir)?;
     partitions::add(&mut found, &files, base_dir);
     Ok(found)
 }
 
-/// What the files of a path or pattern declare, but for what their paths do; and the files.
+/// Declaration inferred from the files of a path or pattern, without partition columns; and the
+/// files.
 fn of_files(given: &str, base_dir: &Path) -> Result<(Declaration, Vec<OneFile>)> {
     let given = given.trim();
     let table = TableOptions {
@@ -196,7 +197,7 @@ fn of_log(given: &str, log: &Log, times: &[Instant], whole: bool) -> Result<Decl
     Ok(Declaration { computed: log.computed("line"), event_time, ..declared })
 }
 
-/// What files declare that carry a schema.
+/// Declaration of files that carry a schema.
 fn of_schema(given: &str, format: Format, files: &[OneFile]) -> Result<Declaration> {
     let (columns, whole) = columnar::columns(format, files)?;
     let name = files.first().map_or(given, |file| &*file.name);

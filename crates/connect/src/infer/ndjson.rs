@@ -27,7 +27,7 @@ const ROW_KEYS_MAX: usize = 32;
 #[derive(Debug, Default)]
 struct Node {
     values: Values,
-    /// Of the values, those that are JSON strings.
+    /// Number of values that are JSON strings.
     texts: u64,
     arrays: u64,
     element: Option<Box<Node>>,
@@ -64,8 +64,7 @@ struct Wrong {
     lines: u64,
 }
 
-/// What all objects have in common, and what is wrong with the lines that the first file begins
-/// with.
+/// Properties common to all objects, and the fault of the first file's first lines.
 fn root(samples: &[Sample]) -> (Node, Option<Wrong>) {
     let (mut root, mut wrong) = (Node::default(), None);
     for (at, sample) in samples.iter().enumerate() {
@@ -109,8 +108,7 @@ fn of_root(root: Node) -> Columns {
 }
 
 impl Node {
-    /// Takes the records of whole lines. `name` is that of the file of which they are the
-    /// beginning.
+    /// Takes in the records of whole lines. `name` is the name of the file that begins with them.
     fn lines(&mut self, data: &[u8], last: bool, name: &str) -> Option<Wrong> {
         let ends = memchr_iter(b'\n', data).chain(last.then_some(data.len()));
         let (mut start, mut records) = (0, 0);

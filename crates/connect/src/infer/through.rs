@@ -23,8 +23,8 @@ use super::{RECORDS_MAX, columnar, forms, times};
 /// Pause before looking again whether the last line of a file is complete.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The event time that `found` declares for the files of `table`, once all times have been looked
-/// at; `None` if it has none, or all were.
+/// The event time that `found` declares for the files of `table`, after a look at all times; `None`
+/// if there is no event time, or if the sample contained all times.
 pub(crate) fn time_of_all(table: &dyn Table, found: &Declaration) -> Result<Option<DeclaredTime>> {
     let Some(time) = found.event_time.as_ref().filter(|time| time.sampled) else {
         return Ok(None);

@@ -1,13 +1,14 @@
-//! The event time of a table: which column it is, and how far the watermark is behind it.
+//! Event time of a table: chooses the column and the watermark's distance.
 //!
-//! Of the columns that are times, the one is taken whose values are most in order; if several are,
-//! the one whose name says so. A whole number is a time if its column's name says so and its values
-//! are seconds, milli-, micro- or nanoseconds since 1970 in this century (`ts` = 1714564800123), or
-//! if the name also tells the unit and the values are in order (`time_s` = 600, 600, 601).
+//! Of the columns of times, the column whose values are most in order is chosen; of several such
+//! columns, the column with a name that suggests an event time. A whole number is a time if its
+//! column's name says so and its values are seconds, milli-, micro- or nanoseconds since 1970 in
+//! this century (`ts` = 1714564800123), or if the name also tells the unit and the values are in
+//! order (`time_s` = 600, 600, 601).
 //!
 //! The watermark is as far behind as the records of the sample were out of order, rounded up. If
-//! only a part of the data has been seen, it is twice as far, and a second at least: a proposal for
-//! who declares the table. A query that goes by event time looks at the rest first
+//! only a part of the data has been seen, the distance is doubled, and at least a second: a
+//! proposal for the table's declaration. A query that goes by event time looks at the rest first
 //! ([`through`](super::through)).
 
 use std::collections::HashSet;
@@ -166,7 +167,7 @@ pub(super) fn in_microseconds(order: &Order, unit: TimeUnit) -> (i64, i64) {
     (us(order.disorder).max(i64::from(order.disorder > 0)), us(order.span()))
 }
 
-/// What a column of whole numbers counts, if it is a time.
+/// Unit of a column of whole numbers, if the column is a time.
 fn unit(name: &str, values: &Values) -> Option<TimeUnit> {
     let words = words(name);
     let (last, before) = words.split_last()?;
@@ -195,7 +196,7 @@ fn unit(name: &str, values: &Values) -> Option<TimeUnit> {
     }
 }
 
-/// Words that say that something is a time.
+/// Words in the names of time columns.
 const TIME_WORDS: [&str; 17] = [
     "ts",
     "time",

@@ -1,4 +1,4 @@
-//! What a text looks like, and the strictest type that fits all values of a column.
+//! Shape of a text, and the strictest type that fits all values of a column.
 //!
 //! | values | type |
 //! |---|---|
@@ -14,10 +14,10 @@
 //! [^1]: If that would round one of the whole numbers, DECIMAL(38, s) with the most digits behind a
 //! point, or STRING if there are too many digits.
 //!
-//! The precision is 3, 6 or 9 by the most digits that a second has in the sample. What people use
-//! as names stays text: numbers with leading zeros (`007`) or a plus sign, and numbers of more than
-//! 38 digits. So do times of which no type holds all digits: those below a microsecond are held
-//! from 1677 to 2262.
+//! The precision is 3, 6 or 9 by the most digits that a second has in the sample. Numbers that
+//! people use as names stay text: numbers with leading zeros (`007`) or a plus sign, and numbers of
+//! more than 38 digits. So do times of which no type holds all digits: times with digits below a
+//! microsecond are held from 1677 to 2262.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::declaration::NULL_WORDS;
@@ -30,7 +30,7 @@ use crate::number::parse_f64;
 /// Digits of the largest DECIMAL.
 const DECIMAL_DIGITS_MAX: usize = 38;
 
-/// What a text is.
+/// Shape of a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Shape {
     Boolean,
@@ -58,7 +58,7 @@ pub(super) enum Shape {
     Text,
 }
 
-/// What a text is, without blanks around it.
+/// Shape of a text, apart from blanks around it.
 pub(super) fn shape(text: &[u8]) -> Shape {
     let text = text.trim_ascii();
     match text {
@@ -147,10 +147,10 @@ fn time(text: &[u8]) -> Option<Shape> {
     }
 }
 
-/// What the values of a column have been so far.
+/// Properties of a column's values so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Values {
-    /// Those that are not NULL.
+    /// Number of values that are not NULL.
     pub(super) count: u64,
     pub(super) nulls: u64,
     booleans: u64,
@@ -161,7 +161,7 @@ pub(super) struct Values {
     rounded: bool,
     /// Of numbers, the most digits before and behind the point.
     most: (u8, u8),
-    /// Whether one has an exponent, or is none.
+    /// True if a value has an exponent, or too many digits for a DECIMAL.
     no_decimal: bool,
     dates: u64,
     times: u64,
@@ -208,7 +208,7 @@ impl Values {
                 self.integers += 1;
                 self.order.add(value);
                 self.rounded |= is_rounded(value.into());
-                // So many, whatever they are.
+                // Upper bound of an `i64`'s digits.
                 self.most.0 = self.most.0.max(19);
             }
             Shape::WideInteger { digits, rounded } => {

@@ -55,7 +55,7 @@ impl Spare {
     }
 }
 
-/// A buffer that becomes a spare one when nobody looks at its bytes any more.
+/// A buffer that returns to the spare buffers when its last reader drops it.
 struct Lent {
     buffer: Vec<u8>,
     length: usize,

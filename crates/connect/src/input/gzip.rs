@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// What is behind the last member, and where.
+/// Error for bytes behind the last member, with their position.
 #[derive(Debug)]
 pub(super) struct Behind(u64);
 
@@ -22,13 +22,13 @@ impl fmt::Display for Behind {
 
 impl std::error::Error for Behind {}
 
-/// What the members of a file unpack to, one after the other.
+/// Unpacked members of a file, one after the other.
 pub(super) struct Gzip<R: BufRead>(State<R>);
 
 enum State<R: BufRead> {
     Member {
         decoder: Box<GzDecoder<Counted<R>>>,
-        /// Where it begins, unless it is the first.
+        /// Position of the member, unless it is the first.
         start: Option<u64>,
     },
     /// Between members.

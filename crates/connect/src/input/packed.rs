@@ -1,9 +1,9 @@
 //! Packed files: gzip, zstd and bzip2, known by their first bytes.
 //!
-//! A file may consist of several packed parts, one after the other, as `cat a.gz b.gz` makes them.
-//! Behind them, gzip may have zeros that fill a block, and zstd has parts that are left out.
-//! A file that ends in the middle of a part is an error. So is one whose name promises a packing
-//! that its bytes do not have.
+//! A file may consist of several packed parts, one after the other, as by `cat a.gz b.gz`. Behind
+//! the parts, gzip may have zeros that fill a block; between them, zstd may have parts to be
+//! skipped. A file that ends in the middle of a part is an error. So is a file whose name promises
+//! a packing that its bytes do not have.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -40,8 +40,8 @@ const MAGIC_BYTES_MAX: usize = 4;
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 128 << 10;
 
-/// Whether a part of zstd that readers leave out begins so, as far as it goes: a skippable frame,
-/// of which `pzstd` writes one before each other.
+/// True if `start` may begin a skippable frame of zstd; `pzstd` writes such a frame before each
+/// part.
 fn may_be_left_out(start: &[u8]) -> bool {
     // The first byte is from 0x50 to 0x5f.
     let like = start.iter().zip([0x50, 0x2a, 0x4d, 0x18]).enumerate();
@@ -71,7 +71,7 @@ impl Packing {
         }
     }
 
-    /// What a file's name promises.
+    /// Packing promised by a file's name.
     pub(crate) fn of_name(path: &str) -> Option<Packing> {
         let extension = Path::new(path).extension()?.to_str()?;
         match extension.to_ascii_lowercase().as_str() {
@@ -82,7 +82,7 @@ impl Packing {
         }
     }
 
-    /// What a file's first bytes say.
+    /// Packing shown by a file's first bytes.
     pub(crate) fn of_bytes(start: &[u8]) -> Option<Packing> {
         let is_left_out = start.len() >= MAGIC_BYTES_MAX && may_be_left_out(start);
         let found = ALL.into_iter().find(|packing| start.starts_with(packing.magic()));
@@ -106,7 +106,7 @@ impl Packing {
     }
 }
 
-/// What comes out of a packed file, from front to back.
+/// Unpacked bytes of a packed file, from front to back.
 pub(crate) struct Unpacked {
     packing: Packing,
     inner: Box<dyn Read + Send>,
@@ -167,7 +167,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// A stream that is unpacked if its first bytes say that it is packed.
+/// A stream that is unpacked if its first bytes show a packing.
 pub(crate) struct MaybePacked(State);
 
 enum State {

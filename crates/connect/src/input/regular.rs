@@ -1,8 +1,8 @@
 //! A regular file as input, up to the length that it had when the job opened it.
 //!
-//! That length is the file's *extent*, the same in all processes of a job. A file may grow
-//! meanwhile. What comes after the extent belongs to no record of this job, except for the end of
-//! the record that the extent cuts. A file may not shrink or be replaced.
+//! This length is the file's *extent*, the same in all processes of a job. A file may grow
+//! meanwhile. Bytes behind the extent belong to no record of this job, except for the end of the
+//! record that the extent cuts. A file may not shrink or be replaced.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -30,7 +30,7 @@ pub(crate) struct Regular {
     read: u64,
 }
 
-/// What there is of a regular file.
+/// Extent and identity of a regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Bytes.
@@ -38,8 +38,8 @@ pub(crate) struct Found {
     pub(crate) file: FileId,
 }
 
-/// Opens a file; with its length and which file it is, if it is one that can be read anywhere and
-/// again: neither a pipe nor one whose length is not known before it has been read.
+/// Opens a file; with its length and identity, if it can be read again and anywhere: neither a pipe
+/// nor a file whose length is unknown before reading.
 pub(crate) fn open(path: &Path) -> Result<(File, Option<Found>)> {
     let failed = |error: io::Error| io_error(path, &error);
     let mut file = File::open(path).map_err(failed)?;
@@ -71,8 +71,8 @@ pub(crate) fn opened(file: File, path: &Path) -> Result<(File, Option<Found>)> {
     Ok((file, extent))
 }
 
-/// Files of `/proc` say that they are empty, those of `/sys` that they have a page. So the last
-/// byte is looked for.
+/// Finds the length by reading the last byte: files of `/proc` claim to be empty, files of `/sys`
+/// to have a page.
 fn extent_of(file: &File) -> io::Result<Option<Found>> {
     // Again where the length has just changed.
     for _ in 0..100 {
@@ -168,11 +168,11 @@ impl Regular {
         })
     }
 
-    /// How its first bytes say that it is packed.
+    /// Packing shown by the file's first bytes.
     ///
     /// # Errors
     ///
-    /// If its name promises a packing that it does not have.
+    /// If the name promises a packing that the bytes do not have.
     pub(crate) fn packing(&self) -> Result<Option<Packing>> {
         let mut start = [0; 4];
         let mut known = 0;
@@ -233,7 +233,7 @@ impl Regular {
         Ok(age.is_some_and(|age| age < QUIET))
     }
 
-    /// What it unpacks to.
+    /// The unpacked file.
     pub(crate) fn unpacked(self, packing: Packing) -> Result<Unpacked> {
         let failed = |error| io_error(Path::new(&*self.name), &error);
         let file = self.file.try_clone().map_err(|error| self.failed(&error))?;

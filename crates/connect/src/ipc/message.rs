@@ -1,5 +1,4 @@
-//! A message of Arrow IPC: what its metadata say of the bytes in its body, checked before anything
-//! is made of them.
+//! Message of Arrow IPC. Its metadata are checked against the bytes of its body before use.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -30,7 +29,7 @@ pub(super) struct Message {
     pub(super) body_bytes: u64,
 }
 
-/// What a message is about.
+/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Schema,
@@ -39,7 +38,7 @@ pub(super) enum Kind {
     Batch(u64),
 }
 
-/// What a record batch says of its columns.
+/// Layout of a record batch's columns.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     /// Where the buffers of the columns that are read lie in the body, ascending, apart from each
@@ -228,7 +227,7 @@ impl Counted {
             Utf8 | LargeUtf8 | Binary | LargeBinary | ListView(_) | LargeListView(_) => 3,
             Utf8View | BinaryView => {
                 let count = variadic.next().ok_or("a view without a number of buffers")?;
-                // Checked against those that there are before any is read.
+                // Checked against the number of buffers in the message before any is read.
                 2 + usize::try_from(count.clamp(0, 1 << 32)).unwrap_or(usize::MAX / 2)
             }
             Struct(_) | FixedSizeList(_, _) => 1,
@@ -257,7 +256,7 @@ impl Counted {
 /// Bytes between two spans that are read with them rather than left out.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// Spans, of which those that are close to each other are one.
+/// Sorted spans; spans close to each other are joined.
 fn joined(mut spans: Vec<Range<u64>>) -> Vec<Range<u64>> {
     spans.retain(|span| !span.is_empty());
     spans.sort_unstable_by_key(|span| span.start);

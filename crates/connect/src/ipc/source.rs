@@ -48,16 +48,16 @@ enum From {
     },
     /// Each lies behind the one before.
     Stream { bytes: Anywhere, next: u64 },
-    /// What has come and has not been taken yet.
+    /// A pipe, with received bytes that have not been used yet.
     Pipe { pipe: Pipe, come: Vec<u8>, at: Place },
 }
 
-/// What comes next of a pipe.
+/// Next part of a pipe's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// A stream, or a file, which holds one behind its magic.
+    /// The beginning: a stream, or a file's magic with a stream behind.
     Beginning,
-    /// What fills up the magic, which some writers make longer than they have to.
+    /// Padding of the magic, which some writers make longer than necessary.
     Filling,
     /// A message.
     Message,
@@ -79,7 +79,7 @@ pub(super) enum Body {
     Here(Buffer),
 }
 
-/// What comes next.
+/// Next part of the input.
 pub(super) enum Next {
     Message(Message, Body),
     /// The waker is called when more has come.
@@ -190,7 +190,7 @@ fn at(name: &str, offset: u64) -> String {
     format!("{name}, offset {offset}")
 }
 
-/// What comes before a message's metadata: its bytes, and how many the metadata have.
+/// Lengths in front of a message: of this prefix, and of the metadata behind it.
 fn prefix(bytes: &[u8]) -> Option<(usize, u32)> {
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?));
     match word(0)? {

@@ -41,7 +41,7 @@ pub(crate) struct IpcSplit {
     /// The record batch that is being handed out, or comes next, and the next row in it.
     batch: u64,
     row: u64,
-    /// Rows of the record batches before that one.
+    /// Rows of the record batches before record batch `batch`.
     before: u64,
     current: Option<Current>,
     /// Where to begin.
@@ -58,7 +58,7 @@ struct Start {
     before: u64,
 }
 
-/// What is to be read, of a pipe until its schema has come.
+/// Reading plan; for a pipe, kept until its schema has come.
 struct Opened {
     schema: SchemaRef,
     projection: Vec<usize>,
@@ -67,7 +67,7 @@ struct Opened {
     sharing: Sharing,
 }
 
-/// What is read of which file.
+/// Schema of a file, and its columns to be read.
 struct What {
     schema: SchemaRef,
     columns: Columns,
@@ -284,7 +284,7 @@ impl Split for IpcSplit {
 }
 
 impl Batch {
-    /// The columns that are read, as the file has them. Whoever comes first decodes them.
+    /// The columns to be read, as the file has them. The first caller decodes them.
     fn columns(&self) -> Result<Vec<ArrayRef>> {
         self.columns.get_or_init(|| self.decode()).clone()
     }
@@ -301,8 +301,7 @@ impl Batch {
             .map_err(|message| damaged(&self.place, message))
     }
 
-    /// The body, of which only that is read which is needed. The rest may be anything, and nobody
-    /// looks at it.
+    /// The body, with only the needed spans read. The other bytes have no influence.
     fn needed(&self) -> Result<Buffer> {
         let (bytes, offset) = match &self.body {
             Body::Here(buffer) => return Ok(buffer.clone()),

@@ -1,12 +1,12 @@
-//! Rows of which statistics say that a query leaves them out.
+//! Pruning of rows that cannot pass a query's filter, by statistics.
 //!
-//! A row group has the least and the greatest value of each column, and with a page index so has
-//! each page. Where by these a condition holds on no row, the rows are *left out*: only those
-//! columns are read that are looked at in every row ([`Pruning`]).
+//! A row group has the least and the greatest value of each column; with a page index, so has each
+//! page. If the condition holds for no value between them, the rows are *left out*: only columns
+//! that are needed of every row are read ([`Pruning`]).
 //!
-//! Statistics of floating-point numbers say nothing of NaN, those of instants in 96 bits and those
-//! of the format's first versions are in an order of their own, and `<>` excludes nearly nothing:
-//! none of these is used.
+//! Without effect: statistics of floating-point numbers, since NaN is not covered; statistics of
+//! instants in 96 bits and of the format's first versions, because of their order. Comparisons by
+//! `<>` exclude nearly nothing, and are left out.
 
 use std::iter;
 use std::ops::Range;
@@ -38,7 +38,7 @@ use crate::guard::guarded;
 /// Bytes of a page index of one column in one row group at most: others are not looked at.
 const INDEX_BYTES_MAX: usize = 16 << 20;
 
-/// What is asked of each row group.
+/// Conditions, to be tested with each row group's statistics.
 #[derive(Debug, Default)]
 pub(super) struct Pruner(Vec<Asked>);
 

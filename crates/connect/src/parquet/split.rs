@@ -55,7 +55,7 @@ pub(crate) struct ParquetSplit {
     sharing: Sharing,
 }
 
-/// What is read of which file.
+/// A file, and its columns to be read.
 struct What {
     file: ParquetFile,
     bytes: Arc<Anywhere>,
@@ -77,7 +77,7 @@ struct Part {
 /// Columns that are read of every row.
 struct Few {
     part: Part,
-    /// By projected column, where it stands among them.
+    /// By projected column, its index within `part`.
     slots: Vec<Option<usize>>,
 }
 
@@ -319,9 +319,9 @@ struct ParquetChunk {
     first: u64,
     /// Its rows in the row group.
     rows: Range<u64>,
-    /// Whether the query may take any of them.
+    /// True if the query may need any of the rows.
     counts: bool,
-    /// About what they take once they are decoded.
+    /// Approximate bytes of the decoded rows.
     bytes: usize,
     kept: Arc<Kept>,
 }

@@ -30,7 +30,7 @@ mod tests;
 /// Lines as they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RawFormat {
-    /// What becomes of malformed records.
+    /// Treatment of malformed records.
     on_error: OnError,
 }
 
@@ -45,7 +45,7 @@ impl RawFormat {
         matches!(data_type, DataType::Utf8 | DataType::Binary)
     }
 
-    /// What is wrong with these columns, if anything: a line is one.
+    /// Error if the table does not have exactly one column, for the line.
     pub(crate) fn misfit(schema: &Schema) -> Option<(String, &'static str)> {
         let columns = schema.fields().len();
         (columns != 1).then(|| {
@@ -90,7 +90,7 @@ impl RecordFormat for RawFormat {
     }
 }
 
-/// What is the same for all blocks of a split.
+/// Plan common to all blocks of a split.
 #[derive(Debug)]
 struct Plan {
     path: Name,
@@ -110,7 +110,7 @@ fn each_line(data: &[u8], mut line: impl FnMut(usize, &[u8])) {
     }
 }
 
-/// What lines were left out, and why the first of them.
+/// Number of lines left out, and the first of them.
 #[derive(Default)]
 struct Wrong {
     lines: u64,

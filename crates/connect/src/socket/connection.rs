@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) enum Peer {
     /// A host and its port.
     Connect(String, u16),
-    /// Whoever connects to this address first.
+    /// Wait on this address for a sender.
     Listen(SocketAddr),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Peer {
 #[derive(Debug)]
 pub(super) struct Stop(Arc<Shared>);
 
-/// What a connection shares with whoever ends it.
+/// State shared by a connection and its [`Stop`].
 #[derive(Debug, Default)]
 struct Shared {
     stopped: AtomicBool,
@@ -74,7 +74,7 @@ impl Drop for Stop {
     }
 }
 
-/// What comes over a connection. It ends when the sender closes it, or by [`Stop`].
+/// Bytes received over a connection. The connection ends when the sender closes it, or by [`Stop`].
 #[derive(Debug)]
 pub(super) struct Connection {
     state: State,
@@ -85,13 +85,13 @@ pub(super) struct Connection {
 enum State {
     Connect(String, u16),
     Accept(TcpListener),
-    /// Until the first byte has come, with the listener: whoever sends none is no sender.
+    /// Until the first byte has come, with the listener: a silent peer is no sender.
     Open(TcpStream, Option<TcpListener>),
 }
 
 impl Connection {
-    /// With the address on which it waits, if it does: already now, so that whoever is told of it
-    /// can connect.
+    /// Also returns the listening address, if there is one, before the first connection: so its
+    /// readers can connect.
     pub(super) fn new(peer: &Peer) -> io::Result<(Connection, Stop, Option<SocketAddr>)> {
         let (state, address) = match peer {
             Peer::Connect(host, port) => (State::Connect(host.clone(), *port), None),
@@ -136,7 +136,7 @@ impl Connection {
         Err(failed)
     }
 
-    /// Waits for another sender: this one has sent nothing.
+    /// Waits for another sender, since this peer has sent nothing.
     fn goes_on(&mut self, listener: TcpListener) {
         self.shared.open.store(false, Ordering::Release);
         self.state = State::Accept(listener);

@@ -1,11 +1,11 @@
 //! Files as tables: `'connector' = 'file', 'format' = '…', 'path' = '…'`.
 //!
-//! One file is one split; `path` may name several, by a pattern or by their directory
-//! ([`paths::Files`]), in the order of their names. What bytes mean is the affair of a [`Format`].
+//! A file is a split; `path` may name several files, by a pattern or by their directory
+//! ([`paths::Files`]), in the order of their names. A [`Format`] gives the bytes their meaning.
 //!
 //! A file is read in chunks of about 1 MiB (less for small files, so that windows fire while the
-//! file is read), which end with whole records. Any worker can decode a chunk; it decodes only the
-//! columns that are used. A pipe is read as it is written: a record is available as soon as it is
+//! file is read), which end with whole records. Any worker can decode a chunk; only used columns
+//! are decoded. A pipe is read while it is written: a record is available as soon as it is
 //! complete. The processes of a job share a file by chunks. A pipe, or a file that does not report
 //! its length (as in `/proc`), is read by the coordinator.
 //!
@@ -54,7 +54,7 @@ use crate::records::Reading;
 /// A file or several, in one format.
 #[derive(Debug, Clone)]
 pub struct FileTable {
-    /// What the table is called.
+    /// The table's name.
     name: Name,
     files: Files,
     beside: Beside,

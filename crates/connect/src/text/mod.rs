@@ -45,7 +45,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Their names, as [`FromStr`] takes them.
+    /// The formats' names, as parsed by [`FromStr`].
     pub const NAMES: [&str; 3] = ["table", "csv", "ndjson"];
 }
 
@@ -67,7 +67,7 @@ impl FromStr for Format {
     }
 }
 
-/// What a [`TextSink`] should know about its output.
+/// Properties of a [`TextSink`]'s output.
 #[derive(Debug, Clone, Default)]
 pub struct TextOptions {
     /// Columns of the terminal: a table is made to fit. `None` (no terminal): nothing is cut off.
@@ -105,7 +105,7 @@ pub struct TextSink {
     inner: Mutex<Inner>,
 }
 
-/// What messages call it.
+/// Name of the output in messages.
 const OUTPUT: &str = "the output";
 
 struct Inner {
@@ -122,7 +122,7 @@ struct Inner {
     closed: bool,
 }
 
-/// What a format keeps between batches.
+/// State of a format between batches.
 enum Rows {
     Table(TableWriter),
     Csv(csv::Style),
@@ -265,7 +265,7 @@ impl Inner {
     }
 }
 
-/// What the system said about an output, and what can be done about it.
+/// The system's error about an output, with advice.
 pub(crate) fn write_error(place: &str, error: &io::Error) -> Error {
     let help = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

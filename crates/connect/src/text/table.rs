@@ -38,11 +38,11 @@ struct Column {
     name: String,
     name_width: usize,
     class: Class,
-    /// What values of its type usually take.
+    /// Usual width of values of this type.
     usual: usize,
-    /// What a number of its type may take; 0 if it is none.
+    /// Greatest width of a number of this type; 0 for other types.
     greatest: usize,
-    /// What the first ones take.
+    /// Width that the first values need.
     needed: usize,
     /// Terminal columns of its values.
     width: usize,
@@ -62,7 +62,7 @@ impl Column {
         matches!(self.class, Class::Number | Class::Float)
     }
 
-    /// Its width where nothing has to be cut.
+    /// Width at which no value so far is cut.
     fn whole(&self) -> usize {
         self.needed.max(self.name_width)
     }
@@ -134,9 +134,9 @@ impl TableWriter {
         }
     }
 
-    /// The rooms of a row of which a value is wider than its column. What it takes more, those give
-    /// that come after it and have room to spare. On a terminal texts take no more than is free,
-    /// and give what the rest lacks.
+    /// Widths of a row's cells, if a value is wider than its column. Later cells with room to spare
+    /// make up for the excess. On a terminal a text takes no more than the free width, and is cut
+    /// to make up for the rest.
     fn rooms(&self, row: &[(usize, usize)]) -> Vec<usize> {
         let line_width = self.line_width();
         let mut free = self.limit.map_or(usize::MAX, |limit| limit.saturating_sub(line_width));
@@ -271,7 +271,7 @@ impl TableWriter {
     }
 }
 
-/// What values of a type usually take, so that later ones fit, too.
+/// Usual width of values of a type, so that later values fit, too.
 fn usual_width(data_type: &DataType) -> usize {
     let fraction = |unit: &TimeUnit| match unit {
         TimeUnit::Second => 0,
@@ -292,7 +292,7 @@ fn usual_width(data_type: &DataType) -> usize {
     }
 }
 
-/// What the widest number of a type takes; 0 for other types.
+/// Width of the widest number of a type; 0 for other types.
 fn greatest_width(data_type: &DataType) -> usize {
     match data_type {
         DataType::Int32 => 11,

@@ -35,7 +35,7 @@ use crate::number::{
 /// Milliseconds in a day.
 const DAY_MS: i64 = 86_400_000;
 
-/// What a column's text may look like: decides about quoting and alignment.
+/// Class of a column's texts: decides about quoting and alignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Digits, sign, point: a JSON number as it is.
@@ -44,7 +44,7 @@ pub(crate) enum Class {
     Float,
     /// `true`, `false`.
     Boolean,
-    /// Something that needs neither escapes nor CSV quotes: dates and times.
+    /// Text without need of escapes or CSV quotes: dates and times.
     Plain,
     /// Anything.
     Text,
@@ -105,7 +105,7 @@ enum Values<'a> {
     DaysAndMs(&'a [IntervalDayTime]),
     MonthsDaysAndNs(&'a [IntervalMonthDayNano]),
     Nested(Nested<'a>),
-    /// Whatever else Arrow can show.
+    /// Values of all other types, as Arrow shows them.
     Other(ArrayFormatter<'a>),
 }
 
@@ -208,7 +208,7 @@ impl<'a> Cells<'a> {
             }
     }
 
-    /// The column as one of values that are made of others, which are JSON as they are written.
+    /// The column's nested values, which are written as JSON.
     #[inline]
     pub(super) fn nested(&self) -> Option<&Nested<'a>> {
         match &self.values {

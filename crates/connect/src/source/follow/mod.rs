@@ -8,12 +8,12 @@
 //! A file is known by its inode, whatever its name, and by its first bytes and the last
 //! that were read ([`cursor`]):
 //!
-//! - *Rotated*: the path names another file. The old one is read to its end, and until nothing has
-//!   been written to it for a second, then the new one from its first line. A last line without its
-//!   end is a record then.
-//! - *Renamed* to a name that `path` covers as well: it is read on, not again.
-//! - *Truncated*, or written anew in place: it is shorter than what was read, or has other bytes.
-//!   It is read from its first line again, and its header too. A half line that waited is dropped.
+//! - *Rotated*: the path names another file. The old file is read to its end, and on until it has
+//!   not grown for a second; then the new file from its first line. A last line without its end is
+//!   a record then.
+//! - *Renamed* to a name that `path` covers as well: reading goes on, and does not start again.
+//! - *Truncated*, or written anew in place: the file is shorter than before, or has other bytes.
+//!   Reading starts again at the first line, and the header too. A waiting half line is dropped.
 //!   The user is told.
 //! - *Deleted*: as if rotated. The path may come back.
 //!
@@ -54,7 +54,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOK_AT_MANY: Duration = Duration::from_secs(1);
 const MANY: usize = 100;
 
-/// Files that are kept open while nothing is written to them.
+/// Maximum number of files kept open while they do not grow.
 const OPEN_MAX: usize = 200;
 
 /// Files that are followed.
@@ -154,7 +154,7 @@ struct FollowSplit {
     files: Files,
     wanted: Wanted,
     read: Read,
-    /// In the order in which they were found.
+    /// Known files, in the order in which they were found.
     cursors: Vec<Cursor>,
     /// Where to go on in files that have not been found yet.
     saved: BTreeMap<u64, Saved>,
@@ -163,7 +163,7 @@ struct FollowSplit {
 }
 
 impl FollowSplit {
-    /// Looks which files there are, and what has become of those that are known.
+    /// Looks for new files, and for changes of known files.
     fn look(&mut self) -> Result<()> {
         let mut found = self.found()?;
         let there: BTreeSet<Id> = found.iter().map(|(_, seen)| seen.id).collect();
