@@ -2,8 +2,7 @@
 //! same job, and stops all when one fails.
 //!
 //! Process 0, which the user started, is the *coordinator*; the remaining processes are *peers*.
-//! The
-//! coordinator listens on the loopback interface, starts its peers, and hands each peer the
+//! The coordinator listens on the loopback interface, starts its peers, and hands each peer the
 //! address, the peer's number and the job's token over standard input. A process that connects
 //! presents the token in a preamble. Then both sides exchange messages: JSON with a length prefix,
 //! since messages are few. Records and state never go over these connections, but over a fabric,
