@@ -9,8 +9,8 @@
 //! whose addresses are exchanged here.
 //!
 //! A closed connection is noticed at once, silence after two seconds. The first failure stops all
-//! processes. The job reports the most informative reason: a process killed by a signal, rather
-//! than the loss of a connection to this process. No process outlives the coordinator, because its
+//! processes. The job reports the most informative reason: the death of a process, rather than
+//! another process's lost connection. No process outlives the coordinator, because its
 //! peers notice the end of their standard input and of their connection. When a call of [`Cluster`]
 //! has returned an error, no process is left.
 
