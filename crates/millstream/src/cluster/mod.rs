@@ -2,16 +2,15 @@
 //! same job, and stops all when one fails.
 //!
 //! Process 0, which the user started, is the *coordinator*; the remaining processes are *peers*.
-//! The
-//! coordinator listens on the loopback interface, starts its peers, and hands each peer the
+//! The coordinator listens on the loopback interface, starts its peers, and hands each peer the
 //! address, the peer's number and the job's token over standard input. A process that connects
 //! presents the token in a preamble. Then both sides exchange messages: JSON with a length prefix,
 //! since messages are few. Records and state never go over these connections, but over a fabric,
 //! whose addresses are exchanged here.
 //!
 //! A closed connection is noticed at once, silence after two seconds. The first failure stops all
-//! processes. The job reports the most informative reason: a process killed by a signal, rather
-//! than the loss of a connection to this process. No process outlives the coordinator, because its
+//! processes. The job reports the most informative reason: the death of a process, rather than
+//! another process's lost connection. No process outlives the coordinator, because its
 //! peers notice the end of their standard input and of their connection. When a call of [`Cluster`]
 //! has returned an error, no process is left.
 

@@ -42,8 +42,7 @@ pub(crate) struct ViewHandle {
 
 impl ViewHandle {
     /// `columns` are the names of the shown columns; `None` shows all. With `columns`, the plan
-    /// below
-    /// the view is hidden.
+    /// below the view is hidden.
     pub(crate) fn new(view: Arc<ViewEntry>, columns: Option<&HashSet<String>>) -> ViewHandle {
         let all = view.plan.schema().as_arrow();
         let Some(columns) = columns else {

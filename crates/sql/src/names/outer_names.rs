@@ -25,8 +25,7 @@ pub(crate) fn with_outer_names(query: &Query) -> Option<Query> {
 #[derive(Default)]
 struct Names {
     /// The names of the tables of each enclosing query; `None` for a query that sees no names of
-    /// the
-    /// queries around it.
+    /// the queries around it.
     open: Vec<Option<HashSet<String>>>,
     /// Queries that see no names of the queries around them, by address.
     closed: HashSet<*const Query>,

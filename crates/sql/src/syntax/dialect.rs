@@ -185,8 +185,7 @@ impl Dialect for MillstreamDialect {
     }
 
     /// `TABLE t` becomes the name `t`, `TABLE 'x'` the name of a file; functions that take tables
-    /// know
-    /// the meaning.
+    /// know the meaning.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         self.begun.set(self.begun.get() + 1);
         self.furthest.set(self.furthest.get().max(parser.index()));

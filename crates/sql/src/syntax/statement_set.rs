@@ -36,8 +36,7 @@ const FORM: &str = "write EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT IN
 
 impl StatementSet {
     /// How many of `parts` belong to a statement that cannot be parsed: all up to END, if the
-    /// statement
-    /// begins a set with an END.
+    /// statement begins a set with an END.
     pub(crate) fn extent(parts: &[&[TokenWithSpan]]) -> usize {
         let begins = parts.first().is_some_and(|first| {
             let words = words(first);
@@ -53,8 +52,7 @@ impl StatementSet {
     }
 
     /// The set at the beginning of `parts`, a script's tokens between its semicolons; `None` if
-    /// there is
-    /// no set. `insert` parses a statement of the set.
+    /// there is no set. `insert` parses a statement of the set.
     pub(crate) fn parse(
         parts: &[&[TokenWithSpan]],
         insert: &dyn Fn(&[TokenWithSpan]) -> Result<Insert>,
