@@ -5,9 +5,9 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use millstream::Settings;
+use millstream_flow::shuffle::Design;
+use millstream_flow::shuffle::bench::{self, Options, Pattern};
 use millstream_lab::shuffle;
-use millstream_shuffle::Design;
-use millstream_shuffle::bench::{self, Options, Pattern};
 
 use crate::Failure;
 use crate::console::{fail, told, usage};

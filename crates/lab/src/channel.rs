@@ -7,8 +7,10 @@ use std::time::Duration;
 use millstream::cluster::FabricName;
 use millstream_fabric::Fabric;
 use millstream_fabric::verbs::Options;
-use millstream_flow::bench::{self, Cell, Medium, Plan, Rdma, Shm, SmallMessage, Tcp, Waiting};
-use millstream_flow::{Notification, Settings};
+use millstream_flow::channel::bench::{
+    self, Cell, Medium, Plan, Rdma, Shm, SmallMessage, Tcp, Waiting,
+};
+use millstream_flow::channel::{Notification, Settings};
 use serde_json::{Value, json};
 
 use crate::failure::{fail, print};

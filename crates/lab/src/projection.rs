@@ -14,8 +14,8 @@ use millstream::cluster::WORKERS_MAX;
 use millstream::projection::{self, Costs, Kind, Machine, Price, Projected, Projection, Shared};
 use millstream::{Exchange, Job, MemoryTable, Plan, Session, Settings, Sink, Stats, counters};
 use millstream_fabric::sim::Model;
-use millstream_flow::Settings as Channels;
-use millstream_flow::bench::{self as channels, Medium, Shm};
+use millstream_flow::channel::Settings as Channels;
+use millstream_flow::channel::bench::{self as channels, Medium, Shm};
 use millstream_workloads::{Answer, Spec, Verifier, Zipf, expected, generate, oracle, schema, sql};
 use serde_json::{Map, Value, json};
 

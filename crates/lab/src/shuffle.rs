@@ -4,15 +4,15 @@
 use std::process::Command;
 
 use millstream::counted;
-use millstream_shuffle::bench::{self, Options, Report};
-use millstream_shuffle::{Counters, Error};
+use millstream_flow::shuffle::bench::{self, Options, Report};
+use millstream_flow::shuffle::{Counters, Error};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{fail, print, usage};
 use crate::{Failure, provenance, round};
 
 /// Measures, and prints what came out. `command` starts a process of the measurement: it has to
-/// call [`millstream_shuffle::bench::child`].
+/// call [`millstream_flow::shuffle::bench::child`].
 pub fn run(
     options: &Options,
     command: impl Fn(&Options, usize) -> Command,
