@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "memcheck: valgrind is not installed"; exit 1; }
 skips=(--skip loom_tests)
-[ "${1:-}" != --short ] || skips+=(--skip sim_ --skip any_schedule --skip random_ --skip limits_move)
+[ "${1:-}" != --short ] || skips+=(--skip sim_ --skip any_schedule --skip random_)
 binaries=$(cargo test --profile ci --locked -p millstream-verbs -p millstream-fabric -p millstream-flow \
     --lib --test conformance --test shuffle_conformance --test channel_sim --test shuffle_sim --test channel_gather \
     --no-run --message-format=json 2>/dev/null |

@@ -8,8 +8,9 @@ use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
 use millstream_fabric::{Access, Fabric, Region};
-use millstream_flow::channel::bench::connect;
-use millstream_flow::channel::{Notification, Received, Receiver, Sender, Settings, Stats};
+use millstream_flow::channel::{
+    Notification, Received, Receiver, Sender, Settings, Stats, connect,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const MESSAGES: u64 = 300;

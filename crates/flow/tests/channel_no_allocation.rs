@@ -9,8 +9,7 @@ use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
 use millstream_fabric::{Access, Fabric};
-use millstream_flow::channel::bench::connect;
-use millstream_flow::channel::{Notification, Received, Settings};
+use millstream_flow::channel::{Notification, Received, Settings, connect};
 
 struct Counting;
 

@@ -62,18 +62,24 @@ fn send_each(
         match elsewhere.filter(|_| number % 2 == 0) {
             Some(region) => {
                 let head = bytes / (1 + number as usize % 3) / 8 * 8;
-                bench::fill(&mut slot.payload()[..head], number);
+                fill(&mut slot.payload()[..head], number);
                 // Message n begins with word n.
                 let at = number as usize * 8 + head;
                 slot.send_from(head, region, at, bytes - head, number)?;
             }
             None => {
-                bench::fill(&mut slot.payload()[..bytes], number);
+                fill(&mut slot.payload()[..bytes], number);
                 slot.send(bytes, number)?;
             }
         }
     }
     sender.finish(events, PATIENCE)
+}
+
+fn fill(buffer: &mut [u8], number: u64) {
+    for (i, word) in buffer.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        *word = (number + i as u64).to_ne_bytes();
+    }
 }
 
 /// Receives until the end; what came is exactly what was sent.
@@ -84,7 +90,7 @@ fn receive_all(mut receiver: Receiver<Verbs>, events: &mut <Verbs as Fabric>::Ev
             panic!("message {number} did not come");
         };
         let bytes = payload_bytes(number, max);
-        bench::fill(&mut expected[..bytes], number);
+        fill(&mut expected[..bytes], number);
         assert_eq!(message.tag(), number);
         let whole = bytes / 8 * 8;
         assert_eq!(message.len(), bytes);
@@ -106,9 +112,9 @@ fn channels_between_threads() {
             println!("{slots} slots of {slot_bytes} bytes, {notification:?}");
             let (mut there, mut here) = (device.events().unwrap(), device.events().unwrap());
             let (sender, receiver) =
-                bench::connect([&device, &device], [&there, &here], settings).unwrap();
+                connect([&device, &device], [&there, &here], settings).unwrap();
             let mut words = vec![0; slot_bytes + 8 * MESSAGES as usize];
-            bench::fill(&mut words, 0);
+            fill(&mut words, 0);
             let elsewhere = device.allocate(words.len(), Access::LOCAL).unwrap();
             elsewhere.write(0, &words).unwrap();
             std::thread::scope(|scope| {
@@ -140,7 +146,7 @@ fn a_parked_receiver_is_woken() {
         let settings = Settings { notification, ..IMMEDIATE };
         let (mut there, mut here) = (device.events().unwrap(), device.events().unwrap());
         let (mut sender, mut receiver) =
-            bench::connect([&device, &device], [&there, &here], settings).unwrap();
+            connect([&device, &device], [&there, &here], settings).unwrap();
         std::thread::scope(|scope| {
             let consumer = scope.spawn(move || {
                 for number in 0..5 {

@@ -9,8 +9,8 @@
 //! always give the same projection.
 //!
 //! The cost of messages for a processor is not measured here, because `sim` is not the fabric of
-//! any real machine. It is part of the machine's description, and
-//! `millstream_flow::channel::bench` measures it between two threads.
+//! any real machine. It is part of the machine's description, and the laboratory measures it
+//! between two threads.
 //!
 //! What the model leaves out: contention for memory, except for what the measuring run itself is
 //! exposed to; the operating system, except for time slices and waking up; and the cost of polling

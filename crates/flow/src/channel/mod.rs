@@ -55,7 +55,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod bench;
 mod error;
 pub mod footer;
 mod handover;
@@ -68,7 +67,7 @@ mod side;
 mod stats;
 
 pub use error::{Error, Result};
-pub use receiver::{Message, Received, Receiver, ReceiverSetup};
+pub use receiver::{Message, Received, Receiver, ReceiverSetup, connect};
 pub use sender::{Sender, SenderSetup, Slot};
 pub use settings::{Notification, SLOT_BYTES_MAX, SLOTS_MAX, Settings};
 pub use stats::Stats;

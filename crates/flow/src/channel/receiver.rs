@@ -9,7 +9,7 @@ use millstream_fabric::{Access, Events, Fabric, Region};
 
 use crate::channel::error::{Error, Result};
 use crate::channel::footer::Footer;
-use crate::channel::sender::{Position, check_parameters, hello, mismatch};
+use crate::channel::sender::{Position, Sender, SenderSetup, check_parameters, hello, mismatch};
 use crate::channel::settings::{Notification, Settings};
 use crate::channel::side::{Fresh, HEARTBEAT, Side};
 use crate::channel::stats::Stats;
@@ -70,6 +70,18 @@ impl<F: Fabric> ReceiverSetup<F> {
             ended: false,
         })
     }
+}
+
+/// Connects a sender and a receiver of one process; their devices can reach each other.
+pub fn connect<F: Fabric>(
+    devices: [&F; 2],
+    events: [&F::Events; 2],
+    settings: Settings,
+) -> Result<(Sender<F>, Receiver<F>)> {
+    let sender = SenderSetup::new(devices[0], events[0], settings)?;
+    let receiver = ReceiverSetup::new(devices[1], events[1], settings)?;
+    let (to_receiver, to_sender) = (sender.hello(), receiver.hello());
+    Ok((sender.connect(&to_sender)?, receiver.connect(&to_receiver)?))
 }
 
 /// The consumer of a channel: takes messages in order, where they stand, and releases them.

@@ -176,7 +176,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod bench;
 mod counters;
 mod design;
 mod error;

@@ -148,7 +148,7 @@ impl Settings {
     }
 
     /// That the settings are possible, on a device with these limits, for so many peers.
-    pub(crate) fn check(&self, limits: &Limits, peers: usize) -> Result<()> {
+    pub fn check(&self, limits: &Limits, peers: usize) -> Result<()> {
         let refused =
             |name, value: u64, why: String| Err(Error::Setting { name, value: Some(value), why });
         let (least, most) = self.per_peer();

@@ -5,13 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_fabric::Fabric;
+use millstream_flow::shuffle::{Buffer, Error, Groups, Received, Receiver, Result, Sender, State};
 
-use super::{COMPUTE_BYTES, Failure, NodeReport, Options, TUPLE_BYTES};
-use crate::shuffle::error::{Error, Result};
-use crate::shuffle::groups::Groups;
-use crate::shuffle::receive::{Received, Receiver};
-use crate::shuffle::send::{Buffer, Sender};
-use crate::shuffle::wire::State;
+use super::options::{COMPUTE_BYTES, Options, ShuffleFailure, TUPLE_BYTES};
+use super::report::NodeReport;
 
 /// Tuples that a thread makes before it looks at what has come.
 const TURN: u64 = 4096;
@@ -20,7 +17,7 @@ const MESSAGES: usize = 8;
 /// Nothing happens for so long: somebody is gone without a word.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A thread that computes calls its endpoints so often, or it would count as lost (see
-/// [`Settings::silence`](crate::shuffle::Settings::silence)).
+/// [`Settings::silence`](millstream_flow::shuffle::Settings::silence)).
 const ABSENCE: Duration = Duration::from_millis(100);
 
 /// The tuple of this number: a key without order, and the number.
@@ -152,12 +149,12 @@ impl<F: Fabric> Node<F> {
         options: &Options,
         process: usize,
         orphan: &AtomicBool,
-    ) -> std::result::Result<NodeReport, Failure> {
+    ) -> std::result::Result<NodeReport, ShuffleFailure> {
         let groups = options.pattern.groups(options.processes);
         let each = options.threads / self.senders.len();
         let active: Vec<_> = self.senders.iter().map(|_| AtomicUsize::new(each)).collect();
         let start = Instant::now();
-        let parts: Vec<std::result::Result<_, Failure>> = std::thread::scope(|scope| {
+        let parts: Vec<std::result::Result<_, ShuffleFailure>> = std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for thread in 0..options.threads {
                 let at = thread % self.senders.len();
@@ -210,13 +207,13 @@ impl<F: Fabric> Node<F> {
 }
 
 impl<F: Fabric> Worker<'_, F> {
-    fn run(mut self) -> std::result::Result<Sums, Failure> {
+    fn run(mut self) -> std::result::Result<Sums, ShuffleFailure> {
         let mut stage = Stage::Making;
         let mut ended = false;
         let mut moved = Instant::now();
         while stage != Stage::Sent || !ended {
             if self.orphan.load(Ordering::Acquire) {
-                return Err(Failure::Orphan);
+                return Err(ShuffleFailure::Orphan);
             }
             let before = (self.next, self.received.0);
             self.called = Instant::now();

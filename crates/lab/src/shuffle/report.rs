@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{Failure, Options, Pattern, TUPLE_BYTES};
-use crate::shuffle::counters::Counters;
+use millstream_flow::shuffle::Counters;
+
+use super::options::{Options, Pattern, ShuffleFailure, TUPLE_BYTES};
 
 /// What one process did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,7 +63,7 @@ pub struct Report {
 
 impl Report {
     /// A report whose answer is right.
-    pub(super) fn new(options: Options, nodes: Vec<NodeReport>) -> Result<Report, Failure> {
+    pub(super) fn new(options: Options, nodes: Vec<NodeReport>) -> Result<Report, ShuffleFailure> {
         let add =
             |(count, sum): (u64, u64), (more, of): (u64, u64)| (count + more, sum.wrapping_add(of));
         let sent = nodes.iter().map(|node| node.sent).fold((0, 0), add);
@@ -73,7 +74,7 @@ impl Report {
         };
         let expected = (sent.0 * copies, sent.1.wrapping_mul(copies));
         if found != expected || sent.0 != options.tuples * options.processes as u64 {
-            return Err(Failure::Answer { expected, found });
+            return Err(ShuffleFailure::Answer { expected, found });
         }
         Ok(Report { options, nodes })
     }

@@ -6,11 +6,8 @@
 //! everybody received has to add up to what everybody sent. Besides times, a [`Report`] has counts,
 //! which hold on any machine.
 //!
-//! [`run`] starts the processes and is what a program calls; [`child`] is what each of them does.
-
-mod node;
-mod processes;
-mod report;
+//! [`measure`](super::measure) starts the processes and is what a program calls;
+//! [`child`](super::child) is what each of them does.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -21,13 +18,7 @@ use std::time::Duration;
 use millstream_fabric::Fabric as _;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
-pub use processes::{child, run};
-pub use report::{NodeReport, Report};
-
-use crate::shuffle::design::{Design, Endpoints};
-use crate::shuffle::error::Error;
-use crate::shuffle::groups::Groups;
-use crate::shuffle::settings::{Depth, Settings};
+use millstream_flow::shuffle::{Depth, Design, Endpoints, Error, Groups, Settings};
 
 /// Bytes of a tuple: a key and a value.
 pub const TUPLE_BYTES: usize = 16;
@@ -53,7 +44,7 @@ impl Pattern {
         }
     }
 
-    fn groups(self, processes: usize) -> Groups {
+    pub(super) fn groups(self, processes: usize) -> Groups {
         match self {
             Pattern::Repartition => Groups::repartition(processes),
             Pattern::Broadcast => Groups::broadcast(processes),
@@ -62,13 +53,13 @@ impl Pattern {
 }
 
 impl FromStr for Pattern {
-    type Err = Failure;
+    type Err = ShuffleFailure;
 
-    fn from_str(name: &str) -> Result<Pattern, Failure> {
+    fn from_str(name: &str) -> Result<Pattern, ShuffleFailure> {
         let all = [Pattern::Repartition, Pattern::Broadcast];
         let found = all.into_iter().find(|pattern| pattern.name() == name);
         let refused = || format!("no pattern {name:?}; there are repartition and broadcast");
-        found.ok_or_else(|| Failure::Options(refused()))
+        found.ok_or_else(|| ShuffleFailure::Options(refused()))
     }
 }
 
@@ -120,7 +111,7 @@ impl Options {
     }
 
     /// What becomes of a process's own tuples, without and with `keep_own`.
-    pub(crate) const OWN: [&str; 2] = ["send", "keep"];
+    pub(super) const OWN: [&str; 2] = ["send", "keep"];
 
     /// The settings of each endpoint.
     pub fn settings(&self) -> Settings {
@@ -138,7 +129,7 @@ impl Options {
     }
 
     /// What receiving [`COMPUTE_BYTES`] costs a process in microseconds.
-    pub(crate) fn compute_us_of(&self, process: usize) -> f64 {
+    pub(super) fn compute_us_of(&self, process: usize) -> f64 {
         self.straggler_us.filter(|_| process == 0).unwrap_or(self.compute_us)
     }
 
@@ -148,7 +139,7 @@ impl Options {
     }
 
     /// That a shuffle is possible with these options, over shared memory.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), ShuffleFailure> {
         let refused = |name, value, why: String| Err(Error::Setting { name, value, why }.into());
         for (name, count) in [("processes", self.processes), ("threads", self.threads)] {
             if count == 0 {
@@ -197,17 +188,17 @@ impl fmt::Display for Options {
 }
 
 impl FromStr for Options {
-    type Err = Failure;
+    type Err = ShuffleFailure;
 
-    fn from_str(line: &str) -> Result<Options, Failure> {
-        fn number<T: FromStr>(text: &str) -> Result<T, Failure> {
-            text.parse().map_err(|_| Failure::Options(format!("{text:?} is no number")))
+    fn from_str(line: &str) -> Result<Options, ShuffleFailure> {
+        fn number<T: FromStr>(text: &str) -> Result<T, ShuffleFailure> {
+            text.parse().map_err(|_| ShuffleFailure::Options(format!("{text:?} is no number")))
         }
         let parts: Vec<&str> = line.split(',').collect();
         let [design, pattern, processes, threads, bytes, depth, credit, compute, slow, own, count] =
             parts[..]
         else {
-            return Err(Failure::Options(format!("{line:?} does not have eleven parts")));
+            return Err(ShuffleFailure::Options(format!("{line:?} does not have eleven parts")));
         };
         let options = Options {
             design: design.parse()?,
@@ -232,7 +223,7 @@ impl FromStr for Options {
 
 /// Why nothing was measured.
 #[derive(Debug)]
-pub enum Failure {
+pub enum ShuffleFailure {
     /// An option is impossible.
     Options(String),
     /// An endpoint failed.
@@ -286,25 +277,25 @@ pub enum Failure {
     },
 }
 
-impl Failure {
+impl ShuffleFailure {
     /// With the process in the place of an endpoint, whose number says nothing to a user.
-    fn seen_by(self, process: usize, options: &Options) -> Failure {
+    pub(super) fn seen_by(self, process: usize, options: &Options) -> ShuffleFailure {
         match self {
-            Failure::Shuffle(error) => match error.endpoint() {
-                Some(id) => Failure::Peer { process, peer: options.process_of(id), error },
-                None => Failure::Shuffle(error),
+            ShuffleFailure::Shuffle(error) => match error.endpoint() {
+                Some(id) => ShuffleFailure::Peer { process, peer: options.process_of(id), error },
+                None => ShuffleFailure::Shuffle(error),
             },
             other => other,
         }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ShuffleFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Options(what) => f.write_str(what),
-            Failure::Shuffle(error) => error.fmt(f),
-            Failure::Peer { process, peer, error } => {
+            ShuffleFailure::Options(what) => f.write_str(what),
+            ShuffleFailure::Shuffle(error) => error.fmt(f),
+            ShuffleFailure::Peer { process, peer, error } => {
                 write!(f, "process {process} of the benchmark: ")?;
                 match error {
                     Error::PeerLost { .. } => {
@@ -318,26 +309,26 @@ impl fmt::Display for Failure {
                     other => write!(f, "process {peer}: {other}"),
                 }
             }
-            Failure::Process(error) => write!(f, "a process of the benchmark: {error}"),
-            Failure::Stopped { process } => write!(
+            ShuffleFailure::Process(error) => write!(f, "a process of the benchmark: {error}"),
+            ShuffleFailure::Stopped { process } => write!(
                 f,
                 "process {process} of the benchmark was stopped (SIGSTOP, or a debugger), and \
                  the others cannot go on without it"
             ),
-            Failure::Silent { process, time } => write!(
+            ShuffleFailure::Silent { process, time } => write!(
                 f,
                 "process {process} of the benchmark said nothing for {} s: it does not run",
                 time.as_secs()
             ),
-            Failure::Ended { process, status } => match status.signal() {
+            ShuffleFailure::Ended { process, status } => match status.signal() {
                 Some(_) => write!(f, "process {process} of the benchmark was killed ({status})"),
                 None => write!(f, "process {process} of the benchmark has failed ({status})"),
             },
-            Failure::Said { process, line } => {
+            ShuffleFailure::Said { process, line } => {
                 write!(f, "process {process} of the benchmark said {line:?} and did not go on")
             }
-            Failure::Orphan => f.write_str("the process that started the benchmark is gone"),
-            Failure::Answer { expected, found } => write!(
+            ShuffleFailure::Orphan => f.write_str("the process that started the benchmark is gone"),
+            ShuffleFailure::Answer { expected, found } => write!(
                 f,
                 "the answer is wrong: {} tuples that add up to {:#x} were sent, and {} that add \
                  up to {:#x} received",
@@ -347,22 +338,22 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for ShuffleFailure {}
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Shuffle(error)
+impl From<Error> for ShuffleFailure {
+    fn from(error: Error) -> ShuffleFailure {
+        ShuffleFailure::Shuffle(error)
     }
 }
 
-impl From<millstream_fabric::Error> for Failure {
-    fn from(error: millstream_fabric::Error) -> Failure {
-        Failure::Shuffle(error.into())
+impl From<millstream_fabric::Error> for ShuffleFailure {
+    fn from(error: millstream_fabric::Error) -> ShuffleFailure {
+        ShuffleFailure::Shuffle(error.into())
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        Failure::Process(error)
+impl From<std::io::Error> for ShuffleFailure {
+    fn from(error: std::io::Error) -> ShuffleFailure {
+        ShuffleFailure::Process(error)
     }
 }

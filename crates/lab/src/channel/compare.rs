@@ -9,57 +9,56 @@ use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
 use millstream_fabric::verbs::{Options, Verbs};
 use millstream_fabric::{Error as FabricError, Fabric};
+use millstream_flow::channel::{Error, Settings, Stats};
 
-use super::{
-    Measured, channel, expected_sum, latency, line_limit, memory_limit, socket_limit,
-    write_bandwidth,
-};
-use crate::channel::{Error, Settings, Stats};
+use super::limits::{line_limit, memory_limit, socket_limit, write_bandwidth};
+use super::transfer::{Measured, expected_sum, transfer};
+use super::waiting::latency;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Runs of channel and limit, by turns; the median counts.
-    pub pairs: usize,
+    pub(crate) pairs: usize,
     /// Bytes that a run moves, about.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
     /// Small messages there and back.
-    pub rounds: u32,
+    pub(crate) rounds: u32,
 }
 
 /// A channel beside the limit, at one length of slots and number of credits.
 #[derive(Debug, Clone, Copy)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// Slots and their bytes.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// Full slots sent in a run.
-    pub messages: u64,
+    pub(crate) messages: u64,
     /// The channel's bytes per second, in the pair with the median ratio.
-    pub bytes_per_s: f64,
+    pub(crate) bytes_per_s: f64,
     /// The limit's, in the same pair.
-    pub limit_bytes_per_s: f64,
+    pub(crate) limit_bytes_per_s: f64,
     /// Least, median and greatest ratio of the pairs.
-    pub ratios: [f64; 3],
+    pub(crate) ratios: [f64; 3],
     /// Time of one way of a full slot.
-    pub one_way: Duration,
+    pub(crate) one_way: Duration,
     /// Counters of sender and receiver in the median pair.
-    pub stats: [Stats; 2],
+    pub(crate) stats: [Stats; 2],
 }
 
 /// Latency of a small message.
 #[derive(Debug, Clone, Copy)]
-pub struct SmallMessage {
+pub(crate) struct SmallMessage {
     /// Time of one way, in the pair with the median ratio.
-    pub one_way: Duration,
+    pub(crate) one_way: Duration,
     /// The same of a bare cache line between two threads.
-    pub line: Duration,
+    pub(crate) line: Duration,
     /// Least, median and greatest ratio of the pairs.
-    pub ratios: [f64; 3],
+    pub(crate) ratios: [f64; 3],
 }
 
 /// Why nothing could be measured.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum ChannelFailure {
     /// The channel failed.
     Channel(Error),
     /// The limit could not be found out.
@@ -70,33 +69,35 @@ pub enum Failure {
     NoPairs,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ChannelFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Channel(error) => error.fmt(f),
-            Failure::Limit(error) => write!(f, "the fabric's limit could not be measured: {error}"),
-            Failure::Sum => f.write_str("the sum of what arrived is wrong"),
-            Failure::NoPairs => f.write_str("at least one pair of runs has to be asked for"),
+            ChannelFailure::Channel(error) => error.fmt(f),
+            ChannelFailure::Limit(error) => {
+                write!(f, "the fabric's limit could not be measured: {error}")
+            }
+            ChannelFailure::Sum => f.write_str("the sum of what arrived is wrong"),
+            ChannelFailure::NoPairs => f.write_str("at least one pair of runs has to be asked for"),
         }
     }
 }
 
-impl error::Error for Failure {}
+impl error::Error for ChannelFailure {}
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Channel(error)
+impl From<Error> for ChannelFailure {
+    fn from(error: Error) -> ChannelFailure {
+        ChannelFailure::Channel(error)
     }
 }
 
-impl From<FabricError> for Failure {
-    fn from(error: FabricError) -> Failure {
-        Failure::Channel(error.into())
+impl From<FabricError> for ChannelFailure {
+    fn from(error: FabricError) -> ChannelFailure {
+        ChannelFailure::Channel(error.into())
     }
 }
 
 /// Two devices, or one twice, between which channels run, and what there is without them.
-pub trait Medium {
+pub(crate) trait Medium {
     /// The devices' fabric.
     type Fabric: Fabric;
 
@@ -104,24 +105,24 @@ pub trait Medium {
     fn devices(&self) -> [&Self::Fabric; 2];
 
     /// Measures the limit: `messages` buffers as long as these slots or their payload.
-    fn limit(&self, settings: Settings, messages: u64) -> Result<Rate, Failure>;
+    fn limit(&self, settings: Settings, messages: u64) -> Result<Rate, ChannelFailure>;
 }
 
 /// What a limit gives.
 #[derive(Debug, Clone, Copy)]
-pub struct Rate {
+pub(crate) struct Rate {
     /// Bytes per second.
-    pub bytes_per_s: f64,
+    pub(crate) bytes_per_s: f64,
     /// Whether the bytes were filled and summed.
-    pub touches: bool,
+    pub(crate) touches: bool,
 }
 
 /// Shared memory. The limit: two threads that pass buffers.
-pub struct Shm(ShmDevice);
+pub(crate) struct Shm(ShmDevice);
 
 impl Shm {
     /// Opens a device.
-    pub fn open() -> Result<Shm, Failure> {
+    pub(crate) fn open() -> Result<Shm, ChannelFailure> {
         Ok(Shm(ShmDevice::open(token()?)?))
     }
 }
@@ -133,18 +134,18 @@ impl Medium for Shm {
         [&self.0, &self.0]
     }
 
-    fn limit(&self, settings: Settings, messages: u64) -> Result<Rate, Failure> {
+    fn limit(&self, settings: Settings, messages: u64) -> Result<Rate, ChannelFailure> {
         let bytes = settings.payload_bytes();
         summed(memory_limit(settings.slots, bytes, messages), messages, bytes)
     }
 }
 
 /// The loopback interface. The limit: a bare loop over a socket.
-pub struct Tcp([TcpDevice; 2]);
+pub(crate) struct Tcp([TcpDevice; 2]);
 
 impl Tcp {
     /// Opens two devices.
-    pub fn open() -> Result<Tcp, Failure> {
+    pub(crate) fn open() -> Result<Tcp, ChannelFailure> {
         let (token, any) = (token()?, std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
         Ok(Tcp([TcpDevice::open(token, any)?, TcpDevice::open(token, any)?]))
     }
@@ -157,18 +158,18 @@ impl Medium for Tcp {
         [&self.0[0], &self.0[1]]
     }
 
-    fn limit(&self, settings: Settings, messages: u64) -> Result<Rate, Failure> {
+    fn limit(&self, settings: Settings, messages: u64) -> Result<Rate, ChannelFailure> {
         let bytes = settings.payload_bytes();
-        summed(socket_limit(bytes, messages).map_err(Failure::Limit)?, messages, bytes)
+        summed(socket_limit(bytes, messages).map_err(ChannelFailure::Limit)?, messages, bytes)
     }
 }
 
 /// An RDMA device that speaks to itself. The limit: `ib_write_bw`.
-pub struct Rdma(Verbs);
+pub(crate) struct Rdma(Verbs);
 
 impl Rdma {
     /// Opens a device.
-    pub fn open(options: &Options) -> Result<Rdma, Failure> {
+    pub(crate) fn open(options: &Options) -> Result<Rdma, ChannelFailure> {
         Ok(Rdma(Verbs::open(options)?))
     }
 }
@@ -180,38 +181,42 @@ impl Medium for Rdma {
         [&self.0, &self.0]
     }
 
-    fn limit(&self, settings: Settings, messages: u64) -> Result<Rate, Failure> {
+    fn limit(&self, settings: Settings, messages: u64) -> Result<Rate, ChannelFailure> {
         let rate = write_bandwidth(&self.0, settings.slot_bytes, messages);
-        Ok(Rate { bytes_per_s: rate.map_err(Failure::Limit)?, touches: false })
+        Ok(Rate { bytes_per_s: rate.map_err(ChannelFailure::Limit)?, touches: false })
     }
 }
 
-fn token() -> Result<Token, Failure> {
-    Token::random().map_err(Failure::Limit)
+fn token() -> Result<Token, ChannelFailure> {
+    Token::random().map_err(ChannelFailure::Limit)
 }
 
-fn summed(limit: Measured, messages: u64, bytes: usize) -> Result<Rate, Failure> {
+fn summed(limit: Measured, messages: u64, bytes: usize) -> Result<Rate, ChannelFailure> {
     if limit.sum != expected_sum(messages, bytes) {
-        return Err(Failure::Sum);
+        return Err(ChannelFailure::Sum);
     }
     Ok(Rate { bytes_per_s: limit.bytes_per_s(), touches: true })
 }
 
 /// Measures one cell.
-pub fn cell<M: Medium>(medium: &M, settings: Settings, plan: Plan) -> Result<Cell, Failure> {
+pub(crate) fn cell<M: Medium>(
+    medium: &M,
+    settings: Settings,
+    plan: Plan,
+) -> Result<Cell, ChannelFailure> {
     let devices = medium.devices();
     let payload = settings.payload_bytes();
     let messages = (plan.bytes / payload).max(8) as u64;
     let mut runs = Vec::with_capacity(plan.pairs);
     for _ in 0..plan.pairs {
         let rate = medium.limit(settings, messages)?;
-        let found = channel(devices, settings, messages, rate.touches)?;
+        let found = transfer(devices, settings, messages, rate.touches)?;
         if rate.touches && found.sum != expected_sum(messages, payload) {
-            return Err(Failure::Sum);
+            return Err(ChannelFailure::Sum);
         }
         runs.push((found.bytes_per_s() / rate.bytes_per_s, (found, rate)));
     }
-    let (ratios, (found, rate)) = median(runs).ok_or(Failure::NoPairs)?;
+    let (ratios, (found, rate)) = median(runs).ok_or(ChannelFailure::NoPairs)?;
     // A quarter of the bytes.
     let rounds = (messages / 8).clamp(8, 20_000) as u32;
     Ok(Cell {
@@ -226,18 +231,18 @@ pub fn cell<M: Medium>(medium: &M, settings: Settings, plan: Plan) -> Result<Cel
 }
 
 /// Measures the latency of a message of 8 bytes.
-pub fn small_message<M: Medium>(
+pub(crate) fn small_message<M: Medium>(
     medium: &M,
     settings: Settings,
     plan: Plan,
-) -> Result<SmallMessage, Failure> {
+) -> Result<SmallMessage, ChannelFailure> {
     let mut runs = Vec::with_capacity(plan.pairs);
     for _ in 0..plan.pairs {
         let line = line_limit(plan.rounds);
         let one_way = latency(medium.devices(), settings, 8, plan.rounds)?;
         runs.push((one_way.as_secs_f64() / line.as_secs_f64().max(1e-9), (one_way, line)));
     }
-    let (ratios, (one_way, line)) = median(runs).ok_or(Failure::NoPairs)?;
+    let (ratios, (one_way, line)) = median(runs).ok_or(ChannelFailure::NoPairs)?;
     Ok(SmallMessage { one_way, line, ratios })
 }
 
@@ -269,8 +274,8 @@ mod tests {
         assert!(small_message(&shm, settings, plan).unwrap().ratios[1] > 0.0);
         assert!(cell(&Tcp::open().unwrap(), settings, plan).unwrap().ratios[1] > 0.0);
         let none = Plan { pairs: 0, ..plan };
-        assert!(matches!(cell(&shm, settings, none), Err(Failure::NoPairs)));
+        assert!(matches!(cell(&shm, settings, none), Err(ChannelFailure::NoPairs)));
         let damaged = Measured { sum: 1, ..memory_limit(4, 64, 8) };
-        assert!(matches!(summed(damaged, 8, 64), Err(Failure::Sum)));
+        assert!(matches!(summed(damaged, 8, 64), Err(ChannelFailure::Sum)));
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_fabric::verbs::Verbs;
+use millstream_flow::channel::Stats;
 
-use super::{Measured, PATIENCE, fill};
-use crate::channel::Stats;
+use super::transfer::{Measured, PATIENCE, fill, sum};
 
 /// A counter on a cache line of its own.
 #[repr(align(64))]
@@ -25,7 +25,7 @@ impl Line {
 
 /// The limit of shared memory: two threads pass `slots` buffers of `bytes` bytes round, which the
 /// producer fills where the consumer sums them, with two counters and nothing else.
-pub fn memory_limit(slots: usize, bytes: usize, messages: u64) -> Measured {
+pub(crate) fn memory_limit(slots: usize, bytes: usize, messages: u64) -> Measured {
     /// Buffers that two threads take turns with.
     struct Buffers(Vec<std::cell::UnsafeCell<Vec<u8>>>);
     // SAFETY: the counters give every buffer to one thread at a time.
@@ -50,7 +50,7 @@ pub fn memory_limit(slots: usize, bytes: usize, messages: u64) -> Measured {
             filled.wait_for(|filled| filled > number);
             // SAFETY: the producer has filled this buffer, and writes again when `summed` says so.
             let buffer = unsafe { &*buffers.0[number as usize % slots].get() };
-            total = total.wrapping_add(super::sum(buffer));
+            total = total.wrapping_add(sum(buffer));
             summed.0.store(number + 1, Ordering::Release);
         }
         total
@@ -60,7 +60,7 @@ pub fn memory_limit(slots: usize, bytes: usize, messages: u64) -> Measured {
 }
 
 /// The limit of TCP: a bare loop of writes and reads of whole buffers over one connection.
-pub fn socket_limit(bytes: usize, messages: u64) -> io::Result<Measured> {
+pub(crate) fn socket_limit(bytes: usize, messages: u64) -> io::Result<Measured> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut out = TcpStream::connect(listener.local_addr()?)?;
     let (mut into, _) = listener.accept()?;
@@ -79,7 +79,7 @@ pub fn socket_limit(bytes: usize, messages: u64) -> io::Result<Measured> {
         let mut total = 0_u64;
         for _ in 0..messages {
             into.read_exact(&mut buffer)?;
-            total = total.wrapping_add(super::sum(&buffer));
+            total = total.wrapping_add(sum(&buffer));
         }
         producer.join().unwrap_or_else(|_| Err(io::Error::other("the producer died")))?;
         Ok::<u64, io::Error>(total)
@@ -89,7 +89,7 @@ pub fn socket_limit(bytes: usize, messages: u64) -> io::Result<Measured> {
 }
 
 /// Time of one way of a single cache line between two threads that do nothing but look at it.
-pub fn line_limit(rounds: u32) -> Duration {
+pub(crate) fn line_limit(rounds: u32) -> Duration {
     let (ping, pong) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));
     std::thread::scope(|scope| {
         let (ping, pong) = (&ping, &pong);
@@ -110,7 +110,7 @@ pub fn line_limit(rounds: u32) -> Duration {
 
 /// The limit of RDMA, in bytes per second: what `ib_write_bw` (of perftest) measures on this
 /// device, with `messages` writes of `bytes` bytes, 8 of them under way.
-pub fn write_bandwidth(device: &Verbs, bytes: usize, messages: u64) -> io::Result<f64> {
+pub(crate) fn write_bandwidth(device: &Verbs, bytes: usize, messages: u64) -> io::Result<f64> {
     // A port that is free now; both processes are told.
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let (name, device_port) = (device.name(), device.port().to_string());

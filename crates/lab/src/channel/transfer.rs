@@ -6,52 +6,37 @@
 //! good as we can make it, but makes none of a channel's promises. Over `verbs`, where the limit is
 //! `ib_write_bw`, neither side touches the bytes.
 
-mod compare;
-mod costs;
-mod limits;
-mod waiting;
-
 use std::time::{Duration, Instant};
 
 use millstream_fabric::Fabric;
-
-pub use compare::{
-    Cell, Failure, Medium, Plan, Rate, Rdma, Shm, SmallMessage, Tcp, cell, small_message,
-};
-pub use costs::{Cost, Costs, costs};
-pub use limits::{line_limit, memory_limit, socket_limit, write_bandwidth};
-pub use waiting::{Waiting, latency, waiting};
-
-use crate::channel::{
-    Error, Received, Receiver, ReceiverSetup, Result, Sender, SenderSetup, Settings, Stats,
-};
+use millstream_flow::channel::{Error, Received, Result, Settings, Stats, connect};
 
 /// Nothing may take longer; in an emulated machine a slot may take a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a run measured.
 #[derive(Debug, Clone, Copy)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Payload bytes moved.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// From the first acquire to the end known at the sender.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// The consumer's sum, to be compared with [`expected_sum`]; 0 if bytes were not touched.
-    pub sum: u64,
+    pub(crate) sum: u64,
     /// Counters of sender and receiver; of a limit, zeros.
-    pub stats: [Stats; 2],
+    pub(crate) stats: [Stats; 2],
 }
 
 impl Measured {
     /// Bytes per second.
-    pub fn bytes_per_s(&self) -> f64 {
+    pub(crate) fn bytes_per_s(&self) -> f64 {
         self.bytes as f64 / self.time.as_secs_f64()
     }
 }
 
 /// Fills a buffer's words for message `number`.
 #[inline(never)]
-pub fn fill(buffer: &mut [u8], number: u64) {
+pub(crate) fn fill(buffer: &mut [u8], number: u64) {
     for (i, word) in buffer.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         *word = (number + i as u64).to_ne_bytes();
     }
@@ -59,13 +44,13 @@ pub fn fill(buffer: &mut [u8], number: u64) {
 
 /// Sums a buffer's words.
 #[inline(never)]
-pub fn sum(buffer: &[u8]) -> u64 {
+pub(crate) fn sum(buffer: &[u8]) -> u64 {
     let words = buffer.as_chunks::<8>().0.iter();
     words.fold(0_u64, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)))
 }
 
 /// What the sums of `messages` messages of `bytes` bytes come to.
-pub fn expected_sum(messages: u64, bytes: usize) -> u64 {
+pub(crate) fn expected_sum(messages: u64, bytes: usize) -> u64 {
     let words = bytes as u64 / 8;
     // Over all numbers n and words i: n + i.
     let triangle = |n: u64| if n == 0 { 0 } else { u128::from(n) * u128::from(n - 1) / 2 };
@@ -73,21 +58,9 @@ pub fn expected_sum(messages: u64, bytes: usize) -> u64 {
     all as u64
 }
 
-/// Two connected sides on devices that can reach each other.
-pub fn connect<F: Fabric>(
-    devices: [&F; 2],
-    events: [&F::Events; 2],
-    settings: Settings,
-) -> Result<(Sender<F>, Receiver<F>)> {
-    let sender = SenderSetup::new(devices[0], events[0], settings)?;
-    let receiver = ReceiverSetup::new(devices[1], events[1], settings)?;
-    let (to_receiver, to_sender) = (sender.hello(), receiver.hello());
-    Ok((sender.connect(&to_sender)?, receiver.connect(&to_receiver)?))
-}
-
 /// Sends `messages` full slots from one thread to another, which fill and sum them if they `touch`
 /// them.
-pub fn channel<F: Fabric>(
+pub(crate) fn transfer<F: Fabric>(
     devices: [&F; 2],
     settings: Settings,
     messages: u64,
@@ -128,7 +101,7 @@ pub fn channel<F: Fabric>(
 }
 
 /// Runs the first on a thread of its own, the second on this one.
-fn both<A: Send, B>(
+pub(super) fn both<A: Send, B>(
     first: impl FnOnce() -> Result<A> + Send,
     second: impl FnOnce() -> Result<B>,
 ) -> Result<(A, B)> {
@@ -148,6 +121,8 @@ fn both<A: Send, B>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::{line_limit, memory_limit, socket_limit};
+    use super::super::waiting::{latency, waiting};
     use super::*;
     use millstream_fabric::setup::Token;
     use millstream_fabric::shm::ShmDevice;
@@ -178,7 +153,7 @@ mod tests {
     fn channels<F: Fabric>(a: &F, b: &F) {
         for (slots, slot_bytes) in [(1, 128), (4, 4096), (8, 65536)] {
             let settings = Settings { slots, slot_bytes, ..Settings::default() };
-            let found = channel([a, b], settings, SMALL, true).unwrap();
+            let found = transfer([a, b], settings, SMALL, true).unwrap();
             let expected = expected_sum(SMALL, settings.payload_bytes());
             assert_eq!(found.sum, expected, "{settings:?}");
             assert_eq!(found.stats[1].messages, SMALL);

@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use millstream_fabric::{Access, Fabric};
+use millstream_flow::channel::{Error, Received, Result, Settings, connect};
 
-use super::{both, connect, fill, sum};
-use crate::channel::{Error, Received, Result, Settings};
+use super::transfer::{both, fill, sum};
 
 /// Nanoseconds of processor time for a message and for each of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,7 +46,7 @@ const HEAD_BYTES: usize = 64;
 pub fn costs<F: Fabric>(devices: [&F; 2], settings: Settings) -> Result<Costs> {
     let (mut posting, mut sending, mut receiving) = ([0.0; 2], [0.0; 2], [0.0; 2]);
     for (i, bytes) in BYTES.into_iter().enumerate() {
-        let own = Own::measure(settings.ring_bytes(), bytes);
+        let own = Own::measure(settings.slots * settings.slot_bytes, bytes);
         let (post, received) = exchange(devices, settings, bytes, true)?;
         let (send, received_too) = exchange(devices, settings, bytes, false)?;
         posting[i] = post.put;
@@ -108,7 +108,7 @@ fn exchange<F: Fabric>(
 ) -> Result<(Ends, Ends)> {
     let (there, here) = (devices[0].events()?, devices[1].events()?);
     let (mut sender, mut receiver) = connect(devices, [&there, &here], settings)?;
-    let ring_bytes = settings.ring_bytes();
+    let ring_bytes = settings.slots * settings.slot_bytes;
     let region = devices[0].allocate(ring_bytes, Access::LOCAL)?;
     let slots = settings.slots;
     both(

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream_flow::shuffle::bench::{Failure, Options, Pattern, child, run};
 use millstream_flow::shuffle::{Counters, Depth, Design, Error};
+use millstream_lab::shuffle::{Options, Pattern, ShuffleFailure, child, measure};
 
 const CHILD: &str = "MILLSTREAM_TEST_CHILD";
 
@@ -17,7 +17,7 @@ fn as_child() {
     let (options, process) = line.split_once(' ').unwrap();
     let (input, output) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
     match child(&options.parse().unwrap(), process.parse().unwrap(), input, output) {
-        Ok(()) | Err(Failure::Orphan) => {}
+        Ok(()) | Err(ShuffleFailure::Orphan) => {}
         Err(other) => panic!("{other}"),
     }
 }
@@ -43,7 +43,7 @@ fn every_design_is_measured_and_its_answer_checked() {
                 straggler_us: (number % 2 == 0).then_some(20.0),
                 ..Options::new(design)
             };
-            let report = run(&options, command).unwrap();
+            let report = measure(&options, command).unwrap();
             assert_eq!(report.nodes.len(), options.processes);
             let (sender, receiver) = report.counters();
             let copies = if pattern == Pattern::Broadcast { options.processes } else { 1 };
@@ -67,8 +67,11 @@ fn a_straggler_takes_no_more_requests_for_a_message() {
     for (design, keep_alive) in [("SEMQ/WR", false), ("SEMQ/RD", false), ("MESQ/SR", true)] {
         let measured = |straggler_us| {
             let tuples = 12_000;
-            run(&Options { tuples, straggler_us, ..Options::new(design.parse().unwrap()) }, command)
-                .unwrap()
+            measure(
+                &Options { tuples, straggler_us, ..Options::new(design.parse().unwrap()) },
+                command,
+            )
+            .unwrap()
         };
         let [even, uneven] = [None, Some(200_000.0)].map(measured);
         let asked = |(sender, receiver): (Counters, Counters)| match keep_alive {
@@ -88,7 +91,7 @@ fn own_tuples_that_are_kept_are_not_sent() {
         let options =
             Options { keep_own, tuples: 1000, ..Options::new("SEMQ/WR".parse().unwrap()) };
         // Its answer is checked.
-        let report = run(&options, command).unwrap();
+        let report = measure(&options, command).unwrap();
         assert!(report.json().contains(if keep_own {
             "\"own\":\"keep\""
         } else {
@@ -140,11 +143,10 @@ fn impossible_options_are_refused() {
         ),
     ] {
         // Nothing is started.
-        let error = run(&options, |_, _| unreachable!()).unwrap_err();
+        let error = measure(&options, |_, _| unreachable!()).unwrap_err();
         let text = error.to_string();
-        let right =
-            matches!(error, Failure::Shuffle(Error::Setting { name, .. }) if name == setting);
-        assert!(right && text.contains(why), "{text}");
+        let ShuffleFailure::Shuffle(Error::Setting { name, .. }) = error else { panic!("{text}") };
+        assert!(name == setting && text.contains(why), "{text}");
     }
     depth("SEMQ/RD", "fixed:5448", 16).check().unwrap();
 }
@@ -166,7 +168,7 @@ fn after(script: &str, options: &Options, process: usize) -> Command {
 
 /// The failure of a run, one of whose processes, while it does something before it becomes one, or
 /// later, gets a signal.
-fn signalled(options: &Options, victim: usize, signal: &str, late: Duration) -> Failure {
+fn signalled(options: &Options, victim: usize, signal: &str, late: Duration) -> ShuffleFailure {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let number = RUNS.fetch_add(1, Ordering::Relaxed);
     let file = format!("shuffle-{}-{number}", std::process::id());
@@ -178,7 +180,7 @@ fn signalled(options: &Options, victim: usize, signal: &str, late: Duration) -> 
         after(if process == victim { &says } else { "true" }, options, process)
     };
     let failure = std::thread::scope(|scope| {
-        let run = scope.spawn(|| run(options, start).unwrap_err());
+        let run = scope.spawn(|| measure(options, start).unwrap_err());
         let number = loop {
             match std::fs::read_to_string(&file) {
                 Ok(number) if number.ends_with('\n') => break number,
@@ -199,7 +201,10 @@ fn a_killed_process_is_named() {
     for victim in [0, 1] {
         let failure = signalled(&endless(), victim, "-9", Duration::ZERO);
         let text = failure.to_string();
-        assert!(matches!(failure, Failure::Ended { process, .. } if process == victim), "{text}");
+        assert!(
+            matches!(failure, ShuffleFailure::Ended { process, .. } if process == victim),
+            "{text}"
+        );
         assert!(text.contains("was killed (signal: 9 (SIGKILL))"), "{text}");
     }
 }
@@ -228,7 +233,8 @@ fn a_stopped_process_is_named() {
                 let begin = Instant::now();
                 let failure = signalled(&options, victim, "-STOP", late);
                 let text = failure.to_string();
-                let named = matches!(failure, Failure::Stopped { process } if process == victim);
+                let named =
+                    matches!(failure, ShuffleFailure::Stopped { process } if process == victim);
                 assert!(named, "{}, {late:?}: {text}", options.design);
                 // Twenty seconds of silence; the rest is for slow machines.
                 assert!(begin.elapsed() < Duration::from_secs(50), "{}", options.design);
@@ -245,7 +251,7 @@ const MOMENT: Duration = Duration::from_millis(5);
 fn as_parent() {
     if std::env::var(PARENT).is_ok() {
         let start = |options: &Options, process| after("echo @ $$ >&2", options, process);
-        drop(run(&endless(), start));
+        drop(measure(&endless(), start));
     }
 }
 

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use millstream_fabric::Fabric;
+use millstream_flow::channel::{Error, Received, Receiver, Result, Sender, Settings, connect};
 
-use super::{PATIENCE, both, connect, expected_sum, fill, sum};
-use crate::channel::{Error, Received, Receiver, Result, Sender, Settings};
+use super::transfer::{PATIENCE, both, expected_sum, fill, sum};
 
 /// Time of one way of a message of `bytes` bytes that is filled and summed: a pair of channels,
 /// `rounds` times there and back.
-pub fn latency<F: Fabric>(
+pub(crate) fn latency<F: Fabric>(
     devices: [&F; 2],
     settings: Settings,
     bytes: usize,
@@ -58,17 +58,17 @@ fn take<F: Fabric>(from: &mut Receiver<F>, events: &mut F::Events, bytes: usize)
 
 /// What waiting costs, and how fast it ends.
 #[derive(Debug, Clone, Copy)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// Processor time of the whole process while both sides waited, as a share of one core.
-    pub share: f64,
+    pub(crate) share: f64,
     /// From sending to receiving by a consumer that slept: the median, and the longest.
-    pub wake: [Duration; 2],
+    pub(crate) wake: [Duration; 2],
     /// What sending takes that wakes a consumer: the median.
-    pub waking: Duration,
+    pub(crate) waking: Duration,
 }
 
 /// A consumer that waits for one message every `pause`.
-pub fn waiting<F: Fabric>(
+pub(crate) fn waiting<F: Fabric>(
     devices: [&F; 2],
     settings: Settings,
     rounds: u32,

@@ -14,12 +14,11 @@ use std::time::{Duration, Instant};
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::{HELLO_BYTES, Hello, Token};
 use millstream_fabric::shm::ShmDevice;
+use millstream_flow::shuffle::{Error, ReceiverSetup, SenderSetup};
 
 use super::node::Node;
-use super::{Failure, NodeReport, Options, Report};
-use crate::shuffle::error::Error;
-use crate::shuffle::receive::ReceiverSetup;
-use crate::shuffle::send::SenderSetup;
+use super::options::{Options, ShuffleFailure};
+use super::report::{NodeReport, Report};
 
 /// In front of every line of a process.
 const MARK: &str = "@shuffle ";
@@ -66,7 +65,7 @@ impl Process {
         number: usize,
         mut command: Command,
         lines: Sender<(usize, Option<String>)>,
-    ) -> Result<Process, Failure> {
+    ) -> Result<Process, ShuffleFailure> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         let mut input = child.stdin.take().ok_or_else(gone)?;
@@ -101,10 +100,10 @@ impl Process {
 
 /// Measures between processes of this host, over `shm`. `command` is a command that calls
 /// [`child`] with the options, the process's number, and its standard streams.
-pub fn run(
+pub fn measure(
     options: &Options,
     command: impl Fn(&Options, usize) -> Command,
-) -> Result<Report, Failure> {
+) -> Result<Report, ShuffleFailure> {
     options.check()?;
     let token = Token::random()?;
     let (to, lines) = channel();
@@ -129,7 +128,7 @@ impl Processes {
     }
 
     /// What each says after this word, whoever is first.
-    fn hear(&mut self, word: &str) -> Result<Vec<String>, Failure> {
+    fn hear(&mut self, word: &str) -> Result<Vec<String>, ShuffleFailure> {
         let mut heard: Vec<Option<String>> = vec![None; self.all.len()];
         let mut looked = Instant::now();
         while heard.iter().any(Option::is_none) {
@@ -150,25 +149,25 @@ impl Processes {
                         heard[process] = Some(rest.into());
                     }
                     None if !end => {}
-                    _ => return Err(Failure::Said { process, line }),
+                    _ => return Err(ShuffleFailure::Said { process, line }),
                 }
             }
             if let Some(silent) = self.all.iter().find(|one| now - one.heard > SILENCE) {
-                return Err(Failure::Silent { process: silent.number, time: SILENCE });
+                return Err(ShuffleFailure::Silent { process: silent.number, time: SILENCE });
             }
         }
         Ok(heard.into_iter().flatten().collect())
     }
 
     /// Leads them through a run.
-    fn lead(&mut self, token: &Token) -> Result<Vec<NodeReport>, Failure> {
+    fn lead(&mut self, token: &Token) -> Result<Vec<NodeReport>, ShuffleFailure> {
         self.say(&to_hex(token.bytes()));
         let hellos = self.hear("hellos")?;
         self.say(&hellos.join(" "));
         // Everybody is connected before anybody begins.
         self.hear("ready")?;
         self.say("go");
-        let unreadable = |process, line| Failure::Said { process, line };
+        let unreadable = |process, line| ShuffleFailure::Said { process, line };
         let reports = self.hear("report")?.into_iter().enumerate();
         let decoded = reports
             .map(|(process, line)| NodeReport::decode(&line).ok_or(unreadable(process, line)));
@@ -177,22 +176,22 @@ impl Processes {
 
     /// Why they failed: whoever failed first takes others with it. One that was killed, or stopped,
     /// has not failed because of another.
-    fn cause(&mut self, failure: Failure) -> Failure {
+    fn cause(&mut self, failure: ShuffleFailure) -> ShuffleFailure {
         let begin = Instant::now();
         loop {
             let ended = |one: &mut Process| Some((one.number, one.status()?));
             let ended: Vec<_> = self.all.iter_mut().filter_map(ended).collect();
             if let Some((process, status)) = ended.iter().find(|(_, it)| it.signal().is_some()) {
-                return Failure::Ended { process: *process, status: *status };
+                return ShuffleFailure::Ended { process: *process, status: *status };
             }
             if let Some(stopped) = self.all.iter().find(|process| process.is_stopped()) {
-                return Failure::Stopped { process: stopped.number };
+                return ShuffleFailure::Stopped { process: stopped.number };
             }
-            if matches!(failure, Failure::Silent { .. }) {
+            if matches!(failure, ShuffleFailure::Silent { .. }) {
                 return failure;
             }
             if let Some((process, status)) = ended.iter().find(|(_, it)| !it.success()) {
-                return Failure::Ended { process: *process, status: *status };
+                return ShuffleFailure::Ended { process: *process, status: *status };
             }
             if begin.elapsed() > ENDING {
                 return failure;
@@ -223,8 +222,8 @@ impl Parent {
         Ok(Parent { lines, gone })
     }
 
-    fn line(&self) -> Result<String, Failure> {
-        self.lines.recv().map_err(|_| Failure::Orphan)
+    fn line(&self) -> Result<String, ShuffleFailure> {
+        self.lines.recv().map_err(|_| ShuffleFailure::Orphan)
     }
 }
 
@@ -264,31 +263,30 @@ impl Drop for Beat {
     }
 }
 
-/// What a process does that [`run`] has started.
-// Not generic: it would be compiled where it is called, as that crate is, and be measured so.
+/// What a process does that [`measure`] has started.
 pub fn child(
     options: &Options,
     process: usize,
     input: Box<dyn Read + Send>,
     output: Box<dyn Write + Send>,
-) -> Result<(), Failure> {
+) -> Result<(), ShuffleFailure> {
     let output = Output(Arc::new(Mutex::new(output)));
     let beat = Beat::new(Output(output.0.clone()))?;
     let parent = Parent::new(input)?;
-    let done = measure(options, process, &parent, &output);
+    let done = take_part(options, process, &parent, &output);
     drop(beat);
     done.map_err(|failure| failure.seen_by(process, options))
 }
 
 /// Takes part in a run.
-fn measure(
+fn take_part(
     options: &Options,
     process: usize,
     parent: &Parent,
     output: &Output,
-) -> Result<(), Failure> {
+) -> Result<(), ShuffleFailure> {
     let line = || parent.line();
-    let unreadable = |line: &str| Failure::Said { process, line: line.into() };
+    let unreadable = |line: &str| ShuffleFailure::Said { process, line: line.into() };
     let text = line()?;
     let bytes = of_hex(&text).and_then(|bytes| bytes.try_into().ok());
     let token = Token::new(bytes.ok_or_else(|| unreadable("a token"))?);
@@ -333,7 +331,7 @@ impl<F: Fabric> Open<F> {
     }
 
     /// All set-up messages: endpoint by endpoint, peer by peer, first the sender's.
-    fn describe(&self, token: &Token) -> Result<String, Failure> {
+    fn describe(&self, token: &Token) -> Result<String, ShuffleFailure> {
         let mut bytes = Vec::new();
         for (sender, receiver) in self.senders.iter().zip(&self.receivers) {
             for peer in 0..self.processes {
