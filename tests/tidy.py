@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = [
     {"verbs"},
     {"fabric"},
-    {"flow", "shuffle", "state"},
+    {"flow", "state"},
     {"contract", "datafusion-shuffle"},
     {"operators", "connect", "sql", "workloads"},
     {"engine"},

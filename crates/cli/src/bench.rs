@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use millstream::cluster::{check_settings, shared_settings};
 use millstream::{Exchange, Settings};
-use millstream_flow::Notification;
+use millstream_flow::channel::Notification;
 use millstream_lab::channel;
 use millstream_lab::ingest::{self, Ingest};
 use millstream_lab::latency::{self, Paced};

@@ -2,7 +2,7 @@
 
 use millstream::cluster::PROCESSES_MAX;
 use millstream::{Exchange, Settings};
-use millstream_flow::{SLOT_BYTES_MAX, SLOTS_MAX};
+use millstream_flow::channel::{SLOT_BYTES_MAX, SLOTS_MAX};
 use millstream_lab::projection::Question;
 use millstream_workloads::Spec;
 use millstream_workloads::window::{Kind, Window};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 use millstream_state::RowLayout;
 
 use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Shipping, peer_error};
@@ -148,7 +148,7 @@ impl Job {
             message: error.to_string(),
             help: String::new(),
         })?;
-        let connected = || -> millstream_flow::Result<Mesh> {
+        let connected = || -> millstream_flow::channel::Result<Mesh> {
             let device = ShmDevice::open(token)?;
             let place = Place { process: 0, processes: 1 };
             let options = MeshOptions::new(settings, plan.state_stages());

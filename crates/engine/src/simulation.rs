@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_fabric::sim::{Model, Sim, SimDevice};
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 
 use crate::cluster::{Mesh, MeshOptions, MeshSetup, peer_error};
 use crate::error::{Error, Result};

@@ -14,7 +14,7 @@ use millstream_engine::projection::{
     Costs, Kind, Machine, Price, Projected, Projection, Shared, measure, project,
 };
 use millstream_fabric::sim::Model;
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 use support::*;
 
 const EXCHANGES: [Exchange; 3] =

@@ -14,11 +14,13 @@ use millstream::cluster::WORKERS_MAX;
 use millstream::projection::{self, Costs, Kind, Machine, Price, Projected, Projection, Shared};
 use millstream::{Exchange, Job, MemoryTable, Plan, Session, Settings, Sink, Stats, counters};
 use millstream_fabric::sim::Model;
-use millstream_flow::Settings as Channels;
-use millstream_flow::bench::{self as channels, Medium, Shm};
+use millstream_flow::channel::Settings as Channels;
 use millstream_workloads::{Answer, Spec, Verifier, Zipf, expected, generate, oracle, schema, sql};
 use serde_json::{Map, Value, json};
 
+use crate::channel::compare::{Medium, Shm};
+use crate::channel::costs;
+use crate::channel::waiting::{Waiting, waiting};
 use crate::failure::{fail, note, print};
 use crate::verify::VerifySink;
 use crate::workload::exchange_name;
@@ -104,16 +106,16 @@ fn processors() -> usize {
 
 /// What messages cost here, and waking up.
 struct Messages {
-    costs: channels::Costs,
-    waiting: channels::Waiting,
+    costs: costs::Costs,
+    waiting: Waiting,
 }
 
 impl Messages {
     fn measure() -> Result<Messages, Failure> {
         let medium = Shm::open().map_err(|e| fail(&e))?;
         let devices = medium.devices();
-        let costs = channels::costs(devices, Channels::default()).map_err(|e| fail(&e))?;
-        let waiting = channels::waiting(devices, Channels::default(), 50, Duration::from_millis(2));
+        let costs = costs::costs(devices, Channels::default()).map_err(|e| fail(&e))?;
+        let waiting = waiting(devices, Channels::default(), 50, Duration::from_millis(2));
         Ok(Messages { costs, waiting: waiting.map_err(|e| fail(&e))? })
     }
 
@@ -127,11 +129,11 @@ impl Messages {
     /// has been received has to be brought near in any case.
     fn charge(&self, costs: Costs, question: &Question) -> Costs {
         let carried = matches!(question, Question::Predict(_));
-        let price = |cost: channels::Cost, carried: bool| Price {
+        let price = |cost: costs::Cost, carried: bool| Price {
             span_ns: cost.message_ns,
             unit_ns: if carried { cost.byte_ns } else { 0.0 },
         };
-        let channels::Costs { posting, sending, receiving, look_ns } = self.costs;
+        let costs::Costs { posting, sending, receiving, look_ns } = self.costs;
         // Its share stays to be seen; starting and ending are left out.
         let costs = if carried { costs } else { costs.with(Kind::End, Price::default()) };
         costs

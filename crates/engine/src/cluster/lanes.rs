@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Hello;
-use millstream_flow::{Error, Receiver, ReceiverSetup, Result, Sender, SenderSetup, Settings};
+use millstream_flow::channel::{
+    Error, Receiver, ReceiverSetup, Result, Sender, SenderSetup, Settings,
+};
 
 use super::port::Inlet;
 use crate::meter;

@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Hello;
-use millstream_flow::{Error, Notification, ReceiverSetup, Result, SenderSetup, Settings};
+use millstream_flow::channel::{Error, Notification, ReceiverSetup, Result, SenderSetup, Settings};
 use millstream_state::Heap;
 
 use super::lanes::{LaneSetups, Lanes};

@@ -1,6 +1,6 @@
 //! Incoming messages from another process that are not part of a delta.
 
-use millstream_flow::Error as FlowError;
+use millstream_flow::channel::Error as FlowError;
 
 use super::port::{Inlet, Polled};
 use super::wire::{Head, Kind, MORE};

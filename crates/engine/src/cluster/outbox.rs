@@ -17,7 +17,7 @@ mod sending;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use millstream_flow::Result;
+use millstream_flow::channel::Result;
 use millstream_state::{Heap, RowLayout, Segment};
 
 use super::combine::Combiner;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 use millstream_state::{Heap, Segment};
 
 use super::outbox::{Outbox, Sealed, Shipped, Shipping, Stall};

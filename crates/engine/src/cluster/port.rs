@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use millstream_fabric::{self as fabric, Access, Events, Fabric, Provider, Region};
-use millstream_flow::{Error, Received, Receiver, Result, Sender};
+use millstream_flow::channel::{Error, Received, Receiver, Result, Sender};
 use millstream_state::{Heap, Idle};
 
 use super::wire::{HEAD_BYTES, Head, words_mut};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use millstream_flow::Result;
+use millstream_flow::channel::Result;
 
 use super::port::Outlet;
 use super::wire::{Head, Kind, LAST, MORE};

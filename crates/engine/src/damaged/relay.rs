@@ -9,7 +9,7 @@ use std::time::Duration;
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Hello;
 use millstream_fabric::sim::{Model, Sim, SimDevice};
-use millstream_flow::{
+use millstream_flow::channel::{
     Received, Receiver, ReceiverSetup, Result as FlowResult, Sender, SenderSetup,
     Settings as Channels,
 };

@@ -9,8 +9,8 @@
 //! always give the same projection.
 //!
 //! The cost of messages for a processor is not measured here, because `sim` is not the fabric of
-//! any real machine. It is part of the machine's description, and `millstream_flow::bench` measures
-//! it between two threads.
+//! any real machine. It is part of the machine's description, and the laboratory measures it
+//! between two threads.
 //!
 //! What the model leaves out: contention for memory, except for what the measuring run itself is
 //! exposed to; the operating system, except for time slices and waking up; and the cost of polling
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_fabric::sim::{Model, Sim, SimDevice};
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 
 pub use crate::meter::{Kind, Price};
 

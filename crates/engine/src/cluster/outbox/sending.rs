@@ -1,6 +1,6 @@
 //! Sending a delta: rows that were kept, segments, and its end, slot after slot as there is credit.
 
-use millstream_flow::Result;
+use millstream_flow::channel::Result;
 use millstream_state::Segment;
 
 use super::{Outbox, Sent, send_open};
