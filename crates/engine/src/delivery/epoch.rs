@@ -3,9 +3,9 @@
 use super::channels::ship;
 use super::handover::held;
 use super::late_merge::LateMerge;
-use crate::cluster::Sealed;
 use crate::error::Result;
 use crate::meter;
+use crate::network::Sealed;
 use crate::progress::{Context, State};
 use millstream_operators::event_time::END;
 use millstream_operators::operator::SealSlice;

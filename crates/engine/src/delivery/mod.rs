@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use millstream_state::Load;
 
-use crate::cluster::{Inlet, Lanes};
 use crate::error::Result;
+use crate::network::{Inlet, Lanes};
 use crate::progress::{Context, State};
 use channels::Channels;
 use exchanged::Exchanged;

@@ -9,8 +9,8 @@ use arrow::array::RecordBatch;
 
 use super::Gather;
 use super::turns::{ChunkAt, Turns};
-use crate::cluster::{Head, Net, encode_rows};
 use crate::error::{Error, Result};
+use crate::network::{Head, Net, encode_rows};
 use millstream_operators::budget::batch_bytes;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::stamped::BatchPlace;

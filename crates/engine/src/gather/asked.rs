@@ -5,8 +5,8 @@
 use super::ahead::Role;
 use super::turns::{ChunkAt, Turns};
 use super::{Gather, State};
-use crate::cluster;
 use crate::error::{Error, Result};
+use crate::network;
 use millstream_operators::stamped::BatchPlace;
 
 /// The chunks of an output that have been asked for, by turn: the last one each.
@@ -48,7 +48,7 @@ impl Gather {
         }
         let (sequence, split) = chunk;
         let place = BatchPlace { sequence, split, part: 0 };
-        net.broadcast(self.head(place, cluster::Kind::Awaited))
+        net.broadcast(self.head(place, network::Kind::Awaited))
     }
 
     /// Those that come next, as far as is known here, of the chunks that others ask for.

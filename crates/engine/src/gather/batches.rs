@@ -9,8 +9,8 @@ use super::ahead::{Role, Turn};
 use super::turns::{ChunkAt, Next, Turns};
 use super::writer::Thing;
 use super::{Gather, State};
-use crate::cluster::{self, Head, LAST, encode_rows};
 use crate::error::{Error, Result};
+use crate::network::{self, Head, LAST, encode_rows};
 use crate::order::Run;
 use millstream_operators::stamped::BatchPlace;
 
@@ -60,7 +60,7 @@ impl Gather {
         !self.outlet.turns.is_empty()
     }
 
-    pub(super) fn head(&self, place: BatchPlace, kind: cluster::Kind) -> Head {
+    pub(super) fn head(&self, place: BatchPlace, kind: network::Kind) -> Head {
         Head {
             output: self.outlet.output as u16,
             id: place.split as u32,
@@ -86,7 +86,7 @@ impl Gather {
             let rows = self.sorted(rows)?;
             return match &self.outlet.role {
                 Role::Helper { net, .. } => {
-                    net.post(0, self.head(place, cluster::Kind::BatchRows), encode_rows(&rows)?)
+                    net.post(0, self.head(place, network::Kind::BatchRows), encode_rows(&rows)?)
                 }
                 _ => self.hold_to_sort(self.held(rows)),
             };
@@ -96,11 +96,11 @@ impl Gather {
                 return Ok(());
             }
             if let Some(error) = then {
-                let head = self.head(place, cluster::Kind::BatchError);
+                let head = self.head(place, network::Kind::BatchError);
                 net.post(0, head, error.to_message())?;
             }
             let flags = if last { LAST } else { 0 };
-            let head = Head { flags, ..self.head(place, cluster::Kind::BatchRows) };
+            let head = Head { flags, ..self.head(place, network::Kind::BatchRows) };
             return self.send(net, head, &rows, Turn::Batch(place, last));
         }
         if !self.ordered {

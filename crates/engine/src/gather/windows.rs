@@ -6,9 +6,9 @@ use super::ahead::{Role, Turn};
 use super::packs::{Fired, Windows};
 use super::writer::Thing;
 use super::{Gather, State};
-use crate::cluster::{self, Head, LAST};
+use crate::edges::Root;
 use crate::error::{Error, Result};
-use crate::flow::Root;
+use crate::network::{self, Head, LAST};
 use millstream_operators::columns::first_columns;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::operator::RowTimes;
@@ -70,7 +70,7 @@ impl Gather {
                 output: self.outlet.output as u16,
                 count: input as u64,
                 rows_of: window.id.word(),
-                ..Head::new(cluster::Kind::WindowRows)
+                ..Head::new(network::Kind::WindowRows)
             };
             return self.send(net, head, &rows, Turn::Fires(window.fires_at));
         }
@@ -115,7 +115,7 @@ impl Gather {
             state.written[place] = fired;
             let (id, count) = ((net.first() + worker) as u32, stage as u64);
             let output = self.outlet.output as u16;
-            let head = Head { id, output, count, watermark, ..Head::new(cluster::Kind::Fired) };
+            let head = Head { id, output, count, watermark, ..Head::new(network::Kind::Fired) };
             return net.post(0, head, Vec::new());
         }
         self.queue_fired(&mut state);

@@ -19,8 +19,8 @@ use super::part::Part;
 use super::turns::ChunkAt;
 use super::windows::Window;
 use super::{Gather, State};
-use crate::cluster::{self, Head};
 use crate::error::{Error, Result};
+use crate::network::{self, Head};
 use crate::order::{Merge, Run};
 use millstream_operators::columns::first_columns;
 use millstream_operators::stamped::BatchPlace;
@@ -215,14 +215,14 @@ impl Gather {
                 if let Role::Coordinator(net) = &self.outlet.role {
                     let output = self.outlet.output as u16;
                     let count = self.outlet.stages[place].0 as u64;
-                    let head = Head::new(cluster::Kind::Fired);
+                    let head = Head::new(network::Kind::Fired);
                     net.broadcast(Head { output, count, watermark, ..head })?;
                 }
             }
             Thing::Next((sequence, split)) => {
                 if let Role::Coordinator(net) = &self.outlet.role {
                     let place = BatchPlace { sequence, split, part: 0 };
-                    net.broadcast(self.head(place, cluster::Kind::Written))?;
+                    net.broadcast(self.head(place, network::Kind::Written))?;
                 }
             }
         }

@@ -12,8 +12,8 @@
 use std::sync::{Arc, PoisonError};
 
 use super::{Intake, SplitIn, State};
-use crate::cluster::{self, Head, Net};
 use crate::error::{Error, Result};
+use crate::network::{self, Head, Net};
 
 /// How far a split is with being drained.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl Intake {
             let stops = s.ended || s.draining.asked;
             if stops && !std::mem::replace(&mut s.draining.told, true) {
                 s.draining.note(net.place.process, s.read);
-                net.broadcast(head(cluster::Kind::ReadTo, s.read))?;
+                net.broadcast(head(network::Kind::ReadTo, s.read))?;
             }
             let all = s.draining.stopped.len() == self.reading.processes;
             s.ended |= s.draining.asked && all && s.read >= s.draining.chunks;
@@ -94,7 +94,7 @@ impl Intake {
         if let Some(net) = self.net.as_ref().filter(|_| s.ended)
             && !std::mem::replace(&mut s.draining.told, true)
         {
-            net.broadcast(head(cluster::Kind::Ended, s.read))?;
+            net.broadcast(head(network::Kind::Ended, s.read))?;
         }
         Ok(())
     }

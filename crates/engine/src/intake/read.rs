@@ -7,9 +7,9 @@ use millstream_contract::decoding;
 
 use super::split::Chunk;
 use super::{Intake, SplitIn, State};
-use crate::cluster::{self, Head};
 use crate::error::{Error, Result};
 use crate::meter;
+use crate::network::{self, Head};
 use crate::roles::Reading;
 use crate::table::{self, SplitPoll};
 use millstream_operators::budget::Kind;
@@ -198,7 +198,7 @@ impl Intake {
                 number: sequence,
                 count: records,
                 watermark: greatest,
-                ..Head::new(cluster::Kind::Stamp)
+                ..Head::new(network::Kind::Stamp)
             })?;
         }
         self.stamp(split, sequence, Chunk::Own(Box::new(prepared)));

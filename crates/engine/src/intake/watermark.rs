@@ -4,8 +4,8 @@ use super::read::REACHED_MAX;
 use super::source::SourceIn;
 use super::split::SplitState;
 use super::{Intake, Only, SplitIn, State};
-use crate::cluster::{self, Head, IDLE};
 use crate::error::{Error, Result};
+use crate::network::{self, Head, IDLE};
 use millstream_operators::event_time::{BEGINNING, END};
 
 /// The clock is not looked at more often.
@@ -197,7 +197,7 @@ impl Intake {
                     id: source as u32,
                     watermark: s.low,
                     flags: if idle { IDLE } else { 0 },
-                    ..Head::new(cluster::Kind::Progress)
+                    ..Head::new(network::Kind::Progress)
                 })?;
             }
         }

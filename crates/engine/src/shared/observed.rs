@@ -6,10 +6,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Shared;
-use crate::cluster::{self, Head};
+use crate::edges::Root;
 use crate::error::Result;
-use crate::flow::Root;
 use crate::gather::Gather;
+use crate::network::{self, Head};
 use crate::observe::{
     Channel, Input, Latency, Memory, Need, Output, Phase, Snapshot, Stage, StageTold, Told, Window,
     time,
@@ -120,7 +120,7 @@ impl Shared {
 
     fn observed_output(&self, gather: &Gather) -> Output {
         Output {
-            inputs: self.flow.outputs[gather.output()].iter().map(input).collect(),
+            inputs: self.edges.outputs[gather.output()].iter().map(input).collect(),
             rows: gather.rows(),
             windows: gather.windows(),
             queued_bytes: gather.queued_bytes(),
@@ -218,7 +218,7 @@ impl Shared {
         }
         tracing::info!("the job is being drained: nothing more is read");
         if let Some(net) = self.net.as_ref().filter(|_| tells) {
-            net.broadcast(Head::new(cluster::Kind::Drain))?;
+            net.broadcast(Head::new(network::Kind::Drain))?;
         }
         self.intake.drain()?;
         // What waited for rows of a split that has ended now.

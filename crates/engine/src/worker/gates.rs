@@ -5,8 +5,8 @@ use super::firing::Fired;
 use super::pressure::STALL_US;
 use super::{State, Step, Worker};
 use crate::delivery::{Hold, Seal};
+use crate::edges::Feeds;
 use crate::error::Result;
-use crate::flow::Feeds;
 use crate::gather::{ChunkAt, Gather};
 use crate::intake::Only;
 use crate::observe::Doing;
@@ -42,7 +42,7 @@ impl Worker {
         tight: bool,
     ) -> Result<std::result::Result<Gates, Step>> {
         let shared = self.context.shared.clone();
-        let sources = &shared.flow.sources;
+        let sources = &shared.edges.sources;
         let unwanted = |feeds: &Feeds| (!shared.is_wanted(feeds)).then_some(Wait::Unwanted);
         let mut waits: Vec<Option<Wait>> = sources.iter().map(unwanted).collect();
         let usual = if tight { Only::Lowest } else { Only::Any };
@@ -93,7 +93,7 @@ impl Worker {
         waits: &mut [Option<Wait>],
         credit: Hold,
     ) -> Result<()> {
-        let sources = self.context.shared.flow.sources.iter().zip(only).zip(waits);
+        let sources = self.context.shared.edges.sources.iter().zip(only).zip(waits);
         for ((feeds, only), wait) in sources.filter(|(_, wait)| wait.is_none()) {
             let waits = self.waits_for(stages, feeds, credit)?;
             let awaited = matches!(only, Only::Awaited(_));
@@ -126,7 +126,7 @@ impl Worker {
     /// until others have given back what they keep.
     fn note_unsettled(&self, only: &[Only], waits: &mut [Option<Wait>]) {
         let shared = &self.context.shared;
-        let sources = &shared.flow.sources;
+        let sources = &shared.edges.sources;
         let others_can_give = self.context.others_can_give(0);
         for ((feeds, only), wait) in sources.iter().zip(only).zip(waits) {
             if wait.is_some() || matches!(only, Only::Awaited(_)) {
@@ -182,7 +182,7 @@ impl Worker {
         // By source: whether there is no room for what comes of it.
         let (mut congested, mut full) = (vec![false; waits.len()], vec![false; waits.len()]);
         for gather in shared.gathers.iter().filter(takes) {
-            let sources = shared.flow.sources.iter().enumerate();
+            let sources = shared.edges.sources.iter().enumerate();
             let sources = sources.filter(|(_, feeds)| feeds.outputs.contains(&gather.output()));
             if gather.is_congested() {
                 sources.for_each(|(source, _)| congested[source] = true);

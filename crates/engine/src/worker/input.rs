@@ -6,8 +6,8 @@ use arrow::array::RecordBatch;
 use super::passed::{Passed, by_record, joined};
 use super::{State, Step, Worker};
 use crate::delivery::Hold;
+use crate::edges::{Edge, Feeds, Pass, Takers};
 use crate::error::{Error, Result};
-use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
@@ -79,7 +79,7 @@ impl Worker {
         match taken {
             Taken::Batch(batch) => {
                 let source = shared.intake.source_of(batch.split);
-                let feeds = &shared.flow.sources[source];
+                let feeds = &shared.edges.sources[source];
                 if !self.have_room(stages, &gates.only[source], &batch, tight)? {
                     shared.intake.put_back(self.context.id, batch);
                     return Ok(self.stall(stages));
@@ -112,7 +112,7 @@ impl Worker {
         tight: bool,
     ) -> Result<bool> {
         let shared = self.context.shared.clone();
-        let feeds = &shared.flow.sources[shared.intake.source_of(batch.split)];
+        let feeds = &shared.edges.sources[shared.intake.source_of(batch.split)];
         let awaited = matches!(only, Only::Awaited(_));
         let is_held = |stage: &usize| -> Result<bool> {
             Ok(self.delivery.hold(&self.context, &stages[*stage])? == Some(Hold::Leader))
@@ -186,12 +186,12 @@ impl Worker {
     /// Looks whether the side tables of lookups have changed, now and then.
     fn refresh_lookups(&self) {
         let shared = &self.context.shared;
-        if shared.flow.lookups.is_empty() {
+        if shared.edges.lookups.is_empty() {
             return;
         }
         let (now_us, notices) = (shared.env.now_us(), shared.intake.notices());
         let tell = |line| notices.tell(line);
-        shared.flow.lookups.iter().for_each(|lookup| lookup.refresh(now_us, &tell));
+        shared.edges.lookups.iter().for_each(|lookup| lookup.refresh(now_us, &tell));
     }
 
     /// Gives records to all who take them.
@@ -203,7 +203,7 @@ impl Worker {
         passed: &mut Vec<Passed>,
     ) -> Result<()> {
         for edge in &takers.edges {
-            if self.context.shared.is_wanted(&self.context.shared.flow.stages[edge.stage]) {
+            if self.context.shared.is_wanted(&self.context.shared.edges.stages[edge.stage]) {
                 self.update(&mut stages[edge.stage], edge, records)?;
             }
         }
@@ -368,7 +368,7 @@ impl Worker {
         stamped: &Stamped,
     ) -> Result<()> {
         for stage in &pass.counted {
-            if self.context.shared.is_wanted(&self.context.shared.flow.stages[*stage]) {
+            if self.context.shared.is_wanted(&self.context.shared.edges.stages[*stage]) {
                 let windowing = stages[*stage].stage.windowing();
                 let dropped = dropped(windowing, stamped, taken.places.as_deref(), &mut |_| {})?;
                 self.note_dropped(*stage, &dropped, stamped);

@@ -22,8 +22,8 @@ mod watermark;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use crate::cluster::Net;
 use crate::error::Result;
+use crate::network::Net;
 use crate::roles::{Place, Reading};
 use crate::table::{Sharing, Split};
 use millstream_operators::budget::Budget;

@@ -19,10 +19,10 @@ mod pressure;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::cluster::Ends;
 use crate::delivery::{self, Delivery, Mailboxes, Ways};
 use crate::error::Result;
 use crate::meter;
+use crate::network::Ends;
 use crate::observe::Doing;
 use crate::progress::{Context, State};
 use crate::shared::Shared;

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_state::Mode;
 
-use crate::cluster::{self, Freed, Head, LAST, Net, decode_rows};
+use crate::edges::{Edges, Feeds, Root};
 use crate::error::{Error, Result};
-use crate::flow::{Feeds, Flow, Root};
 use crate::gather::{BatchRows, Gather, Window};
 use crate::intake::Intake;
+use crate::network::{self, Freed, Head, LAST, Net, decode_rows};
 use crate::observe::Cells;
 use crate::roles::Roles;
 use crate::settings::{FragmentMode, Settings};
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) gathers: Vec<Gather>,
     /// Those that have state, in topological order.
     pub(crate) stages: Vec<Arc<Stage>>,
-    pub(crate) flow: Flow,
+    pub(crate) edges: Edges,
     pub(crate) stopping: AtomicBool,
     /// The job's other processes, if it has any.
     pub(crate) net: Option<Arc<Net>>,
@@ -125,7 +125,7 @@ impl Shared {
         if let Some(net) = self.net.as_ref().filter(|net| net.is_coordinator()) {
             let all = self.has_ended();
             let (output, flags) = (output as u16, if all { LAST } else { 0 });
-            net.broadcast(Head { output, flags, ..Head::new(cluster::Kind::Enough) })?;
+            net.broadcast(Head { output, flags, ..Head::new(network::Kind::Enough) })?;
         }
         self.close_unwanted();
         Ok(())
@@ -141,7 +141,7 @@ impl Shared {
         if self.has_ended() {
             return self.stop(None);
         }
-        for (source, feeds) in self.flow.sources.iter().enumerate() {
+        for (source, feeds) in self.edges.sources.iter().enumerate() {
             if !self.is_wanted(feeds) {
                 self.intake.close(source);
             }
@@ -200,15 +200,15 @@ impl Shared {
             its.then_some(leader).ok_or_else(broken)
         };
         match head.kind {
-            cluster::Kind::Credit => {
+            network::Kind::Credit => {
                 leader()?;
                 return net.credit(&head).map(Some);
             }
-            cluster::Kind::Stamp => self.intake.stamp_other(&head)?,
-            cluster::Kind::Ended | cluster::Kind::ReadTo => self.note_end(process, &head)?,
-            cluster::Kind::Drain => self.begin_to_drain(false)?,
-            cluster::Kind::Progress => self.intake.note_progress(process, &head)?,
-            cluster::Kind::WindowRows if net.is_coordinator() => {
+            network::Kind::Stamp => self.intake.stamp_other(&head)?,
+            network::Kind::Ended | network::Kind::ReadTo => self.note_end(process, &head)?,
+            network::Kind::Drain => self.begin_to_drain(false)?,
+            network::Kind::Progress => self.intake.note_progress(process, &head)?,
+            network::Kind::WindowRows if net.is_coordinator() => {
                 let at = (head.count as usize, WindowId::from_word(head.rows_of));
                 // If they need times, they bring them.
                 let rows = (decode_rows(body)?, &RowTimes::Same(None));
@@ -217,29 +217,29 @@ impl Shared {
                 self.ends(gather.output(), came)?;
                 self.check_gathered()?;
             }
-            cluster::Kind::BatchRows if net.is_coordinator() => {
+            network::Kind::BatchRows if net.is_coordinator() => {
                 let (gather, place) = (self.gather(&head)?, self.place(&head)?);
                 let rows = BatchRows { rows: decode_rows(body)?, then: None, last: head.has(LAST) };
                 let came = gather.batch_rows(0, place, rows, &self.intake.ended_splits());
                 self.ends(gather.output(), came)?;
                 self.check_gathered()?;
             }
-            cluster::Kind::BatchError if net.is_coordinator() => {
+            network::Kind::BatchError if net.is_coordinator() => {
                 let place = self.place(&head)?;
                 let unknown = || Error::Internal("an error that does not say what it is".into());
                 let error = Error::of_message(body).ok_or_else(unknown)?;
                 self.gather(&head)?.note_failed(place, error);
             }
-            cluster::Kind::Fired if net.is_coordinator() => {
+            network::Kind::Fired if net.is_coordinator() => {
                 let stage = head.count as usize;
                 self.gather(&head)?.advance(leader()?, stage, head.watermark)?;
             }
-            cluster::Kind::Fired => {
+            network::Kind::Fired => {
                 self.gather(&head)?.note_fired(head.count as usize, head.watermark)?;
                 self.wake_all();
             }
-            cluster::Kind::Written | cluster::Kind::Awaited => self.note_chunk(&head)?,
-            cluster::Kind::Enough if process == 0 => {
+            network::Kind::Written | network::Kind::Awaited => self.note_chunk(&head)?,
+            network::Kind::Enough if process == 0 => {
                 let output = self.gather(&head)?.output();
                 self.end_output(output)?;
                 if head.has(LAST) {
@@ -254,7 +254,7 @@ impl Shared {
     /// Another process has read so much of a split, and reads no more: rows may have waited.
     fn note_end(&self, process: usize, head: &Head) -> Result<()> {
         match head.kind {
-            cluster::Kind::Ended => self.intake.ended_elsewhere(head)?,
+            network::Kind::Ended => self.intake.ended_elsewhere(head)?,
             _ => self.intake.note_read_to(process, head)?,
         }
         self.queue_batches();
@@ -266,7 +266,7 @@ impl Shared {
         let chunk = (head.number, self.intake.checked(head)?);
         let gather = self.gather(head)?;
         match head.kind {
-            cluster::Kind::Written => gather.note_written(chunk)?,
+            network::Kind::Written => gather.note_written(chunk)?,
             _ => gather.note_asked(chunk)?,
         }
         self.wake_all();
@@ -378,7 +378,7 @@ impl Shared {
             let end = windowing.fires_at(window).saturating_sub(windowing.lateness_us());
             [windowing.begin_of_last_slice(window), end, time_before(end)]
         });
-        let feeds = &self.flow.stages[stage];
+        let feeds = &self.edges.stages[stage];
         if !feeds.outputs.is_empty() && windowing.has_windows() {
             windows.insert((start, end));
         }
@@ -408,7 +408,7 @@ impl Shared {
             self.wake_all();
         }
         for Window { fires_at, input, .. } in windows {
-            let Some(Root::Stage(stage)) = self.flow.outputs[output].get(*input) else { continue };
+            let Some(Root::Stage(stage)) = self.edges.outputs[output].get(*input) else { continue };
             let Some(at) = self.reached_at(*stage, *fires_at) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
             latencies.add((self.env.now_us() - at).max(0) as u64);
@@ -424,7 +424,7 @@ impl Shared {
         if self.budget.held(Kind::Segments) > 0 || self.queued_bytes() > 0 {
             return false;
         }
-        let sources = || self.flow.sources.iter().filter(|feeds| feeds.group == group);
+        let sources = || self.edges.sources.iter().filter(|feeds| feeds.group == group);
         let mut lows: Vec<i64> = Vec::with_capacity(self.stages.len());
         for stage in &self.stages {
             let low = |root: &Root| match root {
@@ -438,7 +438,7 @@ impl Shared {
         let of_group = |stage: usize| sources().any(|feeds| feeds.later.contains(&stage));
         let stages = self.stages.iter().zip(lows).filter(|(stage, _)| of_group(stage.number));
         stages.into_iter().all(|(stage, low)| {
-            let outputs = self.flow.stages[stage.number].outputs.iter();
+            let outputs = self.edges.stages[stage.number].outputs.iter();
             let gathers = outputs.map(|output| &self.gathers[*output]);
             let gathers = gathers.filter(|gather| !gather.has_ended());
             let gathered = gathers.map(|gather| gather.fired(stage.number)).min();

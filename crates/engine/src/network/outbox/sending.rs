@@ -4,7 +4,7 @@ use millstream_flow::Result;
 use millstream_state::Segment;
 
 use super::{Outbox, Sent, send_open};
-use crate::cluster::wire::{self, CREDITED, Head, Kind};
+use crate::network::wire::{self, CREDITED, Head, Kind};
 use millstream_operators::budget::Held;
 use millstream_operators::passed::{HEAD_WORDS, PassedRows, part};
 use millstream_operators::windowing::SliceId;

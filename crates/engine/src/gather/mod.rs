@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 
-use crate::flow::Root;
+use crate::edges::Root;
 use crate::order::{Order, Run};
 use crate::plan::Sort;
 use crate::sink::{RowOrder, Sink};
