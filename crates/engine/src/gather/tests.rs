@@ -10,6 +10,7 @@ use arrow::datatypes::Int64Type;
 
 use super::writer::Written;
 use super::*;
+use crate::edges::Root;
 use crate::error::{Error, Result};
 use crate::plan::Tumble;
 use crate::sink::Writers;

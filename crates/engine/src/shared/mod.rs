@@ -267,7 +267,7 @@ impl Shared {
         let gather = self.gather(head)?;
         match head.kind {
             network::Kind::Written => gather.note_written(chunk)?,
-            _ => gather.note_asked(chunk)?,
+            _ => gather.note_request(chunk)?,
         }
         self.wake_all();
         Ok(())

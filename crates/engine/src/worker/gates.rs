@@ -192,16 +192,16 @@ impl Worker {
                     false => Vec::new(),
                 };
                 sources.for_each(|(source, _)| full[source] |= !own.is_empty());
-                let asked = gather.asked().into_iter().map(|chunk| (chunk, false));
+                let requested = gather.requested().into_iter().map(|chunk| (chunk, false));
                 let own = own.into_iter().map(|chunk| (chunk, true));
-                for ((sequence, split), is_own) in own.chain(asked) {
+                for ((sequence, split), is_own) in own.chain(requested) {
                     let sent = gather.is_sent((sequence, split));
                     if !sent && shared.intake.has_chunk(split, sequence) {
                         awaited.push(split);
                     } else if shared.intake.look_for_end(split, sequence)? {
                         return Ok(false);
                     } else if is_own && !sent {
-                        gather.ask_for((sequence, split))?;
+                        gather.request((sequence, split))?;
                     }
                 }
             }
