@@ -2,8 +2,8 @@
 //!
 //! Windows of a pack fire together under one name, since they share a slice of state. So do
 //! sessions that fire a whole gap at a time. Their rows have one more column on their way, the
-//! last, which follows from the event time. It comes first in their order, so that windows are written one
-//! after the other, and it tells them apart when they are counted.
+//! last, which follows from the event time. It comes first in their order, so that windows are
+//! written one after the other, and it tells them apart when they are counted.
 
 use std::sync::Arc;
 
