@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use millstream_contract::decoding;
 
+use super::source::REACHED_MAX;
 use super::split::Chunk;
 use super::{Intake, SplitIn, State};
 use crate::error::{Error, Result};
@@ -14,9 +15,6 @@ use crate::roles::Reading;
 use crate::table::{self, SplitPoll};
 use millstream_operators::budget::Kind;
 use millstream_operators::event_time::{BEGINNING, END};
-
-/// Watermarks of which it is known when they were reached, the latest.
-pub(super) const REACHED_MAX: usize = 4096;
 
 /// Reading a chunk takes less, unless the source is slow.
 const READ_US: i64 = 2_000;

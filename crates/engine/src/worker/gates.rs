@@ -8,14 +8,14 @@ use crate::delivery::{Hold, Seal};
 use crate::edges::Feeds;
 use crate::error::Result;
 use crate::gather::{ChunkAt, Gather};
-use crate::intake::Only;
+use crate::intake::Admitted;
 use crate::observe::Doing;
 use millstream_operators::event_time::END;
 
 /// What a worker may take.
 pub(super) struct Gates {
     /// By source.
-    pub(super) only: Vec<Only>,
+    pub(super) only: Vec<Admitted>,
     /// If nothing else happens it has to look again then: somebody lacks room.
     pub(super) look_again_us: Option<i64>,
 }
@@ -45,7 +45,7 @@ impl Worker {
         let sources = &shared.edges.sources;
         let unwanted = |feeds: &Feeds| (!shared.is_wanted(feeds)).then_some(Wait::Unwanted);
         let mut waits: Vec<Option<Wait>> = sources.iter().map(unwanted).collect();
-        let usual = if tight { Only::Lowest } else { Only::Any };
+        let usual = if tight { Admitted::Lowest } else { Admitted::All };
         let mut only = vec![usual; sources.len()];
         if !self.find_room(&mut only, &mut waits)? {
             return Ok(Err(Step::Busy));
@@ -76,7 +76,7 @@ impl Worker {
         self.context.stats.credit_stalls += u64::from(waits.contains(&Some(Wait::Credit)));
         for (only, wait) in only.iter_mut().zip(&waits) {
             if wait.is_some() {
-                *only = Only::Nothing;
+                *only = Admitted::Nothing;
             }
         }
         let look_again_us = soon.then(|| shared.env.now_us() + STALL_US);
@@ -89,14 +89,14 @@ impl Worker {
     fn note_waits(
         &self,
         stages: &[State],
-        only: &[Only],
+        only: &[Admitted],
         waits: &mut [Option<Wait>],
         credit: Hold,
     ) -> Result<()> {
         let sources = self.context.shared.edges.sources.iter().zip(only).zip(waits);
         for ((feeds, only), wait) in sources.filter(|(_, wait)| wait.is_none()) {
             let waits = self.waits_for(stages, feeds, credit)?;
-            let awaited = matches!(only, Only::Awaited(_));
+            let awaited = matches!(only, Admitted::Awaited(_));
             *wait = waits.filter(|wait| *wait == Wait::NoInput || !awaited);
         }
         Ok(())
@@ -124,12 +124,12 @@ impl Worker {
 
     /// Memory is tight: notes which sources have to wait until what is complete has been fired, or
     /// until others have given back what they keep.
-    fn note_unsettled(&self, only: &[Only], waits: &mut [Option<Wait>]) {
+    fn note_unsettled(&self, only: &[Admitted], waits: &mut [Option<Wait>]) {
         let shared = &self.context.shared;
         let sources = &shared.edges.sources;
         let others_can_give = self.context.others_can_give(0);
         for ((feeds, only), wait) in sources.iter().zip(only).zip(waits) {
-            if wait.is_some() || matches!(only, Only::Awaited(_)) {
+            if wait.is_some() || matches!(only, Admitted::Awaited(_)) {
                 continue;
             }
             let of_group = sources.iter().zip(&self.context.lows);
@@ -175,7 +175,7 @@ impl Worker {
     /// Where outputs have no room for more rows of records, only those may come that the others
     /// wait for: also to other outputs that have no room, or two of them would wait for each other.
     /// False if something has been done towards that.
-    fn find_room(&self, only: &mut [Only], waits: &mut [Option<Wait>]) -> Result<bool> {
+    fn find_room(&self, only: &mut [Admitted], waits: &mut [Option<Wait>]) -> Result<bool> {
         let shared = &self.context.shared;
         let takes = |gather: &&Gather| gather.takes_batches() && !gather.has_ended();
         let mut awaited = Vec::new();
@@ -213,7 +213,7 @@ impl Worker {
                 // Where there is no such split, all have to wait.
                 *wait = Some(Wait::Room);
             } else if !ones.is_empty() {
-                only[source] = Only::Awaited(ones);
+                only[source] = Admitted::Awaited(ones);
             }
         }
         Ok(true)

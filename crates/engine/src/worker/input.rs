@@ -9,7 +9,7 @@ use crate::delivery::Hold;
 use crate::edges::{Edge, Feeds, Pass, Takers};
 use crate::error::{Error, Result};
 use crate::gather::BatchRows;
-use crate::intake::{Only, Taken};
+use crate::intake::{Admitted, Offer};
 use crate::meter;
 use crate::plan::malformed_schema;
 use millstream_operators::budget::{Kind, batch_bytes};
@@ -73,11 +73,11 @@ impl Worker {
         let from = self.context.timed_from();
         let mut read = None;
         let taken = shared.intake.take(self.context.id, &gates.only, &mut read)?;
-        if let Taken::Batch(_) | Taken::Again = taken {
+        if let Offer::Batch(_) | Offer::Again = taken {
             self.note_reading(read, from);
         }
         match taken {
-            Taken::Batch(batch) => {
+            Offer::Batch(batch) => {
                 let source = shared.intake.source_of(batch.split);
                 let feeds = &shared.edges.sources[source];
                 if !self.have_room(stages, &gates.only[source], &batch, tight)? {
@@ -87,18 +87,18 @@ impl Worker {
                 self.process(stages, feeds, &batch)?;
                 Ok(Step::Busy)
             }
-            Taken::Again => {
+            Offer::Again => {
                 // A split may have ended, whose rows others waited for.
                 shared.queue_batches();
                 Ok(Step::Busy)
             }
-            Taken::Wait { until_us } => {
+            Offer::Wait { until_us } => {
                 let until_us = [until_us, gates.look_again_us].into_iter().flatten().min();
                 Ok(self.pause(stages, until_us))
             }
-            Taken::Held => Ok(self.stall(stages)),
+            Offer::Held => Ok(self.stall(stages)),
             // Whoever finishes the last batch wakes the others.
-            Taken::Ended => Ok(self.pause(stages, gates.look_again_us)),
+            Offer::Ended => Ok(self.pause(stages, gates.look_again_us)),
         }
     }
 
@@ -107,13 +107,13 @@ impl Worker {
     fn have_room(
         &mut self,
         stages: &mut [State],
-        only: &Only,
+        only: &Admitted,
         batch: &Stamped,
         tight: bool,
     ) -> Result<bool> {
         let shared = self.context.shared.clone();
         let feeds = &shared.edges.sources[shared.intake.source_of(batch.split)];
-        let awaited = matches!(only, Only::Awaited(_));
+        let awaited = matches!(only, Admitted::Awaited(_));
         let is_held = |stage: &usize| -> Result<bool> {
             Ok(self.delivery.hold(&self.context, &stages[*stage])? == Some(Hold::Leader))
         };
