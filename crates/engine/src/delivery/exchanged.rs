@@ -10,8 +10,8 @@ use std::sync::Arc;
 use millstream_state::{Leaders, Load};
 
 use super::channels::{Channels, ended_early};
+use super::contract::{Delivery, Hold};
 use super::epoch::{is_idle, lets_fire};
-use super::{Delivery, Hold};
 use crate::error::{Error, Result};
 use crate::exchange::Sender;
 use crate::gather::Gather;
