@@ -43,8 +43,8 @@ FLOORS_WITHIN = {
     "sql": [{"syntax"}, {"expr"}, {"names"}, {"stages"}, {"faults"}, {"plan"}],
     "operators": [{"columns"}, {"passed"}, {"operator"}],
     "engine": [
-        {"registry", "flow", "stage"},
-        {"cluster", "exchange", "explain"},
+        {"registry", "edges", "stage"},
+        {"network", "exchange", "explain"},
         {"intake", "gather", "stats", "observe", "shared"},
         {"progress"},
         {"delivery"},

@@ -14,11 +14,11 @@ use millstream_fabric::shm::ShmDevice;
 use millstream_flow::channel::Settings as Channels;
 use millstream_state::RowLayout;
 
-use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Shipping, peer_error};
 use crate::delivery::Mailboxes;
 use crate::error::{Error, Result};
 use crate::gather::Gather;
 use crate::intake::Intake;
+use crate::network::{Ends, Mesh, MeshOptions, MeshSetup, Net, Shipping, peer_error};
 use crate::observe::{Cells, Snapshot};
 use crate::plan::Plan;
 use crate::roles::Place;
@@ -210,7 +210,7 @@ impl Job {
         let outputs = Outputs { plan, compiled: &compiled, settings: &settings, intake: &intake };
         let gathers = outputs.open(sinks.clone(), &net, &budget)?;
         remarks.extend(sinks.iter().filter_map(|sink| sink.remark()));
-        let (stages, flow) = compiled.into_stages(&settings, leaders);
+        let (stages, edges) = compiled.into_stages(&settings, leaders);
         let shared = Shared {
             intake,
             gathers,
@@ -226,7 +226,7 @@ impl Job {
             started_us,
             budget,
             stages,
-            flow,
+            edges,
             settings,
             env,
         };

@@ -17,17 +17,17 @@
 #[cfg(test)]
 extern crate self as millstream_engine;
 
-pub mod cluster;
 #[cfg(test)]
 mod damaged;
 mod delivery;
+mod edges;
 pub mod exchange;
 mod explain;
-mod flow;
 mod gather;
 mod intake;
 mod job;
 mod meter;
+pub mod network;
 pub mod observe;
 mod order;
 mod progress;

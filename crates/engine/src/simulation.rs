@@ -13,10 +13,10 @@ use std::time::Duration;
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 use millstream_flow::channel::Settings as Channels;
 
-use crate::cluster::{Mesh, MeshOptions, MeshSetup, peer_error};
 use crate::error::{Error, Result};
 use crate::job::{Job, run_guarded};
 use crate::meter;
+use crate::network::{Mesh, MeshOptions, MeshSetup, peer_error};
 use crate::plan::Plan;
 use crate::roles::Place;
 use crate::settings::Settings;

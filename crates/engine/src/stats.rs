@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster;
+use crate::network;
 use millstream_operators::skipped::{Skipped, keep_first};
 
 /// What a job did. Counts are totals over all workers.
@@ -261,7 +261,7 @@ impl Stats {
     }
 
     /// What has been sent to leaders in other processes.
-    pub(crate) fn note_shipped(&mut self, shipped: &cluster::Shipped) {
+    pub(crate) fn note_shipped(&mut self, shipped: &network::Shipped) {
         self.rows_sent += shipped.rows;
         self.rows_shipped += shipped.passed;
         self.rows_passed += shipped.passed;

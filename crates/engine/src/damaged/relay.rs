@@ -14,9 +14,9 @@ use millstream_flow::channel::{
     Settings as Channels,
 };
 
-use crate::cluster::{Mesh, MeshOptions, MeshSetup, Place};
 use crate::error::Result;
 use crate::job::Job;
+use crate::network::{Mesh, MeshOptions, MeshSetup, Place};
 use crate::plan::Plan;
 use crate::settings::Settings;
 use crate::simulation::Process;

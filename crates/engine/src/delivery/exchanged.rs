@@ -10,13 +10,13 @@ use std::sync::Arc;
 use millstream_state::{Leaders, Load};
 
 use super::channels::{Channels, ended_early};
+use super::contract::{Delivery, Hold};
 use super::epoch::{is_idle, lets_fire};
-use super::{Delivery, Hold};
-use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::error::{Error, Result};
 use crate::exchange::Sender;
 use crate::gather::Gather;
 use crate::meter;
+use crate::network::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::progress::{Context, State};
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::operator::{Batch, Updated};
@@ -86,7 +86,7 @@ impl Outlet for Way {
             return Ok(None);
         };
         let misaligned = || Error::Internal("a slot that is not aligned".into());
-        cluster::words_mut(payload).map(Some).ok_or_else(misaligned)
+        network::words_mut(payload).map(Some).ok_or_else(misaligned)
     }
 
     fn send(&mut self, words: usize) -> Result<()> {
@@ -158,7 +158,7 @@ impl FromSender {
             Some(_) if self.ended => return Ok(None),
             Some(inlet) => {
                 let polled = inlet.try_receive(&mut |message| {
-                    let words = cluster::words(message);
+                    let words = network::words(message);
                     marked = words.and_then(|words| take_in(reader, words, state, announced));
                 });
                 match polled.map_err(|e| peer_error(self.process, e))? {

@@ -5,18 +5,16 @@ use std::sync::{Arc, PoisonError};
 
 use millstream_contract::decoding;
 
+use super::source::REACHED_MAX;
 use super::split::Chunk;
 use super::{Intake, SplitIn, State};
-use crate::cluster::{self, Head};
 use crate::error::{Error, Result};
 use crate::meter;
+use crate::network::{self, Head};
 use crate::roles::Reading;
 use crate::table::{self, SplitPoll};
 use millstream_operators::budget::Kind;
 use millstream_operators::event_time::{BEGINNING, END};
-
-/// Watermarks of which it is known when they were reached, the latest.
-pub(super) const REACHED_MAX: usize = 4096;
 
 /// Reading a chunk takes less, unless the source is slow.
 const READ_US: i64 = 2_000;
@@ -198,7 +196,7 @@ impl Intake {
                 number: sequence,
                 count: records,
                 watermark: greatest,
-                ..Head::new(cluster::Kind::Stamp)
+                ..Head::new(network::Kind::Stamp)
             })?;
         }
         self.stamp(split, sequence, Chunk::Own(Box::new(prepared)));

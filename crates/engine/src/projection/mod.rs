@@ -26,10 +26,10 @@ use millstream_flow::channel::Settings as Channels;
 
 pub use crate::meter::{Kind, Price};
 
-use crate::cluster::MeshOptions;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::meter::{Meter, Prices, Tallies};
+use crate::network::MeshOptions;
 use crate::plan::Plan;
 use crate::settings::{Exchange, Settings};
 use crate::simulation::{Process, meshes};

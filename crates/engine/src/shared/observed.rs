@@ -1,18 +1,15 @@
 //! What the observer sees of a job in this process: from what all workers share, and from what each
 //! has told.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Shared;
-use crate::cluster::{self, Head};
-use crate::error::Result;
-use crate::flow::Root;
+use crate::edges::Root;
 use crate::gather::Gather;
 use crate::observe::{
-    Channel, Input, Latency, Memory, Need, Output, Phase, Snapshot, Stage, StageTold, Told, Window,
-    time,
+    Channel, Input, Memory, Need, Output, Phase, Snapshot, Stage, StageTold, Told, Window, time,
 };
 use crate::stats::Stats;
 use millstream_operators::budget::Kind;
@@ -20,41 +17,6 @@ use millstream_operators::event_time::{BEGINNING, END};
 
 /// Windows that one look tells of at the most.
 pub(crate) const OPEN_MAX: usize = 1_000;
-
-/// Latencies that shares are taken of, the latest.
-const LATEST: usize = 1_000;
-
-/// Fire latencies that are kept, the latest: half a megabyte.
-const LATENCIES_MAX: usize = 1 << 16;
-
-/// How long windows took to fire.
-#[derive(Debug, Default)]
-pub(crate) struct Latencies {
-    latest: VecDeque<u64>,
-    windows: u64,
-    sum_us: u64,
-}
-
-impl Latencies {
-    pub(crate) fn add(&mut self, us: u64) {
-        if self.latest.len() >= LATENCIES_MAX {
-            self.latest.pop_front();
-        }
-        self.latest.push_back(us);
-        self.windows += 1;
-        self.sum_us += us;
-    }
-
-    /// The latest ones, which are taken out.
-    pub(crate) fn take(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.latest).into()
-    }
-
-    fn observed(&self) -> Latency {
-        let latest = self.latest.iter().rev().take(LATEST).copied().collect();
-        Latency::of(latest, self.windows, self.sum_us)
-    }
-}
 
 /// Where rows come from.
 fn input(root: &Root) -> Input {
@@ -120,7 +82,7 @@ impl Shared {
 
     fn observed_output(&self, gather: &Gather) -> Output {
         Output {
-            inputs: self.flow.outputs[gather.output()].iter().map(input).collect(),
+            inputs: self.edges.outputs[gather.output()].iter().map(input).collect(),
             rows: gather.rows(),
             windows: gather.windows(),
             queued_bytes: gather.queued_bytes(),
@@ -202,44 +164,5 @@ impl Shared {
                 }
             }
         }
-    }
-
-    /// Reads no more, in all processes, and ends as if the input had ended there.
-    pub(crate) fn drain(&self) {
-        if let Err(error) = self.begin_to_drain(true) {
-            self.stop(Some(error));
-        }
-    }
-
-    /// Reads no more. `tells`: the other processes hear of it from this one.
-    pub(super) fn begin_to_drain(&self, tells: bool) -> Result<()> {
-        if self.draining.swap(true, Relaxed) {
-            return Ok(());
-        }
-        tracing::info!("the job is being drained: nothing more is read");
-        if let Some(net) = self.net.as_ref().filter(|_| tells) {
-            net.broadcast(Head::new(cluster::Kind::Drain))?;
-        }
-        self.intake.drain()?;
-        // What waited for rows of a split that has ended now.
-        self.queue_batches();
-        self.wake_all();
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_latest_latencies_are_kept_and_all_are_counted() {
-        let mut latencies = Latencies::default();
-        (0..LATENCIES_MAX as u64 + 5).for_each(|us| latencies.add(us));
-        let observed = latencies.observed();
-        assert_eq!(observed.windows, LATENCIES_MAX as u64 + 5);
-        assert_eq!(observed.max_us, LATENCIES_MAX as u64 + 4);
-        let latest = latencies.take();
-        assert_eq!((latest.len(), latest[0]), (LATENCIES_MAX, 5));
     }
 }

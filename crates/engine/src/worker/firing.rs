@@ -8,8 +8,8 @@ use millstream_state::Load;
 use super::input::load_of;
 use super::{State, Worker};
 use crate::delivery::Seal;
+use crate::edges::{Edge, Takers, Way};
 use crate::error::Result;
-use crate::flow::{Edge, Takers, Way};
 use crate::meter;
 use millstream_operators::budget::{Kind, batch_bytes};
 use millstream_operators::columns::rows_in;
@@ -49,7 +49,7 @@ impl Worker {
     pub(super) fn fire_some(&mut self, stages: &mut [State], tight: bool) -> Result<bool> {
         let shared = self.context.shared.clone();
         for number in (0..stages.len()).rev() {
-            let later = shared.flow.stages[number].later.iter();
+            let later = shared.edges.stages[number].later.iter();
             let mut waits =
                 later.map(|stage| self.blocked[*stage]).filter(|f| *f != Fired::Nothing);
             self.blocked[number] = match waits.next() {
@@ -76,7 +76,7 @@ impl Worker {
         if stages[number].operator.firing().is_none() {
             return self.fire_complete(&mut stages[number]);
         }
-        let feeds = &shared.flow.stages[number];
+        let feeds = &shared.edges.stages[number];
         if !shared.is_wanted(feeds) {
             self.waiting[number] = None;
             self.end_of_firing(&mut stages[number])?;
@@ -109,7 +109,7 @@ impl Worker {
         tight: bool,
     ) -> Result<Fired> {
         let shared = self.context.shared.clone();
-        let feeds = &shared.flow.stages[number];
+        let feeds = &shared.edges.stages[number];
         if !self.may_fire(&mut stages[number], &feeds.outputs, &fired.rows, tight)? {
             return Ok(Fired::NoMemory);
         }
@@ -175,7 +175,7 @@ impl Worker {
             self.context.shared.ends(*output, came)?;
         }
         for edge in &takers.edges {
-            if self.context.shared.is_wanted(&self.context.shared.flow.stages[edge.stage]) {
+            if self.context.shared.is_wanted(&self.context.shared.edges.stages[edge.stage]) {
                 self.take_fired(&mut stages[edge.stage], edge, rows, times)?;
             }
         }
@@ -233,7 +233,7 @@ impl Worker {
     fn may_feed(&mut self, next: &mut State, load: Load, tight: bool) -> Result<Fired> {
         let shared = self.context.shared.clone();
         let number = next.stage.number;
-        if !shared.is_wanted(&shared.flow.stages[number]) {
+        if !shared.is_wanted(&shared.edges.stages[number]) {
             return Ok(Fired::Nothing);
         }
         if self.delivery.hold(&self.context, next)?.is_some() {
@@ -308,7 +308,7 @@ impl Worker {
         let shared = &self.context.shared;
         let stage = &state.stage;
         stage.note_fired(self.context.id, state.frontier);
-        let feeds = &shared.flow.stages[stage.number];
+        let feeds = &shared.edges.stages[stage.number];
         if !feeds.stages.is_empty() && shared.budget.tight() {
             // Somebody may wait for that.
             shared.wake_all();

@@ -5,17 +5,17 @@ use super::firing::Fired;
 use super::pressure::STALL_US;
 use super::{State, Step, Worker};
 use crate::delivery::{Hold, Seal};
+use crate::edges::Feeds;
 use crate::error::Result;
-use crate::flow::Feeds;
 use crate::gather::{ChunkAt, Gather};
-use crate::intake::Only;
+use crate::intake::Admitted;
 use crate::observe::Doing;
 use millstream_operators::event_time::END;
 
 /// What a worker may take.
 pub(super) struct Gates {
     /// By source.
-    pub(super) only: Vec<Only>,
+    pub(super) only: Vec<Admitted>,
     /// If nothing else happens it has to look again then: somebody lacks room.
     pub(super) look_again_us: Option<i64>,
 }
@@ -42,10 +42,10 @@ impl Worker {
         tight: bool,
     ) -> Result<std::result::Result<Gates, Step>> {
         let shared = self.context.shared.clone();
-        let sources = &shared.flow.sources;
+        let sources = &shared.edges.sources;
         let unwanted = |feeds: &Feeds| (!shared.is_wanted(feeds)).then_some(Wait::Unwanted);
         let mut waits: Vec<Option<Wait>> = sources.iter().map(unwanted).collect();
-        let usual = if tight { Only::Lowest } else { Only::Any };
+        let usual = if tight { Admitted::Lowest } else { Admitted::All };
         let mut only = vec![usual; sources.len()];
         if !self.find_room(&mut only, &mut waits)? {
             return Ok(Err(Step::Busy));
@@ -76,7 +76,7 @@ impl Worker {
         self.context.stats.credit_stalls += u64::from(waits.contains(&Some(Wait::Credit)));
         for (only, wait) in only.iter_mut().zip(&waits) {
             if wait.is_some() {
-                *only = Only::Nothing;
+                *only = Admitted::Nothing;
             }
         }
         let look_again_us = soon.then(|| shared.env.now_us() + STALL_US);
@@ -89,14 +89,14 @@ impl Worker {
     fn note_waits(
         &self,
         stages: &[State],
-        only: &[Only],
+        only: &[Admitted],
         waits: &mut [Option<Wait>],
         credit: Hold,
     ) -> Result<()> {
-        let sources = self.context.shared.flow.sources.iter().zip(only).zip(waits);
+        let sources = self.context.shared.edges.sources.iter().zip(only).zip(waits);
         for ((feeds, only), wait) in sources.filter(|(_, wait)| wait.is_none()) {
             let waits = self.waits_for(stages, feeds, credit)?;
-            let awaited = matches!(only, Only::Awaited(_));
+            let awaited = matches!(only, Admitted::Awaited(_));
             *wait = waits.filter(|wait| *wait == Wait::NoInput || !awaited);
         }
         Ok(())
@@ -124,12 +124,12 @@ impl Worker {
 
     /// Memory is tight: notes which sources have to wait until what is complete has been fired, or
     /// until others have given back what they keep.
-    fn note_unsettled(&self, only: &[Only], waits: &mut [Option<Wait>]) {
+    fn note_unsettled(&self, only: &[Admitted], waits: &mut [Option<Wait>]) {
         let shared = &self.context.shared;
-        let sources = &shared.flow.sources;
+        let sources = &shared.edges.sources;
         let others_can_give = self.context.others_can_give(0);
         for ((feeds, only), wait) in sources.iter().zip(only).zip(waits) {
-            if wait.is_some() || matches!(only, Only::Awaited(_)) {
+            if wait.is_some() || matches!(only, Admitted::Awaited(_)) {
                 continue;
             }
             let of_group = sources.iter().zip(&self.context.lows);
@@ -175,14 +175,14 @@ impl Worker {
     /// Where outputs have no room for more rows of records, only those may come that the others
     /// wait for: also to other outputs that have no room, or two of them would wait for each other.
     /// False if something has been done towards that.
-    fn find_room(&self, only: &mut [Only], waits: &mut [Option<Wait>]) -> Result<bool> {
+    fn find_room(&self, only: &mut [Admitted], waits: &mut [Option<Wait>]) -> Result<bool> {
         let shared = &self.context.shared;
         let takes = |gather: &&Gather| gather.takes_batches() && !gather.has_ended();
         let mut awaited = Vec::new();
         // By source: whether there is no room for what comes of it.
         let (mut congested, mut full) = (vec![false; waits.len()], vec![false; waits.len()]);
         for gather in shared.gathers.iter().filter(takes) {
-            let sources = shared.flow.sources.iter().enumerate();
+            let sources = shared.edges.sources.iter().enumerate();
             let sources = sources.filter(|(_, feeds)| feeds.outputs.contains(&gather.output()));
             if gather.is_congested() {
                 sources.for_each(|(source, _)| congested[source] = true);
@@ -192,16 +192,16 @@ impl Worker {
                     false => Vec::new(),
                 };
                 sources.for_each(|(source, _)| full[source] |= !own.is_empty());
-                let asked = gather.asked().into_iter().map(|chunk| (chunk, false));
+                let requested = gather.requested().into_iter().map(|chunk| (chunk, false));
                 let own = own.into_iter().map(|chunk| (chunk, true));
-                for ((sequence, split), is_own) in own.chain(asked) {
+                for ((sequence, split), is_own) in own.chain(requested) {
                     let sent = gather.is_sent((sequence, split));
                     if !sent && shared.intake.has_chunk(split, sequence) {
                         awaited.push(split);
                     } else if shared.intake.look_for_end(split, sequence)? {
                         return Ok(false);
                     } else if is_own && !sent {
-                        gather.ask_for((sequence, split))?;
+                        gather.request((sequence, split))?;
                     }
                 }
             }
@@ -213,7 +213,7 @@ impl Worker {
                 // Where there is no such split, all have to wait.
                 *wait = Some(Wait::Room);
             } else if !ones.is_empty() {
-                only[source] = Only::Awaited(ones);
+                only[source] = Admitted::Awaited(ones);
             }
         }
         Ok(true)

@@ -6,10 +6,10 @@ use arrow::array::RecordBatch;
 use super::passed::{Passed, by_record, joined};
 use super::{State, Step, Worker};
 use crate::delivery::Hold;
+use crate::edges::{Edge, Feeds, Pass, Takers};
 use crate::error::{Error, Result};
-use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
-use crate::intake::{Only, Taken};
+use crate::intake::{Admitted, Offer};
 use crate::meter;
 use crate::plan::malformed_schema;
 use millstream_operators::budget::{Kind, batch_bytes};
@@ -73,13 +73,13 @@ impl Worker {
         let from = self.context.timed_from();
         let mut read = None;
         let taken = shared.intake.take(self.context.id, &gates.only, &mut read)?;
-        if let Taken::Batch(_) | Taken::Again = taken {
+        if let Offer::Batch(_) | Offer::Again = taken {
             self.note_reading(read, from);
         }
         match taken {
-            Taken::Batch(batch) => {
+            Offer::Batch(batch) => {
                 let source = shared.intake.source_of(batch.split);
-                let feeds = &shared.flow.sources[source];
+                let feeds = &shared.edges.sources[source];
                 if !self.have_room(stages, &gates.only[source], &batch, tight)? {
                     shared.intake.put_back(self.context.id, batch);
                     return Ok(self.stall(stages));
@@ -87,18 +87,18 @@ impl Worker {
                 self.process(stages, feeds, &batch)?;
                 Ok(Step::Busy)
             }
-            Taken::Again => {
+            Offer::Again => {
                 // A split may have ended, whose rows others waited for.
                 shared.queue_batches();
                 Ok(Step::Busy)
             }
-            Taken::Wait { until_us } => {
+            Offer::Wait { until_us } => {
                 let until_us = [until_us, gates.look_again_us].into_iter().flatten().min();
                 Ok(self.pause(stages, until_us))
             }
-            Taken::Held => Ok(self.stall(stages)),
+            Offer::Held => Ok(self.stall(stages)),
             // Whoever finishes the last batch wakes the others.
-            Taken::Ended => Ok(self.pause(stages, gates.look_again_us)),
+            Offer::Ended => Ok(self.pause(stages, gates.look_again_us)),
         }
     }
 
@@ -107,13 +107,13 @@ impl Worker {
     fn have_room(
         &mut self,
         stages: &mut [State],
-        only: &Only,
+        only: &Admitted,
         batch: &Stamped,
         tight: bool,
     ) -> Result<bool> {
         let shared = self.context.shared.clone();
-        let feeds = &shared.flow.sources[shared.intake.source_of(batch.split)];
-        let awaited = matches!(only, Only::Awaited(_));
+        let feeds = &shared.edges.sources[shared.intake.source_of(batch.split)];
+        let awaited = matches!(only, Admitted::Awaited(_));
         let is_held = |stage: &usize| -> Result<bool> {
             Ok(self.delivery.hold(&self.context, &stages[*stage])? == Some(Hold::Leader))
         };
@@ -186,12 +186,12 @@ impl Worker {
     /// Looks whether the side tables of lookups have changed, now and then.
     fn refresh_lookups(&self) {
         let shared = &self.context.shared;
-        if shared.flow.lookups.is_empty() {
+        if shared.edges.lookups.is_empty() {
             return;
         }
         let (now_us, notices) = (shared.env.now_us(), shared.intake.notices());
         let tell = |line| notices.tell(line);
-        shared.flow.lookups.iter().for_each(|lookup| lookup.refresh(now_us, &tell));
+        shared.edges.lookups.iter().for_each(|lookup| lookup.refresh(now_us, &tell));
     }
 
     /// Gives records to all who take them.
@@ -203,7 +203,7 @@ impl Worker {
         passed: &mut Vec<Passed>,
     ) -> Result<()> {
         for edge in &takers.edges {
-            if self.context.shared.is_wanted(&self.context.shared.flow.stages[edge.stage]) {
+            if self.context.shared.is_wanted(&self.context.shared.edges.stages[edge.stage]) {
                 self.update(&mut stages[edge.stage], edge, records)?;
             }
         }
@@ -368,7 +368,7 @@ impl Worker {
         stamped: &Stamped,
     ) -> Result<()> {
         for stage in &pass.counted {
-            if self.context.shared.is_wanted(&self.context.shared.flow.stages[*stage]) {
+            if self.context.shared.is_wanted(&self.context.shared.edges.stages[*stage]) {
                 let windowing = stages[*stage].stage.windowing();
                 let dropped = dropped(windowing, stamped, taken.places.as_deref(), &mut |_| {})?;
                 self.note_dropped(*stage, &dropped, stamped);

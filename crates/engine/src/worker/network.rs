@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{State, Worker};
-use crate::cluster::{Sleeper, peer_error};
 use crate::error::Result;
+use crate::network::{Sleeper, peer_error};
 
 /// So long a worker that has nothing to do looks again and again before it goes to sleep, which
 /// takes messages to every process, and whoever wakes it some 10 µs. Meanwhile it yields to

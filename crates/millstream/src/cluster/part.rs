@@ -11,7 +11,7 @@ use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes
 use millstream_contract::sink::{Sink, commit_all, mark_all};
 use millstream_contract::table::SplitSpec;
 use millstream_contract::{Error, Settings};
-use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
+use millstream_engine::network::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
 use millstream_engine::{Job, Remains, Stats, Stopper};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;

@@ -12,6 +12,7 @@
 //! the delta that ends after them. If there is no free slot, workers wait for one, since keeping
 //! rows that can be passed through a little later costs more.
 
+mod delta;
 mod sending;
 
 use std::collections::VecDeque;
@@ -25,11 +26,11 @@ use super::port::{Outlet, peer_error};
 use super::wire::{GO_ON, Head, Kind, MERGED};
 use crate::error;
 use crate::roles::Place;
+use delta::{Pending, Sending, Sent};
 use millstream_operators::budget::Held;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::passed::{self, Format, Outgoing, Parcel, PassedRows, Pool, fill};
 use millstream_operators::windowing::SliceId;
-use sending::Sending;
 
 /// Deltas with rows of one worker that may wait for one leader; then their sender takes no further
 /// batch.
@@ -57,18 +58,6 @@ pub(crate) struct Outbox {
     merged: usize,
     limits: Limits,
     counters: Shipped,
-}
-
-/// What workers have sealed, and the next delta will bring.
-#[derive(Default)]
-struct Pending {
-    parcel: Parcel,
-    bytes: usize,
-    held: Vec<Held>,
-    /// Memory is scarce: it does not wait for what other workers have.
-    hurries: bool,
-    /// It is sent also if the leader lets it wait.
-    anyway: bool,
 }
 
 /// Rows that are passed through before the next delta.
@@ -163,12 +152,6 @@ pub(crate) enum Stall {
     Slot,
     /// So much is on its way to a leader that it has to merge first.
     Leader,
-}
-
-/// A delta that its leader has not merged yet.
-struct Sent {
-    segments: Vec<(SliceId, Segment)>,
-    _held: Vec<Held>,
 }
 
 /// The slot that rows passed through are written into.

@@ -8,8 +8,8 @@ use millstream_state::{Idle, ValueKind};
 
 use super::super::combine::tests::segment;
 use super::*;
-use crate::cluster::wire::CREDITED;
 use crate::expr::Expr;
+use crate::network::wire::CREDITED;
 use crate::plan::Key;
 use millstream_operators::columns::aggregates::Aggregates;
 use millstream_operators::columns::keys::KeyCodec;

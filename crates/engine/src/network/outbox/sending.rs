@@ -1,36 +1,11 @@
 //! Sending a delta: rows that were kept, segments, and its end, slot after slot as there is credit.
 
 use millstream_flow::channel::Result;
-use millstream_state::Segment;
 
-use super::{Outbox, Sent, send_open};
-use crate::cluster::wire::{self, CREDITED, Head, Kind};
-use millstream_operators::budget::Held;
-use millstream_operators::passed::{HEAD_WORDS, PassedRows, part};
-use millstream_operators::windowing::SliceId;
-
-/// A delta that is being written into slots.
-pub(super) struct Sending {
-    pub(super) watermark: i64,
-    /// Some rows are passed through: before, or those that were kept.
-    pub(super) passed: bool,
-    /// Those that were kept as keys and arguments; the next is the last.
-    pub(super) kept: Vec<PassedRows>,
-    pub(super) segments: Vec<(SliceId, Segment)>,
-    pub(super) held: Vec<Held>,
-    /// Segments sent, words of the next one's arena, and runs of its rows.
-    pub(super) done: usize,
-    pub(super) arena_words: usize,
-    pub(super) runs: usize,
-    /// Of rows that are longer than a slot, the words that have been sent.
-    pub(super) part_words: usize,
-}
-
-impl Sending {
-    pub(super) fn has_rows(&self) -> bool {
-        self.passed || !self.segments.is_empty()
-    }
-}
+use super::delta::Sent;
+use super::{Outbox, send_open};
+use crate::network::wire::{self, CREDITED, Head, Kind};
+use millstream_operators::passed::{HEAD_WORDS, part};
 
 impl Outbox {
     /// Sends rows of the present delta that have been kept as keys and arguments: as many in a slot

@@ -1,4 +1,4 @@
-//! Sorted runs: rows that are held until they are merged, in the order of the result.
+//! The final sort: rows of a result with an order of its own, in sorted runs until all are there.
 
 use std::mem;
 

@@ -19,10 +19,10 @@ mod pressure;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::cluster::Ends;
-use crate::delivery::{self, Delivery, Mailboxes, Ways};
+use crate::delivery::{self, Delivery, Endpoints, Mailboxes};
 use crate::error::Result;
 use crate::meter;
+use crate::network::Ends;
 use crate::observe::Doing;
 use crate::progress::{Context, State};
 use crate::shared::Shared;
@@ -79,9 +79,9 @@ impl Worker {
         let stages: Vec<State> = shared.stages.iter().map(state).collect();
         let (bed, ways) = match ends {
             Some(Ends { deltas_in, lanes, sleeper }) => {
-                (Some(Bed::new(sleeper)), Ways { deltas_in, lanes })
+                (Some(Bed::new(sleeper)), Endpoints { deltas_in, lanes })
             }
-            None => (None, Ways::default()),
+            None => (None, Endpoints::default()),
         };
         Worker {
             delivery: delivery::new(&context, mailboxes, ways),

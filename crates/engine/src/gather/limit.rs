@@ -2,14 +2,14 @@
 
 /// Rows that are still to be left out, and how many of those behind them are wanted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct Limit {
     skip: u64,
     left: Option<u64>,
 }
 
-impl Part {
-    pub(super) fn new(offset: u64, limit: Option<u64>) -> Part {
-        Part { skip: offset, left: limit }
+impl Limit {
+    pub(super) fn new(offset: u64, limit: Option<u64>) -> Limit {
+        Limit { skip: offset, left: limit }
     }
 
     /// Whether all rows are wanted.

@@ -2,22 +2,26 @@
 //!
 //! For [`RowOrder::Deterministic`] a window's rows are held, in sorted runs, until every leader has
 //! fired it, and written in order of event time, then of the output's inputs ([`windows`]); rows of
-//! records are put back into the order of their batches ([`batches`]). What is fired only at the
-//! end of the input comes last. A result with an order of its own ([`Sort`]), unless that is one
-//! within windows, is held, whatever it comes from, and written at the end of the input. For
+//! records are put back into the order of their batches ([`records`], [`batches`]). Windows that
+//! fire only at the end of the input come last. A result with an order of its own ([`sort`]), but
+//! not within windows, is held, whatever it comes from, and written at the end of the input. For
 //! [`RowOrder::Any`] rows pass straight through. Where windows fire together, their rows carry
 //! their event times until they are written ([`packs`]).
 //!
-//! For `Deterministic`, what has its turn waits in a queue; one worker at a time takes from it and
-//! writes ([`writer`]), and the others go on meanwhile. Rows that are held or queued count against
-//! the job's budget.
+//! For `Deterministic`, rows whose turn it is wait in a [`queue`]; one worker at a time takes from
+//! it and writes ([`writer`]), and the others go on meanwhile. LIMIT and OFFSET count there
+//! ([`limit`]). Rows that are held or queued count against the job's budget. With several processes
+//! the coordinator gathers, and the others send ([`remote`], [`ahead`]).
 
 mod ahead;
-mod asked;
 mod batches;
+mod limit;
+mod outlet;
 mod packs;
-mod part;
-mod runs;
+mod queue;
+mod records;
+mod remote;
+mod sort;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -28,49 +32,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arrow::datatypes::SchemaRef;
-
-use crate::flow::Root;
 use crate::order::{Order, Run};
-use crate::plan::Sort;
 use crate::sink::{RowOrder, Sink};
-use ahead::Ahead;
-use asked::Asked;
+use ahead::{Ahead, Requested};
 use batches::Batches;
+use limit::Limit;
 use millstream_operators::budget::Budget;
 use millstream_operators::event_time::{BEGINNING, END};
-use millstream_operators::windowing::Windowing;
 use packs::Fired;
-use part::Part;
-use writer::{Queue, Waiting};
+use queue::{Queue, Waiting};
 
-pub(crate) use ahead::Role;
-pub(crate) use batches::BatchRows;
+pub(crate) use outlet::{Outlet, Role};
+pub(crate) use packs::Window;
+pub(crate) use records::BatchRows;
 pub(crate) use turns::{ChunkAt, Turns};
-pub(crate) use windows::Window;
-
-/// What a gather has to know of its output.
-pub(crate) struct Outlet {
-    /// Its number.
-    pub(crate) output: usize,
-    pub(crate) schema: SchemaRef,
-    /// By input: where its rows come from.
-    pub(crate) inputs: Vec<Root>,
-    /// Of the stages with state among them, each once, by number: how they divide event time.
-    pub(crate) stages: Vec<(usize, Windowing)>,
-    /// Of the sources among them.
-    pub(crate) turns: Turns,
-    pub(crate) offset: u64,
-    pub(crate) limit: Option<u64>,
-    pub(crate) sort: Option<Sort>,
-    /// Whether nothing is read for its sake.
-    pub(crate) side: bool,
-    /// Leaders whose rows come here.
-    pub(crate) leaders: usize,
-    pub(crate) role: Role,
-    /// Whoever brings rows, the sink takes them as if from worker 0.
-    pub(crate) one_writer: bool,
-}
 
 /// Collects the rows of an output.
 pub(crate) struct Gather {
@@ -107,17 +82,17 @@ struct State {
     /// Rows sent to the coordinator that have, as far as is known, not been written yet.
     ahead: Ahead,
     /// Chunks that processes have no room without.
-    asked: Asked,
+    requested: Requested,
 }
 
 impl Gather {
     pub(crate) fn new(outlet: Outlet, sink: Arc<dyn Sink>, budget: Arc<Budget>) -> Gather {
-        let part = match &outlet.sort {
-            Some(sort) => Part::new(sort.offset, sort.limit),
-            None => Part::new(outlet.offset, outlet.limit),
+        let limit = match &outlet.sort {
+            Some(sort) => Limit::new(sort.offset, sort.limit),
+            None => Limit::new(outlet.offset, outlet.limit),
         };
         // Which rows a LIMIT lets through must not depend on who is first.
-        let ordered = sink.order() == RowOrder::Deterministic || !part.is_all();
+        let ordered = sink.order() == RowOrder::Deterministic || !limit.is_all();
         let stages = outlet.stages.len();
         Gather {
             ordered: ordered || outlet.sort.is_some(),
@@ -128,16 +103,16 @@ impl Gather {
                 frontiers: vec![vec![BEGINNING; outlet.leaders]; stages],
                 windows_fired: 0,
                 batches: Batches::new(&outlet.turns),
-                queue: Queue::new(part),
+                queue: Queue::new(limit),
                 queued: vec![BEGINNING; stages],
                 written: vec![BEGINNING; stages],
                 ahead: Ahead::new(stages, &outlet.turns),
-                asked: Asked::new(&outlet.turns),
+                requested: Requested::new(&outlet.turns),
             }),
             waiting: Waiting::default(),
             rows: AtomicU64::new(0),
             budget,
-            ended: AtomicBool::new(part.is_over()),
+            ended: AtomicBool::new(limit.is_over()),
             sink,
             outlet,
         }
@@ -150,7 +125,7 @@ impl Gather {
 
     /// Whether the result has an order of its own, for which all of its rows must be there.
     pub(crate) fn sorts(&self) -> bool {
-        self.outlet.sort.as_ref().is_some_and(|sort| !sort.each_window)
+        self.outlet.sorts()
     }
 
     /// The number of its output.
@@ -180,13 +155,13 @@ impl Gather {
         let windows = std::mem::take(&mut state.windows);
         state.windows_fired += windows
             .into_iter()
-            .map(|(window, fired)| self.count(&window, fired.windows))
+            .map(|(window, fired)| self.outlet.count(&window, fired.windows))
             .sum::<u64>();
         state.sorted.clear();
         state.batches.clear();
         let State { ahead, queue, .. } = &mut *state;
         queue.clear(&self.waiting);
-        self.outlet.role.written(ahead, |_| true);
+        ahead.remove(&self.outlet.role, |_| true);
         first
     }
 
@@ -218,15 +193,10 @@ impl Gather {
         self.waiting.bytes()
     }
 
-    /// The place of a stage among those that it takes rows of.
-    fn place_of(&self, stage: usize) -> Option<usize> {
-        self.outlet.stages.iter().position(|(of, _)| *of == stage)
-    }
-
     /// Whether some leader, anywhere, has not fired a stage up to `frontier`, or its rows have not
     /// been written.
     pub(crate) fn others_behind(&self, stage: usize, frontier: i64) -> bool {
-        let Some(place) = self.place_of(stage) else { return false };
+        let Some(place) = self.outlet.place_of(stage) else { return false };
         match &self.outlet.role {
             Role::Helper { .. } => self.lock().ahead.fired[place] < frontier,
             _ => self.fired(stage) < frontier,
@@ -249,7 +219,7 @@ impl Gather {
         }
         let state = self.lock();
         let fired = state.windows.iter();
-        let open = fired.map(|(window, fired)| self.count(window, fired.windows.clone()));
+        let open = fired.map(|(window, fired)| self.outlet.count(window, fired.windows.clone()));
         state.windows_fired + open.sum::<u64>()
     }
 
@@ -261,18 +231,7 @@ impl Gather {
     /// Up to which watermark every leader has fired what is complete of a stage, and its rows have
     /// been written.
     pub(crate) fn fired(&self, stage: usize) -> i64 {
-        let place = self.place_of(stage);
+        let place = self.outlet.place_of(stage);
         place.map_or(END, |place| self.lock().written[place])
-    }
-
-    /// Up to which watermark every leader has fired what is complete of all stages. What fires at
-    /// the end is not waited for before.
-    fn fired_of_all(&self, of: impl Fn(usize) -> i64) -> i64 {
-        let stages = self.outlet.stages.iter().enumerate();
-        let fired = stages.map(|(place, (_, windowing))| match of(place) {
-            fired if windowing.is_whole() && fired < END => END - 1,
-            fired => fired,
-        });
-        fired.min().unwrap_or(BEGINNING)
     }
 }

@@ -26,7 +26,7 @@ pub(crate) enum Root {
 
 /// All edges of a plan.
 #[derive(Debug)]
-pub(crate) struct Flow {
+pub(crate) struct Edges {
     pub(crate) sources: Vec<Feeds>,
     pub(crate) stages: Vec<Feeds>,
     /// Per output: where its rows come from, by the number of its input. Inputs of a stage without
@@ -154,9 +154,9 @@ struct Nodes<'p> {
     lateness_us: i64,
 }
 
-impl Flow {
+impl Edges {
     /// Of a plan whose windows wait so long for late records.
-    pub(crate) fn new(plan: &Plan, lateness_us: i64) -> Result<Flow> {
+    pub(crate) fn new(plan: &Plan, lateness_us: i64) -> Result<Edges> {
         let mut next = 0;
         let number = |stage: &crate::plan::Stage| {
             let has_state = stage.operator.has_state();
@@ -181,18 +181,18 @@ impl Flow {
         let inputs = with_state().map(|stage| nodes.roots(stage)).collect();
         let groups = nodes.groups();
         let lookups = nodes.lookups.iter().flatten().cloned().collect();
-        let mut flow = Flow { sources: vec![], stages: vec![], outputs, inputs, lookups };
+        let mut edges = Edges { sources: vec![], stages: vec![], outputs, inputs, lookups };
         // The last first: they are what others feed.
         let feeds = Feeding { outputs: &plan.outputs, stages_all: next };
         for takers in stages.into_iter().rev() {
-            let feeds = feeds.of(takers, Takers::default(), &flow.stages, 0);
-            flow.stages.insert(0, feeds);
+            let feeds = feeds.of(takers, Takers::default(), &edges.stages, 0);
+            edges.stages.insert(0, feeds);
         }
         for ((takers, malformed), group) in sources.into_iter().zip(malformed).zip(groups) {
-            flow.sources.push(feeds.of(takers, malformed, &flow.stages, group));
+            edges.sources.push(feeds.of(takers, malformed, &edges.stages, group));
         }
-        flow.check(plan)?;
-        Ok(flow)
+        edges.check(plan)?;
+        Ok(edges)
     }
 
     /// How many inputs a stage with state has in the plan.

@@ -17,39 +17,23 @@ mod order;
 mod read;
 mod source;
 mod split;
+mod take;
 mod watermark;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use crate::cluster::Net;
-use crate::error::Result;
+use crate::network::Net;
 use crate::roles::{Place, Reading};
 use crate::table::{Sharing, Split};
 use millstream_operators::budget::Budget;
 use millstream_operators::env::Env;
-use millstream_operators::stamped::Stamped;
-use order::{Taking, ToRead};
-use read::Read;
 use source::{SourceIn, SourceState};
 use split::SplitState;
 
 pub(crate) use notices::Notices;
 pub(crate) use source::Origin;
-
-/// What there is for a worker to do.
-pub(crate) enum Taken {
-    /// A batch; [`Intake::finish`] when it is done.
-    Batch(Box<Stamped>),
-    /// Something was prepared, or a split was put aside: look again.
-    Again,
-    /// Nothing before `until_us`, or before somebody wakes the worker.
-    Wait { until_us: Option<i64> },
-    /// Nothing now: the splits that have something must wait for others.
-    Held,
-    /// All splits have ended and every batch has been taken.
-    Ended,
-}
+pub(crate) use take::Offer;
 
 /// All splits of a job.
 pub(crate) struct Intake {
@@ -77,16 +61,16 @@ struct SplitIn {
     reader: Mutex<Box<dyn Split>>,
 }
 
-/// Which splits of a source may go on.
+/// The splits of a source that may go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Only {
-    /// All.
-    Any,
-    /// Those that keep the low watermark of their group where it is: state is at its budget.
+pub(crate) enum Admitted {
+    /// All splits.
+    All,
+    /// The splits that keep the low watermark of their group where it is: state is at its budget.
     Lowest,
-    /// These: rows of the others wait for their rows, and have all the room they may take.
+    /// These splits: rows of the others wait for their rows, and have all the room they may take.
     Awaited(Vec<usize>),
-    /// None: who takes its rows cannot.
+    /// None: a stage or an output that takes its rows cannot.
     Nothing,
 }
 
@@ -210,107 +194,6 @@ impl Intake {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds the next thing to do for `worker`, of the splits that may go on; `only` is by source.
-    /// `of` becomes the source that was read, or of which there was a batch.
-    pub(crate) fn take(
-        &self,
-        worker: usize,
-        only: &[Only],
-        of: &mut Option<usize>,
-    ) -> Result<Taken> {
-        let mut taken = self.take_next(worker, only, of)?;
-        if let (Taken::Batch(batch), None) = (&taken, &of) {
-            *of = Some(self.splits[batch.split].source);
-        }
-        if let Taken::Batch(batch) = &mut taken
-            && let source = &self.sources[self.splits[batch.split].source]
-            && let Some(column) = source.preparer.watermark_column()
-        {
-            batch.fill_in_watermarks(column)?;
-        }
-        Ok(taken)
-    }
-
-    fn take_next(&self, worker: usize, only: &[Only], of: &mut Option<usize>) -> Result<Taken> {
-        // In simulation, sometimes read on although batches are ready, so that they can be
-        // shuffled.
-        let read_first = self.env.choose(2) == Some(1);
-        if !read_first && let Some(batch) = self.take_ready(worker, only, Taking::Near) {
-            return Ok(Taken::Batch(batch));
-        }
-        let mut until: Option<i64> = None;
-        let (mut held, mut busy_until) = (false, None);
-        for ToRead { split, is_ahead } in self.to_read(worker) {
-            let now = self.env.now_us();
-            {
-                let state = self.lock();
-                let s = &state.splits[split];
-                if s.ended || s.elsewhere {
-                    continue;
-                }
-                if s.retry_at_us > now {
-                    until = Some(until.map_or(s.retry_at_us, |u| u.min(s.retry_at_us)));
-                    continue;
-                }
-                if s.outstanding() >= self.ahead_max(is_ahead) {
-                    continue;
-                }
-                if !self.may_go_on(&state, split, only) {
-                    held |= only[self.splits[split].source] != Only::Nothing;
-                    continue;
-                }
-            }
-            match self.read_noting(split, now, of)? {
-                Read::Prepared => {
-                    return Ok(match self.take_ready(worker, only, Taking::Near) {
-                        Some(batch) if !read_first => Taken::Batch(batch),
-                        Some(batch) if self.env.choose(2) == Some(0) => Taken::Batch(batch),
-                        Some(batch) => {
-                            self.put_back(worker, batch);
-                            Taken::Again
-                        }
-                        None => Taken::Again,
-                    });
-                }
-                Read::Ended | Read::Skipped => return Ok(Taken::Again),
-                Read::Busy { until_us } if !is_ahead && until_us > now => {
-                    busy_until = [busy_until, Some(until_us)].into_iter().flatten().min();
-                }
-                Read::Busy { .. } => {}
-                Read::Pending(retry) => until = [until, retry].into_iter().flatten().min(),
-            }
-        }
-        // Rather than open a window far ahead, wait for who reads from a split that is not.
-        if let Some(until) = busy_until {
-            return Ok(Taken::Wait { until_us: Some(until) });
-        }
-        if let Some(batch) = self.take_ready(worker, only, Taking::Any) {
-            return Ok(Taken::Batch(batch));
-        }
-        let state = self.lock();
-        if state.splits.iter().all(SplitState::exhausted) {
-            return Ok(Taken::Ended);
-        }
-        let held_ready = |(split, s): (&SplitIn, &SplitState)| {
-            !s.ready.is_empty() && matches!(only[split.source], Only::Lowest | Only::Awaited(_))
-        };
-        if held || self.splits.iter().zip(&state.splits).any(held_ready) {
-            return Ok(Taken::Held);
-        }
-        Ok(Taken::Wait {
-            until_us: [until, self.changes_at(&state, only)].into_iter().flatten().min(),
-        })
-    }
-
-    /// Chunks of a split that may be read ahead. One at least, or a split that may go on could not.
-    fn ahead_max(&self, is_ahead: bool) -> u64 {
-        match is_ahead || self.budget.input_full() {
-            true => 1,
-            // Of those that all processes read, only some are ours.
-            false => ((2 * self.workers + 2) * self.reading.processes) as u64,
-        }
-    }
-
     /// Whether no worker of this process reads.
     pub(crate) fn reads_nothing(&self) -> bool {
         self.reading.process == self.reading.processes
@@ -320,54 +203,6 @@ impl Intake {
     pub(crate) fn prefers(&self, worker: usize, split: usize) -> bool {
         let Reading { processes, process, workers } = self.reading;
         split % (processes * workers) == process + worker * processes
-    }
-
-    fn may_go_on(&self, state: &State, split: usize, only: &[Only]) -> bool {
-        let source = self.splits[split].source;
-        match &only[source] {
-            Only::Any => true,
-            Only::Lowest => state.splits[split].low() <= self.low_of_group(state, source),
-            Only::Awaited(ones) => ones.contains(&split),
-            Only::Nothing => false,
-        }
-    }
-
-    /// Reads a split; `of` becomes its source if it was read indeed.
-    fn read_noting(&self, split: usize, now: i64, of: &mut Option<usize>) -> Result<Read> {
-        let read = self.read(split, now)?;
-        if let Read::Prepared | Read::Ended | Read::Skipped = read {
-            *of = Some(self.splits[split].source);
-        }
-        Ok(read)
-    }
-
-    fn take_ready(&self, worker: usize, only: &[Only], taking: Taking) -> Option<Box<Stamped>> {
-        let mut state = self.lock();
-        let split = self.next_ready(&state, worker, only, taking)?;
-        let source = self.splits[split].source;
-        let s = &mut state.splits[split];
-        let pick = match only[source] {
-            // The batch that holds the low watermark, or windows could not fire; that with the rows
-            // that others wait for.
-            Only::Lowest | Only::Awaited(_) => Some(0),
-            _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
-        };
-        let batch = s.ready.remove(pick.unwrap_or(0))?;
-        state.current[worker] = Some((source, batch.holds));
-        state.turns[worker] += 1;
-        Some(Box::new(batch))
-    }
-
-    pub(crate) fn put_back(&self, worker: usize, batch: Box<Stamped>) {
-        let mut state = self.lock();
-        state.current[worker] = None;
-        // It may have been taken for idle while its last batch was away: it holds the low watermark
-        // again.
-        state.splits[batch.split].idle = false;
-        let ready = &mut state.splits[batch.split].ready;
-        let place = |b: &Stamped| (b.sequence, b.first_row);
-        let at = ready.partition_point(|b| place(b) < place(&batch));
-        ready.insert(at, *batch);
     }
 
     /// Splits that have ended, with the number of their batches.
