@@ -8,7 +8,6 @@ use millstream_fabric::setup::Hello;
 use millstream_flow::{Error, Receiver, ReceiverSetup, Result, Sender, SenderSetup, Settings};
 
 use super::port::Inlet;
-use crate::meter;
 use crate::roles::{Place, Roles};
 
 /// The sending end of a lane.
@@ -30,8 +29,6 @@ impl<F: Fabric> Lane for Sender<F> {
     }
 
     fn send(&mut self, bytes: usize) -> Result<()> {
-        let mut span = meter::span(meter::Kind::Send);
-        span.add(bytes);
         match self.try_acquire()? {
             Some(slot) => slot.send(bytes, 0),
             None => Err(Error::TimedOut { what: "credit that was there" }),

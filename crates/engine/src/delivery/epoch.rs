@@ -5,7 +5,6 @@ use super::handover::held;
 use super::late_merge::LateMerge;
 use crate::cluster::Sealed;
 use crate::error::Result;
-use crate::meter;
 use crate::progress::{Context, State};
 use millstream_operators::event_time::END;
 use millstream_operators::operator::SealSlice;
@@ -73,7 +72,6 @@ impl LateMerge {
             Seal::PassedThrough => SealSlice::PassedThrough,
             Seal::Complete => SealSlice::Nothing,
         };
-        let _span = meter::span(meter::Kind::Seal);
         let mut shipped = 0;
         state.operator.choose(&|bound| shared.env.choose(bound));
         let parcels = state.operator.seal(&how, shared.budget.tight());
