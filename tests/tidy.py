@@ -51,7 +51,7 @@ FLOORS_WITHIN = {
         {"worker"},
         {"job"},
         {"simulation"},
-        {"run", "projection", "damaged"},
+        {"run", "damaged"},
     ],
 }
 KNOWN = ROOT / "tests" / "tidy_known.txt"

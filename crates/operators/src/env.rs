@@ -92,34 +92,6 @@ impl Env for Threads {
     fn pass_time(&self, _until_us: i64) {}
 }
 
-/// A single thread, with a clock set from outside to the running worker's time.
-#[derive(Debug)]
-pub struct Clocked(AtomicI64);
-
-impl Clocked {
-    /// A clock that shows this time, microseconds.
-    pub fn new(now_us: i64) -> Clocked {
-        Clocked(AtomicI64::new(now_us))
-    }
-
-    /// Sets the time, microseconds.
-    pub fn set(&self, now_us: i64) {
-        self.0.store(now_us, Ordering::Relaxed);
-    }
-}
-
-impl Env for Clocked {
-    fn now_us(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
-    fn wait(&self, _worker: usize, _until_us: Option<i64>) {}
-    fn wake(&self, _worker: usize) {}
-    fn choose(&self, _bound: u64) -> Option<u64> {
-        None
-    }
-    fn pass_time(&self, _until_us: i64) {}
-}
-
 /// One thread, virtual time, chance from a seed.
 #[derive(Debug)]
 pub struct Simulated {

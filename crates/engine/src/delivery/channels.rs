@@ -6,7 +6,6 @@ use std::sync::Arc;
 use millstream_state::Arena;
 
 use crate::error::{Error, Result};
-use crate::meter;
 use crate::network::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sent_by};
 use crate::progress::{Context, Owed, State};
 use crate::shared::Shared;
@@ -106,8 +105,6 @@ impl Incoming {
             network::Kind::Rows => {
                 let slice = SliceId::from_word(head.rows_of);
                 state.stage.check_slice(slice, announced)?;
-                let mut span = meter::span(meter::Kind::Merge);
-                span.add(head.count as usize);
                 let words = network::words(body)?;
                 let row_words = state.stage.program.layout().row_words() as u64;
                 if head.count.checked_mul(row_words) != Some(words.len() as u64) {
@@ -116,7 +113,6 @@ impl Incoming {
                 }
                 let delta = Delta::Words { words, arena: &self.arena };
                 state.operator.merge(slice, delta)?;
-                drop(span);
                 context.note_merge(body.len(), state)?;
             }
             network::Kind::Passed => {
@@ -140,16 +136,13 @@ impl Incoming {
         let Some(reader) = &mut self.reader else {
             return Err(Error::Internal("rows to a stage that takes none".into()));
         };
-        let mut span = meter::span(meter::Kind::Update);
         let State { operator, stage, .. } = state;
         let before = reader.rows();
         reader.read_rows(words, &mut |rows| {
             stage.check_slice(rows.slice(), announced)?;
             operator.take_in(rows)
         })?;
-        let rows = (reader.rows() - before) as usize;
-        span.add(rows);
-        Ok(rows)
+        Ok((reader.rows() - before) as usize)
     }
 
     /// Takes in the end of a delta: nothing of it has come twice, is missing, or out of turn.

@@ -15,7 +15,6 @@ use super::epoch::{is_idle, lets_fire};
 use crate::error::{Error, Result};
 use crate::exchange::Sender;
 use crate::gather::Gather;
-use crate::meter;
 use crate::network::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::progress::{Context, State};
 use millstream_operators::event_time::{BEGINNING, END};
@@ -103,11 +102,7 @@ impl Outlet for Way {
 impl Sending {
     /// Goes on with the batch; see [`Sender::advance`].
     fn advance(&mut self) -> Result<bool> {
-        let mut span = meter::span(meter::Kind::Partition);
-        let before = self.sender.rows_sent();
-        let all = self.sender.advance(&mut self.ways)?;
-        span.add((self.sender.rows_sent() - before) as usize);
-        Ok(all)
+        self.sender.advance(&mut self.ways)
     }
 
     /// Tells receivers how far this sender is, if it may let a window fire, and sends what has
@@ -199,7 +194,6 @@ fn take_in(
     state: &mut State,
     announced: i64,
 ) -> Result<Option<i64>> {
-    let mut span = meter::span(meter::Kind::Update);
     let before = reader.rows();
     let State { operator, stage, .. } = state;
     let marked = reader.read(words, &mut |rows| {
@@ -209,7 +203,6 @@ fn take_in(
     let rows = (reader.rows() - before) as usize;
     // The next slot may bring as much.
     state.expect(Load { rows, text_bytes: size_of_val(words) });
-    span.add(rows);
     marked
 }
 

@@ -8,7 +8,6 @@ use super::contract::{Delivery, Hold, Seal};
 use super::epoch::epoch_is_over;
 use super::handover::{self, HandOver};
 use crate::error::Result;
-use crate::meter;
 use crate::network::{GO_ON, MERGED, Sealed, Stall};
 use crate::progress::{Context, State};
 use millstream_operators::event_time::{BEGINNING, END};
@@ -71,7 +70,6 @@ impl LateMerge {
             Seal::PassedThrough => SealSlice::PassedThrough,
             Seal::Complete => SealSlice::Nothing,
         };
-        let _span = meter::span(meter::Kind::Seal);
         let mut shipped = 0;
         state.operator.choose(&|bound| shared.env.choose(bound));
         let parcels = state.operator.seal(&how, shared.budget.tight());

@@ -9,7 +9,6 @@ use super::source::REACHED_MAX;
 use super::split::Chunk;
 use super::{Intake, SplitIn, State};
 use crate::error::{Error, Result};
-use crate::meter;
 use crate::network::{self, Head};
 use crate::roles::Reading;
 use crate::table::{self, SplitPoll};
@@ -181,11 +180,8 @@ impl Intake {
         let source = &self.sources[self.splits[split].source];
         // While it is decoded, the chunk and what comes of it.
         let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
-        let mut span = meter::span(meter::Kind::Prepare);
         let bytes_max = decoding::bytes_max(self.budget.limit_bytes());
         let mut prepared = decoding::within(bytes_max, || source.preparer.prepare(chunk, now))?;
-        span.add(prepared.batch.num_rows());
-        drop(span);
         std::mem::take(&mut prepared.notices).into_iter().for_each(|line| self.notices.tell(line));
         held.resize(prepared.bytes());
         prepared.held = Some(Arc::new(held));

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use millstream_state::{ChunkPool, Heap, RowLayout, Scratch, Segment, Table};
 
-use crate::meter;
 use millstream_operators::windowing::SliceId;
 
 /// Merging pays if no more than this part of the rows is left.
@@ -61,7 +60,6 @@ impl Combiner {
             self.untried -= 1;
             return segments;
         }
-        let mut span = meter::span(meter::Kind::Combine);
         let (mut before, mut after) = (0, 0);
         let mut combined: Vec<(SliceId, Segment)> = Vec::with_capacity(segments.len());
         let mut rest = segments.into_iter().peekable();
@@ -79,7 +77,6 @@ impl Combiner {
             combined.push((slice, all));
             self.table.clear(&mut self.pool);
         }
-        span.add(before);
         self.saved_rows += (before - after) as u64;
         if after as f64 > LEFT_MAX * before as f64 {
             self.untried = UNTRIED;

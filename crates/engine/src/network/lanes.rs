@@ -10,7 +10,6 @@ use millstream_flow::channel::{
 };
 
 use super::port::Inlet;
-use crate::meter;
 use crate::roles::{Place, Roles};
 
 /// The sending end of a lane.
@@ -32,8 +31,6 @@ impl<F: Fabric> Lane for Sender<F> {
     }
 
     fn send(&mut self, bytes: usize) -> Result<()> {
-        let mut span = meter::span(meter::Kind::Send);
-        span.add(bytes);
         match self.try_acquire()? {
             Some(slot) => slot.send(bytes, 0),
             None => Err(Error::TimedOut { what: "credit that was there" }),

@@ -13,7 +13,6 @@ use millstream_state::{Heap, Idle};
 
 use super::wire::{HEAD_BYTES, Head, words_mut};
 use crate::error;
-use crate::meter;
 
 /// The sending end.
 pub(crate) trait Outlet: Send {
@@ -104,10 +103,7 @@ impl<F: Fabric> Outlet for OutPort<F> {
         if body.len() > max - HEAD_BYTES {
             return Err(Error::TooLong { bytes: body.len(), max });
         }
-        let mut span = meter::span(meter::Kind::Look);
         let Some(mut slot) = self.sender.try_acquire()? else { return Ok(false) };
-        span.turn_into(meter::Kind::Post);
-        span.add(HEAD_BYTES + body.len());
         let (place, rest) = slot.payload().split_at_mut(HEAD_BYTES);
         place.copy_from_slice(&head.encode());
         match self.arena.heap.offset_of(body) {
@@ -144,10 +140,8 @@ impl<F: Fabric> Outlet for OutPort<F> {
     }
 
     fn send(&mut self, head: &Head, words: usize) -> Result<bool> {
-        let mut span = meter::span(meter::Kind::Send);
         let Some(mut slot) = self.sender.try_acquire()? else { return Ok(false) };
         let bytes = HEAD_BYTES + 8 * words;
-        span.add(bytes);
         slot.payload()[..HEAD_BYTES].copy_from_slice(&head.encode());
         slot.send(bytes, 0)?;
         Ok(true)
@@ -164,12 +158,8 @@ impl<F: Fabric> Outlet for OutPort<F> {
 
 impl<F: Fabric> Inlet for Receiver<F> {
     fn try_receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<Polled> {
-        let mut span = meter::span(meter::Kind::Look);
         Ok(match Receiver::try_receive(self)? {
             Received::Message(message) => {
-                span.turn_into(meter::Kind::Receive);
-                span.add(message.len());
-                drop(span);
                 take(&message);
                 Polled::Message
             }

@@ -10,7 +10,6 @@ use super::{State, Worker};
 use crate::delivery::Seal;
 use crate::edges::{Edge, Takers, Way};
 use crate::error::Result;
-use crate::meter;
 use millstream_operators::budget::{Kind, batch_bytes};
 use millstream_operators::columns::rows_in;
 use millstream_operators::event_time::END;
@@ -127,7 +126,6 @@ impl Worker {
     fn read_fired(&mut self, state: &mut State) -> Result<Option<FiredRows>> {
         let Some(firing) = state.operator.firing() else { return Ok(None) };
         let (number, window) = (state.stage.number, firing.window);
-        let mut span = meter::span(meter::Kind::Fire);
         let from = self.context.timed_from();
         let step = state.operator.step()?;
         let us = self.context.timed_since(from);
@@ -147,7 +145,6 @@ impl Worker {
         };
         let time = state.stage.windowing().row_time(window);
         let times = times.map_or(RowTimes::Same(time), RowTimes::Each);
-        span.add(rows.num_rows());
         if let Some(of_stage) = self.context.stats.stages.get_mut(number) {
             of_stage.rows_out += rows.num_rows() as u64;
         }

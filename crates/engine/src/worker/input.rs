@@ -10,7 +10,6 @@ use crate::edges::{Edge, Feeds, Pass, Takers};
 use crate::error::{Error, Result};
 use crate::gather::BatchRows;
 use crate::intake::{Admitted, Offer};
-use crate::meter;
 use crate::plan::malformed_schema;
 use millstream_operators::budget::{Kind, batch_bytes};
 use millstream_operators::operator::assign::dropped;
@@ -166,8 +165,6 @@ impl Worker {
     }
 
     fn process(&mut self, stages: &mut [State], feeds: &Feeds, batch: &Stamped) -> Result<()> {
-        let mut span = meter::span(meter::Kind::Batch);
-        span.add(batch.prepared.batch.num_rows());
         self.count_batch(batch);
         self.refresh_lookups();
         let records = Records::all(batch);
@@ -179,7 +176,6 @@ impl Worker {
             let malformed = Records { rows: &rows, ..records };
             self.push(stages, &feeds.malformed, &malformed, &mut passed)?;
         }
-        drop(span);
         self.write_batch(feeds, batch, passed)
     }
 
@@ -496,8 +492,6 @@ impl Worker {
         if rows.num_rows() == 0 {
             return Ok(());
         }
-        let mut span = meter::span(meter::Kind::Batch);
-        span.add(rows.num_rows());
         let windowing = *state.stage.windowing();
         let Some(slice) = windowing.slice_of_rows(times.at(0)) else {
             return Err(Error::Internal("windows over rows without a time".into()));

@@ -21,7 +21,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::delivery::{self, Delivery, Endpoints, Mailboxes};
 use crate::error::Result;
-use crate::meter;
 use crate::network::Ends;
 use crate::observe::Doing;
 use crate::progress::{Context, State};
@@ -31,8 +30,6 @@ use firing::{Fired, FiredRows};
 use millstream_operators::budget::Held;
 use millstream_operators::operator::Counters;
 use network::Bed;
-
-pub(crate) use network::AWAKE;
 
 /// What a step came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -119,7 +116,6 @@ impl Worker {
 
     /// Resumes one coroutine.
     pub(crate) fn step(&mut self) -> Result<Step> {
-        let _span = meter::span(meter::Kind::Step);
         let mut stages = std::mem::take(&mut self.stages);
         let step = match self.context.shared.stopping.load(Relaxed) {
             true => Ok(Step::Done),

@@ -9,7 +9,7 @@ use crate::network::{Sleeper, peer_error};
 /// So long a worker that has nothing to do looks again and again before it goes to sleep, which
 /// takes messages to every process, and whoever wakes it some 10 µs. Meanwhile it yields to
 /// whatever else its processor has to do.
-pub(crate) const AWAKE: Duration = Duration::from_micros(100);
+const AWAKE: Duration = Duration::from_micros(100);
 
 /// A sleeper looks again after this time: whatever happens wakes it, and its peers prove that they
 /// answer.

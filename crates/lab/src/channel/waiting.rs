@@ -63,8 +63,6 @@ pub(crate) struct Waiting {
     pub(crate) share: f64,
     /// From sending to receiving by a consumer that slept: the median, and the longest.
     pub(crate) wake: [Duration; 2],
-    /// What sending takes that wakes a consumer: the median.
-    pub(crate) waking: Duration,
 }
 
 /// A consumer that waits for one message every `pause`.
@@ -78,19 +76,17 @@ pub(crate) fn waiting<F: Fabric>(
     let (mut sender, mut receiver) = connect(devices, [&there, &here], settings)?;
     let start = Instant::now();
     let cpu = cpu_time();
-    let (mut sends, mut wakes) = both(
+    let ((), mut wakes) = both(
         move || {
-            let mut sends = Vec::new();
             for _ in 0..rounds {
                 std::thread::sleep(pause);
                 let mut slot = sender.acquire(&mut there, PATIENCE)?;
                 let now = start.elapsed().as_nanos() as u64;
                 slot.payload()[..8].copy_from_slice(&now.to_ne_bytes());
                 slot.send(8, 0)?;
-                sends.push(start.elapsed().saturating_sub(Duration::from_nanos(now)));
             }
             sender.finish(&mut there, PATIENCE)?;
-            Ok(sends)
+            Ok(())
         },
         move || {
             let mut wakes = Vec::new();
@@ -110,10 +106,9 @@ pub(crate) fn waiting<F: Fabric>(
     )?;
     let share = (cpu_time().saturating_sub(cpu)).as_secs_f64() / start.elapsed().as_secs_f64();
     wakes.sort_unstable();
-    sends.sort_unstable();
     let median = |times: &[Duration]| times.get(times.len() / 2).copied().unwrap_or_default();
     let last = wakes.last().copied().unwrap_or_default();
-    Ok(Waiting { share, wake: [median(&wakes), last], waking: median(&sends) })
+    Ok(Waiting { share, wake: [median(&wakes), last] })
 }
 
 /// Processor time of all living threads of this process; zero where the system does not tell.
