@@ -18,12 +18,12 @@ use crate::expr::text::sql_text;
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::alike::alike;
 use crate::names::window_kinds::WindowKind;
-use crate::stages::in_some_window::in_some_window;
 use crate::stages::lower::{
     Call, Grouped, Over, Places, Stage, fired_column, is_window_column, over, to_fired, unique,
     window_column,
 };
-use crate::stages::windows::{Assigned, OfRow, Windows};
+use crate::stages::windows::assigned::{Assigned, OfRow, Windows};
+use crate::stages::windows::in_some_window::in_some_window;
 use crate::syntax::error::{Result, SqlError};
 use crate::syntax::walk::Nodes;
 

@@ -23,7 +23,7 @@ use datafusion_sql::sqlparser::ast::{
 
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::window_kinds::{Length, WindowKind};
-use crate::stages::window_functions::{constant, length_of};
+use crate::stages::windows::window_functions::{constant, length_of};
 use crate::syntax::calls::function;
 use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::tree::parts;

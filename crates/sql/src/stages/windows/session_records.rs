@@ -22,8 +22,8 @@ use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::lower::{
     Call, Fires, Places, Stage, fired_column, is_window_column, over, unique, window_column,
 };
-use crate::stages::sessions::is_over;
-use crate::stages::windows::{Assigned, OfRow, Windows};
+use crate::stages::windows::assigned::{Assigned, OfRow, Windows};
+use crate::stages::windows::sessions::is_over;
 use crate::syntax::error::{Result, SqlError};
 use crate::syntax::walk::Nodes;
 

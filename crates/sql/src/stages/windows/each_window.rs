@@ -14,7 +14,7 @@ use crate::names::catalog::{INPUT, input_column};
 use crate::names::window_kinds::WindowKind;
 use crate::stages::lower::{Rows, Stage, WINDOW, over, unique};
 use crate::stages::nest::By;
-use crate::stages::windows::OfRow;
+use crate::stages::windows::assigned::OfRow;
 use crate::syntax::error::{Result, SqlError};
 use crate::syntax::walk::Nodes;
 
