@@ -47,9 +47,9 @@ use crate::syntax::error::{Place, Result, SqlError};
 use crate::syntax::walk::Nodes;
 use conditions::{Bounds, Condition, Numbered, Parts};
 pub(crate) use interval::NO_PAIR;
-use interval::Told;
+use interval::TimeBounds;
 use ranked::Ranked;
-use sides::Taken;
+use sides::JoinInput;
 pub(crate) use written::{
     LATERAL, check_kind, check_star, misplaced, of_several, subqueries, using,
 };
@@ -176,7 +176,8 @@ impl Stage {
         on.extend(within);
         if kind == JoinKind::Full
             && windows::common(&sides, &on_pairs, &named)?.is_none()
-            && let Told::Interval(..) = interval::told(kind, &sides, &on_pairs, &numbered)
+            && let TimeBounds::Interval(..) =
+                interval::time_bounds(kind, &sides, &on_pairs, &numbered)
         {
             let stage =
                 Stage::full_by_interval(sides, on_pairs, &on, &numbered, (join, places), named)?;
@@ -256,9 +257,9 @@ impl Stage {
             on.retain(|condition| windows::equality(&sides, &condition.expr).is_none());
         }
         let bounds_of = sides.each_ref().map(|side| match &side.stage.window {
-            Some(own) if window.is_some() && !own.are_told() => Bounds::OfPairs,
+            Some(own) if window.is_some() && !own.are_known() => Bounds::OfPairs,
             Some(_) if window.is_some() && !sessions => Bounds::Both,
-            _ => Bounds::Told,
+            _ => Bounds::Plain,
         });
         let parts = Parts::new(kind, on, above, &sides, numbered, bounds_of);
         let meets = Meets { window, interval, unwindowed, as_of: false };
@@ -284,8 +285,8 @@ impl Stage {
         let padded = [kind.keeps_right(), matches!(kind, JoinKind::Left | JoinKind::Full)];
         let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
         let mut take = |side: Side, padded: bool| match window {
-            Some(_) => Taken::of_windows(side, sessions, padded, &mut taken),
-            None => Taken::whole(side, &mut taken),
+            Some(_) => JoinInput::of_windows(side, sessions, padded, &mut taken),
+            None => JoinInput::whole(side, &mut taken),
         };
         let time_name = interval.and_then(|(of, at)| sides[of.anchor].names.get(at?).cloned());
         let [left, right] = sides;
@@ -371,7 +372,7 @@ impl Stage {
 fn over_sides(
     kind: JoinKind,
     parts: Parts,
-    [left, right]: [&Taken; 2],
+    [left, right]: [&JoinInput; 2],
     named: &Named,
 ) -> Result<Joined> {
     let over = |exprs: &[Expr], columns| {
@@ -403,7 +404,7 @@ fn over_sides(
     });
     match sides::place_windows(&mut joined, [&left.of_windows, &right.of_windows]) {
         true => Ok(joined),
-        false => Err(sides::untold_in_full(named)),
+        false => Err(sides::refused_in_full(named)),
     }
 }
 

@@ -261,7 +261,7 @@ impl Graph {
         if looks > LOOKS_MAX {
             return Ok(vec![]);
         }
-        let mut found: HashMap<u64, Found> = HashMap::new();
+        let mut found: HashMap<u64, Candidate> = HashMap::new();
         for (reader, (expr, always)) in &all {
             find(expr, *always, *reader, &mut found);
         }
@@ -367,7 +367,7 @@ struct Common {
 }
 
 /// An expression that readers compute.
-struct Found<'e> {
+struct Candidate<'e> {
     /// Rank in the order of discovery.
     number: usize,
     expr: &'e Expr,
@@ -377,10 +377,10 @@ struct Found<'e> {
 }
 
 /// Finds all parts of an expression that are computed of columns.
-fn find<'e>(expr: &'e Expr, always: bool, reader: usize, found: &mut HashMap<u64, Found<'e>>) {
+fn find<'e>(expr: &'e Expr, always: bool, reader: usize, found: &mut HashMap<u64, Candidate<'e>>) {
     if !is_plain(expr) && expr.any_column_refs() {
         let number = found.len();
-        let new = || Found { number, expr, readers: BTreeSet::new(), always: false };
+        let new = || Candidate { number, expr, readers: BTreeSet::new(), always: false };
         let found = found.entry(hash_of(expr)).or_insert_with(new);
         found.readers.insert(reader);
         found.always |= always;

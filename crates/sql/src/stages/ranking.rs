@@ -261,8 +261,8 @@ impl Stage {
         }
         // What else a row tells of the window is the same of all rows that are ranked together.
         if let Some(windows) = self.window.as_ref().filter(|own| !own.fire_themselves()) {
-            let told = windows.told_by(&keys);
-            keys.extend(told.into_iter().filter(|column| self.columns.contains(column)));
+            let determined = windows.determined_by(&keys);
+            keys.extend(determined.into_iter().filter(|column| self.columns.contains(column)));
         }
         let assigned = self.window.as_ref().is_some_and(|windows| windows.assignment().is_some());
         if assigned && !keys.iter().any(is_window_column) {
@@ -279,10 +279,10 @@ impl Stage {
 
 impl Windows {
     /// The columns of the window that rows with equal `keys` have in common, but for the keys.
-    fn told_by(&self, keys: &[Expr]) -> Vec<Expr> {
+    fn determined_by(&self, keys: &[Expr]) -> Vec<Expr> {
         let columns = WINDOW_COLUMNS.map(window_column);
         let has_end = columns[1..].iter().any(|end| keys.contains(end));
-        let told = match (&self.of_row, self.kind) {
+        let determined = match (&self.of_row, self.kind) {
             _ if !keys.iter().any(is_window_column) => &[],
             // Some that begin together end at different times, and the other way round.
             (_, plan::Window::Cumulate(_)) if !has_end => &[],
@@ -290,7 +290,7 @@ impl Windows {
             (OfRow::Inherited(_), plan::Window::Session(_)) => &columns[1..],
             _ => &columns[..],
         };
-        told.iter().filter(|column| !keys.contains(column)).cloned().collect()
+        determined.iter().filter(|column| !keys.contains(column)).cloned().collect()
     }
 }
 
@@ -313,8 +313,9 @@ fn sort_keys(
     schema: &crate::expr::indexed::Indexed,
     places: &Places,
 ) -> Result<Vec<Expr>> {
-    let told = stage.window.as_ref().map_or(vec![], |windows| windows.told_by(keys));
-    let is_told = |name: &str| keys.iter().chain(&told).any(|of| *of == window_column(name));
+    let determined = stage.window.as_ref().map_or(vec![], |windows| windows.determined_by(keys));
+    let is_determined =
+        |name: &str| keys.iter().chain(&determined).any(|of| *of == window_column(name));
     let mut order = Vec::new();
     for sort in &function.params.order_by {
         let data_type = sort.expr.get_type(schema)?;
@@ -328,7 +329,7 @@ fn sort_keys(
         let expr = stage.substitute(&sort.expr, schema, places)?;
         order.push(match over(&expr) {
             Over { window: true, input: false }
-                if expr.column_refs().iter().all(|column| is_told(&column.name)) =>
+                if expr.column_refs().iter().all(|column| is_determined(&column.name)) =>
             {
                 lit(true)
             }

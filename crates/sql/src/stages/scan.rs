@@ -266,7 +266,7 @@ fn finish_lookup(
     used: &mut BTreeSet<String>,
 ) -> Result<()> {
     lookup.output.retain(|name| used.contains(name));
-    lookup.asks(used);
+    lookup.add_needs(used);
     let LookedUp { body, shown, .. } = lookup;
     let columns = std::mem::take(shown).into_iter().zip(std::mem::take(&mut body.columns));
     (*shown, body.columns) = columns.filter(|(name, _)| used.contains(name)).unzip();

@@ -134,8 +134,8 @@ impl Stage {
         let Some(window) = self.window.as_ref().filter(|_| over(&expr).window) else {
             return Ok(expr);
         };
-        if !window.are_told() {
-            return Err(window.untold(&expr));
+        if !window.are_known() {
+            return Err(window.unknown_column(&expr));
         }
         let replaced = expr.changed_up(|e| {
             let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };

@@ -288,8 +288,8 @@ pub(super) struct Parts {
 /// How the columns of a side's window are known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Bounds {
-    /// They are like others.
-    Told,
+    /// Columns like all others.
+    Plain,
     /// From the window, once rows have met.
     OfPairs,
     /// From the window, too.
@@ -345,7 +345,7 @@ impl Parts {
         sides: &[Side; 2],
         numbered: &Numbered,
     ) -> Parts {
-        Parts::sorted((kind, Some(key)), (on, above), sides, numbered, [Bounds::Told; 2])
+        Parts::sorted((kind, Some(key)), (on, above), sides, numbered, [Bounds::Plain; 2])
     }
 
     fn sorted(
@@ -431,14 +431,14 @@ impl Sorting<'_> {
 
     /// Whether it can be computed of the rows that the join takes.
     fn is_early(&self, expr: &Expr, side: usize) -> bool {
-        self.bounds[side] == Bounds::Told
+        self.bounds[side] == Bounds::Plain
             || !self.any_column(expr, side, |of| of.window && !of.input)
     }
 
     /// Whether it can be asked of the rows of a side.
     fn may_push(&self, condition: &Condition, side: usize) -> bool {
-        let untold = self.bounds[side] == Bounds::OfPairs;
-        condition.safe && !(untold && self.any_column(&condition.expr, side, |of| of.window))
+        let unknown = self.bounds[side] == Bounds::OfPairs;
+        condition.safe && !(unknown && self.any_column(&condition.expr, side, |of| of.window))
     }
 }
 

@@ -45,7 +45,7 @@ struct Time {
 }
 
 /// Bounds on the times of two rows that follow from conditions.
-pub(super) enum Told {
+pub(super) enum TimeBounds {
     /// They meet within an interval; and which column of the anchor side's plan is its event time,
     /// if there is one.
     Interval(Interval, Option<usize>),
@@ -63,12 +63,12 @@ pub(super) fn or_why_not(
     numbered: &Numbered,
     named: &Named,
 ) -> (Option<(Interval, Option<usize>)>, Option<Unwindowed>) {
-    let by_time = match told(kind, sides, on, numbered) {
+    let by_time = match time_bounds(kind, sides, on, numbered) {
         // An interval FULL JOIN has been split into two joins where possible.
-        Told::Interval(..) if kind == JoinKind::Full => None,
-        Told::Interval(interval, at) => return (Some((interval, at)), None),
-        Told::Otherwise(why, help) => Some((why, help)),
-        Told::Nothing => None,
+        TimeBounds::Interval(..) if kind == JoinKind::Full => None,
+        TimeBounds::Interval(interval, at) => return (Some((interval, at)), None),
+        TimeBounds::Otherwise(why, help) => Some((why, help)),
+        TimeBounds::Nothing => None,
     };
     let windows = [0, 1].map(|side| sides[side].stage.window.is_some());
     let name = named.name.clone();
@@ -85,19 +85,19 @@ pub(super) fn or_why_not(
 }
 
 /// Bounds on the event times of a join's sides that follow from its conditions.
-pub(super) fn told(
+pub(super) fn time_bounds(
     kind: JoinKind,
     sides: &[Side; 2],
     on: &[Condition],
     numbered: &Numbered,
-) -> Told {
+) -> TimeBounds {
     let compare = |condition: &&Condition| numbered.compares_times(&condition.expr);
     let mut distance = Distance::default();
     let finding = Finding { sides, numbered };
     on.iter().for_each(|condition| finding.add(&condition.expr, &mut distance));
-    let told = match (distance.least_us, distance.most_us) {
+    let range = match (distance.least_us, distance.most_us) {
         (Some(least_us), Some(most_us)) => Ok((least_us, most_us)),
-        (None, None) if on.iter().find(compare).is_none() => return Told::Nothing,
+        (None, None) if on.iter().find(compare).is_none() => return TimeBounds::Nothing,
         (None, None) => Err((
             "compares times that are not the event times of its sides, or not by a constant \
              interval",
@@ -113,19 +113,19 @@ pub(super) fn told(
             "say both ways: a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts + INTERVAL '1' MINUTE",
         )),
     };
-    let (least_us, most_us) = match told {
-        Ok(told) => told,
-        Err((why, help)) => return Told::Otherwise(why, help),
+    let (least_us, most_us) = match range {
+        Ok(range) => range,
+        Err((why, help)) => return TimeBounds::Otherwise(why, help),
     };
     if least_us > most_us {
-        return Told::Otherwise(
+        return TimeBounds::Otherwise(
             NO_PAIR,
             "the lesser bound comes first: a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts + \
              INTERVAL '1' MINUTE",
         );
     }
     if most_us.max(-least_us) > Interval::MAX_US {
-        return Told::Otherwise("keeps rows for more than ten years", "shorten the interval");
+        return TimeBounds::Otherwise("keeps rows for more than ten years", "shorten the interval");
     }
     // Of the row that is anchored: how much earlier and later the other one may be.
     let of_anchor = |anchor: usize| match anchor {
@@ -143,7 +143,7 @@ pub(super) fn told(
         | JoinKind::LeftAnti
         | JoinKind::Full => of_anchor(0),
     };
-    Told::Interval(interval, distance.columns[interval.anchor])
+    TimeBounds::Interval(interval, distance.columns[interval.anchor])
 }
 
 /// Conditions that the setting `join.within` adds to a join without windows, over the columns of
@@ -158,7 +158,7 @@ pub(super) fn within(
 ) -> Result<Vec<Expr>> {
     let Some(us) = places.join_within_us else { return Ok(vec![]) };
     if windows::common(sides, on, named)?.is_some()
-        || matches!(told(kind, sides, on, numbered), Told::Interval(..))
+        || matches!(time_bounds(kind, sides, on, numbered), TimeBounds::Interval(..))
     {
         return Ok(vec![]);
     }

@@ -24,10 +24,10 @@ impl Stage {
         check_right(&sides[1].stage, &named)?;
         let on = numbered.conditions(&on, places)?;
         let above = numbered.conditions(&above, places)?;
-        let mut parts = Parts::new(kind, on, above, &sides, &numbered, [Bounds::Told; 2]);
+        let mut parts = Parts::new(kind, on, above, &sides, &numbered, [Bounds::Plain; 2]);
         parts.push_filters(&mut sides)?;
-        let asked = parts.keys.iter().flatten().chain(&parts.condition);
-        let asked: HashSet<usize> = asked
+        let used = parts.keys.iter().flatten().chain(&parts.condition);
+        let used: HashSet<usize> = used
             .flat_map(|expr| expr.column_refs())
             .filter_map(|column| column_of(&Expr::Column(column.clone())))
             .filter_map(|(side, at)| (side == 0).then_some(at))
@@ -37,7 +37,7 @@ impl Stage {
         let fires = left.gives_results();
         let mut kept = match fires {
             true => left.kept_of_results(schemas[0].fields())?,
-            false => left.kept(schemas[0].fields(), &|at| asked.contains(&at))?,
+            false => left.kept(schemas[0].fields(), &|at| used.contains(&at))?,
         };
         let shown: Vec<String> =
             names.into_iter().map(|name| unique(name, &mut kept.taken)).collect();

@@ -19,7 +19,7 @@ use crate::stages::nest::Inner;
 use crate::syntax::error::{Result, SqlError};
 
 /// A side that a join takes.
-pub(super) struct Taken {
+pub(super) struct JoinInput {
     pub(super) parts: Vec<Inner>,
     /// The columns of its plan, of a pair.
     pub(super) pair: Vec<Expr>,
@@ -60,7 +60,7 @@ impl Shown<'_> {
     }
 }
 
-impl Taken {
+impl JoinInput {
     /// A side whose rows meet the other side's rows in windows. Bounds of sessions are columns of
     /// the rows. In a `padded` side, a row may be missing.
     pub(super) fn of_windows(
@@ -68,7 +68,7 @@ impl Taken {
         sessions: bool,
         padded: bool,
         taken: &mut HashSet<String>,
-    ) -> Result<Taken> {
+    ) -> Result<JoinInput> {
         let Side { mut stage, names } = side;
         let of_windows = stage.take_window_filters()?;
         stage.drop_windows()?;
@@ -112,11 +112,11 @@ impl Taken {
         let Shown { names, columns, .. } = shown;
         let parts = Stage { columns, window: None, ..stage }.folded()?;
         let parts = parts_of(parts, &names);
-        Ok(Taken { parts, pair, fired, own, bounds, of_windows })
+        Ok(JoinInput { parts, pair, fired, own, bounds, of_windows })
     }
 
     /// A side all of whose rows may meet all of the other side's.
-    pub(super) fn whole(side: Side, taken: &mut HashSet<String>) -> Result<Taken> {
+    pub(super) fn whole(side: Side, taken: &mut HashSet<String>) -> Result<JoinInput> {
         let Side { mut stage, names } = side;
         let mut shown = Shown::new(taken);
         let columns = std::mem::take(&mut stage.columns).into_iter().zip(&names);
@@ -126,7 +126,7 @@ impl Taken {
         stage.columns = std::mem::take(&mut shown.columns);
         let parts = parts_of(stage.finish()?, &shown.names);
         let (bounds, of_windows) = ([None, None, None], vec![]);
-        Ok(Taken { parts, pair: fired.clone(), fired, own, bounds, of_windows })
+        Ok(JoinInput { parts, pair: fired.clone(), fired, own, bounds, of_windows })
     }
 }
 
@@ -177,7 +177,7 @@ pub(super) fn place_windows(joined: &mut Joined, of_sides: [&[Expr]; 2]) -> bool
 }
 
 /// Why [`place_windows`] has no place.
-pub(super) fn untold_in_full(named: &Named) -> SqlError {
+pub(super) fn refused_in_full(named: &Named) -> SqlError {
     named.error(
         format!("{} does not run with a condition on the windows of one side", named.name),
         "ask for the windows above the join: WHERE COALESCE(L.window_start, R.window_start) > …",
