@@ -66,7 +66,7 @@ use crate::syntax::user_functions::expand;
 use logical::Planned;
 pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};
 use rehearsed::{Rehearsed, StatementResult};
-use values::{Values, setting_error};
+use values::{SettingValues, setting_error};
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
 ///
@@ -94,7 +94,7 @@ pub struct Planner {
     catalog: Catalog,
     functions: Arc<Functions>,
     settings: Settings,
-    values: Values,
+    values: SettingValues,
     /// The statements that have declared tables and views, by name.
     created: BTreeMap<String, String>,
     /// Where the values stand that `SET` gave, by key.
@@ -145,7 +145,7 @@ impl Planner {
             catalog: Catalog::default(),
             functions: Arc::new(Functions::new()),
             settings: Settings::default(),
-            values: Values::default(),
+            values: SettingValues::default(),
             created: BTreeMap::new(),
             set_places: BTreeMap::new(),
             start_time: None,

@@ -69,16 +69,16 @@ pub(crate) fn function(name: &str) -> Option<Arc<WindowUDF>> {
     let ranking = ranking_named(&name.to_lowercase())?;
     let name = ["row_number", "rank", "dense_rank"][ranking as usize];
     let signature = Signature::nullary(Volatility::Immutable);
-    Some(Arc::new(WindowUDF::from(Ranked { name, signature })))
+    Some(Arc::new(WindowUDF::from(RankFunction { name, signature })))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Ranked {
+struct RankFunction {
     name: &'static str,
     signature: Signature,
 }
 
-impl WindowUDFImpl for Ranked {
+impl WindowUDFImpl for RankFunction {
     fn name(&self) -> &str {
         self.name
     }
@@ -156,11 +156,11 @@ impl Stage {
         let (ranking, keys) = stage.ranked_by(&function, schema, places)?;
         let order = sort_keys(&stage, &function, &keys, schema, places)?;
         let best = stage.best(ranking, &function, schema, places)?;
-        let shown: Vec<Shown> =
+        let shown: Vec<RankedColumn> =
             stage.columns.iter().map(|column| stage.shown(column, &keys)).collect::<Result<_>>()?;
         let payload = shown.iter().filter_map(|shown| match shown {
-            Shown::Payload(value) => Some(value.clone()),
-            Shown::Key(_) | Shown::Window(_) => None,
+            RankedColumn::Payload(value) => Some(value.clone()),
+            RankedColumn::Key(_) | RankedColumn::Window(_) => None,
         });
         let argument = row_of(order.into_iter().chain(payload).collect());
         let mut call = Call {
@@ -182,9 +182,9 @@ impl Stage {
         let (mut columns, mut fields) = (Vec::new(), Vec::new());
         for (shown, field) in shown.into_iter().zip(window.input.schema().fields()) {
             columns.push(match shown {
-                Shown::Key(key) => stage.columns[key].clone(),
-                Shown::Window(column) => column,
-                Shown::Payload(_) => {
+                RankedColumn::Key(key) => stage.columns[key].clone(),
+                RankedColumn::Window(column) => column,
+                RankedColumn::Payload(_) => {
                     let name = unique(field.name().clone(), &mut taken);
                     let nullable = field.is_nullable();
                     fields.push(Field::new(&name, field.data_type().clone(), nullable));
@@ -204,16 +204,16 @@ impl Stage {
     }
 
     /// Source of a column of the ranked rows; `keys` are the expressions of PARTITION BY.
-    fn shown(&self, column: &Expr, keys: &[Expr]) -> Result<Shown> {
+    fn shown(&self, column: &Expr, keys: &[Expr]) -> Result<RankedColumn> {
         let key = keys.iter().position(|key| without_marks(key) == without_marks(column));
         let fired = keys.iter().any(is_window_column)
             && self.window.as_ref().is_some_and(Windows::fire_themselves);
         Ok(match (key, over(column)) {
-            (Some(key), _) => Shown::Key(key),
+            (Some(key), _) => RankedColumn::Key(key),
             (None, of) if fired && of.window && !of.input => {
-                Shown::Window(to_fired(column.clone())?)
+                RankedColumn::Window(to_fired(column.clone())?)
             }
-            _ => Shown::Payload(self.without_window(column.clone())?),
+            _ => RankedColumn::Payload(self.without_window(column.clone())?),
         })
     }
 
@@ -295,7 +295,7 @@ impl Windows {
 }
 
 /// Source of a column of the ranked rows.
-enum Shown {
+enum RankedColumn {
     /// The key with this number.
     Key(usize),
     /// The window, over what fires.

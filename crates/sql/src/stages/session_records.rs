@@ -48,7 +48,7 @@ impl Stage {
         let columns = std::mem::take(&mut self.columns);
         let (order, limit, offset) = (self.order.take(), self.limit.take(), self.offset);
 
-        let kept = Kept::of(&assigned);
+        let kept = SessionColumns::of(&assigned);
         let mut stage = self.group(kept.keys.clone(), vec![kept.call()], &Places::default())?;
         let fired = FiredColumns::new(&kept, &stage.columns);
         let Some(Fires::Grouped(grouped)) = &mut stage.fires else {
@@ -63,15 +63,15 @@ impl Stage {
 }
 
 /// Kept columns of the records of sessions.
-struct Kept {
+struct SessionColumns {
     /// The keys of the grouping: the bounds of the session, and what tells sessions apart.
     keys: Vec<Expr>,
     /// The kept columns of each record, with their names when fired.
     records: Vec<(Expr, Field)>,
 }
 
-impl Kept {
-    fn of(assigned: &Assigned) -> Kept {
+impl SessionColumns {
+    fn of(assigned: &Assigned) -> SessionColumns {
         let mut keys = [WINDOW_COLUMNS[0], WINDOW_COLUMNS[1]].map(window_column).to_vec();
         for key in &assigned.partition {
             if !keys.contains(key) {
@@ -90,7 +90,7 @@ impl Kept {
             let name = unique(field.name().clone(), &mut taken);
             records.push((column.clone(), field.as_ref().clone().with_name(name)));
         }
-        Kept { keys, records }
+        SessionColumns { keys, records }
     }
 
     /// The aggregate that keeps the records.
@@ -133,7 +133,7 @@ struct FiredColumns(HashMap<Expr, Expr>);
 
 impl FiredColumns {
     /// `keys` are the columns that hold the keys.
-    fn new(kept: &Kept, keys: &[Expr]) -> FiredColumns {
+    fn new(kept: &SessionColumns, keys: &[Expr]) -> FiredColumns {
         let records = kept.records.iter();
         let records = records.map(|(column, field)| (column.clone(), fired_column(field.name())));
         let keys = kept.keys.iter().cloned().zip(keys.iter().cloned());

@@ -42,7 +42,7 @@ struct Sets {
 }
 
 /// Where a column of the result is.
-enum Shown {
+enum SetColumn {
     /// A call of GROUPING.
     Grouping(usize),
     Call(usize),
@@ -63,11 +63,11 @@ impl Stage {
             shown.push(match grouping_keys(expr, &exprs)? {
                 Some(keys) => {
                     groupings.push(keys);
-                    Shown::Grouping(groupings.len() - 1)
+                    SetColumn::Grouping(groupings.len() - 1)
                 }
                 None => {
                     calls.push(self.call(expr, schema, places)?);
-                    Shown::Call(calls.len() - 1)
+                    SetColumn::Call(calls.len() - 1)
                 }
             });
         }
@@ -84,8 +84,8 @@ impl Stage {
         // The keys, the number of the set, what GROUPING says, the aggregates.
         let columns = std::mem::take(&mut stage.columns);
         let above = shown.iter().map(|shown| match shown {
-            Shown::Grouping(at) => columns[keys + 1 + at].clone(),
-            Shown::Call(at) => columns[keys + 1 + groupings + at].clone(),
+            SetColumn::Grouping(at) => columns[keys + 1 + at].clone(),
+            SetColumn::Call(at) => columns[keys + 1 + groupings + at].clone(),
         });
         stage.columns = columns[..=keys].iter().cloned().chain(above).collect();
         Ok(stage)

@@ -7,7 +7,7 @@ use millstream_contract::plan::{self, Tumble};
 
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
-use crate::stages::group_windows::Grouping;
+use crate::stages::group_windows::WindowGrouping;
 use crate::stages::lower::{
     Fires, Places, Rows, Stage, WINDOW, fired_column, indexed, over, window_column,
 };
@@ -95,7 +95,7 @@ impl Stage {
     /// tell sessions apart.
     pub(crate) fn with_group_window(
         self,
-        window: &Grouping,
+        window: &WindowGrouping,
         keys: &[Expr],
         aggregate: &Aggregate,
         places: &Places,
