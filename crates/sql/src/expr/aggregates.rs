@@ -131,18 +131,18 @@ pub(crate) const GROUPING: [&str; 2] = ["grouping", "grouping_id"];
 
 /// [`GROUPING`] as DataFusion's planner sees it.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Grouping {
+pub(crate) struct GroupingFunction {
     name: &'static str,
     signature: Signature,
 }
 
-impl Grouping {
-    pub(crate) fn new(name: &'static str) -> Grouping {
-        Grouping { name, signature: Signature::variadic_any(Volatility::Immutable) }
+impl GroupingFunction {
+    pub(crate) fn new(name: &'static str) -> GroupingFunction {
+        GroupingFunction { name, signature: Signature::variadic_any(Volatility::Immutable) }
     }
 }
 
-impl AggregateUDFImpl for Grouping {
+impl AggregateUDFImpl for GroupingFunction {
     fn name(&self) -> &str {
         self.name
     }

@@ -26,7 +26,7 @@ pub(crate) fn by_parts(
     if !is_deep(&expr) {
         return change(expr, schema);
     }
-    let mut parts = Parts { schema: schema.clone(), whole, done: vec![], change };
+    let mut parts = PartChanger { schema: schema.clone(), whole, done: vec![], change };
     let (top, _) = parts.cut(expr)?;
     let top = (parts.change)(top, &parts.schema)?;
     put_back(top, &parts.done)
@@ -47,7 +47,7 @@ fn is_deep(expr: &Expr) -> bool {
     deeper(expr, LEVELS)
 }
 
-struct Parts<'a> {
+struct PartChanger<'a> {
     /// With a column for each part.
     schema: Arc<DFSchema>,
     whole: bool,
@@ -56,7 +56,7 @@ struct Parts<'a> {
     change: &'a mut dyn FnMut(Expr, &Arc<DFSchema>) -> DfResult<Expr>,
 }
 
-impl Parts<'_> {
+impl PartChanger<'_> {
     /// Rest of an expression above its parts, and the number of levels of the rest.
     fn cut(&mut self, expr: Expr) -> DfResult<(Expr, usize)> {
         let mut levels = 0;

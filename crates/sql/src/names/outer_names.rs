@@ -17,13 +17,13 @@ const AROUND: &str = "$around";
 
 /// A query whose subqueries name tables of the queries around them as such; `None`: none does.
 pub(crate) fn with_outer_names(query: &Query) -> Option<Query> {
-    let (mut query, mut names) = (query.clone(), Names::default());
+    let (mut query, mut names) = (query.clone(), OuterNames::default());
     let _ = query.walk_mut(&mut names);
     names.changed.then_some(query)
 }
 
 #[derive(Default)]
-struct Names {
+struct OuterNames {
     /// The names of the tables of each enclosing query; `None` for a query that sees no names of
     /// the queries around it.
     open: Vec<Option<HashSet<String>>>,
@@ -32,7 +32,7 @@ struct Names {
     changed: bool,
 }
 
-impl Names {
+impl OuterNames {
     /// Whether a name is that of a table of a query around the innermost one alone.
     fn is_around(&self, name: &str) -> bool {
         let mut seen = self.open.iter().rev().map_while(Option::as_ref);
@@ -41,7 +41,7 @@ impl Names {
     }
 }
 
-impl VisitorMut for Names {
+impl VisitorMut for OuterNames {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {

@@ -13,7 +13,7 @@ use crate::syntax::script::Statement;
 /// The readers of inputs that can be read only once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Readings {
-    by_id: BTreeMap<String, Reader>,
+    by_id: BTreeMap<String, ReadingStatement>,
     /// The input from which the script itself was read.
     script: Option<ReadOnce>,
     elsewhere: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Readings {
 
 /// A statement, which may be planned several times.
 #[derive(Debug, Clone)]
-struct Reader {
+struct ReadingStatement {
     source: Arc<Source>,
     span: Option<Span>,
 }
@@ -51,7 +51,8 @@ impl Readings {
                     "write the SQL in a file or after -e, or save the data in a file and read that",
                 ));
             }
-            let reader = Reader { source: statement.source.clone(), span: statement.span };
+            let reader =
+                ReadingStatement { source: statement.source.clone(), span: statement.span };
             let first = self.by_id.entry(id.clone()).or_insert(reader);
             let again = !own.insert(id);
             if first.is(statement) && !again {
@@ -71,7 +72,7 @@ impl Readings {
     }
 }
 
-impl Reader {
+impl ReadingStatement {
     fn is(&self, statement: &Statement) -> bool {
         Arc::ptr_eq(&self.source, &statement.source) && self.span == statement.span
     }

@@ -20,7 +20,7 @@ const TABLES_MAX: usize = 1000;
 ///
 /// If there are more than planning has room for.
 pub(crate) fn tables_of(query: &Query, catalog: &Catalog) -> Result<usize> {
-    let mut count = Count { catalog, open: vec![Level::default()] };
+    let mut count = Count { catalog, open: vec![TableCount::default()] };
     match query.walk(&mut count) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(count.open.pop().map_or(0, |level| level.tables)),
@@ -30,12 +30,12 @@ pub(crate) fn tables_of(query: &Query, catalog: &Catalog) -> Result<usize> {
 struct Count<'a> {
     catalog: &'a Catalog,
     /// The queries that we are in.
-    open: Vec<Level>,
+    open: Vec<TableCount>,
 }
 
 /// A query that we are in.
 #[derive(Default)]
-struct Level {
+struct TableCount {
     tables: usize,
     /// WITH queries of this query by address, with their names.
     with: HashMap<*const Query, String>,
@@ -49,7 +49,7 @@ impl Visitor for Count<'_> {
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
         let with = query.with.iter().flat_map(|with| &with.cte_tables);
         let with = with.map(|cte| (&raw const *cte.query, cte.alias.name.value.clone()));
-        self.open.push(Level { with: with.collect(), ..Level::default() });
+        self.open.push(TableCount { with: with.collect(), ..TableCount::default() });
         ControlFlow::Continue(())
     }
 

@@ -17,29 +17,29 @@ use crate::syntax::walk::WalkMut;
 ///
 /// If one WITH gives a name twice.
 pub(crate) fn with_own_names(mut query: Query) -> Result<Query> {
-    match query.walk_mut(&mut Names::default()) {
+    match query.walk_mut(&mut UniqueNames::default()) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(query),
     }
 }
 
 #[derive(Default)]
-struct Names {
+struct UniqueNames {
     /// The queries that we are in.
-    open: Vec<Level>,
+    open: Vec<NameLevel>,
     renamed: usize,
 }
 
 /// A query that we are in.
 #[derive(Default)]
-struct Level {
+struct NameLevel {
     /// WITH queries of this query by address: the unique name and the written name.
     with: HashMap<*const Query, (String, String)>,
     /// WITH queries walked so far; later text may name them.
     named: HashMap<String, String>,
 }
 
-impl Names {
+impl UniqueNames {
     /// The own name of what is called so here.
     fn known(&self, name: &str) -> Option<&String> {
         self.open.iter().rev().find_map(|level| level.named.get(name))
@@ -53,11 +53,11 @@ impl Names {
     }
 }
 
-impl VisitorMut for Names {
+impl VisitorMut for UniqueNames {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
-        let mut level = Level::default();
+        let mut level = NameLevel::default();
         let mut given: Vec<String> = Vec::new();
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             let name = &mut cte.alias.name;

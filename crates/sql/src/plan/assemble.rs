@@ -60,7 +60,7 @@ struct Taking {
 }
 
 /// Conditions and columns of an operator's result, over the fired rows.
-struct Given {
+struct FiredResult {
     having: Option<EngineExpr>,
     project: Vec<EngineExpr>,
     output: SchemaRef,
@@ -333,7 +333,7 @@ impl Assembler<'_> {
             None => (None, rows),
         };
         let fired = Arc::new(fired);
-        let Given { having, project, output } = self.given(operator, &fired)?;
+        let FiredResult { having, project, output } = self.given(operator, &fired)?;
         let body = Aggregate {
             window: operator.window,
             windows_in_slice: 1,
@@ -348,7 +348,7 @@ impl Assembler<'_> {
     }
 
     /// Result of an operator over the fired rows, whose schema is `fired`.
-    fn given(&self, operator: &graph::Operator, fired: &Arc<DFSchema>) -> Result<Given> {
+    fn given(&self, operator: &graph::Operator, fired: &Arc<DFSchema>) -> Result<FiredResult> {
         let (names, columns): (Vec<String>, Vec<Expr>) = match &operator.views[..] {
             [view] => view.needed().map(|c| (c.name.clone(), c.expr.clone())).unzip(),
             _ => {
@@ -364,7 +364,7 @@ impl Assembler<'_> {
         let having = operator.common_having().iter();
         let having = having.map(|e| self.compiler.simple_filter(e, fired));
         let having = having.collect::<Result<Vec<_>>>()?;
-        Ok(Given {
+        Ok(FiredResult {
             having: self.compiler.compile_filter(&having, fired)?,
             project: self.compiler.compile_all(&columns, fired)?,
             output: output_schema(&columns, fired, &names)?,

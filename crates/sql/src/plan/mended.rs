@@ -18,9 +18,9 @@ use crate::syntax::script::Statement;
 use crate::syntax::stack::on_large_stack;
 use crate::syntax::statement::StatementKind;
 use crate::syntax::tree::Syntax;
-use crate::syntax::user_functions::{CreateFunction, Typed};
+use crate::syntax::user_functions::{CreateFunction, PlacedType};
 use crate::syntax::walk::Walk;
-use parts::{LeftOut, Part};
+use parts::{QueryPart, RemovedPart};
 
 /// A statement whose known mistakes are left out.
 #[derive(Debug, Clone)]
@@ -101,10 +101,10 @@ impl Mended {
         }
         let left_out = query(&mut self.statement.kind)
             .and_then(|query| parts::leave_out(query, span, &self.syntax));
-        let Some(LeftOut { part, is_within, is_open }) = left_out else { return false };
-        self.types_changed |= part == Part::Relation || is_within && part != Part::Last;
-        self.shape_changed |= !matches!(part, Part::Value | Part::Last);
-        self.keys_changed |= part == Part::Key;
+        let Some(RemovedPart { part, is_within, is_open }) = left_out else { return false };
+        self.types_changed |= part == QueryPart::Relation || is_within && part != QueryPart::Last;
+        self.shape_changed |= !matches!(part, QueryPart::Value | QueryPart::Last);
+        self.keys_changed |= part == QueryPart::Key;
         self.is_open |= is_open;
         true
     }
@@ -140,7 +140,7 @@ impl Mended {
     }
 
     /// Which part of a query a mistake points at.
-    fn part(&self, error: &SqlError) -> Option<Part> {
+    fn part(&self, error: &SqlError) -> Option<QueryPart> {
         let (mut statement, span) = (self.statement.clone(), error.span?);
         let left_out = on_large_stack(|| {
             let query = query(&mut statement.kind);
@@ -180,9 +180,9 @@ impl Mended {
             // Limits of a whole query do not count: left-out parts may have caused the error.
             ErrorKind::Unsupported | ErrorKind::Syntax => {
                 !self.shape_changed
-                    && matches!(self.part(error), Some(Part::Value | Part::Condition))
+                    && matches!(self.part(error), Some(QueryPart::Value | QueryPart::Condition))
             }
-            ErrorKind::Connector => self.part(error) == Some(Part::Relation),
+            ErrorKind::Connector => self.part(error) == Some(QueryPart::Relation),
             _ => false,
         }
     }
@@ -254,6 +254,6 @@ fn without_type(create: &mut CreateFunction, span: Span) -> bool {
     let types = create.parameters.iter_mut().map(|(_, of)| of).chain([&mut create.returns]);
     let mut wrong = types.filter(|of| of.span.is_some_and(|own| own.holds(span))).peekable();
     let found = wrong.peek().is_some();
-    wrong.for_each(|of| *of = Typed { of: DataType::String(None), span: None });
+    wrong.for_each(|of| *of = PlacedType { of: DataType::String(None), span: None });
     found
 }

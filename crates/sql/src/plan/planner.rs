@@ -65,8 +65,8 @@ use crate::syntax::types::sql_type_name;
 use crate::syntax::user_functions::expand;
 use logical::Planned;
 pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};
-use rehearsed::{Found, Rehearsed};
-use values::{Values, setting_error};
+use rehearsed::{Rehearsed, StatementResult};
+use values::{SettingValues, setting_error};
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
 ///
@@ -94,7 +94,7 @@ pub struct Planner {
     catalog: Catalog,
     functions: Arc<Functions>,
     settings: Settings,
-    values: Values,
+    values: SettingValues,
     /// The statements that have declared tables and views, by name.
     created: BTreeMap<String, String>,
     /// Where the values stand that `SET` gave, by key.
@@ -112,7 +112,7 @@ pub struct Planner {
     /// Declarations of files, found earlier, by path.
     given: BTreeMap<String, Declaration>,
     /// Of the current statement: the findings of its rehearsal, or of its run.
-    found: Option<Found>,
+    found: Option<StatementResult>,
     /// In place of what tables say.
     stand_ins: StandIns,
 }
@@ -145,7 +145,7 @@ impl Planner {
             catalog: Catalog::default(),
             functions: Arc::new(Functions::new()),
             settings: Settings::default(),
-            values: Values::default(),
+            values: SettingValues::default(),
             created: BTreeMap::new(),
             set_places: BTreeMap::new(),
             start_time: None,
@@ -405,7 +405,7 @@ impl Planner {
     /// Plans a query, an INSERT or those of a statement set, as one plan.
     fn plan(&mut self, kind: &StatementKind, statement: &Statement) -> Result<PlannedQuery> {
         let known = match self.found.take() {
-            Some(Found::Queries(queries)) => Some(queries),
+            Some(StatementResult::Queries(queries)) => Some(queries),
             _ => None,
         };
         let inserts = match kind {
@@ -421,7 +421,7 @@ impl Planner {
             None => Arc::new(self.logicals(kind, statement)?),
         };
         let planned = self.planned_together(&queries, &targets);
-        self.found = Some(Found::Queries(queries));
+        self.found = Some(StatementResult::Queries(queries));
         planned
     }
 

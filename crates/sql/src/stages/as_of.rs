@@ -24,17 +24,17 @@ const NAME: &str = "$system_time";
 
 /// A condition that says as of when a table is joined. It is never evaluated.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Marker {
+struct AsOfMarker {
     signature: Signature,
 }
 
 /// The marker, if this is its name.
 pub(crate) fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
     let signature = Signature::any(1, Volatility::Immutable);
-    (name == NAME).then(|| Arc::new(ScalarUDF::from(Marker { signature })))
+    (name == NAME).then(|| Arc::new(ScalarUDF::from(AsOfMarker { signature })))
 }
 
-impl ScalarUDFImpl for Marker {
+impl ScalarUDFImpl for AsOfMarker {
     fn name(&self) -> &str {
         NAME
     }
@@ -81,7 +81,7 @@ fn within(relation: &mut TableFactor) {
 /// The time as of which a condition says that a table is joined.
 pub(crate) fn time_of(condition: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = condition else { return None };
-    let marks = call.func.inner().is::<Marker>();
+    let marks = call.func.inner().is::<AsOfMarker>();
     marks.then(|| call.args.first()).flatten()
 }
 

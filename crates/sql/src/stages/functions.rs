@@ -11,7 +11,7 @@ use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Wind
 use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
-use crate::expr::aggregates::{Aggregate, CountStar, GROUPING, Grouping, all_aggregates};
+use crate::expr::aggregates::{Aggregate, CountStar, GROUPING, GroupingFunction, all_aggregates};
 use crate::expr::located::{NAMED_CAST, named_cast};
 use crate::expr::scalars::SpecialSyntax;
 use crate::names::catalog::{Catalog, Entry, FileTables};
@@ -189,7 +189,7 @@ impl Functions {
         }
         let aggregates = all_aggregates()
             .map(|named| (named.0, AggregateUDF::from(Aggregate::new(named))))
-            .chain(GROUPING.map(|name| (name, AggregateUDF::from(Grouping::new(name)))))
+            .chain(GROUPING.map(|name| (name, AggregateUDF::from(GroupingFunction::new(name)))))
             .map(|(name, function)| (name, Arc::new(function)))
             .collect();
         let mut config = ConfigOptions::default();

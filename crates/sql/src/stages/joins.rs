@@ -45,18 +45,18 @@ use crate::stages::texts::Clause;
 use crate::stages::windows::assigned::Windows;
 use crate::syntax::error::{Place, Result, SqlError};
 use crate::syntax::walk::Nodes;
-use conditions::{Bounds, Condition, Numbered, Parts};
+use conditions::{Bounds, Condition, Numbered, SortedConditions};
 pub(crate) use interval::NO_PAIR;
-use interval::Told;
-use ranked::Ranked;
-use sides::Taken;
+use interval::TimeBounds;
+use ranked::LastRowView;
+use sides::JoinInput;
 pub(crate) use written::{
     LATERAL, check_kind, check_star, misplaced, of_several, subqueries, using,
 };
 
 /// A side, before the join's needs are known.
 #[derive(Clone)]
-struct Side {
+struct JoinSide {
     /// The stage; its input is the rows of other stages or tables.
     stage: Stage,
     /// Of its columns.
@@ -74,24 +74,24 @@ struct Meets {
 
 /// A join's name in messages, and its place.
 #[derive(Clone)]
-struct Named {
+struct NamedJoin {
     name: String,
     place: Option<Place>,
     /// Whether the setting `join.within` is there.
     within: bool,
 }
 
-impl Side {
+impl JoinSide {
     /// A stage of a plan of `schema`.
-    fn new(stage: Stage, schema: &Indexed, places: &Places) -> Result<Side> {
+    fn new(stage: Stage, schema: &Indexed, places: &Places) -> Result<JoinSide> {
         stage.refuse_after_limit("a join", places)?;
         let stage = stage.with_session_records()?;
         let names = schema.fields().iter().map(|field| field.name().clone()).collect();
-        Ok(Side { stage: stage.over_groups(schema), names })
+        Ok(JoinSide { stage: stage.over_groups(schema), names })
     }
 }
 
-impl Named {
+impl NamedJoin {
     /// An error about the join.
     fn error(&self, message: impl Into<String>, help: impl Into<String>) -> SqlError {
         at(SqlError::unsupported(message), self.place.as_ref()).help(help)
@@ -109,7 +109,7 @@ fn at(error: SqlError, place: Option<&Place>) -> SqlError {
 /// Whether a plan is the last row of each key, which is something else at each time: so it runs as
 /// the right side of a temporal join alone.
 pub(crate) fn are_versions(plan: &LogicalPlan, places: &Places) -> Result<bool> {
-    Ok(Ranked::of(plan, places)?.is_some())
+    Ok(LastRowView::of(plan, places)?.is_some())
 }
 
 /// Kind and SQL name of a join of this type.
@@ -166,9 +166,10 @@ impl Stage {
             }
         };
         let schemas = [indexed(join.left.schema()), indexed(join.right.schema())];
-        let named = Named::of_join(name, &schemas, place, places);
+        let named = NamedJoin::of_join(name, &schemas, place, places);
         let numbered = Numbered::new(&schemas, places)?;
-        let sides = [Side::new(left, &schemas[0], places)?, Side::new(right, &schemas[1], places)?];
+        let sides =
+            [JoinSide::new(left, &schemas[0], places)?, JoinSide::new(right, &schemas[1], places)?];
         let mut on_pairs = numbered.conditions(&on, places)?;
         let plans = (&numbered, &schemas);
         let within = interval::within(kind, &sides, &on_pairs, plans, (&named, places))?;
@@ -176,7 +177,8 @@ impl Stage {
         on.extend(within);
         if kind == JoinKind::Full
             && windows::common(&sides, &on_pairs, &named)?.is_none()
-            && let Told::Interval(..) = interval::told(kind, &sides, &on_pairs, &numbered)
+            && let TimeBounds::Interval(..) =
+                interval::time_bounds(kind, &sides, &on_pairs, &numbered)
         {
             let stage =
                 Stage::full_by_interval(sides, on_pairs, &on, &numbered, (join, places), named)?;
@@ -205,12 +207,12 @@ impl Stage {
     /// A FULL JOIN by an interval of time: what a LEFT JOIN gives, and the rows of the right side
     /// that have no partner. `on` are the conditions as they stand in the plan.
     fn full_by_interval(
-        [left, right]: [Side; 2],
+        [left, right]: [JoinSide; 2],
         on_pairs: Vec<Condition>,
         on: &[Expr],
         numbered: &Numbered,
         (join, places): (&Join, &Places),
-        named: Named,
+        named: NamedJoin,
     ) -> Result<Stage> {
         let schemas = [indexed(join.right.schema()), indexed(join.left.schema())];
         let swapped = Numbered::new(&schemas, places)?;
@@ -239,11 +241,11 @@ impl Stage {
     /// A join of two sides, whose conditions are `on`, and conditions on what it gives.
     fn joined(
         kind: JoinKind,
-        sides: [Side; 2],
+        sides: [JoinSide; 2],
         mut on: Vec<Condition>,
         above: Vec<Condition>,
         numbered: &Numbered,
-        named: Named,
+        named: NamedJoin,
     ) -> Result<Stage> {
         let window = windows::common(&sides, &on, &named)?;
         let (interval, unwindowed) = match window {
@@ -256,11 +258,11 @@ impl Stage {
             on.retain(|condition| windows::equality(&sides, &condition.expr).is_none());
         }
         let bounds_of = sides.each_ref().map(|side| match &side.stage.window {
-            Some(own) if window.is_some() && !own.are_told() => Bounds::OfPairs,
+            Some(own) if window.is_some() && !own.are_known() => Bounds::OfPairs,
             Some(_) if window.is_some() && !sessions => Bounds::Both,
-            _ => Bounds::Told,
+            _ => Bounds::Plain,
         });
-        let parts = Parts::new(kind, on, above, &sides, numbered, bounds_of);
+        let parts = SortedConditions::new(kind, on, above, &sides, numbered, bounds_of);
         let meets = Meets { window, interval, unwindowed, as_of: false };
         Stage::meeting(kind, sides, parts, meets, &named)
     }
@@ -268,10 +270,10 @@ impl Stage {
     /// A join of two sides whose conditions have been sorted.
     fn meeting(
         kind: JoinKind,
-        mut sides: [Side; 2],
-        mut parts: Parts,
+        mut sides: [JoinSide; 2],
+        mut parts: SortedConditions,
         meets: Meets,
-        named: &Named,
+        named: &NamedJoin,
     ) -> Result<Stage> {
         let Meets { window, interval, unwindowed, as_of } = meets;
         if let Some((interval, _)) = interval {
@@ -283,9 +285,9 @@ impl Stage {
         parts.push_filters(&mut sides)?;
         let padded = [kind.keeps_right(), matches!(kind, JoinKind::Left | JoinKind::Full)];
         let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
-        let mut take = |side: Side, padded: bool| match window {
-            Some(_) => Taken::of_windows(side, sessions, padded, &mut taken),
-            None => Taken::whole(side, &mut taken),
+        let mut take = |side: JoinSide, padded: bool| match window {
+            Some(_) => JoinInput::of_windows(side, sessions, padded, &mut taken),
+            None => JoinInput::whole(side, &mut taken),
         };
         let time_name = interval.and_then(|(of, at)| sides[of.anchor].names.get(at?).cloned());
         let [left, right] = sides;
@@ -370,9 +372,9 @@ impl Stage {
 /// Keys and conditions of a join, over the columns of the taken sides.
 fn over_sides(
     kind: JoinKind,
-    parts: Parts,
-    [left, right]: [&Taken; 2],
-    named: &Named,
+    parts: SortedConditions,
+    [left, right]: [&JoinInput; 2],
+    named: &NamedJoin,
 ) -> Result<Joined> {
     let over = |exprs: &[Expr], columns| {
         exprs.iter().map(|e| conditions::over(e, columns)).collect::<Result<Vec<_>>>()
@@ -403,12 +405,17 @@ fn over_sides(
     });
     match sides::place_windows(&mut joined, [&left.of_windows, &right.of_windows]) {
         true => Ok(joined),
-        false => Err(sides::untold_in_full(named)),
+        false => Err(sides::refused_in_full(named)),
     }
 }
 
-impl Named {
-    fn of_join(name: &str, schemas: &[Indexed; 2], place: Option<Place>, places: &Places) -> Named {
+impl NamedJoin {
+    fn of_join(
+        name: &str,
+        schemas: &[Indexed; 2],
+        place: Option<Place>,
+        places: &Places,
+    ) -> NamedJoin {
         let sides = schemas.each_ref().map(|schema| {
             let mut tables = schema.iter().map(|(table, _)| table.map(|t| t.table().to_string()));
             let first = tables.next().flatten();
@@ -420,6 +427,6 @@ impl Named {
             _ => format!("the {name}"),
         };
         let place = place.or_else(|| places.texts.at(places.join));
-        Named { name, place, within: places.join_within_us.is_some() }
+        NamedJoin { name, place, within: places.join_within_us.is_some() }
     }
 }

@@ -189,7 +189,7 @@ fn fits(name: &str, given: &DataType, wanted: &DataType) -> bool {
 
 /// Windows over records of a table, and which of its records they take: one of the lists of
 /// conditions holds. No list: all.
-pub(crate) type Windows = BTreeMap<usize, Vec<(plan::Window, Vec<Vec<Expr>>)>>;
+pub(crate) type ScanWindows = BTreeMap<usize, Vec<(plan::Window, Vec<Vec<Expr>>)>>;
 
 /// Makes a condition over the columns of a table, by number, of lists of which one must hold.
 type AnyOf<'a> = dyn Fn(usize, &[Vec<Expr>]) -> Result<Option<EngineExpr>> + 'a;
@@ -213,8 +213,8 @@ impl Graph {
 
     /// By table, the windows over its records, once conditions are in their final form and before
     /// work is shared.
-    pub(crate) fn windows_over_scans(&self) -> Windows {
-        let mut windows = Windows::new();
+    pub(crate) fn windows_over_scans(&self) -> ScanWindows {
+        let mut windows = ScanWindows::new();
         for operator in &self.operators {
             let Some(window) = operator.window.map(of_record) else { continue };
             for part in operator.parts() {
@@ -260,7 +260,7 @@ impl Aside {
     pub(crate) fn add_to(
         &self,
         plan: &mut Plan,
-        windows: &Windows,
+        windows: &ScanWindows,
         filter: &AnyOf<'_>,
     ) -> Result<()> {
         let mut inputs = Vec::new();

@@ -388,8 +388,8 @@ impl Stage {
         for mut call in calls {
             let place = call.place.as_ref().map(|place| place.span);
             let without = |e: Expr| {
-                let told = self.without_window(e);
-                told.map_err(|error| SqlError { span: place.or(error.span), ..error })
+                let plain = self.without_window(e);
+                plain.map_err(|error| SqlError { span: place.or(error.span), ..error })
             };
             call.arguments = call.arguments.into_iter().map(without).collect::<Result<_>>()?;
             call.filter = call.filter.map(without).transpose()?;
@@ -417,7 +417,7 @@ impl Stage {
                 Some(_) if matches!(window.kind, plan::Window::Session(_)) => {
                     return self.with_session_records()?.folded();
                 }
-                Some(_) if !window.are_told() => return self.in_each_window()?.folded(),
+                Some(_) if !window.are_known() => return self.in_each_window()?.folded(),
                 Some(assigned) => self.filters.insert(0, assigned.time.clone().is_not_null()),
                 None => {}
             }

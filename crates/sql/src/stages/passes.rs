@@ -28,7 +28,7 @@ use crate::syntax::walk::Nodes;
 
 /// A reader: a part of an operator's side or of an output.
 #[derive(Debug, Clone, Copy)]
-struct Reader {
+struct PassReader {
     of: Of,
     part: usize,
     /// The same for outputs that are the same rows.
@@ -43,7 +43,7 @@ enum Of {
 }
 
 /// Rows that readers take.
-struct Rows {
+struct PassRows {
     scan: usize,
     pass: Option<usize>,
     schema: DFSchema,
@@ -60,14 +60,14 @@ impl Graph {
             let readers = self.readers(scan);
             if are_several(&readers) {
                 let schema = table_schema(&self.scans[scan].entry)?;
-                self.share(&Rows { scan, pass: None, schema }, readers)?;
+                self.share(&PassRows { scan, pass: None, schema }, readers)?;
             }
         }
         Ok(())
     }
 
     /// Readers of a table's records.
-    fn readers(&self, scan: usize) -> Vec<Reader> {
+    fn readers(&self, scan: usize) -> Vec<PassReader> {
         let of_table = |parts: &[Part]| -> Vec<usize> {
             let own =
                 |part: &Part| matches!(part, Part::Scan { scan: s, pass: None, .. } if *s == scan);
@@ -78,7 +78,7 @@ impl Graph {
             for (side, of) in operator.sides.iter().enumerate() {
                 for part in of_table(&of.parts) {
                     let of = Of::Operator(number, side);
-                    readers.push(Reader { of, part, id: readers.len() });
+                    readers.push(PassReader { of, part, id: readers.len() });
                 }
             }
         }
@@ -91,14 +91,14 @@ impl Graph {
             known.push((number, same.unwrap_or(first)));
             for (at, part) in of_table(&output.parts).into_iter().enumerate() {
                 let id = same.unwrap_or(first) + at;
-                readers.push(Reader { of: Of::Output(number), part, id });
+                readers.push(PassReader { of: Of::Output(number), part, id });
             }
         }
         readers
     }
 
     /// Looks for what readers of the same rows have in common.
-    fn share(&mut self, rows: &Rows, readers: Vec<Reader>) -> Result<()> {
+    fn share(&mut self, rows: &PassRows, readers: Vec<PassReader>) -> Result<()> {
         let mut alone = Vec::new();
         for readers in self.by_first_filter(readers) {
             let filters = if are_several(&readers) { self.first_filters(&readers) } else { vec![] };
@@ -128,8 +128,8 @@ impl Graph {
     }
 
     /// Readers grouped by their first condition; readers without conditions are the last group.
-    fn by_first_filter(&self, readers: Vec<Reader>) -> Vec<Vec<Reader>> {
-        let mut groups: Vec<Vec<Reader>> = Vec::new();
+    fn by_first_filter(&self, readers: Vec<PassReader>) -> Vec<Vec<PassReader>> {
+        let mut groups: Vec<Vec<PassReader>> = Vec::new();
         let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
         let mut without = Vec::new();
         for reader in readers {
@@ -155,26 +155,26 @@ impl Graph {
     }
 
     /// The conditions that all begin with.
-    fn first_filters(&self, readers: &[Reader]) -> Vec<Expr> {
+    fn first_filters(&self, readers: &[PassReader]) -> Vec<Expr> {
         let Some((first, others)) = readers.split_first() else { return vec![] };
         let first = self.filters(*first);
         let same = |at: usize| {
             let condition = first.get(at);
-            let has = |other: &Reader| alike(self.filters(*other).get(at), condition);
+            let has = |other: &PassReader| alike(self.filters(*other).get(at), condition);
             condition.is_some() && others.iter().all(has)
         };
         let count = (0..).take_while(|at| same(*at)).count();
         first[..count].to_vec()
     }
 
-    fn taken(&self, reader: Reader) -> &Part {
+    fn taken(&self, reader: PassReader) -> &Part {
         match reader.of {
             Of::Operator(number, side) => &self.operators[number].sides[side].parts[reader.part],
             Of::Output(number) => &self.outputs[number].parts[reader.part],
         }
     }
 
-    fn taken_mut(&mut self, reader: Reader) -> &mut Part {
+    fn taken_mut(&mut self, reader: PassReader) -> &mut Part {
         match reader.of {
             Of::Operator(number, side) => {
                 &mut self.operators[number].sides[side].parts[reader.part]
@@ -183,22 +183,22 @@ impl Graph {
         }
     }
 
-    fn filters(&self, reader: Reader) -> &[Expr] {
+    fn filters(&self, reader: PassReader) -> &[Expr] {
         match self.taken(reader) {
             Part::Scan { filters, .. } => filters,
             Part::View { .. } => &[],
         }
     }
 
-    fn filters_mut(&mut self, reader: Reader) -> Result<&mut Vec<Expr>> {
+    fn filters_mut(&mut self, reader: PassReader) -> Result<&mut Vec<Expr>> {
         match self.taken_mut(reader) {
             Part::Scan { filters, .. } => Ok(filters),
             Part::View { .. } => Err(SqlError::internal("a reader of a table that reads none")),
         }
     }
 
-    fn first_query(&self, readers: &[Reader]) -> usize {
-        let query = |reader: &Reader| match reader.of {
+    fn first_query(&self, readers: &[PassReader]) -> usize {
+        let query = |reader: &PassReader| match reader.of {
             Of::Operator(number, _) => self.operators[number].query,
             Of::Output(number) => self.outputs[number].query,
         };
@@ -207,7 +207,7 @@ impl Graph {
 
     /// All that a reader computes, and whether it does so of every row that passes the conditions
     /// that are in common.
-    fn computed(&self, reader: Reader) -> Vec<(&Expr, bool)> {
+    fn computed(&self, reader: PassReader) -> Vec<(&Expr, bool)> {
         let Part::Scan { filters, columns, .. } = self.taken(reader) else { return vec![] };
         let ends_late = match reader.of {
             Of::Operator(..) => true,
@@ -236,7 +236,7 @@ impl Graph {
     }
 
     /// Changes all that a reader computes.
-    fn change(&mut self, reader: Reader, change: &dyn Fn(Expr) -> Result<Expr>) -> Result<()> {
+    fn change(&mut self, reader: PassReader, change: &dyn Fn(Expr) -> Result<Expr>) -> Result<()> {
         let Part::Scan { filters, columns, .. } = self.taken_mut(reader) else { return Ok(()) };
         let whole = columns.is_none();
         for expr in filters.iter_mut().chain(columns.iter_mut().flatten()) {
@@ -252,7 +252,7 @@ impl Graph {
     }
 
     /// Expressions that several readers compute, and that can be computed of all rows: the largest.
-    fn common(&self, readers: &[Reader], schema: &DFSchema) -> Result<Vec<Common>> {
+    fn common(&self, readers: &[PassReader], schema: &DFSchema) -> Result<Vec<Common>> {
         let mut all = Vec::new();
         for reader in readers {
             all.extend(self.computed(*reader).into_iter().map(|computed| (reader.id, computed)));
@@ -261,7 +261,7 @@ impl Graph {
         if looks > LOOKS_MAX {
             return Ok(vec![]);
         }
-        let mut found: HashMap<u64, Found> = HashMap::new();
+        let mut found: HashMap<u64, Candidate> = HashMap::new();
         for (reader, (expr, always)) in &all {
             find(expr, *always, *reader, &mut found);
         }
@@ -311,12 +311,12 @@ impl Graph {
     /// Adds a pass; from now on its readers take the pass's rows.
     fn add_pass(
         &mut self,
-        rows: &Rows,
+        rows: &PassRows,
         filters: Vec<Expr>,
         common: Vec<Common>,
-        readers: &[Reader],
+        readers: &[PassReader],
         query: usize,
-    ) -> Result<Rows> {
+    ) -> Result<PassRows> {
         let fields = rows.schema.fields();
         let mut taken: HashSet<String> = fields.iter().map(|field| field.name().clone()).collect();
         let name = |common: &Common| (common.hash, unique(shortened(&common.expr), &mut taken));
@@ -355,7 +355,7 @@ impl Graph {
         let (scan, below) = (rows.scan, rows.pass);
         let expands = None;
         self.passes.push(Pass { scan, below, filters, names, columns, query, expands });
-        Ok(Rows { scan, pass: Some(number), schema })
+        Ok(PassRows { scan, pass: Some(number), schema })
     }
 }
 
@@ -367,7 +367,7 @@ struct Common {
 }
 
 /// An expression that readers compute.
-struct Found<'e> {
+struct Candidate<'e> {
     /// Rank in the order of discovery.
     number: usize,
     expr: &'e Expr,
@@ -377,10 +377,10 @@ struct Found<'e> {
 }
 
 /// Finds all parts of an expression that are computed of columns.
-fn find<'e>(expr: &'e Expr, always: bool, reader: usize, found: &mut HashMap<u64, Found<'e>>) {
+fn find<'e>(expr: &'e Expr, always: bool, reader: usize, found: &mut HashMap<u64, Candidate<'e>>) {
     if !is_plain(expr) && expr.any_column_refs() {
         let number = found.len();
-        let new = || Found { number, expr, readers: BTreeSet::new(), always: false };
+        let new = || Candidate { number, expr, readers: BTreeSet::new(), always: false };
         let found = found.entry(hash_of(expr)).or_insert_with(new);
         found.readers.insert(reader);
         found.always |= always;
@@ -426,7 +426,7 @@ fn looks(expr: &Expr, depth: usize) -> usize {
     sum
 }
 
-fn are_several(readers: &[Reader]) -> bool {
+fn are_several(readers: &[PassReader]) -> bool {
     readers.iter().any(|reader| reader.id != readers[0].id)
 }
 

@@ -69,16 +69,16 @@ pub(crate) fn function(name: &str) -> Option<Arc<WindowUDF>> {
     let ranking = ranking_named(&name.to_lowercase())?;
     let name = ["row_number", "rank", "dense_rank"][ranking as usize];
     let signature = Signature::nullary(Volatility::Immutable);
-    Some(Arc::new(WindowUDF::from(Ranked { name, signature })))
+    Some(Arc::new(WindowUDF::from(RankFunction { name, signature })))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Ranked {
+struct RankFunction {
     name: &'static str,
     signature: Signature,
 }
 
-impl WindowUDFImpl for Ranked {
+impl WindowUDFImpl for RankFunction {
     fn name(&self) -> &str {
         self.name
     }
@@ -156,11 +156,11 @@ impl Stage {
         let (ranking, keys) = stage.ranked_by(&function, schema, places)?;
         let order = sort_keys(&stage, &function, &keys, schema, places)?;
         let best = stage.best(ranking, &function, schema, places)?;
-        let shown: Vec<Shown> =
+        let shown: Vec<RankedColumn> =
             stage.columns.iter().map(|column| stage.shown(column, &keys)).collect::<Result<_>>()?;
         let payload = shown.iter().filter_map(|shown| match shown {
-            Shown::Payload(value) => Some(value.clone()),
-            Shown::Key(_) | Shown::Window(_) => None,
+            RankedColumn::Payload(value) => Some(value.clone()),
+            RankedColumn::Key(_) | RankedColumn::Window(_) => None,
         });
         let argument = row_of(order.into_iter().chain(payload).collect());
         let mut call = Call {
@@ -182,9 +182,9 @@ impl Stage {
         let (mut columns, mut fields) = (Vec::new(), Vec::new());
         for (shown, field) in shown.into_iter().zip(window.input.schema().fields()) {
             columns.push(match shown {
-                Shown::Key(key) => stage.columns[key].clone(),
-                Shown::Window(column) => column,
-                Shown::Payload(_) => {
+                RankedColumn::Key(key) => stage.columns[key].clone(),
+                RankedColumn::Window(column) => column,
+                RankedColumn::Payload(_) => {
                     let name = unique(field.name().clone(), &mut taken);
                     let nullable = field.is_nullable();
                     fields.push(Field::new(&name, field.data_type().clone(), nullable));
@@ -204,16 +204,16 @@ impl Stage {
     }
 
     /// Source of a column of the ranked rows; `keys` are the expressions of PARTITION BY.
-    fn shown(&self, column: &Expr, keys: &[Expr]) -> Result<Shown> {
+    fn shown(&self, column: &Expr, keys: &[Expr]) -> Result<RankedColumn> {
         let key = keys.iter().position(|key| without_marks(key) == without_marks(column));
         let fired = keys.iter().any(is_window_column)
             && self.window.as_ref().is_some_and(Windows::fire_themselves);
         Ok(match (key, over(column)) {
-            (Some(key), _) => Shown::Key(key),
+            (Some(key), _) => RankedColumn::Key(key),
             (None, of) if fired && of.window && !of.input => {
-                Shown::Window(to_fired(column.clone())?)
+                RankedColumn::Window(to_fired(column.clone())?)
             }
-            _ => Shown::Payload(self.without_window(column.clone())?),
+            _ => RankedColumn::Payload(self.without_window(column.clone())?),
         })
     }
 
@@ -261,8 +261,8 @@ impl Stage {
         }
         // What else a row tells of the window is the same of all rows that are ranked together.
         if let Some(windows) = self.window.as_ref().filter(|own| !own.fire_themselves()) {
-            let told = windows.told_by(&keys);
-            keys.extend(told.into_iter().filter(|column| self.columns.contains(column)));
+            let determined = windows.determined_by(&keys);
+            keys.extend(determined.into_iter().filter(|column| self.columns.contains(column)));
         }
         let assigned = self.window.as_ref().is_some_and(|windows| windows.assignment().is_some());
         if assigned && !keys.iter().any(is_window_column) {
@@ -279,10 +279,10 @@ impl Stage {
 
 impl Windows {
     /// The columns of the window that rows with equal `keys` have in common, but for the keys.
-    fn told_by(&self, keys: &[Expr]) -> Vec<Expr> {
+    fn determined_by(&self, keys: &[Expr]) -> Vec<Expr> {
         let columns = WINDOW_COLUMNS.map(window_column);
         let has_end = columns[1..].iter().any(|end| keys.contains(end));
-        let told = match (&self.of_row, self.kind) {
+        let determined = match (&self.of_row, self.kind) {
             _ if !keys.iter().any(is_window_column) => &[],
             // Some that begin together end at different times, and the other way round.
             (_, plan::Window::Cumulate(_)) if !has_end => &[],
@@ -290,12 +290,12 @@ impl Windows {
             (OfRow::Inherited(_), plan::Window::Session(_)) => &columns[1..],
             _ => &columns[..],
         };
-        told.iter().filter(|column| !keys.contains(column)).cloned().collect()
+        determined.iter().filter(|column| !keys.contains(column)).cloned().collect()
     }
 }
 
 /// Source of a column of the ranked rows.
-enum Shown {
+enum RankedColumn {
     /// The key with this number.
     Key(usize),
     /// The window, over what fires.
@@ -313,8 +313,9 @@ fn sort_keys(
     schema: &crate::expr::indexed::Indexed,
     places: &Places,
 ) -> Result<Vec<Expr>> {
-    let told = stage.window.as_ref().map_or(vec![], |windows| windows.told_by(keys));
-    let is_told = |name: &str| keys.iter().chain(&told).any(|of| *of == window_column(name));
+    let determined = stage.window.as_ref().map_or(vec![], |windows| windows.determined_by(keys));
+    let is_determined =
+        |name: &str| keys.iter().chain(&determined).any(|of| *of == window_column(name));
     let mut order = Vec::new();
     for sort in &function.params.order_by {
         let data_type = sort.expr.get_type(schema)?;
@@ -328,7 +329,7 @@ fn sort_keys(
         let expr = stage.substitute(&sort.expr, schema, places)?;
         order.push(match over(&expr) {
             Over { window: true, input: false }
-                if expr.column_refs().iter().all(|column| is_told(&column.name)) =>
+                if expr.column_refs().iter().all(|column| is_determined(&column.name)) =>
             {
                 lit(true)
             }

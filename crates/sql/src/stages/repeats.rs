@@ -25,14 +25,14 @@ use crate::stages::lower::{Call, Places, Stage, unique};
 use crate::syntax::error::Result;
 
 /// Values that are to come once.
-struct Values {
+struct DistinctValues {
     /// Expressions that group rows besides the keys.
     exprs: Vec<Expr>,
     types: Vec<DataType>,
 }
 
 /// Source of an aggregate.
-enum Source {
+enum CallSource {
     /// Of these values.
     Values(usize),
     /// Of an aggregate that takes all.
@@ -52,21 +52,22 @@ impl Stage {
         }
         let (mut values, mut plain, mut sources) = (Vec::new(), Vec::new(), Vec::new());
         for call in &calls {
-            sources.push(match Values::of(call) {
+            sources.push(match DistinctValues::of(call) {
                 Some(of_call) => {
-                    let known = values.iter().position(|known: &Values| known.are_like(&of_call));
-                    Source::Values(known.unwrap_or_else(|| {
+                    let known =
+                        values.iter().position(|known: &DistinctValues| known.are_like(&of_call));
+                    CallSource::Values(known.unwrap_or_else(|| {
                         values.push(of_call);
                         values.len() - 1
                     }))
                 }
                 None => {
                     plain.push(call.clone());
-                    Source::Aggregate(plain.len() - 1)
+                    CallSource::Aggregate(plain.len() - 1)
                 }
             });
         }
-        let mut rows = Rows::new(&keys, &values, &plain);
+        let mut rows = GroupingRows::new(&keys, &values, &plain);
         if !plain.is_empty() {
             let stage = self.clone().group(rows.keys.clone(), plain, places)?;
             rows.add(stage, rows.aggregates());
@@ -80,9 +81,9 @@ impl Stage {
             rows.add(stage.group(keys, vec![], places)?, rows.values(number));
         }
         let over = Stage::over_all(rows.parts.clone(), rows.names.clone())?;
-        let above = |(call, source): (Call, Source)| match source {
-            Source::Values(number) => rows.once(call, number),
-            Source::Aggregate(number) => {
+        let above = |(call, source): (Call, CallSource)| match source {
+            CallSource::Values(number) => rows.once(call, number),
+            CallSource::Aggregate(number) => {
                 as_computed(call, &rows.names[rows.aggregates().start + number])
             }
         };
@@ -92,22 +93,22 @@ impl Stage {
     }
 }
 
-impl Values {
+impl DistinctValues {
     /// The distinct values of a call with DISTINCT; NULL for rows outside the call's filter.
-    fn of(call: &Call) -> Option<Values> {
+    fn of(call: &Call) -> Option<DistinctValues> {
         let types = call.distinct.clone()?;
         let passed = |argument: &Expr| once_passed(argument, &call.filter);
-        Some(Values { exprs: call.arguments.iter().map(passed).collect(), types })
+        Some(DistinctValues { exprs: call.arguments.iter().map(passed).collect(), types })
     }
 
-    fn are_like(&self, other: &Values) -> bool {
+    fn are_like(&self, other: &DistinctValues) -> bool {
         self.exprs.len() == other.exprs.len()
             && self.exprs.iter().zip(&other.exprs).all(|(a, b)| alike(Some(a), Some(b)))
     }
 }
 
 /// The rows of all groupings: keys, then the values of each that come once, then aggregates.
-struct Rows {
+struct GroupingRows {
     keys: Vec<Expr>,
     types: Vec<DataType>,
     names: Vec<String>,
@@ -116,8 +117,8 @@ struct Rows {
     parts: Vec<Stage>,
 }
 
-impl Rows {
-    fn new(keys: &[Expr], values: &[Values], plain: &[Call]) -> Rows {
+impl GroupingRows {
+    fn new(keys: &[Expr], values: &[DistinctValues], plain: &[Call]) -> GroupingRows {
         let keys = keys.to_vec();
         let mut taken = HashSet::new();
         let mut names: Vec<String> =
@@ -131,7 +132,7 @@ impl Rows {
         starts.extend([names.len(), names.len() + plain.len()]);
         names.extend(plain.iter().map(|call| unique(call.name.clone(), &mut taken)));
         types.extend(plain.iter().map(|call| call.result_type.clone()));
-        Rows { keys, types, names, starts, parts: vec![] }
+        GroupingRows { keys, types, names, starts, parts: vec![] }
     }
 
     /// The columns of values that come once.

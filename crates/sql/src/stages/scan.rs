@@ -32,7 +32,7 @@ pub(crate) struct Needs {
 }
 
 /// The columns of the table that a query needs, and where they are in its batches.
-struct Columns {
+struct ReadColumns {
     projection: Vec<usize>,
     derived: Vec<Derived>,
     schema: DFSchema,
@@ -98,7 +98,7 @@ impl Needs {
     }
 
     /// Which columns of a table are read and computed.
-    fn columns(self, compiler: &Compiler<'_>, table: &TableEntry) -> Result<Columns> {
+    fn columns(self, compiler: &Compiler<'_>, table: &TableEntry) -> Result<ReadColumns> {
         let has_event_time = self.has_event_time();
         let mut needed = self.columns;
         if let (true, Some(event_time)) = (has_event_time, &table.event_time) {
@@ -140,7 +140,7 @@ impl Needs {
             derived.push(Derived::Watermark);
             fields.push(field);
         }
-        Ok(Columns { projection, derived, schema: qualified(INPUT, Schema::new(fields))? })
+        Ok(ReadColumns { projection, derived, schema: qualified(INPUT, Schema::new(fields))? })
     }
 }
 
@@ -266,7 +266,7 @@ fn finish_lookup(
     used: &mut BTreeSet<String>,
 ) -> Result<()> {
     lookup.output.retain(|name| used.contains(name));
-    lookup.asks(used);
+    lookup.add_needs(used);
     let LookedUp { body, shown, .. } = lookup;
     let columns = std::mem::take(shown).into_iter().zip(std::mem::take(&mut body.columns));
     (*shown, body.columns) = columns.filter(|(name, _)| used.contains(name)).unzip();

@@ -125,12 +125,16 @@ pub(crate) fn elements_schema(
 }
 
 /// Columns, the schema of the input, and the columns' names.
-type Columns<'a> = (&'a [Expr], &'a DFSchema, &'a [String]);
+type NamedColumns<'a> = (&'a [Expr], &'a DFSchema, &'a [String]);
 
 /// The columns of the rows of a lookup: the kept columns, then the columns of the side table, which
 /// may be NULL if rows without a match are kept.
-pub(crate) fn pair_schema(own: Columns<'_>, side: Columns<'_>, outer: bool) -> Result<DFSchema> {
-    let fields = |(columns, schema, names): Columns<'_>, outer: bool| {
+pub(crate) fn pair_schema(
+    own: NamedColumns<'_>,
+    side: NamedColumns<'_>,
+    outer: bool,
+) -> Result<DFSchema> {
+    let fields = |(columns, schema, names): NamedColumns<'_>, outer: bool| {
         let shown = output_schema(columns, schema, names)?;
         let field = |field: &Arc<Field>| {
             let (of, nullable) = (plain_type(field.data_type()), field.is_nullable() || outer);

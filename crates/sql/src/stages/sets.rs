@@ -37,14 +37,14 @@ struct Sets {
     /// Keys of each set.
     sets: Vec<Vec<usize>>,
     /// Of each call of GROUPING, the keys that it asks for.
-    asked: Vec<Vec<usize>>,
+    groupings: Vec<Vec<usize>>,
     calls: Vec<Call>,
 }
 
 /// Where a column of the result is.
-enum Shown {
+enum SetColumn {
     /// A call of GROUPING.
-    Asked(usize),
+    Grouping(usize),
     Call(usize),
 }
 
@@ -58,16 +58,16 @@ impl Stage {
         places: &Places,
     ) -> Result<Stage> {
         let exprs: Vec<Expr> = set.distinct_expr().into_iter().cloned().collect();
-        let (mut asked, mut calls, mut shown) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut groupings, mut calls, mut shown) = (Vec::new(), Vec::new(), Vec::new());
         for expr in &aggregate.aggr_expr {
-            shown.push(match asked_keys(expr, &exprs)? {
+            shown.push(match grouping_keys(expr, &exprs)? {
                 Some(keys) => {
-                    asked.push(keys);
-                    Shown::Asked(asked.len() - 1)
+                    groupings.push(keys);
+                    SetColumn::Grouping(groupings.len() - 1)
                 }
                 None => {
                     calls.push(self.call(expr, schema, places)?);
-                    Shown::Call(calls.len() - 1)
+                    SetColumn::Call(calls.len() - 1)
                 }
             });
         }
@@ -77,15 +77,15 @@ impl Stage {
         }
         let types = fields.iter().take(exprs.len()).map(|f| plain_type(f.data_type())).collect();
         let keys = self.substitute_all(&exprs, schema, places)?;
-        let sets = Sets { keys, types, sets: sets_of(set, &exprs, places)?, asked, calls };
+        let sets = Sets { keys, types, sets: sets_of(set, &exprs, places)?, groupings, calls };
         sets.check_windows(places)?;
-        let (keys, asked) = (sets.keys.len(), sets.asked.len());
+        let (keys, groupings) = (sets.keys.len(), sets.groupings.len());
         let mut stage = sets.group(self, places)?;
         // The keys, the number of the set, what GROUPING says, the aggregates.
         let columns = std::mem::take(&mut stage.columns);
         let above = shown.iter().map(|shown| match shown {
-            Shown::Asked(at) => columns[keys + 1 + at].clone(),
-            Shown::Call(at) => columns[keys + 1 + asked + at].clone(),
+            SetColumn::Grouping(at) => columns[keys + 1 + at].clone(),
+            SetColumn::Call(at) => columns[keys + 1 + groupings + at].clone(),
         });
         stage.columns = columns[..=keys].iter().cloned().chain(above).collect();
         Ok(stage)
@@ -121,7 +121,7 @@ impl Sets {
         }
         for number in whole {
             let mut stage = of.clone().group_values(vec![], self.calls.clone(), places)?;
-            stage.columns.splice(0..0, self.told(number));
+            stage.columns.splice(0..0, self.set_columns(number));
             stages.push(stage);
         }
         if let (1, Some(_)) = (stages.len(), stages.first()) {
@@ -130,7 +130,7 @@ impl Sets {
         let mut taken = HashSet::new();
         let mut names = self.names(&mut taken);
         names.extend(self.calls.iter().map(|call| unique(call.name.clone(), &mut taken)));
-        let keys = self.keys.len() + 1 + self.asked.len();
+        let keys = self.keys.len() + 1 + self.groupings.len();
         let over = Stage::over_all(stages, names.clone())?;
         let calls = self.calls.into_iter().zip(&names[keys..]);
         let calls = calls.map(|(call, name)| as_computed(call, name)).collect();
@@ -153,7 +153,7 @@ impl Sets {
         names.append(&mut fed.names);
         let mut parts = Vec::new();
         for number in numbers {
-            let mut columns = self.told(*number);
+            let mut columns = self.set_columns(*number);
             for at in &self.sets[*number] {
                 columns[*at] = match partition.contains(at) {
                     true => self.keys[*at].clone(),
@@ -170,7 +170,7 @@ impl Sets {
         let each = parts.first().map_or(0, Vec::len);
         let mut over = Stage::over_all(parts.into_iter().flatten().collect(), names)?;
         over.counted = Counted::First(each);
-        let mut keys = over.columns[..self.keys.len() + 1 + self.asked.len()].to_vec();
+        let mut keys = over.columns[..self.keys.len() + 1 + self.groupings.len()].to_vec();
         if let (Some(windows), Some(time)) = (&of.window, time) {
             let above_them = Assigned {
                 time,
@@ -214,21 +214,21 @@ impl Sets {
     /// The names of keys, of the number of the set and of what GROUPING says.
     fn names(&self, taken: &mut HashSet<String>) -> Vec<String> {
         let keys = self.keys.iter().map(sql_text);
-        let asked = self.asked.iter().map(|_| "$grouping".to_string());
-        keys.chain(["$set".to_string()]).chain(asked).map(|name| unique(name, taken)).collect()
+        let groupings = self.groupings.iter().map(|_| "$grouping".to_string());
+        keys.chain(["$set".to_string()]).chain(groupings).map(|name| unique(name, taken)).collect()
     }
 
     /// Columns that identify a set: NULL for the keys, the set's number, and the values of
     /// GROUPING. A value has a bit for each key, lowest for the last key; the bit is set if the set
     /// lacks the key.
-    fn told(&self, number: usize) -> Vec<Expr> {
+    fn set_columns(&self, number: usize) -> Vec<Expr> {
         let set = &self.sets[number];
         let bits = |keys: &Vec<usize>| {
             keys.iter().fold(0i64, |bits, key| bits << 1 | i64::from(!set.contains(key)))
         };
         let keys = self.types.iter().map(null);
-        let asked = self.asked.iter().map(|keys| lit(bits(keys)));
-        keys.chain([lit(number as i64)]).chain(asked).collect()
+        let groupings = self.groupings.iter().map(|keys| lit(bits(keys)));
+        keys.chain([lit(number as i64)]).chain(groupings).collect()
     }
 }
 
@@ -261,8 +261,8 @@ impl Above {
 impl Stage {
     /// The stage without the conditions that only what is above its windows can judge.
     fn below_windows(mut self) -> (Stage, Above) {
-        let untold = self.window.as_ref().filter(|windows| !windows.are_told());
-        let Some((kind, own)) = untold.and_then(|own| Some((own.kind, own.assignment()?))) else {
+        let unknown = self.window.as_ref().filter(|windows| !windows.are_known());
+        let Some((kind, own)) = unknown.and_then(|own| Some((own.kind, own.assignment()?))) else {
             return (self, Above::default());
         };
         let (below, partition) = (own.below, own.partition.clone());
@@ -323,7 +323,7 @@ impl Fed {
 }
 
 /// The arguments of a call of GROUPING, as keys; `None` for other calls.
-fn asked_keys(expr: &Expr, keys: &[Expr]) -> Result<Option<Vec<usize>>> {
+fn grouping_keys(expr: &Expr, keys: &[Expr]) -> Result<Option<Vec<usize>>> {
     let expr = expr.clone().unalias_nested().data;
     let Expr::AggregateFunction(call) = &expr else { return Ok(None) };
     if !is_grouping(call.func.name()) {

@@ -62,7 +62,7 @@ impl Texts {
     }
 
     /// Of equal texts, the one in the clause.
-    fn find(&self, expr: &Expr, clause: Clause) -> Option<Found<'_>> {
+    fn find(&self, expr: &Expr, clause: Clause) -> Option<TextMatch<'_>> {
         let mut best = None;
         let named = plain_column(expr);
         for syntax in &self.syntax {
@@ -83,7 +83,7 @@ impl Texts {
         expr: &Expr,
         sql: &'a SqlExpr,
         (syntax, preferred): (&Syntax, bool),
-        best: &mut Option<Found<'a>>,
+        best: &mut Option<TextMatch<'a>>,
     ) {
         if self.left.load(Ordering::Relaxed) == 0 {
             return;
@@ -95,7 +95,7 @@ impl Texts {
             && let Some(span) = syntax.span(sql)
         {
             let place = Place { span, source: syntax.source().clone() };
-            *best = Some(Found { score, sql, place });
+            *best = Some(TextMatch { score, sql, place });
         }
         for part in parts(sql) {
             self.search(expr, part, (syntax, preferred), best);
@@ -220,7 +220,7 @@ pub(crate) enum Clause {
 }
 
 /// An expression's text.
-struct Found<'a> {
+struct TextMatch<'a> {
     /// And whether it stands in the clause that was asked for.
     score: (u32, bool),
     sql: &'a SqlExpr,

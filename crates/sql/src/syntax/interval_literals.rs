@@ -9,14 +9,14 @@ use crate::syntax::error::{Result, Span, SqlError};
 
 /// The units of each of the two kinds, what stands before each but the first, and the most of each
 /// but the first.
-const MONTHS: &[Unit] = &[("YEAR", ' ', 0), ("MONTH", '-', 11)];
-const TIME: &[Unit] =
+const MONTHS: &[IntervalUnit] = &[("YEAR", ' ', 0), ("MONTH", '-', 11)];
+const TIME: &[IntervalUnit] =
     &[("DAY", ' ', 0), ("HOUR", ' ', 23), ("MINUTE", ':', 59), ("SECOND", ':', 59)];
 
 /// Digits that seconds have behind the point at most.
 const FRACTION_MAX: u64 = 9;
 
-type Unit = (&'static str, char, u32);
+type IntervalUnit = (&'static str, char, u32);
 
 /// Names the units within the text of an interval from one unit to another. Leaves the text of an
 /// interval of a single unit as written.
@@ -59,7 +59,7 @@ pub(crate) fn name_units(interval: &mut Interval) -> Result<()> {
     Ok(())
 }
 
-fn units(from: &DateTimeField, to: &DateTimeField) -> Option<&'static [Unit]> {
+fn units(from: &DateTimeField, to: &DateTimeField) -> Option<&'static [IntervalUnit]> {
     let (from, to) = (from.to_string().to_uppercase(), to.to_string().to_uppercase());
     [MONTHS, TIME].into_iter().find_map(|units| {
         let at = |name: &str| units.iter().position(|unit| unit.0 == name);
@@ -68,7 +68,7 @@ fn units(from: &DateTimeField, to: &DateTimeField) -> Option<&'static [Unit]> {
     })
 }
 
-fn example(units: &[Unit]) -> String {
+fn example(units: &[IntervalUnit]) -> String {
     let mut example = String::from("1");
     for (_, before, _) in &units[1..] {
         example.push(*before);
@@ -78,7 +78,7 @@ fn example(units: &[Unit]) -> String {
 }
 
 /// `1 02:03` as `1 DAY 2 HOUR 3 MINUTE`; `None` if the text's parts do not match `units`.
-fn named(text: &str, units: &[Unit], fraction_max: u64) -> Option<String> {
+fn named(text: &str, units: &[IntervalUnit], fraction_max: u64) -> Option<String> {
     let text = text.trim();
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),

@@ -72,18 +72,18 @@ pub(crate) fn map_type(key: DataType, value: DataType, nullable: bool) -> DataTy
 
 /// Parses a column's type. `NOT NULL` after it is left to the caller.
 pub(crate) fn parse_type(parser: &mut Parser<'_>) -> Result<TypeDef> {
-    let mut types = Types { parser, half_closed: false };
+    let mut types = TypeParser { parser, half_closed: false };
     types.parse(1)
 }
 
 /// Parses types within each other.
-struct Types<'p, 'd> {
+struct TypeParser<'p, 'd> {
     parser: &'p mut Parser<'d>,
     /// Of `>>`, which is one token, the first half has been taken.
     half_closed: bool,
 }
 
-impl Types<'_, '_> {
+impl TypeParser<'_, '_> {
     fn parse(&mut self, depth: usize) -> Result<TypeDef> {
         let start = self.parser.peek_token();
         let next = self.parser.peek_nth_token(1);

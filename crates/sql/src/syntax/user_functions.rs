@@ -28,23 +28,23 @@ pub(crate) struct CreateFunction {
     pub(crate) name: Ident,
     pub(crate) or_replace: bool,
     pub(crate) if_not_exists: bool,
-    pub(crate) parameters: Vec<(Ident, Typed)>,
-    pub(crate) returns: Typed,
+    pub(crate) parameters: Vec<(Ident, PlacedType)>,
+    pub(crate) returns: PlacedType,
     pub(crate) body: Expr,
 }
 
 /// A type, and where it stands.
 #[derive(Debug, Clone)]
-pub(crate) struct Typed {
+pub(crate) struct PlacedType {
     pub(crate) of: DataType,
     pub(crate) span: Option<Span>,
 }
 
-impl Typed {
-    fn parse(parser: &mut Parser<'_>) -> std::result::Result<Typed, ParserError> {
+impl PlacedType {
+    fn parse(parser: &mut Parser<'_>) -> std::result::Result<PlacedType, ParserError> {
         let from = parser.peek_token().span;
         let of = parser.parse_data_type()?;
-        Ok(Typed { of, span: Span::new(from.union(&parser.get_current_token().span)) })
+        Ok(PlacedType { of, span: Span::new(from.union(&parser.get_current_token().span)) })
     }
 
     fn arrow_type(&self) -> Result<arrow::datatypes::DataType> {
@@ -92,11 +92,11 @@ pub(crate) fn parse_create_function(
     parser.expect_token(&Token::LParen)?;
     if !parser.consume_token(&Token::RParen) {
         parameters =
-            parser.parse_comma_separated(|p| Ok((p.parse_identifier()?, Typed::parse(p)?)))?;
+            parser.parse_comma_separated(|p| Ok((p.parse_identifier()?, PlacedType::parse(p)?)))?;
         parser.expect_token(&Token::RParen)?;
     }
     parser.expect_keyword(Keyword::RETURNS)?;
-    let returns = Typed::parse(parser)?;
+    let returns = PlacedType::parse(parser)?;
     parser.expect_keyword(Keyword::RETURN)?;
     let body = parser.parse_expr()?;
     Ok(CreateFunction { name, or_replace, if_not_exists, parameters, returns, body })
@@ -109,7 +109,7 @@ impl CreateFunction {
     ///
     /// If there is no such type, also that of its result.
     pub(crate) fn fields(&self) -> Result<Vec<Field>> {
-        let field = |(name, typed): &(Ident, Typed)| {
+        let field = |(name, typed): &(Ident, PlacedType)| {
             typed.arrow_type().map(|of| Field::new(&name.value, of, true))
         };
         let fields = self.parameters.iter().map(field).collect::<Result<_>>()?;
@@ -144,7 +144,7 @@ impl UserFunction {
         if let ControlFlow::Break(error) = body.walk_mut(&mut Expansion(declared)) {
             return Err(error);
         }
-        let named = |(name, typed): &(Ident, Typed)| (name.value.clone(), typed.of.clone());
+        let named = |(name, typed): &(Ident, PlacedType)| (name.value.clone(), typed.of.clone());
         let parameters = create.parameters.iter().map(named).collect();
         Ok(UserFunction { parameters, returns: create.returns.of.clone(), body })
     }

@@ -14,12 +14,12 @@ use datafusion_sql::sqlparser::ast::{
 };
 
 /// A visitor of any type, with its reason for breaking off.
-struct Kept<'v, V, B> {
+struct KeptVisitor<'v, V, B> {
     visitor: &'v mut V,
     broke: Option<B>,
 }
 
-impl<V, B> Kept<'_, V, B> {
+impl<V, B> KeptVisitor<'_, V, B> {
     fn keep(&mut self, flow: ControlFlow<B>) -> ControlFlow<()> {
         match flow {
             ControlFlow::Continue(()) => ControlFlow::Continue(()),
@@ -42,7 +42,7 @@ macro_rules! through_a_pointer {
             $(fn $visit(&mut self, part: $part) -> ControlFlow<()>;)*
         }
 
-        impl<V: $visitor> $erased for Kept<'_, V, V::Break> {
+        impl<V: $visitor> $erased for KeptVisitor<'_, V, V::Break> {
             $(fn $visit(&mut self, part: $part) -> ControlFlow<()> {
                 let flow = self.visitor.$visit(part);
                 self.keep(flow)
@@ -100,7 +100,7 @@ through_a_pointer!(
 pub(crate) trait Walk: Visit {
     /// As [`Visit::visit`].
     fn walk<V: Visitor>(&self, visitor: &mut V) -> ControlFlow<V::Break> {
-        let mut kept = Kept { visitor, broke: None };
+        let mut kept = KeptVisitor { visitor, broke: None };
         let _ = self.visit(&mut Pointer(&mut kept));
         kept.end()
     }
@@ -122,7 +122,7 @@ impl<T: Visit> Walk for T {}
 pub(crate) trait WalkMut: VisitMut {
     /// As [`VisitMut::visit`].
     fn walk_mut<V: VisitorMut>(&mut self, visitor: &mut V) -> ControlFlow<V::Break> {
-        let mut kept = Kept { visitor, broke: None };
+        let mut kept = KeptVisitor { visitor, broke: None };
         let _ = self.visit(&mut PointerMut(&mut kept));
         kept.end()
     }

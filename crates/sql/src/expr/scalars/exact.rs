@@ -153,8 +153,8 @@ impl ScalarUDFImpl for Exact {
         let DataType::Decimal128(precision, scale) = *args.return_field.data_type() else {
             return internal_err!("an operation of decimals gives a decimal");
         };
-        let (left, right) = (Side::of(left)?, Side::of(right)?);
-        let step = Step::new(self.op, (left.scale, right.scale), scale);
+        let (left, right) = (Operand::of(left)?, Operand::of(right)?);
+        let step = DigitStep::new(self.op, (left.scale, right.scale), scale);
         let is_scalar = left.is_scalar && right.is_scalar;
         let rows = if is_scalar { 1 } else { args.number_rows };
         let value = |row: usize| match (left.value(row), right.value(row)) {
@@ -171,14 +171,14 @@ impl ScalarUDFImpl for Exact {
 }
 
 /// One side of an operation.
-struct Side {
+struct Operand {
     values: Decimal128Array,
     scale: i8,
     is_scalar: bool,
 }
 
-impl Side {
-    fn of(value: &ColumnarValue) -> DfResult<Side> {
+impl Operand {
+    fn of(value: &ColumnarValue) -> DfResult<Operand> {
         let (array, is_scalar) = match value {
             ColumnarValue::Array(array) => (array.clone(), false),
             ColumnarValue::Scalar(value) => (value.to_array()?, true),
@@ -188,7 +188,7 @@ impl Side {
         };
         let array = cast(&array, &DataType::Decimal128(precision, scale))?;
         let values = array.as_primitive::<Decimal128Type>().clone();
-        Ok(Side { values, scale, is_scalar })
+        Ok(Operand { values, scale, is_scalar })
     }
 
     fn value(&self, row: usize) -> Option<i128> {
@@ -199,16 +199,16 @@ impl Side {
 
 /// How an operation works on the digits alone: powers of ten that its sides, or what comes of them,
 /// are multiplied with or divided by.
-struct Step {
+struct DigitStep {
     op: Operator,
     left: u32,
     right: u32,
     down: u32,
 }
 
-impl Step {
+impl DigitStep {
     /// `scale` is that of the result; none of the powers is negative.
-    fn new(op: Operator, (s1, s2): (i8, i8), scale: i8) -> Step {
+    fn new(op: Operator, (s1, s2): (i8, i8), scale: i8) -> DigitStep {
         let power = |of: i16| u32::try_from(of).unwrap_or(0);
         let [s1, s2, scale] = [s1, s2, scale].map(i16::from);
         let both = s1.max(s2);
@@ -217,7 +217,7 @@ impl Step {
             Operator::Divide => (scale - s1 + s2, 0, 0),
             _ => (both - s1, both - s2, both - scale),
         };
-        Step { op, left: power(left), right: power(right), down: power(down) }
+        DigitStep { op, left: power(left), right: power(right), down: power(down) }
     }
 
     fn value(&self, left: i128, right: i128, digits: Digits) -> Result<i128, ArrowError> {
@@ -338,7 +338,7 @@ mod tests {
     fn computed(op: Operator, left: (i128, Digits), right: (i128, Digits)) -> Result<String, ()> {
         let ((left, l), (right, r)) = (left, right);
         let digits = result(op, l, r);
-        let value = Step::new(op, (l.1, r.1), digits.1).value(left, right, digits);
+        let value = DigitStep::new(op, (l.1, r.1), digits.1).value(left, right, digits);
         value.map(|value| text(i256::from_i128(value), digits.1)).map_err(|_| ())
     }
 

@@ -78,7 +78,7 @@ fn is_comparison(op: &Operator) -> bool {
 /// The measured interval, if `expr` is the length of an interval.
 pub(crate) fn measured_interval(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
-    call.func.inner().is::<Length>().then(|| call.args.first()).flatten()
+    call.func.inner().is::<IntervalLength>().then(|| call.args.first()).flatten()
 }
 
 /// The length of an interval. A difference of times is measured as it is: as months, days and
@@ -93,14 +93,15 @@ fn length(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     Ok(FUNCTION.call(vec![expr]))
 }
 
-static FUNCTION: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| Arc::new(ScalarUDF::from(Length(Signature::any(1, Volatility::Immutable)))));
+static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    Arc::new(ScalarUDF::from(IntervalLength(Signature::any(1, Volatility::Immutable))))
+});
 
 /// The length of an interval in nanoseconds.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Length(Signature);
+struct IntervalLength(Signature);
 
-impl ScalarUDFImpl for Length {
+impl ScalarUDFImpl for IntervalLength {
     fn name(&self) -> &str {
         "interval_length"
     }

@@ -25,7 +25,7 @@ use crate::syntax::types::sql_type_name;
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let signature = || Signature::user_defined(Volatility::Immutable);
     let function = |kind| ScalarUDF::from(Json { kind, signature: signature() });
-    [Kind::Value, Kind::Exists, Kind::Is].map(function).into()
+    [JsonFunction::Value, JsonFunction::Exists, JsonFunction::Is].map(function).into()
 }
 
 /// The type that RETURNING names; `None` if JSON_VALUE does not give it.
@@ -71,7 +71,7 @@ fn double(text: &str) -> Option<f64> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum JsonFunction {
     Value,
     Exists,
     Is,
@@ -79,16 +79,16 @@ enum Kind {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Json {
-    kind: Kind,
+    kind: JsonFunction,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for Json {
     fn name(&self) -> &str {
         match self.kind {
-            Kind::Value => "json_value",
-            Kind::Exists => "json_exists",
-            Kind::Is => IS_JSON,
+            JsonFunction::Value => "json_value",
+            JsonFunction::Exists => "json_exists",
+            JsonFunction::Is => IS_JSON,
         }
     }
 
@@ -99,16 +99,16 @@ impl ScalarUDFImpl for Json {
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let is_text = |given: &DataType| given.is_null() || given.is_string();
         let counts: &[usize] = match self.kind {
-            Kind::Value => &[2, 5],
-            Kind::Exists => &[2, 3],
-            Kind::Is => &[2],
+            JsonFunction::Value => &[2, 5],
+            JsonFunction::Exists => &[2, 3],
+            JsonFunction::Is => &[2],
         };
         if counts.contains(&types.len()) && types.iter().all(is_text) {
             return Ok(vec![DataType::Utf8; types.len()]);
         }
         let given: Vec<String> = types.iter().map(sql_type_name).collect();
         let name = match self.kind {
-            Kind::Is => {
+            JsonFunction::Is => {
                 let given = given.first().map_or("nothing", String::as_str);
                 return plan_err!("there is no IS JSON of {given}; it takes STRING");
             }
@@ -118,19 +118,19 @@ impl ScalarUDFImpl for Json {
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(if self.kind == Kind::Value { DataType::Utf8 } else { DataType::Boolean })
+        Ok(if self.kind == JsonFunction::Value { DataType::Utf8 } else { DataType::Boolean })
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
         let returning = args.scalar_arguments.get(2).copied().flatten();
         let data_type = match (self.kind, returning.and_then(text_of)) {
-            (Kind::Value, Some(name)) => match returned_type(name) {
+            (JsonFunction::Value, Some(name)) => match returned_type(name) {
                 Some(data_type) => data_type,
                 None => return plan_err!("JSON_VALUE does not return {name}"),
             },
             _ => self.return_type(&[])?,
         };
-        Ok(Arc::new(Field::new(self.name(), data_type, self.kind != Kind::Is)))
+        Ok(Arc::new(Field::new(self.name(), data_type, self.kind != JsonFunction::Is)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
@@ -152,9 +152,9 @@ impl ScalarUDFImpl for Json {
             );
         };
         let result = match self.kind {
-            Kind::Is => is_json(json, first),
-            Kind::Exists => exists(json, &path(first)?, constant(1).unwrap_or("FALSE"))?,
-            Kind::Value => {
+            JsonFunction::Is => is_json(json, first),
+            JsonFunction::Exists => exists(json, &path(first)?, constant(1).unwrap_or("FALSE"))?,
+            JsonFunction::Value => {
                 let on = |at| On::named(constant(at).unwrap_or("NULL"));
                 let lookup = Lookup {
                     path: path(first)?,

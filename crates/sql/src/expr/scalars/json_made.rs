@@ -29,9 +29,9 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     };
     let one: &[&[DataType]] = &[&[TEXT]];
     vec![
-        made(Kind::Object),
-        made(Kind::Array),
-        made(Kind::Text),
+        made(MadeKind::Object),
+        made(MadeKind::Array),
+        made(MadeKind::Text),
         function("json_quote", &[], one, TEXT, quote),
         function("json_unquote", &[], one, TEXT, unquote),
     ]
@@ -62,7 +62,7 @@ fn quoted(text: &str) -> String {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum MadeKind {
     Object,
     Array,
     /// `JSON_STRING`.
@@ -71,7 +71,7 @@ enum Kind {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Made {
-    kind: Kind,
+    kind: MadeKind,
     signature: Signature,
 }
 
@@ -79,18 +79,18 @@ impl Made {
     /// Whether an argument is a value: neither a key nor the kind of a value.
     fn is_value(&self, at: usize) -> bool {
         match self.kind {
-            Kind::Text => true,
-            Kind::Object => at > 0 && at.is_multiple_of(3),
-            Kind::Array => at > 0 && at.is_multiple_of(2),
+            MadeKind::Text => true,
+            MadeKind::Object => at > 0 && at.is_multiple_of(3),
+            MadeKind::Array => at > 0 && at.is_multiple_of(2),
         }
     }
 
     /// As it is written.
     fn written(&self) -> &'static str {
         match self.kind {
-            Kind::Object => "JSON_OBJECT",
-            Kind::Array => "JSON_ARRAY",
-            Kind::Text => "JSON_STRING",
+            MadeKind::Object => "JSON_OBJECT",
+            MadeKind::Array => "JSON_ARRAY",
+            MadeKind::Text => "JSON_STRING",
         }
     }
 }
@@ -98,9 +98,9 @@ impl Made {
 impl ScalarUDFImpl for Made {
     fn name(&self) -> &str {
         match self.kind {
-            Kind::Object => JSON_OBJECT,
-            Kind::Array => JSON_ARRAY,
-            Kind::Text => "json_string",
+            MadeKind::Object => JSON_OBJECT,
+            MadeKind::Array => JSON_ARRAY,
+            MadeKind::Text => "json_string",
         }
     }
 
@@ -110,7 +110,7 @@ impl ScalarUDFImpl for Made {
 
     /// Times become texts.
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
-        if self.kind == Kind::Text && types.len() != 1 {
+        if self.kind == MadeKind::Text && types.len() != 1 {
             return plan_err!("JSON_STRING takes one argument, not {}", types.len());
         }
         let taken = |(at, given): (usize, &DataType)| match given {
@@ -132,7 +132,8 @@ impl ScalarUDFImpl for Made {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
-        let nullable = self.kind == Kind::Text && args.arg_fields.iter().any(|f| f.is_nullable());
+        let nullable =
+            self.kind == MadeKind::Text && args.arg_fields.iter().any(|f| f.is_nullable());
         Ok(Arc::new(Field::new(self.name(), DataType::Utf8, nullable)))
     }
 
@@ -162,9 +163,9 @@ impl Made {
     fn write(&self, args: &[ArrayRef], row: usize, out: &mut StringBuilder) -> DfResult<bool> {
         let text = |array: &ArrayRef| array.as_string::<i32>().value(row).to_string();
         let (size, brackets) = match self.kind {
-            Kind::Object => (3, ['{', '}']),
-            Kind::Array => (2, ['[', ']']),
-            Kind::Text => {
+            MadeKind::Object => (3, ['{', '}']),
+            MadeKind::Array => (2, ['[', ']']),
+            MadeKind::Text => {
                 let [value] = args else { return exec_err!("JSON_STRING takes one argument") };
                 let is_there = value.is_valid(row);
                 if is_there {
@@ -186,7 +187,7 @@ impl Made {
             }
             push(out, separator);
             separator = ",";
-            if self.kind == Kind::Object {
+            if self.kind == MadeKind::Object {
                 push(out, &quoted(&text(&member[0])));
                 push(out, ":");
             }

@@ -15,11 +15,11 @@ const STEPS_MAX: usize = 100;
 pub(crate) struct JsonPath {
     /// Whether what is not there is an error.
     pub(crate) strict: bool,
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Member(String),
     /// Counted from 0.
     Element(usize),
@@ -61,10 +61,10 @@ impl JsonPath {
         for step in &self.steps {
             let mut within = serde_json::Deserializer::from_str(value);
             let found = match step {
-                Step::Member(name) if value.starts_with('{') => {
+                PathStep::Member(name) if value.starts_with('{') => {
                     within.deserialize_map(MemberOf(name))?
                 }
-                Step::Element(at) if value.starts_with('[') => {
+                PathStep::Element(at) if value.starts_with('[') => {
                     within.deserialize_seq(ElementAt(*at))?
                 }
                 _ => None,
@@ -82,7 +82,7 @@ pub(crate) fn whole(json: &str) -> Result<&str, serde_json::Error> {
 }
 
 /// The first step, and the rest of the path.
-fn step(path: &str) -> Result<(Step, &str), String> {
+fn step(path: &str) -> Result<(PathStep, &str), String> {
     let dotted = path.strip_prefix('.');
     if let Some(bracket) = dotted.unwrap_or(path).strip_prefix('[') {
         return in_brackets(bracket.trim_start());
@@ -93,7 +93,7 @@ fn step(path: &str) -> Result<(Step, &str), String> {
     };
     if let Some(text) = rest.strip_prefix('"') {
         let (name, rest) = quoted(text, '"')?;
-        return Ok((Step::Member(name), rest));
+        return Ok((PathStep::Member(name), rest));
     }
     let end = rest.find(['.', '[']).unwrap_or(rest.len());
     let (name, rest) = rest.split_at(end);
@@ -104,16 +104,16 @@ fn step(path: &str) -> Result<(Step, &str), String> {
         name if name.contains([' ', '\t', '\n', '"', '\'', '(', ')', ']', '?', '@', '*', ',']) => {
             Err(format!("the name {name} must stand in brackets and quotes"))
         }
-        name => Ok((Step::Member(name.to_string()), rest)),
+        name => Ok((PathStep::Member(name.to_string()), rest)),
     }
 }
 
 /// A step after its bracket.
-fn in_brackets(text: &str) -> Result<(Step, &str), String> {
+fn in_brackets(text: &str) -> Result<(PathStep, &str), String> {
     let (step, rest) = match text.chars().next() {
         Some(quote @ ('"' | '\'')) => {
             let (name, rest) = quoted(&text[1..], quote)?;
-            (Step::Member(name), rest)
+            (PathStep::Member(name), rest)
         }
         Some('*') => return Err("[*] leads to several values, and a path leads to one".into()),
         _ => {
@@ -121,7 +121,7 @@ fn in_brackets(text: &str) -> Result<(Step, &str), String> {
             let number = text[..end].parse();
             let number =
                 number.map_err(|_| "in brackets stands a number from 0 or a name in quotes")?;
-            (Step::Element(number), &text[end..])
+            (PathStep::Element(number), &text[end..])
         }
     };
     match rest.trim_start().strip_prefix(']') {

@@ -75,8 +75,8 @@ pub(super) fn in_local_time(
 ) -> DfResult<Expr> {
     let Some(SessionZone(zone)) = config.extensions.get::<SessionZone>() else { return Ok(expr) };
     let zoned = |gives| Zoned { zone: zone.clone(), gives, signature: any() };
-    let local = |e: Expr| Arc::new(ScalarUDF::from(zoned(Gives::Local))).call(vec![e]);
-    let instant = |e: Expr| Arc::new(ScalarUDF::from(zoned(Gives::Instant))).call(vec![e]);
+    let local = |e: Expr| Arc::new(ScalarUDF::from(zoned(LocalResult::Local))).call(vec![e]);
+    let instant = |e: Expr| Arc::new(ScalarUDF::from(zoned(LocalResult::Instant))).call(vec![e]);
     let is_instant = |e: &Expr| e.get_type(schema).is_ok_and(|t| unit_of_instant(&t).is_some());
     let written = expr.changed_up(|mut e| match &mut e {
         Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
@@ -137,7 +137,7 @@ fn has_parts(data_type: &DataType) -> bool {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Gives {
+enum LocalResult {
     /// TIMESTAMP of a TIMESTAMP_LTZ.
     Local,
     /// The other way: of times that come twice the first.
@@ -148,15 +148,15 @@ enum Gives {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Zoned {
     zone: Zone,
-    gives: Gives,
+    gives: LocalResult,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for Zoned {
     fn name(&self) -> &str {
         match self.gives {
-            Gives::Local => "local_time",
-            Gives::Instant => "instant",
+            LocalResult::Local => "local_time",
+            LocalResult::Instant => "instant",
         }
     }
 
@@ -169,8 +169,8 @@ impl ScalarUDFImpl for Zoned {
             return exec_err!("{} takes a time", self.name());
         };
         Ok(match self.gives {
-            Gives::Local => DataType::Timestamp(*unit, None),
-            Gives::Instant => DataType::Timestamp(*unit, Some(UTC.into())),
+            LocalResult::Local => DataType::Timestamp(*unit, None),
+            LocalResult::Instant => DataType::Timestamp(*unit, Some(UTC.into())),
         })
     }
 
@@ -207,8 +207,8 @@ impl Zoned {
             };
             let us = us.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
             let other = match self.gives {
-                Gives::Local => clock.local(us),
-                Gives::Instant => clock.instant(us),
+                LocalResult::Local => clock.local(us),
+                LocalResult::Instant => clock.instant(us),
             };
             // Offsets are of whole seconds.
             let seconds = (i128::from(other) - i128::from(us)) / 1_000_000;

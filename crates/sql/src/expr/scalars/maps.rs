@@ -20,7 +20,7 @@ use millstream_contract::floats::one_form;
 use millstream_contract::nested::is_nested;
 
 use super::doubles::common_type;
-use super::nested::{Typed, plain};
+use super::nested::{TypeResult, plain};
 use crate::syntax::error::SqlError;
 use crate::syntax::type_grammar::map_type;
 use crate::syntax::types::sql_type_name;
@@ -51,7 +51,7 @@ pub(super) fn entry_types(types: &[DataType]) -> Vec<DataType> {
 }
 
 /// The type of `MAP[…]` of these.
-pub(super) fn map_of(fields: &[FieldRef]) -> Typed {
+pub(super) fn map_of(fields: &[FieldRef]) -> TypeResult {
     let (Some(key), Some(value)) = (fields.first(), fields.get(1)) else {
         let found = if fields.is_empty() { "MAP[]" } else { "a MAP of one value" };
         return Err(

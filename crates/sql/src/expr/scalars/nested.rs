@@ -33,31 +33,31 @@ pub(crate) const SAFE: [&str; 3] = [FIELD, ITEM, "cardinality"];
 
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
-    use Kind::*;
+    use NestedKind::*;
     [FieldOf, Item, Cardinality, Element, Array, Map, Row].map(Nested::function).into()
 }
 
 /// `ARRAY[…]`.
 pub(super) fn array_function() -> ScalarUDF {
-    Nested::function(Kind::Array)
+    Nested::function(NestedKind::Array)
 }
 
 /// The call that takes a field of a row.
 pub(crate) fn field_of(row: Expr, name: &str) -> Expr {
     let name = Expr::Literal(ScalarValue::from(name), None);
-    Arc::new(Nested::function(Kind::FieldOf)).call(vec![row, name])
+    Arc::new(Nested::function(NestedKind::FieldOf)).call(vec![row, name])
 }
 
 /// The call that makes a row of some fields.
 pub(crate) fn row_of(fields: Vec<Expr>) -> Expr {
-    Arc::new(Nested::function(Kind::Row)).call(fields)
+    Arc::new(Nested::function(NestedKind::Row)).call(fields)
 }
 
 /// The fields of a row that is made by such a call.
 pub(crate) fn row_fields(expr: &Expr) -> Option<&[Expr]> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let kind = unbounded(&call.func).inner().downcast_ref::<Nested>()?.kind;
-    (kind == Kind::Row).then_some(&call.args[..])
+    (kind == NestedKind::Row).then_some(&call.args[..])
 }
 
 /// Written form of an access, with the value before it and the rest behind.
@@ -72,18 +72,18 @@ pub(crate) enum Access<'e> {
 pub(crate) fn access(expr: &Expr) -> Option<Access<'_>> {
     let Expr::ScalarFunction(call) = expr else { return None };
     match (unbounded(&call.func).inner().downcast_ref::<Nested>()?.kind, &call.args[..]) {
-        (Kind::FieldOf, [row, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]) => {
+        (NestedKind::FieldOf, [row, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]) => {
             Some(Access::Field(row, name))
         }
-        (Kind::Item, [of, key]) => Some(Access::Item(of, key)),
-        (Kind::Array, elements) => Some(Access::Made("ARRAY", elements)),
-        (Kind::Map, entries) => Some(Access::Made("MAP", entries)),
+        (NestedKind::Item, [of, key]) => Some(Access::Item(of, key)),
+        (NestedKind::Array, elements) => Some(Access::Made("ARRAY", elements)),
+        (NestedKind::Map, entries) => Some(Access::Made("MAP", entries)),
         _ => None,
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum NestedKind {
     FieldOf,
     Item,
     Cardinality,
@@ -95,12 +95,12 @@ enum Kind {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Nested {
-    kind: Kind,
+    kind: NestedKind,
     signature: Signature,
 }
 
 impl Nested {
-    fn function(kind: Kind) -> ScalarUDF {
+    fn function(kind: NestedKind) -> ScalarUDF {
         ScalarUDF::from(Nested { kind, signature: Signature::user_defined(Volatility::Immutable) })
     }
 }
@@ -108,13 +108,13 @@ impl Nested {
 impl ScalarUDFImpl for Nested {
     fn name(&self) -> &str {
         match self.kind {
-            Kind::FieldOf => FIELD,
-            Kind::Item => ITEM,
-            Kind::Cardinality => "cardinality",
-            Kind::Element => "element",
-            Kind::Array => "$array",
-            Kind::Map => MAP,
-            Kind::Row => "row",
+            NestedKind::FieldOf => FIELD,
+            NestedKind::Item => ITEM,
+            NestedKind::Cardinality => "cardinality",
+            NestedKind::Element => "element",
+            NestedKind::Array => "$array",
+            NestedKind::Map => MAP,
+            NestedKind::Row => "row",
         }
     }
 
@@ -131,33 +131,35 @@ impl ScalarUDFImpl for Nested {
     /// words.
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         Ok(match (self.kind, types) {
-            (Kind::Item, [list @ DataType::List(_), key]) if key.is_integer() => {
+            (NestedKind::Item, [list @ DataType::List(_), key]) if key.is_integer() => {
                 vec![list.clone(), DataType::Int64]
             }
-            (Kind::Item, [map @ DataType::Map(entries, _), key]) => match key_and_value(entries) {
-                Some((own, _)) if same_kind(own.data_type(), key) => {
-                    vec![map.clone(), own.data_type().clone()]
+            (NestedKind::Item, [map @ DataType::Map(entries, _), key]) => {
+                match key_and_value(entries) {
+                    Some((own, _)) if same_kind(own.data_type(), key) => {
+                        vec![map.clone(), own.data_type().clone()]
+                    }
+                    _ => types.to_vec(),
                 }
-                _ => types.to_vec(),
-            },
-            (Kind::Array, [_, ..]) => match common_type(types) {
+            }
+            (NestedKind::Array, [_, ..]) => match common_type(types) {
                 Some(common) => vec![plain(common); types.len()],
                 None => types.to_vec(),
             },
-            (Kind::Map, [_, _, ..]) => entry_types(types),
+            (NestedKind::Map, [_, _, ..]) => entry_types(types),
             _ => types.to_vec(),
         })
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
         let typed = match self.kind {
-            Kind::FieldOf => field_type(&args),
-            Kind::Item => item_type(args.arg_fields),
-            Kind::Cardinality => cardinality_type(args.arg_fields),
-            Kind::Element => element_type(args.arg_fields),
-            Kind::Array => array_type(args.arg_fields),
-            Kind::Map => map_of(args.arg_fields),
-            Kind::Row => row_type(args.arg_fields),
+            NestedKind::FieldOf => field_type(&args),
+            NestedKind::Item => item_type(args.arg_fields),
+            NestedKind::Cardinality => cardinality_type(args.arg_fields),
+            NestedKind::Element => element_type(args.arg_fields),
+            NestedKind::Array => array_type(args.arg_fields),
+            NestedKind::Map => map_of(args.arg_fields),
+            NestedKind::Row => row_type(args.arg_fields),
         };
         let (data_type, nullable) = typed.map_err(|e| DataFusionError::External(Box::new(e)))?;
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
@@ -169,19 +171,21 @@ impl ScalarUDFImpl for Nested {
         // Of constants alone, one row is enough.
         let rows = if constant { 1 } else { rows };
         let evaluated = |(at, arg): (usize, &ColumnarValue)| match (self.kind, at) {
-            (Kind::Item, 0) | (Kind::FieldOf, 1) => arg.to_array(rows.min(1)),
+            (NestedKind::Item, 0) | (NestedKind::FieldOf, 1) => arg.to_array(rows.min(1)),
             _ => arg.to_array(rows),
         };
         let arrays = args.args.iter().enumerate().map(evaluated);
         let arrays: Vec<ArrayRef> = arrays.collect::<DfResult<_>>()?;
         let result = match (self.kind, &arrays[..]) {
-            (Kind::FieldOf, [row, _]) => field(row, args.return_field.data_type(), &args.args)?,
-            (Kind::Item, [_, key]) => item_of(&args.args[0], key)?,
-            (Kind::Cardinality, [of]) => cardinality(of)?,
-            (Kind::Element, [of]) => element(of)?,
-            (Kind::Array, elements) => array(elements, args.return_field.data_type(), rows)?,
-            (Kind::Map, parts) => map(parts, args.return_field.data_type(), rows)?,
-            (Kind::Row, values) => row(values, args.return_field.data_type())?,
+            (NestedKind::FieldOf, [row, _]) => {
+                field(row, args.return_field.data_type(), &args.args)?
+            }
+            (NestedKind::Item, [_, key]) => item_of(&args.args[0], key)?,
+            (NestedKind::Cardinality, [of]) => cardinality(of)?,
+            (NestedKind::Element, [of]) => element(of)?,
+            (NestedKind::Array, elements) => array(elements, args.return_field.data_type(), rows)?,
+            (NestedKind::Map, parts) => map(parts, args.return_field.data_type(), rows)?,
+            (NestedKind::Row, values) => row(values, args.return_field.data_type())?,
             _ => return internal_err!("{} with {} arguments", self.name(), arrays.len()),
         };
         match constant {
@@ -211,9 +215,9 @@ fn same_kind(key: &DataType, looked_up: &DataType) -> bool {
 }
 
 /// A type, and whether it can be NULL.
-pub(super) type Typed = Result<(DataType, bool)>;
+pub(super) type TypeResult = Result<(DataType, bool)>;
 
-fn field_type(args: &ReturnFieldArgs) -> Typed {
+fn field_type(args: &ReturnFieldArgs) -> TypeResult {
     let (Some(row), Some(Some(ScalarValue::Utf8(Some(name))))) =
         (args.arg_fields.first(), args.scalar_arguments.get(1))
     else {
@@ -248,7 +252,7 @@ fn unknown_field(name: &str, fields: &Fields) -> SqlError {
     }
 }
 
-fn item_type(fields: &[FieldRef]) -> Typed {
+fn item_type(fields: &[FieldRef]) -> TypeResult {
     let [of, key] = fields else { return Err(SqlError::internal("an item without its number")) };
     match of.data_type() {
         DataType::List(element) => match key.data_type() {
@@ -280,7 +284,7 @@ fn item_type(fields: &[FieldRef]) -> Typed {
     }
 }
 
-fn cardinality_type(fields: &[FieldRef]) -> Typed {
+fn cardinality_type(fields: &[FieldRef]) -> TypeResult {
     match fields {
         [of] if matches!(of.data_type(), DataType::List(_) | DataType::Map(..)) => {
             Ok((DataType::Int32, of.is_nullable()))
@@ -295,7 +299,7 @@ fn cardinality_type(fields: &[FieldRef]) -> Typed {
     }
 }
 
-fn element_type(fields: &[FieldRef]) -> Typed {
+fn element_type(fields: &[FieldRef]) -> TypeResult {
     match fields {
         [of] => match of.data_type() {
             DataType::List(element) => Ok((element.data_type().clone(), true)),
@@ -309,7 +313,7 @@ fn element_type(fields: &[FieldRef]) -> Typed {
     }
 }
 
-fn array_type(fields: &[FieldRef]) -> Typed {
+fn array_type(fields: &[FieldRef]) -> TypeResult {
     let Some(first) = fields.first() else {
         return Err(SqlError::internal("an ARRAY without elements"));
     };
@@ -323,7 +327,7 @@ fn array_type(fields: &[FieldRef]) -> Typed {
     Ok((DataType::List(Arc::new(element)), false))
 }
 
-fn row_type(fields: &[FieldRef]) -> Typed {
+fn row_type(fields: &[FieldRef]) -> TypeResult {
     if fields.is_empty() {
         return Err(SqlError::types("a ROW needs a field at least").help("write ROW(1, 'a')"));
     }

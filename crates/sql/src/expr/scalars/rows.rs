@@ -115,16 +115,16 @@ impl ScalarUDFImpl for RowFunction {
 
 /// The arguments of a batch.
 pub(super) struct Arguments {
-    columns: Vec<Column>,
+    columns: Vec<ArgumentColumn>,
     rows: usize,
 }
 
-struct Column {
-    values: Values,
+struct ArgumentColumn {
+    values: ArgumentValues,
     constant: bool,
 }
 
-enum Values {
+enum ArgumentValues {
     Texts(StringArray),
     Numbers(Int64Array),
 }
@@ -137,10 +137,10 @@ impl Arguments {
                 ColumnarValue::Scalar(value) => (value.to_array()?, true),
             };
             let values = match array.data_type() {
-                DataType::Int64 => Values::Numbers(array.as_primitive().clone()),
-                _ => Values::Texts(cast(&array, &DataType::Utf8)?.as_string().clone()),
+                DataType::Int64 => ArgumentValues::Numbers(array.as_primitive().clone()),
+                _ => ArgumentValues::Texts(cast(&array, &DataType::Utf8)?.as_string().clone()),
             };
-            Ok(Column { values, constant })
+            Ok(ArgumentColumn { values, constant })
         };
         let columns = args.args.iter().map(column).collect::<DfResult<Vec<_>>>()?;
         let constant = columns.iter().all(|column| column.constant);
@@ -156,37 +156,37 @@ impl Arguments {
         self.columns.len()
     }
 
-    fn column(&self, i: usize, row: usize) -> (&Values, usize) {
+    fn column(&self, i: usize, row: usize) -> (&ArgumentValues, usize) {
         let column = &self.columns[i];
         (&column.values, if column.constant { 0 } else { row })
     }
 
     fn any_null(&self, row: usize) -> bool {
         (0..self.columns.len()).any(|i| match self.column(i, row) {
-            (Values::Texts(texts), row) => texts.is_null(row),
-            (Values::Numbers(numbers), row) => numbers.is_null(row),
+            (ArgumentValues::Texts(texts), row) => texts.is_null(row),
+            (ArgumentValues::Numbers(numbers), row) => numbers.is_null(row),
         })
     }
 
     /// An argument that is a text.
     pub(super) fn text(&self, i: usize, row: usize) -> DfResult<&str> {
         match self.column(i, row) {
-            (Values::Texts(texts), row) => Ok(texts.value(row)),
-            (Values::Numbers(_), _) => exec_err!("a number where a text belongs"),
+            (ArgumentValues::Texts(texts), row) => Ok(texts.value(row)),
+            (ArgumentValues::Numbers(_), _) => exec_err!("a number where a text belongs"),
         }
     }
 
     /// An argument that is a number.
     pub(super) fn number(&self, i: usize, row: usize) -> DfResult<i64> {
         match self.column(i, row) {
-            (Values::Numbers(numbers), row) => Ok(numbers.value(row)),
-            (Values::Texts(_), _) => exec_err!("a text where a number belongs"),
+            (ArgumentValues::Numbers(numbers), row) => Ok(numbers.value(row)),
+            (ArgumentValues::Texts(_), _) => exec_err!("a text where a number belongs"),
         }
     }
 
     /// Whether an argument is a number.
     pub(super) fn is_number(&self, i: usize) -> bool {
-        matches!(self.columns[i].values, Values::Numbers(_))
+        matches!(self.columns[i].values, ArgumentValues::Numbers(_))
     }
 
     /// Values of the rows without NULL among their arguments.

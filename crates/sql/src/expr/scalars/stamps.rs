@@ -17,22 +17,22 @@ use crate::syntax::walk::Nodes;
 
 /// Results of stamp functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Gives {
+enum StampResult {
     ReadTime,
     Watermark,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Stamp {
-    gives: Gives,
+    gives: StampResult,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for Stamp {
     fn name(&self) -> &str {
         match self.gives {
-            Gives::ReadTime => "proctime",
-            Gives::Watermark => CURRENT_WATERMARK,
+            StampResult::ReadTime => "proctime",
+            StampResult::Watermark => CURRENT_WATERMARK,
         }
     }
 
@@ -42,13 +42,13 @@ impl ScalarUDFImpl for Stamp {
 
     fn return_type(&self, arguments: &[DataType]) -> DfResult<DataType> {
         match (self.gives, arguments) {
-            (Gives::ReadTime, _) => Ok(read_time_type()),
-            (Gives::Watermark, [time]) => watermark_type(time).ok_or_else(|| {
+            (StampResult::ReadTime, _) => Ok(read_time_type()),
+            (StampResult::Watermark, [time]) => watermark_type(time).ok_or_else(|| {
                 let found = sql_type_name(time);
                 let message = format!("CURRENT_WATERMARK takes the event time, not {found}");
                 DataFusionError::External(Box::new(SqlError::types(message).help(FORM)))
             }),
-            (Gives::Watermark, _) => exec_err!("CURRENT_WATERMARK takes one column"),
+            (StampResult::Watermark, _) => exec_err!("CURRENT_WATERMARK takes one column"),
         }
     }
 
@@ -89,11 +89,11 @@ pub(super) fn functions() -> [ScalarUDF; 2] {
         };
         ScalarUDF::from(Stamp { gives, signature })
     };
-    [stamp(Gives::ReadTime, 0), stamp(Gives::Watermark, 1)]
+    [stamp(StampResult::ReadTime, 0), stamp(StampResult::Watermark, 1)]
 }
 
 /// Function and arguments of a stamp call; `None` if `expr` is no such call.
-fn call(expr: &Expr) -> Option<(Gives, &[Expr])> {
+fn call(expr: &Expr) -> Option<(StampResult, &[Expr])> {
     let Expr::ScalarFunction(call) = expr else { return None };
     Some((call.func.inner().downcast_ref::<Stamp>()?.gives, &call.args))
 }
@@ -102,7 +102,7 @@ fn call(expr: &Expr) -> Option<(Gives, &[Expr])> {
 pub(crate) fn is_read_time(expr: &Expr) -> bool {
     match within_mark(expr) {
         Some(inner) => is_read_time(inner),
-        None => matches!(call(expr), Some((Gives::ReadTime, _))),
+        None => matches!(call(expr), Some((StampResult::ReadTime, _))),
     }
 }
 
@@ -115,11 +115,11 @@ pub(crate) fn refuse_stamps(expr: &Expr) -> Result<()> {
     });
     let Some(gives) = found else { return Ok(()) };
     Err(match gives {
-        Gives::ReadTime => SqlError::unsupported(
+        StampResult::ReadTime => SqlError::unsupported(
             "PROCTIME() stands in CREATE TABLE, alone, and behind FOR SYSTEM_TIME AS OF",
         )
         .help("declare a column, proc AS PROCTIME(), and name that"),
-        Gives::Watermark => {
+        StampResult::Watermark => {
             SqlError::unsupported("CURRENT_WATERMARK(ts) is known of a table's records only").help(
                 "select it from the table, or from a view of its records, below GROUP BY, UNNEST, \
                  UNION ALL, HOP, CUMULATE and SESSION",
@@ -131,7 +131,7 @@ pub(crate) fn refuse_stamps(expr: &Expr) -> Result<()> {
 /// The column of which an expression asks for the watermark, if it is such a call.
 pub(crate) fn watermark_of(expr: &Expr) -> Option<&Expr> {
     match call(expr)? {
-        (Gives::Watermark, [time]) => Some(time),
+        (StampResult::Watermark, [time]) => Some(time),
         _ => None,
     }
 }

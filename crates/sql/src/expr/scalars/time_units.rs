@@ -49,7 +49,7 @@ pub(crate) fn time_step(name: &str) -> Option<TimeStep> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum UnitFunction {
     /// `TIMESTAMPDIFF(unit, from, to)`: whole units, cut off towards zero.
     Diff,
     /// `TIMESTAMPADD(unit, count, time)`.
@@ -60,13 +60,13 @@ enum Kind {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TimeUnits {
-    kind: Kind,
+    kind: UnitFunction,
     signature: Signature,
 }
 
 /// All of them; units are given as texts.
 pub(super) fn functions() -> Vec<ScalarUDF> {
-    [Kind::Diff, Kind::Add, Kind::Days]
+    [UnitFunction::Diff, UnitFunction::Add, UnitFunction::Days]
         .into_iter()
         .map(|kind| {
             let signature = Signature::user_defined(Volatility::Immutable);
@@ -78,9 +78,9 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
 impl TimeUnits {
     fn takes(&self) -> &'static str {
         match self.kind {
-            Kind::Diff => "TIMESTAMPDIFF(unit, TIMESTAMP, TIMESTAMP)",
-            Kind::Add => "TIMESTAMPADD(unit, BIGINT, TIMESTAMP)",
-            Kind::Days => "DATEDIFF(TIMESTAMP, TIMESTAMP)",
+            UnitFunction::Diff => "TIMESTAMPDIFF(unit, TIMESTAMP, TIMESTAMP)",
+            UnitFunction::Add => "TIMESTAMPADD(unit, BIGINT, TIMESTAMP)",
+            UnitFunction::Days => "DATEDIFF(TIMESTAMP, TIMESTAMP)",
         }
     }
 }
@@ -116,9 +116,9 @@ fn moved_type(step: TimeStep, time: &DataType) -> DataType {
 impl ScalarUDFImpl for TimeUnits {
     fn name(&self) -> &str {
         match self.kind {
-            Kind::Diff => "timestampdiff",
-            Kind::Add => "timestampadd",
-            Kind::Days => "datediff",
+            UnitFunction::Diff => "timestampdiff",
+            UnitFunction::Add => "timestampadd",
+            UnitFunction::Days => "datediff",
         }
     }
 
@@ -132,11 +132,11 @@ impl ScalarUDFImpl for TimeUnits {
                 .then_some(DataType::Int64)
         };
         let coerced = match (self.kind, types) {
-            (Kind::Days, [to, from]) => vec![time_type(to), time_type(from)],
-            (Kind::Diff, [unit, from, to]) => {
+            (UnitFunction::Days, [to, from]) => vec![time_type(to), time_type(from)],
+            (UnitFunction::Diff, [unit, from, to]) => {
                 vec![Some(unit.clone()), time_type(from), time_type(to)]
             }
-            (Kind::Add, [unit, count, time]) => {
+            (UnitFunction::Add, [unit, count, time]) => {
                 vec![Some(unit.clone()), number(count), time_type(time)]
             }
             _ => vec![None],
@@ -144,8 +144,11 @@ impl ScalarUDFImpl for TimeUnits {
         let coerced: Option<Vec<DataType>> = coerced.into_iter().collect();
         coerced.map_or_else(
             || {
-                let given =
-                    if self.kind == Kind::Days { types } else { types.get(1..).unwrap_or(&[]) };
+                let given = if self.kind == UnitFunction::Days {
+                    types
+                } else {
+                    types.get(1..).unwrap_or(&[])
+                };
                 let given: Vec<String> = given.iter().map(sql_type_name).collect();
                 let (name, takes) = (self.name().to_uppercase(), self.takes());
                 plan_err!("there is no {name} of {}; it takes {takes}", given.join(", "))
@@ -156,7 +159,7 @@ impl ScalarUDFImpl for TimeUnits {
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match types {
-            [_, _, time] if self.kind == Kind::Add => Ok(time.clone()),
+            [_, _, time] if self.kind == UnitFunction::Add => Ok(time.clone()),
             _ => Ok(DataType::Int64),
         }
     }
@@ -167,7 +170,9 @@ impl ScalarUDFImpl for TimeUnits {
     ) -> DfResult<arrow::datatypes::FieldRef> {
         let last = args.arg_fields.last().map(|field| field.data_type().clone());
         let data_type = match (self.kind, last) {
-            (Kind::Add, Some(time)) => moved_type(step_of(args.scalar_arguments.first())?, &time),
+            (UnitFunction::Add, Some(time)) => {
+                moved_type(step_of(args.scalar_arguments.first())?, &time)
+            }
             _ => DataType::Int64,
         };
         Ok(Arc::new(arrow::datatypes::Field::new(self.name(), data_type, true)))
@@ -185,9 +190,9 @@ impl ScalarUDFImpl for TimeUnits {
             _ => step_of(None),
         };
         let result: ArrayRef = match self.kind {
-            Kind::Diff => Arc::new(differences(step()?, &array(1)?, &array(2)?)?),
-            Kind::Add => moved(step()?, &array(1)?, &array(2)?, args.return_type())?,
-            Kind::Days => Arc::new(days(&array(0)?, &array(1)?)?),
+            UnitFunction::Diff => Arc::new(differences(step()?, &array(1)?, &array(2)?)?),
+            UnitFunction::Add => moved(step()?, &array(1)?, &array(2)?, args.return_type())?,
+            UnitFunction::Days => Arc::new(days(&array(0)?, &array(1)?)?),
         };
         match constant {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),

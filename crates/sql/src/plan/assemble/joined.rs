@@ -8,7 +8,7 @@ use datafusion_common::DFSchema;
 use datafusion_expr::{Expr, ExprSchemable};
 use millstream_contract::plan::{Input, Join, JoinKind, Key, Operator, Plan, Stage, Window};
 
-use super::{Assembler, Given, KEYS_MAX};
+use super::{Assembler, FiredResult, KEYS_MAX};
 use crate::expr::text::sql_text;
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::catalog::input_column;
@@ -45,7 +45,7 @@ impl Assembler<'_> {
         let condition = joined.condition.iter().map(|e| self.compiler.simple_filter(e, &pair));
         let condition = condition.collect::<Result<Vec<_>>>()?;
         let broadcast = broadcast(graph, [left, right], operator.window, joined);
-        let Given { having, project, output } = self.given(operator, &fired)?;
+        let FiredResult { having, project, output } = self.given(operator, &fired)?;
         let body = Join {
             kind: joined.kind,
             window: operator.window,

@@ -18,7 +18,7 @@ use crate::syntax::words::single_part;
 
 /// A part of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum QueryPart {
     /// Of what SELECT shows. It leaves NULL.
     Value,
     /// Of WHERE, or of a join. It leaves TRUE.
@@ -33,8 +33,8 @@ pub(super) enum Part {
 
 /// A part left out of a query.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LeftOut {
-    pub(super) part: Part,
+pub(super) struct RemovedPart {
+    pub(super) part: QueryPart,
     /// Whether the part was in a subquery.
     pub(super) is_within: bool,
     /// Whether it is no longer known which columns there are.
@@ -42,23 +42,23 @@ pub(super) struct LeftOut {
 }
 
 /// Leaves out the innermost part that has the mistake at `span`, if there is one.
-pub(super) fn leave_out(query: &mut Query, span: Span, syntax: &Syntax) -> Option<LeftOut> {
-    let mut parts = Parts { span, syntax, depth: 0, is_blank: false, left_out: None };
+pub(super) fn leave_out(query: &mut Query, span: Span, syntax: &Syntax) -> Option<RemovedPart> {
+    let mut parts = PartRemover { span, syntax, depth: 0, is_blank: false, left_out: None };
     let _: ControlFlow<()> = query.walk_mut(&mut parts);
     parts.left_out
 }
 
-struct Parts<'a> {
+struct PartRemover<'a> {
     span: Span,
     syntax: &'a Syntax,
     /// Queries that we are inside of.
     depth: usize,
     /// Whether nothing is left of the SELECT that we come from but the names of its columns.
     is_blank: bool,
-    left_out: Option<LeftOut>,
+    left_out: Option<RemovedPart>,
 }
 
-impl Parts<'_> {
+impl PartRemover<'_> {
     fn holds(&self, expr: &Expr) -> bool {
         self.syntax.span(expr).is_some_and(|own| own.holds(self.span))
     }
@@ -67,8 +67,8 @@ impl Parts<'_> {
         Span::new(name.span()).is_some_and(|own| own.holds(self.span))
     }
 
-    fn note(&mut self, part: Part, is_open: bool) {
-        self.left_out = Some(LeftOut { part, is_within: self.depth > 1, is_open });
+    fn note(&mut self, part: QueryPart, is_open: bool) {
+        self.left_out = Some(RemovedPart { part, is_within: self.depth > 1, is_open });
     }
 
     /// A constant where an expression stands.
@@ -131,15 +131,15 @@ impl Parts<'_> {
     }
 
     /// Leaves out a part of a SELECT other than of its FROM.
-    fn of_select(&self, select: &mut Select) -> Option<(Part, bool)> {
+    fn of_select(&self, select: &mut Select) -> Option<(QueryPart, bool)> {
         if self.leave_out_of(select.selection.as_mut())
             || select.from.iter_mut().any(|table| self.leave_out_of_join(table))
         {
-            return Some((Part::Condition, false));
+            return Some((QueryPart::Condition, false));
         }
         let last = [&mut select.having, &mut select.qualify];
         if last.into_iter().any(|condition| self.leave_out_of(condition.as_mut())) {
-            return Some((Part::Last, false));
+            return Some((QueryPart::Last, false));
         }
         for item in &mut select.projection {
             match item {
@@ -147,11 +147,11 @@ impl Parts<'_> {
                     if self.holds(expr) =>
                 {
                     self.leave_out_value(item);
-                    return Some((Part::Value, false));
+                    return Some((QueryPart::Value, false));
                 }
                 SelectItem::QualifiedWildcard(..) if self.holds_name(item) => {
                     *item = SelectItem::UnnamedExpr(Expr::Value(Value::Null.into()));
-                    return Some((Part::Value, true));
+                    return Some((QueryPart::Value, true));
                 }
                 _ => {}
             }
@@ -159,12 +159,12 @@ impl Parts<'_> {
         let GroupByExpr::Expressions(keys, _) = &mut select.group_by else { return None };
         let before = keys.len();
         keys.retain(|key| !self.holds(key));
-        (keys.len() < before).then_some((Part::Key, false))
+        (keys.len() < before).then_some((QueryPart::Key, false))
     }
 
     /// Leaves out a table or what stands for one. If it is not known which columns it has, nothing
     /// is left of the SELECT but the names of its own columns, and the other tables.
-    fn of_from(&mut self, select: &mut Select) -> Option<(Part, bool)> {
+    fn of_from(&mut self, select: &mut Select) -> Option<(QueryPart, bool)> {
         let relation = select.from.iter_mut().find_map(|table| self.relation(table))?;
         let alias = match &*relation {
             TableFactor::Table { alias: None, name, .. } => single_part(name).map(|name| {
@@ -181,7 +181,7 @@ impl Parts<'_> {
         let subquery = nulls(&names)?;
         *relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
         if !names.is_empty() {
-            return Some((Part::Relation, false));
+            return Some((QueryPart::Relation, false));
         }
         self.is_blank = true;
         let mut is_open = false;
@@ -195,7 +195,7 @@ impl Parts<'_> {
         for constraint in joins.filter_map(|join| constraint(&mut join.join_operator)) {
             *constraint = JoinConstraint::On(Expr::Value(Value::Boolean(true).into()));
         }
-        Some((Part::Relation, is_open))
+        Some((QueryPart::Relation, is_open))
     }
 
     /// The relation that has the mistake.
@@ -223,10 +223,10 @@ impl Parts<'_> {
     }
 
     /// Leaves out keys of ORDER BY, and LIMIT.
-    fn of_end(&self, query: &mut Query) -> Option<(Part, bool)> {
+    fn of_end(&self, query: &mut Query) -> Option<(QueryPart, bool)> {
         if limits(query).into_iter().any(|limit| self.holds(limit)) {
             query.limit_clause = None;
-            return Some((Part::Last, false));
+            return Some((QueryPart::Last, false));
         }
         let OrderByKind::Expressions(keys) = &mut query.order_by.as_mut()?.kind else {
             return None;
@@ -237,7 +237,7 @@ impl Parts<'_> {
         if empty {
             query.order_by = None;
         }
-        wrong.then_some((Part::Last, false))
+        wrong.then_some((QueryPart::Last, false))
     }
 }
 
@@ -259,7 +259,7 @@ fn nulls(names: &[Ident]) -> Option<Box<Query>> {
     Parser::new(&dialect).with_tokens(tokens).parse_query().ok()
 }
 
-impl VisitorMut for Parts<'_> {
+impl VisitorMut for PartRemover<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {

@@ -10,7 +10,7 @@ use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 use millstream_contract::wording::counted;
 
-use super::rehearsed::Found;
+use super::rehearsed::StatementResult;
 use super::{Logical, Outcome, Planner, output_names};
 use crate::faults::check::{check_expr, refuse_inner_order};
 use crate::names::catalog::{Entry, Origin, TableEntry, ViewEntry};
@@ -36,7 +36,7 @@ impl Planner {
             return Ok(Outcome::Done);
         }
         let entry = match self.found.take() {
-            Some(Found::Table(entry)) => entry,
+            Some(StatementResult::Table(entry)) => entry,
             _ => {
                 let (context, source) = (self.context(), &statement.source);
                 let completed = match &create.like {
@@ -52,7 +52,7 @@ impl Planner {
             }
         };
         entry.check(&*self.connectors)?;
-        self.found = Some(Found::Table(entry.clone()));
+        self.found = Some(StatementResult::Table(entry.clone()));
         self.catalog.insert(create.name.value.clone(), Entry::Table(entry));
         Ok(Outcome::Done)
     }
@@ -92,10 +92,10 @@ impl Planner {
         statement: &Statement,
     ) -> Result<()> {
         let view = match self.found.take() {
-            Some(Found::View(view)) => view,
+            Some(StatementResult::View(view)) => view,
             _ => Arc::new(self.view(query, columns, statement)?),
         };
-        self.found = Some(Found::View(view.clone()));
+        self.found = Some(StatementResult::View(view.clone()));
         self.catalog.insert(name.value.clone(), Entry::View(view));
         Ok(())
     }

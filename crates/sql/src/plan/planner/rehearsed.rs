@@ -21,7 +21,7 @@ type Key = (usize, u32, u32);
 
 /// Result of a statement.
 #[derive(Clone)]
-pub(super) enum Found {
+pub(super) enum StatementResult {
     Table(Arc<TableEntry>),
     View(Arc<ViewEntry>),
     Queries(Arc<Vec<Logical>>),
@@ -33,7 +33,7 @@ pub(super) struct Known {
     before: u64,
     /// The same after it.
     pub(super) after: u64,
-    pub(super) found: Option<Found>,
+    pub(super) found: Option<StatementResult>,
 }
 
 impl Rehearsed {
@@ -42,7 +42,12 @@ impl Rehearsed {
         self.lock().clear();
     }
 
-    pub(super) fn note(&self, statement: &Statement, states: (u64, u64), found: Option<Found>) {
+    pub(super) fn note(
+        &self,
+        statement: &Statement,
+        states: (u64, u64),
+        found: Option<StatementResult>,
+    ) {
         let Some(key) = key(statement) else { return };
         let (before, after) = states;
         let known = Known { source: statement.source.clone(), before, after, found };

@@ -12,13 +12,13 @@ use crate::syntax::statement::StatementKind;
 
 /// Values of settings as they were written, by key.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Values {
+pub(super) struct SettingValues {
     pub(super) now: BTreeMap<String, String>,
     /// Values before the first statement, and the settings with these values.
     first: Option<(BTreeMap<String, String>, Settings)>,
 }
 
-impl Values {
+impl SettingValues {
     /// A statement is executed.
     pub(super) fn begin(&mut self, settings: &Settings) {
         self.first.get_or_insert_with(|| (self.now.clone(), settings.clone()));

@@ -77,9 +77,9 @@ impl Makes {
 
 impl LookedUp {
     /// Adds the lookup's own needs among its result columns.
-    pub(crate) fn asks(&self, used: &mut BTreeSet<String>) {
-        let asked = self.body.keys.iter().flatten().chain(&self.body.condition);
-        asked.for_each(|expr| add_columns(expr, used));
+    pub(crate) fn add_needs(&self, used: &mut BTreeSet<String>) {
+        let needed = self.body.keys.iter().flatten().chain(&self.body.condition);
+        needed.for_each(|expr| add_columns(expr, used));
     }
 }
 

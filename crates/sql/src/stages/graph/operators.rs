@@ -143,7 +143,7 @@ impl Operator {
                 let mut used = fired.clone();
                 match makes {
                     Makes::Elements(_) => used.extend(names.last().cloned()),
-                    Makes::Lookup(lookup) => lookup.asks(&mut used),
+                    Makes::Lookup(lookup) => lookup.add_needs(&mut used),
                 }
                 used.into_iter().filter(|name| names.contains(name)).collect()
             }

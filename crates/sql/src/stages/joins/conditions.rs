@@ -14,7 +14,7 @@ use datafusion_common::{Column, DFSchema, DataFusionError, TableReference};
 use datafusion_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, Operator};
 use millstream_contract::plan::JoinKind;
 
-use super::{Side, at};
+use super::{JoinSide, at};
 use crate::expr::indexed::Indexed;
 use crate::expr::located::{within_mark, without_cast_names};
 use crate::expr::safe::cannot_fail;
@@ -274,7 +274,7 @@ pub(super) fn belongs_below(expr: &Expr, schema: &Indexed) -> bool {
 
 /// Conditions of a join, sorted. All are over numbered columns.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct SortedConditions {
     /// On rows of each side, before they are joined.
     pub(super) pushed: [Vec<Expr>; 2],
     pub(super) keys: Vec<[Expr; 2]>,
@@ -288,8 +288,8 @@ pub(super) struct Parts {
 /// How the columns of a side's window are known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Bounds {
-    /// They are like others.
-    Told,
+    /// Columns like all others.
+    Plain,
     /// From the window, once rows have met.
     OfPairs,
     /// From the window, too.
@@ -302,31 +302,31 @@ struct Sorting<'a> {
     /// Key columns, if rows of the right side are versions: a condition is evaluated only for the
     /// version that counts, not before the version is known.
     versions: Option<&'a [usize]>,
-    sides: &'a [Side; 2],
+    sides: &'a [JoinSide; 2],
     numbered: &'a Numbered,
     bounds: [Bounds; 2],
-    parts: Parts,
+    parts: SortedConditions,
     /// Of each side, conditions that are asked of pairs.
     guards: [Vec<Expr>; 2],
     /// Keys that treat NULLs as equal, with their original conditions.
     alike: Vec<([Expr; 2], Expr)>,
 }
 
-impl Parts {
+impl SortedConditions {
     /// Sorts the conditions of a join, and the conditions above the join.
     pub(super) fn new(
         kind: JoinKind,
         on: Vec<Condition>,
         above: Vec<Condition>,
-        sides: &[Side; 2],
+        sides: &[JoinSide; 2],
         numbered: &Numbered,
         bounds: [Bounds; 2],
-    ) -> Parts {
-        Parts::sorted((kind, None), (on, above), sides, numbered, bounds)
+    ) -> SortedConditions {
+        SortedConditions::sorted((kind, None), (on, above), sides, numbered, bounds)
     }
 
     /// Moves the conditions on rows of one side alone into that side.
-    pub(super) fn push_filters(&mut self, sides: &mut [Side; 2]) -> Result<()> {
+    pub(super) fn push_filters(&mut self, sides: &mut [JoinSide; 2]) -> Result<()> {
         for (side, filters) in sides.iter_mut().zip(std::mem::take(&mut self.pushed)) {
             for filter in filters {
                 let own = &side.stage.columns;
@@ -337,25 +337,31 @@ impl Parts {
         Ok(())
     }
 
-    /// As [`Parts::new`], of a join with versions, which some columns of the right side tell apart.
+    /// As [`SortedConditions::new`], for a join with versions; `key` are the key columns of the right side.
     pub(super) fn of_versions(
         (kind, key): (JoinKind, &[usize]),
         on: Vec<Condition>,
         above: Vec<Condition>,
-        sides: &[Side; 2],
+        sides: &[JoinSide; 2],
         numbered: &Numbered,
-    ) -> Parts {
-        Parts::sorted((kind, Some(key)), (on, above), sides, numbered, [Bounds::Told; 2])
+    ) -> SortedConditions {
+        SortedConditions::sorted(
+            (kind, Some(key)),
+            (on, above),
+            sides,
+            numbered,
+            [Bounds::Plain; 2],
+        )
     }
 
     fn sorted(
         (kind, versions): (JoinKind, Option<&[usize]>),
         (on, above): (Vec<Condition>, Vec<Condition>),
-        sides: &[Side; 2],
+        sides: &[JoinSide; 2],
         numbered: &Numbered,
         bounds: [Bounds; 2],
-    ) -> Parts {
-        let (parts, guards, alike) = (Parts::default(), [vec![], vec![]], vec![]);
+    ) -> SortedConditions {
+        let (parts, guards, alike) = (SortedConditions::default(), [vec![], vec![]], vec![]);
         let mut sorting = Sorting { kind, versions, sides, numbered, bounds, parts, guards, alike };
         on.into_iter().for_each(|condition| sorting.add(condition));
         above.into_iter().for_each(|condition| sorting.add_above(condition));
@@ -431,14 +437,14 @@ impl Sorting<'_> {
 
     /// Whether it can be computed of the rows that the join takes.
     fn is_early(&self, expr: &Expr, side: usize) -> bool {
-        self.bounds[side] == Bounds::Told
+        self.bounds[side] == Bounds::Plain
             || !self.any_column(expr, side, |of| of.window && !of.input)
     }
 
     /// Whether it can be asked of the rows of a side.
     fn may_push(&self, condition: &Condition, side: usize) -> bool {
-        let untold = self.bounds[side] == Bounds::OfPairs;
-        condition.safe && !(untold && self.any_column(&condition.expr, side, |of| of.window))
+        let unknown = self.bounds[side] == Bounds::OfPairs;
+        condition.safe && !(unknown && self.any_column(&condition.expr, side, |of| of.window))
     }
 }
 

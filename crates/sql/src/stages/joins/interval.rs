@@ -9,7 +9,7 @@ use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator, cast, 
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use super::conditions::{self, Condition, Numbered, column_of};
-use super::{Named, Side, windows};
+use super::{JoinSide, NamedJoin, windows};
 use crate::expr::indexed::Indexed;
 use crate::expr::located::within_mark;
 use crate::expr::window_node::WINDOW_COLUMNS;
@@ -37,7 +37,7 @@ struct Distance {
 }
 
 /// A time of a row, and what is added to it.
-struct Time {
+struct RowTime {
     side: usize,
     /// Number of the column, if the time is the event time itself.
     at: Option<usize>,
@@ -45,7 +45,7 @@ struct Time {
 }
 
 /// Bounds on the times of two rows that follow from conditions.
-pub(super) enum Told {
+pub(super) enum TimeBounds {
     /// They meet within an interval; and which column of the anchor side's plan is its event time,
     /// if there is one.
     Interval(Interval, Option<usize>),
@@ -58,17 +58,17 @@ pub(super) enum Told {
 /// time; or what is to be said if its input never ends.
 pub(super) fn or_why_not(
     kind: JoinKind,
-    sides: &[Side; 2],
+    sides: &[JoinSide; 2],
     on: &[Condition],
     numbered: &Numbered,
-    named: &Named,
+    named: &NamedJoin,
 ) -> (Option<(Interval, Option<usize>)>, Option<Unwindowed>) {
-    let by_time = match told(kind, sides, on, numbered) {
+    let by_time = match time_bounds(kind, sides, on, numbered) {
         // An interval FULL JOIN has been split into two joins where possible.
-        Told::Interval(..) if kind == JoinKind::Full => None,
-        Told::Interval(interval, at) => return (Some((interval, at)), None),
-        Told::Otherwise(why, help) => Some((why, help)),
-        Told::Nothing => None,
+        TimeBounds::Interval(..) if kind == JoinKind::Full => None,
+        TimeBounds::Interval(interval, at) => return (Some((interval, at)), None),
+        TimeBounds::Otherwise(why, help) => Some((why, help)),
+        TimeBounds::Nothing => None,
     };
     let windows = [0, 1].map(|side| sides[side].stage.window.is_some());
     let name = named.name.clone();
@@ -85,19 +85,19 @@ pub(super) fn or_why_not(
 }
 
 /// Bounds on the event times of a join's sides that follow from its conditions.
-pub(super) fn told(
+pub(super) fn time_bounds(
     kind: JoinKind,
-    sides: &[Side; 2],
+    sides: &[JoinSide; 2],
     on: &[Condition],
     numbered: &Numbered,
-) -> Told {
+) -> TimeBounds {
     let compare = |condition: &&Condition| numbered.compares_times(&condition.expr);
     let mut distance = Distance::default();
     let finding = Finding { sides, numbered };
     on.iter().for_each(|condition| finding.add(&condition.expr, &mut distance));
-    let told = match (distance.least_us, distance.most_us) {
+    let range = match (distance.least_us, distance.most_us) {
         (Some(least_us), Some(most_us)) => Ok((least_us, most_us)),
-        (None, None) if on.iter().find(compare).is_none() => return Told::Nothing,
+        (None, None) if on.iter().find(compare).is_none() => return TimeBounds::Nothing,
         (None, None) => Err((
             "compares times that are not the event times of its sides, or not by a constant \
              interval",
@@ -113,19 +113,19 @@ pub(super) fn told(
             "say both ways: a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts + INTERVAL '1' MINUTE",
         )),
     };
-    let (least_us, most_us) = match told {
-        Ok(told) => told,
-        Err((why, help)) => return Told::Otherwise(why, help),
+    let (least_us, most_us) = match range {
+        Ok(range) => range,
+        Err((why, help)) => return TimeBounds::Otherwise(why, help),
     };
     if least_us > most_us {
-        return Told::Otherwise(
+        return TimeBounds::Otherwise(
             NO_PAIR,
             "the lesser bound comes first: a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts + \
              INTERVAL '1' MINUTE",
         );
     }
     if most_us.max(-least_us) > Interval::MAX_US {
-        return Told::Otherwise("keeps rows for more than ten years", "shorten the interval");
+        return TimeBounds::Otherwise("keeps rows for more than ten years", "shorten the interval");
     }
     // Of the row that is anchored: how much earlier and later the other one may be.
     let of_anchor = |anchor: usize| match anchor {
@@ -143,7 +143,7 @@ pub(super) fn told(
         | JoinKind::LeftAnti
         | JoinKind::Full => of_anchor(0),
     };
-    Told::Interval(interval, distance.columns[interval.anchor])
+    TimeBounds::Interval(interval, distance.columns[interval.anchor])
 }
 
 /// Conditions that the setting `join.within` adds to a join without windows, over the columns of
@@ -151,14 +151,14 @@ pub(super) fn told(
 /// distance of times, or if a side has no event time.
 pub(super) fn within(
     kind: JoinKind,
-    sides: &[Side; 2],
+    sides: &[JoinSide; 2],
     on: &[Condition],
     (numbered, schemas): (&Numbered, &[Indexed; 2]),
-    (named, places): (&Named, &Places),
+    (named, places): (&NamedJoin, &Places),
 ) -> Result<Vec<Expr>> {
     let Some(us) = places.join_within_us else { return Ok(vec![]) };
     if windows::common(sides, on, named)?.is_some()
-        || matches!(told(kind, sides, on, numbered), Told::Interval(..))
+        || matches!(time_bounds(kind, sides, on, numbered), TimeBounds::Interval(..))
     {
         return Ok(vec![]);
     }
@@ -166,7 +166,7 @@ pub(super) fn within(
 }
 
 /// Conditions that the event times of two rows are at most so far apart.
-fn apart(us: i64, sides: &[Side; 2], schemas: &[Indexed; 2]) -> Option<[Expr; 2]> {
+fn apart(us: i64, sides: &[JoinSide; 2], schemas: &[Indexed; 2]) -> Option<[Expr; 2]> {
     let mut times = [time_of(&sides[0], &schemas[0])?, time_of(&sides[1], &schemas[1])?];
     if times[0].1 != times[1].1 {
         let zones = [&times[0].1, &times[1].1].map(|data_type| match data_type {
@@ -186,7 +186,7 @@ fn apart(us: i64, sides: &[Side; 2], schemas: &[Indexed; 2]) -> Option<[Expr; 2]
 }
 
 /// Whether a side's plan has a column that is the event time of its rows.
-fn has_time(number: usize, side: &Side, numbered: &Numbered) -> bool {
+fn has_time(number: usize, side: &JoinSide, numbered: &Numbered) -> bool {
     (0..side.stage.columns.len()).any(|at| {
         let data_type = conditions::numbered(number, at).get_type(numbered.schema());
         data_type.is_ok_and(|data_type| time_column(side, at, &Field::new("", data_type, true)))
@@ -194,14 +194,14 @@ fn has_time(number: usize, side: &Side, numbered: &Numbered) -> bool {
 }
 
 /// Whether a column of a side's plan is the event time of its rows.
-fn time_column(side: &Side, at: usize, field: &Field) -> bool {
+fn time_column(side: &JoinSide, at: usize, field: &Field) -> bool {
     let stage = &side.stage;
     matches!(field.data_type(), DataType::Timestamp(..))
         && stage.columns.get(at).is_some_and(|column| stage.check_time(column, field).is_ok())
 }
 
 /// The first column of a side's plan that is the event time of its rows, and its type.
-fn time_of(side: &Side, schema: &Indexed) -> Option<(Expr, DataType)> {
+fn time_of(side: &JoinSide, schema: &Indexed) -> Option<(Expr, DataType)> {
     let mut columns = schema.iter().enumerate();
     let (_, (table, field)) = columns.find(|(at, (_, field))| time_column(side, *at, field))?;
     let column = Column::new(table.cloned(), field.name());
@@ -209,7 +209,7 @@ fn time_of(side: &Side, schema: &Indexed) -> Option<(Expr, DataType)> {
 }
 
 struct Finding<'a> {
-    sides: &'a [Side; 2],
+    sides: &'a [JoinSide; 2],
     numbered: &'a Numbered,
 }
 
@@ -257,7 +257,7 @@ impl Finding<'_> {
 
     /// How much more an event time may be than its column says, or that in microseconds.
     fn cut_us(&self) -> i64 {
-        let is_session = |side: &Side| {
+        let is_session = |side: &JoinSide| {
             side.stage.window.as_ref().is_some_and(|own| matches!(own.kind, Window::Session(_)))
         };
         // The columns of windows have whole milliseconds, and sessions end as records come.
@@ -265,7 +265,7 @@ impl Finding<'_> {
     }
 
     /// An event time, and a constant interval added to it.
-    fn time(&self, expr: &Expr) -> Option<Time> {
+    fn time(&self, expr: &Expr) -> Option<RowTime> {
         let expr = unmarked(expr);
         match expr {
             Expr::Column(_) => {
@@ -298,14 +298,14 @@ impl Finding<'_> {
                     _ => return None,
                 };
                 let time = self.time(time)?;
-                Some(Time { added_us: time.added_us.checked_add(us)?, ..time })
+                Some(RowTime { added_us: time.added_us.checked_add(us)?, ..time })
             }
             _ => None,
         }
     }
 
     /// A column that is the event time of its rows, or so much more: the end of their window.
-    fn event_time(&self, side: usize, at: usize, data_type: &DataType) -> Option<Time> {
+    fn event_time(&self, side: usize, at: usize, data_type: &DataType) -> Option<RowTime> {
         let stage = &self.sides[side].stage;
         let (end, time) = (window_column(WINDOW_COLUMNS[1]), window_column(WINDOW_COLUMNS[2]));
         let column = stage.columns.get(at)?;
@@ -314,7 +314,7 @@ impl Finding<'_> {
             false => (column, Some(at), 0),
         };
         let field = Field::new(side.to_string(), data_type.clone(), true);
-        stage.check_time(column, &field).is_ok().then_some(Time { side, at, added_us })
+        stage.check_time(column, &field).is_ok().then_some(RowTime { side, at, added_us })
     }
 }
 

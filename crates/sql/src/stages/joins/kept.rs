@@ -8,7 +8,7 @@ use millstream_contract::plan::JoinKind;
 
 use super::conditions::Numbered;
 use super::opened::{Opened, Subquery};
-use super::{Named, Side, at, interval};
+use super::{JoinSide, NamedJoin, at, interval};
 use crate::expr::indexed::Indexed;
 use crate::expr::text::sql_text;
 use crate::stages::lower::{Places, Stage, indexed};
@@ -70,7 +70,7 @@ impl Stage {
         places: &Places,
     ) -> Result<Stage> {
         let name = subquery.name();
-        let named = Named {
+        let named = NamedJoin {
             name: name.to_string(),
             place: places.texts.at(places.subquery),
             within: places.join_within_us.is_some(),
@@ -102,7 +102,7 @@ impl Stage {
         }
         let kind = if subquery.negated { JoinKind::LeftAnti } else { JoinKind::LeftSemi };
         let [left, inner] = &schemas;
-        let sides = [Side::new(self, left, places)?, Side::new(right, inner, places)?];
+        let sides = [JoinSide::new(self, left, places)?, JoinSide::new(right, inner, places)?];
         let plans = (&numbered, &schemas);
         let within = interval::within(kind, &sides, &on, plans, (&named, places))?;
         on.extend(numbered.conditions(&within, places)?);
@@ -131,7 +131,12 @@ fn is_given(expr: &Expr, conditions: &[&Expr]) -> bool {
 
 /// NOT IN where a value of the query, of the subquery or of both may be NULL: one NULL decides for
 /// all rows.
-fn not_in_nullable(named: &Named, wanted: &Expr, value: &Expr, nullable: [bool; 2]) -> SqlError {
+fn not_in_nullable(
+    named: &NamedJoin,
+    wanted: &Expr,
+    value: &Expr,
+    nullable: [bool; 2],
+) -> SqlError {
     let [wanted, value] = [wanted, value].map(|expr| sql_text(uncast(expr)));
     let one = if nullable[0] { &wanted } else { &value };
     let own = format!("{wanted} IS NOT NULL in WHERE");

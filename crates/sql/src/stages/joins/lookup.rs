@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use datafusion_expr::Expr;
 use millstream_contract::plan::JoinKind;
 
-use super::conditions::{self, Bounds, Parts, column_of};
+use super::conditions::{self, Bounds, SortedConditions, column_of};
 use super::version::Versioned;
-use super::{Named, Side, at};
+use super::{JoinSide, NamedJoin, at};
 use crate::names::catalog::input_column;
 use crate::stages::elements::Kept;
 use crate::stages::lower::{Places, Rows, Stage, fired_column, unique};
@@ -24,20 +24,21 @@ impl Stage {
         check_right(&sides[1].stage, &named)?;
         let on = numbered.conditions(&on, places)?;
         let above = numbered.conditions(&above, places)?;
-        let mut parts = Parts::new(kind, on, above, &sides, &numbered, [Bounds::Told; 2]);
+        let mut parts =
+            SortedConditions::new(kind, on, above, &sides, &numbered, [Bounds::Plain; 2]);
         parts.push_filters(&mut sides)?;
-        let asked = parts.keys.iter().flatten().chain(&parts.condition);
-        let asked: HashSet<usize> = asked
+        let used = parts.keys.iter().flatten().chain(&parts.condition);
+        let used: HashSet<usize> = used
             .flat_map(|expr| expr.column_refs())
             .filter_map(|column| column_of(&Expr::Column(column.clone())))
             .filter_map(|(side, at)| (side == 0).then_some(at))
             .collect();
-        let [Side { stage: mut left, .. }, Side { stage: right, names }] = sides;
+        let [JoinSide { stage: mut left, .. }, JoinSide { stage: right, names }] = sides;
         let Rows::Table(entry) = right.input else { return Err(no_table(&named)) };
         let fires = left.gives_results();
         let mut kept = match fires {
             true => left.kept_of_results(schemas[0].fields())?,
-            false => left.kept(schemas[0].fields(), &|at| asked.contains(&at))?,
+            false => left.kept(schemas[0].fields(), &|at| used.contains(&at))?,
         };
         let shown: Vec<String> =
             names.into_iter().map(|name| unique(name, &mut kept.taken)).collect();
@@ -76,12 +77,12 @@ impl Stage {
 }
 
 /// Checks that the right side supports lookups.
-fn check_right(right: &Stage, named: &Named) -> Result<()> {
+fn check_right(right: &Stage, named: &NamedJoin) -> Result<()> {
     let plain = matches!(right.input, Rows::Table(_)) && right.fires.is_none();
     if plain && right.window.is_none() { Ok(()) } else { Err(no_table(named)) }
 }
 
-fn no_table(named: &Named) -> crate::syntax::error::SqlError {
+fn no_table(named: &NamedJoin) -> crate::syntax::error::SqlError {
     named.error(
         format!("{}: what is looked up in is a table that ends, or a view of its rows", named.name),
         "write the result of a query to a file first, and look up in that; or join within windows, \

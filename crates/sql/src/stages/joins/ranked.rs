@@ -20,7 +20,7 @@ use crate::stages::ranking::{bound, is_row_number};
 use crate::syntax::error::Result;
 
 /// A view of the last row of each key.
-pub(super) struct Ranked {
+pub(super) struct LastRowView {
     /// Of all its rows, as the last.
     pub(super) plan: LogicalPlan,
     /// The columns of the table that are the key.
@@ -35,10 +35,10 @@ struct Stripped {
     rank: Option<usize>,
 }
 
-impl Ranked {
+impl LastRowView {
     /// The view of a plan that selects the last row of each key from a table; `None` for other
     /// plans.
-    pub(super) fn of(plan: &LogicalPlan, places: &Places) -> Result<Option<Ranked>> {
+    pub(super) fn of(plan: &LogicalPlan, places: &Places) -> Result<Option<LastRowView>> {
         let Some(Stripped { plan, window, rank: None }) = stripped(plan) else { return Ok(None) };
         let [expr] = &window.window_expr[..] else { return Ok(None) };
         let Expr::WindowFunction(function) = expr.clone().unalias_nested().data else {
@@ -66,7 +66,7 @@ impl Ranked {
             _ => None,
         };
         let key: Option<Vec<String>> = key.into_iter().map(name).collect();
-        Ok(key.filter(|key| !key.is_empty()).map(|key| Ranked { plan, key }))
+        Ok(key.filter(|key| !key.is_empty()).map(|key| LastRowView { plan, key }))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::JoinKind;
 
-use super::{Named, Side};
+use super::{JoinSide, NamedJoin};
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
 use crate::stages::joined::Joined;
@@ -19,7 +19,7 @@ use crate::stages::nest::Inner;
 use crate::syntax::error::{Result, SqlError};
 
 /// A side that a join takes.
-pub(super) struct Taken {
+pub(super) struct JoinInput {
     pub(super) parts: Vec<Inner>,
     /// The columns of its plan, of a pair.
     pub(super) pair: Vec<Expr>,
@@ -34,7 +34,7 @@ pub(super) struct Taken {
 }
 
 /// The columns that a side shows.
-struct Shown<'a> {
+struct ShownColumns<'a> {
     taken: &'a mut HashSet<String>,
     names: Vec<String>,
     columns: Vec<Expr>,
@@ -42,9 +42,9 @@ struct Shown<'a> {
     known: HashMap<Expr, usize>,
 }
 
-impl Shown<'_> {
-    fn new(taken: &mut HashSet<String>) -> Shown<'_> {
-        Shown { taken, names: vec![], columns: vec![], known: HashMap::new() }
+impl ShownColumns<'_> {
+    fn new(taken: &mut HashSet<String>) -> ShownColumns<'_> {
+        ShownColumns { taken, names: vec![], columns: vec![], known: HashMap::new() }
     }
 
     /// The name of the column that shows `expr`.
@@ -60,19 +60,19 @@ impl Shown<'_> {
     }
 }
 
-impl Taken {
+impl JoinInput {
     /// A side whose rows meet the other side's rows in windows. Bounds of sessions are columns of
     /// the rows. In a `padded` side, a row may be missing.
     pub(super) fn of_windows(
-        side: Side,
+        side: JoinSide,
         sessions: bool,
         padded: bool,
         taken: &mut HashSet<String>,
-    ) -> Result<Taken> {
-        let Side { mut stage, names } = side;
+    ) -> Result<JoinInput> {
+        let JoinSide { mut stage, names } = side;
         let of_windows = stage.take_window_filters()?;
         stage.drop_windows()?;
-        let mut shown = Shown::new(taken);
+        let mut shown = ShownColumns::new(taken);
         let columns = std::mem::take(&mut stage.columns);
         let of_window = |column: &Expr| {
             !sessions && matches!(over(column), Over { window: true, input: false })
@@ -109,16 +109,16 @@ impl Taken {
             fired.push(fired_column(&name));
             own.push(input_column(&name));
         }
-        let Shown { names, columns, .. } = shown;
+        let ShownColumns { names, columns, .. } = shown;
         let parts = Stage { columns, window: None, ..stage }.folded()?;
         let parts = parts_of(parts, &names);
-        Ok(Taken { parts, pair, fired, own, bounds, of_windows })
+        Ok(JoinInput { parts, pair, fired, own, bounds, of_windows })
     }
 
     /// A side all of whose rows may meet all of the other side's.
-    pub(super) fn whole(side: Side, taken: &mut HashSet<String>) -> Result<Taken> {
-        let Side { mut stage, names } = side;
-        let mut shown = Shown::new(taken);
+    pub(super) fn whole(side: JoinSide, taken: &mut HashSet<String>) -> Result<JoinInput> {
+        let JoinSide { mut stage, names } = side;
+        let mut shown = ShownColumns::new(taken);
         let columns = std::mem::take(&mut stage.columns).into_iter().zip(&names);
         let names: Vec<String> = columns.map(|(column, name)| shown.name(name, column)).collect();
         let own = names.iter().map(|name| input_column(name)).collect();
@@ -126,7 +126,7 @@ impl Taken {
         stage.columns = std::mem::take(&mut shown.columns);
         let parts = parts_of(stage.finish()?, &shown.names);
         let (bounds, of_windows) = ([None, None, None], vec![]);
-        Ok(Taken { parts, pair: fired.clone(), fired, own, bounds, of_windows })
+        Ok(JoinInput { parts, pair: fired.clone(), fired, own, bounds, of_windows })
     }
 }
 
@@ -177,7 +177,7 @@ pub(super) fn place_windows(joined: &mut Joined, of_sides: [&[Expr]; 2]) -> bool
 }
 
 /// Why [`place_windows`] has no place.
-pub(super) fn untold_in_full(named: &Named) -> SqlError {
+pub(super) fn refused_in_full(named: &NamedJoin) -> SqlError {
     named.error(
         format!("{} does not run with a condition on the windows of one side", named.name),
         "ask for the windows above the join: WHERE COALESCE(L.window_start, R.window_start) > …",

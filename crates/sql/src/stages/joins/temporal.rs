@@ -9,9 +9,9 @@ use arrow::datatypes::DataType;
 use datafusion_expr::Expr;
 use millstream_contract::plan::Interval;
 
-use super::conditions::Parts;
+use super::conditions::SortedConditions;
 use super::version::Versioned;
-use super::{Meets, Named};
+use super::{Meets, NamedJoin};
 use crate::names::catalog::{TableEntry, WatermarkDecl, input_column};
 use crate::stages::lower::{Places, Rows, Stage};
 use crate::syntax::error::{Result, SqlError};
@@ -31,7 +31,7 @@ impl Stage {
         let on = numbered.conditions(&on, places)?;
         let above = numbered.conditions(&above, places)?;
         let cast = on.iter().find_map(|condition| numbered.key_cast(&condition.expr, &key));
-        let parts = Parts::of_versions((kind, &key), on, above, &sides, &numbered);
+        let parts = SortedConditions::of_versions((kind, &key), on, above, &sides, &numbered);
         let compared: Vec<usize> =
             parts.keys.iter().filter_map(|key| numbered.key_column(&key[1])).collect();
         if let Some(missing) = key.iter().position(|at| !compared.contains(at)) {
@@ -64,7 +64,7 @@ impl Stage {
 
 /// The table whose rows the right side has, if these are versions: `keyed`, if the query says of
 /// what.
-fn versioned<'s>(right: &'s Stage, keyed: bool, named: &Named) -> Result<&'s TableEntry> {
+fn versioned<'s>(right: &'s Stage, keyed: bool, named: &NamedJoin) -> Result<&'s TableEntry> {
     let refused = |message: String, help: String| Err(named.error(message, help));
     let name = &named.name;
     let Rows::Table(table) = &right.input else {
@@ -101,7 +101,7 @@ fn versioned<'s>(right: &'s Stage, keyed: bool, named: &Named) -> Result<&'s Tab
 }
 
 /// The columns of the right side's plan that are those of its table.
-fn key_columns(names: &[String], right: &Stage, named: &Named) -> Result<Vec<usize>> {
+fn key_columns(names: &[String], right: &Stage, named: &NamedJoin) -> Result<Vec<usize>> {
     let column = |name: &String| {
         let column = input_column(name);
         let found = right.columns.iter().position(|own: &Expr| *own == column);
@@ -110,13 +110,13 @@ fn key_columns(names: &[String], right: &Stage, named: &Named) -> Result<Vec<usi
     names.iter().map(column).collect()
 }
 
-fn missing(name: &str, named: &Named) -> SqlError {
+fn missing(name: &str, named: &NamedJoin) -> SqlError {
     let message = format!("{}: the right side leaves out '{name}', of its PRIMARY KEY", named.name);
     named.error(message, "select it as it is, and compare it in ON")
 }
 
 /// Checks that times can be compared: both are instants, or both are local times.
-fn check_zones(left: &DataType, right: Option<&DataType>, named: &Named) -> Result<()> {
+fn check_zones(left: &DataType, right: Option<&DataType>, named: &NamedJoin) -> Result<()> {
     let is_instant = |of: &DataType| matches!(of, DataType::Timestamp(_, Some(_)));
     if right.is_none_or(|right| is_instant(left) == is_instant(right)) {
         return Ok(());

@@ -7,8 +7,8 @@
 use datafusion_expr::{Expr, Join};
 use millstream_contract::plan::JoinKind;
 
-use super::ranked::Ranked;
-use super::{Named, Numbered, Side, kind_of};
+use super::ranked::LastRowView;
+use super::{JoinSide, NamedJoin, Numbered, kind_of};
 use crate::expr::indexed::Indexed;
 use crate::expr::scalars::is_read_time;
 use crate::names::catalog::INPUT;
@@ -18,9 +18,9 @@ use crate::syntax::error::{Result, SqlError};
 /// A join with a version of a table, before it is known what time says which.
 pub(super) struct Versioned {
     pub(super) kind: JoinKind,
-    pub(super) named: Named,
+    pub(super) named: NamedJoin,
     pub(super) schemas: [Indexed; 2],
-    pub(super) sides: [Side; 2],
+    pub(super) sides: [JoinSide; 2],
     /// The columns of the right side's table that tell versions apart, if the query says.
     pub(super) key: Option<Vec<String>>,
     /// Conditions of the join, and conditions above the join.
@@ -29,7 +29,7 @@ pub(super) struct Versioned {
 }
 
 /// Kinds of time that select a version of a table.
-enum Time {
+enum VersionTime {
     Processing,
     /// The column of the left side's plan.
     Event(usize),
@@ -46,33 +46,39 @@ impl Stage {
         let (kind, name) = kind_of(join.join_type)?;
         let schemas = [indexed(join.left.schema()), indexed(join.right.schema())];
         let place = places.texts.place(time);
-        let named = Named::of_join(name, &schemas, place, places);
+        let named = NamedJoin::of_join(name, &schemas, place, places);
         if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
             let message = format!("{} does not run with FOR SYSTEM_TIME AS OF", named.name);
             return Err(named.error(message, "JOIN and LEFT JOIN do"));
         }
         let of_left = if kind == JoinKind::Inner { &mut on } else { &mut above };
         let left = Stage::below_join(&join.left, of_left, places)?;
-        let left = Side::new(left, &schemas[0], places)?;
+        let left = JoinSide::new(left, &schemas[0], places)?;
         let which = left.time(time, &schemas[0], &named, places)?;
         let ranked = match which {
-            Time::Processing => None,
-            Time::Event(_) => Ranked::of(&join.right, places)?,
+            VersionTime::Processing => None,
+            VersionTime::Event(_) => LastRowView::of(&join.right, places)?,
         };
         let right = ranked.as_ref().map_or(&*join.right, |ranked| &ranked.plan);
-        let right = Side::new(Stage::new(right, places)?, &schemas[1], places)?;
+        let right = JoinSide::new(Stage::new(right, places)?, &schemas[1], places)?;
         let (key, sides) = (ranked.map(|ranked| ranked.key), [left, right]);
         let versioned = Versioned { kind, named, schemas, sides, key, on, above };
         match which {
-            Time::Processing => Stage::looked_up(versioned, places),
-            Time::Event(at) => Stage::as_of_event_time(versioned, at, places),
+            VersionTime::Processing => Stage::looked_up(versioned, places),
+            VersionTime::Event(at) => Stage::as_of_event_time(versioned, at, places),
         }
     }
 }
 
-impl Side {
+impl JoinSide {
     /// Kind of the time that an expression over this side's columns is.
-    fn time(&self, time: &Expr, schema: &Indexed, named: &Named, places: &Places) -> Result<Time> {
+    fn time(
+        &self,
+        time: &Expr,
+        schema: &Indexed,
+        named: &NamedJoin,
+        places: &Places,
+    ) -> Result<VersionTime> {
         let help = "it is a processing time of the left side, proc AS PROCTIME() in its CREATE TABLE, \
                     for what a table holds now; or the left side's event time, for what it held then";
         if time.column_refs().iter().any(|column| schema.index_of(column).is_err()) {
@@ -81,7 +87,7 @@ impl Side {
         }
         let own = self.stage.substitute(time, schema, places)?;
         if is_clock(&self.stage, &own) {
-            return Ok(Time::Processing);
+            return Ok(VersionTime::Processing);
         }
         let at = match time {
             Expr::Column(column) => Some(schema.index_of(column)?),
@@ -89,7 +95,7 @@ impl Side {
         };
         let checked = at.map(|at| self.stage.check_time(&own, schema.field(at)).map(|()| at));
         match checked {
-            Some(Ok(at)) => Ok(Time::Event(at)),
+            Some(Ok(at)) => Ok(VersionTime::Event(at)),
             checked => {
                 let message = "what stands behind FOR SYSTEM_TIME AS OF is no time of the left side's \
                                rows";

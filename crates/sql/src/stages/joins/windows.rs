@@ -5,7 +5,7 @@ use datafusion_expr::{BinaryExpr, Expr, Operator};
 use millstream_contract::plan::Window;
 
 use super::conditions::{Condition, column_of};
-use super::{Named, Side, at};
+use super::{JoinSide, NamedJoin, at};
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::window_kinds::WindowKind;
 use crate::stages::lower::is_window_column;
@@ -14,7 +14,7 @@ use crate::syntax::error::{Result, SqlError};
 
 /// The column of the window, by its place in [`WINDOW_COLUMNS`], that a condition says is the same
 /// of both sides.
-pub(super) fn equality(sides: &[Side; 2], expr: &Expr) -> Option<usize> {
+pub(super) fn equality(sides: &[JoinSide; 2], expr: &Expr) -> Option<usize> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return None };
     if !matches!(op, Operator::Eq | Operator::IsNotDistinctFrom) {
         return None;
@@ -27,7 +27,11 @@ pub(super) fn equality(sides: &[Side; 2], expr: &Expr) -> Option<usize> {
 }
 
 /// The windows in which rows of both sides meet, if they do.
-pub(super) fn common(sides: &[Side; 2], on: &[Condition], named: &Named) -> Result<Option<Window>> {
+pub(super) fn common(
+    sides: &[JoinSide; 2],
+    on: &[Condition],
+    named: &NamedJoin,
+) -> Result<Option<Window>> {
     let equal = on.iter().filter_map(|on| Some((equality(sides, &on.expr)?, on)));
     let equal: Vec<_> = equal.collect();
     let ([Some(left), Some(right)], [(_, first), ..]) =
@@ -63,7 +67,7 @@ pub(super) fn common(sides: &[Side; 2], on: &[Condition], named: &Named) -> Resu
 }
 
 /// Checks that the windows of the rows of a side are known.
-fn check_rows(side: &Side, named: &Named) -> Result<()> {
+fn check_rows(side: &JoinSide, named: &NamedJoin) -> Result<()> {
     let windows = side.stage.window.as_ref();
     let Some((kind, assigned)) = windows.and_then(|own| Some((own.kind, own.assignment()?))) else {
         return Ok(());

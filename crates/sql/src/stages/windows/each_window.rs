@@ -60,10 +60,10 @@ impl Stage {
         let mut taken: HashSet<String> = kept.iter().cloned().collect();
         let element = unique("$window_time".into(), &mut taken);
         let bounds = bounds_of(&kind, &input_column(&element))?;
-        let told = |expr: Expr| with_bounds(expr, &bounds);
-        let columns = std::mem::take(&mut self.columns).into_iter().map(told);
+        let rewritten = |expr: Expr| with_bounds(expr, &bounds);
+        let columns = std::mem::take(&mut self.columns).into_iter().map(rewritten);
         let columns = columns.collect::<Result<_>>()?;
-        let filters = above.into_iter().map(told).collect::<Result<_>>()?;
+        let filters = above.into_iter().map(rewritten).collect::<Result<_>>()?;
         let mut inner: Vec<Expr> = kept.iter().map(|name| input_column(name)).collect();
         inner.push(window_times(kind, assigned.time)?);
         let input = std::mem::replace(&mut self.input, Rows::Stages(vec![]));
@@ -110,7 +110,7 @@ fn bounds_of(window: &Window, time: &Expr) -> Result<[Expr; 3]> {
 
 /// An expression with its window columns written out.
 fn with_bounds(expr: Expr, bounds: &[Expr; 3]) -> Result<Expr> {
-    let told = expr.changed_up(|e| {
+    let rewritten = expr.changed_up(|e| {
         let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
         if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
             return Ok(Transformed::no(e));
@@ -118,7 +118,7 @@ fn with_bounds(expr: Expr, bounds: &[Expr; 3]) -> Result<Expr> {
         let position = WINDOW_COLUMNS.iter().position(|name| *name == column.name);
         Ok(position.map_or(Transformed::no(e), |at| Transformed::yes(bounds[at].clone())))
     })?;
-    Ok(told.data)
+    Ok(rewritten.data)
 }
 
 /// The columns of the input that an expression has.

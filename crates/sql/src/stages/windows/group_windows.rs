@@ -37,7 +37,7 @@ const KINDS: [WindowKind; 3] = [WindowKind::Tumble, WindowKind::Hop, WindowKind:
 
 /// A bound of a group window. It is never evaluated.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Marker {
+struct BoundMarker {
     name: String,
     kind: WindowKind,
     /// One of [`BOUNDS`].
@@ -49,7 +49,7 @@ struct Marker {
 pub(crate) fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
     let (kind, bound) = bound_named(name.strip_prefix('$')?)?;
     let signature = Signature::variadic_any(Volatility::Immutable);
-    Some(Arc::new(ScalarUDF::from(Marker { name: name.to_string(), kind, bound, signature })))
+    Some(Arc::new(ScalarUDF::from(BoundMarker { name: name.to_string(), kind, bound, signature })))
 }
 
 /// The names of the functions for their bounds.
@@ -71,7 +71,7 @@ fn marker_name(kind: WindowKind, bound: usize) -> String {
     format!("${}{}", kind.name(), BOUNDS[bound]).to_lowercase()
 }
 
-impl ScalarUDFImpl for Marker {
+impl ScalarUDFImpl for BoundMarker {
     fn name(&self) -> &str {
         &self.name
     }
@@ -342,7 +342,7 @@ fn mark_bounds<V: VisitMut>(within: &mut V, window: &GroupWindow) -> ControlFlow
 }
 
 /// A window of a plan that is a grouping's.
-pub(crate) struct Grouping {
+pub(crate) struct WindowGrouping {
     pub(crate) assignment: Assignment,
     /// For each key whether it is a bound of the window: which of [`WINDOW_COLUMNS`].
     pub(crate) bounds: Vec<Option<&'static str>>,
@@ -354,13 +354,13 @@ pub(crate) fn window_among(
     keys: &[Expr],
     input: &DFSchema,
     place: Option<Span>,
-) -> Result<Option<Grouping>> {
+) -> Result<Option<WindowGrouping>> {
     let Some(call) = keys.iter().find_map(|key| marked(key).map(|(_, call)| call)) else {
         return Ok(None);
     };
     let bound = |key: &Expr| marked(key).map(|(marker, _)| WINDOW_COLUMNS[marker.bound]);
     let bounds = keys.iter().map(bound).collect();
-    let Some(marker) = call.func.inner().downcast_ref::<Marker>() else { return Ok(None) };
+    let Some(marker) = call.func.inner().downcast_ref::<BoundMarker>() else { return Ok(None) };
     let kind = marker.kind;
     let (Some(Expr::Column(time)), lengths) = (call.args.first(), call.args.get(1..)) else {
         let message = format!("the time of {} in GROUP BY must be a column", kind.name());
@@ -376,20 +376,22 @@ pub(crate) fn window_among(
     }
     let window = kind.window(&found, None)?;
     let assignment = Assignment { time, window, partition: vec![], place };
-    Ok(Some(Grouping { assignment, bounds }))
+    Ok(Some(WindowGrouping { assignment, bounds }))
 }
 
 /// Name of a marker in a query; `None` if the call is no marker.
 pub(crate) fn bound_of(call: &ScalarFunction) -> Option<String> {
-    let marker = call.func.inner().downcast_ref::<Marker>()?;
+    let marker = call.func.inner().downcast_ref::<BoundMarker>()?;
     Some(format!("{}{}", marker.kind.name(), BOUNDS[marker.bound]))
 }
 
 /// The marker that an expression is, and its call.
-fn marked(expr: &Expr) -> Option<(&Marker, &ScalarFunction)> {
+fn marked(expr: &Expr) -> Option<(&BoundMarker, &ScalarFunction)> {
     match expr {
         Expr::Alias(alias) => marked(&alias.expr),
-        Expr::ScalarFunction(call) => Some((call.func.inner().downcast_ref::<Marker>()?, call)),
+        Expr::ScalarFunction(call) => {
+            Some((call.func.inner().downcast_ref::<BoundMarker>()?, call))
+        }
         _ => None,
     }
 }

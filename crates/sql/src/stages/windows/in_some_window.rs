@@ -37,7 +37,7 @@ struct InSomeWindow {
 }
 
 /// Whether `condition`, which is over the columns of windows alone, holds for one of the windows of
-/// `time`; `None` if that is not asked: of windows that do not overlap, or too many of a row.
+/// `time`; `None` for windows that do not overlap, and for too many windows of a row.
 pub(crate) fn in_some_window(window: Window, time: &Expr, condition: Expr) -> Option<Expr> {
     const WINDOWS_MAX: i64 = 1000;
     let windows = Overlapping::of(window)?;
@@ -45,8 +45,8 @@ pub(crate) fn in_some_window(window: Window, time: &Expr, condition: Expr) -> Op
         return None;
     }
     let signature = Signature::any(1, Volatility::Immutable);
-    let asked = InSomeWindow { windows, condition, compiled: None, signature };
-    Some(Arc::new(ScalarUDF::from(asked)).call(vec![time.clone()]))
+    let function = InSomeWindow { windows, condition, compiled: None, signature };
+    Some(Arc::new(ScalarUDF::from(function)).call(vec![time.clone()]))
 }
 
 impl PartialEq for InSomeWindow {
@@ -85,8 +85,8 @@ impl ScalarUDFImpl for InSomeWindow {
         let compiled = compiled(&compiler, &self.condition);
         let compiled = Some(compiled.map_err(|e| DataFusionError::External(Box::new(e)))?);
         let (condition, signature) = (self.condition.clone(), self.signature.clone());
-        let asked = InSomeWindow { windows: self.windows, condition, compiled, signature };
-        Ok(ExprSimplifyResult::Simplified(Arc::new(ScalarUDF::from(asked)).call(args)))
+        let function = InSomeWindow { windows: self.windows, condition, compiled, signature };
+        Ok(ExprSimplifyResult::Simplified(Arc::new(ScalarUDF::from(function)).call(args)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
@@ -97,7 +97,7 @@ impl ScalarUDFImpl for InSomeWindow {
         let ends: Vec<Option<Range<i64>>> =
             times.iter().map(|ms| ms.and_then(|ms| self.windows.ends(ms))).collect();
         let mut found = Vec::with_capacity(ends.len());
-        self.ask(condition, &ends, &mut found)?;
+        self.evaluate_windows(condition, &ends, &mut found)?;
         Ok(ColumnarValue::Array(Arc::new(BooleanArray::from(found))))
     }
 }
@@ -105,24 +105,24 @@ impl ScalarUDFImpl for InSomeWindow {
 impl InSomeWindow {
     /// Evaluates the condition for times whose windows end at `ends`: once for each window, and for
     /// a limited number of windows at a time, since distant times share no windows.
-    fn ask(
+    fn evaluate_windows(
         &self,
         condition: &EngineExpr,
         ends: &[Option<Range<i64>>],
         found: &mut Vec<bool>,
     ) -> DfResult<()> {
         const AT_ONCE: usize = 1 << 16;
-        let Some(asked) = self.windows.all(ends.iter().flatten(), AT_ONCE) else {
+        let Some(windows) = self.windows.all(ends.iter().flatten(), AT_ONCE) else {
             let (left, right) = ends.split_at(ends.len() / 2);
-            self.ask(condition, left, found)?;
-            return self.ask(condition, right, found);
+            self.evaluate_windows(condition, left, found)?;
+            return self.evaluate_windows(condition, right, found);
         };
-        let holds = condition.evaluate(&self.windows.columns(&asked)?);
+        let holds = condition.evaluate(&self.windows.columns(&windows)?);
         let holds = holds.map_err(|error| DataFusionError::External(Box::new(error)))?;
         let Some(holds) = holds.as_boolean_opt() else {
             return exec_err!("a condition of {}", holds.data_type());
         };
-        let held = Held::of(&asked, holds);
+        let held = Held::of(&windows, holds);
         found.extend(ends.iter().map(|own| own.as_ref().is_some_and(|own| held.any(own))));
         Ok(())
     }

@@ -48,30 +48,30 @@ impl Stage {
         let columns = std::mem::take(&mut self.columns);
         let (order, limit, offset) = (self.order.take(), self.limit.take(), self.offset);
 
-        let kept = Kept::of(&assigned);
+        let kept = SessionColumns::of(&assigned);
         let mut stage = self.group(kept.keys.clone(), vec![kept.call()], &Places::default())?;
-        let told = Told::new(&kept, &stage.columns);
+        let fired = FiredColumns::new(&kept, &stage.columns);
         let Some(Fires::Grouped(grouped)) = &mut stage.fires else {
             return Err(SqlError::internal("records of sessions without a grouping"));
         };
         for filter in above {
-            grouped.having.push(told.of(filter, &assigned)?);
+            grouped.having.push(fired.of(filter, &assigned)?);
         }
-        let columns = columns.into_iter().map(|column| told.of(column, &assigned));
+        let columns = columns.into_iter().map(|column| fired.of(column, &assigned));
         Ok(Stage { columns: columns.collect::<Result<_>>()?, order, limit, offset, ..stage })
     }
 }
 
 /// Kept columns of the records of sessions.
-struct Kept {
+struct SessionColumns {
     /// The keys of the grouping: the bounds of the session, and what tells sessions apart.
     keys: Vec<Expr>,
     /// The kept columns of each record, with their names when fired.
     records: Vec<(Expr, Field)>,
 }
 
-impl Kept {
-    fn of(assigned: &Assigned) -> Kept {
+impl SessionColumns {
+    fn of(assigned: &Assigned) -> SessionColumns {
         let mut keys = [WINDOW_COLUMNS[0], WINDOW_COLUMNS[1]].map(window_column).to_vec();
         for key in &assigned.partition {
             if !keys.contains(key) {
@@ -83,14 +83,14 @@ impl Kept {
         let (mut records, mut known) = (Vec::new(), HashSet::new());
         for (column, field) in &assigned.records {
             let is_constant = column.column_refs().is_empty() && !column.is_volatile();
-            let is_key = is_told_by_key(field.data_type()) && keys.contains(column);
+            let is_key = is_determined_by_key(field.data_type()) && keys.contains(column);
             if is_constant || is_key || !known.insert(column) {
                 continue;
             }
             let name = unique(field.name().clone(), &mut taken);
             records.push((column.clone(), field.as_ref().clone().with_name(name)));
         }
-        Kept { keys, records }
+        SessionColumns { keys, records }
     }
 
     /// The aggregate that keeps the records.
@@ -124,27 +124,27 @@ impl Kept {
 }
 
 /// Whether a key says what a value was: of floating-point numbers, keys have one zero and one NaN.
-fn is_told_by_key(data_type: &DataType) -> bool {
+fn is_determined_by_key(data_type: &DataType) -> bool {
     !data_type.is_floating() && !is_nested(data_type)
 }
 
 /// Columns of SESSION, over the fired rows.
-struct Told(HashMap<Expr, Expr>);
+struct FiredColumns(HashMap<Expr, Expr>);
 
-impl Told {
+impl FiredColumns {
     /// `keys` are the columns that hold the keys.
-    fn new(kept: &Kept, keys: &[Expr]) -> Told {
+    fn new(kept: &SessionColumns, keys: &[Expr]) -> FiredColumns {
         let records = kept.records.iter();
         let records = records.map(|(column, field)| (column.clone(), fired_column(field.name())));
         let keys = kept.keys.iter().cloned().zip(keys.iter().cloned());
         let keys = keys.filter(|(key, _)| !is_window_column(key));
         // The value as it came, where there are both.
-        Told(keys.chain(records).collect())
+        FiredColumns(keys.chain(records).collect())
     }
 
     /// An expression over what SESSION takes and gives, over what fires.
     fn of(&self, expr: Expr, assigned: &Assigned) -> Result<Expr> {
-        let told = expr.changed_down(|e| {
+        let rewritten = expr.changed_down(|e| {
             let fired = match (self.0.get(&e), &e) {
                 (Some(fired), _) => fired.clone(),
                 (None, Expr::Column(column)) if is_window_column(&e) => {
@@ -154,10 +154,10 @@ impl Told {
             };
             Ok(Transformed::new(fired, true, TreeNodeRecursion::Jump))
         })?;
-        match over(&told.data).input {
-            false => Ok(told.data),
+        match over(&rewritten.data).input {
+            false => Ok(rewritten.data),
             true => {
-                let text = sql_text(&told.data);
+                let text = sql_text(&rewritten.data);
                 let message =
                     format!("{text} cannot be computed of the records that SESSION gives");
                 let help = "compute it in the query that SESSION takes, and name the column";

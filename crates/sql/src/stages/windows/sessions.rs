@@ -28,13 +28,13 @@ use crate::syntax::error::{Result, SqlError};
 use crate::syntax::walk::Nodes;
 
 impl Windows {
-    /// Whether a row tells its window.
-    pub(crate) fn are_told(&self) -> bool {
+    /// Whether a row determines its window.
+    pub(crate) fn are_known(&self) -> bool {
         self.assignment().is_none() || matches!(self.kind, Window::Tumble(_))
     }
 
-    /// Why a row does not tell the window columns that `expr` has.
-    pub(crate) fn untold(&self, expr: &Expr) -> SqlError {
+    /// Error for window columns in `expr` that a row does not determine.
+    pub(crate) fn unknown_column(&self, expr: &Expr) -> SqlError {
         let name = WindowKind::of(&self.kind).name();
         let text = sql_text(expr);
         let why = match self.kind {
@@ -94,7 +94,7 @@ impl Stage {
     /// Takes the conditions that are on windows alone, over what fires, if rows do not tell their
     /// window.
     pub(crate) fn take_window_filters(&mut self) -> Result<Vec<Expr>> {
-        let windows = self.window.as_ref().filter(|windows| !windows.are_told());
+        let windows = self.window.as_ref().filter(|windows| !windows.are_known());
         let Some(Windows { kind, of_row: OfRow::Assigned(assigned) }) = windows else {
             return Ok(vec![]);
         };
@@ -105,9 +105,9 @@ impl Stage {
             .partition(|filter| over(filter) == Over { window: true, input: false });
         self.filters.extend(others);
         // A record with no window that passes is left out as it comes: it is not late.
-        let asked = on_windows.iter().filter(|e| !e.is_volatile()).cloned().reduce(Expr::and);
-        let asked = asked.and_then(|all| in_some_window(*kind, &assigned.time, all));
-        self.filters.extend(asked);
+        let possible = on_windows.iter().filter(|e| !e.is_volatile()).cloned().reduce(Expr::and);
+        let possible = possible.and_then(|all| in_some_window(*kind, &assigned.time, all));
+        self.filters.extend(possible);
         on_windows.into_iter().map(to_fired).collect()
     }
 

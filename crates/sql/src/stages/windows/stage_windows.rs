@@ -7,6 +7,7 @@ use millstream_contract::plan::{self, Tumble};
 
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
+use crate::stages::windows::group_windows::WindowGrouping;
 use crate::stages::lower::{
     Fires, Places, Rows, Stage, WINDOW, fired_column, indexed, over, window_column,
 };
@@ -95,7 +96,7 @@ impl Stage {
     /// tell sessions apart.
     pub(crate) fn with_group_window(
         self,
-        window: &Grouping,
+        window: &WindowGrouping,
         keys: &[Expr],
         aggregate: &Aggregate,
         places: &Places,
@@ -134,8 +135,8 @@ impl Stage {
         let Some(window) = self.window.as_ref().filter(|_| over(&expr).window) else {
             return Ok(expr);
         };
-        if !window.are_told() {
-            return Err(window.untold(&expr));
+        if !window.are_known() {
+            return Err(window.unknown_column(&expr));
         }
         let replaced = expr.changed_up(|e| {
             let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };

@@ -103,7 +103,7 @@ fn plan_window(
     context: &mut dyn RelationPlannerContext,
 ) -> DfResult<LogicalPlan> {
     let place = Span::new(name.span());
-    let arguments = kind_named(&name.to_string()).and_then(|kind| Arguments::new(kind, args));
+    let arguments = kind_named(&name.to_string()).and_then(|kind| WindowArguments::new(kind, args));
     let arguments = arguments.or_else(|e| external(e.at(place)))?;
     let kind = arguments.kind;
     let place_of_data = Span::new(arguments.data.span());
@@ -162,7 +162,7 @@ fn kind_named(name: &str) -> Result<WindowKind> {
 }
 
 /// The arguments of a window function, positional or named.
-struct Arguments {
+struct WindowArguments {
     kind: WindowKind,
     data: SqlExpr,
     /// PARTITION BY.
@@ -172,8 +172,8 @@ struct Arguments {
     offset: Option<SqlExpr>,
 }
 
-impl Arguments {
-    fn new(kind: WindowKind, args: Vec<FunctionArg>) -> Result<Arguments> {
+impl WindowArguments {
+    fn new(kind: WindowKind, args: Vec<FunctionArg>) -> Result<WindowArguments> {
         let names = kind.arguments();
         let mut slots: Vec<Option<SqlExpr>> = vec![None; names.len()];
         for (position, argument) in args.into_iter().enumerate() {
@@ -202,7 +202,14 @@ impl Arguments {
         let lengths = kind.lengths().iter().map(|_| next()).collect::<Result<_>>()?;
         let offset = next().ok();
         let (data, partition) = partitioned(kind, data)?;
-        Ok(Arguments { kind, data, partition, time: descriptor(kind, time)?, lengths, offset })
+        Ok(WindowArguments {
+            kind,
+            data,
+            partition,
+            time: descriptor(kind, time)?,
+            lengths,
+            offset,
+        })
     }
 }
 
