@@ -12,10 +12,10 @@ use crate::text::write_error;
 
 /// Handle of a file for its writers.
 #[derive(Debug, Clone)]
-pub(super) struct Output(Arc<OutputState>);
+pub(super) struct Output(Arc<OutFile>);
 
 #[derive(Debug)]
-struct OutputState {
+struct OutFile {
     /// For messages.
     place: String,
     /// Locked for as long as it is open.
@@ -27,7 +27,7 @@ struct OutputState {
 
 impl Output {
     pub(super) fn new(place: String, file: File) -> Output {
-        Output(Arc::new(OutputState {
+        Output(Arc::new(OutFile {
             place,
             file,
             bytes: AtomicU64::new(0),

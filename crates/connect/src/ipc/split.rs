@@ -15,7 +15,7 @@ use millstream_contract::{Error, Result};
 
 use super::message::{BatchLayout, Dictionaries, Message, MessageKind};
 use super::source::{Body, NextMessage, Source, take};
-use crate::columns::{Columns, Rows, damaged};
+use crate::columns::{Columns, Span, damaged};
 use crate::input::{Input, Name};
 use crate::records::Reading;
 
@@ -343,7 +343,7 @@ impl Chunk for IpcChunk {
         }
         let columns: Vec<ArrayRef> = columns.iter().map(|c| c.slice(first, rows)).collect();
         let Batch { place, before, .. } = &*self.batch;
-        let places = Rows { prefix: place.clone(), first: self.rows.start, before: *before };
+        let places = Span { prefix: place.clone(), first: self.rows.start, before: *before };
         let batch = self.batch.what.columns.batch(&columns, rows, &places)?;
         Ok(Decoded::whole(batch, Some(Box::new(places))))
     }

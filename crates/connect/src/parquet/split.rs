@@ -23,7 +23,7 @@ use super::file::ParquetFile;
 use super::pages::{Group, Kept};
 use super::prune::Pruner;
 use super::thrift;
-use crate::columns::{Columns, Rows, damaged, text_dictionary};
+use crate::columns::{Columns, Span, damaged, text_dictionary};
 use crate::guard::guarded;
 use crate::input::{Anywhere, Input, Name};
 use crate::records::Reading;
@@ -355,7 +355,7 @@ impl ParquetChunk {
     }
 
     /// Columns as the table has them.
-    fn batch(&self, part: &ColumnSet, places: &Rows) -> Result<RecordBatch> {
+    fn batch(&self, part: &ColumnSet, places: &Span) -> Result<RecordBatch> {
         let rows = (self.rows.end - self.rows.start) as usize;
         if part.leaves.is_empty() {
             return part.columns.batch(&[], rows, places);
@@ -381,7 +381,7 @@ impl Chunk for ParquetChunk {
 
     fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
         let ParquetPlan { all, few, .. } = &*self.what;
-        let places = Rows { prefix: all.columns.path().clone(), first: self.first, before: 0 };
+        let places = Span { prefix: all.columns.path().clone(), first: self.first, before: 0 };
         let batch = match self.counts {
             true => self.batch(all, &places)?,
             false => few.batch(&self.batch(&few.part, &places)?, all.columns.schema())?,
