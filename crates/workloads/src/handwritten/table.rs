@@ -275,7 +275,7 @@ fn shift(slots: usize) -> u32 {
 #[inline(always)]
 fn prefetch<T>(slot: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never reads memory visibly, at whatever address.
+    // SAFETY: a prefetch is allowed at every address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(slot.cast());
