@@ -115,13 +115,13 @@ impl Drop for ChannelWriter {
 #[derive(Debug)]
 struct Queue {
     capacity: usize,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Signals free room, or the end of reading.
     room: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     batches: VecDeque<RecordBatch>,
     /// The writer is gone.
     ended: bool,
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// A panic elsewhere cannot leave the state half changed, so a poisoned lock is as good.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -84,7 +84,7 @@ impl Columns {
 
     /// The batch of what was read: an array for each of [`Columns::read`]. `place` is where they
     /// stand in the file, and `first_row` the number of their first row there, from 0.
-    pub(crate) fn batch(&self, arrays: &[ArrayRef], rows: usize, at: &Rows) -> Result<RecordBatch> {
+    pub(crate) fn batch(&self, arrays: &[ArrayRef], rows: usize, at: &Span) -> Result<RecordBatch> {
         let fields = self.schema.fields();
         let columns = fields.iter().zip(&self.slots).enumerate().map(|(place, (field, slot))| {
             let Some(array) = arrays.get(*slot).filter(|array| array.len() == rows) else {
@@ -259,7 +259,7 @@ pub(crate) fn schema_of(fields: &Fields) -> (Schema, Vec<(String, DataType)>) {
 
 /// Where the rows of a batch stand: consecutive ones of a file, or of a part of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Rows {
+pub(crate) struct Span {
     /// For example `events.parquet`, or `events.arrow, batch 3`.
     pub(crate) prefix: Arc<str>,
     /// The number there of the first, from 0.
@@ -268,7 +268,7 @@ pub(crate) struct Rows {
     pub(crate) before: u64,
 }
 
-impl Places for Rows {
+impl Places for Span {
     fn place(&self, row: usize) -> String {
         format!("{}, row {}", self.prefix, self.first.saturating_add(row as u64).saturating_add(1))
     }
@@ -278,6 +278,6 @@ impl Places for Rows {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Rows>()
+        size_of::<Span>()
     }
 }

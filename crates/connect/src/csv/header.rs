@@ -16,8 +16,8 @@ use millstream_contract::settings::closest;
 use millstream_contract::table::LeftOut;
 use millstream_contract::{Error, Result};
 
-use super::chunk::{CLOSE_HELP, Plan};
-use super::decode::{Column, Decoder};
+use super::chunk::{CLOSE_HELP, CsvPlan};
+use super::decode::{CsvColumn, Decoder};
 use super::dialect::{Dialect, Header};
 use super::index::{Index, index};
 use crate::number::parse_f64;
@@ -36,7 +36,7 @@ pub(crate) const LONE_CR_HELP: &str = "convert it, for example with tr '\\r' '\\
 
 /// How records map to columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct CsvLayout {
     /// Fields per record.
     pub(crate) fields: usize,
     /// Per declared column, its field.
@@ -47,11 +47,11 @@ pub(crate) struct Layout {
     pub(crate) unsure: Option<String>,
 }
 
-impl Layout {
+impl CsvLayout {
     /// Column `i` is field `i`.
-    fn by_position(schema: &Schema) -> Layout {
+    fn by_position(schema: &Schema) -> CsvLayout {
         let fields = schema.fields().len();
-        Layout { fields, columns: (0..fields).collect(), named: false, unsure: None }
+        CsvLayout { fields, columns: (0..fields).collect(), named: false, unsure: None }
     }
 }
 
@@ -61,13 +61,13 @@ pub(crate) fn read(
     dialect: &Arc<Dialect>,
     schema: &SchemaRef,
     path: &Arc<str>,
-) -> Result<Layout> {
+) -> Result<CsvLayout> {
     if dialect.header == Header::Absent {
-        return Ok(Layout::by_position(schema));
+        return Ok(CsvLayout::by_position(schema));
     }
     // Blank lines and comments before it.
     let mut before = Vec::new();
-    let mut layout = Layout::by_position(schema);
+    let mut layout = CsvLayout::by_position(schema);
     while let Some(block) = reader.next(FIRST_READ_BYTES, 1)? {
         if let Some(LeftOut { place, message, .. }) = block.too_long {
             let help = "this may be no CSV file; the first line, which may be a header, is never \
@@ -104,7 +104,7 @@ pub(crate) fn read(
         };
         if header == Some(true) {
             let columns = first.check()?;
-            return Ok(Layout { fields: first.names.len(), columns, named: true, unsure: None });
+            return Ok(CsvLayout { fields: first.names.len(), columns, named: true, unsure: None });
         }
         layout.unsure =
             header.is_none().then(|| place(path, &block.data, block.line, found.field(0, 0).0));
@@ -197,7 +197,7 @@ impl<'a> First<'a> {
             if parse_f64(name.as_bytes()).is_some() {
                 values += 1;
             } else if !matches!(field.data_type(), DataType::Utf8 | DataType::Binary) {
-                let column = Column {
+                let column = CsvColumn {
                     name: field.name().clone(),
                     data_type: field.data_type().clone(),
                     nullable: true,
@@ -237,8 +237,8 @@ impl<'a> First<'a> {
     fn neither(&self) -> Error {
         let dialect = Arc::new(Dialect { skip_errors: false, ..(**self.dialect).clone() });
         let all: Vec<usize> = (0..self.columns.len()).collect();
-        let layout = Layout::by_position(self.schema);
-        let decoded = Plan::new(self.path, &dialect, self.schema, layout, &all)
+        let layout = CsvLayout::by_position(self.schema);
+        let decoded = CsvPlan::new(self.path, &dialect, self.schema, layout, &all)
             .and_then(|plan| plan.decode(self.block));
         let first = "the first line is neither a header with the table's columns nor a record";
         match decoded {

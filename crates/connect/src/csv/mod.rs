@@ -53,8 +53,8 @@ use memchr::memchr;
 use millstream_contract::Result;
 use millstream_contract::inferred::{NEVER_LEFT_OUT, ON_ERROR_HELP};
 
-use self::chunk::{CLOSE_HELP, Plan};
-use self::decode::{Column, Decoder};
+use self::chunk::{CLOSE_HELP, CsvPlan};
+use self::decode::{CsvColumn, Decoder};
 use crate::options::{OnError, Options};
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
 
@@ -105,7 +105,7 @@ pub(crate) fn value(text: &[u8], data_type: &DataType) -> Result<Option<ArrayRef
         return Ok(None);
     }
     let (name, data_type) = (String::new(), data_type.clone());
-    let column = Column { name, data_type, nullable: false, field: 0 };
+    let column = CsvColumn { name, data_type, nullable: false, field: 0 };
     Ok(Decoder::new(text, &found, &dialect).column(&column)?.ok())
 }
 
@@ -169,7 +169,7 @@ impl RecordFormat for CsvFormat {
                  (or 'false')"
             )
         });
-        let plan = Plan::new(&path, &self.dialect, schema, layout, projection)?;
+        let plan = CsvPlan::new(&path, &self.dialect, schema, layout, projection)?;
         Ok(Started { decode: Arc::new(plan), remark })
     }
 }

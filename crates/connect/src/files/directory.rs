@@ -42,7 +42,7 @@ pub(super) struct Directory {
 
 /// Files that former jobs have left in a directory.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FormerFiles {
     /// Files with their final names.
     pub(super) complete: Vec<PathBuf>,
     /// Files that will never be finished: no job holds a lock on them.
@@ -51,7 +51,7 @@ pub(super) struct Found {
     next: HashMap<(usize, usize), u64>,
 }
 
-impl Found {
+impl FormerFiles {
     /// The number of a worker's next file.
     pub(super) fn next(&self, process: usize, worker: usize) -> u64 {
         self.next.get(&(process, worker)).copied().unwrap_or(0)
@@ -99,8 +99,8 @@ impl Directory {
     /// # Errors
     ///
     /// If a job is writing files of this process's number.
-    pub(super) fn find(&self, process: usize) -> Result<Found> {
-        let mut found = Found::default();
+    pub(super) fn find(&self, process: usize) -> Result<FormerFiles> {
+        let mut found = FormerFiles::default();
         let mut seen = Vec::new();
         self.look(&self.path, self.depth, &mut |path| seen.push(path.to_path_buf()))?;
         for path in seen {
@@ -147,7 +147,7 @@ impl Directory {
     /// Removes files that [`Directory::find`] has found: all unfinished ones, and if this job
     /// `overwrites`, the complete ones too; with partitions, only in partitions that have new
     /// files.
-    pub(super) fn remove(&self, found: &Found, overwrites: bool) -> Result<()> {
+    pub(super) fn remove(&self, found: &FormerFiles, overwrites: bool) -> Result<()> {
         for path in &found.unfinished {
             self.clear(path)?;
         }

@@ -73,12 +73,12 @@ use millstream_contract::table::TableOptions;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::directory::{Found, Lock};
+use self::directory::{FormerFiles, Lock};
 use self::options::Settings;
 pub(crate) use self::options::{ask_written, check_partitions, is_only_written, refuse_partitions};
 use self::partition::Partitions;
 pub(crate) use self::partition::{misplaced, partition_in, value_in, value_of};
-use self::rolling::Clock;
+use self::rolling::RollingClock;
 use self::worker::{Common, Worker};
 
 /// Files that are open at once, of all workers of a process; and what each worker has at least.
@@ -102,18 +102,18 @@ const ENDLESS: &str = "the query never ends, and its files get their names when 
 pub struct FileSink {
     settings: Settings,
     manner: OnceLock<Manner>,
-    opened: OnceLock<Opened>,
+    opened: OnceLock<OpenSink>,
 }
 
 /// Parts that exist once the job has begun.
-struct Opened {
+struct OpenSink {
     /// Stops before the workers' files are closed.
-    _clock: Option<Clock>,
+    _clock: Option<RollingClock>,
     workers: Workers,
     /// Where files come and go, the directory is locked by this one.
     _lock: Option<Lock>,
     /// Files of former jobs, reported by the first process.
-    found: Found,
+    found: FormerFiles,
     is_first: bool,
 }
 
@@ -189,9 +189,9 @@ impl Sink for FileSink {
         let interval = common.rolling.and_then(|rolling| rolling.interval);
         let watched = workers.clone();
         let look = move || watched.iter().for_each(|worker| locked(worker).look_at_the_clock());
-        let clock = interval.map(|interval| Clock::start(interval, look)).transpose()?;
+        let clock = interval.map(|interval| RollingClock::start(interval, look)).transpose()?;
         let is_first = writers.process == 0;
-        let opened = Opened { _clock: clock, workers, _lock: lock, found, is_first };
+        let opened = OpenSink { _clock: clock, workers, _lock: lock, found, is_first };
         let again = |_| Error::Internal("a file sink was opened twice".into());
         self.opened.set(opened).map_err(again)
     }
@@ -210,8 +210,8 @@ impl Sink for FileSink {
         if self.manner().endless && self.settings.rolling.is_none() {
             remarks.push(ENDLESS.to_string());
         }
-        if let Some(Opened { found, is_first: true, .. }) = self.opened.get() {
-            let Found { complete, unfinished, .. } = found;
+        if let Some(OpenSink { found, is_first: true, .. }) = self.opened.get() {
+            let FormerFiles { complete, unfinished, .. } = found;
             let (files, named) =
                 (counted(complete.len() as u64, "file"), directory.named(complete));
             match (complete.is_empty(), self.manner().overwrites, directory.depth) {
@@ -270,8 +270,8 @@ impl Sink for FileSink {
     }
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for OpenSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("found", &self.found).finish_non_exhaustive()
+        f.debug_struct("OpenSink").field("found", &self.found).finish_non_exhaustive()
     }
 }

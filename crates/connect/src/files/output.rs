@@ -12,10 +12,10 @@ use crate::text::write_error;
 
 /// Handle of a file for its writers.
 #[derive(Debug, Clone)]
-pub(super) struct Output(Arc<Inner>);
+pub(super) struct Output(Arc<OutFile>);
 
 #[derive(Debug)]
-struct Inner {
+struct OutFile {
     /// For messages.
     place: String,
     /// Locked for as long as it is open.
@@ -27,7 +27,12 @@ struct Inner {
 
 impl Output {
     pub(super) fn new(place: String, file: File) -> Output {
-        Output(Arc::new(Inner { place, file, bytes: AtomicU64::new(0), failed: Mutex::default() }))
+        Output(Arc::new(OutFile {
+            place,
+            file,
+            bytes: AtomicU64::new(0),
+            failed: Mutex::default(),
+        }))
     }
 
     pub(super) fn place(&self) -> &str {

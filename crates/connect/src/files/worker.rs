@@ -44,7 +44,7 @@ pub(super) struct Worker {
     /// The number of the next file.
     next: u64,
     /// By partition.
-    open: HashMap<String, Part>,
+    open: HashMap<String, OpenFile>,
     /// Counts uses, to know the least recent one.
     uses: u64,
     /// Complete, and not committed.
@@ -56,7 +56,7 @@ pub(super) struct Worker {
 }
 
 /// A file that is being written.
-struct Part {
+struct OpenFile {
     names: Sealed,
     output: Output,
     encoder: Box<dyn Encoder>,
@@ -123,7 +123,7 @@ impl Worker {
 
     /// The open file of a partition; opens one, if need be, and seals the one that has not been
     /// used for longest if there are too many.
-    fn open(&mut self, partition: &str) -> Result<&mut Part> {
+    fn open(&mut self, partition: &str) -> Result<&mut OpenFile> {
         self.uses += 1;
         if !self.open.contains_key(partition) {
             if self.open.len() >= self.common.open_max {
@@ -147,7 +147,7 @@ impl Worker {
         self.open("").map(drop)
     }
 
-    fn begin(&mut self, partition: &str) -> Result<Part> {
+    fn begin(&mut self, partition: &str) -> Result<OpenFile> {
         let name = match (self.common.is_plain(), self.next) {
             (true, 0) => self.name.clone(),
             (_, number) => format!("{}-{number}", self.name),
@@ -158,7 +158,7 @@ impl Worker {
         let output = Output::new(place, file);
         let encoder = self.common.encoding.open(&self.common.partitions.schema, output.clone())?;
         let (rows, held, opened, used) = (0, 0, Instant::now(), self.uses);
-        Ok(Part { names, output, encoder, rows, held, opened, used })
+        Ok(OpenFile { names, output, encoder, rows, held, opened, used })
     }
 
     /// Writes rows that wait, of the file that has most, until they take no more than they may.
@@ -192,7 +192,7 @@ impl Worker {
         self.seal_those(|_| true)
     }
 
-    fn seal_those(&mut self, which: impl Fn(&Part) -> bool) -> Result<()> {
+    fn seal_those(&mut self, which: impl Fn(&OpenFile) -> bool) -> Result<()> {
         let chosen = self.open.iter().filter(|(_, part)| which(part));
         let mut chosen: Vec<String> = chosen.map(|(partition, _)| partition.clone()).collect();
         chosen.sort();
@@ -200,7 +200,7 @@ impl Worker {
     }
 
     /// Completes files, and shows them.
-    fn roll(&mut self, which: impl Fn(&Part) -> bool) -> Result<()> {
+    fn roll(&mut self, which: impl Fn(&OpenFile) -> bool) -> Result<()> {
         self.seal_those(which)?;
         self.publish()
     }

@@ -6,13 +6,13 @@ use millstream_contract::declaration::literal;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use super::Format;
+use super::FormatKind;
 use crate::input::Packing;
 use crate::source::OneFile;
 
 /// Files with names of one format.
 struct OfFormat<'a> {
-    format: Format,
+    format: FormatKind,
     first: &'a str,
     count: usize,
     packed: bool,
@@ -23,7 +23,7 @@ struct OfFormat<'a> {
 pub(super) fn refuse_mixed(given: &str, files: &[OneFile]) -> Result<()> {
     let mut found: Vec<OfFormat<'_>> = Vec::new();
     for file in files {
-        let Some(format) = Format::of_name(&file.name) else { continue };
+        let Some(format) = FormatKind::of_name(&file.name) else { continue };
         let packed = Packing::of_name(&file.name).is_some();
         match found.iter_mut().find(|known| known.format == format) {
             Some(known) => (known.count, known.packed) = (known.count + 1, known.packed || packed),
@@ -50,7 +50,7 @@ impl OfFormat<'_> {
     fn described(&self) -> String {
         let name = Path::new(self.first).file_name().unwrap_or_default().to_string_lossy();
         let format = match self.format {
-            Format::Tabs => "csv with tabulators",
+            FormatKind::Tabs => "csv with tabulators",
             other => other.name(),
         };
         match self.count {

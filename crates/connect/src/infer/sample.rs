@@ -11,7 +11,7 @@ use std::path::Path;
 use memchr::{memchr, memrchr};
 use millstream_contract::{Error, Result};
 
-use crate::input::{self, Found, Regular, io_error};
+use crate::input::{self, FileExtent, Regular, io_error};
 use crate::source::OneFile;
 
 /// Bytes of what a file begins with.
@@ -88,7 +88,7 @@ fn sample(file: &OneFile) -> Result<Sample> {
         return Err(read_once(&file.name));
     }
     let (file, found) = input::open(path)?;
-    let Some(Found { length, .. }) = found else { return Err(read_once(&path.display())) };
+    let Some(FileExtent { length, .. }) = found else { return Err(read_once(&path.display())) };
     let failed = |error: std::io::Error| io_error(path, &error);
     let (name, again) = (path.display().to_string(), file.try_clone().map_err(failed)?);
     let regular = Regular::new(file, name.as_str().into(), length);

@@ -18,7 +18,7 @@ pub(crate) use self::missing::missing_help;
 pub(crate) use self::packed::{MaybePacked, Packing, Unpacked, may_unpack_to};
 pub(crate) use self::pipe::Pipe;
 pub use self::pipe::{AwaitedPipe, awaited_pipes, give_up_pipes};
-pub(crate) use self::regular::{Found, Regular, begun_at, check_same, open, opened};
+pub(crate) use self::regular::{FileExtent, Regular, begun_at, check_same, open, opened};
 
 /// Where the bytes come from.
 pub(crate) enum Input {

@@ -121,7 +121,7 @@ impl Unpacked {
         packed: impl Read + Send + 'static,
     ) -> io::Result<Unpacked> {
         let taken = Arc::new(AtomicU64::new(0));
-        let counted = Counted { inner: packed, taken: taken.clone() };
+        let counted = ProgressReader { inner: packed, taken: taken.clone() };
         let inner = packing.unpack(BufReader::with_capacity(READ_BYTES, counted))?;
         Ok(Unpacked { packing, inner, taken })
     }
@@ -154,12 +154,12 @@ impl Read for Unpacked {
 }
 
 /// Counts what is read.
-struct Counted<R> {
+struct ProgressReader<R> {
     inner: R,
     taken: Arc<AtomicU64>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for ProgressReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let got = self.inner.read(out)?;
         self.taken.fetch_add(got as u64, Ordering::Relaxed);
@@ -168,9 +168,9 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// A stream that is unpacked if its first bytes show a packing.
-pub(crate) struct MaybePacked(State);
+pub(crate) struct MaybePacked(PackingState);
 
-enum State {
+enum PackingState {
     /// Nothing has been read.
     New(Box<dyn Read + Send>),
     Plain {
@@ -183,11 +183,11 @@ enum State {
 
 impl MaybePacked {
     pub(crate) fn new(stream: Box<dyn Read + Send>) -> MaybePacked {
-        MaybePacked(State::New(stream))
+        MaybePacked(PackingState::New(stream))
     }
 
     /// Reads until it is clear whether the stream is packed, no further.
-    fn begin(mut stream: Box<dyn Read + Send>) -> io::Result<State> {
+    fn begin(mut stream: Box<dyn Read + Send>) -> io::Result<PackingState> {
         let mut start = Vec::new();
         while Packing::may_follow(&start) {
             let mut byte = [0; MAGIC_BYTES_MAX];
@@ -202,26 +202,26 @@ impl MaybePacked {
         let packing = Packing::of_bytes(&start);
         let start = io::Cursor::new(start);
         match packing {
-            Some(packing) => Ok(State::Packed(Unpacked::new(packing, start.chain(stream))?)),
-            None => Ok(State::Plain { start, rest: stream }),
+            Some(packing) => Ok(PackingState::Packed(Unpacked::new(packing, start.chain(stream))?)),
+            None => Ok(PackingState::Plain { start, rest: stream }),
         }
     }
 }
 
 impl Read for MaybePacked {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if let State::New(_) = &self.0
-            && let State::New(stream) = std::mem::replace(&mut self.0, State::Failed)
+        if let PackingState::New(_) = &self.0
+            && let PackingState::New(stream) = std::mem::replace(&mut self.0, PackingState::Failed)
         {
             self.0 = MaybePacked::begin(stream)?;
         }
         match &mut self.0 {
-            State::Plain { start, rest } => match start.read(out)? {
+            PackingState::Plain { start, rest } => match start.read(out)? {
                 0 => rest.read(out),
                 got => Ok(got),
             },
-            State::Packed(unpacked) => unpacked.read(out),
-            State::New(_) | State::Failed => Ok(0),
+            PackingState::Packed(unpacked) => unpacked.read(out),
+            PackingState::New(_) | PackingState::Failed => Ok(0),
         }
     }
 }

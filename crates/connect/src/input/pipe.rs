@@ -20,16 +20,16 @@ const WAITING_BYTES_MAX: usize = 1 << 20;
 /// Input received through a pipe. Its thread ends with the pipe, or at the first read after the
 /// drop of this value.
 #[derive(Debug)]
-pub(crate) struct Pipe(Arc<Shared>);
+pub(crate) struct Pipe(Arc<SharedPipe>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedPipe {
+    state: Mutex<PipeState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PipeState {
     bytes: VecDeque<u8>,
     ended: bool,
     error: Option<io::Error>,
@@ -39,23 +39,23 @@ struct State {
     waker: Option<Waker>,
 }
 
-impl State {
+impl PipeState {
     fn end_with(&mut self, error: io::Error) {
         (self.ended, self.error) = (true, Some(error));
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedPipe {
+    fn lock(&self) -> MutexGuard<'_, PipeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, PipeState>) -> MutexGuard<'a, PipeState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the pipe's writer, and reads the pipe to its end.
-    fn open(self: &Arc<Shared>, path: &Path, table: String) {
+    fn open(self: &Arc<SharedPipe>, path: &Path, table: String) {
         let pipe = AwaitedPipe { path: path.to_path_buf(), table, has_writer: false };
         silent().push(Silent { shared: Arc::downgrade(self), pipe });
         let opened = File::open(path);
@@ -116,7 +116,7 @@ impl Shared {
 /// A pipe opened by its path, with its reader.
 struct Heard {
     file: File,
-    shared: Arc<Shared>,
+    shared: Arc<SharedPipe>,
 }
 
 impl Read for Heard {
@@ -139,12 +139,12 @@ pub struct AwaitedPipe {
 }
 
 struct Silent {
-    shared: Weak<Shared>,
+    shared: Weak<SharedPipe>,
     pipe: AwaitedPipe,
 }
 
 impl Silent {
-    fn is_of(&self, shared: &Shared) -> bool {
+    fn is_of(&self, shared: &SharedPipe) -> bool {
         std::ptr::eq(self.shared.as_ptr(), shared)
     }
 }
@@ -196,8 +196,8 @@ impl Pipe {
         Pipe::begin(move |shared| shared.open(&path, table))
     }
 
-    fn begin(work: impl FnOnce(&Arc<Shared>) + Send + 'static) -> Pipe {
-        let shared = Arc::new(Shared::default());
+    fn begin(work: impl FnOnce(&Arc<SharedPipe>) + Send + 'static) -> Pipe {
+        let shared = Arc::new(SharedPipe::default());
         let own = shared.clone();
         let reader = thread::Builder::new().name("pipe".into());
         if let Err(error) = reader.spawn(move || work(&own)) {

@@ -32,7 +32,7 @@ pub(crate) struct Regular {
 
 /// Extent and identity of a regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FileExtent {
     /// Bytes.
     pub(crate) length: u64,
     pub(crate) file: FileId,
@@ -40,7 +40,7 @@ pub(crate) struct Found {
 
 /// Opens a file; with its length and identity, if it can be read again and anywhere: neither a pipe
 /// nor a file whose length is unknown before reading.
-pub(crate) fn open(path: &Path) -> Result<(File, Option<Found>)> {
+pub(crate) fn open(path: &Path) -> Result<(File, Option<FileExtent>)> {
     let failed = |error: io::Error| io_error(path, &error);
     let mut file = File::open(path).map_err(failed)?;
     if let Some(offset) = begun_at(path) {
@@ -66,14 +66,14 @@ pub(crate) fn begun_at(path: &Path) -> Option<u64> {
 }
 
 /// As [`open`], of a file that is open.
-pub(crate) fn opened(file: File, path: &Path) -> Result<(File, Option<Found>)> {
+pub(crate) fn opened(file: File, path: &Path) -> Result<(File, Option<FileExtent>)> {
     let extent = extent_of(&file).map_err(|error| io_error(path, &error))?;
     Ok((file, extent))
 }
 
 /// Finds the length by reading the last byte: files of `/proc` claim to be empty, files of `/sys`
 /// to have a page.
-fn extent_of(file: &File) -> io::Result<Option<Found>> {
+fn extent_of(file: &File) -> io::Result<Option<FileExtent>> {
     // Again where the length has just changed.
     for _ in 0..100 {
         let metadata = file.metadata()?;
@@ -89,7 +89,7 @@ fn extent_of(file: &File) -> io::Result<Option<Found>> {
             found => found.ok(),
         };
         if found == Some(usize::from(length > 0)) {
-            return Ok(Some(Found { length, file: identity(&metadata) }));
+            return Ok(Some(FileExtent { length, file: identity(&metadata) }));
         }
         if file.metadata()?.len() == length {
             return Ok(None);
@@ -107,7 +107,7 @@ fn identity(metadata: &Metadata) -> FileId {
 }
 
 /// Checks that a process has found the file that process 0 has found before.
-pub(crate) fn check_same(name: &str, told: &SplitSpec, found: Option<&Found>) -> Result<()> {
+pub(crate) fn check_same(name: &str, told: &SplitSpec, found: Option<&FileExtent>) -> Result<()> {
     let help = "run it again when the file is complete".to_string();
     let Some(found) = found else {
         let message = "it was replaced by what is no regular file while the job started".into();

@@ -40,11 +40,11 @@ const INDEX_BYTES_MAX: usize = 16 << 20;
 
 /// Conditions, to be tested with each row group's statistics.
 #[derive(Debug, Default)]
-pub(super) struct Pruner(Vec<Asked>);
+pub(super) struct Pruner(Vec<StatCondition>);
 
 /// A condition over a column that has statistics.
 #[derive(Debug)]
-struct Asked {
+struct StatCondition {
     comparison: Comparison,
     /// One value, of the type that the table declares.
     constant: ArrayRef,
@@ -58,7 +58,7 @@ struct Asked {
 impl Pruner {
     pub(super) fn new(pruning: &Pruning, columns: &Columns, file: &ParquetFile) -> Pruner {
         let asked = pruning.conditions.iter();
-        Pruner(asked.filter_map(|condition| Asked::new(condition, columns, file)).collect())
+        Pruner(asked.filter_map(|condition| StatCondition::new(condition, columns, file)).collect())
     }
 
     /// The rows of a row group that are left out, in ascending ranges that do not touch.
@@ -80,8 +80,8 @@ impl Pruner {
     }
 }
 
-impl Asked {
-    fn new(condition: &Condition, columns: &Columns, file: &ParquetFile) -> Option<Asked> {
+impl StatCondition {
+    fn new(condition: &Condition, columns: &Columns, file: &ParquetFile) -> Option<StatCondition> {
         let (root, declared) = columns.source_of(condition.column)?;
         let constant = condition.constant.clone();
         let same = constant.len() == 1 && constant.data_type() == declared;
@@ -95,7 +95,7 @@ impl Asked {
             return None;
         }
         let group = Type::group_type_builder("alone").with_fields(vec![root_type]).build().ok()?;
-        Some(Asked {
+        Some(StatCondition {
             comparison: condition.comparison,
             constant,
             leaf,

@@ -37,8 +37,8 @@ use millstream_contract::table::{
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::connection::{Connection, Peer, Stop};
-use crate::beside::{Beside, FileFacts, Values};
+use self::connection::{Peer, SocketConnection, Stop};
+use crate::beside::{Beside, FileFacts, SideValues};
 use crate::input::{Name, Pipe, io_error};
 use crate::options::Options;
 use crate::records::{Arriving, RecordFormat, Wanted};
@@ -138,7 +138,7 @@ impl Table for SocketTable {
         }
         refuse_position(options, &name)?;
         let failed = |error| io_error(Path::new(&name), &error);
-        let (connection, stop, address) = Connection::new(&self.peer).map_err(failed)?;
+        let (connection, stop, address) = SocketConnection::new(&self.peer).map_err(failed)?;
         let read = self.beside.read(projection)?;
         let wanted = Wanted {
             format: self.format.clone(),
@@ -159,7 +159,7 @@ impl Table for SocketTable {
             stop,
             notice: None,
         };
-        Ok(vec![Values::split(values, Box::new(split))])
+        Ok(vec![SideValues::split(values, Box::new(split))])
     }
 
     fn describe(&self, projection: &[usize]) -> String {

@@ -10,7 +10,7 @@ use millstream_contract::table::{OpenOptions, ReadOnce, Sharing, SplitSpec};
 
 use super::paths;
 use crate::beside::FileFacts;
-use crate::input::{self, Found, Input, MaybePacked, Name, Pipe, Regular};
+use crate::input::{self, FileExtent, Input, MaybePacked, Name, Pipe, Regular};
 
 /// A file, or an input in place of a file.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ impl OneFile {
             return Ok(spec(None, None));
         }
         let (file, found) = input::open(path)?;
-        let Some(Found { length, file: id }) = found else { return Ok(spec(None, None)) };
+        let Some(FileExtent { length, file: id }) = found else { return Ok(spec(None, None)) };
         let again = file.try_clone().map_err(|error| input::io_error(path, &error))?;
         let packed = Regular::new(again, self.name.clone(), length).packing()?.is_some();
         *locked(&self.kept) = Some(file);

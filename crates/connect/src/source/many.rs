@@ -12,13 +12,13 @@ use std::task::Waker;
 use millstream_contract::Result;
 use millstream_contract::table::{Extent, OpenOptions, Position, Sharing, Split, SplitPoll};
 
-use super::{FileTable, OneFile, Place};
+use super::{FileSlot, FileTable, OneFile};
 
 /// A file that is opened when it is read.
 pub(super) struct LaterSplit {
     table: FileTable,
     file: OneFile,
-    place: Place,
+    place: FileSlot,
     projection: Arc<[usize]>,
     options: OpenOptions,
     sharing: Sharing,
@@ -37,7 +37,7 @@ impl LaterSplit {
     pub(super) fn new(
         table: FileTable,
         file: OneFile,
-        place: Place,
+        place: FileSlot,
         projection: &[usize],
         options: &OpenOptions,
         sharing: Sharing,

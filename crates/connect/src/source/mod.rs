@@ -45,7 +45,7 @@ pub(crate) use self::format::{Format, lines_from_options};
 use self::many::LaterSplit;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
-use crate::beside::{Beside, Values};
+use crate::beside::{Beside, SideValues};
 use crate::files::{ask_written, check_partitions};
 use crate::input::Name;
 use crate::options::Options;
@@ -155,7 +155,7 @@ impl FileTable {
     fn open_file(
         &self,
         file: &OneFile,
-        place: Place,
+        place: FileSlot,
         projection: &[usize],
         options: &OpenOptions,
     ) -> Result<Box<dyn Split>> {
@@ -176,7 +176,7 @@ impl FileTable {
             offsets: read.offsets(),
             chunk_bytes: None,
         };
-        Ok(Values::split(values, self.format.open(input, &reading)?))
+        Ok(SideValues::split(values, self.format.open(input, &reading)?))
     }
 
     /// The files that there are now and count, each of which is read up to where it ends.
@@ -193,7 +193,7 @@ impl FileTable {
 
 /// Which file of a table is opened.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct FileSlot {
     /// From 0.
     pub(crate) number: usize,
     pub(crate) one_of_many: bool,
@@ -242,7 +242,7 @@ impl Table for FileTable {
             if file.is_elsewhere(options)? {
                 return Ok(vec![Box::new(Elsewhere(file.name.clone()))]);
             }
-            let place = Place { number: 0, one_of_many: false, sharing: None };
+            let place = FileSlot { number: 0, one_of_many: false, sharing: None };
             if file.given_spec().is_some_and(|spec| spec.packed) {
                 let (table, file, whole) = (self.clone(), file.clone(), Sharing::Whole);
                 let split = LaterSplit::new(table, file, place, projection, options, whole);
@@ -255,7 +255,7 @@ impl Table for FileTable {
         let several = files.len() > 1;
         let open = |(number, (file, spec)): (usize, (OneFile, SplitSpec))| -> Box<dyn Split> {
             let sharing = whole.then_some(Sharing::Whole);
-            let place = Place { number, one_of_many: several, sharing };
+            let place = FileSlot { number, one_of_many: several, sharing };
             let file = file.told(&spec);
             let sharing = sharing.unwrap_or_else(|| file.sharing(spec.length));
             let later = LaterSplit::new(self.clone(), file, place, projection, options, sharing);

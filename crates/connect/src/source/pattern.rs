@@ -30,7 +30,7 @@ pub(super) enum Dangling {
 
 /// Kind of a path's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TargetKind {
     File,
     Directory,
     /// A pipe, a device, a socket.
@@ -38,11 +38,11 @@ enum Kind {
 }
 
 /// Kind of a path's target, through links; `None` if the target is gone.
-fn kind(path: &Path, dangling: Dangling) -> Result<Option<Kind>> {
+fn kind(path: &Path, dangling: Dangling) -> Result<Option<TargetKind>> {
     match path.metadata() {
-        Ok(metadata) if metadata.is_file() => Ok(Some(Kind::File)),
-        Ok(metadata) if metadata.is_dir() => Ok(Some(Kind::Directory)),
-        Ok(_) => Ok(Some(Kind::Other)),
+        Ok(metadata) if metadata.is_file() => Ok(Some(TargetKind::File)),
+        Ok(metadata) if metadata.is_dir() => Ok(Some(TargetKind::Directory)),
+        Ok(_) => Ok(Some(TargetKind::Other)),
         Err(error) if is_absent(error.kind()) => match dangling_link(path) {
             Some((what, help)) if dangling == Dangling::Refused => Err(Error::Io {
                 place: path.display().to_string(),
@@ -73,7 +73,7 @@ pub(super) fn dangling_link(path: &Path) -> Option<(String, &'static str)> {
 pub(super) fn files_in(directory: &Path, dangling: Dangling) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in visible(directory)? {
-        if kind(&path, dangling)? == Some(Kind::File) {
+        if kind(&path, dangling)? == Some(TargetKind::File) {
             files.push(path);
         }
     }
@@ -97,7 +97,7 @@ pub(super) fn visible(directory: &Path) -> Result<Vec<PathBuf>> {
 ///
 /// If it cannot be looked at.
 pub(super) fn is_directory(path: &Path, dangling: Dangling) -> Result<bool> {
-    Ok(kind(path, dangling)? == Some(Kind::Directory))
+    Ok(kind(path, dangling)? == Some(TargetKind::Directory))
 }
 
 fn entries(directory: &Path) -> io::Result<Vec<DirEntry>> {
@@ -164,7 +164,7 @@ impl Walk {
     /// directories below `**`, which paths bound.
     fn follow(&mut self, from: PathBuf, steps: &[Step]) -> Result<()> {
         let Some((step, rest)) = steps.split_first() else {
-            if kind(&from, self.dangling)? == Some(Kind::File) {
+            if kind(&from, self.dangling)? == Some(TargetKind::File) {
                 self.found.push(from);
             }
             return Ok(());

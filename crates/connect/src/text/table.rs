@@ -22,7 +22,7 @@ const WIDTH_MIN: usize = 6;
 /// A table being written.
 #[derive(Debug)]
 pub(super) struct TableWriter {
-    columns: Vec<Column>,
+    columns: Vec<TextColumn>,
     /// Terminal columns, if the table has to fit a terminal.
     limit: Option<usize>,
     /// Rows so far, of a table with a line for each value.
@@ -34,7 +34,7 @@ pub(super) struct TableWriter {
 }
 
 #[derive(Debug)]
-struct Column {
+struct TextColumn {
     name: String,
     name_width: usize,
     class: Class,
@@ -50,12 +50,12 @@ struct Column {
     short: bool,
 }
 
-impl Column {
-    fn new(name: &str, data_type: &DataType) -> Column {
+impl TextColumn {
+    fn new(name: &str, data_type: &DataType) -> TextColumn {
         let (name, usual) = (harmless(name), usual_width(data_type));
         let (name_width, class) = (width(&name), class(data_type));
         let greatest = greatest_width(data_type);
-        Column { name, name_width, class, usual, greatest, needed: 0, width: usual, short: false }
+        Self { name, name_width, class, usual, greatest, needed: 0, width: usual, short: false }
     }
 
     fn right(&self) -> bool {
@@ -80,7 +80,7 @@ impl TableWriter {
     pub(super) fn new(schema: &Schema, options: &TextOptions) -> TableWriter {
         let fields = schema.fields().iter();
         TableWriter {
-            columns: fields.map(|field| Column::new(field.name(), field.data_type())).collect(),
+            columns: fields.map(|field| TextColumn::new(field.name(), field.data_type())).collect(),
             limit: options.width.map(usize::from),
             expanded: options.expanded.then_some(0),
             started: false,
@@ -200,12 +200,12 @@ impl TableWriter {
     fn start(&mut self, cells: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
         self.started = true;
         self.measure(cells, rows);
-        if !self.shrink(Column::whole) {
+        if !self.shrink(TextColumn::whole) {
             for column in &mut self.columns {
                 column.short = column.class == Class::Plain;
             }
             self.measure(cells, rows);
-            let _ = self.shrink(Column::whole) || self.shrink(Column::least);
+            let _ = self.shrink(TextColumn::whole) || self.shrink(TextColumn::least);
         }
         self.grow();
         self.border(["┌", "┬", "┐"], out);
@@ -233,7 +233,7 @@ impl TableWriter {
     }
 
     /// Takes from the widest columns what does not fit, down to `floor`; whether it fits then.
-    fn shrink(&mut self, floor: impl Fn(&Column) -> usize) -> bool {
+    fn shrink(&mut self, floor: impl Fn(&TextColumn) -> usize) -> bool {
         let Some(limit) = self.limit else { return true };
         while self.line_width() > limit {
             let wider = self.columns.iter_mut().filter(|column| column.width > floor(column));

@@ -72,7 +72,7 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 }
 
 /// A file that is followed.
-pub(super) struct Cursor {
+pub(super) struct FileCursor {
     path: PathBuf,
     seen: Seen,
     /// Closed while nothing is written to it, if there are many.
@@ -93,19 +93,19 @@ pub(super) struct Cursor {
     notice: Option<String>,
 }
 
-impl Cursor {
+impl FileCursor {
     /// A file that was found; `None` if it is gone again.
     pub(super) fn new(
         path: PathBuf,
         seen: Seen,
         saved: Option<Saved>,
         wanted: &Wanted,
-    ) -> Result<Option<Cursor>> {
+    ) -> Result<Option<FileCursor>> {
         let Some(file) = opened(&path, seen.id)? else { return Ok(None) };
         let (arriving, wanted) = (arriving(&path, wanted), wanted.clone());
         let (head, tail, gone, finished) = (Vec::new(), Default::default(), None, false);
         let (file, saved_at, notice) = (Some(file), None, None);
-        let mut cursor = Cursor {
+        let mut cursor = FileCursor {
             path,
             seen,
             file,

@@ -40,10 +40,10 @@ use millstream_contract::table::{
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::cursor::{Cursor, Id, Saved, Seen};
+use self::cursor::{FileCursor, Id, Saved, Seen};
 use super::format::lines_from_options;
 use super::{Elsewhere, Files};
-use crate::beside::{Beside, Read, Values};
+use crate::beside::{Beside, SidePlan, SideValues};
 use crate::files::check_partitions;
 use crate::input::{Name, io_error};
 use crate::options::Options;
@@ -153,9 +153,9 @@ struct FollowSplit {
     name: Name,
     files: Files,
     wanted: Wanted,
-    read: Read,
+    read: SidePlan,
     /// Known files, in the order in which they were found.
-    cursors: Vec<Cursor>,
+    cursors: Vec<FileCursor>,
     /// Where to go on in files that have not been found yet.
     saved: BTreeMap<u64, Saved>,
     /// When the files were last looked at.
@@ -187,7 +187,7 @@ impl FollowSplit {
                 None if !new.insert(seen.id) => {}
                 None => {
                     let saved = self.saved.remove(&seen.id.inode);
-                    self.cursors.extend(Cursor::new(path, seen, saved, &self.wanted)?);
+                    self.cursors.extend(FileCursor::new(path, seen, saved, &self.wanted)?);
                 }
             }
         }
@@ -228,7 +228,7 @@ impl FollowSplit {
     fn close_some(&mut self) {
         let open = self.cursors.iter().filter(|cursor| cursor.is_open()).count();
         let quiet = self.cursors.iter_mut().filter(|cursor| cursor.is_quiet());
-        quiet.take(open.saturating_sub(OPEN_MAX)).for_each(Cursor::close);
+        quiet.take(open.saturating_sub(OPEN_MAX)).for_each(FileCursor::close);
     }
 
     /// The next chunk of what is there.
@@ -241,7 +241,7 @@ impl FollowSplit {
             }
             if let Some(chunk) = cursor.chunk()? {
                 let values = self.read.values(|| cursor.facts())?;
-                return Ok(Some(SplitPoll::Chunk(Values::chunk(values.as_ref(), chunk))));
+                return Ok(Some(SplitPoll::Chunk(SideValues::chunk(values.as_ref(), chunk))));
             }
             if cursor.gone() {
                 gone.insert(cursor.path().to_path_buf());
@@ -261,11 +261,11 @@ impl Split for FollowSplit {
     }
 
     fn notice(&mut self) -> Option<String> {
-        self.cursors.iter_mut().find_map(Cursor::notice)
+        self.cursors.iter_mut().find_map(FileCursor::notice)
     }
 
     fn position(&self) -> Position {
-        Position(self.cursors.iter().flat_map(Cursor::position).collect())
+        Position(self.cursors.iter().flat_map(FileCursor::position).collect())
     }
 
     fn poll_next(&mut self, now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
