@@ -29,6 +29,7 @@ mod job;
 mod meter;
 pub mod network;
 pub mod observe;
+mod obstacle;
 mod order;
 mod progress;
 pub mod projection;
