@@ -6,14 +6,17 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use millstream_state::Load;
+
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::plan::{Input, Node, Operator, Output, Plan, Project};
 use millstream_operators::operator::expansion::Expansion;
 use millstream_operators::operator::late::LateRecords;
 use millstream_operators::operator::lookup::Lookup;
-use millstream_operators::operator::stateless::Taking;
-use millstream_operators::operator::unnest::Unnest;
+use millstream_operators::operator::stateless::{self, Taking};
+use millstream_operators::operator::unnest::{Unnest, elements_in};
 use millstream_operators::windowing::Windowing;
 
 /// Where rows come from that reach a stage or an output: not from a stage without state.
@@ -120,6 +123,26 @@ impl Takers {
     pub(crate) fn all_ways(&self) -> Vec<&Way> {
         let behind = self.passes.iter().flat_map(|pass| pass.takers.all_ways());
         self.ways.iter().chain(behind).collect()
+    }
+
+    /// The load of rows for a stage, as far as known before anything is computed: as many rows, or
+    /// as there are elements in a column of them.
+    pub(crate) fn load_of(&self, stage: usize, batch: &RecordBatch) -> Load {
+        let mut load = Load { rows: 0, text_bytes: 0 };
+        let mut add = |edge: &Edge, elements: usize| {
+            let Load { rows, text_bytes } = stateless::load(batch, &edge.texts);
+            load.rows += rows.max(elements);
+            load.text_bytes += text_bytes;
+        };
+        let of_stage = |edge: &&Edge| edge.stage == stage;
+        self.edges.iter().filter(of_stage).for_each(|edge| add(edge, 0));
+        for pass in &self.passes {
+            let array = pass.expansion.as_ref().and_then(|expansion| expansion.array(&pass.taking));
+            let elements = array.map_or(0, |array| elements_in(batch.column(array)));
+            let edges = pass.takers.all_edges().into_iter();
+            edges.filter(of_stage).for_each(|edge| add(edge, elements));
+        }
+        load
     }
 
     /// Stages that take rows whose dropped records are counted there, which they no longer are.

@@ -28,6 +28,7 @@ mod intake;
 mod job;
 pub mod network;
 pub mod observe;
+mod obstacle;
 mod order;
 mod progress;
 mod registry;

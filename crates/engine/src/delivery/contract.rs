@@ -4,6 +4,7 @@
 use millstream_state::Load;
 
 use crate::error::Result;
+use crate::obstacle::Obstacle;
 use crate::progress::{Context, State};
 use millstream_operators::operator::{Batch, Updated};
 use millstream_operators::windowing::SliceId;
@@ -22,19 +23,6 @@ pub(crate) enum Seal {
     PassedThrough,
 }
 
-/// Why a stage takes no more input for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// This worker takes none at all, or no more.
-    NoInput,
-    /// There is no credit: leaders have not merged enough yet.
-    Leader,
-    /// There is no slot for rows that are to be passed through.
-    Slot,
-    /// What has come already does not fit.
-    Memory,
-}
-
 /// The way between a worker's state and those who lead the keys. No method blocks.
 pub(crate) trait Delivery: Send {
     /// Merges one thing that has come, or sees to its credit. True if that was a step's work.
@@ -45,7 +33,7 @@ pub(crate) trait Delivery: Send {
     fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
 
     /// Why a stage takes no more input for now, if it does not.
-    fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>>;
+    fn hold(&self, context: &Context, state: &State) -> Result<Option<Obstacle>>;
 
     /// Whether there is room for a batch that brings so much. If not, it has to wait, unless all is
     /// `settled`: then nothing makes room any more, and it is an error.

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use millstream_state::{Leaders, Load};
 
 use super::channels::{Channels, ended_early};
-use super::contract::{Delivery, Hold};
+use super::contract::Delivery;
 use super::epoch::{is_idle, lets_fire};
 use crate::error::{Error, Result};
 use crate::exchange::Sender;
 use crate::gather::Gather;
 use crate::network::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
+use crate::obstacle::Obstacle;
 use crate::progress::{Context, State};
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::operator::{Batch, Updated};
@@ -313,13 +314,13 @@ impl Delivery for Exchanged {
         Ok(false)
     }
 
-    fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>> {
+    fn hold(&self, context: &Context, state: &State) -> Result<Option<Obstacle>> {
         let shared = &context.shared;
         if self.receiving.as_ref().is_some_and(|receiving| receiving.leaves) {
-            return Ok(Some(Hold::Memory));
+            return Ok(Some(Obstacle::Memory));
         }
         if self.blocked {
-            return Ok(Some(Hold::Leader));
+            return Ok(Some(Obstacle::Credit));
         }
         if self.sending.is_some() && state.announced < END {
             return Ok(None);
@@ -328,7 +329,7 @@ impl Delivery for Exchanged {
             // Nobody here can be slowed down.
             shared.budget.check()?;
         }
-        Ok(Some(Hold::NoInput))
+        Ok(Some(Obstacle::NoInput))
     }
 
     /// What comes of a batch is in slots, for the most part of others. Its growth is foreseen as

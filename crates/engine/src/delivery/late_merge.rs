@@ -4,11 +4,12 @@
 use millstream_state::Load;
 
 use super::channels::{self, Channels};
-use super::contract::{Delivery, Hold, Seal};
+use super::contract::{Delivery, Seal};
 use super::epoch::epoch_is_over;
 use super::handover::{self, HandOver};
 use crate::error::Result;
-use crate::network::{GO_ON, MERGED, Sealed, Stall};
+use crate::network::{GO_ON, MERGED, Sealed};
+use crate::obstacle::Obstacle;
 use crate::progress::{Context, State};
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::operator::{Batch, SealSlice, Updated};
@@ -166,15 +167,11 @@ impl Delivery for LateMerge {
         }
     }
 
-    fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>> {
+    fn hold(&self, context: &Context, state: &State) -> Result<Option<Obstacle>> {
         if !state.has_credit() {
-            return Ok(Some(Hold::Leader));
+            return Ok(Some(Obstacle::Credit));
         }
-        let stall = state.outboxes(&context.shared).and_then(|outboxes| outboxes.stall());
-        Ok(stall.map(|stall| match stall {
-            Stall::Leader => Hold::Leader,
-            Stall::Slot => Hold::Slot,
-        }))
+        Ok(state.outboxes(&context.shared).and_then(|outboxes| outboxes.stall()))
     }
 
     fn has_room(

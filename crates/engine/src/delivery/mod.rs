@@ -29,7 +29,7 @@ use exchanged::Exchanged;
 use handover::HandOver;
 use late_merge::LateMerge;
 
-pub(crate) use contract::{Delivery, Hold, Seal};
+pub(crate) use contract::{Delivery, Seal};
 pub(crate) use handover::Mailboxes;
 
 /// A worker's ends of the channels between processes.

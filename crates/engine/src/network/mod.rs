@@ -34,7 +34,7 @@ pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshOptions, MeshSetup};
 pub(crate) use messages::credit;
 pub(crate) use net::{Freed, Net};
-pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Sealed, Shipped, Shipping, Stall};
+pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Sealed, Shipped, Shipping};
 pub(crate) use outboxes::Outboxes;
 pub use outboxes::check_rows;
 pub(crate) use port::{Inlet, Polled, Sleeper, peer_error, sent_by};

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use millstream_flow::channel::Settings as Channels;
 use millstream_state::{Heap, Segment};
 
-use super::outbox::{Outbox, Sealed, Shipped, Shipping, Stall};
+use super::outbox::{Outbox, Sealed, Shipped, Shipping};
 use super::port::{Outlet, peer_error};
 use super::sleepers::Sleepers;
 use super::wire::HEAD_BYTES;
 use crate::error::{Error, Result};
+use crate::obstacle::Obstacle;
 use crate::plan::Plan;
 use crate::roles::Place;
 use millstream_operators::passed::{Format, Onward, Outgoing, PassedRows, Passing};
@@ -150,8 +151,8 @@ impl Outboxes {
         Ok(some)
     }
 
-    /// What workers have to wait for before they give this stage more rows, if for anything.
-    pub(crate) fn stall(&self) -> Option<Stall> {
+    /// Why workers give this stage no more rows, if they do not.
+    pub(crate) fn stall(&self) -> Option<Obstacle> {
         if !self.stalled.load(Acquire) {
             return None;
         }

@@ -1,5 +1,5 @@
 //! What the observer sees of a job in this process: from what all workers share, and from what each
-//! has told.
+//! has report.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -9,7 +9,8 @@ use super::Shared;
 use crate::edges::Root;
 use crate::gather::Gather;
 use crate::observe::{
-    Channel, Input, Memory, Need, Output, Phase, Snapshot, Stage, StageTold, Told, Window, time,
+    Channel, Input, Memory, Need, Output, Phase, Report, Snapshot, Source, Stage, StageReport,
+    Window, time,
 };
 use crate::stats::Stats;
 use millstream_operators::budget::Kind;
@@ -30,9 +31,9 @@ impl Shared {
     /// What the job is doing. Asks all workers, and waits a moment for their answers.
     pub(crate) fn observe(&self) -> Snapshot {
         self.cells.ask(|| self.wake_all());
-        let told = self.cells.told();
+        let reports = self.cells.reports();
         let mut stats = Stats::default();
-        told.iter().for_each(|told| stats.add(&told.stats));
+        reports.iter().for_each(|report| stats.add(&report.stats));
         let now_us = self.env.now_us();
         let latency = self.latencies.lock().unwrap_or_else(PoisonError::into_inner).observed();
         let process = self.net.as_ref().map_or(0, |net| net.place.process);
@@ -47,15 +48,30 @@ impl Shared {
                 + stats.null_time_records
                 + stats.unusable_time_records,
             late_records: stats.late_records,
-            sources: self.intake.observed_sources(),
+            sources: self.observed_sources(&reports),
             splits: self.intake.observed_splits(),
             workers: self.cells.workers(process, now_us),
-            stages: (0..self.stages.len()).map(|n| self.observed_stage(n, &told, &stats)).collect(),
+            stages: (0..self.stages.len())
+                .map(|n| self.observed_stage(n, &reports, &stats))
+                .collect(),
             outputs: self.gathers.iter().map(|gather| self.observed_output(gather)).collect(),
             channels: self.observed_channels(),
             memory: self.observed_memory(),
             latency,
         }
+    }
+
+    /// The sources, with the obstacle of each that no worker reads.
+    fn observed_sources(&self, reports: &[Report]) -> Vec<Source> {
+        let mut sources = self.intake.observed_sources();
+        for (number, source) in sources.iter_mut().enumerate().filter(|(_, s)| !s.ended) {
+            let held = reports.iter().map(|report| report.held.get(number).copied().flatten());
+            source.obstacle = match held.clone().any(|obstacle| obstacle.is_none()) {
+                true => None,
+                false => held.flatten().max(),
+            };
+        }
+        sources
     }
 
     fn phase(&self) -> Phase {
@@ -108,17 +124,18 @@ impl Shared {
         others.map(channel).collect()
     }
 
-    fn observed_stage(&self, number: usize, told: &[Told], stats: &Stats) -> Stage {
+    fn observed_stage(&self, number: usize, reports: &[Report], stats: &Stats) -> Stage {
         let stage = &self.stages[number];
-        let of: Vec<&StageTold> = told.iter().filter_map(|told| told.stages.get(number)).collect();
-        let open: BTreeSet<Window> = of.iter().flat_map(|told| &told.open).copied().collect();
+        let of: Vec<&StageReport> =
+            reports.iter().filter_map(|report| report.stages.get(number)).collect();
+        let open: BTreeSet<Window> = of.iter().flat_map(|report| &report.open).copied().collect();
         let mut open: Vec<Window> = open.into_iter().collect();
         open.sort_by_key(Window::order);
-        let open_more = open.len() > OPEN_MAX || of.iter().any(|told| told.open_more);
+        let open_more = open.len() > OPEN_MAX || of.iter().any(|report| report.open_more);
         open.truncate(OPEN_MAX);
-        let clocks = of.iter().map(|told| told.clock.len()).max().unwrap_or(0);
-        let entry = |at: usize| of.iter().filter_map(|told| told.clock.get(at)).min();
-        let sum = |what: fn(&StageTold) -> u64| of.iter().map(|told| what(told)).sum();
+        let clocks = of.iter().map(|report| report.clock.len()).max().unwrap_or(0);
+        let entry = |at: usize| of.iter().filter_map(|report| report.clock.get(at)).min();
+        let sum = |what: fn(&StageReport) -> u64| of.iter().map(|report| what(report)).sum();
         let mut needs = Vec::new();
         if let Some(first) = open.first() {
             self.needs_of(number, first.fires_at_us.unwrap_or(END), &mut needs);
@@ -127,18 +144,19 @@ impl Shared {
             stage: stage.place + 1,
             name: stage.program.name(),
             inputs: stage.inputs.iter().map(input).collect(),
-            frontier_us: of.iter().map(|told| told.frontier).min().and_then(time),
+            frontier_us: of.iter().map(|report| report.frontier).min().and_then(time),
             clock_us: (0..clocks)
                 .map(|at| entry(at).copied().filter(|us| *us != BEGINNING))
                 .collect(),
             firing: stage.is_firing(),
+            obstacle: of.iter().filter_map(|report| report.obstacle).max(),
             open,
             open_more,
             needs,
-            rows_in: sum(|told| told.rows_in),
-            rows_out: sum(|told| told.rows_out),
-            state_rows: sum(|told| told.state_rows),
-            state_bytes: sum(|told| told.state_bytes),
+            rows_in: sum(|report| report.rows_in),
+            rows_out: sum(|report| report.rows_out),
+            state_rows: sum(|report| report.state_rows),
+            state_bytes: sum(|report| report.state_bytes),
             late_records: stats.stages.get(number).map_or(0, |stage| stage.late_records),
             partly_late_records: stats.stages.get(number).map_or(0, |s| s.partly_late_records),
         }

@@ -3,41 +3,29 @@
 use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
-use millstream_state::Load;
 
-use super::input::load_of;
-use super::{State, Worker};
-use crate::delivery::Seal;
+use super::admission::Admission;
+use super::{FiredRows, State, Worker};
 use crate::edges::{Edge, Takers, Way};
 use crate::error::Result;
+use crate::obstacle::Obstacle;
 use millstream_operators::budget::{Kind, batch_bytes};
 use millstream_operators::columns::rows_in;
 use millstream_operators::event_time::END;
 use millstream_operators::operator::expansion::Piece;
 use millstream_operators::operator::stateless::Taken;
 use millstream_operators::operator::{RowTimes, Step};
-use millstream_operators::windowing::{SliceId, WindowId};
+use millstream_operators::windowing::SliceId;
 
-/// What came of an attempt to fire.
+/// The outcome of an attempt to fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fired {
-    /// Nothing is complete.
+enum Fired {
+    /// No window is complete.
     Nothing,
     /// Something was done.
     Some,
-    /// There is no room for the rows now.
-    NoMemory,
-    /// A stage that takes them has too much on its way.
-    NoCredit,
-}
-
-/// Rows of a window that has fired.
-pub(super) struct FiredRows {
-    rows: RecordBatch,
-    window: WindowId,
-    times: RowTimes,
-    /// Whether they are this leader's last of the window.
-    last: bool,
+    /// Rows wait.
+    Waits(Obstacle),
 }
 
 impl Worker {
@@ -49,28 +37,25 @@ impl Worker {
         let shared = self.context.shared.clone();
         for number in (0..stages.len()).rev() {
             let later = shared.edges.stages[number].later.iter();
-            let mut waits =
-                later.map(|stage| self.blocked[*stage]).filter(|f| *f != Fired::Nothing);
-            self.blocked[number] = match waits.next() {
-                Some(waits) => waits,
-                None => self.fire(stages, number, tight)?,
+            let mut blocked = later.filter_map(|stage| self.blocked[*stage]);
+            self.blocked[number] = match blocked.next() {
+                Some(obstacle) => Some(obstacle),
+                None => match self.fire(stages, number, tight)? {
+                    Fired::Nothing => None,
+                    Fired::Waits(obstacle) => Some(obstacle),
+                    Fired::Some => {
+                        self.blocked.fill(None);
+                        return Ok(true);
+                    }
+                },
             };
-            if self.blocked[number] == Fired::Some {
-                self.blocked.fill(Fired::Nothing);
-                return Ok(true);
-            }
         }
         Ok(false)
     }
 
     /// Goes on with the window of a stage that is firing, or starts with one that is complete; its
     /// rows go to all who take them.
-    pub(super) fn fire(
-        &mut self,
-        stages: &mut [State],
-        number: usize,
-        tight: bool,
-    ) -> Result<Fired> {
+    fn fire(&mut self, stages: &mut [State], number: usize, tight: bool) -> Result<Fired> {
         let shared = self.context.shared.clone();
         if stages[number].operator.firing().is_none() {
             return self.fire_complete(&mut stages[number]);
@@ -88,38 +73,17 @@ impl Worker {
                 None => return Ok(Fired::Some),
             },
         };
-        let waits = self.may_give(stages, number, &fired, tight)?;
-        if waits == Fired::Nothing {
-            self.push_fired(stages, &feeds.takers, &fired)?;
-            return Ok(Fired::Some);
-        }
+        let obstacle = match self.admit_fired(stages, number, &fired, tight)? {
+            Admission::Free => {
+                self.push_fired(stages, &feeds.takers, &fired)?;
+                return Ok(Fired::Some);
+            }
+            Admission::Again => None,
+            Admission::Waits(obstacle) => Some(obstacle),
+        };
         let held = shared.budget.hold(Kind::Fired, batch_bytes(&fired.rows));
         self.waiting[number] = Some((fired, held));
-        Ok(waits)
-    }
-
-    /// Whether all who take the next rows of a window have room for them; `Nothing` stands in the
-    /// way then.
-    fn may_give(
-        &mut self,
-        stages: &mut [State],
-        number: usize,
-        fired: &FiredRows,
-        tight: bool,
-    ) -> Result<Fired> {
-        let shared = self.context.shared.clone();
-        let feeds = &shared.edges.stages[number];
-        if !self.may_fire(&mut stages[number], &feeds.outputs, &fired.rows, tight)? {
-            return Ok(Fired::NoMemory);
-        }
-        for next in &feeds.stages {
-            let load = load_of(&feeds.takers, *next, &fired.rows);
-            match self.may_feed(&mut stages[*next], load, tight)? {
-                Fired::Nothing => {}
-                waits => return Ok(waits),
-            }
-        }
-        Ok(Fired::Nothing)
+        Ok(obstacle.map_or(Fired::Some, Fired::Waits))
     }
 
     /// Goes on with the window that a stage fires; its next rows, if there are some now.
@@ -223,38 +187,6 @@ impl Worker {
             self.take_rows(state, edge, &rows, &times)?;
         }
         Ok(())
-    }
-
-    /// Whether the next stage can take so many rows of the window that is firing, which takes
-    /// credit and memory there; `Nothing` stands in the way then.
-    fn may_feed(&mut self, next: &mut State, load: Load, tight: bool) -> Result<Fired> {
-        let shared = self.context.shared.clone();
-        let number = next.stage.number;
-        if !shared.is_wanted(&shared.edges.stages[number]) {
-            return Ok(Fired::Nothing);
-        }
-        if self.delivery.hold(&self.context, next)?.is_some() {
-            return Ok(Fired::NoCredit);
-        }
-        if tight {
-            if next.operator.holds_for_others() {
-                // What leaders have merged takes less room than what waits in fragments.
-                self.delivery.end_epoch(&mut self.context, next, Seal::Everything)?;
-                return Ok(Fired::Some);
-            }
-            self.delivery.hurry(&self.context, Some(number), false)?;
-        }
-        let (fired, frontier) = (next.stage.fired(), next.frontier);
-        let settled = || {
-            shared.budget.held(Kind::Segments) == 0
-                && shared.queued_bytes() == 0
-                && fired >= frontier
-                && !shared.stages[number..].iter().any(|stage| stage.is_firing())
-        };
-        match self.delivery.has_room(&self.context, next, load, tight, &settled)? {
-            true => Ok(Fired::Nothing),
-            false => Ok(Fired::NoMemory),
-        }
     }
 
     /// All rows of the window have been taken.

@@ -7,29 +7,34 @@
 //! last has its turn first, since what it does makes room for the others. A step never waits for
 //! another worker, so a whole job also runs on one thread, a step at a time.
 
+mod admission;
 mod firing;
-mod gates;
 mod input;
 mod network;
 mod observed;
 mod open;
 mod passed;
-mod pressure;
+mod push;
+mod sleep;
+mod update;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+use arrow::array::RecordBatch;
 
 use crate::delivery::{self, Delivery, Endpoints, Mailboxes};
 use crate::error::Result;
 use crate::network::Ends;
 use crate::observe::Doing;
+use crate::obstacle::Obstacle;
 use crate::progress::{Context, State};
 use crate::shared::Shared;
 use crate::stats::Stats;
-use firing::{Fired, FiredRows};
 use millstream_operators::budget::Held;
-use millstream_operators::operator::Counters;
-use network::Bed;
+use millstream_operators::operator::{Counters, RowTimes};
+use millstream_operators::windowing::WindowId;
+use sleep::SleepState;
 
 /// What a step came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,18 +50,29 @@ pub(crate) enum Step {
     Done,
 }
 
+/// Rows of a window that has fired.
+struct FiredRows {
+    rows: RecordBatch,
+    window: WindowId,
+    times: RowTimes,
+    /// Whether they are this leader's last of the window.
+    last: bool,
+}
+
 pub(crate) struct Worker {
     context: Context,
     /// How what it holds for the leaders of keys gets to them, and what others hold to it.
     delivery: Box<dyn Delivery>,
     /// Those with state, by number. Taken out while they are worked on.
     stages: Vec<State>,
-    /// By stage: what stands in the way of what it has to fire.
-    blocked: Vec<Fired>,
+    /// By source: why it is not read now.
+    held: Vec<Option<Obstacle>>,
+    /// By stage: why the rows of its window do not go on.
+    blocked: Vec<Option<Obstacle>>,
     /// By stage: rows that it has fired and that wait until all who take them have room.
     waiting: Vec<Option<(FiredRows, Held)>>,
     /// `None` if the job has no channels.
-    bed: Option<Bed>,
+    sleep: Option<SleepState>,
     /// What it does between two steps, as the observer counts it.
     doing: Doing,
     /// The observer's question that it has answered last.
@@ -74,18 +90,19 @@ impl Worker {
         let shared = &context.shared;
         let state = |stage| State::new(stage, context.leader, shared);
         let stages: Vec<State> = shared.stages.iter().map(state).collect();
-        let (bed, ways) = match ends {
+        let (sleep, endpoints) = match ends {
             Some(Ends { deltas_in, lanes, sleeper }) => {
-                (Some(Bed::new(sleeper)), Endpoints { deltas_in, lanes })
+                (Some(SleepState::new(sleeper)), Endpoints { deltas_in, lanes })
             }
             None => (None, Endpoints::default()),
         };
         Worker {
-            delivery: delivery::new(&context, mailboxes, ways),
-            blocked: vec![Fired::Nothing; stages.len()],
+            delivery: delivery::new(&context, mailboxes, endpoints),
+            blocked: vec![None; stages.len()],
             waiting: stages.iter().map(|_| None).collect(),
             stages,
-            bed,
+            held: Vec::new(),
+            sleep,
             doing: Doing::Step,
             answered: 0,
             context,
@@ -154,7 +171,7 @@ impl Worker {
         if self.fire_some(stages, tight)? {
             return Ok(Step::Busy);
         }
-        let fires = self.blocked.iter().any(|fired| *fired != Fired::Nothing);
+        let fires = self.blocked.iter().any(Option::is_some);
         if !fires && self.delivery.is_over(&self.context, stages) {
             return Ok(self.end(stages));
         }

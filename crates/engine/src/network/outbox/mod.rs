@@ -25,6 +25,7 @@ use super::combine::Combiner;
 use super::port::{Outlet, peer_error};
 use super::wire::{GO_ON, Head, Kind, MERGED};
 use crate::error;
+use crate::obstacle::Obstacle;
 use crate::roles::Place;
 use delta::{Pending, Sending, Sent};
 use millstream_operators::budget::Held;
@@ -143,15 +144,6 @@ impl Shipped {
         self.passed += other.passed;
         self.credit_stalls += other.credit_stalls;
     }
-}
-
-/// What keeps workers from taking more input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stall {
-    /// There is no slot for rows to be passed through.
-    Slot,
-    /// So much is on its way to a leader that it has to merge first.
-    Leader,
 }
 
 /// The slot that rows passed through are written into.
@@ -313,18 +305,18 @@ impl Outbox {
         self.sending.is_some() || self.next_is_due() || self.open.lacks_slot
     }
 
-    /// What workers have to wait for before they take more input, if for anything.
-    pub(crate) fn stall(&self) -> Option<Stall> {
+    /// Why workers take no more input, if they do not.
+    pub(crate) fn stall(&self) -> Option<Obstacle> {
         let stalled = !self.pending.parcel.is_empty()
             && !self.waits_for_others()
             && (self.deltas_on_their_way() >= self.limits.deltas
                 || self.sending.is_some() && self.pending.bytes >= self.limits.fragment_bytes);
         match stalled {
-            true => Some(Stall::Leader),
+            true => Some(Obstacle::Credit),
             false => {
                 // What is passed through waits for slots.
                 let waits = self.sending.is_some() && !self.pending.parcel.passed.is_empty();
-                (self.open.lacks_slot || waits).then_some(Stall::Slot)
+                (self.open.lacks_slot || waits).then_some(Obstacle::Slot)
             }
         }
     }

@@ -117,7 +117,7 @@ fn two_deltas_with_rows_wait_for_the_leader_at_most() {
         outbox.pump().unwrap();
     }
     assert_eq!(deltas(), [true; 2]);
-    assert!(outbox.stall() == Some(Stall::Leader) && !outbox.has_more() && !outbox.is_empty());
+    assert!(outbox.stall() == Some(Obstacle::Credit) && !outbox.has_more() && !outbox.is_empty());
     assert_eq!(outbox.credit(MERGED | GO_ON).map(|segments| segments.len()), Some(1));
     assert!(outbox.has_more() && outbox.stall().is_none());
     outbox.pump().unwrap();
@@ -220,7 +220,7 @@ fn who_lacks_a_slot_waits_for_it() {
     assert_eq!(pass(&mut outbox, 3 * in_slot), in_slot);
     for _ in 0..2 {
         // Whoever sleeps meanwhile is woken by credit.
-        assert!(outbox.stall() == Some(Stall::Slot) && outbox.has_more());
+        assert!(outbox.stall() == Some(Obstacle::Slot) && outbox.has_more());
         assert!(!outbox.pump().unwrap());
     }
     credit(Some(2));
@@ -270,7 +270,7 @@ fn what_waits_behind_a_long_delta_is_bounded() {
         outbox.put(sealed(0, vec![(10, segment(&layout, 0..5))], watermark));
         outbox.pump().unwrap();
     }
-    assert_eq!(outbox.stall(), Some(Stall::Leader));
+    assert_eq!(outbox.stall(), Some(Obstacle::Credit));
     sent.lock().unwrap().credit = None;
     outbox.pump().unwrap();
     assert!(outbox.stall().is_none() && outbox.is_empty());
@@ -305,7 +305,7 @@ fn merged_deltas_still_keep_others_back() {
     };
     assert!(put(&mut outbox, 1) && put(&mut outbox, 2) && !put(&mut outbox, 3));
     assert_eq!(outbox.credit(MERGED).map(|segments| segments.len()), Some(1));
-    assert!(!outbox.pump().unwrap() && outbox.stall() == Some(Stall::Leader));
+    assert!(!outbox.pump().unwrap() && outbox.stall() == Some(Obstacle::Credit));
     assert_eq!(outbox.credit(GO_ON).map(|segments| segments.len()), Some(0));
     assert!(outbox.pump().unwrap() && outbox.stall().is_none());
     assert!(!put(&mut outbox, 4));

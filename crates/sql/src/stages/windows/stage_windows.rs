@@ -7,13 +7,12 @@ use millstream_contract::plan::{self, Tumble};
 
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
-use crate::stages::windows::group_windows::WindowGrouping;
 use crate::stages::lower::{
     Fires, Places, Rows, Stage, WINDOW, fired_column, indexed, over, window_column,
 };
 use crate::stages::nest::Inner;
 use crate::stages::windows::assigned::{OfRow, Windows, common_slice};
-use crate::stages::windows::group_windows::Grouping;
+use crate::stages::windows::group_windows::WindowGrouping;
 use crate::syntax::error::Result;
 use crate::syntax::walk::Nodes;
 
