@@ -3,7 +3,7 @@
 
     tests/measure.py DIR [--sets 5] [--parts scale,skew,counts] [--quick] …
 
-Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl and DIR/counts.jsonl, then runs `millstream report DIR`. A set runs
+Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl and DIR/counts.jsonl, then runs `millstream-lab report DIR`. A set runs
 the whole grid once. Runs that are compared follow each other directly, in every other set in reverse order. So drift of the
 machine's speed affects all of them alike, and the report can pair the runs.
 
@@ -11,7 +11,7 @@ machine's speed affects all of them alike, and the report can pair the runs.
 - skew: keys with a Zipf distribution, z from 0 to 2.
 - counts: the workers' instructions and cache misses per record, by callgrind. This is slow; once is enough.
 
-The program is the one that MILLSTREAM_BIN names, otherwise the newest build. For numbers that count, use a release build
+The program is the one that MILLSTREAM_LAB_BIN names, otherwise the newest build. For numbers that count, use a release build
 and run nothing else.
 """
 
@@ -116,7 +116,7 @@ def skew(chosen: argparse.Namespace) -> Iterator[list[list[str]]]:
 
 def command(chosen: argparse.Namespace, words: list[str]) -> list[str]:
     records = [] if chosen.records is None or "--records" in words else ["--records", str(chosen.records)]
-    return [str(harness.program()), "bench", *words, *records, "--json"]
+    return [str(harness.laboratory()), "bench", *words, *records, "--json"]
 
 
 def run(words: list[str]) -> subprocess.CompletedProcess:
@@ -227,7 +227,7 @@ def main() -> int:
         failed += measure(chosen, "skew", list(skew(chosen)))
     if "counts" in chosen.parts:
         failed += counts(chosen)
-    report = subprocess.run([str(harness.program()), "report", str(chosen.folder)])
+    report = subprocess.run([str(harness.laboratory()), "report", str(chosen.folder)])
     print(f"{failed} runs failed" if failed else "all runs succeeded", file=sys.stderr)
     return 1 if failed or report.returncode else 0
 

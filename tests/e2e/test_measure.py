@@ -77,12 +77,12 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path):
     program = tmp_path / "program"
     program.write_text(f"""#!/bin/sh
 case "$*" in *cm*) echo broken >&2; exit 3;; esac
-exec {harness.program()} "$@"
+exec {harness.laboratory()} "$@"
 """)
     program.chmod(0o755)
     done = measure(tmp_path / "out", "--quick", "--parts", "scale", "--workloads", "cm,ysb", "--layouts", "1x2",
                    "--exchanges", "late-merge",
-                   MILLSTREAM_BIN=str(program))
+                   MILLSTREAM_LAB_BIN=str(program))
     assert done.returncode == 1
     assert "cm --workers 2 --exchange late-merge: exit code 3\nbroken" in done.stderr and "2 runs failed" in done.stderr
     assert [one["workload"] for one in lines(tmp_path / "out", "scale")] == ["ysb", "ysb"]
@@ -107,7 +107,7 @@ def pairs(*words: object) -> subprocess.CompletedProcess:
 
 
 def test_runs_are_compared_by_turns():
-    commands = [f"{harness.program()} bench cm --records 1000 --workers {workers}" for workers in (1, 2)]
+    commands = [f"{harness.laboratory()} bench cm --records 1000 --workers {workers}" for workers in (1, 2)]
     done = pairs(3, *commands)
     assert done.returncode == 0, done.stderr
     number, spread = r"[\d.]+", r"[\d.]+ to [\d.]+"
@@ -118,6 +118,6 @@ def test_runs_are_compared_by_turns():
 
 
 def test_a_run_that_fails_ends_the_comparison():
-    done = pairs(1, f"{harness.program()} bench cm --records 1000", f"{harness.program()} bench dance")
+    done = pairs(1, f"{harness.laboratory()} bench cm --records 1000", f"{harness.laboratory()} bench dance")
     assert done.returncode == 1 and "bench dance: exit code" in done.stderr and not done.stdout
     assert pairs(0, "true").returncode == 2

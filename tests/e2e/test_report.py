@@ -26,7 +26,7 @@ def write(folder: Path, lines: list, name: str = "lines.jsonl") -> None:
 
 
 def report(folder: Path) -> harness.Run:
-    result = harness.run("report", folder, stats=False)
+    result = harness.run("report", folder, stats=False, binary=harness.laboratory())
     assert harness.sound(result) == [] and result.stdout == b"", result.stderr
     return result
 
@@ -94,7 +94,7 @@ def test_lines_of_the_program_itself_are_read(tmp_path):
     for words in (["ysb", "--workers", 1], ["ysb", "--workers", 1, "--engine", "handwritten"],
                   ["ysb", "--workers", 2], ["ysb", "--workers", 2, "--zipf", "1.5"]):
         for _ in range(2):
-            run = harness.run("bench", *words, "--records", 20_000, "--json", stats=False)
+            run = harness.bench(*words, "--records", 20_000, "--json")
             assert run.code == 0, run.stderr
             with open(tmp_path / "lines.jsonl", "ab") as file:
                 file.write(run.stdout)

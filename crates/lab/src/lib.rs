@@ -7,9 +7,11 @@
 //! [`report_page`] draws what `bench --json` has written.
 //!
 //! What the crate promises: the answer behind every printed line was checked, or the line says that
-//! it is wrong. What it does not do: it reads no command line. Results go to stdout, progress to
-//! stderr.
+//! it is wrong. Results go to stdout, progress to stderr. The program is `millstream-lab`; the
+//! user's program and library link none of this.
 
+pub mod arguments;
+pub mod bench;
 pub mod channel;
 mod failure;
 mod folder;

@@ -1,4 +1,4 @@
-//! `millstream bench nexmark-qN`: a query of NEXMark over events in memory.
+//! `millstream-lab bench nexmark-qN`: a query of NEXMark over events in memory.
 //!
 //! The query's text is that of the project's examples, and so is the declaration of its table; only
 //! the connector `nexmark` stands for batches that have been generated before. The query runs
