@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # A crate may use crates of lower floors only.
 FLOORS = [
-    {"verbs", "allocator"},
+    {"verbs", "allocator", "nexmark"},
     {"fabric"},
     {"flow", "shuffle", "state"},
     {"contract", "datafusion-shuffle"},
