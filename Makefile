@@ -87,7 +87,8 @@ bench: lab
 	done
 
 measure: lab
-	MILLSTREAM_LAB_BIN=target/release/millstream-lab python3 tests/measure.py $${MEASURE_DIR:-target/measure} $(MEASURE)
+	@.ci/setup measure
+	MILLSTREAM_LAB_BIN=target/release/millstream-lab $(PYTHON) tests/measure.py $${MEASURE_DIR:-target/measure} $(MEASURE)
 
 simulate:
 	@.ci/setup cc rust

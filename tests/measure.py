@@ -3,7 +3,7 @@
 
     tests/measure.py DIR [--sets 5] [--parts scale,skew,counts] [--quick] …
 
-Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl and DIR/counts.jsonl, then runs `millstream-lab report DIR`. A set runs
+Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl and DIR/counts.jsonl, then writes DIR/report.md (tests/report.py). A set runs
 the whole grid once. Runs that are compared follow each other directly, in every other set in reverse order. So drift of the
 machine's speed affects all of them alike, and the report can pair the runs.
 
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import harness
+import report
 
 WORKLOADS = ["ysb", "ysb_small", "nb7", "cm"]
 PARTS = ["scale", "skew", "counts"]
@@ -66,7 +67,7 @@ def split(text: str) -> list[str]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="where lines and report.html go")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where lines, report.md and plots go")
     parser.add_argument("--sets", type=int, default=5, help="how often the grid is gone through (5)")
     parser.add_argument("--parts", type=split, default=PARTS, help=f"of {','.join(PARTS)} (all)")
     parser.add_argument("--workloads", type=split, default=WORKLOADS, help="by commas (ysb,ysb_small,nb7,cm)")
@@ -227,9 +228,9 @@ def main() -> int:
         failed += measure(chosen, "skew", list(skew(chosen)))
     if "counts" in chosen.parts:
         failed += counts(chosen)
-    report = subprocess.run([str(harness.laboratory()), "report", str(chosen.folder)])
+    refused = report.write(chosen.folder)
     print(f"{failed} runs failed" if failed else "all runs succeeded", file=sys.stderr)
-    return 1 if failed or report.returncode else 0
+    return 1 if failed or refused else 0
 
 
 if __name__ == "__main__":

@@ -3,13 +3,11 @@
 //! Exit codes are those of `millstream`: 0 done, 1 the run failed or its answer is wrong, 2 wrong
 //! usage.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use millstream_lab::bench::{Bench, CHILD, child};
 use millstream_lab::processes::{NODE, node};
-use millstream_lab::report_page::run as report;
 
 #[derive(Parser)]
 #[command(name = "millstream-lab", version, about = "Measures Millstream, and checks the answers")]
@@ -22,13 +20,6 @@ struct Arguments {
 enum Command {
     /// Run a benchmark workload on data generated in memory, and check the answer
     Bench(Box<Bench>),
-    /// Write DIR/report.html: plots of the lines that `bench --json` wrote into the folder's
-    /// *.jsonl files
-    Report {
-        /// A folder of *.jsonl or *.json files, a JSON object a line
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
-    },
     /// A further process of a job: started by `bench`, which tells it what to do
     #[command(hide = true, name = NODE)]
     Node,
@@ -47,7 +38,6 @@ fn main() -> ExitCode {
     millstream::on_refused_memory(millstream_allocator::refused);
     let done = match Arguments::parse().command {
         Command::Bench(bench) => bench.run(),
-        Command::Report { folder } => report(&folder),
         Command::Node => node(),
         Command::ShuffleNode { options, process } => child(&options, process),
     };
