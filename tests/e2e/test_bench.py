@@ -29,8 +29,7 @@ PUBLISHED = {  # rows, checksum and mix of a million records, from the definitio
 
 
 def bench(workload: str, records: int, *words: object, **settings: object) -> dict:
-    result = harness.bench(workload, "--records", records, "--json", *words,
-                         settings=settings)
+    result = harness.bench(workload, "--records", records, "--json", *words, settings=settings)
     assert result.code == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -230,8 +229,7 @@ def test_settings_of_the_planner_count(processes):
 
 
 def test_generating_only_runs_no_query():
-    result = harness.bench("ysb", "--records", 100_000, "--generate-only", "--json",
-                         settings={"workers": 1})
+    result = harness.bench("ysb", "--records", 100_000, "--generate-only", "--json", settings={"workers": 1})
     assert result.code == 0, result.stderr
     found = json.loads(result.stdout)
     assert (found["workload"], found["workers"], found["records"]) == ("ysb", 1, 100_000)

@@ -18,7 +18,7 @@ def test_a_file_of_each_format_has_the_answer_of_duckdb(form, tmp_path):
     for workers in (1, 2):
         path = tmp_path / f"events.{form}"
         result = harness.bench("ingest", "--format", form, "--file", path, "--records", RECORDS, "--keys", 50,
-                             "--workers", workers, "--json")
+                               "--workers", workers, "--json")
         assert result.code == 0, result.stderr
         said = json.loads(result.stdout)
         assert said["records"] == RECORDS and said["input_bytes"] == path.stat().st_size

@@ -359,7 +359,7 @@ def test_help_tells_of_processes_and_not_of_nodes():
 def test_a_benchmark_is_right_on_several_processes(workload, fabric):
     for processes, workers in ((2, 1), (3, 2)):
         result = harness.bench(workload, "--records", 100_003, "--processes", processes, "--workers", workers,
-                             "--fabric", fabric, "--json")
+                               "--fabric", fabric, "--json")
         assert result.code == 0, result.stderr
         found = json.loads(result.stdout)
         assert found["ok"] is True and found["records"] == 100_003
@@ -378,7 +378,7 @@ def test_a_benchmark_is_right_on_several_processes(workload, fabric):
 def test_a_benchmark_is_right_however_records_are_exchanged(exchange, processes, workers):
     for workload in ("ysb_str", "nb7", "cm"):
         result = harness.bench(workload, "--records", 100_003, "--processes", processes, "--workers", workers,
-                             "--exchange", exchange, "--json")
+                               "--exchange", exchange, "--json")
         assert result.code == 0, result.stderr
         found = json.loads(result.stdout)
         assert found["ok"] is True and found["exchange"] == exchange
