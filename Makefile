@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build dist check test test-long test-datafusion test-datafusion-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
+.PHONY: help demo build lab dist check test test-long test-datafusion test-datafusion-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
@@ -17,7 +17,7 @@ help:
 	@echo "make test-datafusion-long  its queries at scale 0.1, all with each design and each kind of join"
 	@echo "make test-rdma  what needs an RDMA device, in a virtual machine (docs/rdma.md)"
 	@echo "make test-rdma-two  the same between two virtual machines"
-	@echo "make bench      a short benchmark of every workload, answers checked"
+	@echo "make bench      builds millstream-lab: a short benchmark of every workload, answers checked"
 	@echo "make measure    the grid of docs/measuring.md and its report, into MEASURE_DIR (target/measure): hours"
 	@echo "make simulate   whole jobs on one thread from many seeds"
 	@echo "make soak       followed files and HTTP for ten minutes each, then the oracle suite, new seeds, until it"
@@ -75,15 +75,20 @@ test-rdma-two:
 	@.ci/setup cc rust rdma
 	@tests/rdma/run.py --two
 
-bench: build
+lab:
+	@.ci/setup cc rust
+	cargo build --release --locked -p millstream-lab
+
+bench: lab
 	@for workload in ysb ysb_small ysb_str nb7 cm ro; do \
 		for engine in handwritten millstream; do \
-			target/release/millstream bench $$workload --workers 1 --engine $$engine || exit 1; \
+			target/release/millstream-lab bench $$workload --workers 1 --engine $$engine || exit 1; \
 		done; \
 	done
 
-measure: build
-	MILLSTREAM_BIN=target/release/millstream python3 tests/measure.py $${MEASURE_DIR:-target/measure} $(MEASURE)
+measure: lab
+	@.ci/setup measure
+	MILLSTREAM_LAB_BIN=target/release/millstream-lab $(PYTHON) tests/measure.py $${MEASURE_DIR:-target/measure} $(MEASURE)
 
 simulate:
 	@.ci/setup cc rust

@@ -8,7 +8,7 @@
   (`Bags::add`).
 - take in: all that an arriving batch costs the join (`Join::update`): windows, the filter of each side, and the append.
 
-The program is the one that MILLSTREAM_BIN names, otherwise the newest build; only a release build counts. Long copies are
+The program is the one that MILLSTREAM_LAB_BIN names, otherwise the newest build; only a release build counts. Long copies are
 made by moves of vectors here: glibc would use `rep movsb`, of which valgrind counts every byte as an instruction.
 """
 
@@ -51,7 +51,7 @@ def main() -> int:
     chosen = parser.parse_args()
     records = [] if chosen.records is None else ["--records", str(chosen.records)]
     for workers in chosen.workers:
-        words = [str(harness.program()), "bench", chosen.workload, "--workers", str(workers), *records, "--json"]
+        words = [str(harness.laboratory()), "bench", chosen.workload, "--workers", str(workers), *records, "--json"]
         for part, function in PARTS.items():
             instructions, line = counted(function, words)
             print(f"{chosen.workload}, workers {workers}, {part}: {instructions / line['records']:.1f} instructions a record")

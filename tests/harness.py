@@ -30,6 +30,16 @@ def program() -> Path:
     return max(built, key=lambda p: p.stat().st_mtime)
 
 
+def laboratory() -> Path:
+    """The program that measures: MILLSTREAM_LAB_BIN, or `millstream-lab` beside the binary under test."""
+    named = os.environ.get("MILLSTREAM_LAB_BIN")
+    path = Path(named).resolve() if named else program().with_name("millstream-lab")
+    if not path.exists():
+        raise SystemExit(f"there is no {path}: build it with `cargo build --profile ci --workspace`, or name one in "
+                         "MILLSTREAM_LAB_BIN")
+    return path
+
+
 @dataclass
 class Run:
     """One run of the program and everything it left behind."""
@@ -58,9 +68,9 @@ def set_options(settings: dict[str, object]) -> list[str]:
 
 
 def run(*words: object, settings: dict[str, object] | None = None, cwd: Path | None = None,
-        stats: bool = True, timeout: float = TIMEOUT_SECONDS) -> Run:
-    """Runs `millstream words… --set …` to its end."""
-    command = [str(program()), *map(str, words), *set_options(settings or {})]
+        stats: bool = True, timeout: float = TIMEOUT_SECONDS, binary: Path | None = None) -> Run:
+    """Runs `millstream words… --set …`, or another binary, to its end."""
+    command = [str(binary or program()), *map(str, words), *set_options(settings or {})]
     with tempfile.TemporaryDirectory(prefix="millstream-test-") as folder:
         path = Path(folder) / "stats.json"
         extra = ["--stats-json", str(path)] if stats else []
@@ -72,6 +82,11 @@ def run(*words: object, settings: dict[str, object] | None = None, cwd: Path | N
         counters = json.loads(path.read_text()) if path.exists() else {}
     stderr = done.stderr.decode("utf-8", "replace")
     return Run(command, done.returncode, done.stdout, stderr, counters, settings or {})
+
+
+def bench(*words: object, settings: dict[str, object] | None = None) -> Run:
+    """Runs `millstream-lab bench words…` to its end."""
+    return run("bench", *words, settings=settings, stats=False, binary=laboratory())
 
 
 def run_all(jobs: list, work) -> list:

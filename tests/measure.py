@@ -3,7 +3,7 @@
 
     tests/measure.py DIR [--sets 5] [--parts scale,skew,counts] [--quick] …
 
-Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl and DIR/counts.jsonl, then runs `millstream report DIR`. A set runs
+Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl and DIR/counts.jsonl, then writes DIR/report.md (tests/report.py). A set runs
 the whole grid once. Runs that are compared follow each other directly, in every other set in reverse order. So drift of the
 machine's speed affects all of them alike, and the report can pair the runs.
 
@@ -11,7 +11,7 @@ machine's speed affects all of them alike, and the report can pair the runs.
 - skew: keys with a Zipf distribution, z from 0 to 2.
 - counts: the workers' instructions and cache misses per record, by callgrind. This is slow; once is enough.
 
-The program is the one that MILLSTREAM_BIN names, otherwise the newest build. For numbers that count, use a release build
+The program is the one that MILLSTREAM_LAB_BIN names, otherwise the newest build. For numbers that count, use a release build
 and run nothing else.
 """
 
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import harness
+import report
 
 WORKLOADS = ["ysb", "ysb_small", "nb7", "cm"]
 PARTS = ["scale", "skew", "counts"]
@@ -66,7 +67,7 @@ def split(text: str) -> list[str]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="where lines and report.html go")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where lines, report.md and plots go")
     parser.add_argument("--sets", type=int, default=5, help="how often the grid is gone through (5)")
     parser.add_argument("--parts", type=split, default=PARTS, help=f"of {','.join(PARTS)} (all)")
     parser.add_argument("--workloads", type=split, default=WORKLOADS, help="by commas (ysb,ysb_small,nb7,cm)")
@@ -116,7 +117,7 @@ def skew(chosen: argparse.Namespace) -> Iterator[list[list[str]]]:
 
 def command(chosen: argparse.Namespace, words: list[str]) -> list[str]:
     records = [] if chosen.records is None or "--records" in words else ["--records", str(chosen.records)]
-    return [str(harness.program()), "bench", *words, *records, "--json"]
+    return [str(harness.laboratory()), "bench", *words, *records, "--json"]
 
 
 def run(words: list[str]) -> subprocess.CompletedProcess:
@@ -227,9 +228,9 @@ def main() -> int:
         failed += measure(chosen, "skew", list(skew(chosen)))
     if "counts" in chosen.parts:
         failed += counts(chosen)
-    report = subprocess.run([str(harness.program()), "report", str(chosen.folder)])
+    refused = report.write(chosen.folder)
     print(f"{failed} runs failed" if failed else "all runs succeeded", file=sys.stderr)
-    return 1 if failed or report.returncode else 0
+    return 1 if failed or refused else 0
 
 
 if __name__ == "__main__":

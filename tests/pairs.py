@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares benchmark commands by turns, so that drift of the machine's speed affects all of them alike.
 
-    tests/pairs.py 20 'target/release/millstream bench nb7 --processes 2 --workers 1' \\
-                      'target/release/millstream bench nb7 --processes 2 --workers 1 --exchange interleaved'
+    tests/pairs.py 20 'target/release/millstream-lab bench nb7 --processes 2 --workers 1' \\
+                      'target/release/millstream-lab bench nb7 --processes 2 --workers 1 --exchange interleaved'
 
 Runs every command in each of the turns (20 here), starting with another one each time. Prints for each command the median, least
 and greatest rate, and the ratio of the first command's rate to its own in the same turn: median, quartiles, least and greatest.
@@ -32,7 +32,7 @@ def quartiles(numbers: list[float]) -> tuple[float, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("turns", type=int, metavar="N", help="how often each command runs")
-    parser.add_argument("commands", nargs="+", metavar="COMMAND", help="`millstream bench …`, without --json")
+    parser.add_argument("commands", nargs="+", metavar="COMMAND", help="`millstream-lab bench …`, without --json")
     chosen = parser.parse_args()
     if chosen.turns < 1:
         parser.error("N: once at least")

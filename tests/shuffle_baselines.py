@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares `millstream bench shuffle` with MPI and plain sockets, by turns on the same data: docs/shuffle.md.
+"""Compares `millstream-lab bench shuffle` with MPI and plain sockets, by turns on the same data: docs/shuffle.md.
 
     tests/shuffle_baselines.py 10                                   # every design against all, then adaptive against fixed depths
     tests/shuffle_baselines.py 10 --parts designs --against unix,tcp
@@ -13,7 +13,7 @@
 Prints for each run the median, least and greatest rate, and the ratio of the first one's rate to its own in the same turn: median,
 quartiles, least and greatest. Every answer is checked; a wrong one ends the comparison. Nothing else should run at the same time.
 
-The program is the one that MILLSTREAM_BIN names, otherwise the newest build; take a release build. The baselines need a C
+The program is the one that MILLSTREAM_LAB_BIN names, otherwise the newest build; take a release build. The baselines need a C
 compiler, and MPI's need Open MPI (`.ci/setup mpi`).
 """
 
@@ -97,7 +97,7 @@ def run(command: list[str], options: Options) -> float:
 
 
 def shuffle(options: Options, design: str, *more: str) -> list[str]:
-    return [str(harness.program()), "bench", "shuffle", "--design", design, "--processes", str(options.processes),
+    return [str(harness.laboratory()), "bench", "shuffle", "--design", design, "--processes", str(options.processes),
             "--tuples", str(options.tuples), *options.options, *more, "--json"]
 
 

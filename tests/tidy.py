@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # A crate may use crates of lower floors only.
 FLOORS = [
-    {"verbs"},
+    {"verbs", "allocator", "nexmark"},
     {"fabric"},
     {"flow", "state"},
     {"contract", "datafusion-shuffle"},
@@ -62,8 +62,8 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 ARCHITECTURE_WORDS_MAX = 1800
 # These two may only shrink, to 300 and 30.
-HARD_SENTENCES_MAX = 712
-HEADLESS_COMMENTS_MAX = 390
+HARD_SENTENCES_MAX = 670
+HEADLESS_COMMENTS_MAX = 371
 
 BANNED = {
     "utilize": "use",

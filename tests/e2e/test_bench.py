@@ -1,4 +1,4 @@
-"""`millstream bench` gives right answers, also at sizes for which no answer was published."""
+"""`millstream-lab bench` gives right answers, also at sizes for which no answer was published."""
 
 import json
 import math
@@ -29,8 +29,7 @@ PUBLISHED = {  # rows, checksum and mix of a million records, from the definitio
 
 
 def bench(workload: str, records: int, *words: object, **settings: object) -> dict:
-    result = harness.run("bench", workload, "--records", records, "--json", *words,
-                         settings=settings, stats=False)
+    result = harness.bench(workload, "--records", records, "--json", *words, settings=settings)
     assert result.code == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -166,7 +165,7 @@ def test_processes_draw_the_same_skewed_keys(workload):
 def test_a_line_tells_where_it_comes_from():
     found = bench("cm", 1000, workers=1)
     assert found["zipf"] is None
-    assert found["command"] == "millstream bench cm --records 1000 --json --workers 1"
+    assert found["command"] == "millstream-lab bench cm --records 1000 --json --workers 1"
     written = datetime.strptime(found["date"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     assert timedelta(0) <= datetime.now(UTC) - written < timedelta(minutes=5)
     machine = found["machine"]
@@ -184,7 +183,7 @@ def test_a_line_tells_where_it_comes_from():
     (["--workers", 2, "--engine", "handwritten"], "handwritten  2 workers  "),
 ])
 def test_the_text_line_tells_layout_exchange_and_fabric(words, shown):
-    result = harness.run("bench", "cm", "--records", 1000, *words, stats=False)
+    result = harness.bench("cm", "--records", 1000, *words)
     assert result.code == 0, result.stderr
     line = result.stdout.decode()
     assert line.startswith(f"cm         {shown}") and line.endswith("answer right\n"), line
@@ -230,8 +229,7 @@ def test_settings_of_the_planner_count(processes):
 
 
 def test_generating_only_runs_no_query():
-    result = harness.run("bench", "ysb", "--records", 100_000, "--generate-only", "--json",
-                         settings={"workers": 1}, stats=False)
+    result = harness.bench("ysb", "--records", 100_000, "--generate-only", "--json", settings={"workers": 1})
     assert result.code == 0, result.stderr
     found = json.loads(result.stdout)
     assert (found["workload"], found["workers"], found["records"]) == ("ysb", 1, 100_000)
@@ -259,6 +257,11 @@ def test_generating_only_runs_no_query():
     (["channel", "--rate", "5"], "--rate does not go with the workload 'channel'"),
     (["cm", "--engine", "handwritten", "--exchange", "late-merge"], "--exchange does not go with --engine handwritten"),
     (["cm", "--engine", "handwritten", "--set", "exchange=interleaved"], "--exchange does not go with --engine handwritten"),
+    (["ysb", "--processes", "2", "--engine", "handwritten"], "--engine handwritten does not go with"),
+    (["ysb", "--processes", "2", "--generate-only"], "--generate-only does not go with --processes 2"),
+    (["latency", "--processes", "2"], "the workload 'latency' does not go with --processes 2"),
+    (["channel", "--processes", "2"], "the workload 'channel' does not go with --processes 2"),
+    (["ysb", "--processes", "2", "--exchange", "both"], "invalid value 'both'"),
     (["cm", "--generate-only", "--exchange", "interleaved"], "--exchange does not go with --generate-only"),
     (["cm", "--workers", "3", "--exchange", "repartition"], "use --workers 4, or --exchange interleaved"),
     (["cm", "--workers", "1", "--exchange", "repartition"], "use --workers 2, or --exchange interleaved"),
@@ -275,7 +278,7 @@ def test_generating_only_runs_no_query():
     (["ysb", "--exchange", "interleaved", "--set", "simulate=3"], "use --set exchange=late-merge"),
 ])
 def test_arguments_that_make_no_sense_are_refused(words, says):
-    result = harness.run("bench", *words, stats=False)
+    result = harness.bench(*words)
     assert (result.code, result.stdout) == (2, b""), result.stderr
     assert says in result.stderr, result.stderr
 
@@ -304,7 +307,7 @@ def test_other_windows_have_right_answers_too(workload, window):
     (["ysb_str", "--window", "session:1s", "--engine", "handwritten"], "takes records in order"),
 ])
 def test_windows_that_do_not_go_are_refused(words, message):
-    result = harness.run("bench", *words, stats=False)
+    result = harness.bench(*words)
     assert result.code == 2 and message in result.stderr, result.stderr
 
 
@@ -330,5 +333,5 @@ def test_a_query_of_nexmark_that_is_not_there_is_refused():
                         (("nexmark-q0", "--keys", 3), "--keys does not go with the workload 'nexmark-q0'"),
                         (("nexmark-q0", "--exchange", "repartition"), "its queries have several stages"),
                         (("nexmark-q0", "--processes", 2), "it runs in one process")]:
-        result = harness.run("bench", *words, stats=False)
+        result = harness.bench(*words)
         assert result.code == 2 and says in result.stderr, result.stderr

@@ -158,8 +158,8 @@ def test_set_on_the_command_line_wins_nothing_over_a_wrong_name(script):
     (["run", "--set", "memory", "-e", "SELECT 1"], ["memory", "="]),
     (["run", "--set", "memory=99999999999999999999GB", "-e", "SELECT 1"], ["does not fit", "1GB"]),
     (["runn", "x.sql"], ["runn", "run"]),
-    (["bench", "ysbb"], ["ysbb", "ysb"]),
-    ([], ["run", "explain", "bench"]),
+    (["bench", "ysb", "--json"], ["millstream-lab bench", "another program"]),
+    ([], ["run", "explain"]),
 ])
 def test_wrong_usage_says_what_to_write_and_exits_2(words, expected):
     result = harness.run(*words, stats=False)

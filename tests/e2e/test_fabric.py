@@ -1,4 +1,4 @@
-"""`millstream fabric` and `millstream bench channel`: what they print, and that the moved data are checked."""
+"""`millstream fabric` and `millstream-lab bench channel`: what they print, and that the moved data are checked."""
 
 import json
 
@@ -22,8 +22,8 @@ def test_fabrics_are_listed_with_their_limits():
 @pytest.mark.parametrize("fabric", ["shm", "tcp"])
 @pytest.mark.parametrize("notification", ["footer", "immediate"])
 def test_a_channel_beside_its_limit(fabric, notification):
-    result = millstream("bench", "channel", "--fabric", fabric, "--slot-bytes", 16384, "--credits", 4,
-                        "--pairs", 1, "--mib", 4, "--notification", notification, "--json")
+    result = harness.bench("channel", "--fabric", fabric, "--slot-bytes", 16384, "--credits", 4,
+                           "--pairs", 1, "--mib", 4, "--notification", notification, "--json")
     assert result.code == 0, result.stderr
     found = json.loads(result.stdout)
     assert found["ok"] is True and found["fabric"] == fabric
@@ -39,7 +39,7 @@ def test_a_channel_beside_its_limit(fabric, notification):
 def test_impossible_channels_are_refused():
     for words in (["--slot-bytes", 100], ["--slot-bytes", 0], ["--credits", 0], ["--credits", 5000],
                   ["--pairs", 0], ["--mib", 0], ["--fabric", "carrier-pigeon"]):
-        result = millstream("bench", "channel", *words)
+        result = harness.bench("channel", *words)
         assert result.code == 2 and words[0] in result.stderr, (words, result.stderr)
 
 
@@ -47,6 +47,6 @@ def test_a_machine_without_rdma_says_why():
     listed = millstream("fabric").stdout.decode()
     if "verbs: available" in listed:
         pytest.skip("this machine has RDMA")
-    result = millstream("bench", "channel", "--fabric", "verbs")
+    result = harness.bench("channel", "--fabric", "verbs")
     assert result.code == 1
     assert result.stderr.startswith("error: RDMA: not available: "), result.stderr

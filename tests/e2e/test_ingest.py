@@ -1,4 +1,4 @@
-"""`millstream bench ingest` reads the file that it has made, in every format, and its answer is DuckDB's."""
+"""`millstream-lab bench ingest` reads the file that it has made, in every format, and its answer is DuckDB's."""
 
 import json
 import sys
@@ -17,8 +17,8 @@ def test_a_file_of_each_format_has_the_answer_of_duckdb(form, tmp_path):
     answers = []
     for workers in (1, 2):
         path = tmp_path / f"events.{form}"
-        result = harness.run("bench", "ingest", "--format", form, "--file", path, "--records", RECORDS, "--keys", 50,
-                             "--workers", workers, "--json", stats=False)
+        result = harness.bench("ingest", "--format", form, "--file", path, "--records", RECORDS, "--keys", 50,
+                               "--workers", workers, "--json")
         assert result.code == 0, result.stderr
         said = json.loads(result.stdout)
         assert said["records"] == RECORDS and said["input_bytes"] == path.stat().st_size
@@ -35,10 +35,10 @@ def test_a_file_of_each_format_has_the_answer_of_duckdb(form, tmp_path):
     (["--zipf", "1"], "--zipf does not go with the workload 'ingest'"),
 ])
 def test_what_makes_no_sense_is_refused(words, message):
-    result = harness.run("bench", "ingest", *words, stats=False)
+    result = harness.bench("ingest", *words)
     assert result.code == 2 and message in result.stderr, result.stderr
 
 
 def test_options_of_ingest_are_its_own():
-    result = harness.run("bench", "cm", "--records", 1000, "--format", "csv", stats=False)
+    result = harness.bench("cm", "--records", 1000, "--format", "csv")
     assert result.code == 2 and "it belongs to the workload `ingest`" in result.stderr, result.stderr

@@ -24,9 +24,6 @@ def commands() -> list[str]:
     ("millstream run --form", ["--format"]),
     ("millstream run --format n", ["ndjson"]),
     ("millstream test --up", ["--update"]),
-    ("millstream bench shuf", ["shuffle"]),
-    ("millstream bench nexmark-q1", [f"nexmark-q1{n}" for n in ("", *range(10))]),
-    ("millstream bench shuffle --design SEMQ", ["SEMQ/SR", "SEMQ/RD", "SEMQ/WR"]),
     ("millstream man expl", ["explain"]),
 ])
 def test_bash_completes_commands_options_and_values(tmp_path, line, expected):

@@ -285,12 +285,7 @@ def test_nothing_secret_is_in_arguments_or_environment(job):
     (["run", "-e", "SELEKT 1", "--processes", "2"], "SELEKT"),
     (["run", "-e", "SELECT k FROM nothing", "--processes", "2"], "nothing"),
     (["run", "missing.sql", "--processes", "2"], "cannot read missing.sql"),
-    (["bench", "ysb", "--processes", "2", "--engine", "handwritten"], "--engine handwritten does not go with"),
-    (["bench", "ysb", "--processes", "2", "--generate-only"], "--generate-only does not go with --processes 2"),
-    (["bench", "latency", "--processes", "2"], "the workload 'latency' does not go with --processes 2"),
-    (["bench", "channel", "--processes", "2"], "the workload 'channel' does not go with --processes 2"),
-    (["bench", "ysb", "--processes", "2", "--exchange", "both"], "invalid value 'both'"),
-    (["node"], "is started by `millstream run` and `bench`"),
+    (["node"], "is started by `millstream run`"),
 ])
 def test_arguments_that_make_no_sense_are_refused(words, says):
     result = harness.run(*words, stats=False)
@@ -338,8 +333,8 @@ def test_a_machine_without_rdma_says_how_to_do_without(script):
     if b"verbs: available" in harness.run("fabric", stats=False).stdout:
         pytest.skip("this machine has RDMA")
     path = script.write(generated(rows=10) + "SELECT COUNT(*) AS n FROM events;")
-    for words in (["run", path], ["bench", "ysb_small", "--records", "1000"]):
-        result = harness.run(*words, "--processes", 2, "--fabric", "verbs", stats=False)
+    for result in (harness.run("run", path, "--processes", 2, "--fabric", "verbs", stats=False),
+                   harness.bench("ysb_small", "--records", 1000, "--processes", 2, "--fabric", "verbs")):
         assert (result.code, result.stdout) == (1, b""), result.stderr
         found = re.search(r"^error: process [01]: fabric 'verbs': RDMA: not available: .*\n  help: --fabric shm ",
                           result.stderr, re.M)
@@ -363,8 +358,8 @@ def test_help_tells_of_processes_and_not_of_nodes():
 @pytest.mark.parametrize("workload", ["ysb_small", "ysb_str", "nb7", "cm", "ro"])
 def test_a_benchmark_is_right_on_several_processes(workload, fabric):
     for processes, workers in ((2, 1), (3, 2)):
-        result = harness.run("bench", workload, "--records", 100_003, "--processes", processes, "--workers", workers,
-                             "--fabric", fabric, "--json", stats=False)
+        result = harness.bench(workload, "--records", 100_003, "--processes", processes, "--workers", workers,
+                               "--fabric", fabric, "--json")
         assert result.code == 0, result.stderr
         found = json.loads(result.stdout)
         assert found["ok"] is True and found["records"] == 100_003
@@ -382,8 +377,8 @@ def test_a_benchmark_is_right_on_several_processes(workload, fabric):
     ("repartition", 1, 2), ("repartition", 2, 1), ("repartition", 2, 2), ("interleaved", 1, 2), ("interleaved", 3, 1)])
 def test_a_benchmark_is_right_however_records_are_exchanged(exchange, processes, workers):
     for workload in ("ysb_str", "nb7", "cm"):
-        result = harness.run("bench", workload, "--records", 100_003, "--processes", processes, "--workers", workers,
-                             "--exchange", exchange, "--json", stats=False)
+        result = harness.bench(workload, "--records", 100_003, "--processes", processes, "--workers", workers,
+                               "--exchange", exchange, "--json")
         assert result.code == 0, result.stderr
         found = json.loads(result.stdout)
         assert found["ok"] is True and found["exchange"] == exchange

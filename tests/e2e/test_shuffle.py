@@ -1,4 +1,4 @@
-"""`millstream bench shuffle`: every design moves the right tuples, in as many messages and requests as it should."""
+"""`millstream-lab bench shuffle`: every design moves the right tuples, in as many messages and requests as it should."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ DESIGNS = ["MEMQ/SR", "SEMQ/SR", "MESQ/SR", "SESQ/SR", "MEMQ/RD", "SEMQ/RD", "ME
 
 
 def shuffle(*words: object):
-    return harness.run("bench", "shuffle", *words, stats=False)
+    return harness.bench("shuffle", *words)
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -88,7 +88,7 @@ def test_impossible_shuffles_are_refused(words, says):
 
 def test_other_workloads_refuse_the_options_of_shuffles():
     for workload in ("ysb", "channel", "latency", "ingest", "nexmark-q0"):
-        result = harness.run("bench", workload, "--tuples", 5, stats=False)
+        result = harness.bench(workload, "--tuples", 5)
         assert result.code == 2, result.stderr
         assert f"--tuples does not go with the workload '{workload}'" in result.stderr, result.stderr
         assert "it belongs to the workload `shuffle`" in result.stderr

@@ -93,7 +93,7 @@ def build(work):
         (kind,), name = message["target"]["kind"], message["target"]["name"]
         if kind == "test" and crate in CRATES:
             programs[f"{crate}-{name}"] = message["executable"]
-        if kind == "bin" and name == "millstream" and not message["profile"]["test"]:
+        if kind == "bin" and name in ("millstream", "millstream-lab") and not message["profile"]["test"]:
             programs[name] = stripped(message["executable"], work / name)
     return programs
 

@@ -2,16 +2,17 @@
 
 use millstream::{Checked, ErrorKind, Session, counted};
 
-use crate::console::{Remarks, failed, note, usage};
-use crate::run::{Text, read_script, setting_pairs};
-use crate::{Failure, Script, SettingArguments};
+use crate::arguments::{Script, SettingArguments};
+use crate::console::{Remarks, note};
+use crate::failure::{Failure, failed, usage};
+use crate::run::{Text, read_script};
 
 /// Parses and plans a script, and says all that is wrong with it.
 pub(crate) fn run(script: &Script, settings: &SettingArguments) -> Result<(), Failure> {
     let Text { name, text, base_dir, .. } = read_script(script)?;
     let mut session = Session::new(base_dir);
     session.read_nothing_once();
-    for (key, value) in setting_pairs(settings)? {
+    for (key, value) in settings.pairs()? {
         session.fix_setting(&key, &value).map_err(|e| usage(&e))?;
     }
     let Checked { statements, failures, remarks } = session.check(&text, &name);

@@ -4,10 +4,10 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
-use millstream_flow::shuffle::Design;
 
-use crate::console::print;
-use crate::{Arguments, Failure, bench};
+use crate::arguments::Arguments;
+use crate::failure::Failure;
+use crate::output::print;
 
 /// Adds the jobs to what `why` and `stop` may be given.
 const BASH: &str = r#"
@@ -52,16 +52,8 @@ fn with_values(command: Command) -> Command {
         let names: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
         PossibleValuesParser::new(names)
     };
-    // Behind a colon, shells begin another word.
-    let designs = Design::VARIANTS.map(Design::name).into_iter().filter(|name| !name.contains(':'));
-    let designs: Vec<&'static str> = designs.collect();
     command
         .mut_subcommand("man", |man| man.mut_arg("command", |arg| arg.value_parser(values(names))))
-        .mut_subcommand("bench", |bench| {
-            bench
-                .mut_arg("workload", |arg| arg.value_parser(values(bench::workloads())))
-                .mut_arg("design", |arg| arg.value_parser(PossibleValuesParser::new(designs)))
-        })
 }
 
 fn with_jobs(shell: Shell, text: String) -> String {

@@ -2,8 +2,8 @@
 
 use millstream_fabric::survey::survey;
 
-use crate::Failure;
-use crate::console::{fail, print};
+use crate::failure::{Failure, fail};
+use crate::output::print;
 
 /// Lists providers, devices and their limits. RDMA may be missing; nothing else may.
 pub(crate) fn list() -> Result<(), Failure> {

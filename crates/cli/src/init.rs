@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use millstream::declaration::{Declaration, free_name, identifier, interval, table_name};
 use millstream::{Error, Session, counted, harmless};
 
-use crate::Failure;
-use crate::console::{fail, print, usage};
+use crate::failure::{Failure, fail, usage};
+use crate::output::print;
 
 /// Windows of the example, microseconds.
 const SIZES_US: [i64; 8] = [

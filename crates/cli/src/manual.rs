@@ -5,8 +5,9 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 use millstream::closest;
 
-use crate::console::{fail, print, usage};
-use crate::{Arguments, Failure};
+use crate::arguments::Arguments;
+use crate::failure::{Failure, fail, usage};
+use crate::output::print;
 
 /// Exit codes, as in docs/commands.md.
 const EXIT_CODES: [(&str, &str); 4] = [

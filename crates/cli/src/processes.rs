@@ -1,6 +1,5 @@
 //! `millstream run --processes P`: the statements of a script on several processes of this machine.
 
-use std::any::Any;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,32 +13,20 @@ use millstream::cluster::{
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use millstream::{Error, ErrorKind, Statement, Stats, Stopper, harmless, parse_script};
 use millstream_fabric::setup::Token;
-use millstream_lab::processes::WorkloadTask;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::console::{Remarks, fail, failed, note, print, tell, tell_end, usage, warn};
+use crate::arguments::{Output, ProcessArguments, Script, SettingArguments};
+use crate::console::{Remarks, note, tell_end, warn};
+use crate::failure::{Failure, fail, failed, tell, usage};
 use crate::live::{Desk, Told};
-use crate::log;
-use crate::run::{
-    Text, check_stats_path, print_rows, read_script, say_not_run, setting_pairs, text_sink,
-    write_stats,
-};
+use crate::output::{print, print_rows, text_sink};
+use crate::run::{Text, check_stats_path, read_script, say_not_run, write_stats};
 use crate::watch::{COMMITTING, NOTHING_TO_DRAIN, STOPS, guard, stop_on_signals};
-use crate::{Failure, Output, ProcessArguments, SettingArguments, report};
-
-/// What process 0 tells the others to do.
-#[derive(Serialize, Deserialize)]
-pub(crate) enum Task {
-    /// The statements of a script.
-    Script(ScriptTask),
-    /// A benchmark workload.
-    Bench(WorkloadTask),
-}
+use crate::{log, report};
 
 /// Runs a script on several processes.
 pub(crate) fn run(
-    script: &crate::Script,
+    script: &Script,
     output: Output,
     stats_json: Option<&Path>,
     processes: &ProcessArguments,
@@ -154,18 +141,18 @@ fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> Told {
 
 /// The script, and what was said about it on the command line.
 fn task(
-    script: &crate::Script,
+    script: &Script,
     processes: usize,
     settings: &SettingArguments,
 ) -> Result<ScriptTask, Failure> {
     let Text { name, text, base_dir, standard_input } = read_script(script)?;
-    let task = ScriptTask::new((name, text), base_dir, processes, setting_pairs(settings)?);
+    let task = ScriptTask::new((name, text), base_dir, processes, settings.pairs()?);
     Ok(ScriptTask { standard_input, ..task })
 }
 
 /// What the other processes are told.
 fn told(task: &ScriptTask) -> Result<Value, Failure> {
-    serde_json::to_value(Task::Script(task.clone())).map_err(|e| {
+    serde_json::to_value(task).map_err(|e| {
         // The only thing in it that may be no text is a path.
         usage(&format!(
             "{}: the other processes cannot be told where the script is: {e}\n  help: give its \
@@ -299,10 +286,4 @@ pub(crate) fn launch(processes: usize) -> Result<Launch, Failure> {
 fn watch(interrupt: Interrupt) -> Result<Guard, Failure> {
     stop_on_signals(interrupt.clone()).map_err(|e| fail(&e))?;
     Ok(guard(interrupt))
-}
-
-/// As [`watch`], for what is measured.
-pub(crate) fn watch_measuring(interrupt: Interrupt) -> Result<Box<dyn Any>, String> {
-    stop_on_signals(interrupt.clone())?;
-    Ok(Box::new(guard(interrupt)))
 }

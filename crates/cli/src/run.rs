@@ -1,52 +1,25 @@
 //! `millstream run` and `millstream explain`.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, stdin, stdout};
+use std::io::{self, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::Arc;
 
-use millstream::arrow::array::RecordBatch;
 use millstream::cluster::check_settings;
 use millstream::{
-    Error, Executed, Job, SETTINGS, Session, Sink, Statement, Stats, TextOptions, TextSink,
-    analyzed, counted, counters, harmless, parse_script, write_answer,
+    Error, Executed, Job, Session, Statement, Stats, analyzed, counted, counters, harmless,
+    parse_script,
 };
 use serde_json::Value;
 
-use crate::console::{Remarks, fail, failed, note, print, tell_end, usage, warn};
+use crate::arguments::{Output, Script, SettingArguments, is_sql};
+use crate::console::{Remarks, note, tell_end, warn};
+use crate::failure::{Failure, fail, failed, usage};
 use crate::live::Desk;
-use crate::screen::{goes_to_file, out};
+use crate::output::{print, print_rows, text_sink};
+use crate::report;
 use crate::watch::Alone;
-use crate::{Failure, Format, Output, Script, SettingArguments, report};
-
-/// The settings, for `--help`.
-pub(crate) fn settings_help() -> String {
-    let mut text = String::from("Settings (--set KEY=VALUE, or SET 'KEY' = 'VALUE' in SQL):\n");
-    for (key, form, what) in SETTINGS {
-        text.push_str(&format!("  {key:<20} {what}: {form}\n"));
-    }
-    text
-}
-
-/// `--workers` and `--set` as keys and values, in the order in which they hold.
-pub(crate) fn setting_pairs(
-    arguments: &SettingArguments,
-) -> Result<Vec<(String, String)>, Failure> {
-    let mut pairs = Vec::new();
-    for pair in &arguments.set {
-        let Some((key, value)) = pair.split_once('=') else {
-            return Err(usage(&format!(
-                "--set {pair}: expected KEY=VALUE, for example memory=1GB"
-            )));
-        };
-        pairs.push((key.trim().to_string(), value.trim().trim_matches('\'').to_string()));
-    }
-    if let Some(workers) = &arguments.workers {
-        pairs.push(("workers".to_string(), workers.clone()));
-    }
-    Ok(pairs)
-}
 
 /// The longest script.
 const SCRIPT_BYTES_MAX: u64 = 64 << 20;
@@ -90,12 +63,6 @@ pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
     Ok(Text { name, text, base_dir, standard_input })
 }
 
-/// Whether a word in the place of a script is SQL itself.
-pub(crate) fn is_sql(word: &str) -> bool {
-    let is_text = word.trim().contains(char::is_whitespace) && !word.ends_with(".sql");
-    is_text && !Path::new(word).exists()
-}
-
 /// Reads a file of statements.
 pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
     if is_data(path) {
@@ -134,7 +101,7 @@ fn open(
         session.script_from_standard_input();
     }
     // Settings given on the command line outlast SET in the file.
-    for (key, value) in setting_pairs(settings)? {
+    for (key, value) in settings.pairs()? {
         session.fix_setting(&key, &value).map_err(|e| usage(&e))?;
     }
     let statements = parse_script(&text, &name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
@@ -298,30 +265,6 @@ fn check_writable(path: &Path) -> io::Result<()> {
         }
         _ => open.open(path).map(|_| ()),
     }
-}
-
-/// Rows as text to stdout.
-pub(crate) fn text_sink(output: Output) -> Arc<dyn Sink> {
-    let format = match output.format {
-        Format::Table => millstream::Format::Table,
-        Format::Csv => millstream::Format::Csv,
-        Format::Ndjson => millstream::Format::Ndjson,
-    };
-    let Output { delimiter, expanded, .. } = output;
-    let width = if goes_to_file() { None } else { terminal_width() };
-    let options = TextOptions { width, delimiter, expanded, ..TextOptions::default() };
-    Arc::new(TextSink::new(format, out(), options))
-}
-
-/// Prints rows that no query has computed.
-pub(crate) fn print_rows(output: Output, rows: &RecordBatch) -> Result<(), Failure> {
-    write_answer(&*text_sink(output), rows).map(drop).map_err(failed)
-}
-
-/// Columns of the terminal that stdout is, if it is one.
-fn terminal_width() -> Option<u16> {
-    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stdout())?;
-    (columns > 0).then_some(columns)
 }
 
 /// `millstream explain`.

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use millstream::cluster::{Guard, Interrupt};
 use millstream::{Error, Sink, Stopper, publish_all};
 
-use crate::console::{note, tell};
+use crate::console::note;
+use crate::failure::{Failure, tell};
 use crate::live::{Desk, Told};
 use crate::signals::on_stop;
-use crate::{Failure, code};
 
 /// How often it is looked whether a result has been committed.
 const LOOK: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ pub(crate) fn guard(interrupt: Interrupt) -> Guard {
             if matches!(told, Failure::Interrupted) {
                 note(&GIVEN_UP);
             }
-            exit(code(&told).into());
+            exit(told.code().into());
         },
     )
 }

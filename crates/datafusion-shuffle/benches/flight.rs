@@ -4,7 +4,7 @@
 //!
 //! prints, for each design and query, the median of the times and of the ratios of the pairs with
 //! their quartiles, and the same for the sums of a round. All answers are compared. `--json FILE`
-//! appends a line for each pair, which `millstream report` plots.
+//! appends a line for each pair, which `tests/report.py` plots.
 
 #[path = "../tests/cluster/mod.rs"]
 mod cluster;

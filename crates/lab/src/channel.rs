@@ -1,4 +1,4 @@
-//! `millstream bench channel`: measures channels over a fabric, by turns with the fabric's own
+//! `millstream-lab bench channel`: measures channels over a fabric, by turns with the fabric's own
 //! limit. Every word that arrives is summed and the sum is checked. Only over `verbs` nothing
 //! touches the bytes, because the limit does not either.
 

@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
 
-use millstream::{cluster, harmless};
+use millstream::cluster::{self, Cause, Fault, FaultKind};
+use millstream::harmless;
 
 /// Why a measurement came to nothing. It has not been told yet.
 #[derive(Debug, Clone)]
@@ -14,6 +15,26 @@ pub enum Failure {
     Run(String),
     /// A process of the job has failed.
     Process(cluster::Failure),
+}
+
+impl Failure {
+    /// Says on stderr why nothing was measured. Returns the program's exit code.
+    pub fn tell(&self) -> u8 {
+        let (message, code): (&dyn Display, u8) = match self {
+            Failure::Usage(message) => (message, 2),
+            Failure::Run(message) => (message, 1),
+            Failure::Process(reason) => match &reason.cause {
+                Cause::Interrupted => return 130,
+                Cause::Fault(Fault { kind: FaultKind::Usage, message }) if reason.process == 0 => {
+                    (message, 2)
+                }
+                Cause::Fault(Fault { kind: FaultKind::Usage, .. }) => (reason, 2),
+                _ => (reason, 1),
+            },
+        };
+        note(&format!("error: {message}"));
+        code
+    }
 }
 
 /// The run has failed.

@@ -1,4 +1,4 @@
-//! `millstream bench ingest`: how fast a file is read: a windowed count and sum per key, with a
+//! `millstream-lab bench ingest`: how fast a file is read: a windowed count and sum per key, with a
 //! filter, over a file of six columns.
 //!
 //! The file is generated and written by Millstream itself, in the format that is asked for. The

@@ -1,5 +1,5 @@
-//! `millstream bench latency`: measures the time from the watermark passing a window's end until
-//! the window's last row is written, on a rate-limited stream.
+//! `millstream-lab bench latency`: measures the time from the watermark passing a window's end
+//! until the window's last row is written, on a rate-limited stream.
 
 use std::sync::Arc;
 

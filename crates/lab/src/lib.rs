@@ -3,13 +3,15 @@
 //! [`workload`] runs the workloads of `millstream-workloads` in the ordinary way, in one process or
 //! in [several](processes), checks the answer and measures the time. [`latency`] measures a
 //! rate-limited stream, [`ingest`] a file that is read, [`mod@nexmark`] the queries of NEXMark,
-//! [`channel`] channels alone, and [`shuffle`] the shuffle operator.
-//! [`report_page`] draws what `bench --json` has written.
+//! [`channel`] channels alone, and [`shuffle`] the shuffle operator. `tests/report.py` plots the
+//! lines of `bench --json`.
 //!
 //! What the crate promises: the answer behind every printed line was checked, or the line says that
-//! it is wrong. What it does not do: it reads no command line. Results go to stdout, progress to
-//! stderr.
+//! it is wrong. Results go to stdout, progress to stderr. The program is `millstream-lab`; the
+//! user's program and library link none of this.
 
+pub mod arguments;
+pub mod bench;
 pub mod channel;
 mod failure;
 mod folder;
@@ -18,7 +20,6 @@ pub mod latency;
 pub mod nexmark;
 pub mod processes;
 mod provenance;
-pub mod report_page;
 mod run;
 pub mod shuffle;
 mod verify;

@@ -1,4 +1,4 @@
-//! `millstream bench nexmark-qN`: a query of NEXMark over events in memory.
+//! `millstream-lab bench nexmark-qN`: a query of NEXMark over events in memory.
 //!
 //! The query's text is that of the project's examples, and so is the declaration of its table; only
 //! the connector `nexmark` stands for batches that have been generated before. The query runs
@@ -14,9 +14,10 @@ use millstream::{
     BlackholeSink, Error, Executed, Job, MemoryTable, RowOrder, Session, Settings, Sink, Stats,
     Writers, counted, counters, parse_script,
 };
+use millstream_nexmark::{Config, Events, schema};
+use millstream_workloads::nexmark::model;
 use millstream_workloads::nexmark::queries::{QUERIES, TABLES, query, side_input};
 use millstream_workloads::nexmark::rows::Rows;
-use millstream_workloads::nexmark::{Config, Events, model, schema};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{fail, note, print, usage};

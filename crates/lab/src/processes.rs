@@ -1,16 +1,16 @@
-//! `millstream bench WORKLOAD --processes P`: every process generates only its share of the data,
-//! runs the workload's SQL and keeps checksums of its own rows. The coordinator adds them up and
-//! checks the sum.
+//! `millstream-lab bench WORKLOAD --processes P`: every process generates only its share of the
+//! data, runs the workload's SQL and keeps checksums of its own rows. The coordinator adds them up
+//! and checks the sum.
 
-use std::any::Any;
-use std::fmt;
+use std::process::exit;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use millstream::cluster::{
-    Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Interrupt, Launch, Member, Parts,
-    Place, QueryPart, Stops, fault, now_us, reader, stats_of,
+    Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Guard, Interrupt, Launch, Member,
+    NoPart, Parts, Place, Program, QueryPart, Setup, Stops, fault, now_us, reader, stats_of,
+    take_part,
 };
 use millstream::{
     Executed, MemoryTable, OpenOptions, Session, Settings, Split, SplitSpec, Stats, Table,
@@ -23,33 +23,66 @@ use millstream_workloads::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::failure::note;
+use crate::failure::{fail, note, usage};
 use crate::run::{Run, record_bytes};
 use crate::verify::VerifySink;
 use crate::{Failure, peak_rss_bytes};
 
-/// How the processes of a measured job are started, connected and stopped.
+/// The processes of a measured job.
+#[derive(Debug, Clone, Copy)]
 pub struct Processes {
-    /// What they are started with.
-    pub launch: Launch,
-    /// What connects them.
+    /// Their number.
+    pub count: usize,
+    /// Their connection.
     pub fabric: FabricName,
-    /// Is given what stops the job, until what it returns is dropped. The error: why it could not
-    /// be watched.
-    pub watch: fn(Interrupt) -> Result<Box<dyn Any>, String>,
-    /// What the others have to be told so that they make a [`WorkloadMember`] of a task.
-    pub told: fn(&WorkloadTask) -> Value,
 }
 
-impl fmt::Debug for Processes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Processes({} over {})", self.launch.processes, self.fabric.name())
+/// The command by which the program starts itself as a further process of a job.
+pub const NODE: &str = "node";
+
+impl Processes {
+    /// A start of this program for each process but the first.
+    fn launch(self) -> Result<Launch, Failure> {
+        let path = std::env::current_exe()
+            .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
+        let program = Program { path, arguments: vec![NODE.into()] };
+        Ok(Launch { processes: self.count, program, log: Arc::new(|line: &str| note(&line)) })
     }
+}
+
+/// Ends the program if it does not end by itself soon after a process has failed.
+fn guard(interrupt: Interrupt) -> Guard {
+    let reasons = interrupt.clone();
+    let end = move || {
+        interrupt.kill();
+        let failure = interrupt.reason().map(Failure::Process);
+        exit(failure.map_or(1, |failure| failure.tell()).into());
+    };
+    Guard::new(move || reasons.reason(), end)
+}
+
+/// Takes part in a measured job as a further process, until the job's end.
+///
+/// # Errors
+/// If no job has started this process.
+pub fn node() -> Result<(), Failure> {
+    take_part(member, Arc::new(|line: &str| note(&line))).map_err(|why| match why {
+        NoPart::NotInvited => usage(&"`millstream-lab node` is started by `millstream-lab bench`"),
+        NoPart::Thread(_) => usage(&why),
+    })
+}
+
+/// The part of a further process.
+fn member(process: usize, setup: &Setup, token: &Token) -> Result<Box<dyn Member>, Fault> {
+    let task: WorkloadTask = serde_json::from_value(setup.task.clone())
+        .map_err(|e| Fault::run(format!("process 0 sends a task that cannot be read: {e}")))?;
+    let place = (process, setup.processes);
+    Ok(Box::new(WorkloadMember::new(&task, setup.fabric.parse()?, token, place)?))
 }
 
 /// A workload, and what was said about it on the command line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct WorkloadTask {
+pub(crate) struct WorkloadTask {
     workload: String,
     records: u64,
     keys: Option<u64>,
@@ -96,7 +129,7 @@ impl WorkloadTask {
 }
 
 /// A process's part in a benchmark.
-pub struct WorkloadMember {
+struct WorkloadMember {
     spec: Spec,
     settings: Settings,
     session: Session,
@@ -108,7 +141,7 @@ pub struct WorkloadMember {
 impl WorkloadMember {
     /// Generates this process's share of the data, of as many shares as the job has workers: those
     /// of the splits that it reads.
-    pub fn new(
+    fn new(
         task: &WorkloadTask,
         fabric: FabricName,
         token: &Token,
@@ -237,9 +270,9 @@ impl Table for Shares {
 }
 
 /// Runs a workload on several processes.
-pub(crate) fn run(task: &WorkloadTask, processes: &Processes) -> Result<Run, Failure> {
-    let watch = |interrupt| (processes.watch)(interrupt).map_err(Failure::Run);
-    let ran = processes.launch.run(watch, |cluster| lead(cluster, task, processes));
+pub(crate) fn run(task: &WorkloadTask, processes: Processes) -> Result<Run, Failure> {
+    let watch = |interrupt| Ok(guard(interrupt));
+    let ran = processes.launch()?.run(watch, |cluster| lead(cluster, task, processes));
     ran.map_err(|early| match early {
         Early::Failed(reason, _) => Failure::Process(reason),
         Early::Own(failure) => failure,
@@ -249,13 +282,13 @@ pub(crate) fn run(task: &WorkloadTask, processes: &Processes) -> Result<Run, Fai
 fn lead(
     cluster: &Cluster,
     task: &WorkloadTask,
-    processes: &Processes,
+    processes: Processes,
 ) -> Result<Run, Early<Failure>> {
     let mut own = None;
     let fabric = processes.fabric;
     let started = Instant::now();
-    cluster.set_up(fabric.name(), &(processes.told)(task), || {
-        let place = (0, processes.launch.processes);
+    cluster.set_up(fabric.name(), &json!(task), || {
+        let place = (0, processes.count);
         own = Some(WorkloadMember::new(task, fabric, cluster.token(), place)?);
         Ok(())
     })?;

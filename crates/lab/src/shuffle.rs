@@ -1,4 +1,4 @@
-//! `millstream bench shuffle`: measures the shuffle operator between processes. What everybody
+//! `millstream-lab bench shuffle`: measures the shuffle operator between processes. What everybody
 //! received is checked against what everybody sent before anything is printed.
 
 mod node;

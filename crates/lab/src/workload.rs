@@ -1,5 +1,5 @@
-//! `millstream bench WORKLOAD`: runs a workload on data generated in memory, in the ordinary way,
-//! and checks its answer. A rate means nothing without `"ok": true` beside it.
+//! `millstream-lab bench WORKLOAD`: runs a workload on data generated in memory, in the ordinary
+//! way, and checks its answer. A rate means nothing without `"ok": true` beside it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,7 +42,7 @@ pub enum Runner<'a> {
     /// A single-purpose loop: the ceiling.
     Handwritten,
     /// This engine, on several processes, which are told these settings.
-    Processes(&'a Processes, &'a [(String, String)]),
+    Processes(Processes, &'a [(String, String)]),
 }
 
 impl Runner<'_> {
@@ -55,7 +55,7 @@ impl Runner<'_> {
 
     fn processes(&self) -> usize {
         match self {
-            Runner::Processes(processes, _) => processes.launch.processes,
+            Runner::Processes(processes, _) => processes.count,
             Runner::Millstream | Runner::Handwritten => 1,
         }
     }

@@ -35,7 +35,6 @@ mod check;
 pub mod cluster;
 mod counters;
 mod failure;
-mod generator;
 mod jobs;
 mod nexmark;
 pub mod observe;
@@ -53,7 +52,6 @@ pub use arrow;
 pub use check::Checked;
 pub use counters::counters;
 pub use failure::Failure;
-pub use generator::GeneratorTable;
 pub use jobs::{JobHandle, Jobs};
 pub use millstream_connect::{
     AwaitedPipe, BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable,

@@ -13,8 +13,7 @@ use millstream_contract::table::{
 };
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
-use millstream_workloads::nexmark::times::Shape;
-use millstream_workloads::nexmark::{Config, Deal, Events, schema};
+use millstream_nexmark::{Config, Deal, Events, Shape, schema};
 
 /// Proportions and ratios may be up to this.
 const RATIO_MAX: u64 = 1_000_000;

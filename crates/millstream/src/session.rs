@@ -15,7 +15,6 @@ use millstream_engine::state_layout;
 use millstream_sql::{EventTimeSpec, Outcome, Planner, SqlError, Statement};
 
 use crate::failure::Failure;
-use crate::generator::GeneratorTable;
 use crate::nexmark::NexmarkTable;
 use crate::planned::{Executed, Planned};
 
@@ -32,9 +31,6 @@ impl Session {
     /// A session without tables. Relative paths in `CREATE TABLE` start from `base_dir`.
     pub fn new(base_dir: impl Into<PathBuf>) -> Session {
         let registry = Arc::new(Registry::new());
-        registry.register_source("generator", |options| {
-            Ok(Arc::new(GeneratorTable::from_options(options)?))
-        });
         registry.register_source("nexmark", |options| {
             Ok(Arc::new(NexmarkTable::from_options(options)?))
         });

@@ -131,46 +131,6 @@ fn rows_of(spec: &Spec, split: usize, splits: usize) -> u64 {
     (spec.records + (splits - 1 - split) as u64) / splits as u64
 }
 
-/// The batches of one split, made when they are asked for. Costs the draws of the whole stream,
-/// since each draw follows from the one before.
-#[derive(Debug)]
-pub struct BatchIter {
-    stream: Stream,
-    columns: Columns,
-    split: usize,
-    splits: usize,
-    /// Which split the next record belongs to.
-    turn: usize,
-}
-
-impl BatchIter {
-    /// Split `split` of `splits`, in batches of `batch_rows` rows.
-    pub fn new(spec: &Spec, split: usize, splits: usize, batch_rows: usize) -> BatchIter {
-        let splits = splits.max(1);
-        let split = split % splits;
-        let columns = Columns::new(spec.workload, batch_rows, rows_of(spec, split, splits));
-        BatchIter { stream: Stream::new(spec), columns, split, splits, turn: 0 }
-    }
-}
-
-impl Iterator for BatchIter {
-    type Item = RecordBatch;
-
-    fn next(&mut self) -> Option<RecordBatch> {
-        for record in self.stream.by_ref() {
-            let mine = self.turn == self.split;
-            self.turn = if self.turn + 1 == self.splits { 0 } else { self.turn + 1 };
-            if mine {
-                self.columns.push(record);
-                if self.columns.is_full() {
-                    return Some(self.columns.take());
-                }
-            }
-        }
-        (self.columns.rows() > 0).then(|| self.columns.take())
-    }
-}
-
 /// A record, whatever the workload.
 #[derive(Debug, Clone, Copy)]
 struct Record {

@@ -11,7 +11,7 @@
 //! | [`golden`] | the published answers at the published sizes |
 //! | [`oracle`](mod@oracle) | the answer at any size, by a plain hash map |
 //! | [`handwritten`] | the ceiling: one tight loop over the same batches |
-//! | [`nexmark`] | the event stream of NEXMark, as Flink's suite has it |
+//! | [`nexmark`] | the queries of NEXMark, and their answers |
 //!
 //! # Promises
 //!
@@ -47,7 +47,7 @@ pub mod window;
 pub mod zipf;
 
 pub use error::{Error, Result};
-pub use generate::{BatchIter, generate, generate_by_key, generate_some, schema};
+pub use generate::{generate, generate_by_key, generate_some, schema};
 pub use golden::expected;
 pub use oracle::{oracle, oracle_by_split};
 pub use query::sql;

@@ -15,6 +15,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use millstream_nexmark::exact::exp;
+
 /// The most keys that a Zipf distribution can have: its table takes 8 bytes for each, and up to 32
 /// MB besides.
 pub const ZIPF_KEYS_MAX: u64 = 1 << 27;
@@ -167,38 +169,12 @@ fn ln(rank: u64) -> f64 {
     k * std::f64::consts::LN_2 + 2.0 * s * series
 }
 
-/// `e^x` for `x` of -100 to 0: Taylor's series for what is left beside a power of two.
-pub(crate) fn exp(x: f64) -> f64 {
-    let q = (x / std::f64::consts::LN_2 - 0.5) as i64;
-    let rest = x - q as f64 * std::f64::consts::LN_2;
-    let mut series = 0.0;
-    for coefficient in EXP {
-        series = series * rest + coefficient;
-    }
-    series * f64::from_bits(((1023 + q) as u64) << 52)
-}
-
 /// `1 / (2j + 1)`, the highest first: what is left out is below 1e-17 of the sum.
 const LN: [f64; 12] = {
     let mut coefficients = [0.0; 12];
     let mut j = 0;
     while j < 12 {
         coefficients[11 - j] = 1.0 / (2 * j + 1) as f64;
-        j += 1;
-    }
-    coefficients
-};
-
-/// `1 / j!`, the highest first: what is left out is below 1e-17.
-const EXP: [f64; 15] = {
-    let mut coefficients = [0.0; 15];
-    let mut factorial = 1u64;
-    let mut j = 0;
-    while j < 15 {
-        if j > 0 {
-            factorial *= j as u64;
-        }
-        coefficients[14 - j] = 1.0 / factorial as f64;
         j += 1;
     }
     coefficients

@@ -10,8 +10,9 @@ use millstream::{bytes, grouped, harmless, plural};
 
 use super::desk::{Report, Told};
 use super::local::{Answer, CONNECTIONS_MAX, Request, Socket, all, unusable};
-use crate::Failure;
-use crate::console::{fail, note, print, usage};
+use crate::console::note;
+use crate::failure::{Failure, fail, usage};
+use crate::output::print;
 
 /// A script that was given with `-e` is a long text: so much of it is shown in a table, and in a
 /// line of its own.
@@ -217,11 +218,6 @@ fn report(socket: &Socket) -> Result<Report, Silence> {
         Answer::Report(report) => Ok(*report),
         Answer::Told(_) => Err(Silence::Other(ErrorKind::InvalidData.into())),
     }
-}
-
-/// A job's number, as it is written in a command.
-pub(crate) fn job_number(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "a job is a number, and `millstream jobs` lists them".into())
 }
 
 /// The job of this number, or the only one.

@@ -16,35 +16,12 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::Failure;
-use crate::console::{be_quiet, note, usage};
+use crate::arguments::LiveArguments;
+use crate::console::{be_quiet, note};
+use crate::failure::{Failure, usage};
 
-pub(crate) use ask::{job_number, jobs, stop, why_job};
+pub(crate) use ask::{jobs, stop, why_job};
 pub(crate) use desk::{Desk, Told};
-
-/// How a run shows what it does.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct LiveArguments {
-    /// Show no progress line and no closing line: rows, warnings and errors alone
-    #[arg(short, long)]
-    quiet: bool,
-    /// Serve metrics for Prometheus at http://ADDRESS/metrics, and /healthz
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
-    metrics: Option<SocketAddr>,
-    /// Serve a page that shows the running query at http://ADDRESS/
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
-    ui: Option<SocketAddr>,
-}
-
-/// An address to listen on, as it is written in an option.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let numbers = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
-    numbers.as_deref().unwrap_or(text).parse().map_err(|_| {
-        "expected ADDRESS:PORT, for example 127.0.0.1:9464, or 0.0.0.0:9464 for all who can reach \
-         this machine"
-            .to_string()
-    })
-}
 
 /// Why nobody can listen on an address; `other` is where the program listens already.
 fn not_bound(address: SocketAddr, error: &io::Error, other: Option<SocketAddr>) -> String {
@@ -86,7 +63,8 @@ pub(crate) fn shown<T>(
         be_quiet();
     }
     if arguments.ui.is_some() {
-        rates::sample(desk.clone());
+        let sampled = desk.clone();
+        rates::every_second(move || sampled.sample());
     }
     let show = Show::begin(&desk, arguments.quiet);
     let result = run(&desk);
@@ -111,19 +89,5 @@ impl Show {
     /// Whoever has asked the job to stop waits for the program's end.
     fn until_the_program_ends(mut self) {
         std::mem::forget(self.socket.take());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_numbers_or_localhost() {
-        assert_eq!(address("localhost:9464").unwrap().to_string(), "127.0.0.1:9464");
-        assert_eq!(address("[::1]:80").unwrap().port(), 80);
-        for wrong in ["9464", ":80", "localhost", "localhost:x"] {
-            assert!(address(wrong).unwrap_err().contains("127.0.0.1:9464"), "{wrong}");
-        }
     }
 }

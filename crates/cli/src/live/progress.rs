@@ -15,8 +15,7 @@ use millstream::{bytes, harmless, short};
 use super::desk::{self, Desk};
 use super::waiting::{self, awaited};
 use crate::console::warn;
-use crate::log;
-use crate::screen;
+use crate::{log, screen};
 
 /// How often it is drawn.
 const EVERY: Duration = Duration::from_millis(250);

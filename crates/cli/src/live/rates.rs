@@ -1,14 +1,11 @@
 //! How far a query was at each second of the last minutes: for the lines of the page.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use millstream::observe::Snapshot;
 use serde::Serialize;
-
-use super::desk::Desk;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Older samples are forgotten.
@@ -45,12 +42,12 @@ impl Rates {
     }
 }
 
-/// Takes samples as long as the program runs.
-pub(super) fn sample(desk: Arc<Desk>) {
+/// Calls `sample` every second as long as the program runs.
+pub(super) fn every_second(sample: impl Fn() + Send + 'static) {
     let thread = thread::Builder::new().name("rates".into());
     let sampling = move || {
         loop {
-            desk.sample();
+            sample();
             thread::sleep(EVERY);
         }
     };

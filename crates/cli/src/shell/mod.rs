@@ -26,12 +26,13 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Behavior, Config, Editor, Event, EventHandler};
 
-use crate::Failure;
-use crate::console::{fail, note, print, reader_is_gone, usage};
+use crate::arguments::{Arguments, Format, Output};
+use crate::console::note;
+use crate::failure::{Failure, fail, usage};
+use crate::output::{print, reader_is_gone};
 use crate::run::not_utf8;
 use crate::screen::rows_go_to;
 use crate::signals::discard_typed;
-use crate::{Arguments, Format, Output};
 use complete::{Completion, Names};
 use history::History;
 use interrupt::Interrupts;

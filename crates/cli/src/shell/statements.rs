@@ -14,10 +14,13 @@ use millstream::{
 };
 
 use super::interrupt::Interrupts;
-use crate::console::{Remarks, fail, failed, note, panicked, print, warn};
+use crate::arguments::{Format, Output};
+use crate::console::{Remarks, note, warn};
+use crate::failure::{Failure, fail, failed, panicked};
 use crate::live::{Desk, Show, Told};
-use crate::run::{print_rows, read_file, say_not_run, text_sink};
-use crate::{Failure, Format, Output, report};
+use crate::output::{print, print_rows, text_sink};
+use crate::report;
+use crate::run::{read_file, say_not_run};
 
 /// A session, and how the results of its statements are told.
 pub(super) struct Statements {

@@ -7,16 +7,24 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use millstream::{Format, Stats, counters};
 use serde_json::Value;
 
-use super::Ways;
 use super::cases::{BYTE_ORDER_MARK, Case, Directives, FORMATS, Kind, check_kind, inputs};
 use super::compare::{Block, difference};
 use super::layouts::Layout;
 use super::records;
 use super::run::{Came, Script, run};
+
+/// Rules of all cases.
+pub(crate) struct Rules {
+    pub(crate) layouts: Vec<Layout>,
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) update: bool,
+    pub(crate) timeout: Duration,
+}
 
 /// How a case went.
 #[derive(Default)]
@@ -28,10 +36,10 @@ pub(crate) struct Verdict {
     pub(crate) failures: Vec<String>,
 }
 
-/// Runs a case in all ways.
-pub(crate) fn judge(case: &Case, ways: &Ways) -> Verdict {
+/// Runs a case in all rules.
+pub(crate) fn judge(case: &Case, rules: &Rules) -> Verdict {
     let mut verdict = Verdict::default();
-    if let Err(failure) = judged(case, ways, &mut verdict) {
+    if let Err(failure) = judged(case, rules, &mut verdict) {
         verdict.failures.push(failure);
     }
     verdict
@@ -47,7 +55,7 @@ struct Expected {
     text: Option<String>,
 }
 
-fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String> {
+fn judged(case: &Case, rules: &Rules, verdict: &mut Verdict) -> Result<(), String> {
     check_kind(&case.query, false)?;
     let text = fs::read_to_string(&case.query)
         .map_err(|e| format!("cannot read {}: {e}", case.query.display()))?;
@@ -60,25 +68,25 @@ fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String>
     let expected = expected(case)?;
     let script = Script { now_us: directives.now_us, ..script(case, text, &expected)? };
     let mut settings = directives.settings.clone();
-    settings.extend(ways.settings.iter().cloned());
+    settings.extend(rules.settings.iter().cloned());
     let once = |layout: &Layout| -> Result<Came, String> {
         let place = Place::of(case, &directives)?;
         let script = match &place {
             Some(place) => Script { base_dir: place.0.clone(), ..script.clone() },
             None => script.clone(),
         };
-        let mut came = run(&script, layout, &settings, ways.timeout)?;
+        let mut came = run(&script, layout, &settings, rules.timeout)?;
         if let Some(place) = &place {
             came.shown.extend(place.lines_of(&directives.outputs)?);
         }
         check_counters(&came.stats, &directives.counters)?;
         Ok(came)
     };
-    let Some((plain, others)) = ways.layouts.split_first() else { return Ok(()) };
+    let Some((plain, others)) = rules.layouts.split_first() else { return Ok(()) };
     let first = once(plain)?;
     verdict.runs = 1;
     check_inputs(case, &script, &first)?;
-    if !ways.update {
+    if !rules.update {
         check_rows(case, &expected, &first)?;
     }
     let simulated = settings.iter().any(|(key, _)| key == "simulate");
@@ -91,7 +99,7 @@ fn judged(case: &Case, ways: &Ways, verdict: &mut Verdict) -> Result<(), String>
         verdict.runs += 1;
     }
     // Rows that differ from run to run are none to be expected.
-    if ways.update {
+    if rules.update {
         verdict.wrote = update(case, &expected, &first)?;
     }
     Ok(())

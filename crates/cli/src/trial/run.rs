@@ -18,7 +18,7 @@ use millstream_fabric::setup::Token;
 
 use super::compare::Block;
 use super::layouts::Layout;
-use crate::processes::{Task, launch};
+use crate::processes::launch;
 
 /// What is to be run.
 #[derive(Clone)]
@@ -273,7 +273,7 @@ impl Runs {
         let statements = self.statements()?;
         task.declare_files(&mut session, &statements).map_err(|e| message(&e))?;
         session.rehearse(&statements, processes).map_err(|e| message(&e))?;
-        let told = serde_json::to_value(Task::Script(task.clone())).map_err(|e| e.to_string())?;
+        let told = serde_json::to_value(&task).map_err(|e| e.to_string())?;
         let (fabric, place) = (FabricName::Shm, (0, processes));
         let mut own = None;
         let mut telling = Telling { runs: self, stats: Vec::new() };

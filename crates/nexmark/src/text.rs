@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::zipf::exp;
+use crate::exact::exp;
 
 /// How many channels there are beside the hot ones.
 pub(super) const CHANNELS: u64 = 10_000;

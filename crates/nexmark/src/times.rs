@@ -1,6 +1,6 @@
 //! When events happen: at one rate, or at rates that come again and again.
 
-use super::Config;
+use crate::config::{Config, Shape};
 
 /// Steps of a sine.
 const SINE_STEPS: u64 = 10;
@@ -18,15 +18,6 @@ const COSINES: [f64; SINE_STEPS as usize] = [
     0.309_016_994_374_947_5,
     0.809_016_994_374_947_5,
 ];
-
-/// How the rate changes between the first one and the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// Half of a period at the one, half at the other.
-    Square,
-    /// In ten steps of a sine.
-    Sine,
-}
 
 /// When the event of a number happens.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@
 //! (the last 1000) or the open auctions (the last 100), and from ten that are yet to come, as if
 //! events had changed places on their way.
 
-use super::Config;
-use super::text::Random;
+use crate::config::Config;
+use crate::text::Random;
 
 /// The first id of persons and of auctions.
 pub const FIRST_ID: i64 = 1000;

@@ -1,4 +1,7 @@
-//! `millstream bench`: turns its arguments into calls of the laboratory.
+//! `millstream-lab bench`: turns its arguments into measurements.
+
+mod options;
+mod shuffle;
 
 use std::path::PathBuf;
 
@@ -6,24 +9,23 @@ use clap::ValueEnum;
 use millstream::cluster::{check_settings, shared_settings};
 use millstream::{Exchange, Settings};
 use millstream_flow::channel::Notification;
-use millstream_lab::channel;
-use millstream_lab::ingest::{self, Ingest};
-use millstream_lab::latency::{self, Paced};
-use millstream_lab::nexmark::{self, Nexmark};
-use millstream_lab::processes::{Processes, WorkloadTask};
-use millstream_lab::workload::{Measurement, Runner};
-use millstream_workloads::nexmark::queries::QUERIES;
 use millstream_workloads::{Spec, Window, Workload, ZIPF_KEYS_MAX, Zipf};
-use serde_json::json;
 
-use crate::bench_shuffle::ShuffleArguments;
-use crate::console::{told, usage};
-use crate::processes::{Task, launch, watch_measuring};
-use crate::run::setting_pairs;
-use crate::{Failure, ProcessArguments, SettingArguments};
+use crate::Failure;
+use crate::arguments::{ProcessArguments, SettingArguments};
+use crate::channel::Channel;
+use crate::failure::usage;
+use crate::ingest::{self, Ingest};
+use crate::latency::{self, Paced};
+use crate::nexmark::{self, Nexmark};
+use crate::processes::Processes;
+use crate::workload::{Measurement, Runner};
+use shuffle::ShuffleArguments;
+pub use shuffle::{CHILD, child};
 
+/// A measurement, as it is asked for on the command line.
 #[derive(clap::Args)]
-pub(crate) struct Bench {
+pub struct Bench {
     /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows, nb8_count, nb11; or `nexmark-q0` and
     /// the like, a query of NEXMark; or `ingest`, a file that is read; or `latency`, a paced
     /// stream; or `channel`, between two threads; or `shuffle`, the shuffle operator between
@@ -104,7 +106,7 @@ pub(crate) enum Engine {
     Handwritten,
 }
 
-/// What `millstream bench ingest` alone takes.
+/// Options of `bench ingest` alone.
 #[derive(clap::Args)]
 pub(crate) struct IngestArguments {
     /// `ingest`: the format of the file: csv, ndjson, parquet or arrow [default: csv]
@@ -115,7 +117,7 @@ pub(crate) struct IngestArguments {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// What `millstream bench channel` alone takes.
+/// Options of `bench channel` alone.
 #[derive(clap::Args)]
 pub(crate) struct ChannelArguments {
     /// `channel`: bytes of a slot [default: 4 KiB to 1 MiB, in turn]
@@ -146,18 +148,12 @@ pub(crate) enum How {
 /// What can be measured beside the workloads.
 const OTHERS: [&str; 5] = ["nexmark-q0", "ingest", "latency", "channel", "shuffle"];
 
-/// The names of all that can be measured.
-pub(crate) fn workloads() -> Vec<String> {
-    let names = Workload::names().into_iter().chain(OTHERS).map(str::to_string);
-    let queries = QUERIES.iter().map(|(name, _)| format!("{}{name}", nexmark::PREFIX));
-    let mut all: Vec<String> = names.chain(queries).collect();
-    all.sort();
-    all.dedup();
-    all
-}
-
 impl Bench {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+    /// Measures, and prints what came out.
+    ///
+    /// # Errors
+    /// If options do not go together, if the run fails, or if its answer is wrong.
+    pub fn run(&self) -> Result<(), Failure> {
         if self.workload == "channel" {
             return self.channel();
         }
@@ -166,7 +162,7 @@ impl Bench {
             return self.shuffle.run(self.processes.given(), self.json);
         }
         let mut pairs = shared_settings(self.processes.count());
-        pairs.extend(setting_pairs(&self.settings)?);
+        pairs.extend(self.settings.pairs()?);
         pairs.extend(self.exchange.map(|e| ("exchange".to_string(), e.name().to_string())));
         let mut settings = Settings::default();
         for (key, value) in &pairs {
@@ -194,8 +190,8 @@ impl Bench {
             How::Immediate => Notification::Immediate,
         });
         let fabric = self.processes.fabric().library();
-        let channel = channel::Channel { fabric, slot_bytes, credits, pairs, mib, notification };
-        channel.run(self.json).map_err(told)
+        let channel = Channel { fabric, slot_bytes, credits, pairs, mib, notification };
+        channel.run(self.json)
     }
 
     /// A paced stream.
@@ -205,7 +201,7 @@ impl Bench {
             seconds: self.seconds.unwrap_or(10),
             keys: self.keys.unwrap_or(1000),
         };
-        latency::run(paced, settings, self.json).map_err(told)
+        latency::run(paced, settings, self.json)
     }
 
     /// A file that is read.
@@ -226,7 +222,7 @@ impl Bench {
             settings,
             json: self.json,
         };
-        ingest.run().map_err(told)
+        ingest.run()
     }
 
     /// The query of NEXMark that the workload is.
@@ -243,7 +239,7 @@ impl Bench {
             settings,
             json: self.json,
         };
-        nexmark.run().map_err(told)
+        nexmark.run()
     }
 
     /// A workload.
@@ -253,20 +249,14 @@ impl Bench {
         let measurement = Measurement { spec, settings, json };
         let count = self.processes.count();
         if count > 1 {
-            let processes = Processes {
-                launch: launch(count)?,
-                fabric: self.processes.fabric().library(),
-                watch: watch_measuring,
-                told: |task: &WorkloadTask| json!(Task::Bench(task.clone())),
-            };
-            return measurement.run(Runner::Processes(&processes, pairs)).map_err(told);
+            let processes = Processes { count, fabric: self.processes.fabric().library() };
+            return measurement.run(Runner::Processes(processes, pairs));
         }
-        let measured = match self.engine {
+        match self.engine {
             _ if self.generate_only => measurement.generate_only(),
             Engine::Millstream => measurement.run(Runner::Millstream),
             Engine::Handwritten => measurement.run(Runner::Handwritten),
-        };
-        measured.map_err(told)
+        }
     }
 
     /// What is generated and queried.

@@ -9,12 +9,14 @@ use arrow_array::{
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{Fields, Schema};
 
-use super::ids::{
+use crate::config::{Config, Kind};
+use crate::ids::{
     CATEGORIES, FIRST_CATEGORY, FIRST_ID, OPEN_AUCTIONS, auction, bidder, last_auction,
     last_person, seller,
 };
-use super::text::{CHANNELS, HOT_CHANNELS, Random, Urls, urls};
-use super::{Config, Events, Kind};
+use crate::schema::{auction as auction_fields, bid, person, schema};
+use crate::text::{CHANNELS, HOT_CHANNELS, Random, Urls, urls};
+use crate::times::Times;
 
 const FIRST_NAMES: [&str; 11] = [
     "Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter",
@@ -128,9 +130,16 @@ impl Rows {
     }
 }
 
-/// The columns of a batch under construction; columns that are not requested are absent.
+/// The stream of events.
+#[derive(Clone, Copy)]
+struct Stream<'a> {
+    config: &'a Config,
+    times: &'a Times,
+}
+
+/// The columns of a batch under construction; those that nobody asked for are not there.
 pub(super) struct Columns<'a> {
-    events: &'a Events,
+    events: Stream<'a>,
     urls: &'static Urls,
     rows: usize,
     types: Option<Vec<i32>>,
@@ -140,24 +149,24 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn new(events: &'a Events, projection: &[usize]) -> Columns<'a> {
+    pub(super) fn new(config: &'a Config, times: &'a Times, projection: &[usize]) -> Columns<'a> {
         let rows = |place, fields: fn() -> Fields| {
             projection.contains(&place).then(|| Rows::new(fields()))
         };
         Columns {
-            events,
+            events: Stream { config, times },
             urls: urls(),
             rows: 0,
             types: projection.contains(&0).then(Vec::new),
-            persons: rows(1, super::person),
-            auctions: rows(2, super::auction),
-            bids: rows(3, super::bid),
+            persons: rows(1, person),
+            auctions: rows(2, auction_fields),
+            bids: rows(3, bid),
         }
     }
 
     /// Appends the event of a number.
     pub(super) fn push(&mut self, number: u64) {
-        let config = &self.events.config;
+        let config = self.events.config;
         let kind = config.kind(number);
         let mut random = Random::new(config.seed, number);
         self.rows += 1;
@@ -192,7 +201,7 @@ impl<'a> Columns<'a> {
             [types, persons.map(Rows::finish), auctions.map(Rows::finish), bids.map(Rows::finish)];
         let columns = projection.iter().map(|place| made[*place].take().expect("each once"));
         let columns: Vec<ArrayRef> = columns.collect();
-        let all = super::schema();
+        let all = schema();
         let schema =
             Schema::new(projection.iter().map(|p| all.fields()[*p].clone()).collect::<Fields>());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -201,8 +210,8 @@ impl<'a> Columns<'a> {
     }
 }
 
-fn push_person(rows: &mut Rows, events: &Events, number: u64, random: &mut Random) {
-    let id = FIRST_ID + last_person(&events.config, number) as i64;
+fn push_person(rows: &mut Rows, events: Stream<'_>, number: u64, random: &mut Random) {
+    let id = FIRST_ID + last_person(events.config, number) as i64;
     rows.numbers([id, events.times.at_ms(number)]);
     let [name, email, card, city, state, extra] = &mut rows.texts[..] else { return };
     for part in [random.one_of(&FIRST_NAMES), " ", random.one_of(&LAST_NAMES)] {
@@ -230,8 +239,8 @@ fn push_person(rows: &mut Rows, events: &Events, number: u64, random: &mut Rando
     extra.end();
 }
 
-fn push_auction(rows: &mut Rows, events: &Events, number: u64, random: &mut Random) {
-    let (config, times) = (&events.config, &events.times);
+fn push_auction(rows: &mut Rows, events: Stream<'_>, number: u64, random: &mut Random) {
+    let (config, times) = (events.config, events.times);
     let id = FIRST_ID + last_auction(config, number) as i64;
     let seller = seller(config, number, random);
     let category = FIRST_CATEGORY + random.below(CATEGORIES) as i64;
@@ -252,15 +261,15 @@ fn push_auction(rows: &mut Rows, events: &Events, number: u64, random: &mut Rand
 
 /// How long an auction is open: on average, until so many others have been opened as are open at a
 /// time.
-fn length_ms(config: &Config, events: &Events, number: u64, random: &mut Random) -> i64 {
+fn length_ms(config: &Config, events: Stream<'_>, number: u64, random: &mut Random) -> i64 {
     let until = OPEN_AUCTIONS * config.group() / config.auctions.max(1);
     let then = events.times.at_ms(number.saturating_add(until));
     let horizon = then.saturating_sub(events.times.at_ms(number)).unsigned_abs();
     1 + random.below(horizon.saturating_mul(2).max(1)) as i64
 }
 
-fn push_bid(rows: &mut Rows, events: &Events, urls: &Urls, number: u64, random: &mut Random) {
-    let config = &events.config;
+fn push_bid(rows: &mut Rows, events: Stream<'_>, urls: &Urls, number: u64, random: &mut Random) {
+    let config = events.config;
     let auction = auction(config, number, random);
     let bidder = bidder(config, number, random);
     let price = random.price();

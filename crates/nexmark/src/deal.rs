@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::Config;
+use crate::config::Config;
 
 /// The events of one split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

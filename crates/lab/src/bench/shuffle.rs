@@ -1,20 +1,20 @@
-//! `millstream bench shuffle`: turns its arguments into options of the shuffle's own benchmark,
+//! `millstream-lab bench shuffle`: turns its arguments into options of the shuffle's own benchmark,
 //! whose processes are this program again.
 
 use std::process::Command;
 
+use crate::shuffle::{Options, Pattern};
 use clap::ValueEnum;
 use millstream::Settings;
 use millstream_flow::shuffle::Design;
-use millstream_lab::shuffle::{self, Options, Pattern};
 
-use crate::Failure;
-use crate::console::{fail, told, usage};
+use crate::failure::{fail, usage};
+use crate::{Failure, shuffle};
 
 /// The command by which the program starts itself.
-pub(crate) const CHILD: &str = "shuffle-node";
+pub const CHILD: &str = "shuffle-node";
 
-/// What `millstream bench shuffle` alone takes.
+/// Options of `bench shuffle` alone.
 #[derive(clap::Args)]
 pub(crate) struct ShuffleArguments {
     /// `shuffle`: which of the eight designs, for example SEMQ/WR
@@ -96,7 +96,7 @@ impl ShuffleArguments {
             command.args([CHILD, &options.to_string(), &process.to_string()]);
             command
         };
-        shuffle::run(&options, command, as_json).map_err(told)
+        shuffle::run(&options, command, as_json)
     }
 
     fn options(&self, processes: Option<usize>) -> Result<Options, Failure> {
@@ -121,7 +121,7 @@ impl ShuffleArguments {
         options.straggler_us = self.straggler_us;
         options.keep_own = self.own == Some(Own::Keep);
         options.tuples = self.tuples.unwrap_or(options.tuples);
-        options.check().map_err(|e| told(shuffle::failed(&e)))?;
+        options.check().map_err(|e| shuffle::failed(&e))?;
         let needed = options.registered_bytes();
         if needed > 2 * Settings::default().memory_bytes {
             return Err(usage(&format!(
@@ -149,10 +149,13 @@ impl ShuffleArguments {
     }
 }
 
-/// What the program does as a process of the measurement.
-pub(crate) fn child(options: &str, process: usize) -> Result<(), Failure> {
+/// Runs a process of the measurement.
+///
+/// # Errors
+/// If the options cannot be read, or the process fails.
+pub fn child(options: &str, process: usize) -> Result<(), Failure> {
     let (input, output) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
     let options = options.parse::<Options>();
     let done = options.and_then(|it| shuffle::child(&it, process, input, output));
-    done.map_err(|e| told(shuffle::failed(&e)))
+    done.map_err(|e| shuffle::failed(&e))
 }

@@ -6,9 +6,11 @@ use std::iter::once;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, RecordBatch, StructArray};
+use arrow_schema::DataType;
 
-use super::ids::{FIRST_ID, last_auction, last_person};
-use super::*;
+use crate::ids::{FIRST_ID, last_auction, last_person};
+use crate::times::Times;
+use crate::*;
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
 

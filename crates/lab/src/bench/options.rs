@@ -1,13 +1,14 @@
-//! Which options of `millstream bench` may be combined. No option is silently ignored.
+//! Which options of `bench` may be combined. No option is silently ignored.
 
 use millstream::{Exchange, Settings};
 use millstream_flow::channel::{SLOT_BYTES_MAX, SLOTS_MAX};
 use millstream_workloads::Spec;
 use millstream_workloads::window::{Kind, Window};
 
-use crate::bench::{Bench, ChannelArguments, Engine};
-use crate::console::usage;
-use crate::{FabricName, Failure};
+use super::{Bench, ChannelArguments, Engine};
+use crate::Failure;
+use crate::arguments::FabricName;
+use crate::failure::usage;
 
 impl Bench {
     /// Refuses arguments that would be ignored.

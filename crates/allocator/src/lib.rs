@@ -1,4 +1,5 @@
-//! The program's allocator: mimalloc, and the system's for what is large.
+//! The allocator of both programs, `millstream` and `millstream-lab`: mimalloc, and the system's
+//! for what is large. A program that links this crate has it.
 //!
 //! Columns are made by one worker and freed by another, and most are aligned to cache lines. The
 //! allocator of glibc takes a lock for both. What is large grows in the system's allocator without
@@ -118,7 +119,7 @@ impl Reporting {
 }
 
 /// Has the system's allocator ask the system for whatever is large.
-pub(crate) fn keep_large_apart() {
+pub fn keep_large_apart() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time; what it cannot do, it leaves.
     unsafe {
@@ -137,7 +138,7 @@ fn given(start: *mut u8, bytes: usize) -> *mut u8 {
 /// Ends the program, which has been refused so many bytes. Nothing is allocated here, and nothing
 /// cleaned up.
 #[cold]
-pub(crate) fn refused(bytes: usize) -> ! {
+pub fn refused(bytes: usize) -> ! {
     let mut message = [0; 512];
     let room = message.len();
     let mut rest = &mut message[..];
@@ -155,11 +156,4 @@ pub(crate) fn refused(bytes: usize) -> ! {
         libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), written);
         libc::_exit(1)
     }
-}
-/// Bytes that the stack of the first thread may have.
-pub(crate) fn stack_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-    // SAFETY: the call writes the limit.
-    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) };
-    limit.rlim_cur
 }

@@ -1,0 +1,429 @@
+//! The words of the command line: commands, their options, and their defaults.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use millstream::SETTINGS;
+use millstream::cluster::{self, PROCESSES_MAX};
+
+use crate::console::note;
+use crate::failure::{Failure, usage};
+use crate::log::LogArguments;
+
+#[derive(Parser)]
+#[command(
+    name = "millstream",
+    version,
+    about = "Continuous SQL over event streams",
+    after_help = "Without a command: a shell, or the statements of standard input if that is no terminal. \
+                  Options, a file and SQL without a command: those of `run`"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Statements as they are typed: the same as no command at all
+    Shell,
+    /// Run the statements of a SQL file, or of the command line, one after the other
+    #[command(after_help = settings_help())]
+    Run {
+        #[command(flatten)]
+        script: Script,
+        #[command(flatten)]
+        output: Output,
+        /// Write the counters of the run to this file, as JSON
+        #[arg(long, value_name = "PATH")]
+        stats_json: Option<PathBuf>,
+        #[command(flatten)]
+        processes: ProcessArguments,
+        #[command(flatten)]
+        settings: SettingArguments,
+        #[command(flatten)]
+        live: LiveArguments,
+        #[command(flatten)]
+        log: LogArguments,
+    },
+    /// List the jobs of this user that run
+    Jobs {
+        /// As JSON, an object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what a running job is doing, and why no rows come
+    Why {
+        /// The job's number, which `millstream jobs` lists; not needed if only one runs
+        #[arg(value_parser = job_number)]
+        job: Option<u32>,
+        /// As JSON, with all that is known
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a running job end, as Ctrl-C does, and wait for its end
+    Stop {
+        /// The job's number, which `millstream jobs` lists; not needed if only one runs
+        #[arg(value_parser = job_number)]
+        job: Option<u32>,
+        /// Read no more, fire the windows that are open as if the input had ended, and end well
+        #[arg(long)]
+        drain: bool,
+    },
+    /// Show how the queries of a SQL file would run: logical plan, pipelines, state layout
+    Explain {
+        #[command(flatten)]
+        script: Script,
+        #[command(flatten)]
+        settings: SettingArguments,
+    },
+    /// Find the mistakes in a SQL file, all at once: parse and plan it, run nothing
+    Check {
+        #[command(flatten)]
+        script: Script,
+        #[command(flatten)]
+        settings: SettingArguments,
+    },
+    /// Run queries over small inputs in many ways, and compare their rows with expected ones
+    Test(Trial),
+    /// Write a CREATE TABLE for files, with types, event time and watermark found in their data,
+    /// and a query that runs as it is
+    Init {
+        /// Files, or patterns of files in quotes: a table each
+        #[arg(value_name = "FILE_OR_PATTERN", required = true)]
+        files: Vec<String>,
+    },
+    /// List fabrics (shared memory, TCP, RDMA), their devices and limits
+    Fabric,
+    /// Write what a shell needs to complete the arguments of this program
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual page of this program, or of one of its commands
+    Man {
+        /// The command, for example run
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
+    },
+    /// A further process of a job: started by `run`, which tells it what to do
+    #[command(hide = true)]
+    Node {
+        #[command(flatten)]
+        log: LogArguments,
+    },
+    /// A command of another program, `millstream-lab`
+    #[command(hide = true, disable_help_flag = true)]
+    Bench {
+        /// Whatever follows
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ProcessArguments {
+    /// Processes to run queries on, all on this machine; `memory` and `workers` are per process
+    /// [default: 1]
+    #[arg(long, value_name = "P", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=PROCESSES_MAX as u64))]
+    pub(crate) processes: Option<u64>,
+    /// What processes are connected by, if there are several [default: shm]
+    #[arg(long, value_enum)]
+    pub(crate) fabric: Option<FabricName>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum FabricName {
+    /// Shared memory
+    Shm,
+    /// The loopback interface
+    Tcp,
+    /// An RDMA device
+    Verbs,
+}
+
+impl FabricName {
+    pub(crate) fn library(self) -> cluster::FabricName {
+        match self {
+            FabricName::Shm => cluster::FabricName::Shm,
+            FabricName::Tcp => cluster::FabricName::Tcp,
+            FabricName::Verbs => cluster::FabricName::Verbs,
+        }
+    }
+}
+
+impl ProcessArguments {
+    pub(crate) fn count(&self) -> usize {
+        self.given().unwrap_or(1)
+    }
+
+    /// How many were asked for.
+    pub(crate) fn given(&self) -> Option<usize> {
+        self.processes.map(|processes| processes as usize)
+    }
+
+    pub(crate) fn fabric(&self) -> FabricName {
+        self.fabric.unwrap_or(FabricName::Shm)
+    }
+
+    /// Who names a fabric should not believe that one process uses it.
+    pub(crate) fn check_fabric(&self) {
+        if self.count() == 1 && self.fabric.is_some() {
+            note(&"--fabric has no effect: it connects processes, and there is one (--processes)");
+        }
+    }
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Script {
+    /// A file of SQL statements, or - for standard input; relative paths in it start from its
+    /// directory
+    #[arg(value_name = "FILE.sql")]
+    pub(crate) file: Option<PathBuf>,
+    /// SQL statements on the command line
+    #[arg(
+        short = 'e',
+        visible_short_alias = 'c',
+        long = "execute",
+        value_name = "SQL",
+        allow_hyphen_values = true
+    )]
+    pub(crate) execute: Option<String>,
+}
+
+impl Script {
+    /// As it was named on the command line.
+    pub(crate) fn words(&self) -> String {
+        match (&self.file, &self.execute) {
+            (Some(path), _) => path.display().to_string(),
+            (None, execute) => execute.clone().unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SettingArguments {
+    /// Worker threads of each process [default: processors / processes]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) workers: Option<String>,
+    /// A setting, for example --set memory=1GB; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+impl SettingArguments {
+    /// `--set` and `--workers` as keys and values, in the order in which they hold.
+    pub(crate) fn pairs(&self) -> Result<Vec<(String, String)>, Failure> {
+        let mut pairs = Vec::new();
+        for pair in &self.set {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(usage(&format!(
+                    "--set {pair}: expected KEY=VALUE, for example memory=1GB"
+                )));
+            };
+            pairs.push((key.trim().to_string(), value.trim().trim_matches('\'').to_string()));
+        }
+        if let Some(workers) = &self.workers {
+            pairs.push(("workers".to_string(), workers.clone()));
+        }
+        Ok(pairs)
+    }
+}
+
+/// How result rows are written to stdout.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Output {
+    /// How result rows are written
+    #[arg(long, value_enum, default_value = "table")]
+    pub(crate) format: Format,
+    /// What stands between the fields of --format csv: one ASCII character, or \t [default: ,]
+    #[arg(long, value_name = "CHAR", allow_hyphen_values = true, value_parser = delimiter)]
+    pub(crate) delimiter: Option<u8>,
+    /// Tables with a line for each value: `\x` of the shell.
+    #[arg(skip)]
+    pub(crate) expanded: bool,
+}
+
+impl Output {
+    /// In the format of a table that prints its rows, if it has one of its own.
+    pub(crate) fn with_format(self, format: Option<millstream::Format>) -> Output {
+        let format = match format {
+            None => return self,
+            Some(millstream::Format::Table) => Format::Table,
+            Some(millstream::Format::Csv) => Format::Csv,
+            Some(millstream::Format::Ndjson) => Format::Ndjson,
+        };
+        Output { format, ..self }
+    }
+
+    /// A delimiter stands in CSV alone.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.delimiter.is_some() && self.format != Format::Csv {
+            return Err(usage(&"--delimiter goes with --format csv"));
+        }
+        Ok(())
+    }
+}
+
+/// As the option `csv.field-delimiter` takes them.
+fn delimiter(text: &str) -> Result<u8, String> {
+    match if text == "\\t" { b"\t" } else { text.as_bytes() } {
+        [b'"' | b'\n' | b'\r' | b'\0'] => Err("it cannot stand between fields".into()),
+        [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() => Ok(*byte),
+        _ => Err("expected one ASCII character, no letter and no digit, or \\t".into()),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    /// Columns side by side, for reading
+    Table,
+    /// RFC 4180, with a header line
+    Csv,
+    /// One JSON object per row
+    Ndjson,
+}
+
+/// How a run shows what it does.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct LiveArguments {
+    /// Show no progress line and no closing line: rows, warnings and errors alone
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics, and /healthz
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Serve a page that shows the running query at http://ADDRESS/
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    pub(crate) ui: Option<SocketAddr>,
+}
+
+/// An address to listen on, as it is written in an option.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let numbers = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    numbers.as_deref().unwrap_or(text).parse().map_err(|_| {
+        "expected ADDRESS:PORT, for example 127.0.0.1:9464, or 0.0.0.0:9464 for all who can reach \
+         this machine"
+            .to_string()
+    })
+}
+
+/// A job's number, as it is written in a command.
+pub(crate) fn job_number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a job is a number, and `millstream jobs` lists them".into())
+}
+
+/// How people lay out a directory, for `--help` and where there is no case.
+pub(crate) const TRIAL_HELP: &str = "\
+A case is a directory:
+  DIR/query.sql      the query, with its CREATE TABLE statements as they are in production
+  DIR/clicks.csv     what table clicks has in the test (or clicks.ndjson), whatever its connector
+  DIR/expected.csv   the rows of its SELECT (or expected.ndjson), in any order
+  DIR/out.expected.csv   the rows that it inserts into table out (or out.expected.ndjson)
+or a file NAME.sql beside a file NAME.expected, which reads what its tables say. Directories of
+cases may stand in each other.
+
+Exit codes: 0 all passed; 1 a case failed; 2 wrong usage, or there is no case";
+
+#[derive(clap::Args)]
+#[command(after_help = TRIAL_HELP)]
+pub(crate) struct Trial {
+    /// Directories of cases, or the SQL files of some
+    #[arg(value_name = "DIR", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Write the rows that come as the expected ones
+    #[arg(long)]
+    pub(crate) update: bool,
+    /// Run each case once, with one worker, and not in all ways
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// How many orders in which batches are taken are drawn by chance
+    #[arg(long, value_name = "N", default_value = "8")]
+    pub(crate) seeds: u64,
+    /// Run on so many processes, too; 1: on this one alone
+    #[arg(long, value_name = "P", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub(crate) processes: u64,
+    /// How long a run may take, seconds
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) timeout: u64,
+    /// A setting of all runs, for example --set memory=64MB; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// A time, as it is written in an option.
+fn seconds(text: &str) -> Result<u64, String> {
+    text.parse()
+        .ok()
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| "expected whole seconds, 1 or more".into())
+}
+
+/// The arguments of this process.
+pub(crate) fn parse() -> Result<Arguments, clap::Error> {
+    Arguments::try_parse_from(words(std::env::args_os().collect())).map_err(with_meant)
+}
+
+/// The words of the command line, with the command `run` before a script, SQL or options without a
+/// command.
+fn words(mut words: Vec<OsString>) -> Vec<OsString> {
+    let Some(first) = words.get(1) else { return words };
+    let text = first.to_string_lossy();
+    let command = Arguments::command();
+    let is_command = text == "help" || command.find_subcommand(&*text).is_some();
+    let is_option = text.starts_with('-') && !["-h", "--help", "-V", "--version"].contains(&&*text);
+    let is_script = text.ends_with(".sql") || is_sql(&text) || Path::new(first).is_file();
+    if !is_command && (is_option || is_script) {
+        words.insert(1, "run".into());
+    }
+    words
+}
+
+/// A command that is none, with the one that is most like it: clap knows none for a short one.
+fn with_meant(mut error: clap::Error) -> clap::Error {
+    let command = Arguments::command();
+    let names = command.get_subcommands().filter(|command| !command.is_hide_set());
+    if let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand)
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+        && let Some(meant) = millstream::closest(wrong, names.map(|command| command.get_name()))
+    {
+        let meant = ContextValue::Strings(vec![meant.to_string()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+    error
+}
+
+/// Whether a word in the place of a script is SQL itself.
+pub(crate) fn is_sql(word: &str) -> bool {
+    let is_text = word.trim().contains(char::is_whitespace) && !word.ends_with(".sql");
+    is_text && !Path::new(word).exists()
+}
+
+/// The settings, for `--help`.
+fn settings_help() -> String {
+    let mut text = String::from("Settings (--set KEY=VALUE, or SET 'KEY' = 'VALUE' in SQL):\n");
+    for (key, form, what) in SETTINGS {
+        text.push_str(&format!("  {key:<20} {what}: {form}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_numbers_or_localhost() {
+        assert_eq!(address("localhost:9464").unwrap().to_string(), "127.0.0.1:9464");
+        assert_eq!(address("[::1]:80").unwrap().port(), 80);
+        for wrong in ["9464", ":80", "localhost", "localhost:x"] {
+            assert!(address(wrong).unwrap_err().contains("127.0.0.1:9464"), "{wrong}");
+        }
+    }
+}

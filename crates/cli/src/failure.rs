@@ -1,0 +1,79 @@
+//! Failures: their text on stderr, and the program's exit code.
+
+use std::any::Any;
+use std::fmt::Display;
+
+use millstream::cluster::{Cause, Failure as Reason, Fault, FaultKind};
+use millstream::{Error, ErrorKind};
+
+use crate::console::error;
+
+/// Why the program ends otherwise than well: the message is on stderr already.
+pub(crate) enum Failure {
+    /// Wrong usage or SQL.
+    Usage,
+    /// The data, the machine or the run.
+    Run,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Failure {
+    /// The program's exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Failure::Run => 1,
+            Failure::Usage => 2,
+            Failure::Interrupted => 130,
+        }
+    }
+}
+
+/// Prints an error and says that the run failed.
+pub(crate) fn fail(message: &dyn Display) -> Failure {
+    error(&format!("error: {message}"));
+    Failure::Run
+}
+
+/// Prints an error and says that it is the user's.
+pub(crate) fn usage(message: &dyn Display) -> Failure {
+    error(&format!("error: {message}"));
+    Failure::Usage
+}
+
+pub(crate) fn failed(failure: millstream::Failure) -> Failure {
+    match failure {
+        millstream::Failure::Sql(error) if error.kind == ErrorKind::System => fail(&error),
+        millstream::Failure::Sql(error) => {
+            self::error(&error.render());
+            Failure::Usage
+        }
+        // A wrong option of a table is the user's mistake, found late.
+        millstream::Failure::Run(error @ Error::Option { .. }) => usage(&error),
+        other => fail(&other),
+    }
+}
+
+/// A panic is a mistake of ours: say so in one line, without a backtrace.
+pub(crate) fn report_panics_politely() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
+/// The message of a panic on the main thread.
+pub(crate) fn panicked(panic: &dyn Any) -> Failure {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    fail(&format!("internal error (please report it): {}", text.unwrap_or("a panic")))
+}
+
+/// Prints why a job has ended early.
+pub(crate) fn tell(reason: &Reason) -> Failure {
+    match &reason.cause {
+        Cause::Interrupted => Failure::Interrupted,
+        Cause::Fault(Fault { kind: FaultKind::Usage, message }) if reason.process == 0 => {
+            usage(message)
+        }
+        Cause::Fault(Fault { kind: FaultKind::Usage, .. }) => usage(reason),
+        _ => fail(reason),
+    }
+}

@@ -1,0 +1,48 @@
+//! The `millstream-lab` program: measures Millstream (docs/measuring.md).
+//!
+//! Exit codes are those of `millstream`: 0 done, 1 the run failed or its answer is wrong, 2 wrong
+//! usage.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use millstream_lab::bench::{Bench, CHILD, child};
+use millstream_lab::processes::{NODE, node};
+
+#[derive(Parser)]
+#[command(name = "millstream-lab", version, about = "Measures Millstream, and checks the answers")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a benchmark workload on data generated in memory, and check the answer
+    Bench(Box<Bench>),
+    /// A further process of a job: started by `bench`, which tells it what to do
+    #[command(hide = true, name = NODE)]
+    Node,
+    /// A process of `bench shuffle`, which starts it
+    #[command(hide = true, name = CHILD)]
+    ShuffleNode {
+        /// The options, as one word
+        options: String,
+        /// Its number
+        process: usize,
+    },
+}
+
+fn main() -> ExitCode {
+    millstream_allocator::keep_large_apart();
+    millstream::on_refused_memory(millstream_allocator::refused);
+    let done = match Arguments::parse().command {
+        Command::Bench(bench) => bench.run(),
+        Command::Node => node(),
+        Command::ShuffleNode { options, process } => child(&options, process),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => ExitCode::from(failure.tell()),
+    }
+}
