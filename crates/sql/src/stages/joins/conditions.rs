@@ -337,7 +337,8 @@ impl SortedConditions {
         Ok(())
     }
 
-    /// As [`SortedConditions::new`], for a join with versions; `key` are the key columns of the right side.
+    /// As [`SortedConditions::new`], for a join with versions; `key` are the key columns of the
+    /// right side.
     pub(super) fn of_versions(
         (kind, key): (JoinKind, &[usize]),
         on: Vec<Condition>,
