@@ -57,7 +57,7 @@ enum Phase {
 }
 
 impl Fire {
-    /// Of a window with these rows; `None` if nothing comes of them.
+    /// The firing of a window with these rows; `None` if it has no results.
     pub(super) fn new(program: &Program, window: WindowId, own: [Passed; 2]) -> Option<Fire> {
         let rows = [own[0].rows(), own[1].rows()];
         let kind = program.kind;
@@ -262,8 +262,7 @@ impl Fire {
         Ok((rows, None))
     }
 
-    /// What comes of the pairs that have been found: themselves, or marks on rows that have a
-    /// partner.
+    /// Results of the found pairs: the pairs themselves, or marks on rows with a partner.
     fn paired(
         &mut self,
         program: &Program,
@@ -308,8 +307,8 @@ impl Fire {
         Ok(Some(rows))
     }
 
-    /// Rows of a side, of those in a range, that are given without a partner: those that have none,
-    /// or, of a semi-join, those that have one.
+    /// Rows of a side, within a range, that the join gives without a partner: rows without a match
+    /// or, for a semi-join, rows with a match.
     fn alone(
         &self,
         program: &Program,
@@ -368,8 +367,8 @@ impl Fire {
     }
 }
 
-/// Columns of pairs that are keys, and that both rows of a pair have the same of: they are taken
-/// once, from the side whose rows come one after the other.
+/// Key columns with equal values in both rows of a pair: taken only once, from the side whose rows
+/// are consecutive.
 struct Shared<'a> {
     side: &'a Side,
     columns: &'a Columns,
@@ -387,7 +386,7 @@ impl<'a> Shared<'a> {
         Shared { side, columns, places: places.filter(|_| are_pairs), taken: Vec::new() }
     }
 
-    /// The column that keeps this, if it is one of these.
+    /// The shared column for `kept`; `None` if the column is not shared.
     fn column(&mut self, kept: Kept) -> Result<Option<ArrayRef>> {
         let (Kept::Key(_), Some(places)) = (kept, self.places) else { return Ok(None) };
         if let Some((_, taken)) = self.taken.iter().find(|(known, _)| *known == kept) {
