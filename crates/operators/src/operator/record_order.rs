@@ -1,7 +1,6 @@
 //! The order of all records: by event time, then by input, split and position in the split, then,
-//! for rows that an UNNEST or a lookup has made of the same record, by element. Rows fired by
-//! another stage have no place in a split: they are ordered by their window time, then by their
-//! values.
+//! for rows made by an UNNEST or a lookup, by element. Fired rows have no place in a split: they
+//! are ordered by their window time, then by their values.
 //!
 //! Where an operator needs this order, an additional last column of a batch has bytes that compare
 //! accordingly.
