@@ -56,7 +56,7 @@ pub(crate) struct Text {
     /// For messages.
     pub(crate) name: String,
     pub(crate) text: String,
-    /// What relative paths start from.
+    /// Base directory of relative paths.
     pub(crate) base_dir: PathBuf,
     /// Whether it was read from standard input.
     pub(crate) standard_input: bool,
@@ -123,7 +123,7 @@ fn bounded(input: impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads the script: a session with its settings, and its statements.
+/// Reads the script into a session with its settings, and statements.
 fn open(
     script: &Script,
     settings: &SettingArguments,
@@ -252,7 +252,7 @@ pub(crate) fn say_not_run(statements: usize) {
     }
 }
 
-/// Counters of all queries so far, added up; with several, also one by one.
+/// Counters of all queries so far, as a sum; for several queries, also for each.
 pub(crate) fn write_stats(path: Option<&Path>, all: &[Stats]) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let mut queries: Vec<_> = all.iter().map(counters).collect();
@@ -283,8 +283,8 @@ pub(crate) fn check_stats_path(path: &Path) -> Result<(), Failure> {
     check_writable(path).map_err(|e| usage(&not_written(path, &e)))
 }
 
-/// Fails where a file cannot be written to, which a long run should not find out at its end. Leaves
-/// what is there as it is, and nothing where nothing is.
+/// Fails for a file that cannot be written, before a long run starts. Leaves an existing file
+/// unchanged, and creates none.
 fn check_writable(path: &Path) -> io::Result<()> {
     let mut open = OpenOptions::new();
     open.append(true);
@@ -318,7 +318,7 @@ pub(crate) fn print_rows(output: Output, rows: &RecordBatch) -> Result<(), Failu
     write_answer(&*text_sink(output), rows).map(drop).map_err(failed)
 }
 
-/// Columns of the terminal that stdout is, if it is one.
+/// Width of the terminal in columns, if stdout is a terminal.
 fn terminal_width() -> Option<u16> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stdout())?;
     (columns > 0).then_some(columns)

@@ -21,16 +21,16 @@ const LOOK: Duration = Duration::from_millis(50);
 
 const HAS_ENDED: &str = "that query has ended";
 
-/// What the shell is doing.
+/// Activity of the shell.
 #[derive(Default)]
 enum Doing {
-    /// It waits for a statement.
+    /// The shell waits for a statement.
     #[default]
     Waiting,
     /// A statement is executed: a query is planned, or opens what it reads.
     Starting,
     Query(Stopper),
-    /// It was asked to stop.
+    /// The query was requested to stop.
     Stopping(Instant),
     /// A result gets its names, which must not be left half done.
     Committing {
@@ -116,8 +116,8 @@ impl Interrupts {
         state.number != number || matches!(state.doing, Doing::Stopping(_))
     }
 
-    /// The query of this statement has ended, and its result gets its names. Whether it may: it may
-    /// have been over before it noticed that it is to stop.
+    /// Begins the commit of this statement's ended query. Returns false if a stop was requested
+    /// before the query had noticed.
     pub(super) fn commits(&self, number: u64) -> bool {
         let mut state = lock(&self.0);
         if state.number != number || matches!(state.doing, Doing::Stopping(_)) {
@@ -141,7 +141,8 @@ impl Interrupts {
         true
     }
 
-    /// The statement has been executed, or left behind. Whether those that follow are executed.
+    /// The statement has been executed, or left behind. Returns whether to execute later
+    /// statements.
     pub(super) fn ends(&self) -> bool {
         let mut state = lock(&self.0);
         let doing = std::mem::take(&mut state.doing);
@@ -151,14 +152,15 @@ impl Interrupts {
     }
 }
 
-/// What somebody wants.
+/// Wishes of the user.
 #[derive(Clone, Copy, PartialEq)]
 enum Wish {
-    /// Who types: the next prompt. A second time, a query that has not ended is left behind.
+    /// Ctrl-C at a prompt: the next prompt. A second time, a query that has not ended is left
+    /// behind.
     Next,
-    /// Who does not: that the query ends. It is left behind if it has not in time.
+    /// Interrupt of a script: end of the query, which is left behind if it does not end in time.
     End,
-    /// That the shell ends.
+    /// End of the shell.
     Leave,
 }
 

@@ -70,7 +70,7 @@ fn seconds(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected whole seconds, 1 or more".into())
 }
 
-/// What holds for all cases.
+/// Parameters common to all cases.
 pub(crate) struct Ways {
     pub(crate) layouts: Vec<Layout>,
     pub(crate) settings: Vec<(String, String)>,
