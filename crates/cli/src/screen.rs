@@ -1,8 +1,8 @@
 //! The terminal's last line, on which progress is shown, below whatever else is written there.
 //!
-//! A writer to the terminal first erases this line; the line is drawn again a moment later, unless
-//! the last output has no end of line yet. Rows that go into a pipe may come to the same terminal
-//! (`| cat`, `| grep`), so they are written as if to the terminal.
+//! Whoever writes to the terminal erases that line first; it is drawn again a moment later, unless
+//! what was written last is not a whole line yet. Rows that go into a pipe may come to the same
+//! terminal (`| cat`, `| grep`), so they are written as if they did.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use crate::closed;
 
-/// State of the terminal.
+/// What stands on the terminal.
 struct Screen {
-    /// A progress line is shown.
+    /// A line of progress does.
     drawn: bool,
-    /// The last output to stdout has no end of line.
+    /// What was written last to stdout has no end of its line.
     within_line: bool,
     /// When rows were last written into a pipe.
     piped_at: Option<Instant>,
@@ -50,7 +50,7 @@ fn try_lock() -> Option<MutexGuard<'static, Screen>> {
 impl Screen {
     fn erase(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            // A failure means that the terminal is gone, and the line with it.
+            // Where it cannot be written, nobody sees it.
             let _ = stderr().write_all(b"\r\x1b[K");
         }
     }
@@ -134,7 +134,7 @@ impl<W: Write> Write for Beside<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut screen = lock();
         screen.erase();
-        // While a pipe is not read, its rows do not reach the terminal: progress may be shown.
+        // While nobody reads a pipe nobody passes anything on: progress may be shown.
         let alone = (!self.is_pipe).then_some(screen);
         let written = self.out.write(bytes)?;
         // Now, or progress would be drawn before it.

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Services of the outside world for a job.
+/// What a job needs from the outside world.
 pub trait Env: Send + Sync + fmt::Debug {
     /// Microseconds since the epoch.
     fn now_us(&self) -> i64;
@@ -29,7 +29,7 @@ pub trait Env: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub struct Threads {
     bells: Vec<Bell>,
-    /// Wakers of workers that sleep at a network's events.
+    /// Those who wake workers that sleep at a network's events.
     wakers: Vec<Waker>,
     start: Instant,
     start_us: i64,
@@ -92,7 +92,8 @@ impl Env for Threads {
     fn pass_time(&self, _until_us: i64) {}
 }
 
-/// A single thread, and a clock set from outside to the time of the running worker.
+/// One thread, and a clock that is set from outside, to whatever time it is for the worker that
+/// runs.
 #[derive(Debug)]
 pub struct Clocked(AtomicI64);
 

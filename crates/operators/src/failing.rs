@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// The first of `rows` rows for which `evaluate` fails, and the error; `None` if every single row
-/// succeeds.
+/// The first of `rows` rows with which `evaluate` fails, and its error; `None` if it fails with
+/// none of them alone.
 #[cold]
 pub(crate) fn first_failing(
     rows: usize,

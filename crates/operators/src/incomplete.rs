@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::plan::malformed_rows;
 use crate::table::{Decoded, Failing, LeftOut, Places, Raw};
 
-/// Rest of a chunk without the records for which `evaluate` fails alone; an error if there are no
-/// such records, or if records are not to be left out.
+/// What is left of a chunk without the records that `evaluate` fails with alone; an error if there
+/// are none, or if records are not to be left out.
 #[cold]
 pub(crate) fn without_failing(
     decoded: Decoded,
@@ -96,8 +96,8 @@ fn malformed(
     Ok(interleave_record_batch(&[&unread, &own], &order)?)
 }
 
-/// The first of two records in the order of their batch: an unreadable record, and a record that is
-/// a row of the batch.
+/// The first of two records in the order of their batch: one that could not be read, and one that
+/// stands there as a row.
 fn first_of(unread: Option<LeftOut>, row: Option<LeftOut>) -> Option<LeftOut> {
     match (&unread, &row) {
         (Some(unread), Some(row)) if row.before < unread.before => {}

@@ -6,9 +6,9 @@
 //! back, [`passed`] is the form of rows that go to their leader as keys and arguments. [`prepare`]
 //! makes batches of chunks.
 //!
-//! Promises: an operator's rows depend on its input alone, not on the sizes of batches, the order
-//! of deltas or the number of leaders. The crate knows neither watermarks of other workers nor
-//! channels, and opens no files.
+//! What the crate promises: an operator's rows depend on its input alone, not on the sizes of
+//! batches, the order of deltas or the number of leaders. What it does not do: it knows neither
+//! watermarks of other workers nor channels, and it opens no files.
 
 pub mod budget;
 pub mod columns;

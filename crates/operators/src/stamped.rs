@@ -12,29 +12,29 @@ pub struct BatchPlace {
     pub sequence: u64,
     /// The split's number.
     pub split: usize,
-    /// Number of this part of the chunk, if the chunk has been cut.
+    /// Which part of the chunk it is, if that has been cut.
     pub part: u64,
 }
 
-/// A batch with its position in the split.
+/// A batch with its place in its split.
 #[derive(Debug)]
 pub struct Stamped {
     /// The split's number.
     pub split: usize,
     /// Number of its chunk within the split.
     pub sequence: u64,
-    /// Number of this part of the chunk.
+    /// Which part of its chunk it is, and whether it is the last.
     pub part: u64,
     /// Whether the split ends with the batch.
     pub last: bool,
-    /// Number of the first row among the rows of the chunk, which may have been cut.
+    /// Number of its first row among those of its chunk, which may have been cut.
     pub first_row: usize,
     /// Number of its first record within the split.
     pub first_record: u64,
     /// The split's watermark before the batch's first record.
     pub stamp: i64,
-    /// Bound on the low watermark while the batch is not taken in: its stamp or, for a split
-    /// without records so far, a bound from its first records.
+    /// What the low watermark may be while it has not been taken in: its stamp, or, where the split
+    /// has had no record, what follows from the first ones.
     pub holds: i64,
     /// The split's watermark after its last record.
     pub after: i64,

@@ -1,4 +1,4 @@
-//! State of the program, for all its displays.
+//! What the program is doing, for all that show it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ const FRESH: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
-    /// The program reads the script, opens files and tables, or starts processes.
+    /// It reads the script, opens what it names, or starts processes.
     #[default]
     Starting,
-    /// The program plans a statement.
+    /// It plans a statement.
     Planning,
     /// A query runs.
     Running,
-    /// A query runs, and was requested to read no more.
+    /// It runs, and somebody has asked it to read no more.
     Draining,
     /// A result is complete and gets its names.
     Committing,
@@ -50,8 +50,8 @@ impl Phase {
         }
     }
 
-    /// Text about the phase, its duration, the awaited pipes, and the first process that has not
-    /// joined.
+    /// What the program does, for so long now, which pipes it waits for, and which process that
+    /// has not joined.
     pub(crate) fn told(
         self,
         since: Duration,
@@ -83,7 +83,7 @@ impl Phase {
     }
 }
 
-/// Answer to a request for the state.
+/// What whoever asks is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// The process id, which names the job.
@@ -94,7 +94,7 @@ pub(crate) struct Report {
     /// How long the program has been in that phase, and how long it has run.
     pub(crate) phase_us: u64,
     pub(crate) running_us: u64,
-    /// The current statement, by its number from 1, and its text.
+    /// The statement whose turn it is, by its number from 1, and its text.
     pub(crate) statement: Option<(usize, String)>,
     /// The pipes that it waits for before a query runs.
     #[serde(default)]
@@ -102,23 +102,23 @@ pub(crate) struct Report {
     /// The process that it waits for, as long as not all have joined.
     #[serde(default)]
     pub(crate) missing: Option<usize>,
-    /// Snapshot of the running query; `None` without a running query.
+    /// What the query is doing, while one runs.
     pub(crate) snapshot: Option<Snapshot>,
 }
 
 impl Report {
-    /// Text about the phase of the program.
+    /// What the program does.
     pub(crate) fn doing(&self) -> String {
         self.phase.told(Duration::from_micros(self.phase_us), &self.awaited, self.missing)
     }
 }
 
-/// Answer to a request to end the job.
+/// What came of asking a job to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Told {
-    /// The job will end.
+    /// It is told.
     Yes,
-    /// The job cannot end so, with the reason.
+    /// It cannot do that, and why.
     No(String),
 }
 
@@ -127,7 +127,7 @@ type Missing = Arc<dyn Fn() -> Option<usize> + Send + Sync>;
 type IsLate = Arc<dyn Fn() -> bool + Send + Sync>;
 type Stop = Arc<dyn Fn(bool) -> Told + Send + Sync>;
 
-/// Board for the state of the program: the program writes, displays read.
+/// Where the program notes what it is doing, and others look.
 pub(crate) struct Desk {
     script: String,
     started: Instant,
@@ -220,7 +220,7 @@ impl Desk {
         state.observe = Some(Arc::new(observe));
     }
 
-    /// The query has ended: its result is being committed.
+    /// The query has ended: its result gets its names.
     pub(crate) fn commits(&self) {
         drop(self.turn_to(Phase::Committing));
     }
@@ -242,14 +242,14 @@ impl Desk {
         told
     }
 
-    /// Phase of the program before its query runs, and the duration of the phase.
+    /// What the program does before its query runs, and for how long.
     pub(super) fn before_query(&self) -> Option<(Phase, Duration)> {
         let state = self.lock();
         let since = state.since.unwrap_or(self.started).elapsed();
         matches!(state.phase, Phase::Starting | Phase::Planning).then_some((state.phase, since))
     }
 
-    /// Number and snapshot of the running query; `None` without a running query.
+    /// What the query is doing that runs, if one does, and its number.
     pub(crate) fn observe(&self) -> Option<(u64, Arc<Snapshot>)> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (observe, query) = {
@@ -296,7 +296,7 @@ impl Desk {
         self.lock().queries
     }
 
-    /// Answer to a request for the state.
+    /// What whoever asks is told.
     pub(crate) fn report(&self) -> Report {
         let snapshot = self.observe().map(|(_, snapshot)| (*snapshot).clone());
         let missing = self.missing();
@@ -340,7 +340,7 @@ mod tests {
         thread::scope(|scope| {
             (0..100).for_each(|_| drop(scope.spawn(|| desk.observe().unwrap())));
         });
-        // A slow machine takes a further look whenever a snapshot has grown old.
+        // Another look for each time that one has grown old, on a machine that is slow.
         let most = 1 + begun.elapsed().as_millis() as u64 / FRESH.as_millis() as u64;
         assert!((1..=most).contains(&looks.load(Ordering::Relaxed)), "{looks:?} of {most}");
         // What the last query said is not said of the next.
@@ -373,7 +373,7 @@ mod tests {
         desk.on_stop(|drain| if drain { Told::No("no".into()) } else { Told::Yes });
         assert_eq!(desk.stop(false), Told::Yes);
         assert_eq!(desk.stop(true), Told::No("no".into()));
-        // The state stays visible while the query drains.
+        // It can be looked at while it drains.
         let draining = Desk::new("q.sql");
         draining.on_stop(|_| Told::Yes);
         draining.runs(Snapshot::default);

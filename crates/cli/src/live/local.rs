@@ -1,9 +1,9 @@
 //! The local socket of a running job, over which `millstream jobs`, `why` and `stop` ask it.
 //!
-//! The socket stands in a private folder of its user (mode 0700), as `PID.sock` (mode 0600). The
-//! name appears once the program listens, so a socket without a listener is left by a killed job. A
-//! request and its answer are a line of JSON each. After the answer to *stop* the connection stays
-//! open until the job has ended.
+//! It stands in a folder of its user's own (mode 0700), as `PID.sock` (mode 0600). It appears under
+//! that name only when somebody listens, so a socket on which nobody does is one that a killed job
+//! has left. A request and its answer are a line of JSON each. After the answer to *stop* the
+//! connection stays open until the job has ended.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -35,11 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a socket's path at most: the kernel's limit, with its end.
 const PATH_BYTES_MAX: usize = 107;
 
-/// Requests.
+/// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Request {
-    /// The state of the job.
+    /// What it is doing.
     Report,
     /// To end, as at Ctrl-C.
     Stop,
@@ -47,7 +47,7 @@ pub(super) enum Request {
     Drain,
 }
 
-/// Answers.
+/// What is answered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Answer {
@@ -118,7 +118,7 @@ fn make_folder() -> Option<PathBuf> {
     })
 }
 
-/// A socket with a listening thread, until dropped.
+/// A socket on which somebody listens, until it is dropped.
 pub(super) struct Listening {
     path: PathBuf,
     over: Arc<AtomicBool>,
@@ -127,13 +127,13 @@ pub(super) struct Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.over.store(true, SeqCst);
-        // The listening thread wakes up, and sees `over`.
+        // Whoever listens wakes up, and sees that.
         let _ = UnixStream::connect(&self.path);
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Listens for requests to `desk`. `None` where this is not possible.
+/// Listens for those who ask what `desk` tells. `None` where that is not possible.
 pub(super) fn open(desk: &Arc<Desk>) -> Option<Listening> {
     let Some(folder) = make_folder() else {
         if let Some(reason) = unusable() {
@@ -238,10 +238,10 @@ pub(super) fn all() -> Vec<Socket> {
 }
 
 impl Socket {
-    /// Whether the socket has lost its listener.
+    /// Whether nobody listens any more.
     pub(super) fn has_ended(&self) -> bool {
         let gone = || UnixStream::connect(&self.path).is_err();
-        // At its end a program closes connection after connection.
+        // A program that ends closes its connections one after the other.
         (0..ENDING).any(|_| {
             gone() || {
                 thread::sleep(LOOK);
@@ -250,7 +250,7 @@ impl Socket {
         })
     }
 
-    /// Whether the job is suspended, as Ctrl-Z does: until resumed, it answers no requests.
+    /// Whether the job is suspended, as Ctrl-Z does it: until it goes on, it answers nobody.
     pub(super) fn is_suspended(&self) -> bool {
         // `PID (NAME) STATE …`, and a name may have brackets.
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.job)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The history of statements: a file readable only by its user.
+//! The history of statements: a file that only its user can read.
 
 use std::env;
 use std::fs::{DirBuilder, OpenOptions};

@@ -21,16 +21,16 @@ const LOOK: Duration = Duration::from_millis(50);
 
 const HAS_ENDED: &str = "that query has ended";
 
-/// Activity of the shell.
+/// What the shell is doing.
 #[derive(Default)]
 enum Doing {
-    /// The shell waits for a statement.
+    /// It waits for a statement.
     #[default]
     Waiting,
     /// A statement is executed: a query is planned, or opens what it reads.
     Starting,
     Query(Stopper),
-    /// The query was requested to stop.
+    /// It was asked to stop.
     Stopping(Instant),
     /// A result gets its names, which must not be left half done.
     Committing {
@@ -116,8 +116,8 @@ impl Interrupts {
         state.number != number || matches!(state.doing, Doing::Stopping(_))
     }
 
-    /// Begins the commit of this statement's ended query. Returns false if a stop was requested
-    /// before the query had noticed.
+    /// The query of this statement has ended, and its result gets its names. Whether it may: it may
+    /// have been over before it noticed that it is to stop.
     pub(super) fn commits(&self, number: u64) -> bool {
         let mut state = lock(&self.0);
         if state.number != number || matches!(state.doing, Doing::Stopping(_)) {
@@ -141,8 +141,7 @@ impl Interrupts {
         true
     }
 
-    /// The statement has been executed, or left behind. Returns whether to execute later
-    /// statements.
+    /// The statement has been executed, or left behind. Whether those that follow are executed.
     pub(super) fn ends(&self) -> bool {
         let mut state = lock(&self.0);
         let doing = std::mem::take(&mut state.doing);
@@ -152,15 +151,14 @@ impl Interrupts {
     }
 }
 
-/// Wishes of the user.
+/// What somebody wants.
 #[derive(Clone, Copy, PartialEq)]
 enum Wish {
-    /// Ctrl-C at a prompt: the next prompt. A second time, a query that has not ended is left
-    /// behind.
+    /// Who types: the next prompt. A second time, a query that has not ended is left behind.
     Next,
-    /// Interrupt of a script: end of the query, which is left behind if it does not end in time.
+    /// Who does not: that the query ends. It is left behind if it has not in time.
     End,
-    /// End of the shell.
+    /// That the shell ends.
     Leave,
 }
 

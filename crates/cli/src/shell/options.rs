@@ -1,4 +1,4 @@
-//! Completion of the options in WITH, which may stand on separate lines.
+//! Completion of the options in WITH. They may stand on lines of their own.
 
 /// The options of tables, but for those that have names of columns in them.
 const OPTIONS: &[&str] = &[
@@ -44,7 +44,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("on_error", &["fail", "skip", "table:"]),
 ];
 
-/// Completions after the quote at the end of `before`: an option, or its value.
+/// What a text may become behind the quote with which `before` ends: an option, or its value.
 pub(super) fn fitting(before: &str, text: &str) -> Vec<String> {
     let before = before.strip_suffix('\'').unwrap_or(before).trim_end();
     let in_with = before.to_uppercase().contains("WITH") || before.trim_start().starts_with('\'');

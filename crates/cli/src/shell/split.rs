@@ -18,7 +18,7 @@ pub(super) struct Splitter {
 
 /// Words that may stand before a statement set.
 const BEFORE_SETS: [&str; 4] = ["EXPLAIN", "ANALYZE", "PLAN", "FOR"];
-/// Number of words that identify a statement set, with the words before it.
+/// Words that a statement set is known by, with those before it.
 const FIRST_WORDS: usize = 5;
 
 #[derive(Default, Clone, Copy, PartialEq)]
@@ -44,7 +44,7 @@ impl Splitter {
         complete.then(|| self.rest()).flatten()
     }
 
-    /// The remaining text, complete or not.
+    /// What there is, complete or not.
     pub(super) fn rest(&mut self) -> Option<String> {
         let text = std::mem::take(&mut self.text);
         let taken_lines = self.line() + text.matches('\n').count();

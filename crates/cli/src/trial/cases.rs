@@ -18,7 +18,7 @@ pub(crate) struct Case {
 pub(crate) enum Kind {
     /// In a directory of its own: see [`inputs`].
     Folder { folder: PathBuf },
-    /// A file of SQL, whose tables name its inputs and outputs; with the expected printed rows.
+    /// A file of SQL, which reads and writes what its tables say; with the rows that it prints.
     File { expected: PathBuf },
 }
 
@@ -124,15 +124,15 @@ pub(crate) fn check_kind(path: &Path, may_be_folder: bool) -> Result<(), String>
     }
 }
 
-/// Directives for tests in the comments of a query.
+/// What comments in a query say of its tests.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Directives {
     /// `-- settings: key=value, key=value`: of all runs.
     pub(crate) settings: Vec<(String, String)>,
     /// `-- counters: records=9 late_records=2`: what each run must count.
     pub(crate) counters: Vec<(String, u64)>,
-    /// `-- outputs: kept, counts`: directories written by the query; their lines follow the printed
-    /// lines.
+    /// `-- outputs: kept, counts`: directories that it writes, whose lines stand behind those that
+    /// it prints.
     pub(crate) outputs: Vec<String>,
     /// `-- now: 2024-05-01 12:00:00`: what `NOW()` means, in UTC; microseconds since the epoch.
     pub(crate) now_us: Option<i64>,
@@ -186,10 +186,10 @@ impl Directives {
     }
 }
 
-/// Mark in front of a text, written by some editors.
+/// What some editors write in front of a text.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Refuses a comment that nearly is a directive: it would have no effect, silently.
+/// A comment that nearly says something of the tests would say nothing, and nobody would notice.
 fn check_spelling(line: &str) -> Result<(), String> {
     let comment = line.trim_start().strip_prefix("--");
     let Some((word, value)) = comment.and_then(|comment| comment.split_once(':')) else {

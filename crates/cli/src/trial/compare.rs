@@ -1,4 +1,5 @@
-//! Differences between actual and expected rows: missing rows and surplus rows, by window.
+//! How rows that came differ from those that were expected: which are missing, which are too many,
+//! and of which window they are.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,10 +7,10 @@ use millstream::grouped;
 
 use super::records::{Format, Record, columns, fields, records};
 
-/// Number of shown rows that differ.
+/// Rows that differ which are shown.
 const SHOWN: usize = 10;
 
-/// Output of a statement.
+/// What one statement printed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Block {
     pub(crate) text: String,
@@ -17,8 +18,8 @@ pub(crate) struct Block {
     pub(crate) ordered: bool,
 }
 
-/// Describes how blocks differ from an expected text, called `name` in messages. Empty if the rows
-/// are the same.
+/// Says how blocks differ from an expected text, which messages call `name`. Nothing if it has the
+/// same rows.
 pub(crate) fn difference(
     name: &str,
     expected: &str,
@@ -73,8 +74,8 @@ pub(crate) fn difference(
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// The expected line that was probably meant as this header: a line with a name of the header that
-/// is no actual row.
+/// The line that was probably meant to be this header: it has one of its names, and is no row that
+/// came.
 fn alike<'a>(
     header: &str,
     expected: &'a [Record<'a>],
@@ -93,7 +94,7 @@ struct Rows<'a> {
     format: Format,
 }
 
-/// Rows of the same window, or of no window.
+/// Rows of one window, or of none.
 struct Group<'a> {
     window: Option<String>,
     missing: Vec<&'a Record<'a>>,
@@ -101,7 +102,7 @@ struct Group<'a> {
 }
 
 impl Rows<'_> {
-    /// Lines that describe the differences.
+    /// What differs, in lines.
     fn compare(&self, expected: &[Record<'_>], came: &[Record<'_>], ordered: bool) -> Vec<String> {
         let mut open: HashMap<&str, VecDeque<&Record<'_>>> = HashMap::new();
         for record in expected {
@@ -202,7 +203,7 @@ impl Rows<'_> {
         lines
     }
 
-    /// Difference between a row and the missing row that is most similar.
+    /// What differs between a row and the one that it probably should have been.
     fn near(&self, row: &str, missing: &[&Record<'_>]) -> Option<String> {
         let own = columns(row, self.header, self.format);
         // A row of CSV with more fields than the header has lacks the rest in `columns`.

@@ -2,36 +2,37 @@
 //! [`aggregate`](super::aggregate) is the example to read, and `tally` a small one that only tests
 //! use.
 //!
-//! An operator has two parts. Its [`Program`] is shared by all workers of a process: the body of a
-//! stage of the plan in executable form. Its [`Operator`] belongs to a single worker, and no other
-//! worker looks into it: state for other workers is sealed and handed out, and state sealed by
-//! other workers is merged. An operator knows slices, windows and rows. It knows neither the
-//! sources of watermarks (`engine::progress`), nor the network (`engine::delivery`, but for
-//! `Onward`), nor the readers of fired rows (`engine::flow`). All methods are called once for a
-//! batch, a segment, a message or a step, and never for a record.
+//! An operator has two parts. Its [`Program`] is what all workers of a process share: the body of a
+//! stage of the plan in executable form. Its [`Operator`] is what one worker keeps, and no other
+//! worker looks into it: what others are to have is sealed and handed out, and what they have
+//! sealed is merged. An operator knows slices, windows and rows. It does not know who has announced
+//! a watermark (`engine::progress`), nor the network (`engine::delivery`, but for `Onward`), nor
+//! who takes what it fires (`engine::flow`). All methods are called once for a batch, a segment, a
+//! message or a step, and never for a record.
 //!
 //! **To add one**, make a folder here that implements both traits, and name it where a job
 //! compiles its plan.
 //!
-//! **The life of a slice.** Workers `update` it with rows of any key. From time to time each worker
-//! seals its rows for other leaders; the leaders `merge` these rows. Rows need not be kept until
-//! then: where keys rarely repeat, an operator may pass rows through as keys and arguments
-//! (`Onward`, `take_in`). When the clock says that a window is `complete`, its leader begins to
-//! `fire` it; every `step` then yields some of its rows, until `end_firing` frees its state.
+//! **The life of a slice.** Workers `update` it with rows of any key. From time to time each seals
+//! what it has for other leaders; these `merge` it. Rows need not be kept until then: where keys
+//! rarely repeat, an operator may pass them through as keys and arguments (`Onward`, `take_in`).
+//! When the clock says that a window is `complete`, its leader begins to `fire` it; every `step`
+//! then yields some of its rows, until `end_firing` frees what it held.
 //!
 //! **What an operator may rely on.** A slice that it is to update or merge into has not been
 //! fired; before a window fires, all that others had for it has been merged. **What is relied on.**
 //! A key's leader follows from its hash alone ([`Leadership`]). In which order deltas are merged,
 //! and how rows are spread over workers and epochs, makes no difference to what is fired.
 //!
-//! **Passing through.** An operator either keeps passed rows, and hands them out when sealed, or
-//! gives them to the `Onward` that comes with the batch. In the latter case alone, an operator,
-//! called by delivery, calls back into delivery: rows are written straight from the batch's columns
-//! into a channel's open slot, without a copy in between. An operator that passes no rows through
-//! ignores `Onward`.
+//! **Passing through.** What an operator passes through it either keeps, and hands out when it is
+//! sealed, or gives to the `Onward` that comes with the batch. The latter is the one place where an
+//! operator, called by delivery, calls back into it: rows are written straight from the batch's
+//! columns into a channel's open slot, without a copy in between. An operator that passes nothing
+//! through ignores it.
 //!
-//! Passes on the way (`stateless`, `unnest`, `lookup`) are no operators: they keep no state, so
-//! they do not seal, merge or fire, and a worker applies them to a batch before pushing it on.
+//! Passes on the way (`stateless`, `unnest`, `lookup`) are no operators: they keep nothing of what
+//! goes through them, so there is nothing to seal, merge or fire, and a worker applies them to a
+//! batch where it pushes it on.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,12 +48,12 @@ use crate::windowing::{SliceId, WindowId, Windowing};
 
 use super::input::{Batch, Keyed, Passing, Updated};
 
-/// Executable form of an operator: the same for all workers of a process.
+/// What an operator does, in executable form: the same for all workers of a process.
 pub trait Program: fmt::Debug + Send + Sync {
     /// As messages call it.
     fn name(&self) -> String;
 
-    /// Contents of the operator's state, for messages.
+    /// What its state consists of, for messages.
     fn contents(&self) -> Contents {
         Contents::Keys
     }
@@ -60,10 +61,10 @@ pub trait Program: fmt::Debug + Send + Sync {
     /// How it divides event time.
     fn windowing(&self) -> Windowing;
 
-    /// Layout of rows of state, as sealed and merged.
+    /// What rows of state consist of, as they are sealed and merged.
     fn layout(&self) -> &Arc<RowLayout>;
 
-    /// An empty operator of a worker.
+    /// A worker's part, which holds nothing yet.
     fn start(self: Arc<Self>, leadership: Leadership, room: Room) -> Box<dyn Operator>;
 
     /// About how many bytes a slice takes that has one key, where there are so many leaders.
@@ -108,8 +109,8 @@ pub trait Program: fmt::Debug + Send + Sync {
     }
 }
 
-/// The keys that a worker leads: keys whose hash
-/// [`Leaders::even(leaders)`](millstream_state::Leaders) assigns to the worker.
+/// Which keys a worker leads: those whose hash
+/// [`Leaders::even(leaders)`](millstream_state::Leaders) gives to it.
 #[derive(Debug, Clone, Copy)]
 pub struct Leadership {
     /// Its number among the leaders whose keys it meets, and how many these are.
@@ -120,7 +121,7 @@ pub struct Leadership {
     pub of_empty_key: bool,
 }
 
-/// Limits and place of an operator's memory in a worker.
+/// What an operator may keep in one worker, and how.
 #[derive(Debug, Default)]
 pub struct Room {
     /// Bytes of idle memory.
@@ -133,24 +134,25 @@ pub struct Room {
     pub mode: Option<Mode>,
 }
 
-/// Parts of a slice to seal for other leaders.
+/// What of a slice is sealed for other leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealSlice {
     /// Everything: its epoch ends.
     EndEpoch,
-    /// Rows passed through, and rows sealed before. Aggregated rows stay, and the epoch goes on.
+    /// What has been passed through, and what has been sealed before. Aggregated rows stay, and the
+    /// epoch goes on.
     PassedThrough,
-    /// No rows, neither of this slice nor of later slices.
+    /// Nothing, and nothing of later ones.
     Nothing,
 }
 
-/// Rows of state sealed by another worker.
+/// Rows of state that another worker has sealed.
 #[derive(Debug)]
 pub enum Delta<'a> {
     /// Of this process.
     Segment(&'a Segment),
-    /// Rows of another process, in the memory of their arrival, with the bytes that they refer to.
-    /// Not checked yet.
+    /// Of another process, where they arrived, with what they refer to. Nothing of them has been
+    /// checked.
     Words {
         /// Words of rows.
         words: &'a [u64],
@@ -168,37 +170,37 @@ pub struct Firing {
     pub live_bytes: u64,
 }
 
-/// Result of a step of firing.
+/// What came of a step of firing.
 #[derive(Debug)]
 pub enum Step {
     /// The window's next rows.
     Rows {
         /// Result rows.
         rows: RecordBatch,
-        /// The event time of each row; `None`: the time of the window, if it has a time.
+        /// The event time of each; `None`: that of the window, if it has one.
         times: Option<Vec<i64>>,
         /// Whether they are the last.
         last: bool,
     },
-    /// Work that precedes further rows has made progress.
+    /// What has to be done before there are more rows has got on.
     Working,
     /// All rows have been given.
     Over,
 }
 
-/// Counters of work done so far, for reports.
+/// What has been done so far, as far as reports tell of it.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counters {
-    /// Growths of indexes, and changes of the mode of fragments.
+    /// Times that indexes grew, and that fragments changed their mode.
     pub growths: u64,
-    /// Changes of the mode of fragments.
+    /// Fragments that changed their mode.
     pub switches: u64,
     /// Rows that went into joint tables.
     pub joint_rows: u64,
 }
 
 impl Counters {
-    /// Adds the counters of another stage.
+    /// Adds those of another stage.
     pub fn add(&mut self, other: &Counters) {
         self.growths += other.growths;
         self.switches += other.switches;
@@ -206,26 +208,26 @@ impl Counters {
     }
 }
 
-/// State of a stage in a single worker.
+/// What one worker keeps for a stage.
 pub trait Operator: Send {
     // Input.
 
-    /// Takes in the rows of a batch that count, into their slices. Rows for other leaders are kept,
-    /// or go `onward` at once.
+    /// Takes in those rows of a batch that count, into the slices that they belong to; rows of
+    /// other leaders are kept for them, or go `onward` at once.
     fn update(&mut self, batch: &Batch<'_>, onward: Option<&dyn Onward>) -> Result<Updated>;
 
     // Deltas.
 
-    /// Seals rows for other leaders; `how` is called for each slice, in ascending order. Returns a
-    /// parcel for each leader of the job, in order. Frees tables that are empty afterwards at once
-    /// if memory is `scarce`.
+    /// Seals what is kept for other leaders; `how` tells for each slice, in ascending order. One
+    /// parcel for each leader of the job, in order. Tables that are empty afterwards are freed at
+    /// once if memory is `scarce`.
     fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel>;
 
-    /// Whether rows for other leaders are kept.
+    /// Whether anything is kept for other leaders.
     fn holds_for_others(&self) -> bool;
 
-    /// Merges rows of state into a slice. Rows of another process may be malformed: every defect is
-    /// an error.
+    /// Merges rows of state into a slice. Those of another process may be anything: whatever is
+    /// wrong with them is an error.
     fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<()>;
 
     // Firing, one window at a time.
@@ -233,17 +235,17 @@ pub trait Operator: Send {
     /// The first window that fires after `frontier`, if it fires at or before `clock`.
     fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId>;
 
-    /// Begins to fire a complete window; false if the window has no rows. Afterwards the window is
-    /// no longer complete.
+    /// Begins to fire a complete window; false if there is nothing of it. It is not complete any
+    /// more, then.
     fn fire(&mut self, window: WindowId) -> bool;
 
-    /// The window that is firing, from `fire` to `end_firing`.
+    /// The window that fires, if one does: from `fire` to `end_firing`.
     fn firing(&self) -> Option<Firing>;
 
     /// Goes on with it, for a bounded time.
     fn step(&mut self) -> Result<Step>;
 
-    /// Ends the firing, once all rows are taken or no longer needed: frees the window's state.
+    /// All rows of the window have been taken, or nobody wants them any more: what it held is free.
     fn end_firing(&mut self);
 
     // Memory.
@@ -256,7 +258,7 @@ pub trait Operator: Send {
 
     // Reports.
 
-    /// The slices that hold rows. All other held memory belongs to the firing window.
+    /// The slices that hold rows. What it holds besides is of the window that fires.
     fn open(&self) -> Vec<SliceId>;
 
     // What follows has a default, which is right for an operator that has nothing of the kind.
@@ -284,14 +286,14 @@ pub trait Operator: Send {
         false
     }
 
-    /// Begins a batch: slices opened before are not expected to be opened again. (`update` begins
-    /// with this; a delta ends with it.)
+    /// What was opened so far is not expected to be opened again by what comes next. (`update`
+    /// begins with this; a delta ends with it.)
     fn begin_batch(&mut self) {}
 
     /// Memory is scarce: gives back what is kept for later windows, and what firing does not need.
     fn give_back(&mut self) {}
 
-    /// The last window has fired: forgets state kept for later windows.
+    /// The last window has fired: forgets what later ones would have needed.
     fn end(&mut self) {}
 
     /// Counters for reports.

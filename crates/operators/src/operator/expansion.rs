@@ -9,7 +9,7 @@ use crate::operator::lookup::{self, Lookup};
 use crate::operator::stateless::{Taken, Taking};
 use crate::operator::unnest::{self, Unnest};
 
-/// Expansion of each row into several rows.
+/// What becomes of each row.
 #[derive(Debug)]
 pub enum Expansion {
     /// A row for each element of its array.
@@ -26,7 +26,7 @@ pub struct Piece {
     pub continued: Option<u32>,
 }
 
-/// The pieces of an expansion, one after the other.
+/// The pieces that rows come to, one after the other.
 pub enum Pieces<'a> {
     /// Elements of lists, for UNNEST.
     Elements(unnest::Pieces<'a>),
@@ -35,7 +35,7 @@ pub enum Pieces<'a> {
 }
 
 impl Expansion {
-    /// Expands rows into pieces, at least one; `taken` has the rows and their places.
+    /// What rows come to; `taken` tells where they stand. There is one piece at least.
     pub fn pieces<'a>(&'a self, taken: &'a Taken) -> Result<Pieces<'a>> {
         Ok(match self {
             Expansion::Elements(unnest) => Pieces::Elements(unnest.pieces(taken)?),
@@ -52,7 +52,7 @@ impl Expansion {
         }
     }
 
-    /// The array's column before `taking`; `None` if the array is computed, or for a lookup.
+    /// The column, of those before `taking`, whose elements it takes, if it is one that was there.
     pub fn array(&self, taking: &Taking) -> Option<usize> {
         match self {
             Expansion::Elements(_) => taking.last_column(),
@@ -60,7 +60,7 @@ impl Expansion {
         }
     }
 
-    /// Error for a batch whose expansion has more rows than can wait for their turn.
+    /// What is said where one batch comes to more rows than can wait for their turn.
     #[cold]
     pub fn too_many(&self, bytes_max: usize) -> Error {
         let (place, of, fewer) = match self {

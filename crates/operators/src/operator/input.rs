@@ -1,4 +1,4 @@
-//! Input of operators, and rows that are left out.
+//! What operators take in, and what they leave out.
 
 use arrow::array::{ArrayRef, RecordBatch};
 
@@ -9,16 +9,16 @@ use crate::prepare::Prepared;
 use crate::stamped::Stamped;
 use crate::windowing::SliceId;
 
-/// Rows that a stage takes in at once.
+/// What a stage takes in at once.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     /// Which of the stage's inputs it is of, by its number in the plan.
     pub input: usize,
     /// The rows.
     pub rows: Rows<'a>,
-    /// Condition on the rows; only passing rows count.
+    /// Only rows that pass it count.
     pub filter: Option<&'a Expr>,
-    /// Bytes of the input behind the rows.
+    /// Bytes of input that it stands for.
     pub bytes: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct Batch<'a> {
 pub enum Rows<'a> {
     /// Each has a time of its own, and may be late.
     Records(Records<'a>),
-    /// Rows fired by an earlier stage: all of them belong to the same slice, and none is late.
+    /// A stage before has fired them: all of them belong to one slice, and none is late.
     Fired {
         /// The rows.
         rows: &'a RecordBatch,
@@ -41,14 +41,14 @@ pub enum Rows<'a> {
 /// The event times of rows that have been fired.
 #[derive(Debug, Clone)]
 pub enum RowTimes {
-    /// The common time of all rows, if they have a time.
+    /// All have this one, if they have one.
     Same(Option<i64>),
     /// A time for each row.
     Each(Vec<i64>),
 }
 
 impl RowTimes {
-    /// Time of a row.
+    /// That of a row.
     pub fn at(&self, row: usize) -> Option<i64> {
         match self {
             RowTimes::Same(time) => *time,
@@ -56,7 +56,7 @@ impl RowTimes {
         }
     }
 
-    /// Times of the rows at some places; `None`: of all rows.
+    /// Those of the rows at some places; `None`: of all.
     pub fn of(&self, places: Option<&[u32]>) -> RowTimes {
         match (self, places) {
             (RowTimes::Each(times), Some(places)) => {
@@ -84,10 +84,10 @@ pub struct Records<'a> {
     pub stamped: &'a Stamped,
     /// The rows.
     pub rows: &'a RecordBatch,
-    /// Positions of the rows in the batch, ascending; `None`: the rows are the whole batch. The
-    /// position of a record with several rows repeats for each row.
+    /// Where they stand in the batch, ascending; `None`: they are all of it. A record whose
+    /// elements have become rows stands there for each of them.
     pub places: Option<&'a [u32]>,
-    /// Bytes of the input behind the rows.
+    /// Bytes of input that they stand for.
     pub bytes: usize,
     /// The record of which elements have been given before, if it is the first.
     pub continued: Option<u32>,
@@ -103,7 +103,7 @@ impl<'a> Records<'a> {
         Records { stamped, rows, places, bytes: *bytes, continued, elements: 0 }
     }
 
-    /// Taken rows of records, with their positions in the batch of the records.
+    /// What has been taken of records; where they stand is where it does in their batch.
     pub fn taken(taken: &'a Taken, of: &Records<'a>) -> Records<'a> {
         Records { rows: &taken.rows, places: taken.places.as_deref(), ..*of }
     }
@@ -141,11 +141,11 @@ pub struct Keyed {
     pub keys: Vec<ArrayRef>,
     /// Arguments of the aggregates.
     pub arguments: Vec<Input>,
-    /// Rows that count, by positions in both.
+    /// Those that count, by their positions in both.
     pub by_slice: BySlice,
 }
 
-/// Result of an update with a batch.
+/// What came of a batch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Updated {
     /// Rows that passed the filter.
@@ -157,14 +157,14 @@ pub struct Updated {
 }
 
 impl Updated {
-    /// Adds the result of another part of the batch, without dropped rows.
+    /// Adds what came of another part of the batch, of which nothing was dropped.
     pub(super) fn add(&mut self, other: &Updated) {
         self.others_rows += other.others_rows;
         self.latest = self.latest.max(other.latest);
     }
 }
 
-/// Counts of the rows of a batch that pass its filter.
+/// Of a batch: the rows that pass its filter.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Passing {
     /// The rows.

@@ -1,4 +1,4 @@
-//! Late records for a separate output, with the reason of their lateness.
+//! Records that are late, for an output of their own: which they are, and why.
 //!
 //! A record is late for a window if the watermark of its split, just before the record, has closed
 //! that. Window assignment ([`assign`](super::assign)) finds them.
@@ -30,8 +30,8 @@ impl LateRecords {
         LateRecords { windowing }
     }
 
-    /// Selected rows among the late records of a batch of the split `name`: `taking` applies to the
-    /// columns of the records and the columns about their lateness.
+    /// What is taken of the records of a batch of the split `name`: of those that are late, as a
+    /// taking makes it of their columns and of what is said of them.
     pub fn take(&self, taking: &Taking, records: &Records<'_>, name: &str) -> Result<Taken> {
         let stamped = records.stamped;
         if records.places.is_some() {
@@ -68,7 +68,7 @@ impl LateRecords {
         };
         let what = match late.end {
             Some(end) => format!("its window ended at {}", time_text(end)?),
-            // The record would have extended a session of other records, or begun a session.
+            // It would have made a session that others belong to longer, or begun one.
             None => format!("its time is {}", time_text(late.time)?),
         };
         Ok(format!("late: {what}{waited}; the watermark was at {watermark}"))

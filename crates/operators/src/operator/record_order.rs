@@ -1,9 +1,9 @@
 //! The order of all records: by event time, then by input, split and position in the split, then,
-//! for rows made by an UNNEST or a lookup, by element. Fired rows have no place in a split: they
-//! are ordered by their window time, then by their values.
+//! of those that an UNNEST or a lookup has made of one record, by element. Rows that another stage
+//! has fired have no place in a split: they are ordered by their window time, then by their values.
 //!
-//! Where an operator needs this order, an additional last column of a batch has bytes that compare
-//! accordingly.
+//! Where an operator needs it, the order is one more column of a batch, the last, of bytes that
+//! compare like it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ pub(super) fn with_order<'b>(
     Ok(Cow::Owned(with_column(&rows, "$order", Arc::new(order))?))
 }
 
-/// Times as bytes that compare like the times; a missing time comes first. The order of a record
-/// begins with its time.
+/// Times as bytes that compare like them; none comes first. The order of a record begins with its
+/// time.
 pub(super) fn time_bytes(time: Option<i64>) -> [u8; 8] {
     (time.map_or(0, |time| time as u64 ^ 1 << 63)).to_be_bytes()
 }
@@ -80,7 +80,7 @@ fn of_records(input: usize, records: &Records<'_>) -> BinaryArray {
 }
 
 fn of_fired(input: usize, rows: &RecordBatch, times: &RowTimes) -> Result<BinaryArray> {
-    // Maps have no order; rows that differ only in maps come in any order.
+    // Of maps there is no order; rows that differ in nothing else come in any.
     let field = |column: &&ArrayRef| SortField::new(column.data_type().clone());
     let columns = rows.columns().iter();
     let ordered = |column: &&ArrayRef| RowConverter::supports_fields(&[field(column)]);

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::passed::{Onward, Parcel};
 use crate::windowing::{SliceId, WindowId, Windowing};
 
-/// Part shared by all workers.
+/// What all workers share.
 #[derive(Debug)]
 struct Tally {
     windowing: Windowing,
@@ -67,14 +67,14 @@ impl Program for Tally {
     }
 }
 
-/// State of a single worker.
+/// What one worker keeps.
 struct Tallied {
     program: Arc<Tally>,
     me: usize,
     leaders: Leaders,
     /// By slice, in each by leader: rows of the leader's keys.
     slices: BTreeMap<SliceId, Vec<Table>>,
-    /// The firing window, with its next block.
+    /// The window that fires, and which of its blocks comes next.
     firing: Option<(WindowId, Table, usize)>,
     pool: ChunkPool,
     scratch: Scratch,
@@ -243,7 +243,7 @@ mod tests {
         worker.update(&batch, None).expect("rows of numbers")
     }
 
-    /// Merges sealed rows into their leaders.
+    /// What is sealed for other leaders is merged by them.
     fn deliver(workers: &mut [Box<dyn Operator>], how: &dyn Fn(SliceId) -> SealSlice) {
         let sealed: Vec<Vec<Parcel>> = workers.iter_mut().map(|w| w.seal(how, false)).collect();
         for (leader, parcel) in sealed.into_iter().flat_map(|all| all.into_iter().enumerate()) {

@@ -1,9 +1,9 @@
 //! UNNEST: each element of an array, or entry of a map, becomes a row, with the other columns of
 //! its record beside it.
 //!
-//! A record may have a million elements, and a long text that is repeated beside each element. So
-//! the result of a batch is made piece by piece, each bounded in rows and in bytes; the reader
-//! finishes with a piece before the next piece is made.
+//! One record may have a million elements, and a long text beside them that is repeated for each.
+//! So what a batch comes to is made piece by piece, and a piece is bounded in rows and in bytes;
+//! whoever takes it is done with it before the next one is made.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(super) const PIECE_ROWS: usize = 1 << 14;
 /// A piece ends when what it repeats beside its elements takes as many bytes.
 pub(super) const PIECE_BYTES: usize = 4 << 20;
 
-/// An UNNEST, with the schema of its result.
+/// An UNNEST, and what comes out of it.
 #[derive(Debug, Clone)]
 pub struct Unnest {
     /// The UNNEST of the plan.
@@ -43,7 +43,7 @@ struct Elements {
     nulls: BooleanArray,
 }
 
-/// The pieces of an UNNEST's result, one after the other.
+/// The pieces that rows come to, one after the other.
 pub struct Pieces<'a> {
     unnest: &'a Unnest,
     /// The columns beside the elements.
@@ -91,8 +91,8 @@ impl Elements {
 }
 
 impl Unnest {
-    /// Expands rows whose last column is the array into pieces, at least one; `taken` has the rows
-    /// and their places.
+    /// What rows come to whose last column is the array; `taken` tells where they stand. There is
+    /// one piece at least.
     pub(crate) fn pieces<'a>(&'a self, taken: &'a Taken) -> Result<Pieces<'a>> {
         let Some((array, beside)) = taken.rows.columns().split_last() else {
             return Err(Error::Internal("an UNNEST of no column".into()));
@@ -102,7 +102,7 @@ impl Unnest {
     }
 }
 
-/// The rows of a piece: for each, the input row, the element and the element's position.
+/// The rows of a piece: by each, the row that it is of, its element and that one's position.
 #[derive(Default)]
 struct Picked {
     rows: Vec<u32>,
@@ -117,7 +117,7 @@ impl Picked {
         self.positions.push(element.map(|(_, position)| position as i32));
     }
 
-    /// The range of the elements, if they are consecutive.
+    /// The elements, if they stand one after the other.
     fn range(&self) -> Option<Range<usize>> {
         let Some(first) = self.elements.first() else { return Some(0..0) };
         let first = (*first)?;
@@ -200,7 +200,7 @@ fn is_full(picked: &Picked, bytes: usize) -> bool {
     picked.rows.len() >= PIECE_ROWS || bytes >= PIECE_BYTES
 }
 
-/// A field of each element; NULL for an element that is NULL, whatever is stored beneath.
+/// A field of each element; of NULL it is NULL, whatever stands beneath.
 fn field(values: &ArrayRef, at: usize) -> Result<ArrayRef> {
     let row = values.as_struct_opt();
     let Some((row, column)) = row.and_then(|row| Some((row, row.columns().get(at)?))) else {
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(piece.places, Some(vec![0, 0, 0, 1, 2, 3]));
     }
 
-    /// Values stored beneath a NULL are hidden, for lists and for rows.
+    /// What stands beneath a NULL is not seen: neither of a list nor of a row.
     #[test]
     fn nulls_hide_what_is_beneath_them() {
         use arrow::array::ListArray;

@@ -1,8 +1,8 @@
 //! Temporal joins: each row of the left side with the last version of its key that is no later than
 //! it.
 //!
-//! This version is in the row's own slice, or else it is the last version of earlier slices, which
-//! have fired ([`versions`](super::versions)).
+//! That is a version of the row's own slice, or else the last one of the slices before, which have
+//! fired ([`versions`](super::versions)).
 
 use arrow::array::{
     Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
@@ -34,7 +34,7 @@ enum Met {
     Before(At),
 }
 
-/// A sought key: hash, words, and texts.
+/// A key that is looked for: its hash, its words, and where its texts stand.
 #[derive(Clone, Copy)]
 pub(super) struct Sought<'a> {
     pub(super) hash: u64,
@@ -44,14 +44,14 @@ pub(super) struct Sought<'a> {
 }
 
 impl<'a> Sought<'a> {
-    /// Key of a row.
+    /// That of a row.
     pub(super) fn of(columns: &'a Columns, texts: &'a [VarColumn<'a>], row: usize) -> Sought<'a> {
         let width = columns.keys.len() / columns.rows.max(1);
         let words = &columns.keys[row * width..(row + 1) * width];
         Sought { hash: columns.hashes[row], words, texts, row }
     }
 
-    /// Whether `other` is an equal key.
+    /// Whether it is the key of another row.
     pub(super) fn is_of(&self, other: &Sought<'_>) -> bool {
         let mut texts = self.texts.iter().zip(other.texts);
         self.hash == other.hash
@@ -90,7 +90,7 @@ impl Slice {
 }
 
 impl Program {
-    /// Results of rows of the left side.
+    /// What comes of rows of the left side.
     pub(super) fn as_of(
         &self,
         left: &Columns,

@@ -57,7 +57,7 @@ enum Phase {
 }
 
 impl Fire {
-    /// The firing of a window with these rows; `None` if it has no results.
+    /// Of a window with these rows; `None` if nothing comes of them.
     pub(super) fn new(program: &Program, window: WindowId, own: [Passed; 2]) -> Option<Fire> {
         let rows = [own[0].rows(), own[1].rows()];
         let kind = program.kind;
@@ -262,7 +262,8 @@ impl Fire {
         Ok((rows, None))
     }
 
-    /// Results of the found pairs: the pairs themselves, or marks on rows with a partner.
+    /// What comes of the pairs that have been found: themselves, or marks on rows that have a
+    /// partner.
     fn paired(
         &mut self,
         program: &Program,
@@ -307,8 +308,8 @@ impl Fire {
         Ok(Some(rows))
     }
 
-    /// Rows of a side, within a range, that the join gives without a partner: rows without a match
-    /// or, for a semi-join, rows with a match.
+    /// Rows of a side, of those in a range, that are given without a partner: those that have none,
+    /// or, of a semi-join, those that have one.
     fn alone(
         &self,
         program: &Program,
@@ -367,8 +368,8 @@ impl Fire {
     }
 }
 
-/// Key columns with equal values in both rows of a pair: taken only once, from the side whose rows
-/// are consecutive.
+/// Columns of pairs that are keys, and that both rows of a pair have the same of: they are taken
+/// once, from the side whose rows come one after the other.
 struct Shared<'a> {
     side: &'a Side,
     columns: &'a Columns,
@@ -386,7 +387,7 @@ impl<'a> Shared<'a> {
         Shared { side, columns, places: places.filter(|_| are_pairs), taken: Vec::new() }
     }
 
-    /// The shared column for `kept`; `None` if the column is not shared.
+    /// The column that keeps this, if it is one of these.
     fn column(&mut self, kept: Kept) -> Result<Option<ArrayRef>> {
         let (Kept::Key(_), Some(places)) = (kept, self.places) else { return Ok(None) };
         if let Some((_, taken)) = self.taken.iter().find(|(known, _)| *known == kept) {

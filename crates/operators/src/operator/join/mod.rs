@@ -1,15 +1,15 @@
 //! The join: rows of two sides that belong to the same window and have the same keys (paper,
 //! sections 5.2 and 8).
 //!
-//! Rows are appended to bags as they come ([`bags`]), in the form of passed rows
-//! ([`crate::passed`]): rows with other leaders' keys are sent to these leaders, without a lookup.
-//! A leader adopts the buffers of workers of its process as they are. When a window is complete,
-//! [`fire`] matches its sides. `sides` defines the kept values of a row of each side.
+//! Rows are appended to bags as they come ([`bags`]), in the form in which rows are passed through
+//! ([`crate::passed`]): those of other leaders' keys are sent to them, and nothing is looked up. A
+//! leader adopts the buffers of workers of its process as they are. When a window is complete,
+//! [`fire`] matches its sides. `sides` says what a row of each side consists of.
 //!
 //! A slice is a window here. A record that belongs to several windows, since they overlap, is
-//! appended to each: in a pair it comes out once for each window, too. In an interval join, a row
-//! of the side that is not the anchor is appended to each slice where it may have a partner; each
-//! partner is in a single slice.
+//! appended to each: as a part of a pair it comes out once for each, too. In an interval join, a
+//! row of the side that is not the anchor is appended to each slice where it may have a partner; a
+//! partner is in one of them.
 //!
 //! Where one side has few rows ([`plan::Join::broadcast`]), these go to all leaders, and rows of
 //! the other side stay with the worker that takes them: each is in one bag, next to all rows that
@@ -58,7 +58,7 @@ use fire::Fire;
 use sides::Side;
 use versions::Versions;
 
-/// Executable form of a join.
+/// What a join does, in executable form.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -303,12 +303,12 @@ impl super::Program for Program {
     }
 }
 
-/// State of a join in a single worker.
+/// What one worker keeps of a join.
 struct Join {
     program: Arc<Program>,
     leadership: Leadership,
     bags: Bags,
-    /// For a temporal join: versions left by fired slices for later slices.
+    /// Of a temporal join: what slices that have fired leave for later ones.
     versions: Versions,
     firing: Option<Fire>,
     buffers: Buffers,

@@ -1,4 +1,4 @@
-//! Pairs: rows of a side are looked up among the rows of the other side.
+//! Pairs: rows of one side are looked up among those of the other.
 
 use millstream_state::{Buckets, Range};
 
@@ -18,14 +18,14 @@ pub(super) struct Built {
     pub(super) buckets: Buckets,
     /// Their keys, row after row, if a key is more than a word.
     keys: Vec<u64>,
-    /// Whether each row has a partner, where this matters.
+    /// Which rows have a partner, where it matters.
     pub(super) matched: Vec<bool>,
 }
 
 /// Rows that are being looked up.
 pub(super) struct Probed {
     pub(super) columns: Columns,
-    /// Whether each row has a partner, where this matters.
+    /// Which have a partner, where it matters.
     pub(super) matched: Vec<bool>,
     ranges: Vec<Range>,
     /// The row that has not been looked up to its end.
@@ -51,7 +51,7 @@ impl Built {
             false => Buckets::new(hashes, hashes, counts),
         };
         let matched = vec![false; if marks { columns.rows } else { 0 }];
-        // The hashes are not needed any more.
+        // Nobody asks for hashes any more.
         let Columns { rows, keys, columns, .. } = columns;
         let keys = if is_word { Vec::new() } else { keys };
         let columns = Columns { rows, keys: Vec::new(), hashes: Vec::new(), columns };

@@ -27,8 +27,8 @@ pub(super) struct Side {
     pub(super) codec: KeyCodec,
     pub(super) format: Arc<Format>,
     keys: Vec<Key>,
-    /// Columns from which a row is made again: the columns of the side; then keys with texts,
-    /// unless they are columns of the side.
+    /// What a row is made of again: the columns of the side; then texts that are keys, if they are
+    /// none of these.
     pub(super) columns: Vec<Column>,
     /// How many of these are the side's.
     pub(super) shown: usize,
@@ -56,15 +56,15 @@ pub(super) struct Column {
     pub(super) kept: Kept,
 }
 
-/// Hidden values of a row of each side of a temporal join: its event time; for a version, bytes
-/// that compare in the order of all records.
+/// What is kept of a row of each side of a temporal join: its event time; of a version, bytes that
+/// compare like all records are ordered.
 const HIDDEN: [DataType; 2] = [DataType::Int64, DataType::Binary];
 
 /// Where a column's values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Key(usize),
-    /// A value kept beside the keys.
+    /// One of what is kept beside the keys.
     Value(usize),
 }
 
@@ -76,7 +76,7 @@ fn is_exact(data_type: &DataType) -> bool {
 }
 
 impl Side {
-    /// Sides of a join.
+    /// Those of a join.
     pub(super) fn both(join: &plan::Join) -> Result<[Side; 2]> {
         // Keys are compared as they are encoded, so both sides have room for NULL if one has it.
         let nullable = |keys: &[Key; 2]| keys.iter().any(|key| key.nullable);

@@ -1,8 +1,8 @@
 //! Lookup joins: rows next to the rows of a side table that match them.
 //!
 //! The side table ([`side`]) is read wholly by each process, before its first batch, and indexed by
-//! key ([`index`]). So a lookup keeps no passing rows: like an UNNEST, it is a pass on the way, and
-//! the result of a batch is made piece by piece ([`matches`]).
+//! key ([`index`]). So a lookup keeps nothing of the rows that go through it: it is a pass on the
+//! way, as an UNNEST is, and what a batch comes to is made piece by piece ([`matches`]).
 
 mod index;
 mod matches;
@@ -96,7 +96,7 @@ impl Lookup {
         &self.body.name
     }
 
-    /// Reads the side table, at the start of a job. Returns a remark for the user.
+    /// Reads the side table, at the start of a job. Returns what its user should know of it.
     pub fn load(
         &self,
         settings: &Settings,
@@ -106,8 +106,8 @@ impl Lookup {
         self.side.load(&self.keys, settings, start_us, budget)
     }
 
-    /// Looks for changes of the side table, if the time has come, and reads a changed table anew.
-    /// `tell` receives news for the user.
+    /// Looks whether the side table has changed, if it is time to, and reads it anew. What its user
+    /// should know goes to `tell`.
     pub fn refresh(&self, now_us: i64, tell: &dyn Fn(String)) {
         self.side.refresh(&self.keys, now_us, tell);
     }
@@ -120,7 +120,7 @@ impl Lookup {
         })
     }
 
-    /// Expands rows into pieces, at least one; `taken` has the rows and their places.
+    /// What rows come to; `taken` tells where they stand. There is one piece at least.
     pub(crate) fn matches<'a>(&'a self, taken: &'a Taken) -> Result<Matches<'a>> {
         let Some(index) = self.side.current() else {
             return Err(Error::Internal(format!("'{}' has not been read", self.body.name)));

@@ -1,5 +1,6 @@
-//! Selection of rows from a batch, and their projection: WHERE or HAVING, then columns. This is a
-//! function of a batch without state, so it is a step on the way of rows, and no operator.
+//! Which rows somebody takes of a batch, and what they become: WHERE or HAVING, then columns.
+//! This is a function of a batch and keeps nothing, so it is a step on the way of rows, and no
+//! operator.
 
 use std::ops::Range;
 
@@ -17,12 +18,12 @@ use crate::failing::rows_before_failing;
 use crate::plan::Project;
 use crate::texts;
 
-/// A filter, and a projection of the passing rows.
+/// A filter, and what is computed of the rows that pass it.
 #[derive(Debug)]
 pub struct Taking {
     /// The condition that rows must meet.
     pub filter: Option<Expr>,
-    /// Computed columns; `None`: the rows' columns as they are.
+    /// `None`: their columns as they are.
     pub project: Option<Project>,
 }
 
@@ -41,8 +42,8 @@ impl From<RecordBatch> for Taken {
     }
 }
 
-/// Load that a batch may bring to tables, estimated before any computation: its rows, and the texts
-/// and lists of columns to be kept.
+/// What a batch may bring to tables, as far as that can be told before anything is computed: its
+/// rows, and the texts and lists of some columns, which are kept.
 pub fn load(batch: &RecordBatch, texts: &[usize]) -> Load {
     let bytes = |column: &ArrayRef| match column.data_type().is_nested() {
         true => column.to_data().get_slice_memory_size().unwrap_or(0),
@@ -58,7 +59,7 @@ impl Taking {
         self.filter.as_ref().filter(|_| self.project.is_none())
     }
 
-    /// The column of the batch that is the last output column unchanged; `None` if it is computed.
+    /// Which column of the batch the last one is, if it is as it was there.
     pub(crate) fn last_column(&self) -> Option<usize> {
         match self.project.as_ref()?.columns.last()? {
             Expr::Column(column) => Some(*column),
@@ -66,7 +67,7 @@ impl Taking {
         }
     }
 
-    /// Selected rows of a batch.
+    /// What is taken of a batch.
     pub fn rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         texts::begin();
         match &self.filter {
@@ -78,7 +79,7 @@ impl Taking {
         }
     }
 
-    /// Projection of the rows that pass the filter.
+    /// What the rows become that pass the filter.
     fn passing(&self, batch: &RecordBatch, mask: BooleanBuffer) -> Result<RecordBatch> {
         let all_there = |project: &Project| project.columns.iter().all(Expr::is_there);
         match &self.project {
@@ -126,8 +127,9 @@ impl Taking {
         Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
     }
 
-    /// For a batch that fails: the selection from the longest prefix of rows that does not fail;
-    /// with the number and the error of the next row, if this row fails alone.
+    /// Of a batch with which it fails: what is taken of the most rows, from the first on, with
+    /// which it does not; and the number and the error of the next one, if it fails with that one
+    /// alone.
     #[cold]
     pub fn up_to_failing(&self, batch: &RecordBatch) -> Result<(Taken, Option<(usize, Error)>)> {
         let take = |rows: Range<usize>| self.take(&batch.slice(rows.start, rows.len()));
