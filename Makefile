@@ -107,7 +107,7 @@ fuzz: .venv/ready
 	cargo build --profile ci --locked --workspace --all-targets
 	$(PYTHON) tests/fuzz.py --first $$RANDOM --seconds $${FUZZ_SECONDS:-600}
 	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
-		cargo test --profile ci --locked -p millstream-flow --test fuzz
+		cargo test --profile ci --locked -p millstream-flow --test channel_fuzz
 	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
 		cargo test --profile ci --locked -p millstream-connect --test fuzz
 	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \

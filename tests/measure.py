@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Measures what the paper's figures show, and draws the report.
 
-    tests/measure.py DIR [--sets 5] [--parts scale,skew,counts,projection] [--quick] …
+    tests/measure.py DIR [--sets 5] [--parts scale,skew,counts] [--quick] …
 
-Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl, DIR/counts.jsonl and DIR/projection.jsonl, then runs `millstream report DIR`. A set runs
+Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl and DIR/counts.jsonl, then runs `millstream report DIR`. A set runs
 the whole grid once. Runs that are compared follow each other directly, in every other set in reverse order. So drift of the
 machine's speed affects all of them alike, and the report can pair the runs.
 
 - scale: workloads by processes and workers, over every fabric, with every exchange; one worker beside `handwritten`.
 - skew: keys with a Zipf distribution, z from 0 to 2.
 - counts: the workers' instructions and cache misses per record, by callgrind. This is slow; once is enough.
-- projection: predictions for 1, 2 and 4 processes here, each beside a real run; projections to up to 16 nodes of 10 workers.
 
 The program is the one that MILLSTREAM_BIN names, otherwise the newest build. For numbers that count, use a release build
 and run nothing else.
@@ -30,7 +29,7 @@ from pathlib import Path
 import harness
 
 WORKLOADS = ["ysb", "ysb_small", "nb7", "cm"]
-PARTS = ["scale", "skew", "counts", "projection"]
+PARTS = ["scale", "skew", "counts"]
 EXCHANGES = ["late-merge", "repartition", "interleaved"]
 SKEWS = ["0", "0.2", "0.4", "0.6", "0.8", "1", "1.2", "1.4", "1.6", "1.8", "2"]
 RUN_SECONDS_MAX = 1800
@@ -82,16 +81,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--skews", type=split, default=SKEWS, help="exponents, by commas (0 to 2 in steps of 0.2)")
     parser.add_argument("--skew-workload", default="ysb", help="the workload with skewed keys (ysb)")
     parser.add_argument("--records", type=int, help="of every run (the workload's number)")
-    parser.add_argument("--nodes", type=lambda text: [Layout.parse(word) for word in split(text)],
-                        default=[Layout(nodes, 10) for nodes in (1, 2, 4, 8, 16)],
-                        help="projected NODESxWORKERS, by commas (1x10,2x10,4x10,8x10,16x10)")
-    parser.add_argument("--node-records", type=int, default=1_000_000, help="of each projected worker (1,000,000)")
     parser.add_argument("--quick", action="store_true", help="20,000 records and 2 sets: to see whether it works")
     chosen = parser.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"--parts: there is no {', '.join(sorted(unknown))}")
     if chosen.quick:
-        chosen.records, chosen.sets, chosen.node_records = chosen.records or 20_000, 2, 1_000
+        chosen.records, chosen.sets = chosen.records or 20_000, 2
     return chosen
 
 
@@ -117,21 +112,6 @@ def skew(chosen: argparse.Namespace) -> Iterator[list[list[str]]]:
     for zipf in chosen.skews:
         yield [[chosen.skew_workload, *layout.words(chosen.fabrics[0], one), "--zipf", zipf]
                for one in exchanges(chosen, layout)]
-
-
-def projection(chosen: argparse.Namespace) -> Iterator[list[list[str]]]:
-    """What the model says of real processes, beside what they do; then of nodes that are not there."""
-    for workload in chosen.workloads:
-        for exchange in [one for one in chosen.exchanges if one != "interleaved"]:
-            # A sender and a receiver are two workers.
-            alone = Layout(1, 1) if exchange == "late-merge" else Layout(1, 2)
-            for layout in (alone, Layout(2, 1), Layout(4, 1)):
-                predicted = [workload, "--predict", f"{layout.processes}x{layout.workers}", "--exchange", exchange]
-                yield [[workload, *layout.words("shm", exchange)], predicted]
-            for layout in chosen.nodes:
-                records = chosen.node_records * layout.processes * layout.workers
-                yield [[workload, "--project", f"{layout.processes}x{layout.workers}", "--exchange", exchange,
-                        "--records", str(records)]]
 
 
 def command(chosen: argparse.Namespace, words: list[str]) -> list[str]:
@@ -247,8 +227,6 @@ def main() -> int:
         failed += measure(chosen, "skew", list(skew(chosen)))
     if "counts" in chosen.parts:
         failed += counts(chosen)
-    if "projection" in chosen.parts:
-        failed += measure(chosen, "projection", list(projection(chosen)))
     report = subprocess.run([str(harness.program()), "report", str(chosen.folder)])
     print(f"{failed} runs failed" if failed else "all runs succeeded", file=sys.stderr)
     return 1 if failed or report.returncode else 0

@@ -7,9 +7,10 @@ set -eu
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "memcheck: valgrind is not installed"; exit 1; }
 skips=(--skip loom_tests)
-[ "${1:-}" != --short ] || skips+=(--skip sim_ --skip any_schedule --skip random_ --skip limits_move)
+[ "${1:-}" != --short ] || skips+=(--skip sim_ --skip any_schedule --skip random_)
 binaries=$(cargo test --profile ci --locked -p millstream-verbs -p millstream-fabric -p millstream-flow \
-    -p millstream-shuffle --lib --test conformance --test sim --test gather --no-run --message-format=json 2>/dev/null |
+    --lib --test conformance --test shuffle_conformance --test channel_sim --test shuffle_sim --test channel_gather \
+    --no-run --message-format=json 2>/dev/null |
     sed -n 's|.*"executable":"\([^"]*/deps/[^"]*\)".*|\1|p' | sort -u)
 [ -n "$binaries" ] || { echo "memcheck: the tests do not build"; exit 1; }
 for binary in $binaries; do

@@ -9,5 +9,5 @@ cd "$(dirname "$0")/.."
 target=$(rustc -vV | sed -n 's/^host: //p')
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" cargo test --profile ci --locked --target "$target" \
     --target-dir target/sanitize -p millstream-state -p millstream-verbs -p millstream-fabric -p millstream-flow \
-    -p millstream-shuffle --lib --tests --no-fail-fast -- --skip loom_tests \
+    --lib --tests --no-fail-fast -- --skip loom_tests \
     --skip sim_a_thousand_seeds --skip a_stopped_node

@@ -5,7 +5,7 @@
  *     mpirun -n PROCESSES shuffle_baselines alltoallv|isend …            (compiled with -DWITH_MPI)
  *
  * Every process makes TUPLES tuples of a key and a value and sends each to the process of its key's
- * hash, as crates/shuffle/src/bench/node.rs does. A process's own tuples are kept (taken from the
+ * hash, as crates/lab/src/shuffle/node.rs does. A process's own tuples are kept (taken from the
  * buffer that they were put in) or sent through the medium, too. Time is from a barrier until the
  * slowest process has sent and received everything. Prints a line of JSON.
  *

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = [
     {"verbs"},
     {"fabric"},
-    {"flow", "shuffle", "state"},
+    {"flow", "state"},
     {"contract", "datafusion-shuffle"},
     {"operators", "connect", "sql", "workloads"},
     {"engine"},
@@ -43,15 +43,15 @@ FLOORS_WITHIN = {
     "sql": [{"syntax"}, {"expr"}, {"names"}, {"stages"}, {"faults"}, {"plan"}],
     "operators": [{"columns"}, {"passed"}, {"operator"}],
     "engine": [
-        {"registry", "flow", "stage"},
-        {"cluster", "exchange", "explain"},
+        {"registry", "edges", "stage"},
+        {"network", "exchange", "explain"},
         {"intake", "gather", "stats", "observe", "shared"},
         {"progress"},
         {"delivery"},
         {"worker"},
         {"job"},
         {"simulation"},
-        {"run", "projection", "damaged"},
+        {"run", "damaged"},
     ],
 }
 KNOWN = ROOT / "tests" / "tidy_known.txt"
@@ -60,9 +60,10 @@ RUST_COLUMNS_MAX = 100
 DOCUMENT_COLUMNS_MAX = 120
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+ARCHITECTURE_WORDS_MAX = 1800
 # These two may only shrink, to 300 and 30.
-HARD_SENTENCES_MAX = 2171
-HEADLESS_COMMENTS_MAX = 1423
+HARD_SENTENCES_MAX = 712
+HEADLESS_COMMENTS_MAX = 390
 
 BANNED = {
     "utilize": "use",
@@ -177,6 +178,15 @@ def check_document(name: str, text: str) -> Iterator[str]:
             yield f"{name}:{number}: {len(line)} columns, at most {DOCUMENT_COLUMNS_MAX}"
 
 
+def check_architecture(text: str) -> Iterator[str]:
+    """The map stays short, and the places that it names are there."""
+    if len(text.split()) > ARCHITECTURE_WORDS_MAX:
+        yield f"ARCHITECTURE.md: {len(text.split())} words, at most {ARCHITECTURE_WORDS_MAX}"
+    for place in sorted(set(re.findall(r"`([a-z-]+/src[\w/.-]*)`", text))):
+        if not (ROOT / "crates" / place).exists():
+            yield f"ARCHITECTURE.md: there is no crates/{place}"
+
+
 def check_sentences(hard: int, headless: int) -> Iterator[str]:
     for what, constant, count, most in (("hard sentences", "HARD_SENTENCES_MAX", hard, HARD_SENTENCES_MAX),
                                         ("headless doc comments", "HEADLESS_COMMENTS_MAX", headless, HEADLESS_COMMENTS_MAX)):
@@ -225,6 +235,7 @@ def complaints() -> Iterator[str]:
     yield from check_sentences(len(hard), len(headless))
     for path in tracked("*.md"):
         yield from check_document(str(path.relative_to(ROOT)), path.read_text())
+    yield from check_architecture((ROOT / "ARCHITECTURE.md").read_text())
 
 
 # --- this file's own test -------------------------------------------------------------------------
@@ -256,6 +267,8 @@ def self_test() -> None:
     assert list(check_rust("a.rs", "\n" * 501)) and not list(check_rust("a.rs", "\n" * 499))
     assert list(check_words("a.rs", "we utilize it")) and not list(check_words("a.rs", "a task"))
     assert list(check_document("a.md", "x" * 121)) and not list(check_document("a.md", "| " + "x" * 130))
+    assert list(check_architecture("`state/src/attic`")) == ["ARCHITECTURE.md: there is no crates/state/src/attic"]
+    assert list(check_architecture("word " * (ARCHITECTURE_WORDS_MAX + 1))) and not list(check_architecture("`sql/src`"))
     assert tidy_words.is_hard("Those that it is of, if any.") and not tidy_words.is_hard("Rows of a window, by key.")
     assert list(check_sentences(HARD_SENTENCES_MAX + 1, HEADLESS_COMMENTS_MAX))
     assert not list(check_sentences(HARD_SENTENCES_MAX, HEADLESS_COMMENTS_MAX))

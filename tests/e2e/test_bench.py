@@ -272,16 +272,7 @@ def test_generating_only_runs_no_query():
     (["cm", "--keys", str(2**64 - 1)], "is not in 1..=4294967295"),
     (["ysb", "--records", "-5"], "invalid value '-5'"),
     (["ysb", "--workers", "-1"], "setting 'workers': '-1' does not fit"),
-    (["ysb", "--project", "16"], "expected PROCESSESxWORKERS"),
-    (["ysb", "--predict", "17x17"], "at most 256 workers in all"),
-    (["ysb", "--predict", "65x1"], "a job has 64 processes at the most"),
-    (["ysb", "--predict", "2x1", "--set", "workers=3"], "--set workers does not go with --predict"),
-    (["ysb", "--project", "2x1", "--set", "simulate = 3"], "--set simulate does not go with --project"),
     (["ysb", "--exchange", "interleaved", "--set", "simulate=3"], "use --set exchange=late-merge"),
-    (["ysb", "--predict", "2x1", "--processes", "2"], "cannot be used with"),
-    (["ysb", "--predict", "2x1", "--project", "2x1"], "cannot be used with"),
-    (["latency", "--predict", "2x1"], "goes with neither --project nor --predict"),
-    (["ysb", "--project", "2x1", "--engine", "handwritten"], "goes with neither --project nor --predict"),
 ])
 def test_arguments_that_make_no_sense_are_refused(words, says):
     result = harness.run("bench", *words, stats=False)
@@ -311,7 +302,6 @@ def test_other_windows_have_right_answers_too(workload, window):
     (["latency", "--window", "tumble:1s"], "--window does not go with the workload 'latency'"),
     (["channel", "--window", "tumble:1s"], "--window does not go with the workload 'channel'"),
     (["ysb_str", "--window", "session:1s", "--engine", "handwritten"], "takes records in order"),
-    (["cm", "--window", "hop:2s:1s", "--project", "2x2"], "only if windows tumble"),
 ])
 def test_windows_that_do_not_go_are_refused(words, message):
     result = harness.run("bench", *words, stats=False)

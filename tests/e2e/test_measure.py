@@ -41,7 +41,6 @@ def test_two_sets_of_a_small_grid(tmp_path):
     page = (tmp_path / "report.html").read_text()
     for name in ("Throughput by processes and workers", "Skewed keys", "One worker against a hand-written loop"):
         assert f"<h3>{name}</h3>" in page
-    assert "Projection" not in page
 
 
 def test_processes_by_fabric_and_skew(tmp_path):
@@ -54,36 +53,6 @@ def test_processes_by_fabric_and_skew(tmp_path):
     page = (tmp_path / "report.html").read_text()
     for mark in ("2 × 1, late merge, tcp: ", "2 × 2, late merge, shm: ", "exponent z = 2, late merge, shm: "):
         assert page.count(f"<title>{mark}") == 1, mark
-
-
-def test_projections_beside_what_they_predict(tmp_path):
-    done = measure(tmp_path, "--quick", "--parts", "projection", "--workloads", "ysb_small", "--nodes", "3x2",
-                   "--exchanges", "late-merge,repartition")
-    assert done.returncode == 0, done.stderr
-    found = lines(tmp_path, "projection")
-    assert all(one["ok"] is True for one in found)
-    real = [one for one in found if "projection" not in one]
-    predicted = [one for one in found if one.get("predicts") == "shm"]
-    projected = [one for one in found if one.get("projection") and one["predicts"] is None]
-
-    def setups(some):
-        return Counter((one["exchange"], one["processes"], one["workers"], one["records"]) for one in some)
-
-    layouts = {"late-merge": [(1, 1), (2, 1), (4, 1)], "repartition": [(1, 2), (2, 1), (4, 1)]}
-    assert setups(real) == setups(predicted) == {
-        (exchange, *layout, 20_000): 2 for exchange, all_of_it in layouts.items() for layout in all_of_it}
-    assert setups(projected) == {(exchange, 3, 2, 6_000): 2 for exchange in layouts}
-    for one in predicted + projected:
-        prices = one["model"]["prices"]
-        assert prices["batch"]["unit_ns"] + prices["batch"]["span_ns"] > 0
-        assert (prices["partition"]["share"] > 0) == (one["exchange"] == "repartition")
-        assert 0 < one["model"]["busy"] <= 1 and one["fabric"] == "sim"
-        assert one["result_rows"] == real[0]["result_rows"] or one in projected
-    page = (tmp_path / "report.html").read_text()
-    assert "Projection: computed, not measured" in page
-    # Shown or not, each exchange is told about.
-    for exchange in ("late merge", "repartition"):
-        assert f"Not shown: ysb_small, {exchange}" in page or f"<title>nodes = 3, {exchange}, sim" in page
 
 
 def test_instructions_are_counted_by_role(tmp_path):

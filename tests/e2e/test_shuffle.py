@@ -79,7 +79,6 @@ def test_the_text_says_what_was_measured():
     (["--design", "SEMQ/SR", "--set", "memory=1GB"], "--set does not go with the workload 'shuffle'"),
     (["--design", "SEMQ/SR", "--fabric", "tcp"], "its processes share memory"),
     (["--design", "SEMQ/SR", "--mib", "5"], "--mib does not go with the workload 'shuffle'"),
-    (["--design", "SEMQ/SR", "--predict", "2x1"], "--predict does not go with the workload 'shuffle'"),
 ])
 def test_impossible_shuffles_are_refused(words, says):
     result = shuffle(*words)

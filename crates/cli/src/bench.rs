@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use millstream::cluster::{check_settings, shared_settings};
 use millstream::{Exchange, Settings};
-use millstream_flow::Notification;
+use millstream_flow::channel::Notification;
 use millstream_lab::channel;
 use millstream_lab::ingest::{self, Ingest};
 use millstream_lab::latency::{self, Paced};
 use millstream_lab::nexmark::{self, Nexmark};
 use millstream_lab::processes::{Processes, WorkloadTask};
-use millstream_lab::projection::{self, Layout, Question};
 use millstream_lab::workload::{Measurement, Runner};
 use millstream_workloads::nexmark::queries::QUERIES;
 use millstream_workloads::{Spec, Window, Workload, ZIPF_KEYS_MAX, Zipf};
@@ -73,14 +72,6 @@ pub(crate) struct Bench {
     /// How workers bring together what belongs to a key [default: late-merge]
     #[arg(long, value_enum)]
     pub(crate) exchange: Option<ExchangeName>,
-    /// Compute what it would take on so many nodes with so many workers each, connected by 100
-    /// Gbit/s
-    #[arg(long, value_name = "NODESxWORKERS", conflicts_with_all = ["predict", "processes", "fabric", "workers"])]
-    pub(crate) project: Option<Layout>,
-    /// Compute what it would take in so many real processes here, over shared memory, to judge the
-    /// model
-    #[arg(long, value_name = "PROCESSESxWORKERS", conflicts_with_all = ["processes", "fabric", "workers"])]
-    pub(crate) predict: Option<Layout>,
     #[command(flatten)]
     pub(crate) processes: ProcessArguments,
     #[command(flatten)]
@@ -174,9 +165,7 @@ impl Bench {
             self.refuse_what_is_no_shuffle()?;
             return self.shuffle.run(self.processes.given(), self.json);
         }
-        // Nodes have their memory to themselves; processes on one machine share it.
-        let sharing = self.predict.map_or(self.processes.count(), |layout| layout.processes);
-        let mut pairs = shared_settings(sharing);
+        let mut pairs = shared_settings(self.processes.count());
         pairs.extend(setting_pairs(&self.settings)?);
         pairs.extend(self.exchange.map(|e| ("exchange".to_string(), e.name().to_string())));
         let mut settings = Settings::default();
@@ -261,9 +250,6 @@ impl Bench {
     fn measure(&self, settings: Settings, pairs: &[(String, String)]) -> Result<(), Failure> {
         let spec = self.spec()?;
         let json = self.json;
-        if let Some(question) = self.question() {
-            return projection::run(&spec, &settings, &question, json).map_err(told);
-        }
         let measurement = Measurement { spec, settings, json };
         let count = self.processes.count();
         if count > 1 {
@@ -332,9 +318,5 @@ impl Bench {
                 ),
             })
         })
-    }
-
-    pub(crate) fn question(&self) -> Option<Question> {
-        self.project.map(Question::Project).or(self.predict.map(Question::Predict))
     }
 }

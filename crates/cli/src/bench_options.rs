@@ -1,9 +1,7 @@
 //! Which options of `millstream bench` may be combined. No option is silently ignored.
 
-use millstream::cluster::PROCESSES_MAX;
 use millstream::{Exchange, Settings};
-use millstream_flow::{SLOT_BYTES_MAX, SLOTS_MAX};
-use millstream_lab::projection::Question;
+use millstream_flow::channel::{SLOT_BYTES_MAX, SLOTS_MAX};
 use millstream_workloads::Spec;
 use millstream_workloads::window::{Kind, Window};
 
@@ -16,7 +14,6 @@ impl Bench {
     pub(crate) fn refuse_what_does_not_apply(&self, exchange: Exchange) -> Result<(), Failure> {
         let why = self.not_with_processes();
         let why = why.or_else(|| self.not_with_workload()).or_else(|| self.not_together(exchange));
-        let why = why.or_else(|| self.not_with_question());
         why.map_or(Ok(()), |why| Err(usage(&why)))
     }
 
@@ -58,8 +55,6 @@ impl Bench {
             (self.engine == Engine::Handwritten, "--engine handwritten", NO_QUERY),
             (self.settings.workers.is_some(), "--workers", "it has --threads"),
             (!self.settings.set.is_empty(), "--set", NO_QUERY),
-            (self.project.is_some(), "--project", NO_QUERY),
-            (self.predict.is_some(), "--predict", NO_QUERY),
             (other_fabric, "another --fabric than shm", "its processes share memory"),
         ])
         .or_else(|| self.ignored_by_queries())
@@ -76,9 +71,6 @@ impl Bench {
             (self.engine == Engine::Handwritten, "--engine handwritten".to_string()),
         ];
         let (_, what) = alone.into_iter().find(|(given, _)| *given)?;
-        if self.question().is_some() {
-            return Some(format!("{what} goes with neither --project nor --predict"));
-        }
         let processes = self.processes.count();
         (processes > 1).then(|| {
             format!(
@@ -168,31 +160,11 @@ impl Bench {
         exchanges.then(|| format!("--exchange does not go with {other}\n  help: {help}"))
     }
 
-    /// Settings that a question answers itself, and processes that cannot be started to measure.
-    fn not_with_question(&self) -> Option<String> {
-        let question = self.question()?;
-        let option = question.option();
-        let layout = question.layout();
-        if matches!(question, Question::Predict(_)) && layout.processes > PROCESSES_MAX {
-            return Some(format!(
-                "{option} {layout}: a job has {PROCESSES_MAX} processes at the most\n  help: use --project"
-            ));
-        }
-        let keys = ["workers", "simulate"];
-        let set = self.settings.set.iter().filter_map(|pair| pair.split('=').next());
-        let key = set.map(str::trim).find(|key| keys.contains(key))?;
-        Some(format!(
-            "--set {key} does not go with {option}\n  help: {option} {layout} decides that"
-        ))
-    }
-
     /// Refuses windows that do not go with what else is asked for.
     pub(crate) fn check_window(&self, spec: &Spec, window: Window) -> Result<(), Failure> {
         let out_of_order = spec.watermark_delay_ms() > 0 && window.kind == Kind::Session;
         let why = if !spec.workload.takes_windows() {
             format!("--window does not go with the workload '{}'\n  help: {WINDOWS}", self.workload)
-        } else if self.question().is_some() && window.kind != Kind::Tumble {
-            "--window goes with --project and --predict only if windows tumble".to_string()
         } else if self.engine == Engine::Handwritten && out_of_order {
             format!(
                 "--engine handwritten has no sessions for '{}'\n  help: its loop takes records in \
@@ -228,10 +200,7 @@ impl Bench {
 
     /// Half of the workers send with split roles: there have to be two halves.
     pub(crate) fn check_roles(&self, settings: &Settings) -> Result<(), Failure> {
-        let (processes, workers) = match self.question() {
-            Some(question) => (question.layout().processes, question.layout().workers),
-            None => (self.processes.count(), settings.workers),
-        };
+        let (processes, workers) = (self.processes.count(), settings.workers);
         // With one worker each, every other process sends.
         let (what, number) = match workers {
             1 if processes > 1 => ("--processes", processes),

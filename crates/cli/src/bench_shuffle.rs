@@ -5,9 +5,8 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use millstream::Settings;
-use millstream_lab::shuffle;
-use millstream_shuffle::Design;
-use millstream_shuffle::bench::{self, Options, Pattern};
+use millstream_flow::shuffle::Design;
+use millstream_lab::shuffle::{self, Options, Pattern};
 
 use crate::Failure;
 use crate::console::{fail, told, usage};
@@ -154,6 +153,6 @@ impl ShuffleArguments {
 pub(crate) fn child(options: &str, process: usize) -> Result<(), Failure> {
     let (input, output) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
     let options = options.parse::<Options>();
-    let done = options.and_then(|it| bench::child(&it, process, input, output));
+    let done = options.and_then(|it| shuffle::child(&it, process, input, output));
     done.map_err(|e| told(shuffle::failed(&e)))
 }

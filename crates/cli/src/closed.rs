@@ -16,12 +16,12 @@ extern "C" fn look() {
 }
 
 #[used]
-// SAFETY: functions in this section are called once, before `main`; this one needs nothing that is
-// initialized later.
+// SAFETY: functions in this section are called once, before `main`; this function needs no later
+// initialization.
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
-/// Stdout, or what fails in its place if it was closed.
+/// Stdout, or a writer that always fails if stdout was closed.
 pub(crate) fn stdout() -> Box<dyn Write + Send> {
     match IS_CLOSED.load(Relaxed) {
         true => Box::new(Closed),

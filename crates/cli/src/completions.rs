@@ -4,7 +4,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
-use millstream_shuffle::Design;
+use millstream_flow::shuffle::Design;
 
 use crate::console::print;
 use crate::{Arguments, Failure, bench};

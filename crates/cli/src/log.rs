@@ -1,7 +1,7 @@
 //! Logs: with `--log`, each message of a run is an event on stderr, with its time, its level, the
 //! process that it comes from, and what it is about as fields: a line each, as JSON.
 //!
-//! Events come from the library, too (crate `tracing`). Without `--log` nobody listens to those.
+//! Events come from the library, too (crate `tracing`). Without `--log` they have no listener.
 
 use std::fmt::{self, Debug};
 use std::io::{Write, stderr};
@@ -52,7 +52,7 @@ enum LogLevel {
     Debug,
 }
 
-/// What was asked for, once it is known.
+/// The requested format and level, once known.
 static ASKED: OnceLock<(LogFormat, LogLevel)> = OnceLock::new();
 /// This process's number in its job.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
@@ -191,7 +191,7 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-/// What an event says.
+/// Content of an event.
 #[derive(Default)]
 struct Fields {
     message: String,

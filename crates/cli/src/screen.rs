@@ -1,8 +1,8 @@
 //! The terminal's last line, on which progress is shown, below whatever else is written there.
 //!
-//! Whoever writes to the terminal erases that line first; it is drawn again a moment later, unless
-//! what was written last is not a whole line yet. Rows that go into a pipe may come to the same
-//! terminal (`| cat`, `| grep`), so they are written as if they did.
+//! Writers to the terminal erase the line of progress first; it is drawn again a moment later,
+//! unless the text before is not a whole line yet. Rows that go into a pipe may come to the same
+//! terminal (`| cat`, `| grep`), so they are treated as written to the terminal.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use crate::closed;
 
-/// What stands on the terminal.
+/// State of the terminal.
 struct Screen {
     /// A line of progress does.
     drawn: bool,
-    /// What was written last to stdout has no end of its line.
+    /// The last text on stdout has no end of its line.
     within_line: bool,
     /// When rows were last written into a pipe.
     piped_at: Option<Instant>,
@@ -50,7 +50,7 @@ fn try_lock() -> Option<MutexGuard<'static, Screen>> {
 impl Screen {
     fn erase(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            // Where it cannot be written, nobody sees it.
+            // A failure is invisible, as the line is.
             let _ = stderr().write_all(b"\r\x1b[K");
         }
     }
@@ -134,7 +134,7 @@ impl<W: Write> Write for Beside<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut screen = lock();
         screen.erase();
-        // While nobody reads a pipe nobody passes anything on: progress may be shown.
+        // While the pipe is not read, its reader writes no lines: progress may be shown.
         let alone = (!self.is_pipe).then_some(screen);
         let written = self.out.write(bytes)?;
         // Now, or progress would be drawn before it.

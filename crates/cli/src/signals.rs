@@ -1,4 +1,4 @@
-//! Signals: those that stop the program, and those that must not.
+//! Signals that stop the program, and signals that must not.
 
 use std::mem::{MaybeUninit, zeroed};
 use std::ptr::{null, null_mut};
@@ -24,7 +24,7 @@ pub(crate) fn on_stop(stop: impl FnMut() + Send + 'static) -> Result<(), String>
 pub(crate) fn on_each_stop(
     mut stop: impl FnMut(libc::c_int) + Send + 'static,
 ) -> Result<(), String> {
-    // All threads that are started from now on hold them, too; they come to the one that waits.
+    // Threads started later hold these signals, too; the waiting thread gets them.
     std::mem::forget(Held::new(&STOPPING));
     let wait = move || {
         loop {
@@ -64,7 +64,7 @@ impl TerminalMode {
     }
 
     pub(crate) fn restore(&self) {
-        // SAFETY: the mode is one that the terminal had.
+        // SAFETY: the mode is an earlier mode of the terminal.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &self.0) };
     }
 }
@@ -113,8 +113,8 @@ fn ignore(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Signals that wait, for this thread, until this is dropped. The thread that drops it gets those
-/// that the first one got.
+/// Signals held back for this thread, until dropped. The thread that drops the value gets the
+/// signals.
 pub(crate) struct Held(libc::sigset_t);
 
 impl Held {

@@ -7,8 +7,8 @@
 //! | `offset` | BIGINT | text: the record's first byte in the unpacked data; else its row number |
 //! | `file.modified` | TIMESTAMP or TIMESTAMP_LTZ | when the file was last written, in UTC |
 //!
-//! A format knows nothing of them: it reads the other columns, and what is beside them is put
-//! between these when a chunk has been decoded. Where a query uses none, nothing is done.
+//! A format knows nothing of such columns: it reads the other columns, and their values are put in
+//! between when a chunk has been decoded. A query without such columns costs nothing more.
 //!
 //! Both numbers of `offset` count from 0.
 
@@ -36,13 +36,13 @@ pub(crate) const PATH: &str = "path";
 const OFFSET: &str = "offset";
 const MODIFIED: &str = "file.modified";
 
-/// What there is beside the records of files, and their types.
+/// Columns beside the records of files, and their types.
 pub(crate) fn of_files() -> Vec<(&'static str, DataType)> {
     let time = DataType::Timestamp(TimeUnit::Millisecond, None);
     vec![(PATH, DataType::Utf8), (OFFSET, DataType::Int64), (MODIFIED, time)]
 }
 
-/// What there is beside the records of what is no file.
+/// Columns beside the records of streams (sources without files), and their types.
 pub(crate) fn of_streams() -> Vec<(&'static str, DataType)> {
     vec![(OFFSET, DataType::Int64)]
 }
@@ -52,16 +52,16 @@ pub(crate) fn of_streams() -> Vec<(&'static str, DataType)> {
 pub(crate) struct Beside {
     /// All.
     pub(crate) schema: SchemaRef,
-    /// Those that stand in the records.
+    /// Columns in the records.
     pub(crate) data: SchemaRef,
     /// By column of `schema`.
-    columns: Arc<[Column]>,
+    columns: Arc<[Origin]>,
     partitioned_by: Arc<[String]>,
 }
 
 /// Where the values of a column come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Column {
+enum Origin {
     /// The records: the column's number among those.
     Data(usize),
     Path,
@@ -85,16 +85,16 @@ impl Beside {
         let (mut columns, mut data) = (Vec::new(), Vec::new());
         for field in table.schema.fields() {
             columns.push(match table.metadata.get(field.name()).map(String::as_str) {
-                Some(PATH) => Column::Path,
-                Some(OFFSET) => Column::Offset,
-                Some(MODIFIED) => Column::Modified,
+                Some(PATH) => Origin::Path,
+                Some(OFFSET) => Origin::Offset,
+                Some(MODIFIED) => Origin::Modified,
                 Some(other) => {
                     return Err(Error::Internal(format!("metadata '{other}' was not refused")));
                 }
-                None if table.partitioned_by.contains(field.name()) => Column::Partition,
+                None if table.partitioned_by.contains(field.name()) => Origin::Partition,
                 None => {
                     data.push(field.clone());
-                    Column::Data(data.len() - 1)
+                    Origin::Data(data.len() - 1)
                 }
             });
         }
@@ -109,19 +109,19 @@ impl Beside {
     /// For tests: a table of which all columns stand in the records.
     #[cfg(test)]
     pub(crate) fn none(schema: SchemaRef) -> Beside {
-        let columns = (0..schema.fields().len()).map(Column::Data).collect();
+        let columns = (0..schema.fields().len()).map(Origin::Data).collect();
         Beside { data: schema.clone(), schema, columns, partitioned_by: [].into() }
     }
 
-    /// What is to be read for columns of the table.
-    pub(crate) fn read(&self, projection: &[usize]) -> Result<Read> {
-        let columns: Vec<Column> =
+    /// The reading plan for a projection of the table's columns.
+    pub(crate) fn read(&self, projection: &[usize]) -> Result<SidePlan> {
+        let columns: Vec<Origin> =
             projection.iter().filter_map(|column| self.columns.get(*column).copied()).collect();
         let data = columns.iter().filter_map(|column| match column {
-            Column::Data(number) => Some(*number),
+            Origin::Data(number) => Some(*number),
             _ => None,
         });
-        Ok(Read {
+        Ok(SidePlan {
             data: data.collect(),
             schema: Arc::new(self.schema.project(projection)?),
             columns: columns.into(),
@@ -132,15 +132,15 @@ impl Beside {
 
 /// Columns that are read.
 #[derive(Debug, Clone)]
-pub(crate) struct Read {
-    /// Those that stand in the records: numbers in [`Beside::data`].
+pub(crate) struct SidePlan {
+    /// Columns in the records: numbers in [`Beside::data`].
     pub(crate) data: Arc<[usize]>,
     schema: SchemaRef,
-    columns: Arc<[Column]>,
+    columns: Arc<[Origin]>,
     partitioned_by: Arc<[String]>,
 }
 
-impl Read {
+impl SidePlan {
     /// Whether all stand in the records.
     fn is_plain(&self) -> bool {
         self.data.len() == self.columns.len()
@@ -148,16 +148,16 @@ impl Read {
 
     /// Whether the offsets of records are wanted.
     pub(crate) fn offsets(&self) -> bool {
-        self.columns.contains(&Column::Offset)
+        self.columns.contains(&Origin::Offset)
     }
 
-    /// What this says of the columns that stand in the records.
+    /// The part of `pruning` that is about columns in the records.
     pub(crate) fn pruning(&self, pruning: &Pruning) -> Pruning {
         if self.is_plain() {
             return pruning.clone();
         }
         let number = |place: usize| {
-            let is_data = |column: &&Column| matches!(column, Column::Data(_));
+            let is_data = |column: &&Origin| matches!(column, Origin::Data(_));
             self.columns.get(place).filter(is_data)?;
             Some(self.columns.get(..place)?.iter().filter(is_data).count())
         };
@@ -178,7 +178,7 @@ impl Read {
         file: impl FnOnce() -> FileFacts,
     ) -> bool {
         let is_once = |at: &usize| {
-            !matches!(self.columns.get(*at), None | Some(Column::Data(_) | Column::Offset))
+            !matches!(self.columns.get(*at), None | Some(Origin::Data(_) | Origin::Offset))
         };
         let mut asked = conditions.iter().filter(|condition| {
             condition.columns().is_some_and(|of| !of.is_empty() && of.iter().all(is_once))
@@ -195,7 +195,8 @@ impl Read {
         })
     }
 
-    /// Those of the columns that may come as dictionaries; of none where values are put beside.
+    /// Columns among `places` that may come as dictionaries; empty if values are put beside the
+    /// records.
     pub(crate) fn dictionaries<'a>(&self, places: &'a [usize]) -> &'a [usize] {
         if self.is_plain() { places } else { &[] }
     }
@@ -206,20 +207,23 @@ impl Read {
     ///
     /// If the file has no value for a column that is NOT NULL, or its path none of the column's
     /// type.
-    pub(crate) fn values(&self, file: impl FnOnce() -> FileFacts) -> Result<Option<Arc<Values>>> {
+    pub(crate) fn values(
+        &self,
+        file: impl FnOnce() -> FileFacts,
+    ) -> Result<Option<Arc<SideValues>>> {
         if self.is_plain() {
             return Ok(None);
         }
         let file = file();
-        let value = |(column, field): (&Column, &Arc<Field>)| match column {
-            Column::Data(_) | Column::Offset => Ok(None),
-            Column::Path => Ok(Some(Arc::new(StringArray::from(vec![&*file.path])) as ArrayRef)),
-            Column::Modified => modified(&file, field).map(Some),
-            Column::Partition => value_of(&file.path, field, &self.partitioned_by).map(Some),
+        let value = |(column, field): (&Origin, &Arc<Field>)| match column {
+            Origin::Data(_) | Origin::Offset => Ok(None),
+            Origin::Path => Ok(Some(Arc::new(StringArray::from(vec![&*file.path])) as ArrayRef)),
+            Origin::Modified => modified(&file, field).map(Some),
+            Origin::Partition => value_of(&file.path, field, &self.partitioned_by).map(Some),
         };
         let once = self.columns.iter().zip(self.schema.fields()).map(value);
         let once = once.collect::<Result<Vec<_>>>()?;
-        Ok(Some(Arc::new(Values { read: self.clone(), once })))
+        Ok(Some(Arc::new(SideValues { read: self.clone(), once })))
     }
 }
 
@@ -253,32 +257,32 @@ fn modified(file: &FileFacts, field: &Field) -> Result<ArrayRef> {
     Ok(cast(&Int64Array::from(vec![ticks]), field.data_type())?)
 }
 
-/// What is beside the records of one file.
+/// Values beside the records of one file.
 #[derive(Debug)]
-pub(crate) struct Values {
-    read: Read,
+pub(crate) struct SideValues {
+    read: SidePlan,
     /// By column that is read, one value, if it is the same for all records.
     once: Vec<Option<ArrayRef>>,
 }
 
-impl Values {
+impl SideValues {
     /// A split of the file's records, with what is beside them.
-    pub(crate) fn split(values: Option<Arc<Values>>, inner: Box<dyn Split>) -> Box<dyn Split> {
+    pub(crate) fn split(values: Option<Arc<SideValues>>, inner: Box<dyn Split>) -> Box<dyn Split> {
         match values {
             None => inner,
             Some(values) => Box::new(BesideSplit { inner, values }),
         }
     }
 
-    /// As [`Values::split`], of a chunk.
-    pub(crate) fn chunk(values: Option<&Arc<Values>>, inner: Box<dyn Chunk>) -> Box<dyn Chunk> {
+    /// As [`SideValues::split`], of a chunk.
+    pub(crate) fn chunk(values: Option<&Arc<SideValues>>, inner: Box<dyn Chunk>) -> Box<dyn Chunk> {
         match values {
             None => inner,
             Some(values) => Box::new(BesideChunk { inner, values: values.clone() }),
         }
     }
 
-    /// What is the same for all records, and NULL for the others, as one row.
+    /// One row: values common to all records, and NULL in the other columns.
     fn row(&self) -> Result<RecordBatch> {
         let fields = self.read.schema.fields();
         let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
@@ -296,8 +300,8 @@ impl Values {
         // A batch is far below 4 billion rows.
         let zeros = UInt32Array::from(vec![0; rows]);
         let mut data = data.columns().iter();
-        let column = |(column, once): (&Column, &Option<ArrayRef>)| match (column, once) {
-            (Column::Offset, _) => offsets(rows, places),
+        let column = |(column, once): (&Origin, &Option<ArrayRef>)| match (column, once) {
+            (Origin::Offset, _) => offsets(rows, places),
             (_, Some(once)) => Ok(take(once, &zeros, None)?),
             (_, None) => {
                 data.next().cloned().ok_or_else(|| Error::Internal("a column is missing".into()))
@@ -320,7 +324,7 @@ fn offsets(rows: usize, places: Option<&dyn Places>) -> Result<ArrayRef> {
 
 struct BesideSplit {
     inner: Box<dyn Split>,
-    values: Arc<Values>,
+    values: Arc<SideValues>,
 }
 
 impl Split for BesideSplit {
@@ -358,7 +362,9 @@ impl Split for BesideSplit {
 
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         Ok(match self.inner.poll_next(now_us, waker)? {
-            SplitPoll::Chunk(chunk) => SplitPoll::Chunk(Values::chunk(Some(&self.values), chunk)),
+            SplitPoll::Chunk(chunk) => {
+                SplitPoll::Chunk(SideValues::chunk(Some(&self.values), chunk))
+            }
             other => other,
         })
     }
@@ -366,7 +372,7 @@ impl Split for BesideSplit {
 
 struct BesideChunk {
     inner: Box<dyn Chunk>,
-    values: Arc<Values>,
+    values: Arc<SideValues>,
 }
 
 impl Chunk for BesideChunk {

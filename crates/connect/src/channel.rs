@@ -1,4 +1,4 @@
-//! A table that another thread feeds: bounded queues of Arrow batches, one per split.
+//! Table fed by another thread: bounded queues of Arrow batches, one per split.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,14 +25,14 @@ pub struct ChannelTable {
 #[derive(Debug)]
 pub struct ChannelWriter {
     schema: SchemaRef,
-    /// That of the table.
+    /// The table's schema.
     kept: SchemaRef,
     split: usize,
     queue: Arc<Queue>,
 }
 
-/// A table of one split and the writer that feeds it. `capacity` is how many batches may wait (at
-/// least one).
+/// Creates a table of one split, and its writer. `capacity` is how many batches may wait (at least
+/// one).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -111,17 +111,17 @@ impl Drop for ChannelWriter {
     }
 }
 
-/// What writer and reader of a split share.
+/// Queue between the writer and the reader of a split.
 #[derive(Debug)]
 struct Queue {
     capacity: usize,
-    state: Mutex<State>,
-    /// There is room, or nobody reads any more.
+    state: Mutex<QueueState>,
+    /// Signals free room, or the end of reading.
     room: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     batches: VecDeque<RecordBatch>,
     /// The writer is gone.
     ended: bool,
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// A panic elsewhere cannot leave the state half changed, so a poisoned lock is as good.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -302,7 +302,7 @@ mod tests {
         let mut split = open(&table).remove(0);
         (0..2).for_each(|_| writer.send(batch(3)).unwrap());
         std::thread::scope(|scope| {
-            // There is no room: it waits, and learns that nobody takes more.
+            // The queue is full: the writer waits, and learns that the reader has gone.
             let waits = scope.spawn(|| writer.send(batch(4)));
             assert!(split.drain());
             assert!(matches!(waits.join().unwrap(), Err(Error::OutputClosed)));

@@ -1,5 +1,5 @@
-//! What the fuzz targets of Parquet and Arrow IPC share: a file that can be read gives the same
-//! chunks from any position, with any columns left out, and with statistics looked at.
+//! Check shared by the fuzz targets of Parquet and Arrow IPC: a readable file gives the same chunks
+//! from any position, with any columns left out, and with pruning by statistics.
 
 use std::task::Waker;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::records::Reading;
 const CHUNKS_MAX: usize = 64;
 
 /// Chunks, and the position after each.
-pub(crate) struct Read {
+pub(crate) struct ReadChunks {
     pub(crate) chunks: Vec<RecordBatch>,
     positions: Vec<Position>,
     /// Whether these are all.
@@ -25,30 +25,30 @@ pub(crate) struct Read {
 }
 
 /// Opens what is fuzzed.
-pub(crate) trait Open: Fn(&Reading<'_>) -> Result<Box<dyn Split>> {}
+pub(crate) trait OpenSplit: Fn(&Reading<'_>) -> Result<Box<dyn Split>> {}
 
-impl<F: Fn(&Reading<'_>) -> Result<Box<dyn Split>>> Open for F {}
+impl<F: Fn(&Reading<'_>) -> Result<Box<dyn Split>>> OpenSplit for F {}
 
 /// Reads from a position.
 pub(crate) fn read(
-    open: &impl Open,
+    open: &impl OpenSplit,
     schema: &SchemaRef,
     projection: &[usize],
     from: Position,
     pruning: &Pruning,
-) -> Result<Read> {
+) -> Result<ReadChunks> {
     read_as(open, schema, projection, from, pruning, &[])
 }
 
 /// As [`read`]; columns at some places of the projection may come as dictionaries.
 fn read_as(
-    open: &impl Open,
+    open: &impl OpenSplit,
     schema: &SchemaRef,
     projection: &[usize],
     from: Position,
     pruning: &Pruning,
     dictionaries: &[usize],
-) -> Result<Read> {
+) -> Result<ReadChunks> {
     let mut split = open(&Reading {
         path: "fuzz".into(),
         schema,
@@ -63,7 +63,7 @@ fn read_as(
         dictionaries,
         chunk_bytes: None,
     })?;
-    let mut read = Read { chunks: Vec::new(), positions: Vec::new(), ended: false };
+    let mut read = ReadChunks { chunks: Vec::new(), positions: Vec::new(), ended: false };
     while read.chunks.len() < CHUNKS_MAX {
         match split.poll_next(0, Waker::noop())? {
             SplitPoll::Chunk(chunk) => {
@@ -84,13 +84,13 @@ fn read_as(
 ///
 /// # Panics
 ///
-/// If they give something else.
+/// If partial reading gives other records.
 pub(crate) fn check(
-    open: &impl Open,
+    open: &impl OpenSplit,
     schema: &SchemaRef,
     choice: usize,
     pruning: &Pruning,
-) -> Option<Read> {
+) -> Option<ReadChunks> {
     let all: Vec<usize> = (0..schema.fields().len()).collect();
     let none = Pruning::default();
     let whole = read(open, schema, &all, Position::default(), &none);
@@ -107,12 +107,12 @@ pub(crate) fn check(
     let texts: Vec<usize> = texts.copied().collect();
     let kept = read_as(open, schema, &all, Position::default(), &none, &texts);
     // A dictionary may have a damaged value that no row has.
-    if let Ok(Read { chunks, .. }) = kept {
+    if let Ok(ReadChunks { chunks, .. }) = kept {
         let chunks: Vec<_> = chunks.iter().map(|chunk| unpacked(chunk, schema)).collect();
         assert_same_start(&chunks, &whole.chunks);
     }
-    let rows = |read: &Read| read.chunks.iter().map(RecordBatch::num_rows).sum::<usize>();
-    // Statistics may be what is damaged, and without them nobody looks.
+    let rows = |read: &ReadChunks| read.chunks.iter().map(RecordBatch::num_rows).sum::<usize>();
+    // Statistics may be damaged, and reading without pruning does not look at them.
     if let Some(pruned) = pruned.ok().filter(|pruned| pruned.ended && whole.ended) {
         assert_eq!(rows(&pruned), rows(&whole), "rows depend on statistics");
     }
@@ -132,7 +132,7 @@ fn unpacked(chunk: &RecordBatch, schema: &SchemaRef) -> RecordBatch {
     RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options).expect("columns")
 }
 
-/// What is read of other columns may be cut otherwise.
+/// Reading other columns may cut chunks elsewhere: compares only the common start.
 fn assert_same_start(left: &[RecordBatch], right: &[RecordBatch]) {
     let (Some(first), false) = (left.first(), right.is_empty()) else { return };
     if first.num_columns() == 0 {

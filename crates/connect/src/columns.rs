@@ -1,7 +1,7 @@
 //! The columns of a table in a file that has a schema of its own: Parquet, Arrow IPC.
 //!
-//! A column is found by its name: as it is declared, or else whatever the case. Its type in the
-//! file must be the declared one, or one whose values all fit it.
+//! A column is found by its name: as declared, or else whatever the case. Its type in the file must
+//! be the declared type, or a type whose values all fit the declared type.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::types::sql_name;
 /// Names that a message shows.
 const SHOWN_MAX: usize = 12;
 
-/// The columns that are read, and what becomes of them.
+/// Columns to be read, with their conversions.
 #[derive(Debug)]
 pub(crate) struct Columns {
     path: Name,
@@ -84,7 +84,7 @@ impl Columns {
 
     /// The batch of what was read: an array for each of [`Columns::read`]. `place` is where they
     /// stand in the file, and `first_row` the number of their first row there, from 0.
-    pub(crate) fn batch(&self, arrays: &[ArrayRef], rows: usize, at: &Rows) -> Result<RecordBatch> {
+    pub(crate) fn batch(&self, arrays: &[ArrayRef], rows: usize, at: &Span) -> Result<RecordBatch> {
         let fields = self.schema.fields();
         let columns = fields.iter().zip(&self.slots).enumerate().map(|(place, (field, slot))| {
             let Some(array) = arrays.get(*slot).filter(|array| array.len() == rows) else {
@@ -145,7 +145,7 @@ impl Columns {
     }
 }
 
-/// What an error says, without its kind.
+/// Text of an error without its kind.
 fn said(error: &ArrowError) -> String {
     match error {
         ArrowError::InvalidArgumentError(text)
@@ -259,7 +259,7 @@ pub(crate) fn schema_of(fields: &Fields) -> (Schema, Vec<(String, DataType)>) {
 
 /// Where the rows of a batch stand: consecutive ones of a file, or of a part of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Rows {
+pub(crate) struct Span {
     /// For example `events.parquet`, or `events.arrow, batch 3`.
     pub(crate) prefix: Arc<str>,
     /// The number there of the first, from 0.
@@ -268,7 +268,7 @@ pub(crate) struct Rows {
     pub(crate) before: u64,
 }
 
-impl Places for Rows {
+impl Places for Span {
     fn place(&self, row: usize) -> String {
         format!("{}, row {}", self.prefix, self.first.saturating_add(row as u64).saturating_add(1))
     }
@@ -278,6 +278,6 @@ impl Places for Rows {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Rows>()
+        size_of::<Span>()
     }
 }

@@ -221,8 +221,8 @@ pub(crate) fn parse_local(text: &[u8]) -> Option<Instant> {
 /// is another spelling, or no time at all.
 #[inline]
 fn usual_timestamp(text: &[u8]) -> Option<Instant> {
-    // Of `0000-00-` and `00:00:00`: what to add to a digit so that its high half shows whether it
-    // is one, and which bits must not be set then.
+    // For `0000-00-` and `00:00:00`: the numbers that bring a non-digit into the high half of its
+    // byte when added, and the bits that must be zero afterwards.
     const DATE: (u64, u64) = (0x0006_0600_0606_0606, 0xfff0_f0ff_f0f0_f0f0);
     const TIME: (u64, u64) = (0x0606_0006_0600_0606, 0xf0f0_fff0_f0ff_f0f0);
     let (head, rest) = text.split_first_chunk::<19>()?;

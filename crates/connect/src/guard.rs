@@ -1,10 +1,10 @@
 //! Running a library on bytes that nobody vouches for.
 //!
-//! The libraries that read Parquet and Arrow IPC return errors for most that can be wrong with a
-//! file. Where two of its numbers contradict each other they may panic instead: they are written
-//! for files that are well made, and are memory safe for others. Such a panic is the file's, not
-//! ours, and becomes an error here. What they would make room for without a look at the file's
-//! length is checked before they see it.
+//! The libraries that read Parquet and Arrow IPC return errors for most faults of a file. Where two
+//! numbers of a file contradict each other, the libraries may panic instead: they are written for
+//! well-made files, and are memory safe for all. Such a panic is the file's fault, not ours, and
+//! becomes an error here. Sizes for which the libraries would allocate blindly are checked against
+//! the file's length beforehand.
 //!
 //! Nothing of such a panic is printed. For that the process gets a panic hook, once, which passes
 //! on all other panics to the hook that was there before.
@@ -19,7 +19,7 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `read` returns, or in words why it cannot.
+/// The result of `read`; a panic becomes an error with its message.
 pub(crate) fn guarded<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     quieten();
     let before = GUARDED.replace(true);

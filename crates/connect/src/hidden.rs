@@ -9,9 +9,9 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Secret {
     written: String,
     pub(crate) value: String,
-    /// The texts that show it wherever they stand, longest first.
+    /// Texts that show the value wherever they stand, longest first.
     forms: Vec<String>,
-    /// Names of files and directories in it: they show it where they stand in a path.
+    /// Names of files and directories in the value: they show the value only within a path.
     names: Vec<String>,
 }
 
@@ -21,7 +21,7 @@ static ALL: Mutex<Vec<Secret>> = Mutex::new(Vec::new());
 impl Secret {
     /// Of a value, written so.
     pub(crate) fn new(written: String, value: String) -> Secret {
-        // Of blanks, dots and slashes nobody learns anything, and they are everywhere.
+        // Blanks, dots and slashes reveal nothing, and stand everywhere.
         let tells = |text: &&str| text.contains(|c: char| !c.is_whitespace() && !"/.".contains(c));
         let parts = || value.split('/').filter(|part| !["", ".", ".."].contains(part));
         // As a path that is put together again, and as one whose links have been followed.

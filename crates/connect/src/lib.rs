@@ -8,11 +8,10 @@
 //! ([`CollectSink`]), nothing ([`BlackholeSink`]). [`Registry`] finds them by the option
 //! `connector`.
 //!
-//! What it promises: a split gives the same records in the same order, however it is cut into
-//! chunks and whoever decodes them; a record that cannot be read is reported with file, line and
-//! column; a split can be read on from the end of any chunk; no input makes it panic. What it does
-//! not do: a sink that failed half-way does not undo
-//! what it has written (files show by their names that they are incomplete).
+//! Promises: a split gives the same records in the same order, whatever the chunks and whichever
+//! thread decodes; a record that cannot be read is reported with file, line and column; a split can
+//! be read on from the end of any chunk; no input causes a panic. Not promised: a sink that failed
+//! half-way does not undo its writing (names of files show that they are incomplete).
 
 mod beside;
 mod channel;

@@ -14,11 +14,11 @@ pub(crate) const POW10_F32: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7,
 /// Why a text is not a number of the wanted type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NumberError {
-    /// It is not a number at all.
+    /// Not a number at all.
     Malformed,
-    /// It is a number, too large or too small.
+    /// A number, too large or too small.
     OutOfRange,
-    /// It is a number of more digits, and is to be held as it stands.
+    /// A number of more digits, to be held as it stands.
     MoreDigits,
 }
 

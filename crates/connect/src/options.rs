@@ -13,7 +13,7 @@ use millstream_contract::{Error, Result};
 
 use crate::datetime::parse_timestamp;
 
-/// What becomes of malformed records: the option `on_error`.
+/// Treatment of malformed records: the option `on_error`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum OnError {
     /// The first ends the job.
@@ -32,7 +32,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options of a table. `connector` is one that is always there.
+    /// The options of a table. `connector` always counts as known.
     pub fn new(table: &'a TableOptions) -> Self {
         let known = RefCell::new(BTreeSet::from(["connector".to_string()]));
         Options { table, known }
@@ -54,7 +54,7 @@ impl<'a> Options<'a> {
         self.table.options.keys().any(|key| of(key))
     }
 
-    /// That an option is missing that has to be there; another may be meant by its name.
+    /// Error for a missing required option; suggests an unknown option with a similar name.
     pub(crate) fn missing(&self, key: &str, message: &str, help: &str) -> Error {
         let known = self.known.borrow();
         let others = self.table.options.keys().filter(|key| !known.contains(*key));
@@ -131,8 +131,8 @@ impl<'a> Options<'a> {
         Ok(flag.unwrap_or(false))
     }
 
-    /// What becomes of malformed records. `own` is the option, if there is one, by which the format
-    /// is told to leave them out, as in Flink.
+    /// Treatment of malformed records. `own` is the format's own option for leaving them out, as in
+    /// Flink, if it has such an option.
     pub(crate) fn on_error(&self, own: Option<&str>) -> Result<OnError> {
         let form = "'fail', 'skip' or 'table:NAME'";
         let on_error = self.parsed("on_error", form, |text| match text.trim() {

@@ -279,7 +279,7 @@ impl Connectors for Registry {
             },
         };
         match (self.checked(&options).map_err(|error| secrets.hide(error)), missing) {
-            // What is there comes before what is not.
+            // A fault of a present option is reported before a missing option.
             (Err(Error::Option { option, .. }), Some(missing))
                 if !options.options.contains_key(&option) =>
             {
@@ -295,7 +295,7 @@ impl Connectors for Registry {
         match self.known().checks.contains_key(connector) {
             true if FILES.contains(&connector) => beside::of_files(),
             true if ["stdin", "socket"].contains(&connector) => beside::of_streams(),
-            // One that was registered in place of ours has none.
+            // A connector registered in place of ours has no options of ours.
             _ => Vec::new(),
         }
     }
@@ -318,7 +318,7 @@ impl Registry {
         let connector =
             connector(options, "read from", &names, known.sinks.contains_key(named(options)))?;
         let make = known.sources.get(connector).cloned();
-        // Those of a program look for themselves.
+        // A program's own connectors check partitions for themselves.
         if (known.checks.contains_key(connector) && !FILES.contains(&connector))
             || connector == "memory"
         {
@@ -372,7 +372,8 @@ fn named(options: &TableOptions) -> &str {
     options.options.get("connector").map_or("", String::as_str)
 }
 
-/// The connector's name, if it is among `names`. `opposite`: it exists, for the other direction.
+/// The connector's name, if it is among `names`. `opposite`: the connector exists, for the other
+/// direction.
 fn connector<'a>(
     options: &'a TableOptions,
     direction: &str,
@@ -412,8 +413,8 @@ fn file(table: &TableOptions) -> Result<Arc<dyn Table>> {
     })
 }
 
-/// Whether options are those of a file, to read or to write. Where they are neither, it is said
-/// what is wrong with the one that seems to be meant.
+/// Checks options of a file, for reading or writing. If neither fits, the error is about the
+/// direction that the user seems to mean.
 fn check_file(table: &TableOptions) -> Result<()> {
     let Err(read) = FileTable::check(table) else { return Ok(()) };
     let Err(written) = FileSink::from_options(table) else { return Ok(()) };
@@ -426,7 +427,7 @@ fn check_file(table: &TableOptions) -> Result<()> {
     Err(if to_write { written } else { read })
 }
 
-/// `'connector' = 'stdin'` as the file that it is.
+/// `'connector' = 'stdin'` as a file.
 fn standard_input(table: &TableOptions) -> Result<TableOptions> {
     if table.options.contains_key("path") {
         let message = "standard input has no path".to_string();

@@ -207,7 +207,7 @@ fn what_is_written_is_read_back_the_same() {
         assert_eq!(read, expected, "seed {seed}, {options:?}");
     }
     assert!(one_null > 10, "columns of NULLs alone on their lines: {one_null}");
-    // A header is found without being told; a reader who allows comments finds none.
+    // The header is found without an option; with comments allowed, the header would be a comment.
     let array = Arc::new(StringArray::from(vec!["#1", "", "a"])) as ArrayRef;
     let batch = RecordBatch::try_from_iter_with_nullable([("#", array, true)]).unwrap();
     assert_eq!(through_a_file(std::slice::from_ref(&batch), &directory, &vec![]), batch);

@@ -1,4 +1,4 @@
-//! What text formats have in common: why a text is no value of a type, times in units, and bytes.
+//! Common to text formats: why a text is no value of a type, times in units, and bytes.
 
 use arrow::datatypes::TimeUnit;
 use base64::alphabet;
@@ -13,12 +13,12 @@ pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What is wrong with a field.
+/// Fault of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
     Malformed,
     OutOfRange,
-    /// It has more digits than the type, and has to be held as it stands.
+    /// More digits than the type has; the value has to be held as it stands.
     MoreDigits,
     Null,
     NotUtf8,
@@ -34,8 +34,8 @@ impl From<NumberError> for Why {
     }
 }
 
-/// Reads timestamps in `unit`s, with offsets from UTC if they are `zoned`; `exact`: none that has
-/// more digits.
+/// Reads timestamps in `unit`s, with offsets from UTC if `zoned`; `exact`: refuses values of more
+/// digits.
 pub(crate) fn stamp(
     unit: TimeUnit,
     zoned: bool,
@@ -45,7 +45,7 @@ pub(crate) fn stamp(
     move |text| in_unit(parse(text), unit, exact)
 }
 
-/// Reads times of day in `unit`s; `exact`: none that has more digits.
+/// Reads times of day in `unit`s; `exact`: refuses values of more digits.
 pub(crate) fn time(unit: TimeUnit, exact: bool) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
     move |text| in_unit(parse_time(text), unit, exact)
 }
@@ -86,7 +86,7 @@ pub(crate) fn not_rounded(text: &[u8], value: f64) -> Result<f64, Why> {
     Ok(value)
 }
 
-/// Reads a DECIMAL; `exact`: none that has more digits.
+/// Reads a DECIMAL; `exact`: refuses values of more digits.
 pub(crate) fn decimal(
     precision: u8,
     scale: i8,

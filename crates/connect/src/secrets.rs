@@ -35,7 +35,7 @@ pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> 
     let (mut resolved, mut secrets) = (table.clone(), Secrets::default());
     for (key, value) in &mut resolved.options {
         if value.contains('$') {
-            let wrong = |(message, help): Wrong| option_error(&table.name, key, message, help);
+            let wrong = |(message, help): Flaw| option_error(&table.name, key, message, help);
             let whole = put_in(value, &table.base_dir, &mut secrets).map_err(wrong)?;
             if key == "path" {
                 not_shown(table, &whole).map_err(wrong)?;
@@ -49,8 +49,8 @@ pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> 
     Ok((resolved, secrets))
 }
 
-/// The options with something else in the place of secrets that are not there: so it is found what
-/// else is wrong with them. `None`: nothing can be found out without such a secret.
+/// The options with a substitute for each missing secret, so that other faults are found as well.
+/// `None`: without the secret no other fault can be found.
 pub(crate) fn without_missing(table: &TableOptions) -> Option<(TableOptions, Secrets)> {
     let mut other = table.clone();
     loop {
@@ -74,7 +74,7 @@ pub(crate) fn without_missing(table: &TableOptions) -> Option<(TableOptions, Sec
     }
 }
 
-type Wrong = (String, String);
+type Flaw = (String, String);
 
 /// A text with its secrets put in, and where they stand in it.
 #[derive(Default)]
@@ -85,7 +85,7 @@ struct Whole {
 
 /// Refuses a column that holds the files' paths, or what a directory's name says: it would show
 /// the secret in the path.
-fn not_shown(table: &TableOptions, path: &Whole) -> std::result::Result<(), Wrong> {
+fn not_shown(table: &TableOptions, path: &Whole) -> std::result::Result<(), Flaw> {
     if path.secrets.is_empty() {
         return Ok(());
     }
@@ -110,7 +110,7 @@ fn not_shown(table: &TableOptions, path: &Whole) -> std::result::Result<(), Wron
     Ok(())
 }
 
-fn put_in(text: &str, base_dir: &Path, secrets: &mut Secrets) -> std::result::Result<Whole, Wrong> {
+fn put_in(text: &str, base_dir: &Path, secrets: &mut Secrets) -> std::result::Result<Whole, Flaw> {
     let (mut out, mut rest) = (Whole::default(), text);
     while let Some(at) = rest.find('$') {
         out.text.push_str(&rest[..at]);
@@ -140,7 +140,7 @@ fn put_in(text: &str, base_dir: &Path, secrets: &mut Secrets) -> std::result::Re
 const HELP: &str = "write '${env:NAME}' for an environment variable, '${file:PATH}' for the \
                     content of a file, and $$ for a dollar sign";
 
-fn value(written: &str, base_dir: &Path) -> std::result::Result<String, Wrong> {
+fn value(written: &str, base_dir: &Path) -> std::result::Result<String, Flaw> {
     let wrong = |message: String, help: &str| Err((message, help.to_string()));
     match written.split_once(':') {
         Some(("env", name)) => match std::env::var(name) {
@@ -158,7 +158,7 @@ fn value(written: &str, base_dir: &Path) -> std::result::Result<String, Wrong> {
     }
 }
 
-fn file(path: &Path) -> std::result::Result<String, Wrong> {
+fn file(path: &Path) -> std::result::Result<String, Flaw> {
     use std::io::Read;
     let shown = path.display();
     let mut bytes = Vec::new();
@@ -186,7 +186,7 @@ impl Secrets {
         self.0.iter().fold(text, |text, secret| secret.hidden(text))
     }
 
-    /// An error that shows none of them.
+    /// The error with all secrets hidden.
     pub(crate) fn hide(&self, error: Error) -> Error {
         if self.0.is_empty() {
             return error;
@@ -212,14 +212,14 @@ impl Secrets {
         }
     }
 
-    /// A table whose messages show none of them.
+    /// A table whose messages show no secret.
     pub(crate) fn hide_in(self, table: Arc<dyn Table>) -> Arc<dyn Table> {
         if self.0.is_empty() { table } else { Arc::new(Wrapped::new(table, Arc::new(self))) }
     }
 }
 
 impl Secrets {
-    /// A sink whose messages show none of them.
+    /// A sink whose messages show no secret.
     pub(crate) fn hide_in_sink(self, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
         if self.0.is_empty() { sink } else { Arc::new(WrappedSink::new(sink, Arc::new(self))) }
     }

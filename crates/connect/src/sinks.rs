@@ -1,4 +1,5 @@
-//! Sinks that write nothing: one counts its rows, the other keeps them for the program.
+//! Sinks without output: [`BlackholeSink`] counts rows, [`CollectSink`] keeps batches for the
+//! program.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,7 +70,8 @@ impl CollectSink {
         CollectSink { order, collected: Mutex::default() }
     }
 
-    /// What has arrived since the last call, in order of arrival. Empty batches are left out.
+    /// Batches that have arrived since the last call, in order of arrival. Empty batches are left
+    /// out.
     pub fn take(&self) -> Vec<RecordBatch> {
         std::mem::take(&mut self.lock().batches)
     }

@@ -1,4 +1,4 @@
-//! Arrow types in messages: their SQL names, their ranges, and advice.
+//! Arrow types in messages: SQL names, ranges, advice.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::nested::nested_name;
@@ -77,7 +77,7 @@ pub(crate) fn time_help(data_type: &DataType, text: &[u8]) -> Option<&'static st
     }
 }
 
-/// What to do about a number of so many digits in a column of times.
+/// Advice about a number of `digits` digits in a column of times.
 fn epoch_help(digits: usize) -> &'static str {
     // Seconds have ten digits from 2001 to 2286.
     match digits {

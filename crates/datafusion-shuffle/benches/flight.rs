@@ -20,7 +20,7 @@ use cluster::tpch::{data, query, register};
 use cluster::{Cluster, Options, Way, rows};
 use datafusion::prelude::SessionContext;
 use millstream_datafusion_shuffle::Config;
-use millstream_shuffle::Design;
+use millstream_flow::shuffle::Design;
 use serde_json::json;
 
 /// The value of an option, or what it is without.

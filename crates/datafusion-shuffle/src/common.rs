@@ -1,4 +1,4 @@
-//! What all links of a process have in common, and their set-up messages.
+//! State common to all links of a process, and their set-up messages.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::mover::{Bell, lock};
 
-/// What all links of a process have in common.
+/// State common to all links of a process.
 pub(crate) struct Common {
     pub(crate) config: Config,
     pub(crate) token: Token,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_shuffle::{Depth, Design, Endpoints, Settings, Transport};
+use millstream_flow::shuffle::{Depth, Design, Endpoints, Settings, Transport};
 
 use crate::error::{Error, Result};
 use crate::frame::HEADER_BYTES;

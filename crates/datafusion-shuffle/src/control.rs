@@ -1,5 +1,5 @@
-//! What the two ends of a link say to each other besides the data: a stream of gRPC messages, over
-//! the worker's own port. The reader opens it.
+//! Control messages between the two ends of a link, besides the data: a stream of gRPC messages,
+//! over the worker's own port. The reader opens the stream.
 
 use futures::stream::BoxStream;
 use prost::Message;
@@ -10,7 +10,7 @@ use datafusion_distributed::grpc::BoxCloneSyncChannel;
 
 /// The service's name.
 pub(crate) const SERVICE: &str = "millstream.Exchange";
-/// The path of its one call.
+/// Path of the only call.
 pub(crate) const LINK: &str = "/millstream.Exchange/Link";
 
 /// From the reader to the writer.
@@ -20,7 +20,7 @@ pub(crate) struct ToWriter {
     pub(crate) said: Option<Said>,
 }
 
-/// What a reader says.
+/// Message of a reader.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Said {
     /// First of all: where its lanes are.
@@ -30,7 +30,7 @@ pub(crate) enum Said {
     Open(Open),
     #[prost(message, tag = "3")]
     Credit(Credit),
-    /// Nobody reads this stream any more.
+    /// The reader of this stream has gone.
     #[prost(uint32, tag = "4")]
     Close(u32),
 }
@@ -89,7 +89,7 @@ pub(crate) struct ToReader {
     pub(crate) answer: Option<Answer>,
 }
 
-/// What a writer answers.
+/// Answer of a writer.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Answer {
     #[prost(message, tag = "1")]

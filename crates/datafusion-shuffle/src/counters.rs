@@ -1,6 +1,6 @@
 //! What an exchange has done, in numbers that hold on any machine.
 
-millstream_shuffle::counters! {
+millstream_flow::counters! {
     /// Counts since the exchange was made, of all its links.
     pub struct Counters {
         /// Links made as a reader, and as a writer.

@@ -52,7 +52,7 @@ pub enum Error {
     },
     /// An endpoint failed.
     #[error(transparent)]
-    Shuffle(#[from] millstream_shuffle::Error),
+    Shuffle(#[from] millstream_flow::shuffle::Error),
     /// A batch cannot be laid out, or what has arrived is no batch.
     #[error("a batch cannot be exchanged: {0}")]
     Batch(String),

@@ -22,9 +22,8 @@ use crate::mover::{Member, Mover, lock};
 /// A link that is there, or about to be.
 type Link<F> = Arc<OnceCell<Arc<Inbound<F>>>>;
 
-/// A process's part in the exchange: its links to workers that it reads from, and to those that
-/// read from it. A clone is the same. One thread looks after all links, until the last clone is
-/// dropped.
+/// A process's part in the exchange: its links to workers, for reading and for writing. A clone is
+/// the same part. One thread serves all links, until the last clone is dropped.
 pub struct Exchange<F: Fabric>(Arc<Inner<F>>);
 
 struct Inner<F: Fabric> {
@@ -55,7 +54,7 @@ impl<F: Fabric> Exchange<F> {
         Ok(Exchange(Arc::new(Inner { fabric, common, mover, channels, links })))
     }
 
-    /// What it has done so far.
+    /// Counts so far.
     pub fn counters(&self) -> Counters {
         *lock(&self.0.common.counters)
     }

@@ -1,12 +1,12 @@
-//! The header of a message: which stream it belongs to, and what follows.
+//! Header of a message: stream and kind of content.
 //!
-//! It is the first cache line of a slot's payload, so what follows is aligned for any column.
-//! Numbers are little-endian.
+//! The header is the first cache line of a slot's payload, so the content behind is aligned for any
+//! column. Numbers are little-endian.
 
 /// Bytes of the header.
 pub(crate) const HEADER_BYTES: usize = 64;
 
-/// What a message carries.
+/// Content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A part of a batch whose buffers are laid out ([`crate::image`]).

@@ -30,7 +30,7 @@ pub(crate) struct Image {
     pub(crate) rewritten_bytes: u64,
 }
 
-/// What one slot gets: where, and which bytes.
+/// Content of one slot: places and bytes.
 #[derive(Default)]
 pub(crate) struct Part<'a> {
     pub(crate) pieces: Vec<(usize, &'a [u8])>,
@@ -99,7 +99,7 @@ impl Image {
         self.table.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// A column without values that nothing points to.
+    /// A column without unreferenced values.
     fn compact(&mut self, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         let compact: ArrayRef = if let Some(dictionary) = column.as_any_dictionary_opt() {
             if dictionary.values().len() <= dictionary.len() {
@@ -167,7 +167,7 @@ impl Image {
                 children.push(data.child_data()[0].slice(offset * width, len * width));
                 vec![]
             }
-            // Slicing it has sliced its children.
+            // Slicing the struct has sliced its children.
             DataType::Struct(_) if data.child_data().iter().all(|child| child.len() == len) => {
                 children.extend(data.child_data().iter().cloned());
                 vec![]
@@ -220,9 +220,9 @@ fn fixed(data: &ArrayData, width: usize) -> Buffer {
     data.buffers()[0].slice_with_length(data.offset() * width, data.len() * width)
 }
 
-/// What has arrived of a batch.
+/// Received parts of a batch.
 pub(crate) struct Parts<'a> {
-    /// What is behind the header, of each message of the batch.
+    /// Content behind the header, of each message of the batch.
     pub(crate) parts: &'a [Buffer],
     pub(crate) room: usize,
     pub(crate) kind: Kind,

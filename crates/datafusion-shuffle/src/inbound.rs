@@ -11,7 +11,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use futures::StreamExt;
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
-use millstream_shuffle::ReceiverSetup;
+use millstream_flow::shuffle::ReceiverSetup;
 use tokio::sync::{SetOnce, mpsc, oneshot};
 use tonic::{Status, Streaming};
 

@@ -1,4 +1,4 @@
-//! What has arrived for one stream and was not read yet, in the order of sending.
+//! Received messages of a stream, before they are read, in the order of sending.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -56,7 +56,7 @@ pub(crate) fn message_bytes(behind_header: usize) -> u64 {
 #[derive(Default)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
-    /// What the reader's memory pool knows of it, if there is one.
+    /// Reservation in the reader's memory pool, if there is a pool.
     memory: Option<Arc<MemoryReservation>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Inbox {
 struct State {
     /// The number of the next message.
     next: u64,
-    /// Messages that have overtaken it, which designs over datagrams allow.
+    /// Messages that came too early, which designs over datagrams allow.
     early: BTreeMap<u64, (Frame, Buffer)>,
     /// The batch that is not whole yet.
     begun: Option<(Frame, Vec<Buffer>)>,

@@ -1,5 +1,5 @@
 //! The shuffle as the network of a distributed DataFusion: batches of `datafusion-distributed` go
-//! through slots of `millstream-shuffle` in place of Arrow Flight.
+//! through slots of `millstream_flow::shuffle` in place of Arrow Flight.
 //!
 //! `datafusion-distributed` cuts a plan into stages, and runs the tasks of a stage on workers. A
 //! task reads partitions of other workers' tasks (`NetworkShuffleExec`, `NetworkBroadcastExec`,
@@ -17,8 +17,8 @@
 //!
 //! - A process that reads from a worker makes a *link* to it, once, for all queries. A link has
 //!   *lanes*: a sending endpoint there, a receiving one here, of any of the eight
-//!   [designs](millstream_shuffle::Design), over any fabric. Designs with a single endpoint have
-//!   one lane, the others [`Config::lanes`], among which streams are shared out.
+//!   [designs](millstream_flow::shuffle::Design), over any fabric. Designs with a single endpoint
+//!   have one lane, the others [`Config::lanes`], among which streams are shared out.
 //! - The writer lays a batch's buffers out in slots: a header of one cache line, a table of
 //!   lengths, then each buffer of each column from a multiple of 64 bytes on. That is the only copy
 //!   it makes, but for offsets of slices, which have to begin at 0, bits that begin within a byte,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// What a link's turn has found.
+/// Result of a link's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Turn {
     /// The link has ended, and needs no more turns.
@@ -98,7 +98,7 @@ impl Mover {
         Ok(Mover { shared, thread: Some(thread) })
     }
 
-    /// What wakes the thread.
+    /// Handle for waking the thread.
     pub(crate) fn bell(&self) -> Bell {
         Bell(self.thread.as_ref().map(|thread| thread.thread().clone()))
     }

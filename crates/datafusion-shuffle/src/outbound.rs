@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use millstream_fabric::Fabric;
-use millstream_shuffle::{Sender, SenderSetup, State};
+use millstream_flow::shuffle::{Sender, SenderSetup, State};
 use tokio::sync::{Notify, SetOnce};
 
 use crate::common::{Common, Registered, decode_hellos, encode_hellos};

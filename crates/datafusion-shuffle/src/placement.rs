@@ -10,14 +10,14 @@ const LINE: usize = 64;
 /// A buffer's bytes in one slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// The slot, of those that the batch takes.
+    /// The slot's index among the batch's slots.
     pub(crate) part: usize,
     /// Where it begins, behind the header.
     pub(crate) at: usize,
     pub(crate) bytes: usize,
 }
 
-/// Places buffers one after the other.
+/// Places buffers in sequence.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placement {
     room: usize,
@@ -43,7 +43,8 @@ impl Placement {
         let pieces = Pieces { room: self.room, part: self.part, at: self.at, left: bytes };
         let end = self.at + bytes;
         if end > self.room {
-            // It is longer than a slot. Whole slots follow, and a last one that it may fill.
+            // The buffer is longer than a slot. Whole slots follow, and a last slot that may become
+            // full.
             let rest = end - self.room;
             let slots = rest.div_ceil(self.room);
             (self.part, self.at) = (self.part + slots, rest - (slots - 1) * self.room);

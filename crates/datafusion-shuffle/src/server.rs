@@ -1,5 +1,4 @@
-//! The service that a worker offers beside its own: it makes links, and sends through them what
-//! readers have opened.
+//! Service of a worker beside its own: makes links, and sends opened streams to their readers.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -160,7 +159,7 @@ async fn connect<F: Fabric>(
     connecting.await.map_err(|error| Error::Batch(error.to_string()))?
 }
 
-/// The streams of one link. Dropped, it ends them all.
+/// The streams of one link. Dropping the session ends all streams.
 struct Session<F: Fabric> {
     worker: Arc<Worker>,
     link: Arc<Outbound<F>>,
@@ -250,7 +249,7 @@ struct Streams(Mutex<Known>);
 struct Known {
     /// All tasks of the link; dropped, they end.
     tasks: JoinSet<()>,
-    /// Streams that are about to be opened, and those of them that were closed meanwhile.
+    /// Streams that are about to be opened, and the closed ones among them.
     opening: Vec<Range<u32>>,
     closed: Vec<u32>,
     open: HashMap<u32, (watch::Sender<u64>, AbortHandle)>,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::buffer::Buffer;
 use millstream_fabric::Fabric;
-use millstream_shuffle::{Delivery, Received, Receiver};
+use millstream_flow::shuffle::{Delivery, Received, Receiver};
 
 use crate::common::Registered;
 use crate::error::Result;

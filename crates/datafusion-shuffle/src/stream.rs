@@ -1,4 +1,4 @@
-//! One partition's batches, as its reader sees them.
+//! Batches of a partition, for the reader.
 
 use std::pin::Pin;
 use std::sync::Arc;

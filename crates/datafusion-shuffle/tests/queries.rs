@@ -12,7 +12,7 @@ use datafusion::datasource::file_format::options::ArrowReadOptions;
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 use millstream_datafusion_shuffle::{Config, Counters};
-use millstream_shuffle::{Design, Transport};
+use millstream_flow::shuffle::{Design, Transport};
 
 /// The tables' scale; 0.01 has 60,000 line items.
 fn scale() -> f64 {

@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 use millstream_state::RowLayout;
 
-use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Shipping, peer_error};
 use crate::delivery::Mailboxes;
 use crate::error::{Error, Result};
 use crate::gather::Gather;
 use crate::intake::Intake;
+use crate::network::{Ends, Mesh, MeshOptions, MeshSetup, Net, Shipping, peer_error};
 use crate::observe::{Cells, Snapshot};
 use crate::plan::Plan;
 use crate::roles::Place;
@@ -148,7 +148,7 @@ impl Job {
             message: error.to_string(),
             help: String::new(),
         })?;
-        let connected = || -> millstream_flow::Result<Mesh> {
+        let connected = || -> millstream_flow::channel::Result<Mesh> {
             let device = ShmDevice::open(token)?;
             let place = Place { process: 0, processes: 1 };
             let options = MeshOptions::new(settings, plan.state_stages());
@@ -210,7 +210,7 @@ impl Job {
         let outputs = Outputs { plan, compiled: &compiled, settings: &settings, intake: &intake };
         let gathers = outputs.open(sinks.clone(), &net, &budget)?;
         remarks.extend(sinks.iter().filter_map(|sink| sink.remark()));
-        let (stages, flow) = compiled.into_stages(&settings, leaders);
+        let (stages, edges) = compiled.into_stages(&settings, leaders);
         let shared = Shared {
             intake,
             gathers,
@@ -226,7 +226,7 @@ impl Job {
             started_us,
             budget,
             stages,
-            flow,
+            edges,
             settings,
             env,
         };

@@ -17,21 +17,20 @@
 #[cfg(test)]
 extern crate self as millstream_engine;
 
-pub mod cluster;
 #[cfg(test)]
 mod damaged;
 mod delivery;
+mod edges;
 pub mod exchange;
 mod explain;
-mod flow;
 mod gather;
 mod intake;
 mod job;
-mod meter;
+pub mod network;
 pub mod observe;
+mod obstacle;
 mod order;
 mod progress;
-pub mod projection;
 mod registry;
 mod roles;
 mod run;

@@ -11,12 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_fabric::sim::{Model, Sim, SimDevice};
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 
-use crate::cluster::{Mesh, MeshOptions, MeshSetup, peer_error};
 use crate::error::{Error, Result};
 use crate::job::{Job, run_guarded};
-use crate::meter;
+use crate::network::{Mesh, MeshOptions, MeshSetup, peer_error};
 use crate::plan::Plan;
 use crate::roles::Place;
 use crate::settings::Settings;
@@ -114,11 +113,7 @@ pub fn simulate(
 }
 
 /// Connects one process per device.
-pub(crate) fn meshes(
-    devices: &[SimDevice],
-    options: MeshOptions,
-    channels: Channels,
-) -> Result<Vec<Mesh>> {
+fn meshes(devices: &[SimDevice], options: MeshOptions, channels: Channels) -> Result<Vec<Mesh>> {
     let processes = devices.len();
     let setup = |(process, device)| {
         let place = Place { process, processes };
@@ -187,8 +182,6 @@ impl Process {
         if ended == Some(false) {
             return Step::Wait { until_us: None };
         }
-        let alone = job.shared().net.as_ref().is_none_or(|net| net.place.processes == 1);
-        let _span = alone.then(|| meter::span(meter::Kind::End));
         self.result = self.job.take().map(|job| {
             let result = job.close(&self.workers);
             if job.shared().has_enough() {

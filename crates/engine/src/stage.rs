@@ -2,14 +2,14 @@
 //! take, and how far it has fired.
 //!
 //! It takes records of sources, and what stages before it fire: whoever fires rows of a stage takes
-//! them into those that take them ([`crate::flow`]).
+//! them into those that take them ([`crate::edges`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 
+use crate::edges::Root;
 use crate::error::{Error, Result};
-use crate::flow::Root;
 use crate::settings::Settings;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::operator::Program;

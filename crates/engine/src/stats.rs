@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster;
+use crate::network;
 use millstream_operators::skipped::{Skipped, keep_first};
 
 /// What a job did. Counts are totals over all workers.
@@ -97,6 +97,8 @@ pub struct Stats {
     pub credit_stalls: u64,
     /// Times a split was parked because state was at its budget.
     pub memory_stalls: u64,
+    /// Times a worker waited for an output without room: earlier rows had to be written first.
+    pub output_stalls: u64,
     /// Batches processed by a worker other than the one that reads their split.
     pub batches_stolen: u64,
     /// Largest number of bytes of state held at once between two steps: tables with their indexes,
@@ -261,7 +263,7 @@ impl Stats {
     }
 
     /// What has been sent to leaders in other processes.
-    pub(crate) fn note_shipped(&mut self, shipped: &cluster::Shipped) {
+    pub(crate) fn note_shipped(&mut self, shipped: &network::Shipped) {
         self.rows_sent += shipped.rows;
         self.rows_shipped += shipped.passed;
         self.rows_passed += shipped.passed;
@@ -336,6 +338,7 @@ impl Stats {
         self.windows_fired_early += other.windows_fired_early;
         self.credit_stalls += other.credit_stalls;
         self.memory_stalls += other.memory_stalls;
+        self.output_stalls += other.output_stalls;
         self.batches_stolen += other.batches_stolen;
         self.left.add(&other.left);
         self.read_us += other.read_us;

@@ -9,7 +9,7 @@ use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 use support::*;
 
 fn similar(rows: &[String], expected: &[String], what: &str) {

@@ -15,7 +15,7 @@ use crate::work::{
 
 /// An open device of one provider: where everything else is made.
 ///
-/// A clone is the same device. Objects keep alive what they need: a queue pair its completion
+/// A clone is the same device. Objects keep their dependencies alive: a queue pair its completion
 /// queues and device, a completion queue its events.
 pub trait Fabric: Clone + Send + Sync + 'static {
     /// Where a thread sleeps.
@@ -32,7 +32,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Which provider it is.
     fn provider(&self) -> Provider;
 
-    /// What the device can do.
+    /// Capabilities of the device.
     fn limits(&self) -> &Limits;
 
     /// Time since some moment in the past, for time-outs. In `sim` it is virtual.
@@ -80,7 +80,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
 
     /// A reliable connection that takes its receives from `shared`, as its sends and writes with
     /// immediate values arrive; `sizes.receive` means nothing, and posting receives at the pair
-    /// itself is refused. If it fails, receives that nobody has taken stay for the others.
+    /// itself is refused. If the connection fails, free receives stay for the other connections.
     fn queue_pair_sharing(
         &self,
         send: &Self::CompletionQueue,
@@ -114,18 +114,18 @@ pub trait CompletionQueue: Send {
 
 /// Where one thread sleeps until something happens at any of the armed completion queues.
 pub trait Events: Send {
-    /// Sleeps until an armed completion queue gets a completion, a queue pair fails, or the time
-    /// is over. Returns whether something happened; it may wake for nothing.
+    /// Sleeps until an armed completion queue gets a completion, a queue pair fails, or the time is
+    /// over. Returns whether something happened; may wake without cause.
     fn wait(&mut self, timeout: Duration) -> Result<bool>;
 
-    /// For other threads, which have something for the sleeper that no completion tells of. To wake
-    /// it makes the present [`wait`](Events::wait) return true, or, if there is none, the next one,
-    /// at once; several wakes may count as one. It may be done from any thread, and does nothing
-    /// when the sleeper is gone. What was written before waking is visible after that wait.
+    /// Waker for other threads with news for the sleeper beyond completions. Waking makes the
+    /// present [`wait`](Events::wait) return true, or, if there is none, the next call, at once;
+    /// several wakes may count as one. Any thread may wake; waking does nothing when the sleeper is
+    /// gone. Memory written before waking is visible after the wait.
     fn waker(&self) -> Waker;
 }
 
-/// What a queue pair's own side knows of it.
+/// State of a queue pair, as its own side knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Not connected yet. Receives can be posted.
@@ -172,8 +172,8 @@ pub trait QueuePair: Send {
     /// Posts buffers for the peer's sends and writes with immediate values, taken in order.
     fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected>;
 
-    /// What this side knows. With `verbs` the death of an idle connection's peer may be known only
-    /// after something was posted.
+    /// State as this side knows. With `verbs` the death of an idle connection's peer may be known
+    /// only after something was posted.
     fn state(&self) -> State;
 
     /// Ends the connection: outstanding work is flushed, and the peer's side fails, with `verbs`
@@ -181,8 +181,8 @@ pub trait QueuePair: Send {
     fn fail(&mut self);
 }
 
-/// Receives that several reliable connections take from, in the order of posting; completions say
-/// which connection took one. Used by one thread at a time. Its pairs keep it alive.
+/// Receives shared by several reliable connections, in the order of posting; a completion names its
+/// connection. Used by one thread at a time. Kept alive by its pairs.
 pub trait SharedReceives: Send {
     /// Posts buffers.
     fn post(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected>;
@@ -206,10 +206,10 @@ pub trait Datagram: Send {
     /// Resolves a peer's endpoint.
     fn resolve(&mut self, peer: &Endpoint) -> Result<Self::Address>;
 
-    /// Posts datagrams. Success means sent, not arrived. One that finds its way full waits, as
-    /// long as its queue has an entry for it; a receiver that is too slow costs time, and none of
-    /// its datagrams, except where the network itself drops them (`tcp`, over UDP). It holds up no
-    /// datagram for anybody else, but its datagrams take up entries of the queue.
+    /// Posts datagrams. Success means sent, not arrived. A datagram whose way is full waits, as
+    /// long as its queue has an entry for it; a slow receiver costs time, and no datagrams, except
+    /// where the network itself drops them (`tcp`, over UDP). Waiting datagrams hold up no
+    /// datagrams to other destinations, but take up entries of the queue.
     fn post(
         &mut self,
         requests: &[Outgoing<'_, Self::Address>],

@@ -3,10 +3,10 @@
 //! A datagram queue pair may receive from anybody at any time, which kernel sockets are good at.
 //! Each datagram carries the job's token, since any process can send to the socket.
 //!
-//! A network card sends as fast as its link takes datagrams. So does this: what finds a socket full
-//! (Unix sockets hold ten datagrams by default) is not lost, but waits, and is sent when its owner
-//! polls again. It waits in line for its own destination: one that takes nothing, for however long,
-//! holds up no other.
+//! A network card sends as fast as its link takes datagrams. So does this module: a datagram that
+//! finds a socket full (Unix sockets hold ten datagrams by default) is not lost, but waits, and is
+//! sent when its owner polls again. Each destination has its own line: a stuck destination holds up
+//! no other.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};

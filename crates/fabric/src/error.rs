@@ -1,4 +1,4 @@
-//! The crate's errors. Their texts say what was expected and what to do.
+//! Errors of the crate. Their texts name the expectation and the remedy.
 
 use std::{error, fmt, io};
 
@@ -20,7 +20,7 @@ pub enum Error {
     Os {
         /// The call.
         call: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// More was asked for than the device gives.
@@ -59,17 +59,17 @@ pub enum Error {
     CompletionOverflow,
     /// A region, queue or address of another device was given.
     ForeignObject {
-        /// What kind of object.
+        /// Kind of object.
         what: &'static str,
     },
     /// This provider cannot do it.
     Unsupported {
-        /// What, and why not.
+        /// The operation, and the reason.
         what: &'static str,
     },
-    /// An address of another provider, or one that makes no sense to this one.
+    /// An address of another provider, or without a meaning for this provider.
     BadEndpoint {
-        /// What is wrong with it.
+        /// Fault of the address.
         reason: &'static str,
     },
     /// The peer refused, or was refused.
@@ -148,7 +148,7 @@ pub(crate) fn last_os_error(call: &'static str) -> Error {
 pub(crate) const NO_OWN_RECEIVES: Error =
     Error::Unsupported { what: "receives of its own at a pair that takes shared ones" };
 
-/// Arming a completion queue that wakes nobody.
+/// Arming of a completion queue without events.
 pub(crate) const NO_EVENTS: Error = Error::Unsupported { what: "arming a queue without events" };
 
 /// Why a set-up message was refused.
@@ -169,7 +169,7 @@ pub enum SetupError {
     Token,
     /// A field is impossible.
     Field {
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
 }

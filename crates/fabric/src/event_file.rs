@@ -27,7 +27,7 @@ impl EventFile {
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Forgets that it was woken.
+    /// Forgets past wake-ups.
     pub(crate) fn hear(&self) {
         let mut count = 0_u64;
         // SAFETY: 8 bytes are written to a local.

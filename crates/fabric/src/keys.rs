@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, Registration};
 
-/// What an operation needs to be allowed to do.
+/// Access right that an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     Read,
@@ -110,7 +110,7 @@ impl KeyTable {
     ) -> Region {
         let registration =
             Registration { start, bytes, access, device, local_key: key, remote_key: key, owner };
-        // SAFETY: the owner keeps the mapping; foreign memory is kept by whoever registered it.
+        // SAFETY: the owner keeps the mapping; foreign memory is kept by the caller of `register`.
         unsafe { Region::new(registration) }
     }
 

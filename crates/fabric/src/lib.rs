@@ -5,12 +5,12 @@
 //! nothing from the target's threads. A program is generic over the [`Fabric`] trait and its
 //! companions, so hot paths have no virtual calls, and it chooses a provider once, at start.
 //!
-//! What this crate promises, for every provider: a reliable connection does its work in order and
-//! exactly once, or it fails with a reason and everything outstanding completes as flushed; only
-//! [`Events::wait`] waits; nothing is allocated per message; whatever a peer sends is checked
-//! before use, and no peer can make this process read or write outside of the regions that this
-//! process opened. What it does not do: it has no flow control and no framing, it does not retry a
-//! failed connection (these are tasks of `flow`), and nothing on the wire is secret.
+//! Promises, for every provider: a reliable connection does its work in order and exactly once, or
+//! it fails with a reason and everything outstanding completes as flushed; only [`Events::wait`]
+//! waits; nothing is allocated per message; everything from a peer is checked before use, and no
+//! peer can make this process read or write outside of the regions that this process opened. Not
+//! promised: there is no flow control and no framing, a failed connection is not retried (these are
+//! tasks of `flow`), and nothing on the wire is secret.
 
 pub mod conformance;
 mod contract;

@@ -61,7 +61,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length, and nobody uses it any more.
+        // SAFETY: mapped by `map` with this length, and without users by now.
         unsafe {
             libc::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes);
         }
@@ -82,8 +82,8 @@ fn map(bytes: usize, flags: i32, file: i32) -> Result<Mapping> {
     Ok(Mapping { start, bytes })
 }
 
-/// A new shared memory file of `bytes` zeros, without a name: it is gone with its last user. Its
-/// length is sealed, so that no holder can make the others fault.
+/// A new shared memory file of `bytes` zeros, without a name: removed with its last user. Its
+/// length is sealed, so that no holder can make the other holders fault.
 pub(crate) fn memory_file(bytes: usize) -> Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.

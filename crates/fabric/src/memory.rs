@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::error::{Error, Result};
 
-/// What peers may do to a region. Its own process may always read and write it.
+/// Access of peers to a region. Its own process may always read and write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Access {
     /// Peers may read.
@@ -62,7 +62,7 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
-/// What a provider tells about a region that it registered.
+/// Description of a region by the provider that registered it.
 pub(crate) struct Registration {
     pub(crate) start: NonNull<u8>,
     pub(crate) bytes: usize,
@@ -103,7 +103,7 @@ impl Region {
         self.0.start.as_ptr()
     }
 
-    /// What peers may do.
+    /// Access of peers.
     pub fn access(&self) -> Access {
         self.0.access
     }
@@ -114,7 +114,7 @@ impl Region {
         self.0.local_key
     }
 
-    /// What a peer has to be told to reach this region.
+    /// Description of this region for a peer.
     pub fn remote(&self) -> RemoteRegion {
         RemoteRegion {
             address: self.as_ptr() as u64,
@@ -128,7 +128,7 @@ impl Region {
         self.0.device
     }
 
-    /// That `bytes` bytes at `offset` lie inside.
+    /// Checks that `bytes` bytes at `offset` lie inside.
     #[inline]
     pub fn check(&self, offset: usize, bytes: usize) -> Result<()> {
         match offset.checked_add(bytes) {
@@ -219,8 +219,8 @@ impl fmt::Debug for Region {
     }
 }
 
-/// A peer's region, as the peer described it. Nothing in it is trusted: the target's side checks
-/// key, range and access of every operation.
+/// A peer's region, as the peer described it. Not trusted: the target's side checks key, range and
+/// access of every operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RemoteRegion {
     /// First byte, in the peer's address space.

@@ -5,11 +5,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Copies so that the last 8 bytes, if they end at a multiple of 8, become visible last and at
-/// once: whoever reads them with acquire ordering sees all others.
+/// once: a reader of them with acquire ordering sees all other bytes.
 ///
 /// # Safety
-/// `bytes` bytes can be read at `from` and written at `to`, and the ranges do not overlap. Others
-/// may watch `to` through atomics, or copy it and live with torn bytes.
+/// `bytes` bytes can be read at `from` and written at `to`, and the ranges do not overlap. Other
+/// threads may watch `to` through atomics, or copy it and live with torn bytes.
 #[inline]
 pub(crate) unsafe fn place(to: *mut u8, from: *const u8, bytes: usize) {
     let end = to.wrapping_add(bytes);

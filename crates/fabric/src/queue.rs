@@ -51,7 +51,7 @@ pub(crate) fn check_limit(what: &'static str, asked: u32, max: u32) -> Result<()
     Err(Error::Limit { what, asked: asked.into(), max: max.into() })
 }
 
-/// A number that no other device has.
+/// A random number, different for each device.
 pub(crate) fn random_id() -> Result<u64> {
     let mut id = 0_u64;
     // SAFETY: 8 bytes are written to a local.
@@ -65,9 +65,9 @@ const RETRY: Duration = Duration::from_millis(1);
 /// Where a thread sleeps.
 pub(crate) struct Sleep {
     pub(crate) bell: Bell,
-    /// For peers, which ring it.
+    /// The bell's file, rung by peers.
     pub(crate) file: Arc<OwnedFd>,
-    /// Sources that nobody rings for: pending work, and datagram sockets.
+    /// Number of sources without a bell: pending work, and datagram sockets.
     unheard: AtomicUsize,
 }
 
@@ -129,7 +129,7 @@ struct Entries {
     overflow: bool,
 }
 
-/// Who completes here.
+/// Pairs and datagrams that complete here.
 struct Attached<P> {
     pairs: Vec<Arc<P>>,
     datagrams: Vec<Arc<dyn Datagrams<P>>>,
@@ -145,7 +145,7 @@ impl<P: Member> Queue<P> {
         }
     }
 
-    /// Whoever completes a pair's work has to be known here.
+    /// Attaches a pair to the queues of its completions.
     pub(crate) fn attach_pair(queues: (&Arc<Self>, &Arc<Self>), pair: &Arc<P>) {
         lock(&queues.0.attached).pairs.push(pair.clone());
         if !Arc::ptr_eq(queues.0, queues.1) {
@@ -153,7 +153,7 @@ impl<P: Member> Queue<P> {
         }
     }
 
-    /// The same of datagrams; nobody rings for their arrival.
+    /// Attaches datagrams; no bell rings for their arrival.
     pub(crate) fn attach_datagrams(
         queues: (&Arc<Self>, &Arc<Self>),
         datagrams: &Arc<dyn Datagrams<P>>,

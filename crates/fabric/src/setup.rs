@@ -23,7 +23,7 @@ pub const REGIONS_MAX: usize = 8;
 /// Most parameters in a [`Hello`].
 pub const PARAMETERS_MAX: usize = 8;
 
-/// What the processes of a job have in common, and nobody else knows.
+/// Secret shared by the processes of a job.
 #[derive(Clone, Copy)]
 pub struct Token([u8; 32]);
 
@@ -40,7 +40,7 @@ impl Token {
         Ok(Token(bytes))
     }
 
-    /// Its bytes, for handing it to the job's other processes.
+    /// The token's bytes, for handing to the job's other processes.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What one side tells the other.
+/// Greeting between two sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Address of the queue pair.
@@ -144,7 +144,7 @@ impl Hello {
     }
 }
 
-/// What is left of a message.
+/// Rest of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

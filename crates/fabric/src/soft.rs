@@ -14,9 +14,9 @@ use crate::queue::{Datagrams, Member, Queue, Sleep, check_limit};
 use crate::setup::Token;
 use crate::work::{Completion, Outgoing, QueueSizes, Receive, Rejected, WorkRequest};
 
-/// What such a provider does in its own way.
+/// Provider-specific part of a device in software.
 pub trait SoftDevice: Fabric {
-    /// A connection, as its completion queues see it.
+    /// Connection, as completion queues see it.
     type Pair: Connection;
 
     /// Number of the device in this process, and the job's token.
@@ -112,7 +112,7 @@ impl<D: SoftDevice> CompletionQueue for SoftQueue<D> {
 pub(crate) type Queues<'a, D> =
     (&'a Arc<Queue<<D as SoftDevice>::Pair>>, &'a Arc<Queue<<D as SoftDevice>::Pair>>);
 
-/// That a queue pair of these sizes can be made with these queues.
+/// Checks that a queue pair of these sizes can be made with these queues.
 fn check<D: SoftDevice>(device: &D, queues: [&SoftQueue<D>; 2], sizes: QueueSizes) -> Result<()> {
     for asked in [sizes.send, sizes.receive] {
         check_limit("queue entries", asked, device.limits().queue_entries)?;
@@ -131,7 +131,7 @@ pub struct SoftPair<D: SoftDevice> {
 }
 
 impl<D: SoftDevice> SoftPair<D> {
-    /// A pair that `make` makes, given its number.
+    /// A pair created by `make` from the pair's number.
     pub(crate) fn new(
         device: &D,
         queues: [&SoftQueue<D>; 2],

@@ -1,4 +1,4 @@
-//! A report for people: which fabrics this machine has, and what they can do.
+//! Report for people: the fabrics of this machine, with their capabilities.
 
 use std::fmt;
 
@@ -17,9 +17,9 @@ use crate::work::Limits;
 pub struct Found {
     /// Whose device it is.
     pub provider: Provider,
-    /// What it is for, or which it is.
+    /// The device's name or use.
     pub what: String,
-    /// What it can do.
+    /// Its capabilities.
     pub limits: Result<Limits>,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Found {
                 write!(f, "{name}: available ({what})")?;
                 write_limits(f, limits)
             }
-            // Its text says that it is about availability.
+            // The error's text says "not available" itself.
             Err(error @ Error::Unavailable { .. }) if what.is_empty() => {
                 write!(f, "{name}: {error}")
             }

@@ -66,7 +66,7 @@ impl Bell {
         fence(Ordering::SeqCst);
     }
 
-    /// Something has happened that was published before: rings if somebody wants to know.
+    /// Reports an event that was published before: rings if the bell is armed.
     #[inline]
     pub(crate) fn event(&self) {
         fence(Ordering::SeqCst);

@@ -45,14 +45,14 @@ pub struct Destination<'a> {
 }
 
 impl Destination<'_> {
-    /// That the range lies inside its region, which belongs to device `device`.
+    /// Checks that the range lies inside its region, which belongs to device `device`.
     #[inline]
     pub(crate) fn check(&self, device: u32) -> Result<()> {
         check_region(self.region, self.offset, self.bytes, device)
     }
 }
 
-/// What a reliable connection can be asked to do.
+/// Operation of a reliable connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Operation<'a> {
     /// Writes `source` to the peer's memory. With an immediate value it also takes one of the
@@ -85,7 +85,7 @@ pub enum Operation<'a> {
         into: Destination<'a>,
         /// The word.
         at: RemoteAddress,
-        /// What to add.
+        /// The addend.
         add: u64,
     },
     /// Puts `new` into an aligned 8-byte word of the peer if it holds `expected`; the old value
@@ -95,9 +95,9 @@ pub enum Operation<'a> {
         into: Destination<'a>,
         /// The word.
         at: RemoteAddress,
-        /// What the word has to hold.
+        /// Expected value of the word.
         expected: u64,
-        /// What it gets.
+        /// New value of the word.
         new: u64,
     },
 }
@@ -121,7 +121,8 @@ impl Operation<'_> {
         matches!(self, Operation::Send { .. } | Operation::Write { immediate: Some(_), .. })
     }
 
-    /// That local ranges lie in regions of `device`, lengths are within limits, atomics aligned.
+    /// Checks that local ranges lie in regions of `device`, lengths are within limits, atomics
+    /// aligned.
     #[inline]
     pub(crate) fn check(&self, device: u32, limits: &Limits) -> Result<()> {
         match self {
@@ -149,7 +150,7 @@ impl Operation<'_> {
     }
 }
 
-/// That a source's bytes exist, belong to `device` and are not too many.
+/// Checks that a source's bytes exist, belong to `device` and are not too many.
 #[inline]
 pub(crate) fn check_source(source: &Source<'_>, device: u32, limits: &Limits) -> Result<()> {
     match *source {
@@ -187,7 +188,7 @@ fn check_region(region: &Region, offset: usize, bytes: usize, device: u32) -> Re
 pub struct WorkRequest<'a> {
     /// Returned in the completion.
     pub id: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation<'a>,
     /// Whether success is reported. Errors always are. Without, the queue's entry is free again
     /// when a later signalled request of the same queue pair has completed and been polled: signal
@@ -250,10 +251,10 @@ pub struct Outgoing<'a, A> {
 /// provider's.
 pub const DATAGRAM_HEADER_BYTES: usize = 40;
 
-/// What completed.
+/// Kind of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
-    /// [`Operation::Write`], at the side that posted it.
+    /// Completion of [`Operation::Write`], at the posting side.
     #[default]
     Write,
     /// [`Operation::Read`].
@@ -306,7 +307,7 @@ pub struct Completion {
     pub status: Status,
     /// Number of the queue pair.
     pub queue_pair: u32,
-    /// What it was.
+    /// Kind of the completed work.
     pub kind: Kind,
     /// For receives: bytes that arrived, including a datagram's header.
     pub bytes: u32,
@@ -331,7 +332,7 @@ impl From<Rejected> for Error {
     }
 }
 
-/// What a device can do.
+/// Capabilities of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Most entries of a queue pair's send queue, and of its receive queue.

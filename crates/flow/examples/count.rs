@@ -9,8 +9,7 @@
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
-use millstream_flow::bench::connect;
-use millstream_flow::{Received, Settings};
+use millstream_flow::channel::{Received, Settings, connect};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let number = |i: usize, otherwise: usize| {

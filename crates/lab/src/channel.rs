@@ -2,15 +2,24 @@
 //! limit. Every word that arrives is summed and the sum is checked. Only over `verbs` nothing
 //! touches the bytes, because the limit does not either.
 
+pub(crate) mod compare;
+pub mod costs;
+mod limits;
+mod transfer;
+pub(crate) mod waiting;
+
 use std::time::Duration;
 
 use millstream::cluster::FabricName;
 use millstream_fabric::Fabric;
 use millstream_fabric::verbs::Options;
-use millstream_flow::bench::{self, Cell, Medium, Plan, Rdma, Shm, SmallMessage, Tcp, Waiting};
-use millstream_flow::{Notification, Settings};
+use millstream_flow::channel::{Notification, Settings};
 use serde_json::{Value, json};
 
+use self::compare::{
+    Cell, ChannelFailure, Medium, Plan, Rdma, Shm, SmallMessage, Tcp, cell, small_message,
+};
+use self::waiting::{Waiting, waiting};
 use crate::failure::{fail, print};
 use crate::{Failure, round};
 
@@ -44,7 +53,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 impl Channel {
     /// Measures, and prints what came out.
     pub fn run(&self, as_json: bool) -> Result<(), Failure> {
-        let failed = |error: bench::Failure| fail(&error);
+        let failed = |error: ChannelFailure| fail(&error);
         match self.fabric {
             FabricName::Shm => self.measure(as_json, &Shm::open().map_err(failed)?),
             FabricName::Tcp => self.measure(as_json, &Tcp::open().map_err(failed)?),
@@ -90,14 +99,14 @@ impl Channel {
     }
 
     fn measure<M: Medium>(&self, as_json: bool, medium: &M) -> Result<(), Failure> {
-        let failed = |error: bench::Failure| fail(&error);
+        let failed = |error: ChannelFailure| fail(&error);
         let settings = Settings { notification: self.notification(), ..Settings::default() };
         let mut cells = Vec::new();
         if !as_json {
             print(HEADING)?;
         }
         for settings in self.cells() {
-            let cell = bench::cell(medium, settings, self.plan()).map_err(failed)?;
+            let cell = cell(medium, settings, self.plan()).map_err(failed)?;
             if !as_json {
                 print(&row(&cell))?;
             }
@@ -105,12 +114,10 @@ impl Channel {
         }
         // What a cache line takes says nothing of other media.
         let small = match self.fabric {
-            FabricName::Shm => {
-                Some(bench::small_message(medium, settings, self.plan()).map_err(failed)?)
-            }
+            FabricName::Shm => Some(small_message(medium, settings, self.plan()).map_err(failed)?),
             FabricName::Tcp | FabricName::Verbs => None,
         };
-        let waiting = bench::waiting(medium.devices(), settings, WAKES, PAUSE);
+        let waiting = waiting(medium.devices(), settings, WAKES, PAUSE);
         let waiting = waiting.map_err(|error| fail(&error))?;
         if !as_json {
             return print(&closing(small.as_ref(), &waiting));

@@ -4,8 +4,7 @@
 //! in [several](processes), checks the answer and measures the time. [`latency`] measures a
 //! rate-limited stream, [`ingest`] a file that is read, [`mod@nexmark`] the queries of NEXMark,
 //! [`channel`] channels alone, and [`shuffle`] the shuffle operator.
-//! [`projection`] computes how long a job would take on other machines. [`report_page`] draws what
-//! `bench --json` has written.
+//! [`report_page`] draws what `bench --json` has written.
 //!
 //! What the crate promises: the answer behind every printed line was checked, or the line says that
 //! it is wrong. What it does not do: it reads no command line. Results go to stdout, progress to
@@ -18,7 +17,6 @@ pub mod ingest;
 pub mod latency;
 pub mod nexmark;
 pub mod processes;
-pub mod projection;
 mod provenance;
 pub mod report_page;
 mod run;

@@ -1,24 +1,31 @@
 //! `millstream bench shuffle`: measures the shuffle operator between processes. What everybody
 //! received is checked against what everybody sent before anything is printed.
 
+mod node;
+mod options;
+mod processes;
+mod report;
+
 use std::process::Command;
 
 use millstream::counted;
-use millstream_shuffle::bench::{self, Options, Report};
-use millstream_shuffle::{Counters, Error};
+use millstream_flow::shuffle::{Counters, Error};
 use serde_json::{Map, Value, json};
 
+pub use self::options::{COMPUTE_BYTES, Options, Pattern, ShuffleFailure, TUPLE_BYTES};
+pub use self::processes::{child, measure};
+pub use self::report::{NodeReport, Report};
 use crate::failure::{fail, print, usage};
 use crate::{Failure, provenance, round};
 
 /// Measures, and prints what came out. `command` starts a process of the measurement: it has to
-/// call [`millstream_shuffle::bench::child`].
+/// call [`child`].
 pub fn run(
     options: &Options,
     command: impl Fn(&Options, usize) -> Command,
     as_json: bool,
 ) -> Result<(), Failure> {
-    let report = bench::run(options, command).map_err(|failure| failed(&failure))?;
+    let report = measure(options, command).map_err(|failure| failed(&failure))?;
     match as_json {
         true => print(&Value::Object(object(&report)?).to_string()),
         false => print(&text(&report)),
@@ -26,10 +33,10 @@ pub fn run(
 }
 
 /// Whose fault it is that nothing was measured.
-pub fn failed(failure: &bench::Failure) -> Failure {
+pub fn failed(failure: &ShuffleFailure) -> Failure {
     match failure {
-        bench::Failure::Options(_) => usage(failure),
-        bench::Failure::Shuffle(Error::Setting { name, value, why }) => {
+        ShuffleFailure::Options(_) => usage(failure),
+        ShuffleFailure::Shuffle(Error::Setting { name, value, why }) => {
             let option = match *name {
                 "depth" => "--buffers".to_string(),
                 name => format!("--{}", name.replace('_', "-")),

@@ -44,6 +44,7 @@ pub fn counters(stats: &Stats) -> Map<String, Value> {
         "windows_fired_early": stats.windows_fired_early,
         "credit_stalls": stats.credit_stalls,
         "memory_stalls": stats.memory_stalls,
+        "output_stalls": stats.output_stalls,
         "batches_stolen": stats.batches_stolen,
         "state_bytes_peak": stats.state_bytes_peak,
         "state_live_bytes_at_peak": stats.state_live_bytes_at_peak,

@@ -69,7 +69,6 @@ pub use millstream_contract::table::{
 };
 pub use millstream_contract::wording::{counted, grouped, harmless, plural};
 pub use millstream_contract::{Error, Result, Settings};
-pub use millstream_engine::projection;
 pub use millstream_engine::{Job, Stats, Stopper, on_refused_memory};
 pub use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
 pub use nexmark::NexmarkTable;

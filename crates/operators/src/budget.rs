@@ -18,22 +18,22 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 
 use crate::error::{Contents, Error, Result};
 
-/// What is counted besides state.
+/// Memory besides state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Chunks and batches, from the split to the end of their processing.
     Input,
     /// Sealed rows that no leader has merged yet.
     Segments,
-    /// Rows of windows that have fired and wait until those who take them have room.
+    /// Fired rows that wait for room in later stages and sinks.
     Fired,
-    /// Result rows that wait for their order, and what sorting them takes.
+    /// Result rows that wait for their order, with the memory for sorting.
     Output,
-    /// Side tables of lookup joins, and what reading them takes.
+    /// Side tables of lookup joins, with the memory for reading them.
     Tables,
 }
 
-/// What an operator holds, for messages.
+/// An operator's content, for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// The operator's name.
@@ -50,7 +50,7 @@ impl Holder {
     }
 }
 
-/// What a worker's state amounts to, in bytes.
+/// A worker's state, in bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// All that is allocated, with spare tables and pools.
@@ -59,10 +59,10 @@ pub struct Usage {
     pub spare_bytes: u64,
     /// Keys and values in use.
     pub live_bytes: u64,
-    /// What a batch like those before may allocate at once: the largest growth of a table.
+    /// Bytes that a batch like earlier batches may allocate at once: the largest growth of a table.
     pub(crate) growth_bytes: u64,
-    /// The same for a batch of as many rows as it may have and for a message, for which room should
-    /// be left.
+    /// Growth for a batch of the largest possible size and for a message, for which room should be
+    /// left.
     pub(crate) room_bytes: u64,
     /// Of these, what is for more than one new key.
     pub(crate) batch_growth_bytes: u64,
@@ -70,9 +70,9 @@ pub struct Usage {
     pub keys: u64,
     /// Keys and values in the largest fragment.
     pub largest_fragment_bytes: u64,
-    /// Of the largest one that passes rows through.
+    /// Keys and arguments in the largest fragment that passes rows through.
     pub largest_passed_bytes: u64,
-    /// The most that is kept for one leader of what is passed through as keys and arguments.
+    /// The most passed bytes kept for one leader.
     pub largest_kept_bytes: u64,
 }
 
@@ -194,8 +194,9 @@ impl Budget {
         }
     }
 
-    /// A leader's window is complete and about to fire. If no segment is on its way, all state is
-    /// *at rest*: nothing grows, nothing is in two places. The largest such moment is kept.
+    /// Takes note that a leader's window is complete and about to fire. If no segment is on its
+    /// way, all state is *at rest*: tables do not grow, and no state is in two places. The largest
+    /// such moment is kept.
     pub fn note_rest(&self) {
         let mut ledger = self.ledger();
         let bytes = ledger.sum(|w| w.bytes);
@@ -219,7 +220,7 @@ impl Budget {
         self.limit_bytes
     }
 
-    /// What all side tables together may take: half of the budget, in bytes.
+    /// Maximum bytes of all side tables together: half of the budget.
     pub(crate) fn tables_bytes_max(&self) -> u64 {
         self.limit_bytes / 2
     }
@@ -257,7 +258,7 @@ impl Budget {
         self.scarce.load(Relaxed) || needed > self.limit_bytes / 4 * 3
     }
 
-    /// Somebody waits, or waits no more, for what others can give back.
+    /// Takes note whether a worker waits for memory that other workers can give back.
     pub fn set_scarce(&self, scarce: bool) {
         self.scarce.store(scarce, Relaxed);
     }
@@ -288,14 +289,14 @@ impl Budget {
         (self.limit_bytes / 16).min(64 << 20)
     }
 
-    /// What rows that are being merged may take beside themselves, to be compared: a 32nd of the
-    /// budget. Nothing asks whether that fits, since it will be free at once.
+    /// Maximum bytes for comparing rows while they are merged: a 32nd of the budget. Not checked,
+    /// since the memory will be free at once.
     pub fn ahead_bytes(&self) -> usize {
         (self.limit_bytes / 32) as usize
     }
 
-    /// Whether what is needed fits. If it does once other workers have given back what they keep
-    /// for later, `false`: wait for them. Otherwise the error that ends the job.
+    /// True if the needed memory fits; false if it will fit once other workers have given back
+    /// their spare memory: the caller has to wait. Otherwise the error that ends the job.
     pub fn check(&self) -> Result<bool> {
         self.check_with(0)
     }
@@ -339,8 +340,8 @@ impl Budget {
     }
 }
 
-/// Bytes that a batch takes. Columns may be slices of something larger that belongs to others:
-/// these count twice their own values at the most, which is as far as builders over-allocate.
+/// Bytes of a batch. Columns may be slices of larger, shared arrays: a slice counts at most twice
+/// its own values, which is as far as builders over-allocate.
 pub fn batch_bytes(batch: &RecordBatch) -> usize {
     let bytes = |column: &ArrayRef| {
         let values = column.to_data().get_slice_memory_size().unwrap_or(0);

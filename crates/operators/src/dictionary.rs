@@ -13,8 +13,8 @@ use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 use crate::error::Result;
 use crate::expr::Expr;
 
-/// The schema of these columns, which are the first ones of `schema`; some may be dictionaries of
-/// what it says.
+/// The schema of the first columns of `schema`; some columns may be dictionaries of the schema's
+/// type.
 pub(crate) fn schema_of(schema: &SchemaRef, columns: &[ArrayRef]) -> SchemaRef {
     let fields = schema.fields();
     let is_dictionary = |column: &ArrayRef| matches!(column.data_type(), DataType::Dictionary(..));
@@ -28,8 +28,8 @@ pub(crate) fn schema_of(schema: &SchemaRef, columns: &[ArrayRef]) -> SchemaRef {
     Arc::new(Schema::new(fields.iter().zip(columns).map(field).collect::<Vec<_>>()))
 }
 
-/// What `condition` says of each record; of each value only once, if it is about one column, which
-/// is a dictionary.
+/// Values of `condition` for the records; computed once per dictionary value if the condition is
+/// about a single column, a dictionary.
 pub(crate) fn evaluate(condition: &Expr, records: &RecordBatch) -> Result<ArrayRef> {
     let Some((column, texts)) = texts_of(condition, records) else {
         return condition.evaluate(records);
@@ -52,7 +52,7 @@ pub(crate) fn evaluate(condition: &Expr, records: &RecordBatch) -> Result<ArrayR
     condition.evaluate(&with(records, column, unpacked, |column| Ok(column.clone()))?)
 }
 
-/// The column that a condition is about, if it is about one, which is a dictionary.
+/// The single column of a condition, if it is a dictionary.
 fn texts_of<'a>(
     condition: &Expr,
     records: &'a RecordBatch,
@@ -157,7 +157,7 @@ mod tests {
         let expected = [false, true, true, true, false, true, false, true].map(Some).to_vec();
         for (values, rows) in [
             (&["a", "b", "c"][..], 4),
-            // A value that no record has fails: then they are asked one by one.
+            // An unused value fails: then records are evaluated instead of values.
             (&["a", "b", "c", "x"], 5 + 8),
             // More values than records.
             (&["a", "b", "c", "d", "e", "f", "g", "h"], 8),

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What a job needs from the outside world.
+/// Services that a job needs from the outside world.
 pub trait Env: Send + Sync + fmt::Debug {
     /// Microseconds since the epoch.
     fn now_us(&self) -> i64;
@@ -29,7 +29,7 @@ pub trait Env: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub struct Threads {
     bells: Vec<Bell>,
-    /// Those who wake workers that sleep at a network's events.
+    /// Wakers of workers that sleep at a network's events.
     wakers: Vec<Waker>,
     start: Instant,
     start_us: i64,
@@ -86,35 +86,6 @@ impl Env for Threads {
         }
     }
 
-    fn choose(&self, _bound: u64) -> Option<u64> {
-        None
-    }
-    fn pass_time(&self, _until_us: i64) {}
-}
-
-/// One thread, and a clock that is set from outside, to whatever time it is for the worker that
-/// runs.
-#[derive(Debug)]
-pub struct Clocked(AtomicI64);
-
-impl Clocked {
-    /// A clock that shows this time, microseconds.
-    pub fn new(now_us: i64) -> Clocked {
-        Clocked(AtomicI64::new(now_us))
-    }
-
-    /// Sets the time, microseconds.
-    pub fn set(&self, now_us: i64) {
-        self.0.store(now_us, Ordering::Relaxed);
-    }
-}
-
-impl Env for Clocked {
-    fn now_us(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
-    fn wait(&self, _worker: usize, _until_us: Option<i64>) {}
-    fn wake(&self, _worker: usize) {}
     fn choose(&self, _bound: u64) -> Option<u64> {
         None
     }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// The first of `rows` rows with which `evaluate` fails, and its error; `None` if it fails with
-/// none of them alone.
+/// The first of `rows` rows with which `evaluate` fails, and its error; `None` if no single row
+/// fails.
 #[cold]
 pub(crate) fn first_failing(
     rows: usize,

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::plan::malformed_rows;
 use crate::table::{Decoded, Failing, LeftOut, Places, Raw};
 
-/// What is left of a chunk without the records that `evaluate` fails with alone; an error if there
-/// are none, or if records are not to be left out.
+/// The chunk without the records with which `evaluate` fails; the error itself if no single record
+/// fails, or if failing records end the job.
 #[cold]
 pub(crate) fn without_failing(
     decoded: Decoded,
@@ -96,8 +96,8 @@ fn malformed(
     Ok(interleave_record_batch(&[&unread, &own], &order)?)
 }
 
-/// The first of two records in the order of their batch: one that could not be read, and one that
-/// stands there as a row.
+/// The first of two records left out of a batch: an unreadable record, and a record decoded as a
+/// row.
 fn first_of(unread: Option<LeftOut>, row: Option<LeftOut>) -> Option<LeftOut> {
     match (&unread, &row) {
         (Some(unread), Some(row)) if row.before < unread.before => {}

@@ -6,9 +6,8 @@
 //! back, [`passed`] is the form of rows that go to their leader as keys and arguments. [`prepare`]
 //! makes batches of chunks.
 //!
-//! What the crate promises: an operator's rows depend on its input alone, not on the sizes of
-//! batches, the order of deltas or the number of leaders. What it does not do: it knows neither
-//! watermarks of other workers nor channels, and it opens no files.
+//! Promises: an operator's rows depend on its input alone, not on the sizes of batches, the order
+//! of deltas or the number of leaders. Not here: watermarks of other workers, channels and files.
 
 pub mod budget;
 pub mod columns;

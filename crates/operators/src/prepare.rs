@@ -1,13 +1,13 @@
 //! Preparing a chunk: decoding it, computing the table's derived columns, finding its event times.
 //!
-//! This is a pure function of the chunk, and of when it was read. Any worker runs it, several at a
-//! time. What depends on the order of chunks is left to stamping (`engine::intake`); so is a
-//! column of watermarks, which is empty until its batch is taken.
+//! Preparing is a pure function of the chunk and of the time of reading. Any worker prepares,
+//! several workers at a time. Work that depends on the order of chunks is left to stamping
+//! (`engine::intake`); so is a column of watermarks, which is empty until its batch is taken.
 //!
-//! A batch whose records are spread over very many windows is cut into several. State is counted
-//! after each batch, so the windows that one batch opens must be small compared with the budget. So
-//! is a batch whose arrays have very many elements, of each of which a row is made, and one that
-//! has more records than the setting `batch.rows` says.
+//! A batch whose records are spread over very many windows is cut into several batches. State is
+//! counted after each batch, so the windows opened by a batch must be small compared with the
+//! budget. Also cut are a batch whose arrays have very many elements, if each element becomes a
+//! row, and a batch with more records than the setting `batch.rows`.
 
 mod times;
 
@@ -34,8 +34,8 @@ use crate::zone::Zone;
 use times::local_watermark;
 pub use times::{BatchTimes, as_column, batch_times};
 
-/// Elements of the arrays of a batch that become rows, at most: with more it is cut, where it has
-/// more records than one.
+/// Maximum number of array elements of a batch that become rows: a batch of several records with
+/// more elements is cut.
 const ELEMENTS_MAX: usize = 1 << 17;
 
 /// A decoded batch that has no place in its split yet.
@@ -53,17 +53,17 @@ pub struct Prepared {
     pub malformed_records: u64,
     /// The first of them.
     pub(crate) first_malformed: Option<LeftOut>,
-    /// All of them, where they are kept.
+    /// All malformed records, if they are kept.
     pub malformed: Option<RecordBatch>,
-    /// What the user should know of it, a line each.
+    /// Notices for the user about the chunk, one line each.
     pub notices: Vec<String>,
-    /// Where the records stand, if the source can say.
+    /// Places of the records, if the source can say.
     pub(crate) places: Option<Arc<dyn Places>>,
     /// Rows before which it is to be cut, ascending; see [`Prepared::cut`].
     cuts: Vec<usize>,
 }
 
-/// About what a slice of a column takes, without what it shares.
+/// Approximate bytes of a slice of a column, without shared memory.
 const PART_COLUMN_BYTES: usize = 160;
 
 /// Workers that share windows wait for each other, window by window. So where a batch has more
@@ -71,7 +71,7 @@ const PART_COLUMN_BYTES: usize = 160;
 const WINDOWS_AT_ONCE: i64 = 2;
 const PART_RECORDS: usize = 4096;
 
-/// How many tables of windows a batch may have to open: beyond that it is cut.
+/// Limit of the tables of windows that a batch may open: a batch with more is cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Spread {
     /// The windowing of the stage that takes the records.
@@ -85,15 +85,15 @@ pub struct Spread {
 impl Prepared {
     /// Bytes it takes in memory.
     pub fn bytes(&self) -> usize {
-        // Each part that it is cut into has arrays of its own.
+        // Each part of a cut batch has arrays of its own.
         let part_bytes = size_of::<Prepared>() + self.batch.num_columns() * PART_COLUMN_BYTES;
         let places_bytes = self.places.as_ref().map_or(0, |places| places.bytes());
         let malformed_bytes = self.malformed.as_ref().map_or(0, batch_bytes);
         batch_bytes(&self.batch) + places_bytes + malformed_bytes + self.cuts.len() * part_bytes
     }
 
-    /// What stamping later batches of its split takes: the greatest watermark, and how many records
-    /// it has.
+    /// Summary for stamping later batches of the split: the greatest watermark, and the number of
+    /// records.
     pub fn summary(&self) -> (i64, u64) {
         let greatest = self.times.as_ref().map_or(BEGINNING, |times| times.greatest);
         (greatest, self.batch.num_rows() as u64)
@@ -172,7 +172,7 @@ impl Spread {
     }
 }
 
-/// What preparing needs to know of a source.
+/// Plan of preparing a source's chunks.
 #[derive(Debug)]
 pub struct Preparer {
     derived: Vec<Derived>,
@@ -347,7 +347,7 @@ impl Preparer {
     }
 }
 
-/// What depends on when a chunk was read.
+/// Limits that depend on the time of reading a chunk.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     /// When that was.

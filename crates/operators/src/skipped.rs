@@ -9,7 +9,7 @@ use crate::stamped::Stamped;
 pub struct Skipped {
     /// Number of its split, of its chunk within the split, and of the row within the chunk.
     position: (usize, u64, usize),
-    /// Where it stands, and what is wrong with it if that is not the same for all of its kind.
+    /// Place of the record, with its fault unless all records of its kind have the same fault.
     pub place: String,
 }
 

@@ -12,29 +12,29 @@ pub struct BatchPlace {
     pub sequence: u64,
     /// The split's number.
     pub split: usize,
-    /// Which part of the chunk it is, if that has been cut.
+    /// Number of the part, if the chunk has been cut.
     pub part: u64,
 }
 
-/// A batch with its place in its split.
+/// A batch with its position in the split.
 #[derive(Debug)]
 pub struct Stamped {
     /// The split's number.
     pub split: usize,
     /// Number of its chunk within the split.
     pub sequence: u64,
-    /// Which part of its chunk it is, and whether it is the last.
+    /// Number of the part within the chunk.
     pub part: u64,
     /// Whether the split ends with the batch.
     pub last: bool,
-    /// Number of its first row among those of its chunk, which may have been cut.
+    /// Number of the batch's first row within its chunk, which may have been cut.
     pub first_row: usize,
     /// Number of its first record within the split.
     pub first_record: u64,
     /// The split's watermark before the batch's first record.
     pub stamp: i64,
-    /// What the low watermark may be while it has not been taken in: its stamp, or, where the split
-    /// has had no record, what follows from the first ones.
+    /// Bound of the low watermark until the batch is taken in: its stamp, or, in a split without an
+    /// earlier record, the bound from the first records.
     pub holds: i64,
     /// The split's watermark after its last record.
     pub after: i64,

@@ -4,10 +4,10 @@
 //! that another worker leads is a *fragment*. At the end of an epoch the fragment's rows are sealed
 //! into a [`Segment`] and handed to the leader, which merges it.
 //!
-//! What this crate promises: a table belongs to one thread; a sealed segment is immutable and
-//! self-contained; merging is associative and commutative, with the empty value neutral, to the
-//! last bit; sealing takes constant time; nothing is allocated per record. What it does not do: it
-//! knows no SQL types, no windows and no network, and it does not decide when to seal.
+//! Promises: a table belongs to one thread; a sealed segment is immutable and self-contained;
+//! merging is associative and commutative, with the empty value neutral, to the last bit; sealing
+//! takes constant time; nothing is allocated per record. Not covered: SQL types, windows, the
+//! network, and the time of sealing.
 //!
 //! ```
 //! use std::sync::Arc;

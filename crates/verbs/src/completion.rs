@@ -13,7 +13,7 @@ use crate::raw::*;
 use crate::wait::{set_nonblocking, wait_readable};
 use crate::{Context, Error};
 
-/// Where completion queues that were asked to will say that they have something.
+/// Channel of events from completion queues that have been armed.
 pub struct CompletionChannel {
     raw: NonNull<ibv_comp_channel>,
     context: Arc<Context>,
@@ -35,12 +35,12 @@ impl CompletionChannel {
         Ok(Arc::new(channel))
     }
 
-    /// Waits until a completion queue that asked with [`CompletionQueue::request_event`] has
-    /// something, and returns its tag; `None` when the time is up.
+    /// Waits until a completion queue armed by [`CompletionQueue::request_event`] has a completion,
+    /// and returns the queue's tag; `None` when the time is up.
     ///
-    /// One request gives one event. After it, ask again and then poll once more before waiting, or
-    /// a completion that came in between is missed. An event may also come for completions that
-    /// were already polled.
+    /// A request gives a single event. After the event, request again and then poll once more
+    /// before waiting, or a completion in between is missed. An event may also come for completions
+    /// that were already polled.
     pub fn wait(&self, timeout: Duration) -> Result<Option<usize>, Error> {
         if !wait_readable([self.as_fd()], timeout)? {
             return Ok(None);
@@ -76,8 +76,8 @@ impl Drop for CompletionChannel {
     }
 }
 
-/// Where finished requests are found, oldest first. Make it large enough for every request that
-/// can be outstanding: one that overflows is broken for good.
+/// Queue of finished requests, oldest first. Make it large enough for every request that can be
+/// outstanding: a queue that overflows is broken for good.
 pub struct CompletionQueue {
     pub(crate) raw: NonNull<ibv_cq>,
     context: Arc<Context>,
@@ -190,7 +190,7 @@ impl Completion {
         self.0.opcode & (1 << 7) != 0
     }
 
-    /// What finished.
+    /// The finished operation.
     pub fn operation(&self) -> Operation {
         Operation::from_raw(self.0.opcode)
     }
@@ -219,8 +219,8 @@ impl Completion {
         self.0.src_qp
     }
 
-    /// Whether the 40 bytes in front of a UD message hold the sender's address. They are reserved
-    /// in any case.
+    /// True if the 40 bytes in front of a UD message hold the sender's address. The bytes are
+    /// reserved in any case.
     #[inline]
     pub fn has_header(&self) -> bool {
         self.0.wc_flags & IBV_WC_GRH != 0
@@ -286,7 +286,7 @@ impl Operation {
 pub struct Status(pub u32);
 
 impl Status {
-    /// It did what it was to do.
+    /// The request succeeded.
     pub const SUCCESS: Status = Status(0);
     /// A message was longer than the room of the receive that it met.
     pub const LOCAL_LENGTH_ERROR: Status = Status(1);

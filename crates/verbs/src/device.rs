@@ -1,4 +1,4 @@
-//! RDMA devices: listing them, opening one, and asking for its limits.
+//! RDMA devices: list, opening, limits.
 
 use std::ffi::CStr;
 use std::fs::OpenOptions;
@@ -21,11 +21,11 @@ use crate::{Error, Unavailable};
 pub struct DeviceName {
     /// The name, such as `mlx5_0` or `rxe0`.
     pub name: String,
-    /// The file through which it is opened.
+    /// The device's file.
     pub file: String,
 }
 
-/// The devices that are present, at least one.
+/// The present devices, at least one.
 pub fn devices() -> Result<Vec<DeviceName>, Unavailable> {
     let list = DeviceList::get()?;
     let names: Vec<_> = list.iter().map(|device| list.name(device)).collect();
@@ -53,7 +53,7 @@ impl DeviceList {
     }
 
     fn iter(&self) -> impl Iterator<Item = NonNull<ibv_device>> {
-        // SAFETY: the library returned an array of `count` pointers; it lives until it is freed.
+        // SAFETY: the library returned an array of `count` pointers, valid until it is freed.
         let devices = unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) };
         devices.iter().filter_map(|device| NonNull::new(*device))
     }
@@ -78,7 +78,7 @@ impl Drop for DeviceList {
     }
 }
 
-/// An open device. Everything made from it keeps it open.
+/// An open device, kept open by every object made from it.
 pub struct Context {
     pub(crate) library: &'static Library,
     pub(crate) raw: NonNull<ibv_context>,
@@ -185,8 +185,8 @@ impl Context {
             // Another thread took the event.
             return if error.errno == libc::EAGAIN { Ok(None) } else { Err(error) };
         }
-        // SAFETY: the library just filled `raw`; what it points to lives until it is acknowledged,
-        // because destroying it waits for that.
+        // SAFETY: the library just filled `raw`; its object lives until the event is acknowledged,
+        // because destroying the object waits for the acknowledgement.
         let event = unsafe { AsyncEvent::from_raw(self.library, &raw) };
         // SAFETY: each event is acknowledged once.
         unsafe { (self.library.ibv_ack_async_event)(&mut raw) };
@@ -194,8 +194,8 @@ impl Context {
     }
 }
 
-/// Why a device cannot be opened. The library's error is no help: after any failure it looks for
-/// the device elsewhere, and says that it found nothing.
+/// Reason why a device cannot be opened. The library's error is no help: after any failure the
+/// library looks for the device elsewhere, and reports that there is none.
 fn why_closed(device: &DeviceName, error: Error) -> Unavailable {
     let DeviceName { name, file } = device.clone();
     match OpenOptions::new().read(true).write(true).open(&file).map_err(|error| error.kind()) {
@@ -207,8 +207,8 @@ fn why_closed(device: &DeviceName, error: Error) -> Unavailable {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: everything made from the context holds an `Arc` to it, so nothing is left. A
-        // failure can only be ignored: the library frees its side in any case.
+        // SAFETY: each object made from the context keeps the context alive, so all are gone by
+        // now. A failure can only be ignored: the library frees its side in any case.
         unsafe { (self.library.ibv_close_device)(self.raw.as_ptr()) };
     }
 }
@@ -219,7 +219,7 @@ impl std::fmt::Debug for Context {
     }
 }
 
-/// What a device can do. Counts are per device, except where it says otherwise.
+/// Capabilities of a device. Counts are per device, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
     /// The firmware's version.
@@ -257,9 +257,9 @@ pub struct DeviceLimits {
 /// With what a device's atomic operations are atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomics {
-    /// It has none.
+    /// No atomic operations at all.
     None,
-    /// With each other, through the same device. Not with the processor's.
+    /// Atomic with operations through the same device, but not with the processor's.
     Device,
     /// With each other and with the processor's.
     Global,

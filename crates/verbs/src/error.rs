@@ -17,7 +17,7 @@ pub enum Unavailable {
     Symbol {
         /// The function.
         name: String,
-        /// The version of it that is needed.
+        /// The required version of the library.
         version: String,
     },
     /// The library works, but there is no device.

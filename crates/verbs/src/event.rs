@@ -6,10 +6,10 @@ use std::ffi::CStr;
 use crate::library::Library;
 use crate::raw::*;
 
-/// Something that happened to a device, not to one request.
+/// An event of a device, apart from single requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// What it happened to.
+    /// The affected object.
     pub source: EventSource,
     /// Its number in `enum ibv_event_type`.
     pub number: u32,
@@ -17,7 +17,7 @@ pub struct AsyncEvent {
     pub description: String,
 }
 
-/// What an event happened to.
+/// Object affected by an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventSource {
     /// The queue pair of that number.

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::raw::*;
 use crate::{AsyncEvent, Operation, Sge, Status};
 
-/// A C expression, and what it is here.
+/// A C expression, with its value here.
 type Fact = (String, u64);
 
 /// Facts about structures: `whole` ones are as large as in C, of others only the beginning is

@@ -12,18 +12,17 @@
 //! }
 //! ```
 //!
-//! What it covers: reliable connections and unreliable datagrams; write, write with immediate,
-//! read, send, receive, fetch-and-add, compare-and-swap; inline data, selective signalling, posted
-//! lists; shared receive queues, address handles, completion channels, asynchronous events; memory
-//! in ordinary and huge pages. Posting and polling go straight through the driver's own functions:
+//! Covered: reliable connections and unreliable datagrams; write, write with immediate, read, send,
+//! receive, fetch-and-add, compare-and-swap; inline data, selective signalling, posted lists;
+//! shared receive queues, address handles, completion channels, asynchronous events; memory in
+//! ordinary and huge pages. Posting and polling go straight through the driver's own functions:
 //! nothing is allocated, and no system call is made but the driver's.
 //!
-//! What the crate promises: an object lives as long as anything made from it, so objects are
-//! destroyed in the right order; every error names the call and the system's reason; a request can
-//! only reach memory that is registered. What it does not do: it chooses no port, GID, queue length
-//! or time-out, retries nothing, and knows no protocol. Memory that a peer may write to is not Rust
-//! memory. The crate makes no slice over such memory; the protocol above decides which bytes may be
-//! read when.
+//! Promises: an object lives as long as anything made from it, so objects are destroyed in the
+//! right order; every error names the call and the system's reason; a request can only reach memory
+//! that is registered. Not covered: the choice of a port, a GID, queue lengths and time-outs;
+//! retries; protocols. Memory that a peer may write to is not Rust memory. The crate makes no slice
+//! over such memory; the protocol above decides which bytes may be read when.
 //!
 //! The crate needs Linux on a 64-bit machine and, at run time, rdma-core 32 or newer. After `fork`,
 //! the child must not use what the parent made.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::Unavailable;
 use crate::raw::*;
 
-/// The library's name. Its major version is its binary interface.
+/// Name of the library; the major version stands for the binary interface.
 const LIBRARY: &CStr = c"libibverbs.so.1";
 
 /// Declares the table of functions, and its loading: each with the symbol version it must have.
@@ -81,7 +81,8 @@ functions! {
 }
 
 impl Library {
-    /// The library; opened by the first call, never closed: its drivers do not survive that.
+    /// The library; opened by the first call, never closed, since its drivers would not survive
+    /// closing.
     pub(crate) fn get() -> Result<&'static Library, Unavailable> {
         static LOADED: OnceLock<Result<Library, Unavailable>> = OnceLock::new();
         LOADED.get_or_init(|| Library::open(LIBRARY)).as_ref().map_err(Clone::clone)
@@ -92,7 +93,7 @@ impl Library {
     }
 }
 
-/// What `dlopen` gave. Deliberately never closed.
+/// Handle from `dlopen`. Deliberately never closed.
 struct Handle(*mut c_void);
 
 impl Handle {

@@ -43,8 +43,8 @@ impl Drop for ProtectionDomain {
     }
 }
 
-/// What may be done with a memory region, or through a queue pair: a set, joined with `|`.
-/// The device may always read memory for its own side's requests.
+/// Set of permitted operations on a memory region, or through a queue pair; joined with `|`. The
+/// device may always read memory for its own side's requests.
 ///
 /// There is deliberately no *relaxed ordering*: with it, polling memory for a peer's write means
 /// nothing.
@@ -182,12 +182,12 @@ impl MemoryRegion {
         Ok(region)
     }
 
-    /// Registers memory that somebody else holds.
+    /// Registers memory of another owner.
     ///
     /// # Safety
     ///
-    /// The memory is mapped, and used for nothing but what peers and this side's requests may do
-    /// with it, until the region is dropped. Nothing in Rust may assume that it does not change.
+    /// The memory is mapped, and used only by peers and this side's requests within `access`, until
+    /// the region is dropped. Rust code must not assume that the memory does not change.
     pub unsafe fn register(
         domain: &Arc<ProtectionDomain>,
         address: NonNull<u8>,
@@ -226,7 +226,7 @@ impl MemoryRegion {
         unsafe { self.raw.as_ref().lkey }
     }
 
-    /// The key with which peers name it.
+    /// Key of the region for peers.
     pub fn remote_key(&self) -> u32 {
         // SAFETY: as above.
         unsafe { self.raw.as_ref().rkey }
@@ -245,7 +245,7 @@ impl MemoryRegion {
         })
     }
 
-    /// Its place as peers name it: what to tell them.
+    /// Address of the region for peers.
     pub fn remote(&self, offset: usize) -> RemoteAddress {
         RemoteAddress {
             address: (self.address().as_ptr() as u64).wrapping_add(offset as u64),

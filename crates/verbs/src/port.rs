@@ -1,4 +1,4 @@
-//! Ports of a device: their state, their packet size and their addresses (GIDs).
+//! Ports of a device: state, packet size, addresses (GIDs).
 
 use crate::raw::*;
 
@@ -55,7 +55,7 @@ impl Mtu {
         128 << self as usize
     }
 
-    /// What the library's number means; a number it should not give is the smallest.
+    /// Meaning of the library's number; for an undefined number, the smallest size.
     pub(crate) fn from_raw(raw: u32) -> Mtu {
         match raw {
             5.. => Mtu::B4096,

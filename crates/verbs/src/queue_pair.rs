@@ -33,11 +33,11 @@ pub enum Transport {
     /// Reliable connection (RC): one peer; everything arrives once and in order, or the queue pair
     /// fails; messages up to 2 GiB; all operations.
     Reliable,
-    /// Unreliable datagram (UD): any peers; messages of one packet that may be lost; only sends.
+    /// Unreliable datagram (UD): any peers; only sends, of one packet each, which may be lost.
     Datagram,
 }
 
-/// What a queue pair is made of.
+/// Components of a queue pair.
 #[derive(Clone)]
 pub struct QueuePairOptions<'a> {
     /// The transport.
@@ -117,7 +117,7 @@ impl QueuePair {
         })
     }
 
-    /// Its number, which peers need. 24 bits.
+    /// The queue pair's number, for peers. 24 bits.
     pub fn number(&self) -> u32 {
         // SAFETY: the library's structure lives as long as the queue pair; this does not change.
         unsafe { self.raw.as_ref().qp_num }
@@ -236,7 +236,7 @@ impl QueuePair {
         check("ibv_modify_qp", code)
     }
 
-    /// The state that it is in now.
+    /// The present state.
     pub fn state(&self) -> Result<State, Error> {
         let mut attributes = ibv_qp_attr::default();
         // SAFETY: all zero is a value of this plain structure of numbers and pointers.
@@ -287,8 +287,8 @@ impl QueuePair {
             .map_err(|error| PostError { posted: place_of(requests, bad), error })
     }
 
-    /// Providers follow a datagram's address handle without a look: it must be one, and of this
-    /// device.
+    /// Checks the address handles of datagrams, which providers follow without a look: each must be
+    /// a handle of this device.
     fn check_datagrams(&self, requests: &[SendRequest<'_>]) -> Result<(), PostError> {
         // SAFETY: the library's structure lives as long as the queue pair.
         let context = unsafe { self.raw.as_ref().context };
@@ -323,8 +323,8 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // SAFETY: made once, destroyed once; what it is made of is still alive. Its completions
-        // leave the completion queues.
+        // SAFETY: made once, destroyed once; its components are still alive. Its completions leave
+        // the completion queues.
         unsafe { (self.domain.context.library.ibv_destroy_qp)(self.raw.as_ptr()) };
     }
 }

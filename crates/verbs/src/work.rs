@@ -7,7 +7,7 @@ use crate::raw::*;
 use crate::{AddressHandle, RemoteAddress};
 
 /// A scatter/gather element: a piece of this side's registered memory. [`MemoryRegion::piece`]
-/// makes one that lies inside its region; the device checks every one in any case.
+/// makes a piece that lies inside its region; the device checks every piece in any case.
 ///
 /// [`MemoryRegion::piece`]: crate::MemoryRegion::piece
 #[repr(C)]
@@ -133,8 +133,8 @@ impl<'a> SendRequest<'a> {
         self
     }
 
-    /// Adds an immediate value to a send, or to a write, which then takes a receive of the peer
-    /// and completes there. Other requests have none, and stay as they are.
+    /// Adds an immediate value to a send, or to a write, which then takes a receive of the peer and
+    /// completes there too. Different requests stay as they are.
     #[must_use]
     pub fn with_immediate(mut self, value: u32) -> SendRequest<'a> {
         self.raw.imm_data = value.to_be();
@@ -169,8 +169,8 @@ impl<'a> SendRequest<'a> {
         self
     }
 
-    /// The receiver of a UD send: its address, the number of its queue pair and that one's key.
-    /// The handle must live until the request has completed.
+    /// The receiver of a UD send: its address, and the number and key of its queue pair. The handle
+    /// must live until the request has completed.
     #[must_use]
     pub fn to(mut self, address: &'a AddressHandle, queue_pair: u32, key: u32) -> SendRequest<'a> {
         self.raw.wr = ibv_send_target {
@@ -219,8 +219,8 @@ pub struct ReceiveRequest<'a> {
 }
 
 impl<'a> ReceiveRequest<'a> {
-    /// Room in these pieces, one after the other. UD puts 40 bytes of header in front of the
-    /// message. A write with immediate uses none of it, so there may be no pieces.
+    /// Room in these pieces, in order. UD puts 40 bytes of header in front of the message. A write
+    /// with immediate uses no pieces, so there may be none.
     pub fn new(id: u64, pieces: &'a [Sge]) -> ReceiveRequest<'a> {
         ReceiveRequest {
             raw: ibv_recv_wr {
@@ -257,7 +257,7 @@ pub(crate) fn link_receives(requests: &mut [ReceiveRequest<'_>]) -> *mut ibv_rec
 /// The place of the first request that was not posted; `bad` points to it.
 pub(crate) fn place_of<R, T>(requests: &[R], bad: *const T) -> usize {
     let offset = (bad as usize).wrapping_sub(requests.as_ptr() as usize);
-    // A provider that did not say which one posted none.
+    // Without a pointer to the bad request, no request counts as posted.
     let place = offset / size_of::<R>();
     if bad.is_null() || place > requests.len() { 0 } else { place }
 }

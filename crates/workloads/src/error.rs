@@ -20,7 +20,7 @@ pub enum Error {
         column: String,
         /// The row within its batch, from 0.
         row: usize,
-        /// What was expected there and what came.
+        /// The expectation and the actual value.
         message: String,
     },
     /// A batch could not be put together.

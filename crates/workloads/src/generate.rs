@@ -81,8 +81,8 @@ pub fn generate_some(
     dealt.finish()
 }
 
-/// As [`generate`], but a record goes to the split `key % splits`: all that belongs together is in
-/// one of them.
+/// As [`generate`], but a record goes to the split `key % splits`: records of a key are in one
+/// split.
 pub fn generate_by_key(spec: &Spec, splits: usize, batch_rows: usize) -> Vec<Vec<RecordBatch>> {
     let splits = splits.max(1);
     // No split has more rows than there are; a split's last batch has room to spare.
@@ -235,8 +235,7 @@ impl Stream {
         self.random.wrapping_mul(0x2545F4914F6CDD1D)
     }
 
-    /// The key of a record of `nb11`: a seller's is the one that was drawn for it, a bid's that of
-    /// a seller who came lately.
+    /// The key of a record of `nb11`: a seller's is drawn, a bid's is the key of a recent seller.
     #[inline]
     fn of_seller(&mut self, number: u64, r: u64, drawn: u64) -> u64 {
         let (seller, kept) = (number / SELLER_EVERY, self.sellers.len() as u64);

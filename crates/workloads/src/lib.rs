@@ -1,13 +1,13 @@
-//! The benchmark workloads: what every compared engine reads, runs and must answer.
+//! The benchmark workloads: data, queries and answers for every compared engine.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`spec`] | which workload, at which size: all else follows from a [`Spec`] |
+//! | [`spec`] | name and size of a workload: everything else follows from a [`Spec`] |
 //! | [`query`] | the same question as SQL text |
 //! | [`window`] | windows other than a workload's own |
 //! | [`generate`](mod@generate) | the data, as Arrow record batches, dealt to splits |
 //! | [`zipf`] | keys with a Zipf distribution in place of the workload's own |
-//! | [`verify`] | what an answer is reduced to, cheap enough to run inside the timed region |
+//! | [`verify`] | the summary of an answer, cheap enough to run inside the timed region |
 //! | [`golden`] | the published answers at the published sizes |
 //! | [`oracle`](mod@oracle) | the answer at any size, by a plain hash map |
 //! | [`handwritten`] | the ceiling: one tight loop over the same batches |
@@ -19,7 +19,7 @@
 //! throughput counts only if the answer is right, so [`Verifier`] sees every result row.
 //! [`oracle`](mod@oracle) shares no code with the rest, so that agreement means something.
 //!
-//! # What it does not do
+//! # Limits
 //!
 //! Nothing here knows an engine.
 //!

@@ -12,7 +12,7 @@ use crate::verify::Answer;
 use crate::window::Kind;
 use crate::zipf::inverse_power;
 
-/// What a (window, key) group amounts to.
+/// Result of a (window, key) group.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Group {
     /// Records in the group.
@@ -21,7 +21,7 @@ pub struct Group {
     pub price_max: u64,
     /// Sum of `cpu` (`cm` only). Exact: the terms are multiples of 2^-20.
     pub cpu_sum: f64,
-    /// Of a record alone (joins only): whether it is a seller, and its number.
+    /// Of a single record (joins only): true for a seller; below, the seller's number.
     pub seller: bool,
     /// See [`Group::seller`].
     pub id: u64,

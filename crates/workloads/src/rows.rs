@@ -1,5 +1,5 @@
-//! Keys as strings; whole rows of the workloads that join them: how many bytes they have, and the
-//! text that fills them up.
+//! Keys as strings; and whole rows, for workloads that join rows: number of bytes, and filling
+//! text.
 
 use crate::spec::Workload;
 
@@ -19,7 +19,7 @@ const DATA_BYTES_MAX: usize = 269 - OTHER_BYTES;
 pub(crate) struct RowData([usize; 2]);
 
 impl RowData {
-    /// That of a workload's rows, if they have such.
+    /// Row data of a workload, if its rows have any.
     pub(crate) fn of(workload: Workload) -> Option<RowData> {
         let row_bytes = match workload {
             Workload::Nb8Rows => [269, 206],

@@ -1,5 +1,4 @@
-//! The specification of a workload: which one, and at which size. Everything else follows from a
-//! [`Spec`].
+//! Specification of a workload: its name and size. Everything else follows from a [`Spec`].
 
 use crate::window::{self, Window};
 use crate::zipf::Zipf;
@@ -11,7 +10,7 @@ pub(crate) const SELLER_EVERY: u64 = 5;
 /// The keys of a long tail are below this number.
 const LONG_TAIL_KEYS: u64 = 1 << 20;
 
-/// A benchmark workload: its data and its query.
+/// A benchmark workload: data and query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Workload {
     /// Yahoo streaming benchmark, 10 million keys: count per key and 10 minute window.
@@ -30,7 +29,7 @@ pub enum Workload {
     Nb8,
     /// The same with whole rows: auctions of 269 bytes and sellers of 206, all of which come out.
     Nb8Rows,
-    /// What is counted of the records of `nb8`, by key and window: what its join is compared with.
+    /// Counts of the records of `nb8`, by key and window: the baseline of its join.
     Nb8Count,
     /// NEXMark query 11 as a join: bids of 32 bytes with the sellers of 206 bytes in their session.
     Nb11,
@@ -99,7 +98,7 @@ impl Workload {
     }
 
     /// Length of the tumbling window, or the gap of sessions (`nb11`), milliseconds; 0 for `ro`,
-    /// which has none.
+    /// which has no window.
     pub fn window_ms(self) -> u64 {
         match self {
             Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 600_000,
@@ -148,7 +147,7 @@ impl Workload {
         }
     }
 
-    /// Whether its query can have other windows than its own.
+    /// True if the query works with other windows.
     pub fn takes_windows(self) -> bool {
         !matches!(self, Workload::Ro | Workload::Nb8Count) && !self.is_join()
     }

@@ -1,9 +1,9 @@
 //! The verifier: it reduces an answer to a row count and to sums that do not depend on the order of
 //! rows.
 //!
-//! It runs inside the timed and instruction-counted region of every engine, so it has to be cheap.
-//! With AVX2 it takes about eight instructions per row while values are small (which counts usually
-//! are), since the two inner hashes then come from a table that is filled once per window.
+//! The verifier runs inside the timed and instruction-counted region of every engine, so it has to
+//! be cheap. With AVX2 it takes about eight instructions per row while values are small (counts
+//! usually are), since the two inner hashes then come from a table that is filled once per window.
 
 mod mix;
 
@@ -65,7 +65,7 @@ pub struct Verifier {
     windowed: bool,
     ends: bool,
     averages: bool,
-    /// Whether rows have `data`, which must be that of their key.
+    /// Expected `data` of rows, by key.
     data: Option<RowData>,
     sums: Sums,
     avg_sum: f64,
@@ -86,7 +86,7 @@ impl Verifier {
         }
     }
 
-    /// What has been seen so far.
+    /// The answer so far.
     pub fn answer(&self) -> Answer {
         Answer {
             result_rows: self.sums.rows,
@@ -96,14 +96,14 @@ impl Verifier {
         }
     }
 
-    /// What several workers' verifiers have seen together.
+    /// The sum of several workers' verifiers.
     pub fn sum<'a>(spec: &Spec, workers: impl IntoIterator<Item = &'a Verifier>) -> Verifier {
         let mut all = Verifier::new(spec);
         workers.into_iter().for_each(|worker| all.merge(worker));
         all
     }
 
-    /// Adds what another worker's verifier has seen.
+    /// Adds the rows of another worker's verifier.
     pub fn merge(&mut self, other: &Verifier) {
         self.sums.add(other.sums);
         self.avg_sum += other.avg_sum;
@@ -203,7 +203,7 @@ impl Verifier {
     }
 }
 
-/// That each row has the data of its key, of both sides.
+/// Checks that each row has the data of its key, of both sides.
 fn check_data(batch: &RecordBatch, keys: &[i64], of: RowData) -> Result<()> {
     let texts = |name: &str| {
         let texts = column(batch, name)?.as_string_opt::<i32>();
@@ -254,7 +254,7 @@ fn type_error(batch: &RecordBatch, name: &str, expected: &str) -> Error {
     }
 }
 
-/// A column of window bounds: raw timestamps and what makes milliseconds of them.
+/// A column of window bounds: raw timestamps, and their conversion to milliseconds.
 struct Windows<'a> {
     name: &'static str,
     raw: &'a [i64],

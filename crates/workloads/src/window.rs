@@ -40,7 +40,7 @@ pub struct Window {
     pub ms: u64,
 }
 
-/// What such a window looks like, for messages.
+/// Forms of windows, for messages.
 const FORMS: &str = "write tumble:SIZE, hop:SIZE:SLIDE, cumulate:SIZE:STEP or session:GAP, with \
                      lengths such as 500ms, 10s, 1m or 1h";
 

@@ -114,7 +114,7 @@ impl Keys {
     }
 }
 
-/// Ranks to keys, one to one: 2654435761 is a prime above [`ZIPF_KEYS_MAX`], so it divides no
+/// Maps ranks to different keys: 2654435761 is a prime above [`ZIPF_KEYS_MAX`], so it divides no
 /// number of keys.
 #[inline]
 pub(crate) fn scatter(rank: u64, keys: u64) -> u64 {

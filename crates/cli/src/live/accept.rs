@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Serves the connections that come, until `accept` returns none. `name` is that of their threads.
-/// One beyond `most` at a time is served if `make_room` gives it back, because another one ends.
+/// Serves incoming connections, until `accept` returns none. `name` is the name of their threads. A
+/// connection beyond `most` at a time is served if `make_room` returns it, after ending another.
 pub(super) fn accept_all<S: Send + 'static>(
     (name, most): (&str, usize),
     mut accept: impl FnMut() -> io::Result<Option<S>>,

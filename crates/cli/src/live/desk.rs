@@ -1,4 +1,4 @@
-//! What the program is doing, for all that show it.
+//! State of the program, for everything that shows it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ const FRESH: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
-    /// It reads the script, opens what it names, or starts processes.
+    /// Reading the script, opening its files, or starting processes.
     #[default]
     Starting,
-    /// It plans a statement.
+    /// Planning a statement.
     Planning,
     /// A query runs.
     Running,
-    /// It runs, and somebody has asked it to read no more.
+    /// Running, but asked to read no more.
     Draining,
     /// A result is complete and gets its names.
     Committing,
@@ -50,7 +50,7 @@ impl Phase {
         }
     }
 
-    /// What the program does, for so long now, which pipes it waits for, and which process that
+    /// The program's state as text: for how long, which pipes it waits for, and the process that
     /// has not joined.
     pub(crate) fn told(
         self,
@@ -83,7 +83,7 @@ impl Phase {
     }
 }
 
-/// What whoever asks is told.
+/// Answer to a request for the program's state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// The process id, which names the job.
@@ -94,31 +94,31 @@ pub(crate) struct Report {
     /// How long the program has been in that phase, and how long it has run.
     pub(crate) phase_us: u64,
     pub(crate) running_us: u64,
-    /// The statement whose turn it is, by its number from 1, and its text.
+    /// The present statement, with a number from 1.
     pub(crate) statement: Option<(usize, String)>,
-    /// The pipes that it waits for before a query runs.
+    /// Pipes to wait for before a query runs.
     #[serde(default)]
     pub(crate) awaited: Vec<Awaited>,
     /// The process that it waits for, as long as not all have joined.
     #[serde(default)]
     pub(crate) missing: Option<usize>,
-    /// What the query is doing, while one runs.
+    /// State of the running query, if any.
     pub(crate) snapshot: Option<Snapshot>,
 }
 
 impl Report {
-    /// What the program does.
+    /// The program's state as text.
     pub(crate) fn doing(&self) -> String {
         self.phase.told(Duration::from_micros(self.phase_us), &self.awaited, self.missing)
     }
 }
 
-/// What came of asking a job to end.
+/// Answer to a request to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Told {
-    /// It is told.
+    /// The job has been told.
     Yes,
-    /// It cannot do that, and why.
+    /// The job cannot end so, for this reason.
     No(String),
 }
 
@@ -127,7 +127,7 @@ type Missing = Arc<dyn Fn() -> Option<usize> + Send + Sync>;
 type IsLate = Arc<dyn Fn() -> bool + Send + Sync>;
 type Stop = Arc<dyn Fn(bool) -> Told + Send + Sync>;
 
-/// Where the program notes what it is doing, and others look.
+/// Place where the program notes its state, and readers find it.
 pub(crate) struct Desk {
     script: String,
     started: Instant,
@@ -220,7 +220,7 @@ impl Desk {
         state.observe = Some(Arc::new(observe));
     }
 
-    /// The query has ended: its result gets its names.
+    /// Takes note that the query has ended, and its result gets its names.
     pub(crate) fn commits(&self) {
         drop(self.turn_to(Phase::Committing));
     }
@@ -242,14 +242,14 @@ impl Desk {
         told
     }
 
-    /// What the program does before its query runs, and for how long.
+    /// The phase before the query runs, and its duration so far.
     pub(super) fn before_query(&self) -> Option<(Phase, Duration)> {
         let state = self.lock();
         let since = state.since.unwrap_or(self.started).elapsed();
         matches!(state.phase, Phase::Starting | Phase::Planning).then_some((state.phase, since))
     }
 
-    /// What the query is doing that runs, if one does, and its number.
+    /// State of the running query, if any, and its number.
     pub(crate) fn observe(&self) -> Option<(u64, Arc<Snapshot>)> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (observe, query) = {
@@ -296,7 +296,7 @@ impl Desk {
         self.lock().queries
     }
 
-    /// What whoever asks is told.
+    /// The answer to a request for the program's state.
     pub(crate) fn report(&self) -> Report {
         let snapshot = self.observe().map(|(_, snapshot)| (*snapshot).clone());
         let missing = self.missing();
@@ -340,7 +340,7 @@ mod tests {
         thread::scope(|scope| {
             (0..100).for_each(|_| drop(scope.spawn(|| desk.observe().unwrap())));
         });
-        // Another look for each time that one has grown old, on a machine that is slow.
+        // On a slow machine, another look for each look that has grown old.
         let most = 1 + begun.elapsed().as_millis() as u64 / FRESH.as_millis() as u64;
         assert!((1..=most).contains(&looks.load(Ordering::Relaxed)), "{looks:?} of {most}");
         // What the last query said is not said of the next.
@@ -373,7 +373,7 @@ mod tests {
         desk.on_stop(|drain| if drain { Told::No("no".into()) } else { Told::Yes });
         assert_eq!(desk.stop(false), Told::Yes);
         assert_eq!(desk.stop(true), Told::No("no".into()));
-        // It can be looked at while it drains.
+        // State can be read during draining.
         let draining = Desk::new("q.sql");
         draining.on_stop(|_| Told::Yes);
         draining.runs(Snapshot::default);

@@ -1,8 +1,8 @@
 //! The local socket of a running job, over which `millstream jobs`, `why` and `stop` ask it.
 //!
-//! It stands in a folder of its user's own (mode 0700), as `PID.sock` (mode 0600). It appears under
-//! that name only when somebody listens, so a socket on which nobody does is one that a killed job
-//! has left. A request and its answer are a line of JSON each. After the answer to *stop* the
+//! The socket stands in a folder of its user's own (mode 0700), as `PID.sock` (mode 0600). It
+//! appears under this name only when its job listens, so a socket without a listener is a killed
+//! job's. A request and its answer are a line of JSON each. After the answer to *stop* the
 //! connection stays open until the job has ended.
 
 use std::fs::{self, DirBuilder, Permissions};
@@ -35,11 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a socket's path at most: the kernel's limit, with its end.
 const PATH_BYTES_MAX: usize = 107;
 
-/// What is asked.
+/// Request to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Request {
-    /// What it is doing.
+    /// Its state.
     Report,
     /// To end, as at Ctrl-C.
     Stop,
@@ -47,7 +47,7 @@ pub(super) enum Request {
     Drain,
 }
 
-/// What is answered.
+/// Answer of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Answer {
@@ -118,7 +118,7 @@ fn make_folder() -> Option<PathBuf> {
     })
 }
 
-/// A socket on which somebody listens, until it is dropped.
+/// A socket with a listener, until dropped.
 pub(super) struct Listening {
     path: PathBuf,
     over: Arc<AtomicBool>,
@@ -127,13 +127,13 @@ pub(super) struct Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.over.store(true, SeqCst);
-        // Whoever listens wakes up, and sees that.
+        // Wakes the listener, which then sees `over`.
         let _ = UnixStream::connect(&self.path);
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Listens for those who ask what `desk` tells. `None` where that is not possible.
+/// Listens for requests about `desk`. `None` where listening is not possible.
 pub(super) fn open(desk: &Arc<Desk>) -> Option<Listening> {
     let Some(folder) = make_folder() else {
         if let Some(reason) = unusable() {
@@ -238,10 +238,10 @@ pub(super) fn all() -> Vec<Socket> {
 }
 
 impl Socket {
-    /// Whether nobody listens any more.
+    /// True if the job does not listen any more.
     pub(super) fn has_ended(&self) -> bool {
         let gone = || UnixStream::connect(&self.path).is_err();
-        // A program that ends closes its connections one after the other.
+        // A program that ends closes its connections in sequence.
         (0..ENDING).any(|_| {
             gone() || {
                 thread::sleep(LOOK);
@@ -250,7 +250,7 @@ impl Socket {
         })
     }
 
-    /// Whether the job is suspended, as Ctrl-Z does it: until it goes on, it answers nobody.
+    /// True if the job is suspended, as by Ctrl-Z: until it goes on, there are no answers.
     pub(super) fn is_suspended(&self) -> bool {
         // `PID (NAME) STATE …`, and a name may have brackets.
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.job)).unwrap_or_default();

@@ -6,7 +6,7 @@ use millstream::observe::duration;
 use millstream::{AwaitedPipe, awaited_pipes};
 use serde::{Deserialize, Serialize};
 
-/// A pipe through which nothing has come yet.
+/// A pipe without any input yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Awaited {
     path: String,
@@ -21,12 +21,12 @@ impl From<AwaitedPipe> for Awaited {
     }
 }
 
-/// Those that this process waits for.
+/// Pipes that this process waits for.
 pub(super) fn awaited() -> Vec<Awaited> {
     awaited_pipes().into_iter().map(Awaited::from).collect()
 }
 
-/// What is waited for, if anything is.
+/// Text about the awaited pipes, if any.
 pub(super) fn told(awaited: &[Awaited]) -> Option<String> {
     let one = |pipe: &Awaited| match pipe.path == pipe.table {
         true => format!("{} of the pipe {}", pipe.what(), pipe.path),

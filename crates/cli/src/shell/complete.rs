@@ -153,8 +153,8 @@ impl Names {
         Names { tables, functions: session.function_names() }
     }
 
-    /// What the text before the cursor may become: where the part begins that is replaced, and by
-    /// what. More of the line may stand behind the cursor.
+    /// Completions of the text before the cursor: the beginning of the replaced part, and the
+    /// replacements. More of the line may stand behind the cursor.
     fn complete(&self, line: &str, before: &str) -> (usize, Vec<String>) {
         if before.starts_with('\\') && !before.contains(char::is_whitespace) {
             let fitting = COMMANDS.iter().filter(|command| command.starts_with(before));
@@ -227,7 +227,7 @@ fn is_part(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The word that a text ends with; empty if it ends with something else.
+/// The word at the end of a text; empty if the text does not end with a word.
 fn last_word(text: &str) -> &str {
     text.rfind(|c| !is_part(c))
         .map_or(text, |at| &text[at + text[at..].chars().next().map_or(0, char::len_utf8)..])
@@ -247,8 +247,8 @@ fn settings(key: &str) -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(key, ..)| *key).filter(move |known| known.starts_with(key))
 }
 
-/// What stands in quotes: a setting behind SET or RESET, an option or its value in WITH, elsewhere
-/// a file.
+/// Completions within quotes: of a setting behind SET or RESET, of an option or its value in WITH,
+/// elsewhere of a file.
 fn quoted(before: &str, text: &str) -> Vec<String> {
     let first = before.split_whitespace().next().unwrap_or("");
     let is_setting = ["SET", "RESET"].iter().any(|word| first.eq_ignore_ascii_case(word));

@@ -1,4 +1,4 @@
-//! The history of statements: a file that only its user can read.
+//! History of statements: a file that is readable for its user only.
 
 use std::env;
 use std::fs::{DirBuilder, OpenOptions};

@@ -21,16 +21,16 @@ const LOOK: Duration = Duration::from_millis(50);
 
 const HAS_ENDED: &str = "that query has ended";
 
-/// What the shell is doing.
+/// State of the shell.
 #[derive(Default)]
 enum Doing {
-    /// It waits for a statement.
+    /// Waiting for a statement.
     #[default]
     Waiting,
     /// A statement is executed: a query is planned, or opens what it reads.
     Starting,
     Query(Stopper),
-    /// It was asked to stop.
+    /// Asked to stop.
     Stopping(Instant),
     /// A result gets its names, which must not be left half done.
     Committing {
@@ -116,8 +116,8 @@ impl Interrupts {
         state.number != number || matches!(state.doing, Doing::Stopping(_))
     }
 
-    /// The query of this statement has ended, and its result gets its names. Whether it may: it may
-    /// have been over before it noticed that it is to stop.
+    /// Takes note that the query of this statement has ended, and its result gets its names. False
+    /// if the result must not be named: the query was told to stop before it ended.
     pub(super) fn commits(&self, number: u64) -> bool {
         let mut state = lock(&self.0);
         if state.number != number || matches!(state.doing, Doing::Stopping(_)) {
@@ -141,7 +141,8 @@ impl Interrupts {
         true
     }
 
-    /// The statement has been executed, or left behind. Whether those that follow are executed.
+    /// Takes note that the statement has been executed, or left behind. True if the following
+    /// statements are to be executed.
     pub(super) fn ends(&self) -> bool {
         let mut state = lock(&self.0);
         let doing = std::mem::take(&mut state.doing);
@@ -151,14 +152,15 @@ impl Interrupts {
     }
 }
 
-/// What somebody wants.
+/// Wish of the user, or of a signal.
 #[derive(Clone, Copy, PartialEq)]
 enum Wish {
-    /// Who types: the next prompt. A second time, a query that has not ended is left behind.
+    /// The next prompt, for a user who types. A second wish leaves a query behind that has not
+    /// ended.
     Next,
-    /// Who does not: that the query ends. It is left behind if it has not in time.
+    /// The query's end, without a user who types. A query that does not end in time is left behind.
     End,
-    /// That the shell ends.
+    /// The shell's end.
     Leave,
 }
 

@@ -1,6 +1,6 @@
-//! A bound on the length of a line that is typed. A terminal hands over no longer lines itself, and
-//! the editor may draw all of a line anew for each key, so a file that is thrown at it would take
-//! for ever. What is pasted comes as one key.
+//! Bound on the length of a typed line. A terminal itself hands over no longer lines, and the
+//! editor may draw a whole line anew for each key, so a file thrown at the shell would take for
+//! ever. Pasted text comes as one key.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! Completion of the options in WITH. They may stand on lines of their own.
+//! Completion of the options in WITH, also on lines of their own.
 
 /// The options of tables, but for those that have names of columns in them.
 const OPTIONS: &[&str] = &[
@@ -44,7 +44,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("on_error", &["fail", "skip", "table:"]),
 ];
 
-/// What a text may become behind the quote with which `before` ends: an option, or its value.
+/// Completions behind the quote at the end of `before`: options, or an option's values.
 pub(super) fn fitting(before: &str, text: &str) -> Vec<String> {
     let before = before.strip_suffix('\'').unwrap_or(before).trim_end();
     let in_with = before.to_uppercase().contains("WITH") || before.trim_start().starts_with('\'');

@@ -18,7 +18,7 @@ pub(super) struct Splitter {
 
 /// Words that may stand before a statement set.
 const BEFORE_SETS: [&str; 4] = ["EXPLAIN", "ANALYZE", "PLAN", "FOR"];
-/// Words that a statement set is known by, with those before it.
+/// Number of first words that identify a statement set.
 const FIRST_WORDS: usize = 5;
 
 #[derive(Default, Clone, Copy, PartialEq)]
@@ -44,7 +44,7 @@ impl Splitter {
         complete.then(|| self.rest()).flatten()
     }
 
-    /// What there is, complete or not.
+    /// The rest of the text, complete or not.
     pub(super) fn rest(&mut self) -> Option<String> {
         let text = std::mem::take(&mut self.text);
         let taken_lines = self.line() + text.matches('\n').count();

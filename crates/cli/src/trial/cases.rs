@@ -18,7 +18,7 @@ pub(crate) struct Case {
 pub(crate) enum Kind {
     /// In a directory of its own: see [`inputs`].
     Folder { folder: PathBuf },
-    /// A file of SQL, which reads and writes what its tables say; with the rows that it prints.
+    /// A file of SQL, with files as tables; and the file of the expected rows.
     File { expected: PathBuf },
 }
 
@@ -124,17 +124,17 @@ pub(crate) fn check_kind(path: &Path, may_be_folder: bool) -> Result<(), String>
     }
 }
 
-/// What comments in a query say of its tests.
+/// Directives for tests in a query's comments.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Directives {
     /// `-- settings: key=value, key=value`: of all runs.
     pub(crate) settings: Vec<(String, String)>,
     /// `-- counters: records=9 late_records=2`: what each run must count.
     pub(crate) counters: Vec<(String, u64)>,
-    /// `-- outputs: kept, counts`: directories that it writes, whose lines stand behind those that
-    /// it prints.
+    /// `-- outputs: kept, counts`: directories written by the query; their lines follow the printed
+    /// lines.
     pub(crate) outputs: Vec<String>,
-    /// `-- now: 2024-05-01 12:00:00`: what `NOW()` means, in UTC; microseconds since the epoch.
+    /// `-- now: 2024-05-01 12:00:00`: value of `NOW()`, in UTC; microseconds since the epoch.
     pub(crate) now_us: Option<i64>,
 }
 
@@ -186,10 +186,10 @@ impl Directives {
     }
 }
 
-/// What some editors write in front of a text.
+/// Mark that some editors write in front of a text.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A comment that nearly says something of the tests would say nothing, and nobody would notice.
+/// Refuses a comment that looks like a misspelt directive: it would have no effect, unnoticed.
 fn check_spelling(line: &str) -> Result<(), String> {
     let comment = line.trim_start().strip_prefix("--");
     let Some((word, value)) = comment.and_then(|comment| comment.split_once(':')) else {

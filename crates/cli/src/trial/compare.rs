@@ -1,5 +1,4 @@
-//! How rows that came differ from those that were expected: which are missing, which are too many,
-//! and of which window they are.
+//! Differences between actual and expected rows: missing rows, surplus rows, and their windows.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,10 +6,10 @@ use millstream::grouped;
 
 use super::records::{Format, Record, columns, fields, records};
 
-/// Rows that differ which are shown.
+/// Maximum number of different rows shown.
 const SHOWN: usize = 10;
 
-/// What one statement printed.
+/// Output of one statement.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Block {
     pub(crate) text: String,
@@ -18,8 +17,8 @@ pub(crate) struct Block {
     pub(crate) ordered: bool,
 }
 
-/// Says how blocks differ from an expected text, which messages call `name`. Nothing if it has the
-/// same rows.
+/// Describes how blocks differ from an expected text, called `name` in messages. `None` if the rows
+/// are the same.
 pub(crate) fn difference(
     name: &str,
     expected: &str,
@@ -74,8 +73,8 @@ pub(crate) fn difference(
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// The line that was probably meant to be this header: it has one of its names, and is no row that
-/// came.
+/// The line that was probably meant to be this header: it has one of the header's names, and is no
+/// actual row.
 fn alike<'a>(
     header: &str,
     expected: &'a [Record<'a>],
@@ -94,7 +93,7 @@ struct Rows<'a> {
     format: Format,
 }
 
-/// Rows of one window, or of none.
+/// Different rows of a window, or without a window.
 struct Group<'a> {
     window: Option<String>,
     missing: Vec<&'a Record<'a>>,
@@ -102,7 +101,7 @@ struct Group<'a> {
 }
 
 impl Rows<'_> {
-    /// What differs, in lines.
+    /// The differences, in lines.
     fn compare(&self, expected: &[Record<'_>], came: &[Record<'_>], ordered: bool) -> Vec<String> {
         let mut open: HashMap<&str, VecDeque<&Record<'_>>> = HashMap::new();
         for record in expected {
@@ -203,7 +202,7 @@ impl Rows<'_> {
         lines
     }
 
-    /// What differs between a row and the one that it probably should have been.
+    /// Differences between a row and the row that it probably should have been.
     fn near(&self, row: &str, missing: &[&Record<'_>]) -> Option<String> {
         let own = columns(row, self.header, self.format);
         // A row of CSV with more fields than the header has lacks the rest in `columns`.

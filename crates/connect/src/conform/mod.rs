@@ -1,9 +1,9 @@
 //! Types that come from elsewhere, conformed once to those that keys and values know.
 //!
-//! Arrow has several layouts for one and the same type: dictionaries, views, large offsets,
-//! decimals of many widths, other names for what lists and maps consist of. Each has one here
+//! Arrow has several layouts for the same type: dictionaries, views, large offsets, decimals of
+//! many widths, different field names inside lists and maps. Each type has one layout here
 //! ([`conformed`]), and nothing is lost on the way ([`conform`]), within rows, arrays and maps as
-//! without. A type that SQL cannot name has none.
+//! without. A type without an SQL name has no layout here.
 
 mod layout;
 #[cfg(test)]
@@ -29,22 +29,22 @@ const DAY_MS: i64 = 86_400_000;
 /// The time zone in which instants are kept.
 const UTC: &str = "UTC";
 
-/// What an array consists of.
+/// Field name of an array's elements.
 const ITEM: &str = Field::LIST_FIELD_DEFAULT_NAME;
 
-/// What a map consists of, and what its entries do.
+/// Field name of a map's entries; below, the names of their keys and values.
 const ENTRIES: &str = "entries";
 const KEY: &str = "key";
 const VALUE: &str = "value";
 
-/// What is said of a date in milliseconds that is none.
+/// Message for a date in milliseconds that is no whole number of days.
 pub(crate) const PART_OF_DAY: &str = "a date in milliseconds that is no whole number of days";
 
 /// A value out of range is an error, not NULL.
 const STRICT: CastOptions<'static> =
     CastOptions { safe: false, format_options: FormatOptions::new() };
 
-/// The type in which values of this one are kept; `None` if SQL has none for them.
+/// Type in which values of `data_type` are kept; `None` if SQL has no such type.
 pub(crate) fn conformed(data_type: &DataType) -> Option<DataType> {
     use DataType::*;
     Some(match data_type {
@@ -107,7 +107,7 @@ fn key_and_value(entries: &Field) -> Option<(&FieldRef, &FieldRef)> {
 ///
 /// # Errors
 ///
-/// How many there are, unless it is one.
+/// The number of such fields, if not exactly 1.
 pub(crate) fn index_of(name: &str, fields: &Fields) -> Result<usize, usize> {
     let all = |same: &dyn Fn(&str) -> bool| -> Vec<usize> {
         fields.iter().enumerate().filter(|(_, f)| same(f.name())).map(|(at, _)| at).collect()
@@ -180,7 +180,7 @@ fn takes(from: &DataType, to: &DataType, units: &dyn Fn(&TimeUnit, &TimeUnit) ->
     }
 }
 
-/// The same values in another type: the conformed one, or one that is wider.
+/// The same values in another type: the conformed type, or a wider type.
 ///
 /// # Errors
 ///
@@ -262,7 +262,8 @@ fn conform_list(array: &ArrayRef, item: &FieldRef) -> Result<ArrayRef, ArrowErro
     Ok(Arc::new(lists))
 }
 
-/// Offsets that begin with 0, and which values they are about: of a slice, a few of many.
+/// Offsets that begin with 0, and the range of their values: a slice covers only some of the
+/// values.
 fn rebased<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (OffsetBuffer<O>, usize, usize) {
     let (start, end) = (offsets[0], offsets[offsets.len() - 1]);
     let length = (end - start).as_usize();

@@ -10,49 +10,49 @@ use millstream_contract::inferred::MORE_DIGITS;
 use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 
-use super::decode::{Column, Decoder, Fault};
+use super::decode::{CsvColumn, Decoder, FieldFault};
 use super::dialect::Dialect;
-use super::header::Layout;
-use super::index::{Index, Misshapen, Shape, index};
+use super::header::CsvLayout;
+use super::index::{Index, Misshapen, ShapeFault, index};
 use crate::number::parse_f64;
 use crate::records::{Block, Decode, Lines, line, place, shown};
 use crate::scalar::Why;
 use crate::types::{integer_range, sql_name, time_help};
 
-/// What is the same for all chunks of a split.
+/// Plan common to all chunks of a split.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct CsvPlan {
     path: Arc<str>,
     dialect: Arc<Dialect>,
     /// Fields per record.
     fields: usize,
     /// Whether the fields were named by a header.
     named: bool,
-    columns: Vec<Column>,
+    columns: Vec<CsvColumn>,
     /// Of the projected columns.
     schema: SchemaRef,
 }
 
-impl Plan {
+impl CsvPlan {
     pub(crate) fn new(
         path: &Arc<str>,
         dialect: &Arc<Dialect>,
         schema: &SchemaRef,
-        layout: Layout,
+        layout: CsvLayout,
         projection: &[usize],
-    ) -> Result<Plan> {
+    ) -> Result<CsvPlan> {
         let projected =
             schema.project(projection).map_err(|error| Error::Internal(error.to_string()))?;
         let column = |index: &usize| {
             let field = schema.field(*index);
-            Column {
+            CsvColumn {
                 name: field.name().clone(),
                 data_type: field.data_type().clone(),
                 nullable: field.is_nullable(),
                 field: layout.columns[*index],
             }
         };
-        Ok(Plan {
+        Ok(CsvPlan {
             path: path.clone(),
             dialect: dialect.clone(),
             fields: layout.fields,
@@ -68,7 +68,7 @@ impl Plan {
         let (index, wrong) = index(&block.data, &self.dialect, Some(self.fields), skip);
         let mut decoder = Decoder::new(&block.data, &index, &self.dialect);
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
-        let mut first: Option<(usize, &Column, Why)> = None;
+        let mut first: Option<(usize, &CsvColumn, Why)> = None;
         for column in &self.columns {
             let fault = match decoder.column(column)? {
                 Ok(array) => {
@@ -77,7 +77,7 @@ impl Plan {
                 }
                 Err(fault) => Some(fault),
             };
-            if let Some(Fault { row, why }) = fault {
+            if let Some(FieldFault { row, why }) = fault {
                 let at = index.field(row, column.field).0;
                 if first.is_none_or(|(other, _, _)| at < other) {
                     first = Some((at, column, why));
@@ -128,7 +128,7 @@ impl Plan {
     fn shape_error(&self, block: &Block, wrong: Misshapen) -> Error {
         let mib = self.dialect.quoted_bytes_max >> 20;
         let (message, help) = match wrong.what {
-            Shape::Fields { found, lines } => {
+            ShapeFault::Fields { found, lines } => {
                 let whose = if self.named { "as in the header" } else { "one for each column" };
                 let s = if self.fields == 1 { "" } else { "s" };
                 let mut message =
@@ -140,11 +140,11 @@ impl Plan {
                 }
                 (message, help)
             }
-            Shape::TextAfterQuote => (
+            ShapeFault::TextAfterQuote => (
                 "expected a delimiter or a line end after the closing quote".into(),
                 "a quote within quotes is written twice".to_string(),
             ),
-            Shape::TextAfterLines(lines) => {
+            ShapeFault::TextAfterLines(lines) => {
                 let close = line(&block.data, block.line, wrong.at) + lines as u64;
                 (
                     format!(
@@ -153,14 +153,14 @@ impl Plan {
                     format!("{CLOSE_HELP}; a quote within quotes is written twice"),
                 )
             }
-            Shape::Unterminated => {
+            ShapeFault::Unterminated => {
                 let mut message = String::from("the quote that opens here is never closed");
                 if self.dialect.skip_errors {
                     message += &format!(", or not within {mib} MiB");
                 }
                 (message, CLOSE_HELP.into())
             }
-            Shape::TooLong => (
+            ShapeFault::TooLong => (
                 format!("the field in quotes that starts here is longer than {mib} MiB"),
                 CLOSE_HELP.into(),
             ),
@@ -189,7 +189,7 @@ impl Plan {
         block: &Block,
         index: &Index,
         at: usize,
-        column: &Column,
+        column: &CsvColumn,
         why: Why,
     ) -> Error {
         let end = (0..index.rows())
@@ -237,7 +237,7 @@ impl Plan {
     }
 }
 
-/// What to do about a quote that stays open.
+/// Advice about a quote that stays open.
 pub(super) const CLOSE_HELP: &str = "close it, or set 'csv.disable-quote-character' = 'true' if \
                                      quotes are ordinary characters in this file";
 const SKIP_HELP: &str = "'on_error' = 'skip' leaves such records out, and 'table:NAME' keeps them";
@@ -246,8 +246,8 @@ fn internal(error: ArrowError) -> Error {
     Error::Internal(format!("a CSV batch does not fit its schema: {error}"))
 }
 
-impl Decode for Plan {
+impl Decode for CsvPlan {
     fn decode(&self, block: &Block) -> Result<Decoded> {
-        Plan::decode(self, block)
+        CsvPlan::decode(self, block)
     }
 }

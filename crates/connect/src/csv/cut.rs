@@ -48,8 +48,8 @@ fn cut_quoted(buffer: &[u8], last: bool, records_max: usize, quote: u8, dialect:
             }
         } else if found == start || buffer[found - 1] == dialect.delimiter {
             match quoted(buffer, found, last, dialect) {
-                Quoted::Before(end) => at = end,
-                Quoted::Broken => {
+                QuoteEnd::Before(end) => at = end,
+                QuoteEnd::Broken => {
                     let Some(end) = memchr(b'\n', &buffer[found..]) else {
                         return unfinished(start);
                     };
@@ -58,9 +58,9 @@ fn cut_quoted(buffer: &[u8], last: bool, records_max: usize, quote: u8, dialect:
                         return Cut::At(start);
                     }
                 }
-                Quoted::Open if start > 0 => return Cut::At(start),
-                Quoted::Open if last => return Cut::Unterminated(found),
-                Quoted::Open => return Cut::More,
+                QuoteEnd::Open if start > 0 => return Cut::At(start),
+                QuoteEnd::Open if last => return Cut::Unterminated(found),
+                QuoteEnd::Open => return Cut::More,
             }
         } else {
             at = found + 1;
@@ -70,31 +70,31 @@ fn cut_quoted(buffer: &[u8], last: bool, records_max: usize, quote: u8, dialect:
 }
 
 /// How a quoted field ends.
-enum Quoted {
+enum QuoteEnd {
     /// With the closing quote just before this offset.
     Before(usize),
-    /// It is broken: its record ends with the line.
+    /// Broken quote: the record ends with the line.
     Broken,
     /// Not in this buffer.
     Open,
 }
 
 /// The end of the field whose quote is at `open`.
-fn quoted(buffer: &[u8], open: usize, last: bool, dialect: &Dialect) -> Quoted {
+fn quoted(buffer: &[u8], open: usize, last: bool, dialect: &Dialect) -> QuoteEnd {
     let skip = dialect.skip_errors;
     match close(buffer, open, last, dialect) {
         Some(end) if skip => match buffer[end..] {
-            [b'\r'] if !last => Quoted::Open,
-            [] | [b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..] => Quoted::Before(end),
-            [next, ..] if next == dialect.delimiter => Quoted::Before(end),
-            _ if memchr(b'\n', &buffer[open..end]).is_some() => Quoted::Broken,
-            _ => Quoted::Before(end),
+            [b'\r'] if !last => QuoteEnd::Open,
+            [] | [b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..] => QuoteEnd::Before(end),
+            [next, ..] if next == dialect.delimiter => QuoteEnd::Before(end),
+            _ if memchr(b'\n', &buffer[open..end]).is_some() => QuoteEnd::Broken,
+            _ => QuoteEnd::Before(end),
         },
-        Some(end) => Quoted::Before(end),
+        Some(end) => QuoteEnd::Before(end),
         None if skip && (last || buffer.len() - open > dialect.quoted_bytes_max + 1) => {
-            Quoted::Broken
+            QuoteEnd::Broken
         }
-        None => Quoted::Open,
+        None => QuoteEnd::Open,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The second pass over a chunk: it decodes one column after the other into Arrow arrays.
+//! Second pass over a chunk: decodes one column after the other into Arrow arrays.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::scalar::{BASE64, Why, decimal, is_plain_number, not_rounded, stamp, t
 
 /// A column to decode.
 #[derive(Debug, Clone)]
-pub(crate) struct Column {
+pub(crate) struct CsvColumn {
     pub(crate) name: String,
     pub(crate) data_type: DataType,
     pub(crate) nullable: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Column {
 
 /// The first field of a column that cannot be decoded.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Fault {
+pub(crate) struct FieldFault {
     pub(crate) row: usize,
     pub(crate) why: Why,
 }
@@ -50,11 +50,11 @@ pub(crate) struct Decoder<'a> {
     /// Rows to leave out, if the dialect says so; may hold a row more than once.
     pub(crate) skipped: Vec<usize>,
     /// The first of them in the column decoded last.
-    pub(crate) first_skipped: Option<Fault>,
+    pub(crate) first_skipped: Option<FieldFault>,
 }
 
 /// A field's text.
-enum Text<'a> {
+enum FieldText<'a> {
     Plain(&'a [u8]),
     /// Without the quotes around it; quotes within are still doubled.
     Quoted(&'a [u8]),
@@ -91,7 +91,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Decodes one column; the outer error is a bug, the inner one a field that does not fit.
-    pub(crate) fn column(&mut self, column: &Column) -> Result<Decoded, Error> {
+    pub(crate) fn column(&mut self, column: &CsvColumn) -> Result<Decoded, Error> {
         use DataType as D;
         use TimeUnit as U;
         let exact = self.dialect.exact;
@@ -153,12 +153,12 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    fn text(&self, row: usize, field: usize) -> Text<'a> {
+    fn text(&self, row: usize, field: usize) -> FieldText<'a> {
         let (start, end) = self.index.field(row, field);
         let text = &self.data[start..end];
         match (text, self.dialect.quote) {
-            ([first, inner @ .., _], Some(quote)) if *first == quote => Text::Quoted(inner),
-            _ => Text::Plain(text),
+            ([first, inner @ .., _], Some(quote)) if *first == quote => FieldText::Quoted(inner),
+            _ => FieldText::Plain(text),
         }
     }
 
@@ -166,8 +166,8 @@ impl<'a> Decoder<'a> {
     #[inline]
     fn value(&self, row: usize, field: usize) -> Option<&'a [u8]> {
         let text = match self.text(row, field) {
-            Text::Quoted(text) => text,
-            Text::Plain(text) => match &self.dialect.null_literal {
+            FieldText::Quoted(text) => text,
+            FieldText::Plain(text) => match &self.dialect.null_literal {
                 Some(literal) if literal.as_bytes() == text => return None,
                 _ => text,
             },
@@ -177,22 +177,22 @@ impl<'a> Decoder<'a> {
 
     /// Notes a field that does not fit: the row is left out, or all ends here.
     #[cold]
-    fn fault(&mut self, row: usize, why: Why) -> Result<(), Fault> {
+    fn fault(&mut self, row: usize, why: Why) -> Result<(), FieldFault> {
         if !self.dialect.skip_errors {
-            return Err(Fault { row, why });
+            return Err(FieldFault { row, why });
         }
         self.skipped.push(row);
         if self.first_skipped.is_none_or(|first| row < first.row) {
-            self.first_skipped = Some(Fault { row, why });
+            self.first_skipped = Some(FieldFault { row, why });
         }
         Ok(())
     }
 
     fn primitive<T: ArrowPrimitiveType>(
         &mut self,
-        column: &Column,
+        column: &CsvColumn,
         parse: impl Fn(&[u8]) -> Result<T::Native, Why>,
-    ) -> Result<ArrayRef, Fault> {
+    ) -> Result<ArrayRef, FieldFault> {
         let rows = self.index.rows();
         let mut values: Vec<T::Native> = Vec::with_capacity(rows);
         let mut nulls = NullBufferBuilder::new(rows);
@@ -224,7 +224,7 @@ impl<'a> Decoder<'a> {
         Ok(Arc::new(array.with_data_type(column.data_type.clone())))
     }
 
-    fn booleans(&mut self, column: &Column) -> Result<ArrayRef, Fault> {
+    fn booleans(&mut self, column: &CsvColumn) -> Result<ArrayRef, FieldFault> {
         let rows = self.index.rows();
         let boolean = if self.dialect.exact { named_boolean } else { boolean };
         let mut values = Vec::with_capacity(rows);
@@ -249,7 +249,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Strings are checked to be UTF-8 all at once, and one by one only if that fails.
-    fn strings(&mut self, column: &Column) -> Result<Decoded, Error> {
+    fn strings(&mut self, column: &CsvColumn) -> Result<Decoded, Error> {
         for check in [false, true] {
             let (offsets, values, nulls) = match self.gather_strings(column, check) {
                 Ok(parts) => parts,
@@ -265,7 +265,11 @@ impl<'a> Decoder<'a> {
         Err(Error::Internal("strings were neither valid nor invalid".into()))
     }
 
-    fn gather_strings(&mut self, column: &Column, check: bool) -> Result<Strings, Fault> {
+    fn gather_strings(
+        &mut self,
+        column: &CsvColumn,
+        check: bool,
+    ) -> Result<StringParts, FieldFault> {
         let rows = self.index.rows();
         let mut values: Vec<u8> = Vec::with_capacity(rows * 8);
         let mut offsets: Vec<i32> = Vec::with_capacity(rows + 1);
@@ -274,11 +278,11 @@ impl<'a> Decoder<'a> {
         for row in 0..rows {
             let start = values.len();
             let null = match self.text(row, column.field) {
-                Text::Quoted(text) => {
+                FieldText::Quoted(text) => {
                     self.unquote(text, &mut values);
                     false
                 }
-                Text::Plain(text) => {
+                FieldText::Plain(text) => {
                     values.extend_from_slice(text);
                     match &self.dialect.null_literal {
                         None => text.is_empty(),
@@ -318,7 +322,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Values made of others are JSON, as the sink writes them.
-    fn nested(&mut self, column: &Column) -> Result<Decoded, Error> {
+    fn nested(&mut self, column: &CsvColumn) -> Result<Decoded, Error> {
         let field = Field::new(&column.name, column.data_type.clone(), column.nullable);
         let mut values = Texts::new(&field, self.dialect.exact)
             .ok_or_else(|| Error::Internal(format!("CSV column of type {}", column.data_type)))?;
@@ -326,12 +330,12 @@ impl<'a> Decoder<'a> {
         for row in 0..self.index.rows() {
             let text = self.value(row, column.field).map(<[u8]>::trim_ascii);
             let taken = match (text.filter(|text| !text.is_empty()), self.text(row, column.field)) {
-                (Some(text), Text::Quoted(_)) => {
+                (Some(text), FieldText::Quoted(_)) => {
                     single.clear();
                     self.unquote(text, &mut single);
                     values.take(&single)
                 }
-                (Some(text), Text::Plain(_)) => values.take(text),
+                (Some(text), FieldText::Plain(_)) => values.take(text),
                 (None, _) if column.nullable => {
                     values.absent();
                     Ok(())
@@ -348,13 +352,13 @@ impl<'a> Decoder<'a> {
         Ok(Ok(values.finish()?))
     }
 
-    fn binary(&mut self, column: &Column) -> Result<Decoded, Error> {
+    fn binary(&mut self, column: &CsvColumn) -> Result<Decoded, Error> {
         let rows = self.index.rows();
         let mut values: Vec<Option<Vec<u8>>> = Vec::with_capacity(rows);
         for row in 0..rows {
             let (text, null) = match self.text(row, column.field) {
-                Text::Quoted(text) => (text, false),
-                Text::Plain(text) => match &self.dialect.null_literal {
+                FieldText::Quoted(text) => (text, false),
+                FieldText::Plain(text) => match &self.dialect.null_literal {
                     None => (text, text.is_empty()),
                     Some(literal) => (text, literal.as_bytes() == text),
                 },
@@ -379,10 +383,10 @@ impl<'a> Decoder<'a> {
 }
 
 /// A column, or the first field of it that does not fit.
-type Decoded = Result<ArrayRef, Fault>;
+type Decoded = Result<ArrayRef, FieldFault>;
 
 /// The parts of a string column.
-type Strings = (OffsetBuffer<i32>, Buffer, Option<arrow::buffer::NullBuffer>);
+type StringParts = (OffsetBuffer<i32>, Buffer, Option<arrow::buffer::NullBuffer>);
 
 /// Tries once more without blanks around the text; nothing but blanks is NULL.
 #[cold]

@@ -7,11 +7,11 @@ use crate::options::{OnError, Options};
 /// Whether the first record names the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// It does if its fields are the declared columns: [`super::header`] has the rule.
+    /// The first record is a header if its fields are the declared columns: see [`super::header`].
     Auto,
     Present,
     Absent,
-    /// It is a header whose names do not count: columns are found by position.
+    /// The first record is a header without meaning: columns are found by position.
     Skipped,
 }
 
@@ -21,7 +21,7 @@ impl Header {
         options.parsed_or("csv.header", HEADER_FORM, HEADER_HELP, Header::parse)
     }
 
-    /// What `csv.header` says.
+    /// Parses the option `csv.header`.
     pub(crate) fn parse(text: &str) -> Option<Header> {
         match text.to_ascii_lowercase().as_str() {
             "auto" => Some(Header::Auto),
@@ -46,9 +46,9 @@ pub(crate) struct Dialect {
     pub(crate) comments: bool,
     /// Leave malformed records out instead of failing.
     pub(crate) skip_errors: bool,
-    /// Of those left out, keep what they are.
+    /// Keep the text of records left out.
     pub(crate) keep_malformed: bool,
-    /// Then a quoted field is over after so many bytes, closed or not.
+    /// Maximum length of a quoted field: the field ends there, closed or not.
     pub(crate) quoted_bytes_max: usize,
     /// Values have to be held as they stand.
     pub(crate) exact: bool,

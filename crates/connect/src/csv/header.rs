@@ -1,11 +1,11 @@
-//! The header: whether there is one, and which field belongs to which column.
+//! Header of a CSV file: its detection, and the field of each column.
 //!
-//! Without an explicit option, the first record decides (`csv.header` = `auto`). It is the header
-//! if all declared columns are among its fields. It is a record if no column is among its fields
-//! and one of its fields is a number or another value that fits a column that is not a string. If
-//! all columns are strings, no field can show this. Then it is a record if no column is among its
-//! fields, and the user is told. Anything else is refused: a header that has another name for a
-//! column (`country,2023`) must not count as data.
+//! Without an explicit option, the first record decides (`csv.header` = `auto`). The first record
+//! is the header if all declared columns are among its fields. The first record is data if no
+//! column is among its fields and one field is a number or another value that fits a column that is
+//! not a string. If all columns are strings, no field can show this. Then the first record is data
+//! if no column is among its fields, and the user is told. Everything else is refused: a header
+//! that has another name for a column (`country,2023`) must not count as data.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use millstream_contract::settings::closest;
 use millstream_contract::table::LeftOut;
 use millstream_contract::{Error, Result};
 
-use super::chunk::{CLOSE_HELP, Plan};
-use super::decode::{Column, Decoder};
+use super::chunk::{CLOSE_HELP, CsvPlan};
+use super::decode::{CsvColumn, Decoder};
 use super::dialect::{Dialect, Header};
 use super::index::{Index, index};
 use crate::number::parse_f64;
@@ -36,7 +36,7 @@ pub(crate) const LONE_CR_HELP: &str = "convert it, for example with tr '\\r' '\\
 
 /// How records map to columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct CsvLayout {
     /// Fields per record.
     pub(crate) fields: usize,
     /// Per declared column, its field.
@@ -47,11 +47,11 @@ pub(crate) struct Layout {
     pub(crate) unsure: Option<String>,
 }
 
-impl Layout {
+impl CsvLayout {
     /// Column `i` is field `i`.
-    fn by_position(schema: &Schema) -> Layout {
+    fn by_position(schema: &Schema) -> CsvLayout {
         let fields = schema.fields().len();
-        Layout { fields, columns: (0..fields).collect(), named: false, unsure: None }
+        CsvLayout { fields, columns: (0..fields).collect(), named: false, unsure: None }
     }
 }
 
@@ -61,13 +61,13 @@ pub(crate) fn read(
     dialect: &Arc<Dialect>,
     schema: &SchemaRef,
     path: &Arc<str>,
-) -> Result<Layout> {
+) -> Result<CsvLayout> {
     if dialect.header == Header::Absent {
-        return Ok(Layout::by_position(schema));
+        return Ok(CsvLayout::by_position(schema));
     }
     // Blank lines and comments before it.
     let mut before = Vec::new();
-    let mut layout = Layout::by_position(schema);
+    let mut layout = CsvLayout::by_position(schema);
     while let Some(block) = reader.next(FIRST_READ_BYTES, 1)? {
         if let Some(LeftOut { place, message, .. }) = block.too_long {
             let help = "this may be no CSV file; the first line, which may be a header, is never \
@@ -104,7 +104,7 @@ pub(crate) fn read(
         };
         if header == Some(true) {
             let columns = first.check()?;
-            return Ok(Layout { fields: first.names.len(), columns, named: true, unsure: None });
+            return Ok(CsvLayout { fields: first.names.len(), columns, named: true, unsure: None });
         }
         layout.unsure =
             header.is_none().then(|| place(path, &block.data, block.line, found.field(0, 0).0));
@@ -139,7 +139,7 @@ struct First<'a> {
     dialect: &'a Arc<Dialect>,
     schema: &'a SchemaRef,
     path: &'a Arc<str>,
-    /// Its fields as names, and where they start.
+    /// Fields of the first record as names, with their positions.
     names: Vec<(usize, String)>,
     /// Per declared column, the field with its name.
     columns: Vec<Option<usize>>,
@@ -168,7 +168,7 @@ impl<'a> First<'a> {
         First { block, found, dialect, schema, path, names, columns }
     }
 
-    /// Whether it is the header; `None`: hardly, but nothing shows it.
+    /// True if the first record is the header; `None`: probably not, but no field proves it.
     fn is_header(&self) -> Result<Option<bool>> {
         let matching = self.columns.iter().flatten().count();
         if matching > 0 && matching == self.columns.len() {
@@ -197,7 +197,7 @@ impl<'a> First<'a> {
             if parse_f64(name.as_bytes()).is_some() {
                 values += 1;
             } else if !matches!(field.data_type(), DataType::Utf8 | DataType::Binary) {
-                let column = Column {
+                let column = CsvColumn {
                     name: field.name().clone(),
                     data_type: field.data_type().clone(),
                     nullable: true,
@@ -215,7 +215,7 @@ impl<'a> First<'a> {
         Ok((values, others))
     }
 
-    /// It names some columns, not all of them, and may well be a record.
+    /// Error for a first record that names some columns, not all, and may well be data.
     fn either(&self) -> Error {
         let which = |there: bool| {
             let fields = self.schema.fields().iter().zip(&self.columns);
@@ -233,12 +233,12 @@ impl<'a> First<'a> {
         }
     }
 
-    /// Says what makes it no record; that it is no header is plain.
+    /// Error for a first record that is no header; says why the record is no data either.
     fn neither(&self) -> Error {
         let dialect = Arc::new(Dialect { skip_errors: false, ..(**self.dialect).clone() });
         let all: Vec<usize> = (0..self.columns.len()).collect();
-        let layout = Layout::by_position(self.schema);
-        let decoded = Plan::new(self.path, &dialect, self.schema, layout, &all)
+        let layout = CsvLayout::by_position(self.schema);
+        let decoded = CsvPlan::new(self.path, &dialect, self.schema, layout, &all)
             .and_then(|plan| plan.decode(self.block));
         let first = "the first line is neither a header with the table's columns nor a record";
         match decoded {

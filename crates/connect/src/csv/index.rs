@@ -33,13 +33,13 @@ pub(crate) struct Index {
 pub(crate) struct Misshapen {
     /// Offset of what is wrong.
     pub(crate) at: usize,
-    pub(crate) what: Shape,
+    pub(crate) what: ShapeFault,
 }
 
-/// What is wrong with a record's shape.
+/// Fault in a record's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// It has so many fields, and goes over so many lines.
+pub(crate) enum ShapeFault {
+    /// A record of `found` fields over `lines` lines.
     Fields { found: usize, lines: usize },
     /// After a closing quote comes something other than a delimiter or a line end.
     TextAfterQuote,
@@ -113,9 +113,9 @@ fn mask(block: &[u8; 64], patterns: [u64; 3]) -> u64 {
     bits
 }
 
-/// Indexes a chunk that starts and ends with a record (the last line end may be missing), at most
-/// 4 GiB. `fields` is what each record must have; `None`: what the first one has. Stops at the
-/// first misshapen record, or leaves such records out if `skip`.
+/// Indexes a chunk that starts and ends with a record (the last line end may be missing), at most 4
+/// GiB. `fields` is the number of fields that each record must have; `None`: as many as the first
+/// record has. Stops at the first misshapen record, or leaves such records out if `skip`.
 pub(crate) fn index(
     data: &[u8],
     dialect: &Dialect,
@@ -134,7 +134,7 @@ pub(crate) fn index(
         index: Index::default(),
         row_start: 0,
         field_start: 0,
-        state: State::Plain,
+        state: ScanState::Plain,
         closed_at: NEVER,
         ignore: NEVER,
         restart: None,
@@ -151,7 +151,7 @@ pub(crate) fn index(
 const NEVER: usize = usize::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ScanState {
     Plain,
     Quoted,
     Comment,
@@ -169,14 +169,14 @@ struct Scan<'a> {
     index: Index,
     row_start: usize,
     field_start: usize,
-    state: State,
+    state: ScanState,
     /// Just after the closing quote of the current field.
     closed_at: usize,
     /// The second of two quotes that stand for one.
     ignore: usize,
     /// Where to go on after a broken field.
     restart: Option<usize>,
-    /// What is wrong with the current record, as far as is known.
+    /// First fault of the current record.
     wrong: Option<Misshapen>,
     first_wrong: Option<Misshapen>,
 }
@@ -211,14 +211,14 @@ impl Scan<'_> {
             let valid = (1u64 << rest.len()) - 1;
             self.hits(from + blocks.len() * 64, mask(&last, patterns) & valid);
         }
-        let pending = self.row_start < self.data.len() && self.state != State::Comment;
+        let pending = self.row_start < self.data.len() && self.state != ScanState::Comment;
         if pending && !self.stopped() {
-            if self.state == State::Quoted {
+            if self.state == ScanState::Quoted {
                 if self.skip {
                     return self.leave_broken();
                 }
                 let at = self.field_start;
-                self.wrong.get_or_insert(Misshapen { at, what: Shape::Unterminated });
+                self.wrong.get_or_insert(Misshapen { at, what: ShapeFault::Unterminated });
             }
             self.end_row(self.data.len());
         }
@@ -235,7 +235,7 @@ impl Scan<'_> {
             let at = base + bits.trailing_zeros() as usize;
             bits &= bits - 1;
             let byte = self.data[at];
-            if self.state == State::Plain {
+            if self.state == ScanState::Plain {
                 if byte == self.delimiter {
                     if self.closed_at != NEVER && !self.closed_well(at) {
                         return;
@@ -248,7 +248,7 @@ impl Scan<'_> {
                         return;
                     }
                 } else if at == self.field_start {
-                    self.state = State::Quoted;
+                    self.state = ScanState::Quoted;
                 }
             } else {
                 self.in_quotes_or_comment(at, byte);
@@ -261,7 +261,7 @@ impl Scan<'_> {
 
     #[inline]
     fn in_quotes_or_comment(&mut self, at: usize, byte: u8) {
-        if self.state == State::Comment {
+        if self.state == ScanState::Comment {
             if byte == b'\n' {
                 self.start_row(at + 1);
             }
@@ -271,7 +271,7 @@ impl Scan<'_> {
             } else if at - self.field_start > self.quoted_bytes_max {
                 self.leave_broken();
             } else {
-                self.state = State::Plain;
+                self.state = ScanState::Plain;
                 self.closed_at = at + 1;
             }
         }
@@ -290,8 +290,8 @@ impl Scan<'_> {
             return false;
         }
         self.wrong.get_or_insert(match lines {
-            0 => Misshapen { at: closed, what: Shape::TextAfterQuote },
-            _ => Misshapen { at: open, what: Shape::TextAfterLines(lines) },
+            0 => Misshapen { at: closed, what: ShapeFault::TextAfterQuote },
+            _ => Misshapen { at: open, what: ShapeFault::TextAfterLines(lines) },
         });
         true
     }
@@ -303,8 +303,8 @@ impl Scan<'_> {
         let before = self.index.starts.len() * self.expected.unwrap_or(0);
         let line = memchr(b'\n', &self.data[open..]).map(|end| open + end);
         let what = match line.unwrap_or(self.data.len()) - open > self.quoted_bytes_max {
-            true => Shape::TooLong,
-            false => Shape::Unterminated,
+            true => ShapeFault::TooLong,
+            false => ShapeFault::Unterminated,
         };
         self.leave_out(before, Misshapen { at: open, what });
         (self.closed_at, self.ignore) = (NEVER, NEVER);
@@ -339,7 +339,7 @@ impl Scan<'_> {
         } else {
             let start = self.row_start;
             let lines = 1 + memchr_iter(b'\n', &self.data[start..at]).count();
-            let what = Shape::Fields { found, lines };
+            let what = ShapeFault::Fields { found, lines };
             self.leave_out(before, Misshapen { at: start, what });
         }
         self.start_row(at + 1);
@@ -350,7 +350,7 @@ impl Scan<'_> {
         self.row_start = at;
         self.field_start = at;
         let comment = self.comments && self.data.get(at) == Some(&b'#');
-        self.state = if comment { State::Comment } else { State::Plain };
+        self.state = if comment { ScanState::Comment } else { ScanState::Plain };
     }
 }
 
@@ -418,14 +418,14 @@ mod tests {
         let stop = Dialect::default();
         let skip = Dialect { skip_errors: true, ..Dialect::default() };
         for (data, at, what, kept) in [
-            ("1,2\n3\n4,5\n", 4, Shape::Fields { found: 1, lines: 1 }, 2),
-            ("1,2\n3,4,\"\n\"\n4,5\n", 4, Shape::Fields { found: 3, lines: 2 }, 2),
-            ("1,2\n\"3\"x,4\n4,5\n", 7, Shape::TextAfterQuote, 2),
-            ("1,2\n3,\"4\" \r\n4,5\n", 9, Shape::TextAfterQuote, 2),
-            ("1,2\n3,\"4\n", 6, Shape::Unterminated, 1),
-            ("1,2\n3,\"4", 6, Shape::Unterminated, 1),
+            ("1,2\n3\n4,5\n", 4, ShapeFault::Fields { found: 1, lines: 1 }, 2),
+            ("1,2\n3,4,\"\n\"\n4,5\n", 4, ShapeFault::Fields { found: 3, lines: 2 }, 2),
+            ("1,2\n\"3\"x,4\n4,5\n", 7, ShapeFault::TextAfterQuote, 2),
+            ("1,2\n3,\"4\" \r\n4,5\n", 9, ShapeFault::TextAfterQuote, 2),
+            ("1,2\n3,\"4\n", 6, ShapeFault::Unterminated, 1),
+            ("1,2\n3,\"4", 6, ShapeFault::Unterminated, 1),
             // What stands behind a quote that is never closed is kept.
-            ("1,2\n3,\"4\n5,6\n7,8\n", 6, Shape::Unterminated, 3),
+            ("1,2\n3,\"4\n5,6\n7,8\n", 6, ShapeFault::Unterminated, 3),
         ] {
             let (found, wrong) = rows(data, &stop);
             assert_eq!((found.len(), wrong), (1, Some(Misshapen { at, what })), "{data}");
@@ -435,10 +435,10 @@ mod tests {
         // Closed by the next field's opening quote, behind which text follows.
         let data = format!("1,2\n3,\"4\n{}7,\"8\"\n\"9\n\",0\n", "5,6\n".repeat(40));
         let (found, wrong) = rows(&data, &stop);
-        let lines = Misshapen { at: 6, what: Shape::TextAfterLines(41) };
+        let lines = Misshapen { at: 6, what: ShapeFault::TextAfterLines(41) };
         assert_eq!((found.len(), wrong), (1, Some(lines)));
         let (found, wrong) = rows(&data, &skip);
-        assert_eq!(wrong, Some(Misshapen { at: 6, what: Shape::Unterminated }));
+        assert_eq!(wrong, Some(Misshapen { at: 6, what: ShapeFault::Unterminated }));
         assert_eq!(
             (found.len(), &found[41], &found[42]),
             (43, &row("7", "\"8\""), &row("\"9\n\"", "0"))
@@ -446,7 +446,7 @@ mod tests {
         // Closed too late.
         let skip = Dialect { quoted_bytes_max: 4, ..skip };
         let (found, wrong) = rows("1,\"2\n3\"\n1,\"2\n34\"\n5,6\n", &skip);
-        assert_eq!(wrong, Some(Misshapen { at: 10, what: Shape::Unterminated }));
+        assert_eq!(wrong, Some(Misshapen { at: 10, what: ShapeFault::Unterminated }));
         assert_eq!(found, [row("1", "\"2\n3\""), row("5", "6")]);
     }
 }

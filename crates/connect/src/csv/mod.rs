@@ -53,8 +53,8 @@ use memchr::memchr;
 use millstream_contract::Result;
 use millstream_contract::inferred::{NEVER_LEFT_OUT, ON_ERROR_HELP};
 
-use self::chunk::{CLOSE_HELP, Plan};
-use self::decode::{Column, Decoder};
+use self::chunk::{CLOSE_HELP, CsvPlan};
+use self::decode::{CsvColumn, Decoder};
 use crate::options::{OnError, Options};
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
 
@@ -70,7 +70,7 @@ pub(crate) struct CsvFormat {
 }
 
 impl CsvFormat {
-    /// That leaves malformed records out.
+    /// Format that leaves malformed records out.
     #[cfg(test)]
     pub(crate) fn skipping() -> CsvFormat {
         CsvFormat { dialect: Arc::new(Dialect { skip_errors: true, ..Dialect::default() }) }
@@ -92,8 +92,8 @@ impl CsvFormat {
     }
 }
 
-/// A value that stands for itself, not between others, as a column of one row: `None` if it is none
-/// of this type. A text is what it is.
+/// A single value as a column of one row; `None` if `text` is no value of this type. A STRING is
+/// taken unchanged, without quotes or NULL literals.
 pub(crate) fn value(text: &[u8], data_type: &DataType) -> Result<Option<ArrayRef>> {
     if *data_type == DataType::Utf8 {
         let text = std::str::from_utf8(text).ok();
@@ -105,7 +105,7 @@ pub(crate) fn value(text: &[u8], data_type: &DataType) -> Result<Option<ArrayRef
         return Ok(None);
     }
     let (name, data_type) = (String::new(), data_type.clone());
-    let column = Column { name, data_type, nullable: false, field: 0 };
+    let column = CsvColumn { name, data_type, nullable: false, field: 0 };
     Ok(Decoder::new(text, &found, &dialect).column(&column)?.ok())
 }
 
@@ -135,7 +135,7 @@ impl RecordFormat for CsvFormat {
             Endless::TooLong => self.cut(buffer, true, 1),
         };
         let (at, what, help) = match what {
-            // It is what takes so much.
+            // An open quote makes the record so long.
             Cut::Unterminated(at) => {
                 (at, "quote that opens here is not closed within", CLOSE_HELP.to_string())
             }
@@ -169,7 +169,7 @@ impl RecordFormat for CsvFormat {
                  (or 'false')"
             )
         });
-        let plan = Plan::new(&path, &self.dialect, schema, layout, projection)?;
+        let plan = CsvPlan::new(&path, &self.dialect, schema, layout, projection)?;
         Ok(Started { decode: Arc::new(plan), remark })
     }
 }

@@ -14,7 +14,7 @@ use arrow::datatypes::{
 };
 use millstream_contract::{Error, Result};
 
-use super::split::Rows;
+use super::split::RowNumbers;
 use crate::datetime::{SECONDS_PER_DAY, parse_date, parse_time, parse_timestamp, per_second};
 use crate::number::parse_decimal;
 use crate::options::Options;
@@ -27,7 +27,7 @@ const LENGTH_MAX: u64 = 16 << 10;
 /// How a column's values come about. Whole numbers stand for everything that Arrow stores as one:
 /// unscaled decimals, days, units of time.
 #[derive(Debug, Clone)]
-enum Values {
+enum ValueRule {
     Whole { min: i128, max: i128 },
     Count { start: i128, end: i128, step: i128 },
     Float { min: f64, max: f64 },
@@ -41,23 +41,23 @@ enum Values {
 
 /// A column to make up.
 #[derive(Debug, Clone)]
-pub(super) struct Column {
+pub(super) struct GeneratedColumn {
     data_type: DataType,
-    values: Values,
+    values: ValueRule,
     /// Random values depend on it and the row number.
     seed: u64,
     /// Of 2^64 values, how many are NULL.
     nulls: u128,
 }
 
-impl Column {
+impl GeneratedColumn {
     /// Reads the `fields.<name>.*` options.
     pub(super) fn from_options(
         options: &Options<'_>,
         field: &Field,
         seed: u64,
         index: usize,
-    ) -> Result<Column> {
+    ) -> Result<GeneratedColumn> {
         let key = |option: &str| format!("fields.{}.{option}", field.name());
         let timestamp = matches!(field.data_type(), DataType::Timestamp(_, _));
         let kind = options.parsed(&key("kind"), "'random' or 'sequence'", |text| {
@@ -77,7 +77,7 @@ impl Column {
         } else {
             random_values(options, field, &key)?
         };
-        Ok(Column {
+        Ok(GeneratedColumn {
             data_type: field.data_type().clone(),
             values,
             seed: mix(seed ^ mix(index as u64 + 1)),
@@ -85,10 +85,10 @@ impl Column {
         })
     }
 
-    /// Rows after which a sequence is used up. One that outlasts any run counts as endless.
+    /// Rows after which a sequence is used up. A sequence that outlasts any run counts as endless.
     pub(super) fn rows_max(&self) -> Option<u64> {
         match self.values {
-            Values::Count { start, end, step } => {
+            ValueRule::Count { start, end, step } => {
                 u64::try_from((end - start) / step + 1).ok().filter(|rows| *rows < 1 << 62)
             }
             _ => None,
@@ -98,8 +98,8 @@ impl Column {
     /// Bytes per value, about.
     pub(super) fn width_bytes(&self) -> usize {
         match self.values {
-            Values::Hex { length } | Values::Bytes { length } => length,
-            Values::TextCount { .. } => 8,
+            ValueRule::Hex { length } | ValueRule::Bytes { length } => length,
+            ValueRule::TextCount { .. } => 8,
             _ => self.data_type.primitive_width().unwrap_or(1),
         }
     }
@@ -107,12 +107,12 @@ impl Column {
     /// The column for some rows.
     pub(super) fn array(
         &self,
-        rows: Rows,
+        rows: RowNumbers,
         start_time_us: i64,
         rows_per_second: Option<u64>,
     ) -> Result<ArrayRef> {
         use DataType as D;
-        let clock = Clock { start_time_us, rows_per_second };
+        let clock = RowClock { start_time_us, rows_per_second };
         Ok(match &self.data_type {
             D::Boolean => self.booleans(rows),
             D::Utf8 => self.strings(rows),
@@ -163,7 +163,7 @@ impl Column {
         u128::from(mix(self.word(row) ^ 0x6e75_6c6c)) < self.nulls
     }
 
-    fn validity(&self, rows: Rows) -> Option<NullBuffer> {
+    fn validity(&self, rows: RowNumbers) -> Option<NullBuffer> {
         (self.nulls > 0)
             .then(|| rows.numbers().map(|row| !self.is_null(row)).collect::<BooleanBuffer>())
             .map(NullBuffer::new)
@@ -171,21 +171,21 @@ impl Column {
 
     fn whole<T: ArrowPrimitiveType>(
         &self,
-        rows: Rows,
-        clock: Clock,
+        rows: RowNumbers,
+        clock: RowClock,
         narrow: impl Fn(i128) -> T::Native,
     ) -> ArrayRef {
         let values: Vec<T::Native> = match self.values {
-            Values::Whole { min, max } => {
+            ValueRule::Whole { min, max } => {
                 // The span of a wide decimal needs all 128 bits.
                 let span = max.wrapping_sub(min) as u128 + 1;
                 let value = |row| min.wrapping_add(self.below(row, span) as i128);
                 rows.numbers().map(|row| narrow(value(row))).collect()
             }
-            Values::Count { start, step, .. } => {
+            ValueRule::Count { start, step, .. } => {
                 rows.numbers().map(|row| narrow(start + i128::from(row) * step)).collect()
             }
-            Values::Time { start, step_ns } => {
+            ValueRule::Time { start, step_ns } => {
                 let ns_per_unit = match &self.data_type {
                     DataType::Timestamp(unit, _) => 1_000_000_000 / per_second(*unit),
                     _ => 1,
@@ -216,37 +216,37 @@ impl Column {
 
     fn floats<T: ArrowPrimitiveType>(
         &self,
-        rows: Rows,
+        rows: RowNumbers,
         narrow: impl Fn(f64) -> T::Native,
     ) -> ArrayRef {
         let value = |row: u64| match self.values {
-            Values::Float { min, max } => {
+            ValueRule::Float { min, max } => {
                 let unit = (self.word(row) >> 11) as f64 / (1u64 << 53) as f64;
                 min + unit * (max - min)
             }
-            Values::FloatCount { start } => start + row as f64,
+            ValueRule::FloatCount { start } => start + row as f64,
             _ => 0.0,
         };
         let values: Vec<T::Native> = rows.numbers().map(|row| narrow(value(row))).collect();
         Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(values), self.validity(rows)))
     }
 
-    fn booleans(&self, rows: Rows) -> ArrayRef {
+    fn booleans(&self, rows: RowNumbers) -> ArrayRef {
         let values: BooleanBuffer = rows.numbers().map(|row| self.word(row) >> 63 == 1).collect();
         Arc::new(BooleanArray::new(values, self.validity(rows)))
     }
 
-    fn strings(&self, rows: Rows) -> ArrayRef {
+    fn strings(&self, rows: RowNumbers) -> ArrayRef {
         let mut builder = StringBuilder::with_capacity(rows.count, rows.count * 16);
         let mut text = String::new();
         for row in rows.numbers() {
             text.clear();
             match self.values {
-                Values::Hex { length } => self.fill(row, length, |word| {
+                ValueRule::Hex { length } => self.fill(row, length, |word| {
                     let digit = (word >> 60) as u32;
                     text.push(char::from_digit(digit, 16).unwrap_or('0'));
                 }),
-                Values::TextCount { start } => text = (start + i128::from(row)).to_string(),
+                ValueRule::TextCount { start } => text = (start + i128::from(row)).to_string(),
                 _ => {}
             }
             builder.append_option((!self.is_null(row)).then_some(&text));
@@ -254,12 +254,12 @@ impl Column {
         Arc::new(builder.finish())
     }
 
-    fn bytes(&self, rows: Rows) -> ArrayRef {
+    fn bytes(&self, rows: RowNumbers) -> ArrayRef {
         let mut builder = BinaryBuilder::with_capacity(rows.count, rows.count * 16);
         let mut bytes = Vec::new();
         for row in rows.numbers() {
             bytes.clear();
-            if let Values::Bytes { length } = self.values {
+            if let ValueRule::Bytes { length } = self.values {
                 self.fill(row, length, |word| bytes.push((word >> 56) as u8));
             }
             builder.append_option((!self.is_null(row)).then_some(&bytes));
@@ -278,12 +278,12 @@ impl Column {
 
 /// When rows happen.
 #[derive(Clone, Copy)]
-struct Clock {
+struct RowClock {
     start_time_us: i64,
     rows_per_second: Option<u64>,
 }
 
-impl Clock {
+impl RowClock {
     /// Event time of a row, nanoseconds since the epoch.
     fn time_ns(&self, row: u64, start: Option<i128>, step_ns: Option<i128>) -> i128 {
         let start = start.unwrap_or(i128::from(self.start_time_us) * 1_000);
@@ -301,7 +301,7 @@ fn sequence_values(
     options: &Options<'_>,
     field: &Field,
     key: &dyn Fn(&str) -> String,
-) -> Result<Values> {
+) -> Result<ValueRule> {
     let (start, end) = (key("start"), key("end"));
     let data_type = field.data_type();
     Ok(match data_type {
@@ -311,15 +311,15 @@ fn sequence_values(
                 Some(i128::from(instant.seconds) * 1_000_000_000 + i128::from(instant.nanos))
             })?;
             let step_ns = options.duration_us(&key("step"))?.map(|us| i128::from(us) * 1_000);
-            Values::Time { start, step_ns }
+            ValueRule::Time { start, step_ns }
         }
         DataType::Float32 | DataType::Float64 => {
             let start = options.parsed(&start, "a number", |text| text.trim().parse().ok())?;
-            Values::FloatCount { start: start.unwrap_or(0.0) }
+            ValueRule::FloatCount { start: start.unwrap_or(0.0) }
         }
         DataType::Utf8 => {
             let start = options.parsed(&start, "a whole number", |t| t.trim().parse::<i64>().ok());
-            Values::TextCount { start: i128::from(start?.unwrap_or(0)) }
+            ValueRule::TextCount { start: i128::from(start?.unwrap_or(0)) }
         }
         DataType::Time32(_) | DataType::Time64(_) => return Err(no_sequence(options, field, key)),
         _ => {
@@ -338,7 +338,7 @@ fn sequence_values(
                 DataType::Decimal128(_, scale) => 10i128.pow(u32::try_from(*scale).unwrap_or(0)),
                 _ => 1,
             };
-            Values::Count { start: first, end: last, step }
+            ValueRule::Count { start: first, end: last, step }
         }
     })
 }
@@ -352,7 +352,7 @@ fn random_values(
     options: &Options<'_>,
     field: &Field,
     key: &dyn Fn(&str) -> String,
-) -> Result<Values> {
+) -> Result<ValueRule> {
     let (min, max) = (key("min"), key("max"));
     let data_type = field.data_type();
     let length = || -> Result<usize> {
@@ -360,9 +360,9 @@ fn random_values(
         Ok(options.integer(&key("length"), 0, LENGTH_MAX)?.unwrap_or(100) as usize)
     };
     Ok(match data_type {
-        DataType::Boolean => Values::Boolean,
-        DataType::Utf8 => Values::Hex { length: length()? },
-        DataType::Binary => Values::Bytes { length: length()? },
+        DataType::Boolean => ValueRule::Boolean,
+        DataType::Utf8 => ValueRule::Hex { length: length()? },
+        DataType::Binary => ValueRule::Bytes { length: length()? },
         DataType::Float32 | DataType::Float64 => {
             let read = |text: &str| text.trim().parse().ok().filter(|v: &f64| v.is_finite());
             let least = options.parsed(&min, "a number", read)?.unwrap_or(0.0);
@@ -370,7 +370,7 @@ fn random_values(
             if least > most {
                 return Err(options.error(&max, format!("it is less than {min}"), ""));
             }
-            Values::Float { min: least, max: most }
+            ValueRule::Float { min: least, max: most }
         }
         _ => {
             let Some(range) = whole_range(data_type) else {
@@ -394,13 +394,13 @@ fn random_values(
             if least > most {
                 return Err(options.error(&max, format!("it is less than {min}"), ""));
             }
-            Values::Whole { min: least, max: most }
+            ValueRule::Whole { min: least, max: most }
         }
     })
 }
 
-/// What a type that Arrow stores as a whole number may hold, unless an option says otherwise.
-/// Dates: this century so far and the next decades, rather than five million years.
+/// Default range of a type that Arrow stores as a whole number. Dates: this century so far and the
+/// next decades, rather than five million years.
 fn whole_range(data_type: &DataType) -> Option<(i128, i128)> {
     let day = |unit: &TimeUnit| i128::from(SECONDS_PER_DAY * per_second(*unit));
     match data_type {

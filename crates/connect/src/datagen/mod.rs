@@ -36,15 +36,15 @@ use millstream_contract::table::{OpenOptions, Split, Table, TableOptions};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::column::Column;
-use self::split::{DatagenSplit, Plan};
+use self::column::GeneratedColumn;
+use self::split::{DatagenPlan, DatagenSplit};
 use crate::options::Options;
 
 /// A table of made-up records.
 #[derive(Debug)]
 pub struct DatagenTable {
     schema: SchemaRef,
-    columns: Vec<Column>,
+    columns: Vec<GeneratedColumn>,
     /// Rows over all splits, if it ever ends.
     rows: Option<u64>,
     rows_per_second: Option<u64>,
@@ -65,10 +65,10 @@ impl DatagenTable {
         let splits = options.integer("splits", 1, 4096)?.unwrap_or(1);
         let mut columns = Vec::with_capacity(table.schema.fields().len());
         for (index, field) in table.schema.fields().iter().enumerate() {
-            columns.push(Column::from_options(&options, field, seed, index)?);
+            columns.push(GeneratedColumn::from_options(&options, field, seed, index)?);
         }
         options.finish("datagen, for columns of these types and kinds,")?;
-        let ends = columns.iter().filter_map(Column::rows_max);
+        let ends = columns.iter().filter_map(GeneratedColumn::rows_max);
         let rows = ends.chain(rows).min();
         Ok(DatagenTable { schema: table.schema.clone(), columns, rows, rows_per_second, splits })
     }
@@ -86,7 +86,7 @@ impl Table for DatagenTable {
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let schema: Schema =
             self.schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
-        let plan = Arc::new(Plan {
+        let plan = Arc::new(DatagenPlan {
             schema: Arc::new(schema),
             columns: projection.iter().map(|index| self.columns[*index].clone()).collect(),
             splits: self.splits,

@@ -1,4 +1,4 @@
-//! A split of a generated table: which rows are due, and generating them.
+//! Split of a generated table: due rows and their values.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -8,27 +8,27 @@ use arrow::datatypes::SchemaRef;
 use millstream_contract::table::{Chunk, Extent, Position, Split, SplitPoll};
 use millstream_contract::{Error, Result};
 
-use super::column::Column;
+use super::column::GeneratedColumn;
 
 /// A paced split hands out what is due at most this often, unless a whole batch is due.
 const PACE_US: i64 = 1_000;
 
-/// What is the same for all splits.
+/// Plan common to all splits.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct DatagenPlan {
     /// Of the projected columns.
     pub(super) schema: SchemaRef,
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<GeneratedColumn>,
     pub(super) splits: u64,
     pub(super) start_time_us: i64,
     /// Over all splits.
     pub(super) rows_per_second: Option<u64>,
 }
 
-impl Plan {
+impl DatagenPlan {
     /// About what a row takes.
     pub(super) fn row_bytes(&self) -> usize {
-        self.columns.iter().map(Column::width_bytes).sum::<usize>().max(1)
+        self.columns.iter().map(GeneratedColumn::width_bytes).sum::<usize>().max(1)
     }
 
     /// Rows of the table (all splits) that are due at `now_us`: row `i` is due `i / rate` seconds
@@ -41,8 +41,8 @@ impl Plan {
         u64::try_from(elapsed_us * i128::from(rate) / 1_000_000 + 1).unwrap_or(u64::MAX)
     }
 
-    /// When row `row` of the table is due: the first microsecond at which [`Plan::rows_due`]
-    /// counts it.
+    /// Time at which row `row` of the table is due: the first microsecond at which
+    /// [`DatagenPlan::rows_due`] counts the row.
     fn due_us(&self, row: u64, rate: u64) -> i64 {
         let after_us = (u128::from(row) * 1_000_000).div_ceil(u128::from(rate));
         self.start_time_us.saturating_add(i64::try_from(after_us).unwrap_or(i64::MAX))
@@ -51,7 +51,7 @@ impl Plan {
 
 /// Every `splits`-th row.
 pub(super) struct DatagenSplit {
-    plan: Arc<Plan>,
+    plan: Arc<DatagenPlan>,
     name: String,
     split: u64,
     /// Rows of this split, if it ends.
@@ -65,7 +65,7 @@ pub(super) struct DatagenSplit {
 
 impl DatagenSplit {
     pub(super) fn new(
-        plan: Arc<Plan>,
+        plan: Arc<DatagenPlan>,
         split: u64,
         rows: Option<u64>,
         batch_rows: usize,
@@ -119,7 +119,7 @@ impl Split for DatagenSplit {
 
 /// Rows to be made.
 struct DatagenChunk {
-    plan: Arc<Plan>,
+    plan: Arc<DatagenPlan>,
     split: u64,
     /// Number of the first row within its split.
     first: u64,
@@ -128,13 +128,13 @@ struct DatagenChunk {
 
 /// The numbers of a chunk's rows within the table.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rows {
+pub(super) struct RowNumbers {
     pub(super) first: u64,
     pub(super) step: u64,
     pub(super) count: usize,
 }
 
-impl Rows {
+impl RowNumbers {
     pub(super) fn numbers(self) -> impl Iterator<Item = u64> {
         (0..self.count as u64).map(move |at| self.first.wrapping_add(at.wrapping_mul(self.step)))
     }
@@ -148,7 +148,7 @@ impl Chunk for DatagenChunk {
     fn decode(self: Box<Self>) -> Result<RecordBatch> {
         let plan = &self.plan;
         let first = self.first.wrapping_mul(plan.splits).wrapping_add(self.split);
-        let rows = Rows { first, step: plan.splits, count: self.rows };
+        let rows = RowNumbers { first, step: plan.splits, count: self.rows };
         let arrays = plan
             .columns
             .iter()

@@ -1,9 +1,8 @@
-//! The directory that a job writes: what it finds there, and how files get their names.
+//! The directory that a job writes: files of former jobs, and names of new files.
 //!
-//! A file that is being written is called `.part-….inprogress`, and `part-…` from the moment at
-//! which it is complete and on the disk. Whoever writes a file has it locked. A job that writes
-//! many, one after the other, has `.part-<process>.lock` locked beside: there are moments at which
-//! it has no other file.
+//! An unfinished file is called `.part-….inprogress`, and `part-…` as soon as it is complete and on
+//! the disk. The writer of a file holds a lock on the file. A job that writes many files, one after
+//! the other, also holds a lock on `.part-<process>.lock`, for the moments without an open file.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
@@ -16,10 +15,10 @@ use millstream_contract::{Error, Result};
 
 use crate::text::write_error;
 
-/// What files are called, in front of the numbers of process and worker.
+/// Beginning of a file's name, before the numbers of process and worker.
 pub(super) const PART: &str = "part-";
 
-/// What a file is called until it is committed.
+/// End of a file's name until the file is committed.
 const UNFINISHED: &str = ".inprogress";
 
 /// The end of a lock's name.
@@ -37,22 +36,22 @@ pub(super) struct Directory {
     pub(super) path: PathBuf,
     /// How deep its partitions are: none, if 0.
     pub(super) depth: usize,
-    /// The file that says of a partition that it has all its rows, if there is to be one.
+    /// Name of the marker file of a complete partition, if wanted.
     pub(super) marker: Option<String>,
 }
 
-/// What former jobs have left in a directory.
+/// Files that former jobs have left in a directory.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    /// Files that have their names.
+pub(super) struct FormerFiles {
+    /// Files with their final names.
     pub(super) complete: Vec<PathBuf>,
-    /// Files that will never be finished: nobody has them locked.
+    /// Files that will never be finished: no job holds a lock on them.
     pub(super) unfinished: Vec<PathBuf>,
     /// Above the numbers of all files, by process and worker.
     next: HashMap<(usize, usize), u64>,
 }
 
-impl Found {
+impl FormerFiles {
     /// The number of a worker's next file.
     pub(super) fn next(&self, process: usize, worker: usize) -> u64 {
         self.next.get(&(process, worker)).copied().unwrap_or(0)
@@ -100,8 +99,8 @@ impl Directory {
     /// # Errors
     ///
     /// If a job is writing files of this process's number.
-    pub(super) fn find(&self, process: usize) -> Result<Found> {
-        let mut found = Found::default();
+    pub(super) fn find(&self, process: usize) -> Result<FormerFiles> {
+        let mut found = FormerFiles::default();
         let mut seen = Vec::new();
         self.look(&self.path, self.depth, &mut |path| seen.push(path.to_path_buf()))?;
         for path in seen {
@@ -118,7 +117,7 @@ impl Directory {
                     self.left(&path)?.try_lock_shared().map_err(|error| refused(error, &path))?;
                     found.unfinished.push(path);
                 }
-                // Others may be of this job's other processes.
+                // Unfinished files may belong to this job's other processes.
                 (Some(_), Some(_))
                     if process == 0
                         && self.left(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) =>
@@ -145,17 +144,17 @@ impl Directory {
         }
     }
 
-    /// Removes what [`Directory::find`] has found and was named: of former jobs that did not end
-    /// well all, and if this one `overwrites`, what they have completed; with partitions, in those
-    /// that have new files.
-    pub(super) fn remove(&self, found: &Found, overwrites: bool) -> Result<()> {
+    /// Removes files that [`Directory::find`] has found: all unfinished ones, and if this job
+    /// `overwrites`, the complete ones too; with partitions, only in partitions that have new
+    /// files.
+    pub(super) fn remove(&self, found: &FormerFiles, overwrites: bool) -> Result<()> {
         for path in &found.unfinished {
             self.clear(path)?;
         }
         self.look(&self.path, 0, &mut |path| {
             let name = path.file_name().map_or(&b""[..], |name| name.as_encoded_bytes());
             if name.starts_with(format!(".{PART}").as_bytes()) && name.ends_with(LOCK.as_bytes()) {
-                // That of a killed job: who has one that runs has it locked.
+                // A killed job's lock file: a running job would hold the lock.
                 _ = self.clear(path);
             }
         })?;
@@ -207,7 +206,7 @@ impl Directory {
         options.write(true).create(true).truncate(false).custom_flags(NO_LINKS);
         let file = options.open(&path).map_err(failed)?;
         lock(&file, &path)?;
-        // Whoever had it before may have removed it just now.
+        // The previous owner may have removed the file just now.
         let (own, now) = (file.metadata().map_err(failed)?, fs::symlink_metadata(&path));
         match now {
             Ok(now) if (now.dev(), now.ino()) == (own.dev(), own.ino()) => {
@@ -217,7 +216,7 @@ impl Directory {
         }
     }
 
-    /// Fails if a job has locked the directory; removes the lock of one that was killed.
+    /// Fails if a running job has locked the directory; removes the lock file of a killed job.
     pub(super) fn check_unlocked(&self, process: usize) -> Result<()> {
         match fs::symlink_metadata(self.lock_path(process)) {
             Ok(_) => self.lock(process).map(drop),
@@ -251,7 +250,7 @@ impl Directory {
             io::ErrorKind::AlreadyExists => busy(&path),
             _ => write_error(&place, &error),
         })?;
-        // Another process may look at this moment whether somebody has it locked.
+        // Another process may be testing the lock at this moment.
         file.lock().map_err(|error| write_error(&place, &error))?;
         // Another job may have ended since this one looked.
         match fs::symlink_metadata(self.within(&names.to)?) {
@@ -273,12 +272,11 @@ impl Directory {
         File::options().read(true).custom_flags(NO_LINKS).open(path).map_err(failed)
     }
 
-    /// Removes what a job that failed has left at `path`, unless it has gone or somebody has it
-    /// locked.
+    /// Removes a failed job's file at `path`, unless the file has gone or a job holds its lock.
     fn clear(&self, path: &Path) -> Result<()> {
         let Ok(left) = self.left(path) else { return Ok(()) };
         let failed = |error| write_error(&path.display().to_string(), &error);
-        // Whoever removes a file has locked it: if it is still there, so it will be below.
+        // Removal needs the lock: a file that is still there now stays until the lock is released.
         let (same, now) = (left.metadata().map_err(failed)?, fs::symlink_metadata(path));
         match now {
             Ok(now) if (now.dev(), now.ino()) == (same.dev(), same.ino()) => {
@@ -308,7 +306,7 @@ impl Directory {
         changed.iter().rev().try_for_each(sync)
     }
 
-    /// Marks the partitions that have files, all of which have their names.
+    /// Marks the partitions that have files; all files have their final names by now.
     pub(super) fn mark(&self) -> Result<()> {
         let Some(marker) = &self.marker else { return Ok(()) };
         let mut partitions = BTreeSet::new();
@@ -371,8 +369,8 @@ fn refused(error: TryLockError, path: &Path) -> Error {
     }
 }
 
-/// Gives a file its name, which no other file may have got meanwhile. A file that has its name
-/// already is left as it is.
+/// Gives a file its final name, unless another file has got that name meanwhile. A file that has
+/// its final name already is left alone.
 fn give_name(from: &Path, to: &Path) -> Result<()> {
     let failed = |error: io::Error| write_error(&to.display().to_string(), &error);
     let file = |path: &Path| match fs::symlink_metadata(path) {
@@ -482,7 +480,7 @@ mod tests {
         let left = ".part-0-1.inprogress, a=1/.part-0-0-7.inprogress, a=2/.part-1-0-7.inprogress";
         assert_eq!(directory.named(&found.unfinished), left);
         assert_eq!(directory.named(&found.complete), "a=3/part-0-0-1, part-00000-c1f2.parquet");
-        // What a job has locked is its own.
+        // A file locked by a job belongs to that job.
         let locked = File::open(&found.unfinished[2]).unwrap();
         locked.lock().unwrap();
         assert_eq!(directory.find(0).unwrap().unfinished.len(), 2);

@@ -47,7 +47,7 @@ impl Encoding {
                 let (place, out) = (output.place().to_string(), Box::new(output.clone()));
                 let rows = TextSink::named(place, *format, out, options.clone());
                 rows.open(schema, Writers::alone())?;
-                Box::new(Text { rows, output })
+                Box::new(TextEncoder { rows, output })
             }
             Encoding::Parquet(options) => Box::new(ParquetEncoder::new(options, schema, output)?),
             Encoding::Arrow(options) => Box::new(ArrowEncoder::new(options, schema, output)?),
@@ -56,12 +56,12 @@ impl Encoding {
 }
 
 /// CSV and NDJSON.
-struct Text {
+struct TextEncoder {
     rows: TextSink,
     output: Output,
 }
 
-impl Encoder for Text {
+impl Encoder for TextEncoder {
     fn write(&mut self, rows: &RecordBatch) -> Result<()> {
         self.rows.write(0, rows, false)
     }

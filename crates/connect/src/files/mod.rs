@@ -6,27 +6,27 @@
 //! are leaders, and only all files together are the same whatever the number of workers. A query
 //! with `LIMIT` or `OFFSET`, or with a single group for all rows, is written by one worker.
 //!
-//! **Names.** A worker's file is `part-<process>-<worker>`. A worker of a table that rolls its
-//! files, or has partitions, writes several: `part-<process>-<worker>-<number>`, the first one with
-//! its first row. A file that is not complete is called `.part-….inprogress`.
+//! **Names.** A worker's file is `part-<process>-<worker>`. A worker of a table with rolled files
+//! or partitions writes several: `part-<process>-<worker>-<number>`, each created with its first
+//! row. An incomplete file is called `.part-….inprogress`.
 //!
-//! **What is visible when.** A file is complete: it is sealed (written to its end, and synced), and
-//! gets its name after that. Without a rolling policy this is when all processes have sealed all
-//! their files at the end of the job, so that a result is there, or it is not. (Files are renamed
-//! one after the other. A process that is killed at that moment has renamed only some of them, and
-//! the job ends with an error.) With one, a file gets its name as soon as it is rolled; the files
-//! that are open at the end of the job get theirs when the job ends well.
+//! **Visibility.** A complete file is sealed (written to its end, and synced), and then gets its
+//! final name. Without a rolling policy, files are renamed when all processes have sealed all files
+//! at the end of the job, so that a result is either complete or absent. (Files are renamed in
+//! sequence. A process that is killed at that moment has renamed only some of them, and the job
+//! ends with an error.) With a rolling policy, a file is renamed as soon as it is rolled; files
+//! that are open at the end of the job are renamed when the job ends well.
 //!
-//! **What the next job finds.** Complete files stay, and are never written to: a job adds files of
-//! higher numbers to them. `INSERT OVERWRITE` removes them, of a table with partitions those of the
-//! partitions that get rows, when all files of all processes have their names. Unfinished files of
-//! a job that failed are named when the next one begins, and removed when that has ended well. A
-//! job never writes to a file that it has not created.
+//! **Files of former jobs.** Complete files stay, and are never written to: a job adds files of
+//! higher numbers. `INSERT OVERWRITE` removes complete files when all new files have their final
+//! names; with partitions, only in partitions that get rows. Unfinished files of a failed job are
+//! named when the next job begins, and removed when that job has ended well. A job writes only to
+//! its own files.
 //!
 //! **Memory.** Rows of Parquet and Arrow files wait until there are enough for a row group or a
-//! batch. Those of a process take an eighth of the setting `memory` at most, 128 MB at most, or a
-//! megabyte per worker; then what there is of the largest file is written. This comes on top of the
-//! job's budget.
+//! batch. All waiting rows of a process take at most an eighth of the setting `memory`, at most 128
+//! MB, or a megabyte per worker; beyond that, the largest file's rows are written early. This
+//! memory comes on top of the job's budget.
 //!
 //! **Marks.** Partitions are marked, if the table wants that, when the job has ended well and all
 //! files of all processes have their names.
@@ -73,12 +73,12 @@ use millstream_contract::table::TableOptions;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::directory::{Found, Lock};
+use self::directory::{FormerFiles, Lock};
 use self::options::Settings;
 pub(crate) use self::options::{ask_written, check_partitions, is_only_written, refuse_partitions};
 use self::partition::Partitions;
 pub(crate) use self::partition::{misplaced, partition_in, value_in, value_of};
-use self::rolling::Clock;
+use self::rolling::RollingClock;
 use self::worker::{Common, Worker};
 
 /// Files that are open at once, of all workers of a process; and what each worker has at least.
@@ -91,7 +91,7 @@ const HELD_BYTES: u64 = 128 << 20;
 const HELD_PART: u64 = 8;
 const HELD_BYTES_MIN: usize = 1 << 20;
 
-/// What becomes of the rows of a query that never ends, in files that are not rolled.
+/// Warning for an endless query whose files are not rolled.
 const ENDLESS: &str = "the query never ends, and its files get their names when it has ended: until \
      then nobody reads its rows, and it has to be ended with `millstream stop --drain`\n  \
      help: say in WITH (…) when a file is complete, for example by \
@@ -102,18 +102,18 @@ const ENDLESS: &str = "the query never ends, and its files get their names when 
 pub struct FileSink {
     settings: Settings,
     manner: OnceLock<Manner>,
-    opened: OnceLock<Opened>,
+    opened: OnceLock<OpenSink>,
 }
 
-/// What there is once the job has begun.
-struct Opened {
+/// Parts that exist once the job has begun.
+struct OpenSink {
     /// Stops before the workers' files are closed.
-    _clock: Option<Clock>,
+    _clock: Option<RollingClock>,
     workers: Workers,
     /// Where files come and go, the directory is locked by this one.
     _lock: Option<Lock>,
-    /// What former jobs have left, of which the first process tells.
-    found: Found,
+    /// Files of former jobs, reported by the first process.
+    found: FormerFiles,
     is_first: bool,
 }
 
@@ -139,7 +139,7 @@ impl FileSink {
         self.opened.get().map_or(&[], |opened| &opened.workers)
     }
 
-    /// What the workers of a job have in common.
+    /// Settings common to all workers of a job.
     fn common(&self, schema: &SchemaRef, writers: Writers) -> Result<Common> {
         let workers = writers.workers.max(1);
         // At most 128 MiB, so it fits.
@@ -189,9 +189,9 @@ impl Sink for FileSink {
         let interval = common.rolling.and_then(|rolling| rolling.interval);
         let watched = workers.clone();
         let look = move || watched.iter().for_each(|worker| locked(worker).look_at_the_clock());
-        let clock = interval.map(|interval| Clock::start(interval, look)).transpose()?;
+        let clock = interval.map(|interval| RollingClock::start(interval, look)).transpose()?;
         let is_first = writers.process == 0;
-        let opened = Opened { _clock: clock, workers, _lock: lock, found, is_first };
+        let opened = OpenSink { _clock: clock, workers, _lock: lock, found, is_first };
         let again = |_| Error::Internal("a file sink was opened twice".into());
         self.opened.set(opened).map_err(again)
     }
@@ -210,8 +210,8 @@ impl Sink for FileSink {
         if self.manner().endless && self.settings.rolling.is_none() {
             remarks.push(ENDLESS.to_string());
         }
-        if let Some(Opened { found, is_first: true, .. }) = self.opened.get() {
-            let Found { complete, unfinished, .. } = found;
+        if let Some(OpenSink { found, is_first: true, .. }) = self.opened.get() {
+            let FormerFiles { complete, unfinished, .. } = found;
             let (files, named) =
                 (counted(complete.len() as u64, "file"), directory.named(complete));
             match (complete.is_empty(), self.manner().overwrites, directory.depth) {
@@ -270,8 +270,8 @@ impl Sink for FileSink {
     }
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for OpenSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("found", &self.found).finish_non_exhaustive()
+        f.debug_struct("OpenSink").field("found", &self.found).finish_non_exhaustive()
     }
 }

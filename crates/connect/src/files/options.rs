@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::text::{Format, PLAIN, TextOptions};
 use crate::types::sql_name;
 
-/// What a table says about its files.
+/// Settings of a table's files.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) directory: Directory,
@@ -100,7 +100,7 @@ pub(crate) fn check_partitions(options: &Options<'_>, schema: &Schema) -> Result
     Ok(())
 }
 
-/// The `csv.*` options, which mean what they mean to the source.
+/// The `csv.*` options, with the same meaning as for a source.
 fn text_options(options: &Options<'_>) -> Result<TextOptions> {
     let header = Header::from_options(options)?;
     let (delimiter, quote) =
@@ -171,8 +171,8 @@ const WITHOUT_EFFECT: [&str; 7] = [
     "sink.rolling-policy.check-interval",
 ];
 
-/// The file that says of a partition that it has all its rows, by Flink's options. Those that
-/// change nothing may be there; they are not offered where others are missing.
+/// Name of the marker file of a complete partition, by Flink's options. Options without effect are
+/// accepted, but not suggested where other options are missing.
 fn marker(options: &Options<'_>) -> Result<Option<String>> {
     for option in WITHOUT_EFFECT {
         if options.any(|key| key == option) {
@@ -184,7 +184,7 @@ fn marker(options: &Options<'_>) -> Result<Option<String>> {
         return Ok(None);
     }
     let name = name.unwrap_or("_SUCCESS");
-    // Hidden from those who read the directory.
+    // Readers of the directory skip such names.
     let is_fit = name.len() > 1 && name.starts_with(['_', '.']) && !name.contains('/');
     if !is_fit || name.starts_with(".part-") || name == ".." {
         let message = format!("'{}' is no name for it", name.escape_debug());
@@ -217,8 +217,7 @@ pub(crate) fn is_only_written(option: &str) -> bool {
     ["sink.", "partition.", "parquet.", "arrow."].iter().any(|start| option.starts_with(start))
 }
 
-/// Asks for the options that only files have that are written: they change nothing for whoever
-/// reads the files again.
+/// Checks options of written files: they have no effect on a source that reads the same files.
 pub(crate) fn ask_written(options: &Options<'_>) -> Result<()> {
     if !options.any(is_only_written) {
         return Ok(());
@@ -232,7 +231,7 @@ pub(crate) fn ask_written(options: &Options<'_>) -> Result<()> {
     marker(options).map(drop)
 }
 
-/// That rows are told apart by their values is said of a table that is not written to files.
+/// Refuses `PARTITIONED BY` for a table that is not written to files.
 pub(crate) fn refuse_partitions(table: &TableOptions, what: &str) -> Result<()> {
     if table.partitioned_by.is_empty() {
         return Ok(());

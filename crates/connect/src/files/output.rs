@@ -1,4 +1,4 @@
-//! A file that is written: it counts its bytes, and remembers what the system said about it.
+//! Output file: counts written bytes, and keeps the system's error.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -10,12 +10,12 @@ use millstream_contract::{Error, Result};
 
 use crate::text::write_error;
 
-/// The file, for whoever writes to it.
+/// Handle of a file for its writers.
 #[derive(Debug, Clone)]
-pub(super) struct Output(Arc<Inner>);
+pub(super) struct Output(Arc<OutFile>);
 
 #[derive(Debug)]
-struct Inner {
+struct OutFile {
     /// For messages.
     place: String,
     /// Locked for as long as it is open.
@@ -27,7 +27,12 @@ struct Inner {
 
 impl Output {
     pub(super) fn new(place: String, file: File) -> Output {
-        Output(Arc::new(Inner { place, file, bytes: AtomicU64::new(0), failed: Mutex::default() }))
+        Output(Arc::new(OutFile {
+            place,
+            file,
+            bytes: AtomicU64::new(0),
+            failed: Mutex::default(),
+        }))
     }
 
     pub(super) fn place(&self) -> &str {
@@ -44,7 +49,7 @@ impl Output {
         self.0.file.sync_all().map_err(|error| write_error(&self.0.place, &error))
     }
 
-    /// What a format's error means: that of the file, if there was one.
+    /// The file's own error, if there was one; else the format's error.
     pub(super) fn error(&self, error: impl Display) -> Error {
         let failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         match failed {

@@ -59,7 +59,7 @@ impl Partitions {
         self.columns.len()
     }
 
-    /// The rows by partition; those of one stay in their order.
+    /// Rows by partition, each partition's rows in their order.
     pub(super) fn split(&self, rows: &RecordBatch) -> Result<Vec<PartitionRows>> {
         if self.columns.is_empty() {
             return Ok(vec![(String::new(), rows.clone())]);
@@ -133,7 +133,7 @@ fn encoded(text: &str, is_value: bool) -> String {
     out
 }
 
-/// What was [`encoded`]; `%` without two digits behind it stands for itself.
+/// Inverse of [`encoded`]; `%` without two digits behind stays as it is.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -63,14 +63,17 @@ impl Rolling {
 
 /// A thread that looks at the files from time to time, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct RollingClock {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Clock {
+impl RollingClock {
     /// Calls `look` several times within each interval.
-    pub(super) fn start(interval: Duration, look: impl Fn() + Send + 'static) -> Result<Clock> {
+    pub(super) fn start(
+        interval: Duration,
+        look: impl Fn() + Send + 'static,
+    ) -> Result<RollingClock> {
         let (stop, stopped) = channel();
         let wait = (interval / LOOKS).clamp(WAIT_MIN, WAIT_MAX);
         let run = move || {
@@ -84,15 +87,15 @@ impl Clock {
             message: format!("no thread for it: {error}"),
             help: "raise the limit of threads (ulimit -u)".into(),
         })?;
-        Ok(Clock { stop: Some(stop), thread: Some(thread) })
+        Ok(RollingClock { stop: Some(stop), thread: Some(thread) })
     }
 }
 
-impl Drop for Clock {
+impl Drop for RollingClock {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say; a panic in it has been shown.
+            // The thread returns no value; a panic has been reported already.
             _ = thread.join();
         }
     }

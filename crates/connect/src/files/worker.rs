@@ -1,4 +1,4 @@
-//! What one worker writes: a file at a time, or one for each partition.
+//! Files of one worker: one at a time, or one for each partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::rolling::Rolling;
 /// Where a length is looked at, it is after so many rows.
 const SLICE_ROWS: u64 = 1_024;
 
-/// What all workers have in common.
+/// Settings common to all workers.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) directory: Directory,
@@ -44,19 +44,19 @@ pub(super) struct Worker {
     /// The number of the next file.
     next: u64,
     /// By partition.
-    open: HashMap<String, Part>,
+    open: HashMap<String, OpenFile>,
     /// Counts uses, to know the least recent one.
     uses: u64,
     /// Complete, and not committed.
     sealed: Vec<Sealed>,
     /// Sealed files, locked until the sink is dropped where nothing else is.
     kept: Vec<Output>,
-    /// What went wrong while nobody wrote.
+    /// First error of writing in the background.
     failed: Option<Error>,
 }
 
 /// A file that is being written.
-struct Part {
+struct OpenFile {
     names: Sealed,
     output: Output,
     encoder: Box<dyn Encoder>,
@@ -123,7 +123,7 @@ impl Worker {
 
     /// The open file of a partition; opens one, if need be, and seals the one that has not been
     /// used for longest if there are too many.
-    fn open(&mut self, partition: &str) -> Result<&mut Part> {
+    fn open(&mut self, partition: &str) -> Result<&mut OpenFile> {
         self.uses += 1;
         if !self.open.contains_key(partition) {
             if self.open.len() >= self.common.open_max {
@@ -147,7 +147,7 @@ impl Worker {
         self.open("").map(drop)
     }
 
-    fn begin(&mut self, partition: &str) -> Result<Part> {
+    fn begin(&mut self, partition: &str) -> Result<OpenFile> {
         let name = match (self.common.is_plain(), self.next) {
             (true, 0) => self.name.clone(),
             (_, number) => format!("{}-{number}", self.name),
@@ -158,7 +158,7 @@ impl Worker {
         let output = Output::new(place, file);
         let encoder = self.common.encoding.open(&self.common.partitions.schema, output.clone())?;
         let (rows, held, opened, used) = (0, 0, Instant::now(), self.uses);
-        Ok(Part { names, output, encoder, rows, held, opened, used })
+        Ok(OpenFile { names, output, encoder, rows, held, opened, used })
     }
 
     /// Writes rows that wait, of the file that has most, until they take no more than they may.
@@ -166,13 +166,13 @@ impl Worker {
         while self.open.values().map(|part| part.held).sum::<usize>() > self.common.held_max {
             let Some(part) = self.open.values_mut().max_by_key(|part| part.held) else { break };
             part.encoder.relieve()?;
-            // What it still has cannot be written now.
+            // Rows that the file still holds cannot be written any more.
             part.held = 0;
         }
         Ok(())
     }
 
-    /// Completes a file: it is on the disk, and nothing is added to it.
+    /// Completes a file: all its rows are on the disk, and no row is added.
     fn seal(&mut self, partition: &str) -> Result<()> {
         let Some(mut part) = self.open.remove(partition) else { return Ok(()) };
         part.encoder.finish()?;
@@ -192,7 +192,7 @@ impl Worker {
         self.seal_those(|_| true)
     }
 
-    fn seal_those(&mut self, which: impl Fn(&Part) -> bool) -> Result<()> {
+    fn seal_those(&mut self, which: impl Fn(&OpenFile) -> bool) -> Result<()> {
         let chosen = self.open.iter().filter(|(_, part)| which(part));
         let mut chosen: Vec<String> = chosen.map(|(partition, _)| partition.clone()).collect();
         chosen.sort();
@@ -200,7 +200,7 @@ impl Worker {
     }
 
     /// Completes files, and shows them.
-    fn roll(&mut self, which: impl Fn(&Part) -> bool) -> Result<()> {
+    fn roll(&mut self, which: impl Fn(&OpenFile) -> bool) -> Result<()> {
         self.seal_those(which)?;
         self.publish()
     }
@@ -225,7 +225,7 @@ impl Worker {
         }
     }
 
-    /// What is sealed and not committed, which is the caller's affair from now on.
+    /// Takes the sealed files that are not committed; from now on the caller commits them.
     pub(super) fn take_sealed(&mut self) -> Vec<Sealed> {
         std::mem::take(&mut self.sealed)
     }

@@ -60,7 +60,7 @@ fn zstd_of(body: &[u8]) -> std::io::Result<impl Read + '_> {
     Ok(reader)
 }
 
-/// Refusal of a body with more bytes.
+/// Flaw of a body with more bytes.
 pub(super) fn too_large(bytes_max: u64) -> Answer {
     Answer::new(413, format!("a body has at most {bytes_max} bytes ('max-body')"))
 }

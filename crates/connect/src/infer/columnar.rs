@@ -1,8 +1,8 @@
 //! Files that carry a schema: Parquet and Arrow.
 //!
-//! [`schema`] is the one place that asks their readers for it. A schema does not say how far out of
-//! order records are, so the columns that may be the event time are read from what the first and
-//! the last file begin with. The schemas of all files are looked at, unless there are very many.
+//! [`schema`] alone reads schemas. A schema does not say how far out of order records are, so the
+//! columns that may be the event time are read from the beginning of the first and the last file.
+//! The schemas of all files are read, unless there are very many.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use millstream_contract::table::{OpenOptions, SplitPoll, Table, TableOptions};
 use millstream_contract::{Error, Result};
 
 use super::sample::{ends, headed, read_once};
-use super::value::{Shape, Values};
-use super::{Column, Columns, Format, RECORDS_MAX, left_out};
+use super::value::{TextShape, ValueStats};
+use super::{FormatKind, Inferred, InferredColumn, RECORDS_MAX, left_out};
 use crate::source::{FileTable, OneFile};
 use crate::types::sql_name;
 use crate::{conform, ipc, parquet};
@@ -27,9 +27,9 @@ const TIMES_MAX: usize = 16;
 
 /// The columns of the schema that the first file carries, as far as the last one has them, with
 /// the types that take both; and whether all of the data has been seen.
-pub(super) fn columns(format: Format, files: &[OneFile]) -> Result<(Columns, bool)> {
-    // One without anything in it may come before.
-    let Some(first) = ends(files).next() else { return Ok((Columns::default(), true)) };
+pub(super) fn columns(format: FormatKind, files: &[OneFile]) -> Result<(Inferred, bool)> {
+    // An empty file may come first.
+    let Some(first) = ends(files).next() else { return Ok((Inferred::default(), true)) };
     let (mut schema, unknown) = schema_of(format, first)?;
     let mut apart = Apart::default();
     for other in ends(files).filter(|file| file.name != first.name) {
@@ -45,21 +45,21 @@ pub(super) fn columns(format: Format, files: &[OneFile]) -> Result<(Columns, boo
         |field: &Arc<Field>| matches!(field.data_type(), DataType::Timestamp(..) | DataType::Int64);
     let times = (0..).zip(schema.fields()).filter(|(_, field)| is_time(field));
     let times: Vec<usize> = times.map(|(at, _)| at).take(TIMES_MAX).collect();
-    let mut found = vec![Values::default(); schema.fields().len()];
+    let mut found = vec![ValueStats::default(); schema.fields().len()];
     let mut whole = files.len() <= 2;
     for file in ends(files).filter(|_| !times.is_empty()) {
-        found.iter_mut().for_each(Values::gap);
+        found.iter_mut().for_each(ValueStats::gap);
         whole &= look(format, file, &schema, &times, &mut found)?;
     }
-    let column = |(field, values): (&Arc<Field>, Values)| {
-        Column::new(field.name().clone(), field.data_type().clone(), values)
+    let column = |(field, values): (&Arc<Field>, ValueStats)| {
+        InferredColumn::new(field.name().clone(), field.data_type().clone(), values)
     };
     let no_type = |(name, data_type): (String, DataType)| {
         format!("the column {name} is left out: SQL has no type for {data_type}")
     };
     let columns = schema.fields().iter().zip(found).map(column).collect();
     let remarks = unknown.into_iter().map(no_type).chain(apart.told(&first.name)).collect();
-    Ok((Columns { columns, remarks, ..Columns::default() }, whole))
+    Ok((Inferred { columns, remarks, ..Inferred::default() }, whole))
 }
 
 /// The columns that not all files have, or not with types that go together.
@@ -68,7 +68,7 @@ struct Apart {
     /// In lower case.
     names: HashSet<String>,
     remarks: Vec<String>,
-    /// What the first file lacks, and who has it.
+    /// Columns missing in the first file, each with the name of a file.
     new: Vec<String>,
 }
 
@@ -123,21 +123,21 @@ impl Apart {
         }
     }
 
-    /// What is to be said of them.
+    /// Remarks for the user about the files' differences.
     fn told(self, first: &str) -> impl Iterator<Item = String> {
         self.remarks.into_iter().chain(left_out(first, &self.new))
     }
 }
 
 /// The schema of a file as a table would declare it, and the columns for which SQL has no type.
-fn schema_of(format: Format, file: &OneFile) -> Result<(SchemaRef, Vec<(String, DataType)>)> {
+fn schema_of(format: FormatKind, file: &OneFile) -> Result<(SchemaRef, Vec<(String, DataType)>)> {
     let path = PathBuf::from(&*file.name);
     if !path.metadata().map_err(|e| crate::input::io_error(&path, &e))?.is_file() {
         return Err(read_once(&file.name));
     }
     let (schema, unknown): (Schema, _) = match format {
-        Format::Parquet => parquet::schema_of(file.input()?.0, file.name.clone())?,
-        Format::Arrow => ipc::schema_of(file.input()?.0, file.name.clone())?,
+        FormatKind::Parquet => parquet::schema_of(file.input()?.0, file.name.clone())?,
+        FormatKind::Arrow => ipc::schema_of(file.input()?.0, file.name.clone())?,
         _ => {
             return Err(Error::Data {
                 place: file.name.to_string(),
@@ -149,13 +149,13 @@ fn schema_of(format: Format, file: &OneFile) -> Result<(SchemaRef, Vec<(String, 
     Ok((Arc::new(schema), unknown))
 }
 
-/// Reads the columns `times` of what a file begins with; says whether that is all of it.
+/// Reads the columns `times` at the beginning of a file; true if the file has no more rows.
 fn look(
-    format: Format,
+    format: FormatKind,
     file: &OneFile,
     schema: &SchemaRef,
     times: &[usize],
-    found: &mut [Values],
+    found: &mut [ValueStats],
 ) -> Result<bool> {
     let option = |(key, value): (&str, &str)| (key.to_string(), value.to_string());
     let table = FileTable::from_options(&TableOptions {
@@ -178,7 +178,7 @@ fn look(
 }
 
 /// Notes the times of some records.
-pub(super) fn add(batch: &RecordBatch, times: &[usize], found: &mut [Values]) -> Result<()> {
+pub(super) fn add(batch: &RecordBatch, times: &[usize], found: &mut [ValueStats]) -> Result<()> {
     let cast = |array: &ArrayRef, data_type: &DataType| {
         cast(array, data_type).map_err(|error| Error::Internal(error.to_string()))
     };
@@ -195,7 +195,7 @@ pub(super) fn add(batch: &RecordBatch, times: &[usize], found: &mut [Values]) ->
         for value in array.as_primitive::<Int64Type>() {
             match value {
                 None => values.add_null(),
-                Some(number) if is_number => values.add(Shape::Integer(number)),
+                Some(number) if is_number => values.add(TextShape::Integer(number)),
                 Some(us) => values.add_time(us),
             }
         }

@@ -1,8 +1,8 @@
 //! CSV: delimiter, quotes, header, what counts as NULL, and the columns.
 //!
 //! The first record is a header if a column has values that the record's field does not fit, as
-//! `price` above numbers. If all columns are strings nothing shows it; then it is one if all its
-//! fields could be names, and the user is told.
+//! `price` above numbers. If all columns are strings, no field can show this; then the first record
+//! is a header if all its fields could be names, and the user is told.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use millstream_contract::declaration::{NULL_WORDS, free_name};
 use millstream_contract::wording::counted;
 
 use super::sample::{Sample, first_line, headed};
-use super::value::{Shape, Values, null_word, shape};
-use super::{Column, Columns, RECORDS_MAX, left_out};
+use super::value::{TextShape, ValueStats, null_word, shape};
+use super::{Inferred, InferredColumn, RECORDS_MAX, left_out};
 use crate::csv::{Dialect, Index, header_name, index};
 use crate::records::{Cut, RecordFormat};
 use crate::source::OneFile;
@@ -30,20 +30,20 @@ const COMPARED_RECORDS: usize = 1000;
 
 /// The columns of the samples, of which the first is not empty. `tabs`: the file's name promises
 /// tabulators. `files` are all of them.
-pub(super) fn columns(samples: &[Sample], tabs: bool, files: &[OneFile]) -> Columns {
-    let Some((first, others)) = samples.split_first() else { return Columns::default() };
+pub(super) fn columns(samples: &[Sample], tabs: bool, files: &[OneFile]) -> Inferred {
+    let Some((first, others)) = samples.split_first() else { return Inferred::default() };
     let dialect = Arc::new(dialect(first, tabs));
     let data = records(&first.head, first.whole, RECORDS_MAX, &dialect);
     let (rows, wrong) = index(data, &dialect, None, true);
     let more = data.len() < first.head.len();
-    let mut scan = Scan { dialect: &dialect, columns: Vec::new(), over_lines: false, more };
-    scan.columns.resize_with(rows.fields(), Values::default);
+    let mut scan = ColumnScan { dialect: &dialect, columns: Vec::new(), over_lines: false, more };
+    scan.columns.resize_with(rows.fields(), ValueStats::default);
     scan.records(data, &rows, 1.min(rows.rows())..rows.rows());
-    let head = Head::new(data, &rows, &scan);
+    let head = HeaderGuess::new(data, &rows, &scan);
     if !head.is_header {
         // It would have come first; for the order of times that makes no difference in most files,
         // so it is scanned again from the front.
-        scan.columns.iter_mut().for_each(|column| *column = Values::default());
+        scan.columns.iter_mut().for_each(|column| *column = ValueStats::default());
         scan.records(data, &rows, 0..rows.rows());
     }
     if !scan.over_lines {
@@ -89,8 +89,9 @@ pub(super) fn columns(samples: &[Sample], tabs: bool, files: &[OneFile]) -> Colu
     }
     let more = scan.more;
     let columns = names.into_iter().zip(scan.columns);
-    let columns = columns.map(|(name, values)| Column::new(name, values.data_type(), values));
-    Columns { columns: columns.collect(), options, remarks, wrong: None, more }
+    let columns =
+        columns.map(|(name, values)| InferredColumn::new(name, values.data_type(), values));
+    Inferred { columns: columns.collect(), options, remarks, wrong: None, more }
 }
 
 /// The columns that are left out as only files other than the first have them.
@@ -171,17 +172,17 @@ fn dialect(sample: &Sample, tabs: bool) -> Dialect {
     }
 }
 
-/// What the values are like, column by column.
-struct Scan<'a> {
+/// Properties of the values, column by column.
+struct ColumnScan<'a> {
     dialect: &'a Arc<Dialect>,
-    columns: Vec<Values>,
+    columns: Vec<ValueStats>,
     /// Whether a record goes over several lines.
     over_lines: bool,
     /// Whether there are more records.
     more: bool,
 }
 
-impl Scan<'_> {
+impl ColumnScan<'_> {
     fn records(&mut self, data: &[u8], rows: &Index, range: std::ops::Range<usize>) {
         for row in range {
             for field in 0..rows.fields().min(self.columns.len()) {
@@ -209,12 +210,12 @@ impl Scan<'_> {
 
     /// Records from further on in the file, or of another one.
     fn block(&mut self, data: &[u8]) {
-        self.columns.iter_mut().for_each(Values::gap);
+        self.columns.iter_mut().for_each(ValueStats::gap);
         let (rows, _) = index(data, self.dialect, Some(self.columns.len()), true);
         self.records(data, &rows, 0..rows.rows().min(RECORDS_MAX));
     }
 
-    /// Another file, whose header may have the columns in another order.
+    /// Takes in another file, whose header may have the columns in another order.
     fn other_file(&mut self, sample: &Sample, names: Option<&[String]>) {
         let data = records(&sample.head, sample.whole, RECORDS_MAX, self.dialect);
         self.more |= data.len() < sample.head.len();
@@ -231,7 +232,7 @@ impl Scan<'_> {
             self.more = true;
             return;
         };
-        self.columns.iter_mut().for_each(Values::gap);
+        self.columns.iter_mut().for_each(ValueStats::gap);
         for row in 1..rows.rows() {
             for (column, place) in places.iter().enumerate() {
                 let (start, end) = rows.field(row, *place);
@@ -250,23 +251,23 @@ fn field_names(data: &[u8], rows: &Index, dialect: &Dialect) -> Vec<String> {
 }
 
 /// The first record.
-struct Head {
+struct HeaderGuess {
     names: Vec<String>,
     is_header: bool,
-    /// Whether nothing but its looks says so.
+    /// True if the fields' look is the only evidence.
     unsure: bool,
     empty: bool,
 }
 
-impl Head {
+impl HeaderGuess {
     /// `scan` has seen the records behind it.
-    fn new(data: &[u8], rows: &Index, scan: &Scan<'_>) -> Head {
+    fn new(data: &[u8], rows: &Index, scan: &ColumnScan<'_>) -> HeaderGuess {
         if rows.rows() == 0 {
-            return Head { names: Vec::new(), is_header: false, unsure: false, empty: true };
+            return HeaderGuess { names: Vec::new(), is_header: false, unsure: false, empty: true };
         }
         let names = field_names(data, rows, scan.dialect);
-        let text = |name: &String| shape(name.as_bytes()) == Shape::Text;
-        let typed = |values: &Values| values.count > 0 && values.data_type() != DataType::Utf8;
+        let text = |name: &String| shape(name.as_bytes()) == TextShape::Text;
+        let typed = |values: &ValueStats| values.count > 0 && values.data_type() != DataType::Utf8;
         let shown = scan.columns.iter().zip(&names).any(|(values, name)| {
             typed(values) && !name.is_empty() && text(name) && null_word(name.as_bytes()).is_none()
         });
@@ -284,7 +285,7 @@ impl Head {
             all_text && distinct && names.iter().all(|name| is_name(name)) && !repeated();
         let unsure = !shown && looks_like && rows.rows() > 1;
         let is_header = all_text && shown || looks_like;
-        Head { names, is_header, unsure, empty: rows.rows() == 1 && is_header }
+        HeaderGuess { names, is_header, unsure, empty: rows.rows() == 1 && is_header }
     }
 
     /// The option `csv.header`, and a name for each column.
@@ -331,8 +332,8 @@ fn is_name(text: &str) -> bool {
 
 /// The word that stands for NULL where otherwise a column would be no STRING. Other columns take
 /// such words as values.
-fn null_literal(columns: &mut [Values]) -> Option<&'static str> {
-    let helped = |word: usize, values: &Values| {
+fn null_literal(columns: &mut [ValueStats]) -> Option<&'static str> {
+    let helped = |word: usize, values: &ValueStats| {
         values.null_words == 1 << word && values.count > 0 && values.data_type() != DataType::Utf8
     };
     let count = |word: usize| columns.iter().filter(|values| helped(word, values)).count();
@@ -344,7 +345,7 @@ fn null_literal(columns: &mut [Values]) -> Option<&'static str> {
     for values in columns.iter_mut().filter(|values| values.null_words != 0) {
         match chosen {
             Some(word) if values.null_words == 1 << word => values.add_null(),
-            _ => values.add(Shape::Text),
+            _ => values.add(TextShape::Text),
         }
     }
     Some(NULL_WORDS[chosen?])

@@ -1,5 +1,4 @@
-//! Times that are not written as SQL writes them, and lines of logs: the columns that are computed
-//! of them.
+//! Times in forms other than SQL's, and lines of logs: the columns computed from them.
 
 use millstream_contract::declaration::ComputedColumn;
 
@@ -27,10 +26,10 @@ pub(super) fn time(text: &[u8]) -> Option<(Instant, &'static str)> {
 }
 
 /// Reads the time of a text or of a line.
-pub(super) type Reader = fn(&[u8]) -> Option<Instant>;
+pub(super) type Parse = fn(&[u8]) -> Option<Instant>;
 
 /// The reader of the texts that this SQL makes times of.
-pub(super) fn reader(sql: &str) -> Option<Reader> {
+pub(super) fn reader(sql: &str) -> Option<Parse> {
     if FORMS.iter().any(|(_, form)| *form == sql) {
         return Some(|text| time(text).map(|(at, _)| at));
     }
@@ -77,7 +76,7 @@ fn read<'t>(pattern: &str, text: &'t [u8]) -> Option<(Instant, &'t [u8])> {
 /// A kind of logs.
 pub(super) struct Log {
     /// The time of a line.
-    time: Reader,
+    time: Parse,
     /// The columns, of which `ts` is the time: a name, the pattern of a part of the line, and the
     /// SQL that makes the value of this part, `{}`.
     columns: &'static [(&'static str, &'static str, &'static str)],

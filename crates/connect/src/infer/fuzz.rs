@@ -1,8 +1,8 @@
-//! A fuzz target: data of any content declares a table or is refused, never with a panic; and what
-//! it declares is the same again.
+//! Fuzz target: data of any content declares a table or is refused, never with a panic; the
+//! declared table declares the same again.
 
 use super::sample::Sample;
-use super::{Format, columns, declared};
+use super::{FormatKind, columns, declared};
 
 /// Infers what `data` declares, the first byte choosing the format and how it is cut into samples.
 ///
@@ -12,8 +12,8 @@ use super::{Format, columns, declared};
 #[doc(hidden)]
 pub fn fuzz_infer(data: &[u8]) {
     let (choice, content) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
-    let format = [Format::Csv, Format::Tabs, Format::Ndjson][usize::from(choice) % 3];
-    let format = if choice & 64 != 0 { Format::of_bytes(content) } else { format };
+    let format = [FormatKind::Csv, FormatKind::Tabs, FormatKind::Ndjson][usize::from(choice) % 3];
+    let format = if choice & 64 != 0 { FormatKind::of_bytes(content) } else { format };
     let cut = if choice & 4 != 0 { content.len() / 2 } else { content.len() };
     let infer = || {
         let sample = |bytes: &[u8], later: &[u8]| Sample {

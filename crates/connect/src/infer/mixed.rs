@@ -1,4 +1,4 @@
-//! Files of several formats under one name: nothing declares a table of all of them.
+//! Refuses files of several formats under one name: no table can be declared of all of them.
 
 use std::path::Path;
 
@@ -6,24 +6,24 @@ use millstream_contract::declaration::literal;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use super::Format;
+use super::FormatKind;
 use crate::input::Packing;
 use crate::source::OneFile;
 
-/// The files whose names promise one format.
+/// Files with names of one format.
 struct OfFormat<'a> {
-    format: Format,
+    format: FormatKind,
     first: &'a str,
     count: usize,
     packed: bool,
 }
 
-/// Refuses files of which the names promise more than one format; `given` names them all. Names
-/// that promise nothing may be those of any.
+/// Refuses files whose names promise more than one format; `given` is the common name. A name
+/// without a promise fits any format.
 pub(super) fn refuse_mixed(given: &str, files: &[OneFile]) -> Result<()> {
     let mut found: Vec<OfFormat<'_>> = Vec::new();
     for file in files {
-        let Some(format) = Format::of_name(&file.name) else { continue };
+        let Some(format) = FormatKind::of_name(&file.name) else { continue };
         let packed = Packing::of_name(&file.name).is_some();
         match found.iter_mut().find(|known| known.format == format) {
             Some(known) => (known.count, known.packed) = (known.count + 1, known.packed || packed),
@@ -50,7 +50,7 @@ impl OfFormat<'_> {
     fn described(&self) -> String {
         let name = Path::new(self.first).file_name().unwrap_or_default().to_string_lossy();
         let format = match self.format {
-            Format::Tabs => "csv with tabulators",
+            FormatKind::Tabs => "csv with tabulators",
             other => other.name(),
         };
         match self.count {
@@ -59,7 +59,7 @@ impl OfFormat<'_> {
         }
     }
 
-    /// What names files like the first one, among those that are given.
+    /// Pattern of files like the first, within the given files.
     fn pattern(&self, given: &str) -> String {
         let path = Path::new(self.first);
         let path = match Packing::of_name(self.first) {

@@ -1,12 +1,12 @@
-//! What files declare by themselves: format, columns, event time and watermark, from a bounded
-//! sample of their data.
+//! Inference of a declaration from files: format, columns, event time and watermark, from a bounded
+//! sample of the data.
 //!
-//! The strictest type is taken that fits all values of the sample ([`value`]). So a later value may
-//! not fit; reading it is an error with its place, never NULL. The same files give the same
-//! declaration.
+//! A column gets the strictest type that fits all values of the sample ([`value`]). So a later
+//! value may not fit; reading such a value is an error with its place, never NULL. The same files
+//! give the same declaration.
 //!
-//! The format is that of the file's name, without an ending that only says how it is packed, and
-//! otherwise that of the first bytes. Formats that carry a schema ([`columnar`]) need no sample.
+//! The format follows from the file's name, without an ending for the packing, or else from the
+//! first bytes. Formats that carry a schema ([`columnar`]) need no sample.
 
 mod columnar;
 mod csv;
@@ -36,8 +36,8 @@ use millstream_contract::{Error, Result};
 
 use self::forms::Log;
 use self::sample::{Sample, samples};
-use self::times::{Candidate, Found, event_time};
-use self::value::Values;
+use self::times::{Candidate, EventTime, event_time};
+use self::value::ValueStats;
 use crate::csv::{LONE_CR, LONE_CR_HELP};
 use crate::datetime::Instant;
 use crate::input::Packing;
@@ -55,35 +55,35 @@ const RECORDS_MAX: usize = 20_000;
 /// Columns of a table.
 const COLUMNS_MAX: usize = 100_000;
 
-/// What has been found out of the data.
+/// Results of looking at the data.
 #[derive(Debug, Default)]
-struct Columns {
-    columns: Vec<Column>,
+struct Inferred {
+    columns: Vec<InferredColumn>,
     /// The format's own.
     options: Vec<(String, String)>,
     remarks: Vec<String>,
-    /// What is wrong with the first record that is none, where most are.
+    /// Error of the first malformed record, if most records are malformed.
     wrong: Option<Error>,
     /// Whether there are more records than have been looked at.
     more: bool,
 }
 
-/// A column, and what its values are like.
+/// A column with the properties of its values.
 #[derive(Debug)]
-struct Column {
+struct InferredColumn {
     name: String,
     data_type: DataType,
-    values: Values,
+    values: ValueStats,
 }
 
-impl Column {
-    fn new(name: String, data_type: DataType, values: Values) -> Column {
-        Column { name, data_type, values }
+impl InferredColumn {
+    fn new(name: String, data_type: DataType, values: ValueStats) -> InferredColumn {
+        InferredColumn { name, data_type, values }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum FormatKind {
     Csv,
     /// CSV whose name promises tabulators.
     Tabs,
@@ -94,58 +94,59 @@ enum Format {
     Arrow,
 }
 
-impl Format {
+impl FormatKind {
     /// As the option `format` names it.
     fn name(self) -> &'static str {
         match self {
-            Format::Csv | Format::Tabs => "csv",
-            Format::Ndjson => "ndjson",
-            Format::Raw => "raw",
-            Format::Parquet => "parquet",
-            Format::Arrow => "arrow",
+            FormatKind::Csv | FormatKind::Tabs => "csv",
+            FormatKind::Ndjson => "ndjson",
+            FormatKind::Raw => "raw",
+            FormatKind::Parquet => "parquet",
+            FormatKind::Arrow => "arrow",
         }
     }
 
-    /// What a file's name promises.
-    fn of_name(name: &str) -> Option<Format> {
+    /// Format promised by a file's name.
+    fn of_name(name: &str) -> Option<FormatKind> {
         let path = Path::new(name);
         let path = match Packing::of_name(name) {
             Some(_) => path.with_extension(""),
             None => path.to_path_buf(),
         };
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "csv" => Some(Format::Csv),
-            "tsv" | "tab" => Some(Format::Tabs),
-            "ndjson" | "jsonl" | "json" => Some(Format::Ndjson),
-            "parquet" | "pq" => Some(Format::Parquet),
-            "arrow" | "arrows" | "feather" | "ipc" => Some(Format::Arrow),
+            "csv" => Some(FormatKind::Csv),
+            "tsv" | "tab" => Some(FormatKind::Tabs),
+            "ndjson" | "jsonl" | "json" => Some(FormatKind::Ndjson),
+            "parquet" | "pq" => Some(FormatKind::Parquet),
+            "arrow" | "arrows" | "feather" | "ipc" => Some(FormatKind::Arrow),
             _ => None,
         }
     }
 
-    /// What a file's content says.
-    fn of_bytes(head: &[u8]) -> Format {
+    /// Format that a file's content suggests.
+    fn of_bytes(head: &[u8]) -> FormatKind {
         match head {
-            _ if parquet::is_start(head) => Format::Parquet,
-            _ if ipc::is_start(head) => Format::Arrow,
-            _ if head.trim_ascii_start().starts_with(b"{") => Format::Ndjson,
-            _ => Format::Csv,
+            _ if parquet::is_start(head) => FormatKind::Parquet,
+            _ if ipc::is_start(head) => FormatKind::Arrow,
+            _ if head.trim_ascii_start().starts_with(b"{") => FormatKind::Ndjson,
+            _ => FormatKind::Csv,
         }
     }
 }
 
-/// What the files of a path or pattern declare.
+/// Declaration inferred from the files of a path or pattern.
 ///
 /// # Errors
 ///
-/// If there are none, if they are empty, or if their data cannot be understood.
+/// If there are no files, if they are empty, or if their data cannot be understood.
 pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
     let (mut found, files) = of_files(given, base_dir)?;
     partitions::add(&mut found, &files, base_dir);
     Ok(found)
 }
 
-/// What the files of a path or pattern declare, but for what their paths do; and the files.
+/// Declaration inferred from the files of a path or pattern, without partition columns; and the
+/// files.
 fn of_files(given: &str, base_dir: &Path) -> Result<(Declaration, Vec<OneFile>)> {
     let given = given.trim();
     let table = TableOptions {
@@ -160,8 +161,8 @@ fn of_files(given: &str, base_dir: &Path) -> Result<(Declaration, Vec<OneFile>)>
     let files = Files::resolve(&Options::new(&table), Some(given))?;
     let listed = files.list()?;
     mixed::refuse_mixed(given, &listed)?;
-    let named = listed.first().and_then(|file| Format::of_name(&file.name));
-    if let Some(format @ (Format::Parquet | Format::Arrow)) = named {
+    let named = listed.first().and_then(|file| FormatKind::of_name(&file.name));
+    if let Some(format @ (FormatKind::Parquet | FormatKind::Arrow)) = named {
         return Ok((of_schema(given, format, &listed)?, listed));
     }
     let (samples, whole) = samples(&listed)?;
@@ -169,11 +170,11 @@ fn of_files(given: &str, base_dir: &Path) -> Result<(Declaration, Vec<OneFile>)>
     let filled: Vec<Sample> =
         samples.into_iter().filter(|s| !s.head.trim_ascii().is_empty()).collect();
     let head = filled.first().map_or(&[][..], |first| &first.head);
-    let format = named.unwrap_or_else(|| Format::of_bytes(head));
-    if matches!(format, Format::Parquet | Format::Arrow) {
+    let format = named.unwrap_or_else(|| FormatKind::of_bytes(head));
+    if matches!(format, FormatKind::Parquet | FormatKind::Arrow) {
         return Ok((of_schema(given, format, &listed)?, listed));
     }
-    if let (None, Format::Csv, Some((log, times))) = (named, format, Log::of(&filled)) {
+    if let (None, FormatKind::Csv, Some((log, times))) = (named, format, Log::of(&filled)) {
         return Ok((of_log(given, log, &times, whole)?, listed));
     }
     let columns = columns(given, format, &filled, &listed)?;
@@ -182,29 +183,34 @@ fn of_files(given: &str, base_dir: &Path) -> Result<(Declaration, Vec<OneFile>)>
 
 /// The lines of a log, and the columns that are computed of them.
 fn of_log(given: &str, log: &Log, times: &[Instant], whole: bool) -> Result<Declaration> {
-    let line = Column::new("line".into(), DataType::Utf8, Values::default());
+    let line = InferredColumn::new("line".into(), DataType::Utf8, ValueStats::default());
     let remarks = vec![log.remark.to_string()];
-    let columns = Columns { columns: vec![line], remarks, ..Columns::default() };
-    let mut values = Values::default();
+    let columns = Inferred { columns: vec![line], remarks, ..Inferred::default() };
+    let mut values = ValueStats::default();
     let us = times.iter().filter_map(|at| at.in_unit(TimeUnit::Microsecond));
     us.for_each(|us| values.add_time(us));
     let data_type = &DataType::Timestamp(TimeUnit::Millisecond, None);
     let time = Candidate { name: "ts", data_type, values: &values };
     let found = event_time(&[time], &HashSet::new(), whole && times.len() < forms::LINES / 2);
-    let declared = declared(given, Format::Raw, columns, whole)?;
+    let declared = declared(given, FormatKind::Raw, columns, whole)?;
     let event_time = found.map(|found| found.time);
     Ok(Declaration { computed: log.computed("line"), event_time, ..declared })
 }
 
-/// What files declare that carry a schema.
-fn of_schema(given: &str, format: Format, files: &[OneFile]) -> Result<Declaration> {
+/// Declaration of files that carry a schema.
+fn of_schema(given: &str, format: FormatKind, files: &[OneFile]) -> Result<Declaration> {
     let (columns, whole) = columnar::columns(format, files)?;
     let name = files.first().map_or(given, |file| &*file.name);
     declared(given, format, checked(name, columns)?, whole)
 }
 
 /// The columns of text.
-fn columns(given: &str, format: Format, samples: &[Sample], files: &[OneFile]) -> Result<Columns> {
+fn columns(
+    given: &str,
+    format: FormatKind,
+    samples: &[Sample],
+    files: &[OneFile],
+) -> Result<Inferred> {
     let Some(first) = samples.first() else {
         return Err(Error::Data {
             place: given.to_string(),
@@ -214,14 +220,14 @@ fn columns(given: &str, format: Format, samples: &[Sample], files: &[OneFile]) -
     };
     check_text(first)?;
     let columns = match format {
-        Format::Ndjson => ndjson::columns(samples)?,
-        _ => csv::columns(samples, format == Format::Tabs, files),
+        FormatKind::Ndjson => ndjson::columns(samples)?,
+        _ => csv::columns(samples, format == FormatKind::Tabs, files),
     };
     checked(&first.name, columns)
 }
 
 /// The columns, if they are neither none nor too many. `name` is the file's.
-fn checked(name: &str, columns: Columns) -> Result<Columns> {
+fn checked(name: &str, columns: Inferred) -> Result<Inferred> {
     let what = |message: String, help: &str| {
         Err(Error::Data { place: name.to_string(), message, help: help.into() })
     };
@@ -277,20 +283,20 @@ fn check_text(sample: &Sample) -> Result<()> {
 }
 
 /// Puts together what has been found out.
-fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<Declaration> {
-    let Columns { columns, options, mut remarks, wrong, more } = found;
+fn declared(given: &str, format: FormatKind, found: Inferred, whole: bool) -> Result<Declaration> {
+    let Inferred { columns, options, mut remarks, wrong, more } = found;
     let whole = whole && !more;
     let names: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
     let candidates: Vec<Candidate<'_>> = columns
         .iter()
-        .map(|Column { name, data_type, values }| Candidate { name, data_type, values })
+        .map(|InferredColumn { name, data_type, values }| Candidate { name, data_type, values })
         .collect();
     let (computed, event_time) = match event_time(&candidates, &names, whole) {
-        Some(Found { computed, time }) => (Vec::from_iter(computed), Some(time)),
+        Some(EventTime { computed, time }) => (Vec::from_iter(computed), Some(time)),
         None => (vec![], None),
     };
     let of = if whole { "" } else { " in the sample" };
-    let column = |column: Column| {
+    let column = |column: InferredColumn| {
         let empty = column.values.count == 0 && column.values.nulls > 0;
         let note = empty.then(|| format!("no value{of}"));
         let sql_type = declared_type(&column.data_type);

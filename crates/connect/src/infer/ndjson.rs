@@ -13,8 +13,8 @@ use memchr::memchr_iter;
 use millstream_contract::{Error, Result};
 
 use super::sample::Sample;
-use super::value::{Shape, Values, shape};
-use super::{Column, Columns, RECORDS_MAX, declared_type};
+use super::value::{TextShape, ValueStats, shape};
+use super::{Inferred, InferredColumn, RECORDS_MAX, declared_type};
 use crate::ndjson::{Json, Members, NdjsonFormat, record};
 
 /// The option by which a STRING takes what is no JSON string.
@@ -26,8 +26,8 @@ const ROW_KEYS_MAX: usize = 32;
 /// Values of a field.
 #[derive(Debug, Default)]
 struct Node {
-    values: Values,
-    /// Of the values, those that are JSON strings.
+    values: ValueStats,
+    /// Number of values that are JSON strings.
     texts: u64,
     arrays: u64,
     element: Option<Box<Node>>,
@@ -46,27 +46,26 @@ struct Node {
 /// # Errors
 ///
 /// If what stands on the first lines is mostly no object.
-pub(super) fn columns(samples: &[Sample]) -> Result<Columns> {
+pub(super) fn columns(samples: &[Sample]) -> Result<Inferred> {
     let (root, wrong) = root(samples);
     match wrong {
-        Some(Wrong { error, lines }) if lines >= root.objects => Err(error),
+        Some(LineFaults { error, lines }) if lines >= root.objects => Err(error),
         wrong => {
             let wrong = wrong.map(|wrong| wrong.error);
-            Ok(Columns { wrong, ..of_root(root) })
+            Ok(Inferred { wrong, ..of_root(root) })
         }
     }
 }
 
 /// Lines with no object on them.
-struct Wrong {
+struct LineFaults {
     /// Of the first.
     error: Error,
     lines: u64,
 }
 
-/// What all objects have in common, and what is wrong with the lines that the first file begins
-/// with.
-fn root(samples: &[Sample]) -> (Node, Option<Wrong>) {
+/// Properties common to all objects, and the fault of the first file's first lines.
+fn root(samples: &[Sample]) -> (Node, Option<LineFaults>) {
     let (mut root, mut wrong) = (Node::default(), None);
     for (at, sample) in samples.iter().enumerate() {
         root.gap();
@@ -84,8 +83,8 @@ fn root(samples: &[Sample]) -> (Node, Option<Wrong>) {
 }
 
 /// The columns that can be read, and what is to be said of the others.
-fn of_root(root: Node) -> Columns {
-    let mut found = Columns { more: root.more, ..Columns::default() };
+fn of_root(root: Node) -> Inferred {
+    let mut found = Inferred { more: root.more, ..Inferred::default() };
     for (name, node) in root.fields {
         let data_type = node.data_type();
         if !NdjsonFormat::supported(&data_type) {
@@ -103,25 +102,24 @@ fn of_root(root: Node) -> Columns {
         let mut values = node.values;
         values.count += node.arrays + node.objects;
         values.nulls = root.objects.saturating_sub(values.count);
-        found.columns.push(Column::new(name, data_type, values));
+        found.columns.push(InferredColumn::new(name, data_type, values));
     }
     found
 }
 
 impl Node {
-    /// Takes the records of whole lines. `name` is that of the file of which they are the
-    /// beginning.
-    fn lines(&mut self, data: &[u8], last: bool, name: &str) -> Option<Wrong> {
+    /// Takes in the records of whole lines. `name` is the name of the file that begins with them.
+    fn lines(&mut self, data: &[u8], last: bool, name: &str) -> Option<LineFaults> {
         let ends = memchr_iter(b'\n', data).chain(last.then_some(data.len()));
         let (mut start, mut records) = (0, 0);
-        let mut wrong: Option<Wrong> = None;
+        let mut wrong: Option<LineFaults> = None;
         for end in ends {
             let line = &data[start..end];
             if !line.trim_ascii().is_empty() {
                 match (record(name, data, start, end), &mut wrong) {
                     (Ok(members), _) => self.object(members),
                     (Err(_), Some(wrong)) => wrong.lines += 1,
-                    (Err(error), None) => wrong = Some(Wrong { error, lines: 1 }),
+                    (Err(error), None) => wrong = Some(LineFaults { error, lines: 1 }),
                 }
                 records += 1;
             }
@@ -137,21 +135,21 @@ impl Node {
     fn add(&mut self, value: Json<'_>) {
         match value {
             Json::Null => self.values.add_null(),
-            Json::Boolean => self.values.add(Shape::Boolean),
+            Json::Boolean => self.values.add(TextShape::Boolean),
             Json::Number(text) => self.values.add(match shape(text) {
-                number @ (Shape::Integer(_) | Shape::WideInteger { .. } | Shape::Float(_)) => {
-                    number
-                }
-                _ => Shape::Text,
+                number @ (TextShape::Integer(_)
+                | TextShape::WideInteger { .. }
+                | TextShape::Float(_)) => number,
+                _ => TextShape::Text,
             }),
             Json::Text(text) => {
                 self.texts += 1;
                 self.values.add(match shape(&text) {
-                    time @ (Shape::Date
-                    | Shape::Time(_)
-                    | Shape::Timestamp { .. }
-                    | Shape::Form { .. }) => time,
-                    _ => Shape::Text,
+                    time @ (TextShape::Date
+                    | TextShape::Time(_)
+                    | TextShape::Timestamp { .. }
+                    | TextShape::Form { .. }) => time,
+                    _ => TextShape::Text,
                 });
             }
             Json::Array(values) => {

@@ -1,6 +1,6 @@
 //! How far out of order the values of a column are, in the order in which they stand.
 
-/// The greatest distance by which a value was behind one before it.
+/// Greatest distance by which a value was behind an earlier value.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Order {
     /// The greatest value since the last gap.
@@ -20,12 +20,12 @@ impl Order {
         self.range = Some((least.min(value), greatest.max(value)));
     }
 
-    /// What was left out, or is of another file, says nothing of the order of what comes now.
+    /// Marks a gap: earlier values say nothing about the order of later values.
     pub(super) fn gap(&mut self) {
         self.high = None;
     }
 
-    /// Takes what comes right after it, in which there is no gap.
+    /// Appends values that follow without a gap.
     pub(super) fn append(&mut self, next: &Order) {
         let Some((least, greatest)) = next.range else { return };
         if let Some(high) = self.high.filter(|high| *high > least) {

@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use millstream_contract::declaration::{Declaration, DeclaredColumn};
 
 use super::declared_type;
-use super::value::{Values, shape};
+use super::value::{ValueStats, shape};
 use crate::files::partition_in;
 use crate::source::OneFile;
 
@@ -15,13 +15,13 @@ use crate::source::OneFile;
 pub(super) fn add(found: &mut Declaration, files: &[OneFile], base_dir: &Path) {
     let mut paths = files.iter().map(|file| partitions(file, base_dir));
     let Some(first) = paths.next() else { return };
-    let mut columns: Vec<(String, Values)> = Vec::new();
+    let mut columns: Vec<(String, ValueStats)> = Vec::new();
     for (name, value) in first {
         let same = |known: &str| known.to_lowercase() == name.to_lowercase();
         let computed = found.computed.iter().map(|computed| &computed.name);
         let known = found.columns.iter().map(|column| &column.name).chain(computed);
         if !known.chain(columns.iter().map(|(name, _)| name)).any(|known| same(known)) {
-            let mut values = Values::default();
+            let mut values = ValueStats::default();
             add_value(&mut values, value);
             columns.push((name, values));
         }
@@ -43,7 +43,7 @@ pub(super) fn add(found: &mut Declaration, files: &[OneFile], base_dir: &Path) {
     }
 }
 
-fn add_value(values: &mut Values, value: Option<String>) {
+fn add_value(values: &mut ValueStats, value: Option<String>) {
     match value {
         Some(text) => values.add(shape(text.as_bytes())),
         None => values.add_null(),

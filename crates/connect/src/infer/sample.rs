@@ -1,8 +1,7 @@
 //! A bounded sample of a table's files.
 //!
-//! Of a pattern or a directory it is the first and the last file. Of a file it is what it begins
-//! with, and, if it is a large one that can be read from anywhere, something of its middle and its
-//! end.
+//! A pattern or a directory is sampled by its first and last file. A file is sampled at its
+//! beginning, and, if it is large and can be read from anywhere, also in the middle and at the end.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +11,7 @@ use std::path::Path;
 use memchr::{memchr, memrchr};
 use millstream_contract::{Error, Result};
 
-use crate::input::{self, Found, Regular, io_error};
+use crate::input::{self, FileExtent, Regular, io_error};
 use crate::source::OneFile;
 
 /// Bytes of what a file begins with.
@@ -31,11 +30,11 @@ const FILES: usize = 2;
 pub(super) struct Sample {
     /// For messages.
     pub(super) name: String,
-    /// What the file begins with; packed files unpacked, without a byte order mark.
+    /// Beginning of the file; packed files unpacked, without a byte order mark.
     pub(super) head: Vec<u8>,
-    /// Whether that is all of it.
+    /// True if `head` is the whole file.
     pub(super) whole: bool,
-    /// What stands further on, from the beginning of a line to the end of one.
+    /// Samples from further on, each of whole lines.
     pub(super) later: Vec<Vec<u8>>,
 }
 
@@ -46,8 +45,8 @@ pub(super) fn samples(files: &[OneFile]) -> Result<(Vec<Sample>, bool)> {
     Ok((samples, whole))
 }
 
-/// The files that are looked into: the first and the last, without those that have nothing in them,
-/// as the files of workers that wrote nothing. If all are so, the first.
+/// The sampled files: the first and the last non-empty file (workers without rows leave empty
+/// files). The first file if all are empty.
 pub(super) fn ends(files: &[OneFile]) -> impl Iterator<Item = &OneFile> {
     let first = files.iter().position(is_filled).unwrap_or(0);
     let last = files.iter().rposition(is_filled).filter(|last| *last > first);
@@ -57,8 +56,7 @@ pub(super) fn ends(files: &[OneFile]) -> impl Iterator<Item = &OneFile> {
 /// Files whose headers are looked at.
 const HEADERS: usize = 1_000;
 
-/// The files whose headers are looked at: all that have something in them, unless there are too
-/// many; then as [`ends`].
+/// Files whose headers are read: all non-empty files, unless there are too many; then as [`ends`].
 pub(super) fn headed(files: &[OneFile]) -> Vec<&OneFile> {
     match files.len() {
         ..=HEADERS => files.iter().filter(|file| is_filled(file)).collect(),
@@ -66,7 +64,7 @@ pub(super) fn headed(files: &[OneFile]) -> Vec<&OneFile> {
     }
 }
 
-/// What a file begins with, up to the end of its first line.
+/// Beginning of a file, up to the end of its first line.
 pub(super) fn first_line(file: &OneFile) -> Result<Vec<u8>> {
     let (mut input, mut head) = (file.input()?.0, Vec::new());
     while memchr(b'\n', &head).is_none() && head.len() < HEAD_BYTES {
@@ -90,7 +88,7 @@ fn sample(file: &OneFile) -> Result<Sample> {
         return Err(read_once(&file.name));
     }
     let (file, found) = input::open(path)?;
-    let Some(Found { length, .. }) = found else { return Err(read_once(&path.display())) };
+    let Some(FileExtent { length, .. }) = found else { return Err(read_once(&path.display())) };
     let failed = |error: std::io::Error| io_error(path, &error);
     let (name, again) = (path.display().to_string(), file.try_clone().map_err(failed)?);
     let regular = Regular::new(file, name.as_str().into(), length);
@@ -147,7 +145,7 @@ fn part(file: &File, from: u64) -> std::io::Result<Option<Vec<u8>>> {
     Ok(lines.map(|(first, last)| bytes[first + 1..=last.max(first)].to_vec()))
 }
 
-/// What can be read only once cannot be looked at before.
+/// Error for an input that can be read only once, and so cannot be sampled.
 pub(super) fn read_once(name: &dyn std::fmt::Display) -> Error {
     Error::Io {
         place: name.to_string(),

@@ -27,7 +27,7 @@ fn of_text(name: &str, text: &str) -> Result<Declaration> {
         whole: true,
         later: Vec::new(),
     };
-    let format = Format::of_name(name).unwrap_or_else(|| Format::of_bytes(text.as_bytes()));
+    let format = FormatKind::of_name(name).unwrap_or_else(|| FormatKind::of_bytes(text.as_bytes()));
     let samples = if text.is_empty() { vec![] } else { vec![sample] };
     declared(name, format, columns(name, format, &samples, &[])?, true)
 }
@@ -102,27 +102,27 @@ fn what_is_no_table_is_refused() {
     }
     let sample =
         Sample { name: "x.csv".into(), head: b"\xff\xfea\0".to_vec(), whole: true, later: vec![] };
-    let error = columns("x.csv", Format::Csv, &[sample], &[]).unwrap_err().to_string();
+    let error = columns("x.csv", FormatKind::Csv, &[sample], &[]).unwrap_err().to_string();
     assert!(error.contains("UTF-16") && error.contains("iconv"), "{error}");
 }
 
 #[test]
 fn the_format_is_that_of_the_name_or_of_the_content() {
     for (name, expected) in [
-        ("a.csv", Some(Format::Csv)),
-        ("a.csv.gz", Some(Format::Csv)),
-        ("dir.parquet/a.JSONL.zst", Some(Format::Ndjson)),
-        ("a.tsv.bz2", Some(Format::Tabs)),
-        ("a.parquet", Some(Format::Parquet)),
+        ("a.csv", Some(FormatKind::Csv)),
+        ("a.csv.gz", Some(FormatKind::Csv)),
+        ("dir.parquet/a.JSONL.zst", Some(FormatKind::Ndjson)),
+        ("a.tsv.bz2", Some(FormatKind::Tabs)),
+        ("a.parquet", Some(FormatKind::Parquet)),
         ("a.log", None),
         ("a.gz", None),
         ("a", None),
     ] {
-        assert_eq!(Format::of_name(name), expected, "{name}");
+        assert_eq!(FormatKind::of_name(name), expected, "{name}");
     }
-    assert_eq!(Format::of_bytes(b" {\"a\":1}"), Format::Ndjson);
-    assert_eq!(Format::of_bytes(b"PAR1\x15"), Format::Parquet);
-    assert_eq!(Format::of_bytes(b"a,b"), Format::Csv);
+    assert_eq!(FormatKind::of_bytes(b" {\"a\":1}"), FormatKind::Ndjson);
+    assert_eq!(FormatKind::of_bytes(b"PAR1\x15"), FormatKind::Parquet);
+    assert_eq!(FormatKind::of_bytes(b"a,b"), FormatKind::Csv);
 }
 
 #[test]
@@ -324,7 +324,7 @@ proptest! {
             whole: true,
             later: vec![],
         };
-        let found = columns("x.csv", Format::Csv, &[sample()], &[]).unwrap();
+        let found = columns("x.csv", FormatKind::Csv, &[sample()], &[]).unwrap();
         let option = |key: &str| found.options.iter().find(|(k, _)| k == key).map(|(_, v)| v);
         let fields = found.columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), true));
         let schema = Schema::new(fields.collect::<Vec<_>>());

@@ -17,14 +17,14 @@ use millstream_contract::table::{Chunk, OpenOptions, Split, SplitPoll, Table};
 use millstream_contract::{Error, Result};
 
 use super::order::Order;
-use super::value::Values;
+use super::value::ValueStats;
 use super::{RECORDS_MAX, columnar, forms, times};
 
 /// Pause before looking again whether the last line of a file is complete.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The event time that `found` declares for the files of `table`, once all times have been looked
-/// at; `None` if it has none, or all were.
+/// The event time that `found` declares for the files of `table`, after a look at all times; `None`
+/// if there is no event time, or if the sample contained all times.
 pub(crate) fn time_of_all(table: &dyn Table, found: &Declaration) -> Result<Option<DeclaredTime>> {
     let Some(time) = found.event_time.as_ref().filter(|time| time.sampled) else {
         return Ok(None);
@@ -47,7 +47,7 @@ pub(crate) fn time_of_all(table: &dyn Table, found: &Declaration) -> Result<Opti
 }
 
 /// The order within each chunk of a split. `read` reads times that are texts.
-fn parts(split: &mut dyn Split, workers: usize, read: Option<forms::Reader>) -> Result<Vec<Order>> {
+fn parts(split: &mut dyn Split, workers: usize, read: Option<forms::Parse>) -> Result<Vec<Order>> {
     let reader = Mutex::new((split, 0));
     let next = || -> Result<Option<(usize, Box<dyn Chunk>)>> {
         loop {
@@ -65,7 +65,7 @@ fn parts(split: &mut dyn Split, workers: usize, read: Option<forms::Reader>) -> 
     let work = || -> Result<Vec<(usize, Order)>> {
         let mut found = Vec::new();
         while let Some((number, chunk)) = next()? {
-            let mut values = [Values::default()];
+            let mut values = [ValueStats::default()];
             let batch = chunk.decode()?;
             match read {
                 None => columnar::add(&batch, &[0], &mut values)?,
@@ -87,7 +87,7 @@ fn parts(split: &mut dyn Split, workers: usize, read: Option<forms::Reader>) -> 
 }
 
 /// Adds the times of a column of texts.
-fn add_texts(batch: &RecordBatch, read: forms::Reader, values: &mut Values) -> Result<()> {
+fn add_texts(batch: &RecordBatch, read: forms::Parse, values: &mut ValueStats) -> Result<()> {
     let texts = cast(batch.column(0), &DataType::Utf8);
     let texts = texts.map_err(|error| Error::Internal(error.to_string()))?;
     for text in texts.as_string::<i32>().iter().flatten() {

@@ -1,13 +1,14 @@
-//! The event time of a table: which column it is, and how far the watermark is behind it.
+//! Event time of a table: chooses the column and the watermark's distance.
 //!
-//! Of the columns that are times, the one is taken whose values are most in order; if several are,
-//! the one whose name says so. A whole number is a time if its column's name says so and its values
-//! are seconds, milli-, micro- or nanoseconds since 1970 in this century (`ts` = 1714564800123), or
-//! if the name also tells the unit and the values are in order (`time_s` = 600, 600, 601).
+//! Of the columns of times, the column whose values are most in order is chosen; of several such
+//! columns, the column with a name that suggests an event time. A whole number is a time if its
+//! column's name says so and its values are seconds, milli-, micro- or nanoseconds since 1970 in
+//! this century (`ts` = 1714564800123), or if the name also tells the unit and the values are in
+//! order (`time_s` = 600, 600, 601).
 //!
 //! The watermark is as far behind as the records of the sample were out of order, rounded up. If
-//! only a part of the data has been seen, it is twice as far, and a second at least: a proposal for
-//! who declares the table. A query that goes by event time looks at the rest first
+//! only a part of the data has been seen, the distance is doubled, and at least a second: a
+//! proposal for the table's declaration. A query that goes by event time looks at the rest first
 //! ([`through`](super::through)).
 
 use std::collections::HashSet;
@@ -16,7 +17,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::declaration::{ComputedColumn, DeclaredTime, free_name};
 
 use super::order::Order;
-use super::value::Values;
+use super::value::ValueStats;
 use crate::datetime::per_second;
 
 const SECOND_US: i64 = 1_000_000;
@@ -62,11 +63,11 @@ const DELAY_DAYS_MAX: i64 = 1_000_000;
 pub(super) struct Candidate<'a> {
     pub(super) name: &'a str,
     pub(super) data_type: &'a DataType,
-    pub(super) values: &'a Values,
+    pub(super) values: &'a ValueStats,
 }
 
 /// The event time, and the column that has to be computed for it.
-pub(super) struct Found {
+pub(super) struct EventTime {
     pub(super) computed: Option<ComputedColumn>,
     pub(super) time: DeclaredTime,
 }
@@ -86,7 +87,7 @@ pub(super) fn event_time(
     columns: &[Candidate<'_>],
     names: &HashSet<String>,
     whole: bool,
-) -> Option<Found> {
+) -> Option<EventTime> {
     let times = columns.iter().filter_map(time);
     // Of equal ones, `min_by_key` takes the first.
     let best = times.min_by_key(|time| {
@@ -100,7 +101,7 @@ pub(super) fn event_time(
     });
     let column = computed.as_ref().map_or(best.name, |computed| &computed.name).to_string();
     let time = declared(column, best.disorder_us, best.span_us, whole);
-    Some(Found { computed, time })
+    Some(EventTime { computed, time })
 }
 
 /// The event time `column`, whose values are so far out of order. `whole`: all of them.
@@ -166,8 +167,8 @@ pub(super) fn in_microseconds(order: &Order, unit: TimeUnit) -> (i64, i64) {
     (us(order.disorder).max(i64::from(order.disorder > 0)), us(order.span()))
 }
 
-/// What a column of whole numbers counts, if it is a time.
-fn unit(name: &str, values: &Values) -> Option<TimeUnit> {
+/// Unit of a column of whole numbers, if the column is a time.
+fn unit(name: &str, values: &ValueStats) -> Option<TimeUnit> {
     let words = words(name);
     let (last, before) = words.split_last()?;
     let is_time = |words: &[String]| words.iter().any(|w| TIME_WORDS.contains(&w.as_str()));
@@ -195,7 +196,7 @@ fn unit(name: &str, values: &Values) -> Option<TimeUnit> {
     }
 }
 
-/// Words that say that something is a time.
+/// Words in the names of time columns.
 const TIME_WORDS: [&str; 17] = [
     "ts",
     "time",
@@ -279,8 +280,8 @@ mod tests {
     use super::super::value::shape;
     use super::*;
 
-    fn values(texts: &[&str]) -> Values {
-        let mut values = Values::default();
+    fn values(texts: &[&str]) -> ValueStats {
+        let mut values = ValueStats::default();
         texts.iter().for_each(|text| values.add(shape(text.as_bytes())));
         values
     }
@@ -295,7 +296,7 @@ mod tests {
             .map(|((name, values), data_type)| Candidate { name, data_type, values })
             .collect();
         let names = columns.iter().map(|(name, _)| name.to_string()).collect();
-        let Found { computed, time } = event_time(&candidates, &names, whole)?;
+        let EventTime { computed, time } = event_time(&candidates, &names, whole)?;
         Some((time.column, computed.map(|c| c.to_sql()), time.delay_us))
     }
 

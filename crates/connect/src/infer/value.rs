@@ -1,4 +1,4 @@
-//! What a text looks like, and the strictest type that fits all values of a column.
+//! Shape of a text, and the strictest type that fits all values of a column.
 //!
 //! | values | type |
 //! |---|---|
@@ -14,10 +14,10 @@
 //! [^1]: If that would round one of the whole numbers, DECIMAL(38, s) with the most digits behind a
 //! point, or STRING if there are too many digits.
 //!
-//! The precision is 3, 6 or 9 by the most digits that a second has in the sample. What people use
-//! as names stays text: numbers with leading zeros (`007`) or a plus sign, and numbers of more than
-//! 38 digits. So do times of which no type holds all digits: those below a microsecond are held
-//! from 1677 to 2262.
+//! The precision is 3, 6 or 9 by the most digits that a second has in the sample. Numbers that
+//! people use as names stay text: numbers with leading zeros (`007`) or a plus sign, and numbers of
+//! more than 38 digits. So do times of which no type holds all digits: times with digits below a
+//! microsecond are held from 1677 to 2262.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::declaration::NULL_WORDS;
@@ -30,9 +30,9 @@ use crate::number::parse_f64;
 /// Digits of the largest DECIMAL.
 const DECIMAL_DIGITS_MAX: usize = 38;
 
-/// What a text is.
+/// Shape of a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Shape {
+pub(super) enum TextShape {
     Boolean,
     Integer(i64),
     /// Beyond 64 bits, with so many digits; `rounded`: a DOUBLE does not hold it.
@@ -58,25 +58,25 @@ pub(super) enum Shape {
     Text,
 }
 
-/// What a text is, without blanks around it.
-pub(super) fn shape(text: &[u8]) -> Shape {
+/// Shape of a text, apart from blanks around it.
+pub(super) fn shape(text: &[u8]) -> TextShape {
     let text = text.trim_ascii();
     match text {
         [b'0'..=b'9', ..] => {
-            let formed = || forms::time(text).map(|(at, form)| Shape::Form { at, form });
-            number(text).or_else(|| time(text)).or_else(formed).unwrap_or(Shape::Text)
+            let formed = || forms::time(text).map(|(at, form)| TextShape::Form { at, form });
+            number(text).or_else(|| time(text)).or_else(formed).unwrap_or(TextShape::Text)
         }
-        [b'-' | b'.', ..] => number(text).unwrap_or(Shape::Text),
+        [b'-' | b'.', ..] => number(text).unwrap_or(TextShape::Text),
         _ if text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false") => {
-            Shape::Boolean
+            TextShape::Boolean
         }
-        _ if text.eq_ignore_ascii_case(b"nan") => Shape::Float(None),
-        _ => Shape::Text,
+        _ if text.eq_ignore_ascii_case(b"nan") => TextShape::Float(None),
+        _ => TextShape::Text,
     }
 }
 
 /// A number as computers write it.
-fn number(text: &[u8]) -> Option<Shape> {
+fn number(text: &[u8]) -> Option<TextShape> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
         _ => (false, text),
@@ -111,18 +111,18 @@ fn number(text: &[u8]) -> Option<Shape> {
     }
     let exponent = !rest.is_empty();
     let digits = u8::try_from(whole).ok().zip(u8::try_from(fraction).ok());
-    let shape = Shape::Float(digits.filter(|_| !exponent));
+    let shape = TextShape::Float(digits.filter(|_| !exponent));
     parse_f64(text).filter(|number| number.is_finite()).map(|_| shape)
 }
 
-fn integer(digits: &[u8], negative: bool) -> Option<Shape> {
+fn integer(digits: &[u8], negative: bool) -> Option<TextShape> {
     if digits.len() > DECIMAL_DIGITS_MAX {
         return None;
     }
     let value = digits.iter().fold(0i128, |value, digit| value * 10 + i128::from(digit - b'0'));
     let value = if negative { -value } else { value };
-    let wide = || Shape::WideInteger { digits: digits.len() as u8, rounded: is_rounded(value) };
-    Some(i64::try_from(value).map_or_else(|_| wide(), Shape::Integer))
+    let wide = || TextShape::WideInteger { digits: digits.len() as u8, rounded: is_rounded(value) };
+    Some(i64::try_from(value).map_or_else(|_| wide(), TextShape::Integer))
 }
 
 /// Whether a DOUBLE does not hold a whole number.
@@ -131,26 +131,26 @@ fn is_rounded(value: i128) -> bool {
 }
 
 /// A date, a time, or both.
-fn time(text: &[u8]) -> Option<Shape> {
+fn time(text: &[u8]) -> Option<TextShape> {
     let fraction = text.iter().position(|byte| *byte == b'.').map_or(0, |point| {
         text[point + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count()
     });
     let digits = u8::try_from(fraction.min(9)).unwrap_or(9);
     match text.get(2..5)? {
-        [b':', ..] => parse_time(text).map(|_| Shape::Time(digits)),
-        [_, _, b'-'] if parse_date(text).is_some() => Some(Shape::Date),
+        [b':', ..] => parse_time(text).map(|_| TextShape::Time(digits)),
+        [_, _, b'-'] if parse_date(text).is_some() => Some(TextShape::Date),
         [_, _, b'-'] => parse_timestamp(text).map(|at| {
             let zoned = parse_local(text).is_none();
-            Shape::Timestamp { at, digits, zoned }
+            TextShape::Timestamp { at, digits, zoned }
         }),
         _ => None,
     }
 }
 
-/// What the values of a column have been so far.
+/// Properties of a column's values so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Values {
-    /// Those that are not NULL.
+pub(super) struct ValueStats {
+    /// Number of values that are not NULL.
     pub(super) count: u64,
     pub(super) nulls: u64,
     booleans: u64,
@@ -161,7 +161,7 @@ pub(super) struct Values {
     rounded: bool,
     /// Of numbers, the most digits before and behind the point.
     most: (u8, u8),
-    /// Whether one has an exponent, or is none.
+    /// True if a value has an exponent, or too many digits for a DECIMAL.
     no_decimal: bool,
     dates: u64,
     times: u64,
@@ -192,42 +192,42 @@ pub(super) fn null_word(text: &[u8]) -> Option<usize> {
     NULL_WORDS.iter().position(|word| word.as_bytes() == text)
 }
 
-impl Values {
+impl ValueStats {
     pub(super) fn add_null(&mut self) {
         self.nulls += 1;
     }
 
-    pub(super) fn add(&mut self, shape: Shape) {
+    pub(super) fn add(&mut self, shape: TextShape) {
         self.count += 1;
         match shape {
-            Shape::Boolean => self.booleans += 1,
-            Shape::Integer(value) => {
+            TextShape::Boolean => self.booleans += 1,
+            TextShape::Integer(value) => {
                 let first = self.integers == 0;
                 self.least = if first { value } else { self.least.min(value) };
                 self.greatest = if first { value } else { self.greatest.max(value) };
                 self.integers += 1;
                 self.order.add(value);
                 self.rounded |= is_rounded(value.into());
-                // So many, whatever they are.
+                // Upper bound of an `i64`'s digits.
                 self.most.0 = self.most.0.max(19);
             }
-            Shape::WideInteger { digits, rounded } => {
+            TextShape::WideInteger { digits, rounded } => {
                 self.wide += 1;
                 self.rounded |= rounded;
                 self.most.0 = self.most.0.max(digits);
             }
-            Shape::Float(digits) => {
+            TextShape::Float(digits) => {
                 self.floats += 1;
                 self.no_decimal |= digits.is_none();
                 let (whole, fraction) = digits.unwrap_or_default();
                 self.most = (self.most.0.max(whole), self.most.1.max(fraction));
             }
-            Shape::Date => self.dates += 1,
-            Shape::Time(digits) => {
+            TextShape::Date => self.dates += 1,
+            TextShape::Time(digits) => {
                 self.times += 1;
                 self.digits = self.digits.max(digits);
             }
-            Shape::Timestamp { at, digits, zoned } => {
+            TextShape::Timestamp { at, digits, zoned } => {
                 let fits = at.in_unit(TimeUnit::Nanosecond).is_some();
                 self.fits_nanos = fits && (self.timestamps == 0 || self.fits_nanos);
                 self.below_micros |= at.nanos % 1000 != 0;
@@ -238,7 +238,7 @@ impl Values {
                     self.order.add(us);
                 }
             }
-            Shape::Form { at, form } => {
+            TextShape::Form { at, form } => {
                 if *self.form.get_or_insert(form) == form {
                     self.formed += 1;
                 }
@@ -246,7 +246,7 @@ impl Values {
                     self.order.add(us);
                 }
             }
-            Shape::Text => {}
+            TextShape::Text => {}
         }
     }
 
@@ -314,7 +314,7 @@ mod tests {
     use crate::types::sql_name;
 
     fn type_of(texts: &[&str]) -> String {
-        let mut values = Values::default();
+        let mut values = ValueStats::default();
         texts.iter().for_each(|text| values.add(shape(text.as_bytes())));
         sql_name(&values.data_type())
     }

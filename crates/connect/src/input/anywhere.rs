@@ -11,13 +11,13 @@ use super::{Input, Name, Regular};
 /// The bytes of a file, up to its extent.
 #[derive(Debug, Clone)]
 pub(crate) struct Anywhere {
-    from: From,
+    from: ByteSource,
     length: u64,
     name: Name,
 }
 
 #[derive(Debug, Clone)]
-enum From {
+enum ByteSource {
     Memory(Bytes),
     File(Arc<Regular>, Arc<Spare>),
 }
@@ -55,7 +55,7 @@ impl Spare {
     }
 }
 
-/// A buffer that becomes a spare one when nobody looks at its bytes any more.
+/// A buffer that returns to the spare buffers when its last reader drops it.
 struct Lent {
     buffer: Vec<u8>,
     length: usize,
@@ -78,7 +78,7 @@ impl Anywhere {
     /// For tests and fuzzing.
     pub(crate) fn memory(bytes: impl Into<Bytes>, name: Name) -> Anywhere {
         let bytes = bytes.into();
-        Anywhere { length: bytes.len() as u64, from: From::Memory(bytes), name }
+        Anywhere { length: bytes.len() as u64, from: ByteSource::Memory(bytes), name }
     }
 
     /// The bytes of an input. `format` is for messages, for example `Parquet`.
@@ -96,7 +96,7 @@ impl Anywhere {
             Input::Memory(bytes) => Ok(Anywhere::memory(bytes.into_inner().to_vec(), name)),
             Input::File(file) => {
                 let length = file.extent();
-                let from = From::File(Arc::new(file), Arc::default());
+                let from = ByteSource::File(Arc::new(file), Arc::default());
                 Ok(Anywhere { from, length, name })
             }
             Input::Packed { .. } => Err(refused(
@@ -132,8 +132,8 @@ impl Anywhere {
         };
         match &self.from {
             // Of bytes in memory all offsets are addresses.
-            From::Memory(bytes) => Ok(bytes.slice(offset as usize..end as usize)),
-            From::File(file, spare) => {
+            ByteSource::Memory(bytes) => Ok(bytes.slice(offset as usize..end as usize)),
+            ByteSource::File(file, spare) => {
                 let mut buffer = spare.take(length);
                 file.read_exact_at(offset, buffer.get_mut(..length).unwrap_or_default())?;
                 let home = spare.clone();
@@ -150,7 +150,7 @@ impl Anywhere {
         length: usize,
         spans: &[Range<u64>],
     ) -> Result<Bytes> {
-        let From::File(file, spare) = &self.from else { return self.read(offset, length) };
+        let ByteSource::File(file, spare) = &self.from else { return self.read(offset, length) };
         if offset.saturating_add(length as u64) > self.length {
             return self.read(offset, length);
         }

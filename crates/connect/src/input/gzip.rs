@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// What is behind the last member, and where.
+/// Error for bytes behind the last member, with their position.
 #[derive(Debug)]
 pub(super) struct Behind(u64);
 
@@ -22,34 +22,36 @@ impl fmt::Display for Behind {
 
 impl std::error::Error for Behind {}
 
-/// What the members of a file unpack to, one after the other.
-pub(super) struct Gzip<R: BufRead>(State<R>);
+/// Unpacked members of a file, one after the other.
+pub(super) struct Gzip<R: BufRead>(GzipState<R>);
 
-enum State<R: BufRead> {
+enum GzipState<R: BufRead> {
     Member {
-        decoder: Box<GzDecoder<Counted<R>>>,
-        /// Where it begins, unless it is the first.
+        decoder: Box<GzDecoder<CountingReader<R>>>,
+        /// Position of the member, unless it is the first.
         start: Option<u64>,
     },
     /// Between members.
-    Between(Counted<R>),
+    Between(CountingReader<R>),
     Ended,
 }
 
 impl<R: BufRead> Gzip<R> {
     /// Of packed bytes.
     pub(super) fn new(packed: R) -> Gzip<R> {
-        let decoder = Box::new(GzDecoder::new(Counted { inner: packed, taken: 0 }));
-        Gzip(State::Member { decoder, start: None })
+        let decoder = Box::new(GzDecoder::new(CountingReader { inner: packed, taken: 0 }));
+        Gzip(GzipState::Member { decoder, start: None })
     }
 }
 
 /// Passes over zeros; the next member, if there is one.
-fn next<R: BufRead>(mut rest: Counted<R>) -> Result<State<R>, (Counted<R>, io::Error)> {
+fn next<R: BufRead>(
+    mut rest: CountingReader<R>,
+) -> Result<GzipState<R>, (CountingReader<R>, io::Error)> {
     loop {
         let (found, zeros) = match rest.fill_buf() {
             Err(error) => return Err((rest, error)),
-            Ok([]) => return Ok(State::Ended),
+            Ok([]) => return Ok(GzipState::Ended),
             Ok(bytes) => {
                 let zeros = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
                 let left = bytes.get(zeros..).unwrap_or_default();
@@ -64,7 +66,7 @@ fn next<R: BufRead>(mut rest: Counted<R>) -> Result<State<R>, (Counted<R>, io::E
             Some(true) => {
                 let start = Some(rest.taken);
                 let decoder = Box::new(GzDecoder::new(rest));
-                return Ok(State::Member { decoder, start });
+                return Ok(GzipState::Member { decoder, start });
             }
             Some(false) => {
                 let behind = io::Error::new(io::ErrorKind::InvalidData, Behind(rest.taken));
@@ -78,12 +80,12 @@ impl<R: BufRead> Read for Gzip<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             match &mut self.0 {
-                State::Ended => return Ok(0),
-                State::Member { decoder, start } => match decoder.read(out) {
+                GzipState::Ended => return Ok(0),
+                GzipState::Member { decoder, start } => match decoder.read(out) {
                     Ok(0) if !out.is_empty() => {
-                        let ended = std::mem::replace(&mut self.0, State::Ended);
-                        if let State::Member { decoder, .. } = ended {
-                            self.0 = State::Between(decoder.into_inner());
+                        let ended = std::mem::replace(&mut self.0, GzipState::Ended);
+                        if let GzipState::Member { decoder, .. } = ended {
+                            self.0 = GzipState::Between(decoder.into_inner());
                         }
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
@@ -99,12 +101,14 @@ impl<R: BufRead> Read for Gzip<R> {
                     }
                     got => return got,
                 },
-                State::Between(_) => {
-                    if let State::Between(rest) = std::mem::replace(&mut self.0, State::Ended) {
+                GzipState::Between(_) => {
+                    if let GzipState::Between(rest) =
+                        std::mem::replace(&mut self.0, GzipState::Ended)
+                    {
                         match next(rest) {
                             Ok(state) => self.0 = state,
                             Err((rest, error)) => {
-                                self.0 = State::Between(rest);
+                                self.0 = GzipState::Between(rest);
                                 return Err(error);
                             }
                         }
@@ -116,12 +120,12 @@ impl<R: BufRead> Read for Gzip<R> {
 }
 
 /// Counts what is taken.
-struct Counted<R> {
+struct CountingReader<R> {
     inner: R,
     taken: u64,
 }
 
-impl<R: BufRead> Read for Counted<R> {
+impl<R: BufRead> Read for CountingReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let got = self.inner.read(out)?;
         self.taken += got as u64;
@@ -129,7 +133,7 @@ impl<R: BufRead> Read for Counted<R> {
     }
 }
 
-impl<R: BufRead> BufRead for Counted<R> {
+impl<R: BufRead> BufRead for CountingReader<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.inner.fill_buf()
     }

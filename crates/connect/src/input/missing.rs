@@ -1,4 +1,4 @@
-//! What to say of a file that is not there: a similar name, or where paths start.
+//! Advice about a missing file: a similar name, or where paths start.
 
 use std::path::Path;
 

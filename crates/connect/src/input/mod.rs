@@ -18,15 +18,15 @@ pub(crate) use self::missing::missing_help;
 pub(crate) use self::packed::{MaybePacked, Packing, Unpacked, may_unpack_to};
 pub(crate) use self::pipe::Pipe;
 pub use self::pipe::{AwaitedPipe, awaited_pipes, give_up_pipes};
-pub(crate) use self::regular::{Found, Regular, begun_at, check_same, open, opened};
+pub(crate) use self::regular::{FileExtent, Regular, begun_at, check_same, open, opened};
 
 /// Where the bytes come from.
 pub(crate) enum Input {
-    /// What is in memory, read from front to back.
+    /// Bytes in memory, read from front to back.
     Memory(io::Cursor<Arc<[u8]>>),
-    /// As in memory, but it may grow meanwhile.
+    /// A file on disk, which may grow meanwhile.
     File(Regular),
-    /// What comes out of a packed file, from front to back.
+    /// Unpacked bytes of a packed file, read from front to back.
     Packed { bytes: Box<dyn Read + Send>, read: u64 },
     /// Reads must take what comes.
     Pipe(Pipe),
@@ -115,7 +115,7 @@ fn read_some(input: &mut impl Read, missing: usize, buffer: &mut Vec<u8>) -> io:
     got
 }
 
-/// What the system said about a file, and what can be done about it.
+/// The system's error about a file, with advice.
 pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
     let help = match error.kind() {
         io::ErrorKind::NotFound => missing_help(path, "check the path"),

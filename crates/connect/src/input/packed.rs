@@ -1,9 +1,9 @@
 //! Packed files: gzip, zstd and bzip2, known by their first bytes.
 //!
-//! A file may consist of several packed parts, one after the other, as `cat a.gz b.gz` makes them.
-//! Behind them, gzip may have zeros that fill a block, and zstd has parts that are left out.
-//! A file that ends in the middle of a part is an error. So is one whose name promises a packing
-//! that its bytes do not have.
+//! A file may consist of several packed parts, one after the other, as by `cat a.gz b.gz`. Behind
+//! the parts, gzip may have zeros that fill a block; between them, zstd may have parts to be
+//! skipped. A file that ends in the middle of a part is an error. So is a file whose name promises
+//! a packing that its bytes do not have.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -40,8 +40,8 @@ const MAGIC_BYTES_MAX: usize = 4;
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 128 << 10;
 
-/// Whether a part of zstd that readers leave out begins so, as far as it goes: a skippable frame,
-/// of which `pzstd` writes one before each other.
+/// True if `start` may begin a skippable frame of zstd; `pzstd` writes such a frame before each
+/// part.
 fn may_be_left_out(start: &[u8]) -> bool {
     // The first byte is from 0x50 to 0x5f.
     let like = start.iter().zip([0x50, 0x2a, 0x4d, 0x18]).enumerate();
@@ -71,7 +71,7 @@ impl Packing {
         }
     }
 
-    /// What a file's name promises.
+    /// Packing promised by a file's name.
     pub(crate) fn of_name(path: &str) -> Option<Packing> {
         let extension = Path::new(path).extension()?.to_str()?;
         match extension.to_ascii_lowercase().as_str() {
@@ -82,7 +82,7 @@ impl Packing {
         }
     }
 
-    /// What a file's first bytes say.
+    /// Packing shown by a file's first bytes.
     pub(crate) fn of_bytes(start: &[u8]) -> Option<Packing> {
         let is_left_out = start.len() >= MAGIC_BYTES_MAX && may_be_left_out(start);
         let found = ALL.into_iter().find(|packing| start.starts_with(packing.magic()));
@@ -106,7 +106,7 @@ impl Packing {
     }
 }
 
-/// What comes out of a packed file, from front to back.
+/// Unpacked bytes of a packed file, from front to back.
 pub(crate) struct Unpacked {
     packing: Packing,
     inner: Box<dyn Read + Send>,
@@ -121,7 +121,7 @@ impl Unpacked {
         packed: impl Read + Send + 'static,
     ) -> io::Result<Unpacked> {
         let taken = Arc::new(AtomicU64::new(0));
-        let counted = Counted { inner: packed, taken: taken.clone() };
+        let counted = ProgressReader { inner: packed, taken: taken.clone() };
         let inner = packing.unpack(BufReader::with_capacity(READ_BYTES, counted))?;
         Ok(Unpacked { packing, inner, taken })
     }
@@ -154,12 +154,12 @@ impl Read for Unpacked {
 }
 
 /// Counts what is read.
-struct Counted<R> {
+struct ProgressReader<R> {
     inner: R,
     taken: Arc<AtomicU64>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for ProgressReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let got = self.inner.read(out)?;
         self.taken.fetch_add(got as u64, Ordering::Relaxed);
@@ -167,10 +167,10 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// A stream that is unpacked if its first bytes say that it is packed.
-pub(crate) struct MaybePacked(State);
+/// A stream that is unpacked if its first bytes show a packing.
+pub(crate) struct MaybePacked(PackingState);
 
-enum State {
+enum PackingState {
     /// Nothing has been read.
     New(Box<dyn Read + Send>),
     Plain {
@@ -183,11 +183,11 @@ enum State {
 
 impl MaybePacked {
     pub(crate) fn new(stream: Box<dyn Read + Send>) -> MaybePacked {
-        MaybePacked(State::New(stream))
+        MaybePacked(PackingState::New(stream))
     }
 
     /// Reads until it is clear whether the stream is packed, no further.
-    fn begin(mut stream: Box<dyn Read + Send>) -> io::Result<State> {
+    fn begin(mut stream: Box<dyn Read + Send>) -> io::Result<PackingState> {
         let mut start = Vec::new();
         while Packing::may_follow(&start) {
             let mut byte = [0; MAGIC_BYTES_MAX];
@@ -202,26 +202,26 @@ impl MaybePacked {
         let packing = Packing::of_bytes(&start);
         let start = io::Cursor::new(start);
         match packing {
-            Some(packing) => Ok(State::Packed(Unpacked::new(packing, start.chain(stream))?)),
-            None => Ok(State::Plain { start, rest: stream }),
+            Some(packing) => Ok(PackingState::Packed(Unpacked::new(packing, start.chain(stream))?)),
+            None => Ok(PackingState::Plain { start, rest: stream }),
         }
     }
 }
 
 impl Read for MaybePacked {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if let State::New(_) = &self.0
-            && let State::New(stream) = std::mem::replace(&mut self.0, State::Failed)
+        if let PackingState::New(_) = &self.0
+            && let PackingState::New(stream) = std::mem::replace(&mut self.0, PackingState::Failed)
         {
             self.0 = MaybePacked::begin(stream)?;
         }
         match &mut self.0 {
-            State::Plain { start, rest } => match start.read(out)? {
+            PackingState::Plain { start, rest } => match start.read(out)? {
                 0 => rest.read(out),
                 got => Ok(got),
             },
-            State::Packed(unpacked) => unpacked.read(out),
-            State::New(_) | State::Failed => Ok(0),
+            PackingState::Packed(unpacked) => unpacked.read(out),
+            PackingState::New(_) | PackingState::Failed => Ok(0),
         }
     }
 }

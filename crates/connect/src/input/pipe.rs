@@ -17,52 +17,52 @@ const READ_BYTES: usize = 64 << 10;
 /// Bytes that wait to be taken in at most, give or take one read; then the writer has to.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// What has come through a pipe. Its thread ends with the pipe, or at the first read after this has
-/// been dropped.
+/// Input received through a pipe. Its thread ends with the pipe, or at the first read after the
+/// drop of this value.
 #[derive(Debug)]
-pub(crate) struct Pipe(Arc<Shared>);
+pub(crate) struct Pipe(Arc<SharedPipe>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedPipe {
+    state: Mutex<PipeState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PipeState {
     bytes: VecDeque<u8>,
     ended: bool,
     error: Option<io::Error>,
-    /// Nobody will take in any more.
+    /// True if the reader has gone.
     dropped: bool,
     /// To be called when something comes.
     waker: Option<Waker>,
 }
 
-impl State {
+impl PipeState {
     fn end_with(&mut self, error: io::Error) {
         (self.ended, self.error) = (true, Some(error));
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedPipe {
+    fn lock(&self) -> MutexGuard<'_, PipeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, PipeState>) -> MutexGuard<'a, PipeState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a pipe, which waits for its writer, and reads it to its end.
-    fn open(self: &Arc<Shared>, path: &Path, table: String) {
+    /// Waits for the pipe's writer, and reads the pipe to its end.
+    fn open(self: &Arc<SharedPipe>, path: &Path, table: String) {
         let pipe = AwaitedPipe { path: path.to_path_buf(), table, has_writer: false };
         silent().push(Silent { shared: Arc::downgrade(self), pipe });
         let opened = File::open(path);
         silent().iter_mut().filter(|s| s.is_of(self)).for_each(|s| s.pipe.has_writer = true);
         let mut state = self.lock();
         match opened {
-            // Whoever writes learns at once that nobody reads.
+            // Closes the file: the writer learns at once that there is no reader.
             Ok(_) if state.dropped => {}
             Ok(file) => {
                 drop(state);
@@ -113,10 +113,10 @@ impl Shared {
     }
 }
 
-/// A pipe that was opened by its path, with the one who reads it.
+/// A pipe opened by its path, with its reader.
 struct Heard {
     file: File,
-    shared: Arc<Shared>,
+    shared: Arc<SharedPipe>,
 }
 
 impl Read for Heard {
@@ -127,24 +127,24 @@ impl Read for Heard {
     }
 }
 
-/// A pipe through which nothing has come yet.
+/// A pipe without any input yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AwaitedPipe {
     /// Where it is, for messages.
     pub path: PathBuf,
-    /// The table that it is read as.
+    /// Name of the table that reads the pipe.
     pub table: String,
     /// Whether its writer has come.
     pub has_writer: bool,
 }
 
 struct Silent {
-    shared: Weak<Shared>,
+    shared: Weak<SharedPipe>,
     pipe: AwaitedPipe,
 }
 
 impl Silent {
-    fn is_of(&self, shared: &Shared) -> bool {
+    fn is_of(&self, shared: &SharedPipe) -> bool {
         std::ptr::eq(self.shared.as_ptr(), shared)
     }
 }
@@ -166,9 +166,8 @@ pub fn awaited_pipes() -> Vec<AwaitedPipe> {
     silent().iter().filter(wanted).map(shown).collect()
 }
 
-/// Waits no longer for the writers of pipes that are to be read, in this process: whoever waits for
-/// them gets an error. A writer that comes later finds no reader, and nothing of what it writes is
-/// taken from the next one who reads.
+/// Stops waiting for the writers of this process's pipes: waiting readers get an error. A writer
+/// that comes later finds no reader, and its input is not mistaken for the next reader's.
 pub fn give_up_pipes() {
     let waiting: Vec<_> = silent().extract_if(.., |silent| !silent.pipe.has_writer).collect();
     for shared in waiting.iter().filter_map(|silent| silent.shared.upgrade()) {
@@ -197,8 +196,8 @@ impl Pipe {
         Pipe::begin(move |shared| shared.open(&path, table))
     }
 
-    fn begin(work: impl FnOnce(&Arc<Shared>) + Send + 'static) -> Pipe {
-        let shared = Arc::new(Shared::default());
+    fn begin(work: impl FnOnce(&Arc<SharedPipe>) + Send + 'static) -> Pipe {
+        let shared = Arc::new(SharedPipe::default());
         let own = shared.clone();
         let reader = thread::Builder::new().name("pipe".into());
         if let Err(error) = reader.spawn(move || work(&own)) {

@@ -1,8 +1,8 @@
 //! A regular file as input, up to the length that it had when the job opened it.
 //!
-//! That length is the file's *extent*, the same in all processes of a job. A file may grow
-//! meanwhile. What comes after the extent belongs to no record of this job, except for the end of
-//! the record that the extent cuts. A file may not shrink or be replaced.
+//! This length is the file's *extent*, the same in all processes of a job. A file may grow
+//! meanwhile. Bytes behind the extent belong to no record of this job, except for the end of the
+//! record that the extent cuts. A file may not shrink or be replaced.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -30,17 +30,17 @@ pub(crate) struct Regular {
     read: u64,
 }
 
-/// What there is of a regular file.
+/// Extent and identity of a regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FileExtent {
     /// Bytes.
     pub(crate) length: u64,
     pub(crate) file: FileId,
 }
 
-/// Opens a file; with its length and which file it is, if it is one that can be read anywhere and
-/// again: neither a pipe nor one whose length is not known before it has been read.
-pub(crate) fn open(path: &Path) -> Result<(File, Option<Found>)> {
+/// Opens a file; with its length and identity, if it can be read again and anywhere: neither a pipe
+/// nor a file whose length is unknown before reading.
+pub(crate) fn open(path: &Path) -> Result<(File, Option<FileExtent>)> {
     let failed = |error: io::Error| io_error(path, &error);
     let mut file = File::open(path).map_err(failed)?;
     if let Some(offset) = begun_at(path) {
@@ -66,14 +66,14 @@ pub(crate) fn begun_at(path: &Path) -> Option<u64> {
 }
 
 /// As [`open`], of a file that is open.
-pub(crate) fn opened(file: File, path: &Path) -> Result<(File, Option<Found>)> {
+pub(crate) fn opened(file: File, path: &Path) -> Result<(File, Option<FileExtent>)> {
     let extent = extent_of(&file).map_err(|error| io_error(path, &error))?;
     Ok((file, extent))
 }
 
-/// Files of `/proc` say that they are empty, those of `/sys` that they have a page. So the last
-/// byte is looked for.
-fn extent_of(file: &File) -> io::Result<Option<Found>> {
+/// Finds the length by reading the last byte: files of `/proc` claim to be empty, files of `/sys`
+/// to have a page.
+fn extent_of(file: &File) -> io::Result<Option<FileExtent>> {
     // Again where the length has just changed.
     for _ in 0..100 {
         let metadata = file.metadata()?;
@@ -89,7 +89,7 @@ fn extent_of(file: &File) -> io::Result<Option<Found>> {
             found => found.ok(),
         };
         if found == Some(usize::from(length > 0)) {
-            return Ok(Some(Found { length, file: identity(&metadata) }));
+            return Ok(Some(FileExtent { length, file: identity(&metadata) }));
         }
         if file.metadata()?.len() == length {
             return Ok(None);
@@ -107,7 +107,7 @@ fn identity(metadata: &Metadata) -> FileId {
 }
 
 /// Checks that a process has found the file that process 0 has found before.
-pub(crate) fn check_same(name: &str, told: &SplitSpec, found: Option<&Found>) -> Result<()> {
+pub(crate) fn check_same(name: &str, told: &SplitSpec, found: Option<&FileExtent>) -> Result<()> {
     let help = "run it again when the file is complete".to_string();
     let Some(found) = found else {
         let message = "it was replaced by what is no regular file while the job started".into();
@@ -168,11 +168,11 @@ impl Regular {
         })
     }
 
-    /// How its first bytes say that it is packed.
+    /// Packing shown by the file's first bytes.
     ///
     /// # Errors
     ///
-    /// If its name promises a packing that it does not have.
+    /// If the name promises a packing that the bytes do not have.
     pub(crate) fn packing(&self) -> Result<Option<Packing>> {
         let mut start = [0; 4];
         let mut known = 0;
@@ -233,7 +233,7 @@ impl Regular {
         Ok(age.is_some_and(|age| age < QUIET))
     }
 
-    /// What it unpacks to.
+    /// The unpacked file.
     pub(crate) fn unpacked(self, packing: Packing) -> Result<Unpacked> {
         let failed = |error| io_error(Path::new(&*self.name), &error);
         let file = self.file.try_clone().map_err(|error| self.failed(&error))?;

@@ -1,5 +1,4 @@
-//! A message of Arrow IPC: what its metadata say of the bytes in its body, checked before anything
-//! is made of them.
+//! Message of Arrow IPC. Its metadata are checked against the bytes of its body before use.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,22 +25,22 @@ pub(super) type Dictionaries = HashMap<i64, ArrayRef>;
 pub(super) struct Message {
     /// As they stand in the file.
     metadata: Bytes,
-    pub(super) kind: Kind,
+    pub(super) kind: MessageKind,
     pub(super) body_bytes: u64,
 }
 
-/// What a message is about.
+/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Schema,
     Dictionary,
     /// With so many rows.
     Batch(u64),
 }
 
-/// What a record batch says of its columns.
+/// Layout of a record batch's columns.
 #[derive(Debug, Clone)]
-pub(super) struct Layout {
+pub(super) struct BatchLayout {
     /// Where the buffers of the columns that are read lie in the body, ascending, apart from each
     /// other.
     pub(super) spans: Vec<Range<u64>>,
@@ -55,11 +54,11 @@ impl Message {
         let not_negative = |number: i64| u64::try_from(number).map_err(|_| "a negative length");
         let body_bytes = not_negative(message.bodyLength())?;
         let kind = match message.header_type() {
-            MessageHeader::Schema => Kind::Schema,
-            MessageHeader::DictionaryBatch => Kind::Dictionary,
+            MessageHeader::Schema => MessageKind::Schema,
+            MessageHeader::DictionaryBatch => MessageKind::Dictionary,
             MessageHeader::RecordBatch => {
                 let batch = message.header_as_record_batch().ok_or("a batch without columns")?;
-                Kind::Batch(not_negative(batch.length())?)
+                MessageKind::Batch(not_negative(batch.length())?)
             }
             other => return Err(format!("expected a record batch, found a message {other:?}")),
         };
@@ -76,7 +75,7 @@ impl Message {
     }
 
     /// Checks what a record batch says of itself, and where the columns `read` lie.
-    pub(super) fn layout(&self, fields: &Fields, read: &[usize]) -> Result<Layout, String> {
+    pub(super) fn layout(&self, fields: &Fields, read: &[usize]) -> Result<BatchLayout, String> {
         let message = root_as_message(&self.metadata).map_err(|error| error.to_string())?;
         let batch = message.header_as_record_batch().ok_or("expected a record batch")?;
         check_lengths(&batch, self.body_bytes)?;
@@ -89,7 +88,7 @@ impl Message {
             if first_node >= nodes.len() || nodes.get(first_node).length() != batch.length() {
                 return Err(format!("column '{}' has another number of rows", field.name()));
             }
-            let mut counted = Counted { buffers: 0, nodes: 0, version: message.version() };
+            let mut counted = BufferCounts { buffers: 0, nodes: 0, version: message.version() };
             counted.add(field.data_type(), &mut variadic)?;
             let end = next + counted.buffers;
             if end > buffers.len() {
@@ -107,7 +106,7 @@ impl Message {
         if next != buffers.len() || first_node != nodes.len() {
             return Err("it has other buffers than its columns".to_string());
         }
-        Ok(Layout { spans: joined(spans), compressed: batch.compression().is_some() })
+        Ok(BatchLayout { spans: joined(spans), compressed: batch.compression().is_some() })
     }
 
     /// The columns `read` of a record batch, whose layout has been checked and says where they lie.
@@ -116,7 +115,7 @@ impl Message {
         body: &Buffer,
         schema: &SchemaRef,
         read: &[usize],
-        layout: &Layout,
+        layout: &BatchLayout,
         dictionaries: &Dictionaries,
     ) -> Result<RecordBatch, String> {
         guarded(|| {
@@ -208,13 +207,13 @@ fn check_packed(
 }
 
 /// The buffers and nodes that columns have.
-struct Counted {
+struct BufferCounts {
     buffers: usize,
     nodes: usize,
     version: MetadataVersion,
 }
 
-impl Counted {
+impl BufferCounts {
     /// Adds those of a column of this type; `variadic` has the numbers of buffers of views.
     fn add(
         &mut self,
@@ -228,7 +227,7 @@ impl Counted {
             Utf8 | LargeUtf8 | Binary | LargeBinary | ListView(_) | LargeListView(_) => 3,
             Utf8View | BinaryView => {
                 let count = variadic.next().ok_or("a view without a number of buffers")?;
-                // Checked against those that there are before any is read.
+                // Checked against the number of buffers in the message before any is read.
                 2 + usize::try_from(count.clamp(0, 1 << 32)).unwrap_or(usize::MAX / 2)
             }
             Struct(_) | FixedSizeList(_, _) => 1,
@@ -257,7 +256,7 @@ impl Counted {
 /// Bytes between two spans that are read with them rather than left out.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// Spans, of which those that are close to each other are one.
+/// Sorted spans; spans close to each other are joined.
 fn joined(mut spans: Vec<Range<u64>>) -> Vec<Range<u64>> {
     spans.retain(|span| !span.is_empty());
     spans.sort_unstable_by_key(|span| span.start);

@@ -11,7 +11,7 @@ use arrow::ipc::{self, root_as_footer};
 use bytes::Bytes;
 use millstream_contract::{Error, Result, decoding};
 
-use super::message::{Kind, Message, schema_of};
+use super::message::{Message, MessageKind, schema_of};
 use crate::columns::damaged;
 use crate::guard::guarded;
 use crate::input::{Anywhere, Input, Name, Pipe, io_error};
@@ -34,10 +34,10 @@ const PIPE_BYTES: usize = 64 << 10;
 /// Messages, in their order.
 pub(super) struct Source {
     name: Name,
-    from: From,
+    from: MessageSource,
 }
 
-enum From {
+enum MessageSource {
     /// Where the messages lie is known: first dictionaries, then record batches.
     File {
         bytes: Anywhere,
@@ -48,16 +48,16 @@ enum From {
     },
     /// Each lies behind the one before.
     Stream { bytes: Anywhere, next: u64 },
-    /// What has come and has not been taken yet.
-    Pipe { pipe: Pipe, come: Vec<u8>, at: Place },
+    /// A pipe, with received bytes that have not been used yet.
+    Pipe { pipe: Pipe, come: Vec<u8>, at: PipePart },
 }
 
-/// What comes next of a pipe.
+/// Next part of a pipe's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// A stream, or a file, which holds one behind its magic.
+enum PipePart {
+    /// The beginning: a stream, or a file's magic with a stream behind.
     Beginning,
-    /// What fills up the magic, which some writers make longer than they have to.
+    /// Padding of the magic, which some writers make longer than necessary.
     Filling,
     /// A message.
     Message,
@@ -79,8 +79,8 @@ pub(super) enum Body {
     Here(Buffer),
 }
 
-/// What comes next.
-pub(super) enum Next {
+/// Next part of the input.
+pub(super) enum NextMessage {
     Message(Message, Body),
     /// The waker is called when more has come.
     Pending,
@@ -92,14 +92,14 @@ impl Source {
         if let Input::Pipe(pipe) = input {
             return Ok(Source {
                 name,
-                from: From::Pipe { pipe, come: Vec::new(), at: Place::Beginning },
+                from: MessageSource::Pipe { pipe, come: Vec::new(), at: PipePart::Beginning },
             });
         }
         let bytes = Anywhere::new(input, name.clone(), "Arrow IPC")?;
         let head = bytes.read_at_most(0, MAGIC.len())?;
         let from = match head.as_ref() == MAGIC {
             true => file(bytes)?,
-            false => From::Stream { bytes, next: 0 },
+            false => MessageSource::Stream { bytes, next: 0 },
         };
         Ok(Source { name, from })
     }
@@ -111,14 +111,14 @@ impl Source {
 
     /// The schema, which comes first; of a pipe, it is waited for.
     pub(super) fn schema(&mut self) -> Result<Arc<Schema>> {
-        if let From::File { schema, .. } = &self.from {
+        if let MessageSource::File { schema, .. } = &self.from {
             return Ok(schema.clone());
         }
         let first = loop {
             match self.next(Waker::noop())? {
-                Next::Pending => self.wait()?,
-                Next::Message(message, _) => break message,
-                Next::Ended => return Err(self.is_none("found one without a schema")),
+                NextMessage::Pending => self.wait()?,
+                NextMessage::Message(message, _) => break message,
+                NextMessage::Ended => return Err(self.is_none("found one without a schema")),
             }
         };
         let schema = first.schema();
@@ -128,7 +128,7 @@ impl Source {
     /// Whether record batches can be found by their number ([`Source::go_to`]).
     pub(super) fn go_to(&mut self, batch: u64) -> bool {
         match &mut self.from {
-            From::File { dictionaries, blocks, next, .. } if *next >= *dictionaries => {
+            MessageSource::File { dictionaries, blocks, next, .. } if *next >= *dictionaries => {
                 let batch = usize::try_from(batch).unwrap_or(usize::MAX);
                 *next = dictionaries.saturating_add(batch).min(blocks.len());
                 true
@@ -139,15 +139,15 @@ impl Source {
 
     /// Whether it can be read again.
     pub(super) fn is_pipe(&self) -> bool {
-        matches!(self.from, From::Pipe { .. })
+        matches!(self.from, MessageSource::Pipe { .. })
     }
 
     /// The next message.
-    pub(super) fn next(&mut self, waker: &Waker) -> Result<Next> {
+    pub(super) fn next(&mut self, waker: &Waker) -> Result<NextMessage> {
         let name = self.name.clone();
         match &mut self.from {
-            From::File { bytes, blocks, next, .. } => {
-                let Some(block) = blocks.get(*next).copied() else { return Ok(Next::Ended) };
+            MessageSource::File { bytes, blocks, next, .. } => {
+                let Some(block) = blocks.get(*next).copied() else { return Ok(NextMessage::Ended) };
                 *next += 1;
                 let Block { offset, metadata_bytes, body_bytes } = block;
                 let metadata = bytes.read(offset, metadata_bytes)?;
@@ -158,16 +158,16 @@ impl Source {
                     return Err(wrong("its footer says otherwise of its length".into()));
                 }
                 let body = Body::At(bytes.clone(), offset + metadata_bytes as u64);
-                Ok(Next::Message(message, body))
+                Ok(NextMessage::Message(message, body))
             }
-            From::Stream { bytes, next } => from_stream(bytes, next),
-            From::Pipe { pipe, come, at } => from_pipe(pipe, come, at, &name, waker),
+            MessageSource::Stream { bytes, next } => from_stream(bytes, next),
+            MessageSource::Pipe { pipe, come, at } => from_pipe(pipe, come, at, &name, waker),
         }
     }
 
     /// Waits until more has come through a pipe.
     fn wait(&mut self) -> Result<()> {
-        let From::Pipe { pipe, come, .. } = &mut self.from else { return Ok(()) };
+        let MessageSource::Pipe { pipe, come, .. } = &mut self.from else { return Ok(()) };
         take_in(pipe, come, &self.name).map(drop)
     }
 
@@ -190,7 +190,7 @@ fn at(name: &str, offset: u64) -> String {
     format!("{name}, offset {offset}")
 }
 
-/// What comes before a message's metadata: its bytes, and how many the metadata have.
+/// Lengths in front of a message: of this prefix, and of the metadata behind it.
 fn prefix(bytes: &[u8]) -> Option<(usize, u32)> {
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?));
     match word(0)? {
@@ -200,7 +200,7 @@ fn prefix(bytes: &[u8]) -> Option<(usize, u32)> {
 }
 
 /// Reads the footer of a file.
-fn file(bytes: Anywhere) -> Result<From> {
+fn file(bytes: Anywhere) -> Result<MessageSource> {
     let name = bytes.name().clone();
     let tail_at = bytes.length().saturating_sub(TAIL_BYTES as u64);
     let tail = bytes.read_at_most(tail_at, TAIL_BYTES)?;
@@ -233,11 +233,11 @@ fn file(bytes: Anywhere) -> Result<From> {
     });
     let (schema, blocks, dictionaries) =
         read.map_err(|message| damaged(&name, format!("its footer cannot be read: {message}")))?;
-    Ok(From::File { bytes, schema, blocks, dictionaries, next: 0 })
+    Ok(MessageSource::File { bytes, schema, blocks, dictionaries, next: 0 })
 }
 
 /// The message at `next` of a stream in a file, which must end with the mark of its end.
-fn from_stream(bytes: &Anywhere, next: &mut u64) -> Result<Next> {
+fn from_stream(bytes: &Anywhere, next: &mut u64) -> Result<NextMessage> {
     let (name, offset) = (bytes.name(), *next);
     let look = bytes.read_at_most(offset, LOOK_BYTES)?;
     let Some((before, length)) = prefix(&look) else {
@@ -248,7 +248,7 @@ fn from_stream(bytes: &Anywhere, next: &mut u64) -> Result<Next> {
         });
     };
     if length == 0 {
-        return Ok(Next::Ended);
+        return Ok(NextMessage::Ended);
     }
     let fits = (before as u64 + u64::from(length)) <= bytes.length().saturating_sub(offset);
     if length > METADATA_BYTES_MAX || offset == 0 && !fits {
@@ -269,7 +269,7 @@ fn from_stream(bytes: &Anywhere, next: &mut u64) -> Result<Next> {
     let body_at = offset + end as u64;
     let after = body_at.checked_add(message.body_bytes).filter(|after| *after <= bytes.length());
     *next = after.ok_or_else(|| damaged(&at(name, offset), CUT_OFF))?;
-    Ok(Next::Message(message, Body::At(bytes.clone(), body_at)))
+    Ok(NextMessage::Message(message, Body::At(bytes.clone(), body_at)))
 }
 
 /// Takes in what has come through a pipe, at least a byte; whether there was any.
@@ -287,25 +287,25 @@ fn take_in(pipe: &mut Pipe, come: &mut Vec<u8>, name: &str) -> Result<bool> {
 fn from_pipe(
     pipe: &mut Pipe,
     come: &mut Vec<u8>,
-    at: &mut Place,
+    at: &mut PipePart,
     name: &Name,
     waker: &Waker,
-) -> Result<Next> {
+) -> Result<NextMessage> {
     loop {
         begin(come, at);
-        if *at == Place::Message
+        if *at == PipePart::Message
             && let Some(next) = first_of(come, name)?
         {
             return Ok(next);
         }
         if !pipe.ready(waker) {
-            return Ok(Next::Pending);
+            return Ok(NextMessage::Pending);
         }
         if !take_in(pipe, come, name)? {
             return match (come.is_empty(), *at) {
                 // Whoever writes may close a stream without a word.
-                (true, Place::Message) => Ok(Next::Ended),
-                (_, Place::Message) => Err(damaged(name, CUT_OFF)),
+                (true, PipePart::Message) => Ok(NextMessage::Ended),
+                (_, PipePart::Message) => Err(damaged(name, CUT_OFF)),
                 _ => Err(is_none(name, &format!("found {} bytes", come.len()))),
             };
         }
@@ -313,28 +313,28 @@ fn from_pipe(
 }
 
 /// Passes what stands before the first message.
-fn begin(come: &mut Vec<u8>, at: &mut Place) {
-    if *at == Place::Beginning && come.len() >= HEAD_BYTES as usize {
-        *at = Place::Message;
+fn begin(come: &mut Vec<u8>, at: &mut PipePart) {
+    if *at == PipePart::Beginning && come.len() >= HEAD_BYTES as usize {
+        *at = PipePart::Message;
         if come.starts_with(MAGIC) {
             come.drain(..HEAD_BYTES as usize);
-            *at = Place::Filling;
+            *at = PipePart::Filling;
         }
     }
-    if *at == Place::Filling {
+    if *at == PipePart::Filling {
         let filling = come.iter().take_while(|byte| **byte == 0).count();
         come.drain(..filling);
         if !come.is_empty() {
-            *at = Place::Message;
+            *at = PipePart::Message;
         }
     }
 }
 
 /// The first message of what has come, if all of it has.
-fn first_of(come: &mut Vec<u8>, name: &Name) -> Result<Option<Next>> {
+fn first_of(come: &mut Vec<u8>, name: &Name) -> Result<Option<NextMessage>> {
     let Some((before, length)) = prefix(come) else { return Ok(None) };
     if length == 0 {
-        return Ok(Some(Next::Ended));
+        return Ok(Some(NextMessage::Ended));
     }
     if length > METADATA_BYTES_MAX {
         return Err(is_none(name, "found something else"));
@@ -349,7 +349,7 @@ fn first_of(come: &mut Vec<u8>, name: &Name) -> Result<Option<Next>> {
     let Some(body) = come.get(body_at..end) else { return Ok(None) };
     let body = Body::Here(Buffer::from_slice_ref(body));
     come.drain(..end);
-    Ok(Some(Next::Message(message, body)))
+    Ok(Some(NextMessage::Message(message, body)))
 }
 
 /// Counts bytes for which room is about to be made.
@@ -373,7 +373,7 @@ impl Message {
     /// Whether this is a record batch.
     pub(super) fn rows(&self) -> Option<u64> {
         match self.kind {
-            Kind::Batch(rows) => Some(rows),
+            MessageKind::Batch(rows) => Some(rows),
             _ => None,
         }
     }

@@ -13,9 +13,9 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::table::{Chunk, Decoded, Position, Sharing, Split, SplitPoll};
 use millstream_contract::{Error, Result};
 
-use super::message::{Dictionaries, Kind, Layout, Message};
-use super::source::{Body, Next, Source, take};
-use crate::columns::{Columns, Rows, damaged};
+use super::message::{BatchLayout, Dictionaries, Message, MessageKind};
+use super::source::{Body, NextMessage, Source, take};
+use crate::columns::{Columns, Span, damaged};
 use crate::input::{Input, Name};
 use crate::records::Reading;
 
@@ -36,18 +36,18 @@ const PACKED_TIMES: u64 = 3;
 pub(crate) struct IpcSplit {
     path: Name,
     source: Source,
-    what: Option<Arc<What>>,
+    what: Option<Arc<IpcPlan>>,
     dictionaries: Arc<Dictionaries>,
     /// The record batch that is being handed out, or comes next, and the next row in it.
     batch: u64,
     row: u64,
-    /// Rows of the record batches before that one.
+    /// Rows of the record batches before record batch `batch`.
     before: u64,
     current: Option<Current>,
     /// Where to begin.
     from: Option<Start>,
     first_rows: u64,
-    reading: Opened,
+    reading: IpcReading,
 }
 
 /// Where to begin: a record batch, a row in it, and how many rows come before the batch.
@@ -58,8 +58,8 @@ struct Start {
     before: u64,
 }
 
-/// What is to be read, of a pipe until its schema has come.
-struct Opened {
+/// Reading plan; for a pipe, kept until its schema has come.
+struct IpcReading {
     schema: SchemaRef,
     projection: Vec<usize>,
     dictionaries: Vec<usize>,
@@ -67,8 +67,8 @@ struct Opened {
     sharing: Sharing,
 }
 
-/// What is read of which file.
-struct What {
+/// Schema of a file, and its columns to be read.
+struct IpcPlan {
     schema: SchemaRef,
     columns: Columns,
 }
@@ -84,9 +84,9 @@ struct Current {
 
 /// A record batch that is decoded when its first chunk is.
 struct Batch {
-    what: Arc<What>,
+    what: Arc<IpcPlan>,
     message: Message,
-    layout: Layout,
+    layout: BatchLayout,
     body: Body,
     dictionaries: Arc<Dictionaries>,
     /// For messages.
@@ -124,7 +124,7 @@ impl IpcSplit {
             current: None,
             from,
             first_rows: if few { FIRST_ROWS } else { u64::MAX },
-            reading: Opened {
+            reading: IpcReading {
                 schema: reading.schema.clone(),
                 projection: reading.projection.to_vec(),
                 dictionaries: reading.dictionaries.to_vec(),
@@ -139,11 +139,11 @@ impl IpcSplit {
         Ok(split)
     }
 
-    fn set_schema(&mut self, schema: SchemaRef) -> Result<Arc<What>> {
-        let Opened { schema: declared, projection, dictionaries, .. } = &self.reading;
+    fn set_schema(&mut self, schema: SchemaRef) -> Result<Arc<IpcPlan>> {
+        let IpcReading { schema: declared, projection, dictionaries, .. } = &self.reading;
         let columns = Columns::find(&self.path, declared, projection, &schema.fields)?
             .with_dictionaries(dictionaries);
-        let what = Arc::new(What { schema, columns });
+        let what = Arc::new(IpcPlan { schema, columns });
         self.what = Some(what.clone());
         Ok(what)
     }
@@ -155,8 +155,8 @@ impl IpcSplit {
             return self.set_schema(Arc::new(schema)).map(drop);
         };
         match message.kind {
-            Kind::Schema => Err(damaged(&self.path, "it has a second schema")),
-            Kind::Dictionary => {
+            MessageKind::Schema => Err(damaged(&self.path, "it has a second schema")),
+            MessageKind::Dictionary => {
                 let body = message.whole(&body)?;
                 let mut dictionaries = Dictionaries::clone(&self.dictionaries);
                 message.add_dictionary(&body, &what.schema, &mut dictionaries).map_err(
@@ -165,13 +165,13 @@ impl IpcSplit {
                 self.dictionaries = Arc::new(dictionaries);
                 Ok(())
             }
-            Kind::Batch(rows) => self.begin_batch(what, message, body, rows),
+            MessageKind::Batch(rows) => self.begin_batch(what, message, body, rows),
         }
     }
 
     fn begin_batch(
         &mut self,
-        what: Arc<What>,
+        what: Arc<IpcPlan>,
         message: Message,
         body: Body,
         rows: u64,
@@ -219,7 +219,7 @@ impl IpcSplit {
 
 /// About how many bytes a row takes once it is decoded. Of texts in dictionaries, the mean is
 /// taken, of the dictionary that has the longest.
-fn row_bytes(what: &What, layout: &Layout, dictionaries: &Dictionaries, rows: u64) -> u64 {
+fn row_bytes(what: &IpcPlan, layout: &BatchLayout, dictionaries: &Dictionaries, rows: u64) -> u64 {
     let fields = what.columns.read().iter().filter_map(|column| what.schema.fields.get(*column));
     let (mut fixed, mut unpacked) = (0, 0);
     for field in fields {
@@ -272,19 +272,19 @@ impl Split for IpcSplit {
                 self.batch = batch;
             }
             match self.source.next(waker)? {
-                Next::Message(message, body) => self.take_in(message, body)?,
-                Next::Pending => return Ok(SplitPoll::Pending { retry_at_us: None }),
-                Next::Ended if self.what.is_none() => {
+                NextMessage::Message(message, body) => self.take_in(message, body)?,
+                NextMessage::Pending => return Ok(SplitPoll::Pending { retry_at_us: None }),
+                NextMessage::Ended if self.what.is_none() => {
                     return Err(damaged(self.source.name(), "it has no schema"));
                 }
-                Next::Ended => return Ok(SplitPoll::Ended),
+                NextMessage::Ended => return Ok(SplitPoll::Ended),
             }
         }
     }
 }
 
 impl Batch {
-    /// The columns that are read, as the file has them. Whoever comes first decodes them.
+    /// The columns to be read, as the file has them. The first caller decodes them.
     fn columns(&self) -> Result<Vec<ArrayRef>> {
         self.columns.get_or_init(|| self.decode()).clone()
     }
@@ -301,8 +301,7 @@ impl Batch {
             .map_err(|message| damaged(&self.place, message))
     }
 
-    /// The body, of which only that is read which is needed. The rest may be anything, and nobody
-    /// looks at it.
+    /// The body, with only the needed spans read. The other bytes have no influence.
     fn needed(&self) -> Result<Buffer> {
         let (bytes, offset) = match &self.body {
             Body::Here(buffer) => return Ok(buffer.clone()),
@@ -344,7 +343,7 @@ impl Chunk for IpcChunk {
         }
         let columns: Vec<ArrayRef> = columns.iter().map(|c| c.slice(first, rows)).collect();
         let Batch { place, before, .. } = &*self.batch;
-        let places = Rows { prefix: place.clone(), first: self.rows.start, before: *before };
+        let places = Span { prefix: place.clone(), first: self.rows.start, before: *before };
         let batch = self.batch.what.columns.batch(&columns, rows, &places)?;
         Ok(Decoded::whole(batch, Some(Box::new(places))))
     }

@@ -1,8 +1,8 @@
 //! An array of objects, made lines of: as a sender has them that knows no NDJSON.
 
-/// Makes a line of each object of an array, in place, if the text begins as one; other texts stay
-/// as they are. The lines are numbered as the objects are. Whether they are objects is for reading
-/// to say.
+/// Turns an array of objects into lines, one object each, in place; a text that does not begin as
+/// such an array stays as it is. Lines are numbered as the objects are. Elements that are not
+/// objects are reported by the reader of the lines.
 ///
 /// # Errors
 ///

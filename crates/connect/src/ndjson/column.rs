@@ -131,7 +131,8 @@ impl Column {
         Ok(())
     }
 
-    /// What it belongs to is NULL: so is this, or it has a value that nobody sees.
+    /// Appends NULL for a value within a NULL; a column that is not nullable gets a default value,
+    /// which is never read.
     pub(super) fn absent(&mut self) {
         if self.nullable {
             // A block is far below 4 GiB.
@@ -303,7 +304,7 @@ pub(super) struct Strings {
     /// Where each ends.
     offsets: Vec<i32>,
     base64: bool,
-    /// Whether it takes any value, as it is written.
+    /// True if the column takes values of any type, as written.
     any: bool,
 }
 
@@ -312,7 +313,7 @@ impl Strings {
         Strings { bytes: Vec::new(), offsets: vec![0], base64, any: false }
     }
 
-    /// One of them, if there are so many.
+    /// The text of row `row`, if there are so many rows.
     pub(super) fn get(&self, row: usize) -> Option<&[u8]> {
         let (start, end) = (*self.offsets.get(row)?, *self.offsets.get(row + 1)?);
         self.bytes.get(start as usize..end as usize)

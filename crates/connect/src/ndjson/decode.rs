@@ -29,7 +29,7 @@ use crate::records::{Block, Decode, Lines, place};
 /// Members that are no columns, of which the user is told at most.
 const TOLD_MAX: usize = 8;
 
-/// What is the same for all blocks of a split.
+/// Plan common to all blocks of a split.
 #[derive(Debug)]
 pub(super) struct Plan {
     path: Name,
@@ -48,7 +48,7 @@ impl Plan {
         projection: &[usize],
         format: NdjsonFormat,
     ) -> Result<Plan> {
-        // Who names columns leaves out others by intention.
+        // A query that names columns leaves the other members out on purpose.
         let all = projection.len() == schema.fields().len();
         let names = Names::new(schema.fields(), projection).noting(format.taken.exact && all);
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
@@ -64,7 +64,8 @@ impl Plan {
         place(&self.path, &block.data, block.line, at)
     }
 
-    /// Of a table that nobody has declared: which members are left out, each told once.
+    /// Notices about members left out of a table that the user has not declared, once for each
+    /// member.
     fn notices(&self, block: &Block, columns: &Object) -> Vec<String> {
         let mut strange = Vec::new();
         columns.strange("", &mut strange);
@@ -133,7 +134,7 @@ impl Records<'_> {
     }
 }
 
-/// Whether it is the records before that take so much that one could not be decoded.
+/// True if there is no room for a record because of the records before it.
 fn is_full() -> bool {
     exceeded().is_some_and(|too_much| !too_much.of_one_record)
 }

@@ -1,4 +1,4 @@
-//! What is said of a record that cannot be read.
+//! Messages about a record that cannot be read.
 
 use arrow::datatypes::{DataType, Field};
 use millstream_contract::inferred::MORE_DIGITS;
@@ -8,14 +8,14 @@ use crate::records::shown;
 use crate::scalar::Why;
 use crate::types::{integer_range, sql_name, time_help};
 
-/// What to do about an object over several lines.
+/// Advice about an object over several lines.
 pub(super) const LINES_HELP: &str = "NDJSON has one object per line: 'jq -c .' writes them so";
 pub(super) const ARRAY_HELP: &str =
     "NDJSON has one object per line: 'jq -c .[]' takes them out of an array";
 pub(super) const SKIP_HELP: &str =
     "'on_error' = 'skip' leaves such records out, and 'table:NAME' keeps them";
 
-/// What to do about more than [`DEPTH_MAX`](super::members::DEPTH_MAX) levels.
+/// Advice about more than [`DEPTH_MAX`](super::members::DEPTH_MAX) levels.
 pub(super) const DEPTH_HELP: &str = "128 levels are read: write what is deeper as a text of its \
      own, or flatten the object; 'on_error' = 'skip' leaves such records out, and 'table:NAME' \
      keeps them";
@@ -63,7 +63,7 @@ impl Wrong {
 /// Where reading went on, or why it did not.
 pub(super) type Read = Result<usize, Box<Fault>>;
 
-/// What stopped the reading of a record.
+/// Fault that stopped the reading of a record.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// Offset in the block.
@@ -75,9 +75,9 @@ pub(super) struct Fault {
 
 #[derive(Debug)]
 enum What {
-    /// It is no JSON, or needs care.
+    /// Not JSON, or in need of the slow reader.
     Syntax,
-    /// A value is none of this type, once that is known.
+    /// A value of another type than `DataType`, once known.
     Misfit(Why, Option<DataType>),
     /// There is no value where one has to be.
     Missing,
@@ -129,13 +129,13 @@ impl Fault {
         }
     }
 
-    /// It is in a column, or a field of a ROW.
+    /// Puts the name of a column, or of a field of a ROW, in front of the fault's path.
     #[cold]
     pub(super) fn of(self: Box<Self>, field: &Field) -> Box<Fault> {
         self.inside(field.name())
     }
 
-    /// It is in this: a field, or an element of an array or map, `[3]`.
+    /// Puts a field, or an element of an array or map (`[3]`), in front of the fault's path.
     #[cold]
     pub(super) fn inside(mut self: Box<Self>, what: &str) -> Box<Fault> {
         if !self.path.is_empty() && !self.path.starts_with('[') {
@@ -145,7 +145,7 @@ impl Fault {
         self
     }
 
-    /// What to say of it, where the block has these bytes.
+    /// The fault as a message, in a block of these bytes.
     #[cold]
     pub(super) fn wrong(self, data: &[u8]) -> Wrong {
         match self.what {
@@ -164,7 +164,7 @@ impl Fault {
     }
 }
 
-/// What to do about a value that is none of a type.
+/// Advice about a value that does not fit a type.
 fn misfit_help(data_type: &DataType, text: &[u8]) -> &'static str {
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
     let digits = unsigned.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -14,7 +14,7 @@ use crate::records::shown;
 /// Objects and arrays within each other.
 pub(super) const DEPTH_MAX: usize = 128;
 
-/// What a line has for a column.
+/// A column's value in a line.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Slot<'a> {
     /// The text of the value.
@@ -47,7 +47,7 @@ pub(super) fn find<'a>(
     read.map_err(|error| syntax(line, start, &error))
 }
 
-/// What is wrong with a line that is no object.
+/// Fault of a line that is no object.
 fn syntax(line: &[u8], start: usize, error: &serde_json::Error) -> Wrong {
     let first = line.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
     let begin = start + first;

@@ -6,10 +6,10 @@
 //! | `json.ignore-parse-errors` | `false` | as `'on_error' = 'skip'` |
 //! | `json.any-as-string` | `false` | a STRING takes any value, as it is written |
 //!
-//! A column is the member of its name: the one that is written exactly so, else the one that
-//! differs only in case. Two of the latter are an error; other members are ignored. A member that
-//! is missing, or `null`, is NULL. Blank lines are skipped. Every line has to be a JSON object, as
-//! a whole: what is wrong with it counts also where no column needs it. A member that is a column
+//! A column is the member of exactly its name, else the member whose name differs only in case. Two
+//! members of the latter kind are an error; members without a column are ignored. A member that is
+//! missing, or `null`, is NULL. Blank lines are skipped. Every line has to be a JSON object, as a
+//! whole: its faults count also where no column needs the faulty member. A member that is a column
 //! of the query and is given twice is an error. So are objects and arrays nested more than
 //! [`members::DEPTH_MAX`] deep.
 //!
@@ -19,19 +19,19 @@
 //! timestamps are strings as in CSV. BYTES is base64 in a string. DOUBLE and FLOAT also take the
 //! strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as the sink writes what is no JSON number.
 //!
-//! **Types made of others**: ROW is an object, whose fields are found by name as columns are; ARRAY
-//! is an array; MAP is an object, whose names are its keys, each only once. A message names what
-//! does not fit by its path: `user.tags[3]`, counted from 1.
+//! **Nested types**: ROW is an object, whose fields are found by name as columns are; ARRAY is an
+//! array; MAP is an object, whose names are its keys, each only once. A message names a misfit by
+//! its path: `user.tags[3]`, counted from 1.
 //!
-//! **An object over several lines** is refused, wherever the file is cut: `jq -c .` writes
-//! each on one line. So is an array around all records, also where malformed records are left
-//! out: a file that begins with `[` and a line end, or `[{`. Apart from that each line stands for
-//! itself: one that is an object, and nothing else, is a record, whatever stands around it.
+//! **An object over several lines** is refused, wherever the file is cut: `jq -c .` writes each on
+//! one line. So is an array around all records, also where malformed records are left out: a file
+//! that begins with `[` and a line end, or `[{`. Apart from that, lines are independent: a line
+//! that is exactly an object is a record, whatever the lines around it.
 //!
-//! **How it is read**: in one pass over the bytes, into the columns. [`scan`] reads JSON,
-//! [`column`] and [`nested`] take values, [`object`] finds the columns of members. Where a line
-//! may be wrong, it is read again by [`members`], which is slow and says what is wrong. [`parsed`]
-//! reads records whose columns are not known yet.
+//! **Reading** takes a single pass over the bytes, into the columns. [`scan`] reads JSON,
+//! [`column`] and [`nested`] take values, [`object`] finds the columns of members. A line that may
+//! be wrong is read again by [`members`], which is slow and finds the fault. [`parsed`] reads
+//! records whose columns are not known yet.
 
 mod array;
 mod column;
@@ -70,7 +70,7 @@ mod tests;
 /// NDJSON with its options.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NdjsonFormat {
-    /// What becomes of malformed records.
+    /// Treatment of malformed records.
     on_error: OnError,
     taken: Taken,
     /// For tests: read every line with care, as if it had a fault.

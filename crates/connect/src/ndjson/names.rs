@@ -1,17 +1,17 @@
-//! Which column a member is: the one of its name, else the one whose name differs only in case.
+//! Columns of members: the column of exactly the member's name, else of its name in another case.
 
 use std::collections::HashMap;
 
 use arrow::datatypes::Fields;
 
-/// What a member's name means.
+/// Meaning of a member's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// This wanted column, by its exact name or whatever the case.
     Column { slot: usize, exact: bool },
-    /// No column, or one that is not wanted.
+    /// No column, or a column that is not read.
     Unused,
-    /// Several columns are called so but for the case, none exactly, and one is wanted.
+    /// Several columns by a name in another case, at least one of them read.
     Either,
 }
 
@@ -51,7 +51,7 @@ impl Names {
         names
     }
 
-    /// The same, which notes other members.
+    /// The same names, but noting unused members if `noted`.
     pub(super) fn noting(self, noted: bool) -> Names {
         Names { noted, ..self }
     }
@@ -63,7 +63,7 @@ impl Names {
             && !self.folded.contains_key(&name.to_lowercase())
     }
 
-    /// What a member's name means.
+    /// Meaning of a member's name.
     pub(super) fn meaning(&self, name: &str) -> Meaning {
         if let Some(meaning) = self.exact.get(name) {
             return *meaning;

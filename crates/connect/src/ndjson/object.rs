@@ -34,7 +34,7 @@ pub(super) struct Object {
     names: Arc<Names>,
     fields: Fields,
     columns: Vec<Column>,
-    /// Those that were seen; the first one stands for what comes before any.
+    /// Members seen so far; the first is a placeholder for "before any member".
     members: Vec<Member>,
     known: HashMap<Box<[u8]>, usize>,
     /// Per column, the number of the last object that has it.
@@ -50,14 +50,14 @@ const STRANGE_MAX: usize = 8;
 /// A member as it was written.
 #[derive(Debug)]
 struct Member {
-    /// Its name, escapes as they are.
+    /// The member's name, escapes as they are.
     name: Box<[u8]>,
     /// From behind the comma to the value; and the first and last eight of these bytes, or all of
     /// them twice if they are fewer.
     bytes: Box<[u8]>,
     ends: (u64, u64),
     target: Target,
-    /// The member that came after it; 0 if none has.
+    /// The member that followed last time; 0 if none has.
     next: usize,
 }
 
@@ -202,8 +202,8 @@ impl Object {
         Ok(())
     }
 
-    /// The member behind `at`, which is not the one that came after `last` before; and the offset
-    /// of its value. `None`: it is none, or needs care.
+    /// The member behind `at`, which differs from the usual successor of `last`; and the offset of
+    /// its value. `None`: no member, or a name in need of the slow reader.
     fn other(&mut self, data: &[u8], at: usize, last: usize) -> Option<(usize, usize)> {
         let (name, value) = scan::name(data, at)?;
         let bytes = data.get(at..value)?;
@@ -243,7 +243,7 @@ impl Object {
         let member = Member { name, bytes, ends: (0, 0), target, next };
         let mut at = self.members.len();
         if at > OTHERS_MAX + self.columns.len() {
-            // One place for all the others.
+            // The last slot serves all further members.
             at -= 1;
             self.known.remove(&self.members[at].name);
             self.members.truncate(at);

@@ -1,8 +1,7 @@
-//! A record as it stands, for those who do not know its columns yet: numbers keep their text,
-//! objects the order of their members.
+//! A record before its columns are known: numbers keep their text, objects the order of their
+//! members.
 //!
-//! It is read as decoding reads it, so a line is refused here if it is no record there, in the same
-//! words.
+//! Reading is the same as in decoding: a line that is no record is refused in the same words.
 
 use std::borrow::Cow;
 
@@ -31,12 +30,12 @@ pub(crate) enum Json<'a> {
 /// The members of an object.
 pub(crate) type Members<'a> = Vec<(Cow<'a, str>, Json<'a>)>;
 
-/// The members of the object that a line of `data` consists of, which stands at `start..end`.
-/// `path` is that of the file that begins with `data`.
+/// The members of the object in a line of `data`, at `start..end`. `path` names the file that
+/// begins with `data`.
 ///
 /// # Errors
 ///
-/// What is wrong with the line.
+/// The line's fault.
 pub(crate) fn record<'a>(
     path: &str,
     data: &'a [u8],
@@ -62,7 +61,7 @@ fn whole_object(line: &[u8]) -> Option<Members<'_>> {
     }
 }
 
-/// What is wrong with a line that is no record.
+/// Fault of a line that is no record.
 #[cold]
 fn why_not(line: &[u8], start: usize) -> Wrong {
     let names = Names::new(&Fields::empty(), &[]);
@@ -87,7 +86,7 @@ fn value(data: &[u8], at: usize, depth: usize) -> Option<(Json<'_>, usize)> {
     }
 }
 
-/// A string. One with half a character is one, too: only a column that takes it refuses it.
+/// A string. Half a surrogate pair is no fault here: only a column with this value refuses it.
 fn text(data: &[u8], at: usize) -> Option<(Json<'_>, usize)> {
     let (quoted, end) = scan::string(data, at + 1)?;
     if quoted.escapes && !escapes_are_valid(quoted.text) {
@@ -172,7 +171,7 @@ mod tests {
         result.as_ref().err().and_then(|error| error.split('\n').next())
     }
 
-    /// What reading says of a line of which no column is wanted.
+    /// Result of reading a line without any column.
     fn read(line: &str) -> Result<usize, String> {
         let (format, schema) = (Arc::new(NdjsonFormat::default()), Arc::new(Schema::empty()));
         let outcome = read_whole(format, "x", line.as_bytes(), &schema, &[], usize::MAX);

@@ -1,8 +1,8 @@
-//! Reading JSON from bytes: strings, numbers, and values that nobody wants.
+//! Reading JSON from bytes: strings, numbers, and values to be skipped.
 //!
-//! Positions are offsets in the block. A function that reads returns the offset behind what it
-//! has read, or `None` if that is no JSON. It reads eight bytes at a time where it can. A line end
-//! is no blank here: it ends the record.
+//! Positions are offsets in the block. A reading function returns the offset behind the value, or
+//! `None` if there is no JSON. Eight bytes are read at a time where possible. A line end is no
+//! blank here: it ends the record.
 
 use std::borrow::Cow;
 
@@ -65,7 +65,7 @@ pub(super) struct Quoted<'a> {
 }
 
 impl<'a> Quoted<'a> {
-    /// What it says. `None` where an escape is none.
+    /// The text without escapes; `None` if an escape is malformed.
     pub(super) fn unescaped(&self) -> Option<Cow<'a, [u8]>> {
         if !self.escapes {
             return Some(Cow::Borrowed(self.text));
@@ -299,7 +299,7 @@ fn skip_name(data: &[u8], at: usize) -> Option<usize> {
     (!name.escapes || escapes_are_valid(name.text)).then_some(at)
 }
 
-/// A string that nobody wants: its escapes must be escapes, but may be halves of characters.
+/// Skips a string: its escapes must be well formed, but may be half a surrogate pair.
 #[inline]
 fn skip_string(data: &[u8], start: usize) -> Option<usize> {
     let (quoted, end) = string(data, start)?;

@@ -1,4 +1,4 @@
-//! JSON values that stand by themselves: those of types made of others, in fields of CSV.
+//! Single JSON values: nested types in fields of CSV.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
@@ -17,7 +17,7 @@ impl Texts {
         Column::new(field, Taken { exact, ..Taken::default() }).map(Texts)
     }
 
-    /// Takes a text that is one value.
+    /// Appends the value of a text.
     pub(crate) fn take(&mut self, text: &[u8]) -> Result<(), Why> {
         std::str::from_utf8(text).map_err(|_| Why::NotUtf8)?;
         let (rows, start) = (self.0.len(), blanks(text, 0));
@@ -38,7 +38,7 @@ impl Texts {
         Err(why)
     }
 
-    /// There is no value: NULL, or where that may not be, one that nobody sees.
+    /// Appends a missing value: NULL, or a value that is never read if the column is not nullable.
     pub(crate) fn absent(&mut self) {
         self.0.absent();
     }

@@ -20,7 +20,7 @@ pub(super) fn signed<N: TryFrom<i64>>(data: &[u8], at: usize) -> Valued<N> {
     let value = match number.digits.and_then(|digits| i64::try_from(digits).ok()) {
         Some(value) if number.negative => -value,
         Some(value) => value,
-        // The smallest one, or none that fits.
+        // The least `i64`, or a number out of range.
         None => parse_i64(&data[at..number.end])?,
     };
     Ok((N::try_from(value).map_err(|_| Why::OutOfRange)?, number.end))
@@ -73,7 +73,7 @@ pub(super) fn float(data: &[u8], at: usize) -> Valued<f32> {
     if value.is_finite() { Ok((value, number.end)) } else { Err(Why::OutOfRange) }
 }
 
-/// What the sink writes for what JSON has no numbers for.
+/// Numbers in quotes that JSON itself does not have, as the sink writes them.
 #[cold]
 fn beyond_numbers(data: &[u8], at: usize) -> Valued<f64> {
     quoted(|text: &[u8]| match text {
@@ -84,7 +84,7 @@ fn beyond_numbers(data: &[u8], at: usize) -> Valued<f64> {
     })(data, at)
 }
 
-/// A DECIMAL: a number, or a number in quotes; `exact`: none that has more digits.
+/// A DECIMAL: a number, or a number in quotes; `exact`: refuses values of more digits.
 pub(super) fn decimal(
     precision: u8,
     scale: i8,

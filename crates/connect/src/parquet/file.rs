@@ -1,6 +1,6 @@
-//! What the end of a Parquet file says: its schema, and where its row groups and their columns lie.
+//! End of a Parquet file: the schema, and the places of row groups and columns.
 //!
-//! It is read once, and all that decoding takes on trust is checked here.
+//! The end is read once, and everything that decoding takes on trust is checked here.
 
 use std::sync::Arc;
 
@@ -32,9 +32,9 @@ const TAIL_BYTES: usize = 8;
 pub(super) struct ParquetFile {
     pub(super) bytes: Anywhere,
     pub(super) metadata: Arc<ParquetMetaData>,
-    /// Its columns, in their order, as Arrow has them; one each for what is nested.
+    /// The file's columns, in their order, in Arrow's types; one field for each nested column.
     pub(super) fields: Fields,
-    /// Whether these differ from those that Arrow takes by itself.
+    /// True if `fields` differ from Arrow's own reading of the schema.
     pub(super) instants: bool,
     /// By row group, the rows before it; at last, all.
     rows_before: Vec<u64>,
@@ -58,7 +58,7 @@ impl ParquetFile {
                 .with_encoding_stats_as_mask(true);
             let metadata =
                 ParquetMetaDataReader::decode_metadata_with_options(&footer, Some(&options))?;
-            // Without what Arrow has noted of its types: so there are no dictionaries and views.
+            // Ignores the Arrow schema in the metadata: so there are no dictionaries and views.
             let schema = parquet_to_arrow_schema(metadata.file_metadata().schema_descr(), None)?;
             Ok::<_, ParquetError>((metadata, schema))
         };
@@ -101,7 +101,7 @@ impl ParquetFile {
 
     /// The row group that holds this row, and the rows before that group and before the next.
     pub(super) fn group_of(&self, row: u64) -> Option<(usize, u64, u64)> {
-        // The last of those that begin there: the others have no rows.
+        // Of several row groups that begin at this row, the last: the others are empty.
         let group = self.rows_before.partition_point(|before| *before <= row).checked_sub(1)?;
         Some((group, *self.rows_before.get(group)?, *self.rows_before.get(group + 1)?))
     }

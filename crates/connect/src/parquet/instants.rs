@@ -20,7 +20,8 @@ pub(super) fn in_micros(fields: &Fields, schema: &SchemaDescriptor) -> Option<Fi
     Some(fields.iter().map(|field| with_leaves(field, &mut leaves)).collect())
 }
 
-/// The field, of which `leaves` says, in their order, which are instants.
+/// The field with instants' types; `leaves` tells for each leaf column, in order, if it is an
+/// instant.
 fn with_leaves(field: &FieldRef, leaves: &mut dyn Iterator<Item = bool>) -> FieldRef {
     use DataType::{FixedSizeList, LargeList, List, Map, Struct, Timestamp};
     let data_type = match field.data_type() {

@@ -26,8 +26,8 @@ use parquet::schema::types::ColumnDescriptor;
 use super::thrift;
 use crate::input::{Anywhere, may_unpack_to};
 
-/// Bytes of pages of a row group that are kept at most, beside one of each column that is larger
-/// than this: whoever reads it holds it anyway. Others are unpacked again.
+/// Maximum bytes of kept pages in a row group, beside one larger page of each column, which its
+/// reader holds anyway. Other pages are unpacked again.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes of a page's header that are read at once. Most have some thirty.
@@ -145,7 +145,7 @@ struct Pages {
     rows: Range<u64>,
 }
 
-/// About what a value takes that is decoded with its levels.
+/// Approximate bytes of a decoded value with its levels.
 fn value_bytes(column: &ColumnDescriptor) -> u64 {
     4 + match column.physical_type() {
         Physical::INT64 | Physical::DOUBLE => 8,

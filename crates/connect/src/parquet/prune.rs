@@ -1,12 +1,12 @@
-//! Rows of which statistics say that a query leaves them out.
+//! Pruning of rows that cannot pass a query's filter, by statistics.
 //!
-//! A row group has the least and the greatest value of each column, and with a page index so has
-//! each page. Where by these a condition holds on no row, the rows are *left out*: only those
-//! columns are read that are looked at in every row ([`Pruning`]).
+//! A row group has the least and the greatest value of each column; with a page index, so has each
+//! page. If the condition holds for no value between them, the rows are *left out*: only columns
+//! that are needed of every row are read ([`Pruning`]).
 //!
-//! Statistics of floating-point numbers say nothing of NaN, those of instants in 96 bits and those
-//! of the format's first versions are in an order of their own, and `<>` excludes nearly nothing:
-//! none of these is used.
+//! Without effect: statistics of floating-point numbers, since NaN is not covered; statistics of
+//! instants in 96 bits and of the format's first versions, because of their order. Comparisons by
+//! `<>` exclude nearly nothing, and are left out.
 
 use std::iter;
 use std::ops::Range;
@@ -38,13 +38,13 @@ use crate::guard::guarded;
 /// Bytes of a page index of one column in one row group at most: others are not looked at.
 const INDEX_BYTES_MAX: usize = 16 << 20;
 
-/// What is asked of each row group.
+/// Conditions, to be tested with each row group's statistics.
 #[derive(Debug, Default)]
-pub(super) struct Pruner(Vec<Asked>);
+pub(super) struct Pruner(Vec<StatCondition>);
 
 /// A condition over a column that has statistics.
 #[derive(Debug)]
-struct Asked {
+struct StatCondition {
     comparison: Comparison,
     /// One value, of the type that the table declares.
     constant: ArrayRef,
@@ -58,7 +58,7 @@ struct Asked {
 impl Pruner {
     pub(super) fn new(pruning: &Pruning, columns: &Columns, file: &ParquetFile) -> Pruner {
         let asked = pruning.conditions.iter();
-        Pruner(asked.filter_map(|condition| Asked::new(condition, columns, file)).collect())
+        Pruner(asked.filter_map(|condition| StatCondition::new(condition, columns, file)).collect())
     }
 
     /// The rows of a row group that are left out, in ascending ranges that do not touch.
@@ -80,8 +80,8 @@ impl Pruner {
     }
 }
 
-impl Asked {
-    fn new(condition: &Condition, columns: &Columns, file: &ParquetFile) -> Option<Asked> {
+impl StatCondition {
+    fn new(condition: &Condition, columns: &Columns, file: &ParquetFile) -> Option<StatCondition> {
         let (root, declared) = columns.source_of(condition.column)?;
         let constant = condition.constant.clone();
         let same = constant.len() == 1 && constant.data_type() == declared;
@@ -95,7 +95,7 @@ impl Asked {
             return None;
         }
         let group = Type::group_type_builder("alone").with_fields(vec![root_type]).build().ok()?;
-        Some(Asked {
+        Some(StatCondition {
             comparison: condition.comparison,
             constant,
             leaf,

@@ -23,7 +23,7 @@ use super::file::ParquetFile;
 use super::pages::{Group, Kept};
 use super::prune::Pruner;
 use super::thrift;
-use crate::columns::{Columns, Rows, damaged, text_dictionary};
+use crate::columns::{Columns, Span, damaged, text_dictionary};
 use crate::guard::guarded;
 use crate::input::{Anywhere, Input, Name};
 use crate::records::Reading;
@@ -45,7 +45,7 @@ const HEADER_BYTES: usize = 128;
 /// A Parquet file being read.
 pub(crate) struct ParquetSplit {
     path: Name,
-    what: Arc<What>,
+    what: Arc<ParquetPlan>,
     /// The next row, and where the first chunk ends at the latest.
     row: u64,
     first_rows: u64,
@@ -55,19 +55,19 @@ pub(crate) struct ParquetSplit {
     sharing: Sharing,
 }
 
-/// What is read of which file.
-struct What {
+/// A file, and its columns to be read.
+struct ParquetPlan {
     file: ParquetFile,
     bytes: Arc<Anywhere>,
     /// Of rows that count.
-    all: Part,
+    all: ColumnSet,
     /// Of rows that the query leaves out.
     few: Few,
     pruner: Pruner,
 }
 
 /// Columns that are read together.
-struct Part {
+struct ColumnSet {
     columns: Columns,
     levels: FieldLevels,
     /// Their leaf columns.
@@ -76,8 +76,8 @@ struct Part {
 
 /// Columns that are read of every row.
 struct Few {
-    part: Part,
-    /// By projected column, where it stands among them.
+    part: ColumnSet,
+    /// By projected column, its index within `part`.
     slots: Vec<Option<usize>>,
 }
 
@@ -110,7 +110,7 @@ impl ParquetSplit {
         let (statistics, encodings) = (!pruning.conditions.is_empty(), !dictionaries.is_empty());
         let file = ParquetFile::open(bytes, statistics, encodings)?;
         let path = reading.path.clone();
-        let all = Part::new(&file, &path, reading.schema, reading.projection, dictionaries)?;
+        let all = ColumnSet::new(&file, &path, reading.schema, reading.projection, dictionaries)?;
         let few = Few::new(&file, &path, reading)?;
         let pruner = Pruner::new(pruning, &all.columns, &file);
         let (row, first_rows) = match reading.from.0[..] {
@@ -121,7 +121,7 @@ impl ParquetSplit {
         let bytes = Arc::new(file.bytes.clone());
         Ok(ParquetSplit {
             path,
-            what: Arc::new(What { file, bytes, all, few, pruner }),
+            what: Arc::new(ParquetPlan { file, bytes, all, few, pruner }),
             row,
             first_rows,
             cut: None,
@@ -148,14 +148,14 @@ impl ParquetSplit {
     }
 }
 
-impl Part {
+impl ColumnSet {
     fn new(
         file: &ParquetFile,
         path: &Name,
         schema: &SchemaRef,
         projection: &[usize],
         dictionaries: &[usize],
-    ) -> Result<Part> {
+    ) -> Result<ColumnSet> {
         let columns = Columns::find(path, schema, projection, &file.fields)?;
         let columns = columns.with_dictionaries(dictionaries);
         let leaves = file.leaves(columns.read());
@@ -167,7 +167,7 @@ impl Part {
             parquet_to_arrow_field_levels(descriptor, mask, fields.as_ref())
         });
         let levels = levels.map_err(|message| damaged(path, message))?;
-        Ok(Part { columns, levels, leaves })
+        Ok(ColumnSet { columns, levels, leaves })
     }
 }
 
@@ -198,7 +198,7 @@ impl Few {
             slots.push(needed.then_some(projection.len()));
             projection.extend(needed.then_some(*column));
         }
-        Ok(Few { part: Part::new(file, path, schema, &projection, &[])?, slots })
+        Ok(Few { part: ColumnSet::new(file, path, schema, &projection, &[])?, slots })
     }
 
     /// The batch of all columns, with NULL in place of those that were not read.
@@ -214,7 +214,7 @@ impl Few {
     }
 }
 
-impl What {
+impl ParquetPlan {
     /// About how many bytes a row of a row group takes once it is decoded.
     fn row_bytes(&self, group: usize, rows: u64) -> Result<u64> {
         let columns = self.file.metadata.row_group(group);
@@ -313,23 +313,23 @@ impl Split for ParquetSplit {
 
 /// Some rows of a row group.
 struct ParquetChunk {
-    what: Arc<What>,
+    what: Arc<ParquetPlan>,
     group: usize,
     /// The number of its first row in the file.
     first: u64,
     /// Its rows in the row group.
     rows: Range<u64>,
-    /// Whether the query may take any of them.
+    /// True if the query may need any of the rows.
     counts: bool,
-    /// About what they take once they are decoded.
+    /// Approximate bytes of the decoded rows.
     bytes: usize,
     kept: Arc<Kept>,
 }
 
 impl ParquetChunk {
     /// Columns as the file has them.
-    fn read(&self, part: &Part) -> std::result::Result<RecordBatch, String> {
-        let What { file, bytes, .. } = &*self.what;
+    fn read(&self, part: &ColumnSet) -> std::result::Result<RecordBatch, String> {
+        let ParquetPlan { file, bytes, .. } = &*self.what;
         let (skipped, rows) =
             (self.rows.start as usize, (self.rows.end - self.rows.start) as usize);
         let group = Group {
@@ -355,7 +355,7 @@ impl ParquetChunk {
     }
 
     /// Columns as the table has them.
-    fn batch(&self, part: &Part, places: &Rows) -> Result<RecordBatch> {
+    fn batch(&self, part: &ColumnSet, places: &Span) -> Result<RecordBatch> {
         let rows = (self.rows.end - self.rows.start) as usize;
         if part.leaves.is_empty() {
             return part.columns.batch(&[], rows, places);
@@ -380,8 +380,8 @@ impl Chunk for ParquetChunk {
     }
 
     fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
-        let What { all, few, .. } = &*self.what;
-        let places = Rows { prefix: all.columns.path().clone(), first: self.first, before: 0 };
+        let ParquetPlan { all, few, .. } = &*self.what;
+        let places = Span { prefix: all.columns.path().clone(), first: self.first, before: 0 };
         let batch = match self.counts {
             true => self.batch(all, &places)?,
             false => few.batch(&self.batch(&few.part, &places)?, all.columns.schema())?,

@@ -8,7 +8,7 @@
 /// Structures within structures; those of Parquet are seven deep.
 const DEPTH_MAX: usize = 32;
 
-/// What comes next of the bytes.
+/// Bytes that have not been read yet.
 struct Compact<'a>(&'a [u8]);
 
 /// A field's number, and its type.
@@ -87,7 +87,7 @@ pub(super) fn page_bytes(header: &[u8]) -> Option<(u64, u64)> {
     None
 }
 
-/// What a page header says of a dictionary.
+/// Size of a dictionary, by its page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dictionary {
     pub(super) values: u64,

@@ -30,7 +30,7 @@ mod tests;
 /// Lines as they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RawFormat {
-    /// What becomes of malformed records.
+    /// Treatment of malformed records.
     on_error: OnError,
 }
 
@@ -45,7 +45,7 @@ impl RawFormat {
         matches!(data_type, DataType::Utf8 | DataType::Binary)
     }
 
-    /// What is wrong with these columns, if anything: a line is one.
+    /// Error if the table does not have exactly one column, for the line.
     pub(crate) fn misfit(schema: &Schema) -> Option<(String, &'static str)> {
         let columns = schema.fields().len();
         (columns != 1).then(|| {
@@ -85,14 +85,14 @@ impl RecordFormat for RawFormat {
     ) -> Result<Started> {
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
         let path = reader.path().clone();
-        let plan = Plan { path, schema: Arc::new(schema), on_error: self.on_error };
+        let plan = RawPlan { path, schema: Arc::new(schema), on_error: self.on_error };
         Ok(Started { decode: Arc::new(plan), remark: None })
     }
 }
 
-/// What is the same for all blocks of a split.
+/// Plan common to all blocks of a split.
 #[derive(Debug)]
-struct Plan {
+struct RawPlan {
     path: Name,
     /// Of the projected columns: one or none.
     schema: SchemaRef,
@@ -110,14 +110,14 @@ fn each_line(data: &[u8], mut line: impl FnMut(usize, &[u8])) {
     }
 }
 
-/// What lines were left out, and why the first of them.
+/// Number of lines left out, and the first of them.
 #[derive(Default)]
-struct Wrong {
+struct SkippedLines {
     lines: u64,
     first: Option<LeftOut>,
 }
 
-impl Plan {
+impl RawPlan {
     /// The lines as they are.
     fn bytes(&self, block: &Block, starts: &mut Vec<u32>) -> ArrayRef {
         let mut bytes = BinaryBuilder::with_capacity(block.lines + 1, block.data.len());
@@ -129,10 +129,10 @@ impl Plan {
     }
 
     /// The lines as text.
-    fn texts(&self, block: &Block, starts: &mut Vec<u32>) -> Result<(ArrayRef, Wrong)> {
+    fn texts(&self, block: &Block, starts: &mut Vec<u32>) -> Result<(ArrayRef, SkippedLines)> {
         let data = &block.data;
         let (mut strings, mut wrong) =
-            (StringBuilder::with_capacity(block.lines + 1, data.len()), Wrong::default());
+            (StringBuilder::with_capacity(block.lines + 1, data.len()), SkippedLines::default());
         let error = match simdutf8::compat::from_utf8(data) {
             Ok(text) => {
                 each_line(data, |start, line| {
@@ -172,16 +172,18 @@ impl Plan {
     }
 }
 
-impl Decode for Plan {
+impl Decode for RawPlan {
     fn decode(&self, block: &Block) -> Result<Decoded> {
         // A block is far below 4 GiB.
         let mut starts = Vec::with_capacity(block.lines + 1);
         let (columns, wrong) = match self.schema.fields().first().map(|field| field.data_type()) {
             None => {
                 each_line(&block.data, |start, _| starts.push(start as u32));
-                (Vec::new(), Wrong::default())
+                (Vec::new(), SkippedLines::default())
             }
-            Some(DataType::Binary) => (vec![self.bytes(block, &mut starts)], Wrong::default()),
+            Some(DataType::Binary) => {
+                (vec![self.bytes(block, &mut starts)], SkippedLines::default())
+            }
             Some(_) => {
                 let (texts, wrong) = self.texts(block, &mut starts)?;
                 (vec![texts], wrong)
@@ -191,7 +193,7 @@ impl Decode for Plan {
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| Error::Internal(error.to_string()))?;
         let places = Box::new(Lines::new(&self.path, block, &starts));
-        let Wrong { lines: left_out, first: first_left_out } = wrong;
+        let SkippedLines { lines: left_out, first: first_left_out } = wrong;
         Ok(Decoded { left_out, first_left_out, ..Decoded::whole(batch, Some(places)) })
     }
 }

@@ -19,7 +19,7 @@ use crate::input::{Input, Name};
 /// Bytes of a chunk, unless one record has more.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What is wanted of records.
+/// Format, columns and treatment of the expected records.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) format: Arc<dyn RecordFormat>,
@@ -36,9 +36,9 @@ pub(crate) struct Arriving {
     path: Name,
     wanted: Wanted,
     buffer: Vec<u8>,
-    /// What stands before this in the buffer has been taken out.
+    /// Bytes of `buffer` before `start` have been used.
     start: usize,
-    /// So many bytes from there on have been looked at, and hold no whole record.
+    /// Number of bytes from `start` on that are known to hold no whole record.
     looked: usize,
     /// Offset in the input and line of the first byte that has not been taken out.
     offset: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Arriving {
 }
 
 impl Arriving {
-    /// An input of which nothing has come yet.
+    /// An input without any bytes yet.
     pub(crate) fn new(path: Name, wanted: Wanted) -> Arriving {
         let (buffer, start, looked) = (Vec::new(), 0, 0);
         let (offset, line, decode, long) = (0, 1, None, None);
@@ -69,7 +69,7 @@ impl Arriving {
         &mut self.buffer
     }
 
-    /// What has not been taken out.
+    /// Bytes that have not been used yet.
     fn rest(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
@@ -140,7 +140,7 @@ impl Arriving {
             None | Some([]) => mark,
             Some(records) => match format.cut(records, last, usize::MAX) {
                 Cut::At(end) => mark + end,
-                // Let it be reported as the first record, where it is one.
+                // Becomes a block, so that the error is reported if this is the first record.
                 Cut::Unterminated(_) => self.rest().len(),
                 Cut::More => return self.not_yet(),
             },
@@ -249,7 +249,7 @@ mod tests {
         Wanted { format, schema, projection: [0].into(), batch_rows: 100, offsets: false }
     }
 
-    /// What comes out of these parts: the numbers, or what is wrong.
+    /// Numbers decoded from these parts, or the error.
     fn read(format: Arc<dyn RecordFormat>, parts: &[&[u8]]) -> Result<Vec<i64>> {
         let mut arriving = Arriving::new("x".into(), wanted(format));
         let mut numbers = Vec::new();

@@ -48,7 +48,7 @@ impl Long {
     }
 }
 
-/// What comes of a block of a line that is too long: no record, and one that is left out.
+/// Result for a block with too long a line: no row, and one record left out.
 pub(super) fn decode_too_long(
     decode: &dyn Decode,
     block: Block,

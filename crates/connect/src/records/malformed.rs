@@ -1,4 +1,4 @@
-//! Malformed records as rows: their bytes, where they stand, and what is wrong with them.
+//! Malformed records as rows: their bytes, places and faults.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) fn decode_keeping(
     Ok(decoded)
 }
 
-/// A block whose records are decoded one by one.
+/// Decoder of a block record by record.
 #[derive(Debug)]
 struct OneByOne {
     format: Arc<dyn RecordFormat>,

@@ -1,8 +1,8 @@
-//! Formats whose records stand in bytes one after the other: CSV, NDJSON, lines.
+//! Formats of consecutive records in bytes: CSV, NDJSON, lines.
 //!
 //! A [`Reader`] goes through the bytes and hands out [`Block`]s of whole records, cheaply and in
-//! order. Where a record ends is the format's to say ([`RecordFormat::cut`]). Decoding a block
-//! ([`Decode`]) is a pure function of it, which any worker runs.
+//! order. The format finds the end of a record ([`RecordFormat::cut`]). Decoding a block
+//! ([`Decode`]) is a pure function, and runs on any worker.
 //!
 //! To add a format, implement these two traits in a folder of its own, and name it in
 //! [`crate::source`].
@@ -35,7 +35,7 @@ pub(crate) use self::whole::{Outcome, read_whole};
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     pub(crate) data: Vec<u8>,
-    /// Physical line on which it starts, from 1.
+    /// Physical line on which the block starts, from 1.
     pub(crate) line: u64,
     /// Lines it holds.
     pub(crate) lines: usize,
@@ -43,7 +43,8 @@ pub(crate) struct Block {
     pub(crate) offset: u64,
     /// Whether the offsets of its records are wanted ([`Lines`]).
     pub(crate) offsets: bool,
-    /// It holds the beginning of a line that is longer than a record may be, and is left out.
+    /// Set if the block holds the beginning of a line that is too long for a record, and is left
+    /// out.
     pub(crate) too_long: Option<LeftOut>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) trait RecordFormat: Send + Sync + Debug {
     /// For messages, for example `CSV`.
     fn name(&self) -> &'static str;
 
-    /// What becomes of malformed records.
+    /// Treatment of malformed records.
     fn on_error(&self) -> OnError {
         OnError::Fail
     }
@@ -88,22 +89,21 @@ pub(crate) trait RecordFormat: Send + Sync + Debug {
     /// the input. However the same bytes are given, the records are the same.
     fn cut(&self, buffer: &[u8], last: bool, records_max: usize) -> Cut;
 
-    /// What is wrong with the buffer's first record, which is longer than [`RECORD_BYTES_MAX`] or
-    /// does not end with the input: offset, message, help.
+    /// Fault of the buffer's first record, which is longer than [`RECORD_BYTES_MAX`] or does not
+    /// end with the input: offset, message, help.
     fn endless(&self, buffer: &[u8], what: Endless) -> (usize, String, String);
 
-    /// Makes records of what a sender has sent as one, in place, where the format has such: an
-    /// array of objects. Otherwise nothing is done.
+    /// Splits a request's body into records, in place, if the format has a form for several
+    /// records: an array of objects. Bodies in a different form stay as they are.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The fault of the array, as text.
     fn unwrap_array(&self, _body: &mut [u8]) -> std::result::Result<(), String> {
         Ok(())
     }
 
-    /// Whether these whole records, the first of an input, are blank: what they are does not show
-    /// yet.
+    /// True if these whole records, the first of an input, are blank: the header may still follow.
     fn is_blank(&self, head: &[u8]) -> bool {
         head.trim_ascii().is_empty()
     }
@@ -123,14 +123,14 @@ pub(crate) trait RecordFormat: Send + Sync + Debug {
 pub(crate) enum Endless {
     /// The input ends in what opens at this offset.
     Open(usize),
-    /// It has more than [`RECORD_BYTES_MAX`] bytes.
+    /// A record of more than [`RECORD_BYTES_MAX`] bytes.
     TooLong,
 }
 
-/// What is known once the head of a file has been read.
+/// Results of reading the head of a file.
 pub(crate) struct Started {
     pub(crate) decode: Arc<dyn Decode>,
-    /// What was decided where that is open to doubt, in one line.
+    /// A doubtful decision, in one line for the user.
     pub(crate) remark: Option<String>,
 }
 

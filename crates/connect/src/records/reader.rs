@@ -1,9 +1,9 @@
 //! The reader of a file of records: it goes forward and hands out blocks of whole records.
 //!
-//! A last line without a line end is a record once the file has stopped growing. So it is read on,
-//! also beyond the file's extent, until its line end has been written or nothing has been written
-//! for a while. Thus all processes find the same number of blocks, whenever they look; only one of
-//! them decodes the last block.
+//! A last line without a line end is a record once the file has stopped growing. So reading goes
+//! on, also beyond the file's extent, until the line end has been written or nothing has been
+//! written for a while. Thus all processes find the same number of blocks, whenever they look; the
+//! last block is decoded by only one process.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -51,7 +51,7 @@ pub(crate) enum Ready {
     Now,
     /// The waker is called when it is worth asking again.
     Called,
-    /// It is worth asking again after [`LOOK`].
+    /// To be asked again after [`LOOK`].
     Later,
 }
 

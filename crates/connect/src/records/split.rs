@@ -37,7 +37,7 @@ const CHUNK_BYTES_UNKNOWN: usize = 64 << 10;
 /// begins, and waits for its turn.
 const FIRST_BYTES: usize = 16 << 10;
 
-/// What is to be read of a file, and how.
+/// Reading plan of a file.
 pub(crate) struct Reading<'a> {
     pub(crate) path: Name,
     pub(crate) schema: &'a SchemaRef,
@@ -49,9 +49,9 @@ pub(crate) struct Reading<'a> {
     /// Bytes of the file when the job began, if that is known.
     pub(crate) length: Option<u64>,
     pub(crate) sharing: Sharing,
-    /// Whether it is one file of many.
+    /// True for one of many files of a table.
     pub(crate) one_of_many: bool,
-    /// Which rows count.
+    /// Conditions on rows, for pruning.
     pub(crate) pruning: &'a Pruning,
     /// Columns, as places in the projection, that may come as dictionaries of texts.
     pub(crate) dictionaries: &'a [usize],

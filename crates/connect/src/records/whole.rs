@@ -14,7 +14,7 @@ use super::{Reading, RecordFormat, RecordSplit};
 use crate::input::Input;
 use crate::options::OnError;
 
-/// What came of a file.
+/// Result of reading a file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) rows: RecordBatch,

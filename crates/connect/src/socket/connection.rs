@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) enum Peer {
     /// A host and its port.
     Connect(String, u16),
-    /// Whoever connects to this address first.
+    /// Wait on this address for a sender.
     Listen(SocketAddr),
 }
 
@@ -38,11 +38,11 @@ impl fmt::Display for Peer {
 
 /// Ends a connection when it is dropped.
 #[derive(Debug)]
-pub(super) struct Stop(Arc<Shared>);
+pub(super) struct Stop(Arc<SharedConnection>);
 
-/// What a connection shares with whoever ends it.
+/// State shared by a connection and its [`Stop`].
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedConnection {
     stopped: AtomicBool,
     /// There is a connection, or was.
     open: AtomicBool,
@@ -74,37 +74,37 @@ impl Drop for Stop {
     }
 }
 
-/// What comes over a connection. It ends when the sender closes it, or by [`Stop`].
+/// Bytes received over a connection. The connection ends when the sender closes it, or by [`Stop`].
 #[derive(Debug)]
-pub(super) struct Connection {
-    state: State,
-    shared: Arc<Shared>,
+pub(super) struct SocketConnection {
+    state: ConnectionState,
+    shared: Arc<SharedConnection>,
 }
 
 #[derive(Debug)]
-enum State {
+enum ConnectionState {
     Connect(String, u16),
     Accept(TcpListener),
-    /// Until the first byte has come, with the listener: whoever sends none is no sender.
+    /// Until the first byte has come, with the listener: a silent peer is no sender.
     Open(TcpStream, Option<TcpListener>),
 }
 
-impl Connection {
-    /// With the address on which it waits, if it does: already now, so that whoever is told of it
-    /// can connect.
-    pub(super) fn new(peer: &Peer) -> io::Result<(Connection, Stop, Option<SocketAddr>)> {
+impl SocketConnection {
+    /// Also returns the listening address, if there is one, before the first connection: so its
+    /// readers can connect.
+    pub(super) fn new(peer: &Peer) -> io::Result<(SocketConnection, Stop, Option<SocketAddr>)> {
         let (state, address) = match peer {
-            Peer::Connect(host, port) => (State::Connect(host.clone(), *port), None),
+            Peer::Connect(host, port) => (ConnectionState::Connect(host.clone(), *port), None),
             Peer::Listen(address) => {
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
                 let address = listener.local_addr()?;
-                (State::Accept(listener), Some(address))
+                (ConnectionState::Accept(listener), Some(address))
             }
         };
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<SharedConnection>::default();
         let stop = Stop(shared.clone());
-        Ok((Connection { state, shared }, stop, address))
+        Ok((SocketConnection { state, shared }, stop, address))
     }
 
     fn is_stopped(&self) -> bool {
@@ -114,9 +114,9 @@ impl Connection {
     /// Makes the connection; `None`: it has been stopped before.
     fn open(&mut self) -> io::Result<Option<TcpStream>> {
         match &self.state {
-            State::Connect(host, port) => self.connect(host, *port),
-            State::Accept(listener) => self.accept(listener),
-            State::Open(..) => Ok(None),
+            ConnectionState::Connect(host, port) => self.connect(host, *port),
+            ConnectionState::Accept(listener) => self.accept(listener),
+            ConnectionState::Open(..) => Ok(None),
         }
     }
 
@@ -136,10 +136,10 @@ impl Connection {
         Err(failed)
     }
 
-    /// Waits for another sender: this one has sent nothing.
+    /// Waits for another sender, since this peer has sent nothing.
     fn goes_on(&mut self, listener: TcpListener) {
         self.shared.open.store(false, Ordering::Release);
-        self.state = State::Accept(listener);
+        self.state = ConnectionState::Accept(listener);
     }
 
     fn accept(&self, listener: &TcpListener) -> io::Result<Option<TcpStream>> {
@@ -165,14 +165,16 @@ fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-impl Read for Connection {
+impl Read for SocketConnection {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
-            if !matches!(self.state, State::Open(..)) {
+            if !matches!(self.state, ConnectionState::Open(..)) {
                 let Some(stream) = self.open()? else { return Ok(0) };
                 stream.set_read_timeout(Some(READ))?;
-                let before = std::mem::replace(&mut self.state, State::Open(stream, None));
-                if let (State::Accept(before), State::Open(_, listener)) = (before, &mut self.state)
+                let before =
+                    std::mem::replace(&mut self.state, ConnectionState::Open(stream, None));
+                if let (ConnectionState::Accept(before), ConnectionState::Open(_, listener)) =
+                    (before, &mut self.state)
                 {
                     *listener = Some(before);
                 }
@@ -181,7 +183,7 @@ impl Read for Connection {
             if self.is_stopped() {
                 return Ok(0);
             }
-            let State::Open(stream, listener) = &mut self.state else { return Ok(0) };
+            let ConnectionState::Open(stream, listener) = &mut self.state else { return Ok(0) };
             match (stream.read(out), listener.take()) {
                 (Err(error), before) if is_later(&error) => *listener = before,
                 // A port scan, say.

@@ -7,19 +7,18 @@
 //! | `format` | | `csv`, `ndjson` or `raw`, with the options of these |
 //! | `byte-delimiter` | `10` | as in Flink; lines end with no other byte |
 //!
-//! There is one connection, and one split. It is unbounded. Where it listens, the sender is the
-//! first who sends a byte: whoever closes the connection before sends nothing. It ends when the
-//! sender closes the connection; what stands behind the last line end then is the last record, as
-//! in a file. A connection that breaks, or is reset, is an error, because records may be lost.
-//! Nothing comes twice, so reading cannot go on from a position.
+//! The table has one connection, and one split, and is unbounded. A listening table takes the first
+//! peer that sends a byte; a peer that closes its connection before is ignored. The table ends when
+//! the sender closes the connection; bytes behind the last line end are the last record then, as in
+//! a file. A connection that breaks, or is reset, is an error, because records may be lost. Nothing
+//! comes twice, so reading cannot go on from a position.
 //!
 //! A thread connects, or waits for the sender, and reads ([`Pipe`]). It stops reading while 1 MiB
 //! waits to be taken in, and so the sender has to wait. It ends soon after the split is dropped,
 //! whatever the sender does ([`connection`]).
 //!
-//! **Draining**: the connection is closed, and the lines that have been received count. Of a line
-//! that is not whole nothing does, and a notice says so. A sender cannot know how much has been
-//! received.
+//! **Draining**: the connection is closed, and the lines received so far count. An incomplete line
+//! is dropped, with a notice. A sender cannot know how much has been received.
 //!
 //! In a job of several processes the coordinator connects.
 
@@ -38,8 +37,8 @@ use millstream_contract::table::{
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::connection::{Connection, Peer, Stop};
-use crate::beside::{Beside, FileFacts, Values};
+use self::connection::{Peer, SocketConnection, Stop};
+use crate::beside::{Beside, FileFacts, SideValues};
 use crate::input::{Name, Pipe, io_error};
 use crate::options::Options;
 use crate::records::{Arriving, RecordFormat, Wanted};
@@ -57,7 +56,7 @@ pub struct SocketTable {
 }
 
 impl SocketTable {
-    /// A table from `WITH` options. Connects to nothing before it is opened.
+    /// A table from `WITH` options. Connects only when it is opened.
     ///
     /// # Errors
     ///
@@ -106,7 +105,7 @@ pub(crate) fn everybody(address: SocketAddr) -> &'static str {
     }
 }
 
-/// That lines which come once are not read from a position.
+/// Refuses a position: lines that come only once cannot be read from there.
 pub(crate) fn refuse_position(options: &OpenOptions, place: &str) -> Result<()> {
     if options.from.iter().all(Position::is_beginning) {
         return Ok(());
@@ -139,7 +138,7 @@ impl Table for SocketTable {
         }
         refuse_position(options, &name)?;
         let failed = |error| io_error(Path::new(&name), &error);
-        let (connection, stop, address) = Connection::new(&self.peer).map_err(failed)?;
+        let (connection, stop, address) = SocketConnection::new(&self.peer).map_err(failed)?;
         let read = self.beside.read(projection)?;
         let wanted = Wanted {
             format: self.format.clone(),
@@ -160,7 +159,7 @@ impl Table for SocketTable {
             stop,
             notice: None,
         };
-        Ok(vec![Values::split(values, Box::new(split))])
+        Ok(vec![SideValues::split(values, Box::new(split))])
     }
 
     fn describe(&self, projection: &[usize]) -> String {

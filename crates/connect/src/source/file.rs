@@ -1,4 +1,4 @@
-//! One file of a table: what there is of it, and its bytes.
+//! File of a table: its properties and bytes.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,17 +10,17 @@ use millstream_contract::table::{OpenOptions, ReadOnce, Sharing, SplitSpec};
 
 use super::paths;
 use crate::beside::FileFacts;
-use crate::input::{self, Found, Input, MaybePacked, Name, Pipe, Regular};
+use crate::input::{self, FileExtent, Input, MaybePacked, Name, Pipe, Regular};
 
-/// A file, or what stands for one.
+/// A file, or an input in place of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct OneFile {
     pub(super) bytes: Bytes,
     /// For messages; the same in all processes.
     pub(crate) name: Name,
-    /// What process 0 has found, in a job of several.
+    /// Properties found by process 0, in a job of several processes.
     told: Option<SplitSpec>,
-    /// There, the file that it has found: as long as it is open no other can get its number.
+    /// In process 0, the open file: as long as it is open, no new file can get its inode number.
     kept: Arc<Mutex<Option<File>>>,
     /// A pipe whose opening has begun.
     begun: Arc<Mutex<Option<Pipe>>>,
@@ -35,13 +35,13 @@ pub(crate) enum Bytes {
     Memory(Arc<[u8]>),
 }
 
-/// Whether a path names what a process has open itself, as its standard input: it is not the same
-/// in another.
+/// True if a path names an open file of the process itself, as its standard input: the same path
+/// names another file in another process.
 fn is_own(path: &Path) -> bool {
     ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir))
 }
 
-/// A panic elsewhere leaves something or nothing.
+/// Locks, also after a panic: the value is either there or not.
 fn locked<T>(kept: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -70,7 +70,7 @@ impl OneFile {
         }
     }
 
-    /// What is to be known of it beside its records.
+    /// Facts about the file beside its records.
     pub(super) fn facts(&self) -> FileFacts {
         let told = self.told.as_ref().and_then(|told| told.file).map(|file| file.modified);
         let found = || {
@@ -80,7 +80,7 @@ impl OneFile {
         FileFacts { path: self.name.clone(), modified: told.or_else(found) }
     }
 
-    /// What process 0 has found of it.
+    /// Properties found by process 0.
     pub(super) fn given_spec(&self) -> Option<SplitSpec> {
         self.told.clone()
     }
@@ -126,7 +126,8 @@ impl OneFile {
         }
     }
 
-    /// What all processes of a job may read of it; without length if only one can.
+    /// Properties of the part that a job reads, the same in all its processes; without length if
+    /// only one process can read it.
     #[cfg_attr(
         not(test),
         expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
@@ -145,7 +146,7 @@ impl OneFile {
             return Ok(spec(None, None));
         }
         let (file, found) = input::open(path)?;
-        let Some(Found { length, file: id }) = found else { return Ok(spec(None, None)) };
+        let Some(FileExtent { length, file: id }) = found else { return Ok(spec(None, None)) };
         let again = file.try_clone().map_err(|error| input::io_error(path, &error))?;
         let packed = Regular::new(again, self.name.clone(), length).packing()?.is_some();
         *locked(&self.kept) = Some(file);

@@ -1,4 +1,4 @@
-//! What the bytes of a file mean: the option `format`.
+//! Formats of files: the option `format`.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ pub(crate) trait Format: Send + Sync + Debug {
     /// Whether a column of this type can be read.
     fn supports(&self, data_type: &DataType) -> bool;
 
-    /// What is wrong with these columns together, and what to do.
+    /// Fault of these columns as a whole, with advice.
     fn misfit(&self, _schema: &Schema) -> Option<(String, &'static str)> {
         None
     }
 
-    /// How its records stand in bytes, one after the other; `None`: it is read as a whole.
+    /// Layout of the records in the bytes, one after the other; `None`: a file is read as a whole.
     fn records(&self) -> Option<Arc<dyn RecordFormat>> {
         None
     }
@@ -139,7 +139,7 @@ pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
     let list = format!("the formats of files to read are {}", NAMES.join(", "));
     match options.text("format") {
         Some("csv") => Ok(Arc::new(CsvFormat::from_options(options)?)),
-        // Flink's `json` reads one object after the other, which people write one per line.
+        // Flink's `json` reads consecutive objects; by habit there is one per line.
         Some("ndjson" | "jsonl" | "json") => Ok(Arc::new(NdjsonFormat::from_options(options)?)),
         Some("parquet") => Ok(Arc::new(ParquetFormat)),
         Some("arrow") => Ok(Arc::new(IpcFormat)),
@@ -179,7 +179,7 @@ pub(crate) fn lines_from_options(
     Ok(records)
 }
 
-/// Refuses columns of types that the format cannot hold, but for those that are `beside` it.
+/// Refuses columns of types that the format cannot hold, except for columns `beside` the records.
 pub(super) fn check_columns(
     options: &Options<'_>,
     format: &dyn Format,

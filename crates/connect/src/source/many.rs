@@ -1,10 +1,10 @@
-//! One file of many: it is opened when it is read.
+//! One of many files: opened only to be read.
 //!
 //! A job opens all splits when it begins, and there may be more files than a process may have open.
 //! So a file is opened for its first chunk, which is small and shows at which time the file begins;
 //! then it is closed, and opened again, where it was left, when its turn has come.
 //!
-//! A packed file of a job of several processes is opened by the one that reads it.
+//! In a job of several processes, a packed file is opened only by its reader's process.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,13 +12,13 @@ use std::task::Waker;
 use millstream_contract::Result;
 use millstream_contract::table::{Extent, OpenOptions, Position, Sharing, Split, SplitPoll};
 
-use super::{FileTable, OneFile, Place};
+use super::{FileSlot, FileTable, OneFile};
 
 /// A file that is opened when it is read.
 pub(super) struct LaterSplit {
     table: FileTable,
     file: OneFile,
-    place: Place,
+    place: FileSlot,
     projection: Arc<[usize]>,
     options: OpenOptions,
     sharing: Sharing,
@@ -37,7 +37,7 @@ impl LaterSplit {
     pub(super) fn new(
         table: FileTable,
         file: OneFile,
-        place: Place,
+        place: FileSlot,
         projection: &[usize],
         options: &OpenOptions,
         sharing: Sharing,

@@ -1,11 +1,11 @@
 //! Files as tables: `'connector' = 'file', 'format' = '…', 'path' = '…'`.
 //!
-//! One file is one split; `path` may name several, by a pattern or by their directory
-//! ([`paths::Files`]), in the order of their names. What bytes mean is the affair of a [`Format`].
+//! A file is a split; `path` may name several files, by a pattern or by their directory
+//! ([`paths::Files`]), in the order of their names. A [`Format`] gives the bytes their meaning.
 //!
 //! A file is read in chunks of about 1 MiB (less for small files, so that windows fire while the
-//! file is read), which end with whole records. Any worker can decode a chunk; it decodes only the
-//! columns that are used. A pipe is read as it is written: a record is available as soon as it is
+//! file is read), which end with whole records. Any worker can decode a chunk; only used columns
+//! are decoded. A pipe is read while it is written: a record is available as soon as it is
 //! complete. The processes of a job share a file by chunks. A pipe, or a file that does not report
 //! its length (as in `/proc`), is read by the coordinator.
 //!
@@ -45,7 +45,7 @@ pub(crate) use self::format::{Format, lines_from_options};
 use self::many::LaterSplit;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
-use crate::beside::{Beside, Values};
+use crate::beside::{Beside, SideValues};
 use crate::files::{ask_written, check_partitions};
 use crate::input::Name;
 use crate::options::Options;
@@ -54,7 +54,7 @@ use crate::records::Reading;
 /// A file or several, in one format.
 #[derive(Debug, Clone)]
 pub struct FileTable {
-    /// What the table is called.
+    /// The table's name.
     name: Name,
     files: Files,
     beside: Beside,
@@ -155,7 +155,7 @@ impl FileTable {
     fn open_file(
         &self,
         file: &OneFile,
-        place: Place,
+        place: FileSlot,
         projection: &[usize],
         options: &OpenOptions,
     ) -> Result<Box<dyn Split>> {
@@ -176,7 +176,7 @@ impl FileTable {
             offsets: read.offsets(),
             chunk_bytes: None,
         };
-        Ok(Values::split(values, self.format.open(input, &reading)?))
+        Ok(SideValues::split(values, self.format.open(input, &reading)?))
     }
 
     /// The files that there are now and count, each of which is read up to where it ends.
@@ -193,7 +193,7 @@ impl FileTable {
 
 /// Which file of a table is opened.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct FileSlot {
     /// From 0.
     pub(crate) number: usize,
     pub(crate) one_of_many: bool,
@@ -242,7 +242,7 @@ impl Table for FileTable {
             if file.is_elsewhere(options)? {
                 return Ok(vec![Box::new(Elsewhere(file.name.clone()))]);
             }
-            let place = Place { number: 0, one_of_many: false, sharing: None };
+            let place = FileSlot { number: 0, one_of_many: false, sharing: None };
             if file.given_spec().is_some_and(|spec| spec.packed) {
                 let (table, file, whole) = (self.clone(), file.clone(), Sharing::Whole);
                 let split = LaterSplit::new(table, file, place, projection, options, whole);
@@ -255,7 +255,7 @@ impl Table for FileTable {
         let several = files.len() > 1;
         let open = |(number, (file, spec)): (usize, (OneFile, SplitSpec))| -> Box<dyn Split> {
             let sharing = whole.then_some(Sharing::Whole);
-            let place = Place { number, one_of_many: several, sharing };
+            let place = FileSlot { number, one_of_many: several, sharing };
             let file = file.told(&spec);
             let sharing = sharing.unwrap_or_else(|| file.sharing(spec.length));
             let later = LaterSplit::new(self.clone(), file, place, projection, options, sharing);

@@ -20,21 +20,21 @@ use crate::options::Options;
 /// The files of a table.
 #[derive(Debug, Clone)]
 pub(crate) enum Files {
-    /// One, which need not be a regular file.
+    /// A single file, not necessarily a regular file.
     One(OneFile),
-    /// Those of a directory, but for those whose names begin with `.` or `_`, which are not
-    /// finished or tell of the others.
+    /// The files of a directory, except for names that begin with `.` or `_`: such files are
+    /// unfinished or markers.
     Directory(PathBuf),
-    /// Those of a directory of partitions: in directories `a=1/b=x` for these columns.
+    /// The files of a directory of partitions: in directories `a=1/b=x` for these columns.
     Partitions(PathBuf, Arc<[String]>),
-    /// Those that a pattern matches: `*`, `?`, `[…]`, and `**` for directories at any depth.
+    /// The files that match a pattern: `*`, `?`, `[…]`, and `**` for directories at any depth.
     Pattern(String),
-    /// Those that process 0 has found.
+    /// The files that process 0 has found.
     Listed(Vec<OneFile>),
 }
 
 impl Files {
-    /// What `path` names, after checking that there are files.
+    /// The files of `path`, after checking that there are files.
     pub(crate) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<Files> {
         let files = Files::named(options, given)?;
         let given = given.unwrap_or_default();
@@ -54,8 +54,8 @@ impl Files {
         }
     }
 
-    /// What `path` names, after checking that it is there. A directory may have no files yet, and
-    /// none may match a pattern.
+    /// The files of `path`, after checking that the path exists. A directory may have no files yet,
+    /// and a pattern may match none.
     pub(super) fn named(options: &Options<'_>, given: Option<&str>) -> Result<Files> {
         let given = given.unwrap_or_default();
         if given.is_empty() {
@@ -94,7 +94,7 @@ impl Files {
         })
     }
 
-    /// Those that process 0 has found.
+    /// The files that process 0 has found.
     pub(super) fn listed(splits: &[SplitSpec]) -> Files {
         let file = |spec: &SplitSpec| OneFile::at(PathBuf::from(&spec.name)).told(spec);
         Files::Listed(splits.iter().map(file).collect())
@@ -200,7 +200,7 @@ fn gone(path: &Path, begun: bool) -> Option<ReadOnce> {
     Some(ReadOnce { id: format!("{}:{}", metadata.dev(), metadata.ino()), name })
 }
 
-/// That there is no file at a path, or only a link.
+/// Error for a path without a file, or with only a link.
 fn missing(options: &Options<'_>, given: &str, path: &Path) -> Error {
     let shown = path.display();
     match pattern::dangling_link(path) {
@@ -213,7 +213,7 @@ fn missing(options: &Options<'_>, given: &str, path: &Path) -> Error {
     }
 }
 
-/// What to do about a directory without files that count.
+/// Advice about a directory whose files are all left out.
 fn no_files_help(path: &Path, given: &str) -> String {
     let directory = std::fs::read_dir(path).into_iter().flatten().flatten().find(|entry| {
         let is_hidden = entry.file_name().to_string_lossy().starts_with(['.', '_']);
@@ -233,7 +233,7 @@ fn no_files_help(path: &Path, given: &str) -> String {
     help
 }
 
-/// What to do about a path that leads nowhere because of how it begins.
+/// Advice about a path that leads nowhere because of its beginning.
 fn elsewhere(given: &str) -> Option<String> {
     if given.starts_with('~') {
         return Some("in SQL '~' is no directory: write the whole path".into());

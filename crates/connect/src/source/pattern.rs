@@ -1,7 +1,7 @@
 //! The files that a pattern matches, and those of a directory.
 //!
-//! Whatever cannot be looked at is an error with its path: a file must not be missing from a result
-//! because nobody could see it.
+//! An unreadable file or directory is an error with its path: a file must not be missing from a
+//! result unnoticed.
 
 use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
@@ -19,30 +19,30 @@ const MATCH: MatchOptions = MatchOptions {
     require_literal_leading_dot: true,
 };
 
-/// What becomes of a symbolic link that leads nowhere.
+/// Treatment of a symbolic link that leads nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dangling {
-    /// It is an error.
+    /// The link is an error.
     Refused,
-    /// It is as if it were not there: its file may come.
+    /// The link is ignored: its file may come.
     Awaited,
 }
 
-/// What a path leads to.
+/// Kind of a path's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TargetKind {
     File,
     Directory,
     /// A pipe, a device, a socket.
     Other,
 }
 
-/// What a path leads to, through links; `None` if nothing is there any more.
-fn kind(path: &Path, dangling: Dangling) -> Result<Option<Kind>> {
+/// Kind of a path's target, through links; `None` if the target is gone.
+fn kind(path: &Path, dangling: Dangling) -> Result<Option<TargetKind>> {
     match path.metadata() {
-        Ok(metadata) if metadata.is_file() => Ok(Some(Kind::File)),
-        Ok(metadata) if metadata.is_dir() => Ok(Some(Kind::Directory)),
-        Ok(_) => Ok(Some(Kind::Other)),
+        Ok(metadata) if metadata.is_file() => Ok(Some(TargetKind::File)),
+        Ok(metadata) if metadata.is_dir() => Ok(Some(TargetKind::Directory)),
+        Ok(_) => Ok(Some(TargetKind::Other)),
         Err(error) if is_absent(error.kind()) => match dangling_link(path) {
             Some((what, help)) if dangling == Dangling::Refused => Err(Error::Io {
                 place: path.display().to_string(),
@@ -59,7 +59,7 @@ fn is_absent(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// That it is a symbolic link that leads nowhere, and what to do; `None` if it is no link.
+/// Message and advice about a symbolic link that leads nowhere; `None` if the path is no link.
 pub(super) fn dangling_link(path: &Path) -> Option<(String, &'static str)> {
     let target = std::fs::read_link(path).ok()?;
     let target = target.display().to_string();
@@ -73,14 +73,14 @@ pub(super) fn dangling_link(path: &Path) -> Option<(String, &'static str)> {
 pub(super) fn files_in(directory: &Path, dangling: Dangling) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in visible(directory)? {
-        if kind(&path, dangling)? == Some(Kind::File) {
+        if kind(&path, dangling)? == Some(TargetKind::File) {
             files.push(path);
         }
     }
     Ok(files)
 }
 
-/// What is in a directory and has a name that does not begin with `.` or `_`.
+/// Entries of a directory whose names do not begin with `.` or `_`.
 pub(super) fn visible(directory: &Path) -> Result<Vec<PathBuf>> {
     let counts = |entry: &DirEntry| {
         let name = entry.file_name();
@@ -97,7 +97,7 @@ pub(super) fn visible(directory: &Path) -> Result<Vec<PathBuf>> {
 ///
 /// If it cannot be looked at.
 pub(super) fn is_directory(path: &Path, dangling: Dangling) -> Result<bool> {
-    Ok(kind(path, dangling)? == Some(Kind::Directory))
+    Ok(kind(path, dangling)? == Some(TargetKind::Directory))
 }
 
 fn entries(directory: &Path) -> io::Result<Vec<DirEntry>> {
@@ -121,7 +121,7 @@ pub(super) fn matching(pattern: &str, dangling: Dangling) -> Result<Vec<PathBuf>
         let text = component.as_os_str().to_string_lossy();
         match component {
             Component::Normal(_) if text == "**" => {
-                // Two of them are as one.
+                // `**/**` is the same as `**`.
                 if !matches!(steps.last(), Some(Step::Below)) {
                     steps.push(Step::Below);
                 }
@@ -164,7 +164,7 @@ impl Walk {
     /// directories below `**`, which paths bound.
     fn follow(&mut self, from: PathBuf, steps: &[Step]) -> Result<()> {
         let Some((step, rest)) = steps.split_first() else {
-            if kind(&from, self.dangling)? == Some(Kind::File) {
+            if kind(&from, self.dangling)? == Some(TargetKind::File) {
                 self.found.push(from);
             }
             return Ok(());
@@ -196,7 +196,7 @@ impl Walk {
     }
 }
 
-/// What is in a directory; nothing if there is none, or something else.
+/// Entries of a directory; none if the path is no directory.
 fn below(directory: &Path) -> Result<Vec<DirEntry>> {
     let here = Path::new(".");
     let directory = if directory.as_os_str().is_empty() { here } else { directory };

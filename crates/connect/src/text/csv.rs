@@ -8,12 +8,12 @@
 use super::TextOptions;
 use super::value::{Cells, Class};
 
-/// What stands around and between fields.
+/// Characters around and between fields.
 #[derive(Debug)]
 pub(super) struct Style {
     delimiter: u8,
     quote: u8,
-    /// What NULL is.
+    /// Text of NULL.
     null: Vec<u8>,
     /// Whether numbers and times may need quotes.
     check_all: bool,
@@ -91,5 +91,5 @@ impl Style {
     }
 }
 
-/// What numbers and times may have in them beside letters and digits.
+/// Characters of numbers and times beside letters and digits.
 pub(crate) const PLAIN: &[u8] = b" +-.:";

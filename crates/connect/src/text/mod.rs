@@ -45,7 +45,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Their names, as [`FromStr`] takes them.
+    /// The formats' names, as parsed by [`FromStr`].
     pub const NAMES: [&str; 3] = ["table", "csv", "ndjson"];
 }
 
@@ -67,7 +67,7 @@ impl FromStr for Format {
     }
 }
 
-/// What a [`TextSink`] should know about its output.
+/// Properties of a [`TextSink`]'s output.
 #[derive(Debug, Clone, Default)]
 pub struct TextOptions {
     /// Columns of the terminal: a table is made to fit. `None` (no terminal): nothing is cut off.
@@ -102,19 +102,19 @@ pub struct TextOptions {
 pub struct TextSink {
     format: Format,
     options: TextOptions,
-    inner: Mutex<Inner>,
+    inner: Mutex<SinkState>,
 }
 
-/// What messages call it.
+/// Name of the output in messages.
 const OUTPUT: &str = "the output";
 
-struct Inner {
+struct SinkState {
     /// For messages.
     place: String,
     out: Box<dyn Write + Send>,
     /// Formatted, not yet written.
     buffer: Vec<u8>,
-    rows: Rows,
+    rows: FormatState,
     schema: Option<SchemaRef>,
     /// Whether the header has been formatted.
     started: bool,
@@ -122,8 +122,8 @@ struct Inner {
     closed: bool,
 }
 
-/// What a format keeps between batches.
-enum Rows {
+/// State of a format between batches.
+enum FormatState {
     Table(TableWriter),
     Csv(csv::Style),
     Ndjson(Vec<Vec<u8>>),
@@ -142,11 +142,11 @@ impl TextSink {
         out: Box<dyn Write + Send>,
         options: TextOptions,
     ) -> TextSink {
-        let inner = Inner {
+        let inner = SinkState {
             place,
             out,
             buffer: Vec::new(),
-            rows: Rows::Csv(csv::Style::new(&options)),
+            rows: FormatState::Csv(csv::Style::new(&options)),
             schema: None,
             started: false,
             closed: false,
@@ -165,7 +165,7 @@ impl TextSink {
     }
 
     /// A panic elsewhere leaves at worst half a row in the buffer.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, SinkState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,9 +175,9 @@ impl Sink for TextSink {
         let mut inner = self.lock();
         let names = schema.fields().iter().map(|field| field.name().as_str());
         inner.rows = match self.format {
-            Format::Table => Rows::Table(TableWriter::new(schema, &self.options)),
-            Format::Csv => Rows::Csv(csv::Style::new(&self.options)),
-            Format::Ndjson => Rows::Ndjson(ndjson::keys(names)),
+            Format::Table => FormatState::Table(TableWriter::new(schema, &self.options)),
+            Format::Csv => FormatState::Csv(csv::Style::new(&self.options)),
+            Format::Ndjson => FormatState::Ndjson(ndjson::keys(names)),
         };
         inner.schema = Some(schema.clone());
         inner.started = self.options.without_header;
@@ -203,18 +203,20 @@ impl Sink for TextSink {
     fn finish(&self) -> Result<()> {
         let mut inner = self.lock();
         inner.header();
-        let Inner { rows, buffer, .. } = &mut *inner;
-        if let Rows::Table(table) = rows {
+        let SinkState { rows, buffer, .. } = &mut *inner;
+        if let FormatState::Table(table) = rows {
             table.finish(buffer);
         }
         inner.flush()
     }
 }
 
-impl Inner {
+impl SinkState {
     /// Formats the header line, once.
     fn header(&mut self) {
-        if let (Rows::Csv(style), Some(schema), false) = (&self.rows, &self.schema, self.started) {
+        if let (FormatState::Csv(style), Some(schema), false) =
+            (&self.rows, &self.schema, self.started)
+        {
             let names = schema.fields().iter().map(|field| field.name().as_str());
             style.write_header(names, &mut self.buffer);
         }
@@ -231,9 +233,9 @@ impl Inner {
             .collect::<Result<Vec<_>>>()?;
         let rows = batch.num_rows();
         match &mut self.rows {
-            Rows::Table(table) => table.write_rows(&columns, rows, &mut self.buffer),
-            Rows::Csv(style) => style.write_rows(&columns, rows, &mut self.buffer),
-            Rows::Ndjson(keys) => ndjson::write_rows(keys, &columns, rows, &mut self.buffer),
+            FormatState::Table(table) => table.write_rows(&columns, rows, &mut self.buffer),
+            FormatState::Csv(style) => style.write_rows(&columns, rows, &mut self.buffer),
+            FormatState::Ndjson(keys) => ndjson::write_rows(keys, &columns, rows, &mut self.buffer),
         }
         Ok(())
     }
@@ -265,7 +267,7 @@ impl Inner {
     }
 }
 
-/// What the system said about an output, and what can be done about it.
+/// The system's error about an output, with advice.
 pub(crate) fn write_error(place: &str, error: &io::Error) -> Error {
     let help = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

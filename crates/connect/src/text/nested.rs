@@ -1,7 +1,7 @@
-//! Values that are made of others, as JSON: a ROW and a MAP are objects, an ARRAY is an array.
+//! Nested values as JSON: a ROW and a MAP are objects, an ARRAY is an array.
 //!
-//! A MAP's keys are strings, whatever their type, since JSON has no others. An entry that is there
-//! twice is written twice. The NDJSON source reads back what is written here.
+//! A MAP's keys are strings, whatever their type, since JSON has only string keys. A repeated entry
+//! is written repeatedly. The NDJSON source can read this form.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;

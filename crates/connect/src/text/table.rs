@@ -22,7 +22,7 @@ const WIDTH_MIN: usize = 6;
 /// A table being written.
 #[derive(Debug)]
 pub(super) struct TableWriter {
-    columns: Vec<Column>,
+    columns: Vec<TextColumn>,
     /// Terminal columns, if the table has to fit a terminal.
     limit: Option<usize>,
     /// Rows so far, of a table with a line for each value.
@@ -34,15 +34,15 @@ pub(super) struct TableWriter {
 }
 
 #[derive(Debug)]
-struct Column {
+struct TextColumn {
     name: String,
     name_width: usize,
     class: Class,
-    /// What values of its type usually take.
+    /// Usual width of values of this type.
     usual: usize,
-    /// What a number of its type may take; 0 if it is none.
+    /// Greatest width of a number of this type; 0 for other types.
     greatest: usize,
-    /// What the first ones take.
+    /// Width that the first values need.
     needed: usize,
     /// Terminal columns of its values.
     width: usize,
@@ -50,19 +50,19 @@ struct Column {
     short: bool,
 }
 
-impl Column {
-    fn new(name: &str, data_type: &DataType) -> Column {
+impl TextColumn {
+    fn new(name: &str, data_type: &DataType) -> TextColumn {
         let (name, usual) = (harmless(name), usual_width(data_type));
         let (name_width, class) = (width(&name), class(data_type));
         let greatest = greatest_width(data_type);
-        Column { name, name_width, class, usual, greatest, needed: 0, width: usual, short: false }
+        Self { name, name_width, class, usual, greatest, needed: 0, width: usual, short: false }
     }
 
     fn right(&self) -> bool {
         matches!(self.class, Class::Number | Class::Float)
     }
 
-    /// Its width where nothing has to be cut.
+    /// Width at which no value so far is cut.
     fn whole(&self) -> usize {
         self.needed.max(self.name_width)
     }
@@ -80,7 +80,7 @@ impl TableWriter {
     pub(super) fn new(schema: &Schema, options: &TextOptions) -> TableWriter {
         let fields = schema.fields().iter();
         TableWriter {
-            columns: fields.map(|field| Column::new(field.name(), field.data_type())).collect(),
+            columns: fields.map(|field| TextColumn::new(field.name(), field.data_type())).collect(),
             limit: options.width.map(usize::from),
             expanded: options.expanded.then_some(0),
             started: false,
@@ -134,9 +134,9 @@ impl TableWriter {
         }
     }
 
-    /// The rooms of a row of which a value is wider than its column. What it takes more, those give
-    /// that come after it and have room to spare. On a terminal texts take no more than is free,
-    /// and give what the rest lacks.
+    /// Widths of a row's cells, if a value is wider than its column. Later cells with room to spare
+    /// make up for the excess. On a terminal a text takes no more than the free width, and is cut
+    /// to make up for the rest.
     fn rooms(&self, row: &[(usize, usize)]) -> Vec<usize> {
         let line_width = self.line_width();
         let mut free = self.limit.map_or(usize::MAX, |limit| limit.saturating_sub(line_width));
@@ -200,12 +200,12 @@ impl TableWriter {
     fn start(&mut self, cells: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
         self.started = true;
         self.measure(cells, rows);
-        if !self.shrink(Column::whole) {
+        if !self.shrink(TextColumn::whole) {
             for column in &mut self.columns {
                 column.short = column.class == Class::Plain;
             }
             self.measure(cells, rows);
-            let _ = self.shrink(Column::whole) || self.shrink(Column::least);
+            let _ = self.shrink(TextColumn::whole) || self.shrink(TextColumn::least);
         }
         self.grow();
         self.border(["┌", "┬", "┐"], out);
@@ -233,7 +233,7 @@ impl TableWriter {
     }
 
     /// Takes from the widest columns what does not fit, down to `floor`; whether it fits then.
-    fn shrink(&mut self, floor: impl Fn(&Column) -> usize) -> bool {
+    fn shrink(&mut self, floor: impl Fn(&TextColumn) -> usize) -> bool {
         let Some(limit) = self.limit else { return true };
         while self.line_width() > limit {
             let wider = self.columns.iter_mut().filter(|column| column.width > floor(column));
@@ -271,7 +271,7 @@ impl TableWriter {
     }
 }
 
-/// What values of a type usually take, so that later ones fit, too.
+/// Usual width of values of a type, so that later values fit, too.
 fn usual_width(data_type: &DataType) -> usize {
     let fraction = |unit: &TimeUnit| match unit {
         TimeUnit::Second => 0,
@@ -292,7 +292,7 @@ fn usual_width(data_type: &DataType) -> usize {
     }
 }
 
-/// What the widest number of a type takes; 0 for other types.
+/// Width of the widest number of a type; 0 for other types.
 fn greatest_width(data_type: &DataType) -> usize {
     match data_type {
         DataType::Int32 => 11,

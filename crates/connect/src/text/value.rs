@@ -35,7 +35,7 @@ use crate::number::{
 /// Milliseconds in a day.
 const DAY_MS: i64 = 86_400_000;
 
-/// What a column's text may look like: decides about quoting and alignment.
+/// Class of a column's texts: decides about quoting and alignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Digits, sign, point: a JSON number as it is.
@@ -44,7 +44,7 @@ pub(crate) enum Class {
     Float,
     /// `true`, `false`.
     Boolean,
-    /// Something that needs neither escapes nor CSV quotes: dates and times.
+    /// Text without need of escapes or CSV quotes: dates and times.
     Plain,
     /// Anything.
     Text,
@@ -67,13 +67,13 @@ pub(crate) fn class(data_type: &DataType) -> Class {
 /// A column whose values can be written.
 pub(crate) struct Cells<'a> {
     array: &'a ArrayRef,
-    values: Values<'a>,
+    values: CellValues<'a>,
     has_nulls: bool,
     pub(crate) class: Class,
 }
 
 /// A column's values, by how they are written.
-enum Values<'a> {
+enum CellValues<'a> {
     Null,
     Boolean(&'a BooleanArray),
     I8(&'a [i8]),
@@ -105,7 +105,7 @@ enum Values<'a> {
     DaysAndMs(&'a [IntervalDayTime]),
     MonthsDaysAndNs(&'a [IntervalMonthDayNano]),
     Nested(Nested<'a>),
-    /// Whatever else Arrow can show.
+    /// Values of all other types, as Arrow shows them.
     Other(ArrayFormatter<'a>),
 }
 
@@ -113,9 +113,9 @@ impl<'a> Cells<'a> {
     /// Takes a column of any type.
     // tidy: long function: one arm per type
     pub(crate) fn new(array: &'a ArrayRef, options: &'a FormatOptions<'a>) -> Result<Cells<'a>> {
+        use CellValues as V;
         use DataType as D;
         use TimeUnit as U;
-        use Values as V;
         let values = match array.data_type() {
             D::Null => V::Null,
             D::Boolean => V::Boolean(array.as_boolean()),
@@ -200,19 +200,19 @@ impl<'a> Cells<'a> {
     pub(crate) fn is_null(&self, row: usize) -> bool {
         self.has_nulls
             && match &self.values {
-                Values::Null => true,
-                Values::Other(_) => {
+                CellValues::Null => true,
+                CellValues::Other(_) => {
                     self.array.logical_nulls().is_some_and(|nulls| nulls.is_null(row))
                 }
                 _ => self.array.is_null(row),
             }
     }
 
-    /// The column as one of values that are made of others, which are JSON as they are written.
+    /// The column's nested values, which are written as JSON.
     #[inline]
     pub(super) fn nested(&self) -> Option<&Nested<'a>> {
         match &self.values {
-            Values::Nested(nested) => Some(nested),
+            CellValues::Nested(nested) => Some(nested),
             _ => None,
         }
     }
@@ -221,42 +221,42 @@ impl<'a> Cells<'a> {
     #[inline]
     pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) {
         match &self.values {
-            Values::Null => {}
-            Values::Boolean(values) => {
+            CellValues::Null => {}
+            CellValues::Boolean(values) => {
                 out.extend_from_slice(if values.value(row) { b"true" } else { b"false" });
             }
-            Values::I8(values) => write_i64(values[row].into(), out),
-            Values::I16(values) => write_i64(values[row].into(), out),
-            Values::I32(values) => write_i64(values[row].into(), out),
-            Values::I64(values) => write_i64(values[row], out),
-            Values::U8(values) => write_u64(values[row].into(), out),
-            Values::U16(values) => write_u64(values[row].into(), out),
-            Values::U32(values) => write_u64(values[row].into(), out),
-            Values::U64(values) => write_u64(values[row], out),
-            Values::F32(values) => write_f32(values[row], out),
-            Values::F64(values) => write_f64(values[row], out),
-            Values::Decimal128(values, scale) => write_decimal128(values[row], *scale, out),
-            Values::Decimal256(values, scale) => write_decimal256(values[row], *scale, out),
-            Values::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Values::LargeText(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Values::TextView(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Values::Binary(values) => write_base64(values.value(row), out),
-            Values::LargeBinary(values) => write_base64(values.value(row), out),
-            Values::BinaryView(values) => write_base64(values.value(row), out),
-            Values::FixedBinary(values) => write_base64(values.value(row), out),
-            Values::Date(values) => write_date(values[row].into(), out),
-            Values::DateMs(values) => write_date(values[row].div_euclid(DAY_MS), out),
-            Values::Time32(values, unit) => write_time(values[row].into(), *unit, out),
-            Values::Time64(values, unit) => write_time(values[row], *unit, out),
-            Values::Timestamp(values, unit, zoned) => {
+            CellValues::I8(values) => write_i64(values[row].into(), out),
+            CellValues::I16(values) => write_i64(values[row].into(), out),
+            CellValues::I32(values) => write_i64(values[row].into(), out),
+            CellValues::I64(values) => write_i64(values[row], out),
+            CellValues::U8(values) => write_u64(values[row].into(), out),
+            CellValues::U16(values) => write_u64(values[row].into(), out),
+            CellValues::U32(values) => write_u64(values[row].into(), out),
+            CellValues::U64(values) => write_u64(values[row], out),
+            CellValues::F32(values) => write_f32(values[row], out),
+            CellValues::F64(values) => write_f64(values[row], out),
+            CellValues::Decimal128(values, scale) => write_decimal128(values[row], *scale, out),
+            CellValues::Decimal256(values, scale) => write_decimal256(values[row], *scale, out),
+            CellValues::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            CellValues::LargeText(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            CellValues::TextView(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            CellValues::Binary(values) => write_base64(values.value(row), out),
+            CellValues::LargeBinary(values) => write_base64(values.value(row), out),
+            CellValues::BinaryView(values) => write_base64(values.value(row), out),
+            CellValues::FixedBinary(values) => write_base64(values.value(row), out),
+            CellValues::Date(values) => write_date(values[row].into(), out),
+            CellValues::DateMs(values) => write_date(values[row].div_euclid(DAY_MS), out),
+            CellValues::Time32(values, unit) => write_time(values[row].into(), *unit, out),
+            CellValues::Time64(values, unit) => write_time(values[row], *unit, out),
+            CellValues::Timestamp(values, unit, zoned) => {
                 write_timestamp(values[row], *unit, *zoned, out);
             }
-            Values::Duration(values, unit) => {
+            CellValues::Duration(values, unit) => {
                 let nanos = 1_000_000_000 / per_second(*unit);
                 write_duration(i128::from(values[row]) * i128::from(nanos), out);
             }
-            Values::Months(values) => write_interval(values[row].into(), 0, 0, out),
-            Values::DaysAndMs(values) => {
+            CellValues::Months(values) => write_interval(values[row].into(), 0, 0, out),
+            CellValues::DaysAndMs(values) => {
                 let value = values[row];
                 write_interval(
                     0,
@@ -265,7 +265,7 @@ impl<'a> Cells<'a> {
                     out,
                 );
             }
-            Values::MonthsDaysAndNs(values) => {
+            CellValues::MonthsDaysAndNs(values) => {
                 let value = values[row];
                 write_interval(
                     value.months.into(),
@@ -274,9 +274,9 @@ impl<'a> Cells<'a> {
                     out,
                 );
             }
-            Values::Nested(nested) => nested.write(row, out),
+            CellValues::Nested(nested) => nested.write(row, out),
             // Writing into memory cannot fail; a value that Arrow cannot show shows as nothing.
-            Values::Other(formatter) => _ = write!(out, "{}", formatter.value(row)),
+            CellValues::Other(formatter) => _ = write!(out, "{}", formatter.value(row)),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 
-use crate::cluster::{CREDITED, HEAD_BYTES, Head, Kind, MORE, decode_rows, encode_rows};
+use crate::network::{CREDITED, HEAD_BYTES, Head, Kind, MORE, decode_rows, encode_rows};
 use crate::plan::Plan;
 use crate::settings::{Exchange, FragmentMode, Settings};
 use crate::support::{self, Random, query, records, table};

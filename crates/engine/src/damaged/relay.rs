@@ -9,14 +9,14 @@ use std::time::Duration;
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Hello;
 use millstream_fabric::sim::{Model, Sim, SimDevice};
-use millstream_flow::{
+use millstream_flow::channel::{
     Received, Receiver, ReceiverSetup, Result as FlowResult, Sender, SenderSetup,
     Settings as Channels,
 };
 
-use crate::cluster::{Mesh, MeshOptions, MeshSetup, Place};
 use crate::error::Result;
 use crate::job::Job;
+use crate::network::{Mesh, MeshOptions, MeshSetup, Place};
 use crate::plan::Plan;
 use crate::settings::Settings;
 use crate::simulation::Process;

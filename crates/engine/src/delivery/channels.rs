@@ -1,13 +1,12 @@
-//! Channels: deltas for leaders in other processes go into outboxes ([`crate::cluster`]); a leader
+//! Channels: deltas for leaders in other processes go into outboxes ([`crate::network`]); a leader
 //! takes them in from its channels, a message at a time, where it stands.
 
 use std::sync::Arc;
 
 use millstream_state::Arena;
 
-use crate::cluster::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sent_by};
 use crate::error::{Error, Result};
-use crate::meter;
+use crate::network::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sent_by};
 use crate::progress::{Context, Owed, State};
 use crate::shared::Shared;
 use millstream_operators::budget::{Budget, Held, Kind};
@@ -61,7 +60,7 @@ impl Incoming {
     /// Takes in a part of what the next rows refer to.
     fn take_arena(
         &mut self,
-        head: &cluster::Head,
+        head: &network::Head,
         part: &[u64],
         budget: &Arc<Budget>,
     ) -> Result<()> {
@@ -93,22 +92,20 @@ impl Incoming {
         message: &[u8],
         state: &mut State,
     ) -> Result<()> {
-        let (head, body) = cluster::Head::decode(message)?;
-        if head.kind != cluster::Kind::Arena && !self.words.is_empty() {
+        let (head, body) = network::Head::decode(message)?;
+        if head.kind != network::Kind::Arena && !self.words.is_empty() {
             return Err(Error::Internal("an arena without its end".into()));
         }
         self.messages += 1;
         let announced = announced(context, process, state);
         match head.kind {
-            cluster::Kind::Arena => {
-                self.take_arena(&head, cluster::words(body)?, &context.shared.budget)?;
+            network::Kind::Arena => {
+                self.take_arena(&head, network::words(body)?, &context.shared.budget)?;
             }
-            cluster::Kind::Rows => {
+            network::Kind::Rows => {
                 let slice = SliceId::from_word(head.rows_of);
                 state.stage.check_slice(slice, announced)?;
-                let mut span = meter::span(meter::Kind::Merge);
-                span.add(head.count as usize);
-                let words = cluster::words(body)?;
+                let words = network::words(body)?;
                 let row_words = state.stage.program.layout().row_words() as u64;
                 if head.count.checked_mul(row_words) != Some(words.len() as u64) {
                     let (rows, words) = (head.count, words.len());
@@ -116,11 +113,10 @@ impl Incoming {
                 }
                 let delta = Delta::Words { words, arena: &self.arena };
                 state.operator.merge(slice, delta)?;
-                drop(span);
                 context.note_merge(body.len(), state)?;
             }
-            cluster::Kind::Passed => {
-                let words = cluster::words(body)?;
+            network::Kind::Passed => {
+                let words = network::words(body)?;
                 if words.len() as u64 != head.count {
                     let (words, count) = (words.len(), head.count);
                     return Err(Error::Internal(format!("{words} words of rows, not {count}")));
@@ -129,7 +125,7 @@ impl Incoming {
                 let row_bytes = state.stage.program.layout().row_bytes();
                 context.note_merge(body.len().max(rows * row_bytes), state)?;
             }
-            cluster::Kind::Delta => self.end(context, process, &head, state)?,
+            network::Kind::Delta => self.end(context, process, &head, state)?,
             kind => return Err(Error::Internal(format!("a message of kind {kind:?} to a leader"))),
         }
         Ok(())
@@ -140,16 +136,13 @@ impl Incoming {
         let Some(reader) = &mut self.reader else {
             return Err(Error::Internal("rows to a stage that takes none".into()));
         };
-        let mut span = meter::span(meter::Kind::Update);
         let State { operator, stage, .. } = state;
         let before = reader.rows();
         reader.read_rows(words, &mut |rows| {
             stage.check_slice(rows.slice(), announced)?;
             operator.take_in(rows)
         })?;
-        let rows = (reader.rows() - before) as usize;
-        span.add(rows);
-        Ok(rows)
+        Ok((reader.rows() - before) as usize)
     }
 
     /// Takes in the end of a delta: nothing of it has come twice, is missing, or out of turn.
@@ -157,7 +150,7 @@ impl Incoming {
         &mut self,
         context: &Context,
         process: usize,
-        head: &cluster::Head,
+        head: &network::Head,
         state: &mut State,
     ) -> Result<()> {
         let helper = context.shared.settings.workers + process;
@@ -325,5 +318,5 @@ pub(super) fn return_credit(
     flags: u8,
 ) -> Result<()> {
     let Some(net) = &context.shared.net else { return Ok(()) };
-    net.post(process, cluster::credit(stage, context.leader, flags), Vec::new())
+    net.post(process, network::credit(stage, context.leader, flags), Vec::new())
 }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use millstream_state::{Leaders, Load};
 
 use super::channels::{Channels, ended_early};
+use super::contract::Delivery;
 use super::epoch::{is_idle, lets_fire};
-use super::{Delivery, Hold};
-use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::error::{Error, Result};
 use crate::exchange::Sender;
 use crate::gather::Gather;
-use crate::meter;
+use crate::network::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
+use crate::obstacle::Obstacle;
 use crate::progress::{Context, State};
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::operator::{Batch, Updated};
@@ -86,7 +86,7 @@ impl Outlet for Way {
             return Ok(None);
         };
         let misaligned = || Error::Internal("a slot that is not aligned".into());
-        cluster::words_mut(payload).map(Some).ok_or_else(misaligned)
+        network::words_mut(payload).map(Some).ok_or_else(misaligned)
     }
 
     fn send(&mut self, words: usize) -> Result<()> {
@@ -103,11 +103,7 @@ impl Outlet for Way {
 impl Sending {
     /// Goes on with the batch; see [`Sender::advance`].
     fn advance(&mut self) -> Result<bool> {
-        let mut span = meter::span(meter::Kind::Partition);
-        let before = self.sender.rows_sent();
-        let all = self.sender.advance(&mut self.ways)?;
-        span.add((self.sender.rows_sent() - before) as usize);
-        Ok(all)
+        self.sender.advance(&mut self.ways)
     }
 
     /// Tells receivers how far this sender is, if it may let a window fire, and sends what has
@@ -158,7 +154,7 @@ impl FromSender {
             Some(_) if self.ended => return Ok(None),
             Some(inlet) => {
                 let polled = inlet.try_receive(&mut |message| {
-                    let words = cluster::words(message);
+                    let words = network::words(message);
                     marked = words.and_then(|words| take_in(reader, words, state, announced));
                 });
                 match polled.map_err(|e| peer_error(self.process, e))? {
@@ -199,7 +195,6 @@ fn take_in(
     state: &mut State,
     announced: i64,
 ) -> Result<Option<i64>> {
-    let mut span = meter::span(meter::Kind::Update);
     let before = reader.rows();
     let State { operator, stage, .. } = state;
     let marked = reader.read(words, &mut |rows| {
@@ -209,7 +204,6 @@ fn take_in(
     let rows = (reader.rows() - before) as usize;
     // The next slot may bring as much.
     state.expect(Load { rows, text_bytes: size_of_val(words) });
-    span.add(rows);
     marked
 }
 
@@ -320,13 +314,13 @@ impl Delivery for Exchanged {
         Ok(false)
     }
 
-    fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>> {
+    fn hold(&self, context: &Context, state: &State) -> Result<Option<Obstacle>> {
         let shared = &context.shared;
         if self.receiving.as_ref().is_some_and(|receiving| receiving.leaves) {
-            return Ok(Some(Hold::Memory));
+            return Ok(Some(Obstacle::Memory));
         }
         if self.blocked {
-            return Ok(Some(Hold::Leader));
+            return Ok(Some(Obstacle::Credit));
         }
         if self.sending.is_some() && state.announced < END {
             return Ok(None);
@@ -335,7 +329,7 @@ impl Delivery for Exchanged {
             // Nobody here can be slowed down.
             shared.budget.check()?;
         }
-        Ok(Some(Hold::NoInput))
+        Ok(Some(Obstacle::NoInput))
     }
 
     /// What comes of a batch is in slots, for the most part of others. Its growth is foreseen as

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millstream_state::Segment;
 
 use crate::error::{Error, Result};
-use crate::meter;
 use crate::progress::{Context, Owed, State};
 use crate::stage::Stage;
 use millstream_operators::budget::{Held, Kind};
@@ -180,8 +179,6 @@ fn merge(context: &mut Context, state: &mut State, slice: SliceId, segment: Segm
     if state.stage.windowing().closes_at(slice) <= state.frontier {
         return Err(Error::Internal(format!("state for {slice}, whose windows have fired")));
     }
-    let mut span = meter::span(meter::Kind::Merge);
-    span.add(segment.rows());
     state.operator.merge(slice, Merged::Segment(&segment))?;
     state.operator.reuse(segment);
     context.stats.merges += 1;
@@ -202,8 +199,6 @@ fn take_in(
     let Some(reader) = reader else {
         return Err(Error::Internal("rows passed through to a stage that takes none".into()));
     };
-    let mut span = meter::span(meter::Kind::Update);
-    span.add(rows.rows());
     let (announced, State { operator, stage, .. }) = (state.clock.of(from), state);
     stage.check_slice(rows.slice, announced)?;
     let Some(rows) = operator.adopt(rows) else { return Ok(()) };

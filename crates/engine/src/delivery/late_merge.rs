@@ -4,14 +4,16 @@
 use millstream_state::Load;
 
 use super::channels::{self, Channels};
+use super::contract::{Delivery, Seal};
 use super::epoch::epoch_is_over;
-use super::handover::HandOver;
-use super::{Delivery, Hold, Seal};
-use crate::cluster::{GO_ON, MERGED, Stall};
+use super::handover::{self, HandOver};
 use crate::error::Result;
+use crate::network::{GO_ON, MERGED, Sealed};
+use crate::obstacle::Obstacle;
 use crate::progress::{Context, State};
 use millstream_operators::event_time::{BEGINNING, END};
-use millstream_operators::operator::{Batch, Updated};
+use millstream_operators::operator::{Batch, SealSlice, Updated};
+use millstream_operators::passed::Parcel;
 use millstream_operators::windowing::SliceId;
 
 /// Within the process and between processes: whoever leads a key decides which.
@@ -56,6 +58,56 @@ impl LateMerge {
             waits
         });
         result
+    }
+
+    /// Ends the epoch: seals fragments and ships them to their leaders, with the watermark that
+    /// this brings the leaders up to. Leaders without changes get the header alone.
+    fn end(&self, context: &mut Context, state: &mut State, seal: Seal) -> Result<()> {
+        let (shared, watermark) = (context.shared.clone(), state.low);
+        let windowing = *state.stage.windowing();
+        let how = |slice| match seal {
+            Seal::Everything => SealSlice::EndEpoch,
+            _ if windowing.closes_at(slice) <= watermark => SealSlice::EndEpoch,
+            Seal::PassedThrough => SealSlice::PassedThrough,
+            Seal::Complete => SealSlice::Nothing,
+        };
+        let mut shipped = 0;
+        state.operator.choose(&|bound| shared.env.choose(bound));
+        let parcels = state.operator.seal(&how, shared.budget.tight());
+        // What has been sealed counts as segments from now on, all of it before any is sent.
+        context.note_usage(state);
+        let held = |parcel: Parcel| (handover::held(context, &parcel), parcel);
+        let deltas: Vec<_> = parcels.into_iter().map(held).collect();
+        for (leader, (held, parcel)) in deltas.into_iter().enumerate() {
+            if leader == context.leader {
+                continue;
+            }
+            context.stats.segments_shipped += parcel.segments.len() as u64;
+            let Some(local) = shared.local(leader) else {
+                // Those that are passed through are counted when they are sent.
+                let rows = parcel.segments.iter().map(|(_, segment)| segment.rows() as u64);
+                shipped += rows.sum::<u64>();
+                let sealed = Sealed { worker: context.id, parcel, held, watermark };
+                channels::ship(&shared, state, leader, sealed)?;
+                continue;
+            };
+            shipped += parcel.rows() as u64;
+            self.handover.ship(context, state, local, parcel, held);
+        }
+        context.stats.rows_shipped += shipped;
+        context.stats.epochs += 1;
+        context.stats.empty_epochs += u64::from(state.changed_at_us.is_none());
+        state.clock.advance(context.id, watermark);
+        state.epoch += 1;
+        state.announced = state.announced.max(watermark);
+        let nothing_left = seal == Seal::Everything || !state.operator.holds_for_others();
+        if nothing_left {
+            state.changed_at_us = None;
+        }
+        if nothing_left && seal != Seal::PassedThrough {
+            state.epoch_input_bytes = 0;
+        }
+        Ok(())
     }
 }
 
@@ -115,15 +167,11 @@ impl Delivery for LateMerge {
         }
     }
 
-    fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>> {
+    fn hold(&self, context: &Context, state: &State) -> Result<Option<Obstacle>> {
         if !state.has_credit() {
-            return Ok(Some(Hold::Leader));
+            return Ok(Some(Obstacle::Credit));
         }
-        let stall = state.outboxes(&context.shared).and_then(|outboxes| outboxes.stall());
-        Ok(stall.map(|stall| match stall {
-            Stall::Leader => Hold::Leader,
-            Stall::Slot => Hold::Slot,
-        }))
+        Ok(state.outboxes(&context.shared).and_then(|outboxes| outboxes.stall()))
     }
 
     fn has_room(

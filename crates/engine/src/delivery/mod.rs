@@ -14,6 +14,7 @@
 //! sent, and each part once; a watermark comes after all that it covers.
 
 mod channels;
+mod contract;
 mod epoch;
 mod exchanged;
 mod handover;
@@ -21,116 +22,19 @@ mod late_merge;
 
 use std::sync::Arc;
 
-use millstream_state::Load;
-
-use crate::cluster::{Inlet, Lanes};
-use crate::error::Result;
-use crate::progress::{Context, State};
+use crate::network::{Inlet, Lanes};
+use crate::progress::Context;
 use channels::Channels;
 use exchanged::Exchanged;
 use handover::HandOver;
 use late_merge::LateMerge;
-use millstream_operators::operator::{Batch, Updated};
-use millstream_operators::windowing::SliceId;
 
-pub(crate) use epoch::Seal;
+pub(crate) use contract::{Delivery, Seal};
 pub(crate) use handover::Mailboxes;
 
-/// Why a stage takes no more input for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// This worker takes none at all, or no more.
-    NoInput,
-    /// There is no credit: leaders have not merged enough yet.
-    Leader,
-    /// There is no slot for rows that are to be passed through.
-    Slot,
-    /// What has come already does not fit.
-    Memory,
-}
-
-/// The way between a worker's state and those who lead the keys. No method blocks.
-pub(crate) trait Delivery: Send {
-    /// Merges one thing that has come, or sees to its credit. True if that was a step's work.
-    fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
-
-    /// Sends on what waits, and tells the others how far this worker is, where it is time; of
-    /// several stages the last first. True if that was a step's work.
-    fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
-
-    /// Why a stage takes no more input for now, if it does not.
-    fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>>;
-
-    /// Whether there is room for a batch that brings so much. If not, it has to wait, unless all is
-    /// `settled`: then nothing makes room any more, and it is an error.
-    fn has_room(
-        &self,
-        context: &Context,
-        state: &mut State,
-        load: Load,
-        tight: bool,
-        settled: &dyn Fn() -> bool,
-    ) -> Result<bool>;
-
-    /// Takes those rows of a batch in that count.
-    fn update(
-        &mut self,
-        context: &mut Context,
-        state: &mut State,
-        batch: &Batch<'_>,
-    ) -> Result<Updated>;
-
-    /// Whether something has come that [`Delivery::receive`] has not seen, or there is more to send
-    /// at once: then the worker does not wait.
-    fn has_mail(&self, context: &Context) -> bool;
-
-    /// Whether no input is left, and nothing that is still to come can yield rows.
-    fn is_over(&self, context: &Context, stages: &[State]) -> bool;
-
-    /// One step towards sleep: asks all channels to ring. Returns whether the worker may sleep.
-    fn park(&mut self) -> Result<bool>;
-
-    /// One step of ending all streams in order, when the worker is done. Returns whether all have
-    /// ended.
-    fn finish(&mut self) -> Result<bool>;
-
-    // What follows has a default, which is right where all that is for others is sent at once.
-
-    /// Collects what workers of this process have handed over.
-    fn collect(&mut self, _: &Context) {}
-
-    /// As [`Delivery::receive`], of what that has put off: there is nothing better to do.
-    fn receive_put_off(&mut self, _: &mut Context, _: &mut [State]) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// Ends an epoch of a stage at once, as far as it keeps anything for others.
-    fn end_epoch(&mut self, _: &mut Context, _: &mut State, _: Seal) -> Result<()> {
-        Ok(())
-    }
-
-    /// Memory is scarce: what could wait is sent, of one stage or of all. `anyway`: also if leaders
-    /// would let it wait.
-    fn hurry(&self, _: &Context, _stage: Option<usize>, _anyway: bool) -> Result<()> {
-        Ok(())
-    }
-
-    /// Whether nothing is left to be received: the last credit comes after all else.
-    fn is_empty(&self, _: &Context) -> bool {
-        true
-    }
-
-    /// Tells of all that has been handed over to this worker, and is not merged, its stage and its
-    /// slice. What is in channels is not known.
-    fn on_the_way(&self, _: &Context, _see: &mut dyn FnMut(usize, SliceId)) {}
-
-    /// Adds up what has been sent, as far as nobody else counts it.
-    fn count(&self, _: &mut Context) {}
-}
-
-/// What a worker has of the channels between processes.
+/// A worker's ends of the channels between processes.
 #[derive(Default)]
-pub(crate) struct Ways {
+pub(crate) struct Endpoints {
     /// By stage and process: where deltas come in.
     pub(crate) deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>>,
     pub(crate) lanes: Lanes,
@@ -140,7 +44,7 @@ pub(crate) struct Ways {
 pub(crate) fn new(
     context: &Context,
     mailboxes: Arc<Mailboxes>,
-    Ways { deltas_in, lanes }: Ways,
+    Endpoints { deltas_in, lanes }: Endpoints,
 ) -> Box<dyn Delivery> {
     let shared = &context.shared;
     let channels = Channels::new(deltas_in, shared.net.as_deref());

@@ -14,12 +14,11 @@
 //! positions and then gather values, 7 are expected. With AVX2 the hash alone takes 8, because
 //! 64-bit products must be put together from parts; 15 are expected.
 //!
-//! Counted (`crates/engine/examples/exchange.rs`) on rows like those of `nb7`, for 1, 2, 4 and 8
+//! Counted (callgrind) on rows like those of `nb7`, for 1, 2, 4 and 8
 //! receivers: 2.2, 6.4, 7.8 and 10.8 with AVX-512; 3.7, 14.5, 17.8 and 19.8 with AVX2. Of the
 //! latter, 7.8 are for the hash and, with two receivers, 2.8 for routing and 3.2 for gathering. A
 //! single receiver needs no hash.
 
-pub mod bench;
 mod route;
 mod sender;
 #[cfg(test)]

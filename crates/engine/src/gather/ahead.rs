@@ -1,36 +1,13 @@
-//! Rows on their way to the coordinator, which gathers them: who is ahead of the others with
-//! them waits.
+//! Accounts between the coordinator and the other processes: sent rows that have not been written
+//! yet, and requested chunks.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use arrow::array::RecordBatch;
-
-use super::Gather;
+use super::outlet::Role;
 use super::turns::{ChunkAt, Turns};
-use crate::cluster::{Head, Net, encode_rows};
-use crate::error::{Error, Result};
-use millstream_operators::budget::batch_bytes;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::stamped::BatchPlace;
-
-/// Where rows go when a job has several processes.
-pub(crate) enum Role {
-    /// There is one process, or each has a sink of its own.
-    Alone {
-        /// It is not the coordinator.
-        elsewhere: bool,
-    },
-    /// Rows of all processes come here.
-    Coordinator(Arc<Net>),
-    /// Rows go to the coordinator.
-    Helper {
-        net: Arc<Net>,
-        /// Bytes that may be sent ahead of their turn.
-        ahead_bytes_max: u64,
-    },
-}
 
 /// When sent rows are written.
 #[derive(Debug, Clone, Copy)]
@@ -45,11 +22,11 @@ pub(super) enum Turn {
 pub(super) struct Ahead {
     /// With their bytes.
     sent: VecDeque<(Turn, u64)>,
-    /// Per stage: up to where all leaders have fired, as the coordinator tells.
+    /// Per stage: the watermark up to which all leaders have fired, by the coordinator's notices.
     pub(super) fired: Vec<i64>,
-    /// By turn: the chunk whose rows come next, as the coordinator tells.
+    /// By turn: the chunk whose rows come next, by the coordinator's notices.
     next: Vec<ChunkAt>,
-    /// The turn that it is, where they come in order.
+    /// The current turn, where turns come in order.
     turn: usize,
 }
 
@@ -62,6 +39,28 @@ impl Ahead {
     /// The chunk whose rows come next of a turn.
     pub(super) fn next(&self, turn: usize) -> ChunkAt {
         self.next[turn]
+    }
+
+    /// The coordinator's notice: a chunk's rows come next of a turn.
+    pub(super) fn note_next(&mut self, turn: usize, next: ChunkAt) {
+        (self.next[turn], self.turn) = (next, turn.max(self.turn));
+    }
+
+    /// Rows of so many bytes have been sent.
+    pub(super) fn push(&mut self, turn: Turn, bytes: u64) {
+        self.sent.push_back((turn, bytes));
+    }
+
+    /// Sent rows have been written, or are no longer wanted.
+    pub(super) fn remove(&mut self, role: &Role, is_written: impl Fn(&Turn) -> bool) {
+        let Role::Helper { net, .. } = role else { return };
+        let mut bytes = 0;
+        self.sent.retain(|(turn, of)| {
+            let written = is_written(turn);
+            bytes += if written { *of } else { 0 };
+            !written
+        });
+        net.ahead_bytes().fetch_sub(bytes, Relaxed);
     }
 
     /// The chunks that sent rows wait for, one of a turn at the most.
@@ -93,74 +92,20 @@ impl Ahead {
     }
 }
 
-impl Role {
-    /// Whether rows are written here, in another process than the asking one.
-    pub(super) fn is_alone_elsewhere(&self) -> bool {
-        matches!(self, Role::Alone { elsewhere: true })
-    }
-
-    /// The coordinator has written rows that were sent.
-    pub(super) fn written(&self, ahead: &mut Ahead, is_written: impl Fn(&Turn) -> bool) {
-        let Role::Helper { net, .. } = self else { return };
-        let mut bytes = 0;
-        ahead.sent.retain(|(turn, of)| {
-            let written = is_written(turn);
-            bytes += if written { *of } else { 0 };
-            !written
-        });
-        net.ahead_bytes().fetch_sub(bytes, Relaxed);
-    }
+/// Requested chunks of an output, by turn: the last one each. A process without room for more rows
+/// of records requests the chunk that others have yet to take in. The process with this chunk may
+/// take it in whatever it waits for itself: perhaps for the process with the request.
+#[derive(Debug)]
+pub(super) struct Requested {
+    /// Requests of other processes.
+    pub(super) by_others: Vec<Option<ChunkAt>>,
+    /// Requests of this process.
+    pub(super) by_us: Vec<Option<ChunkAt>>,
 }
 
-impl Gather {
-    /// Sends rows to the coordinator.
-    pub(super) fn send(&self, net: &Net, head: Head, rows: &RecordBatch, turn: Turn) -> Result<()> {
-        if self.ordered {
-            let bytes = batch_bytes(rows) as u64;
-            let mut state = self.lock();
-            if self.has_ended() {
-                return Ok(());
-            }
-            net.ahead_bytes().fetch_add(bytes, Relaxed);
-            state.ahead.sent.push_back((turn, bytes));
-        }
-        net.post(0, head, encode_rows(rows)?)
-    }
-
-    /// The coordinator tells that all leaders have fired a stage up to `watermark`.
-    pub(crate) fn note_fired(&self, stage: usize, watermark: i64) -> Result<()> {
-        let unknown = || Error::Internal(format!("what has been fired of stage {stage}"));
-        let place = self.place_of(stage).ok_or_else(unknown)?;
-        let mut state = self.lock();
-        let ahead = &mut state.ahead;
-        ahead.fired[place] = watermark.max(ahead.fired[place]);
-        let all = self.fired_of_all(|place| ahead.fired[place]);
-        let fires = |turn: &Turn| matches!(turn, Turn::Fires(at) if *at <= all);
-        self.outlet.role.written(ahead, fires);
-        Ok(())
-    }
-
-    /// The coordinator tells which chunk's rows come next.
-    pub(crate) fn note_written(&self, next: ChunkAt) -> Result<()> {
-        let turns = &self.outlet.turns;
-        let unknown = || Error::Internal(format!("what has been written of split {}", next.1));
-        let turn = turns.of(next.1).ok_or_else(unknown)?;
-        let mut state = self.lock();
-        let ahead = &mut state.ahead;
-        (ahead.next[turn], ahead.turn) = (next, turn.max(ahead.turn));
-        let before = |sent: &Turn| match sent {
-            Turn::Batch(place, _) => {
-                turns.of(place.split) == Some(turn) && (place.sequence, place.split) < next
-            }
-            Turn::Fires(_) => false,
-        };
-        self.outlet.role.written(ahead, before);
-        Ok(())
-    }
-
-    /// Whether rows of this chunk, all of them, have been sent and not been written yet, as far as
-    /// is known.
-    pub(crate) fn is_sent(&self, chunk: ChunkAt) -> bool {
-        self.lock().ahead.is_sent(chunk)
+impl Requested {
+    pub(super) fn new(turns: &Turns) -> Requested {
+        let none = || vec![None; turns.len()];
+        Requested { by_others: none(), by_us: none() }
     }
 }

@@ -1,20 +1,22 @@
-//! Packs: windows that fire together under one name, since they share a slice of state. Their rows
-//! have one more column on their way, the last, which follows from the event time. It comes first
-//! in their order, so that windows are written one after the other, and it tells them apart when
-//! they are counted. So it is with sessions that fire a whole gap at a time.
+//! Fired windows of an output, and the column that tells apart the windows of a pack.
+//!
+//! Windows of a pack fire together under one name, since they share a slice of state. So do
+//! sessions that fire a whole gap at a time. Their rows have one more column on their way, the
+//! last, which follows from the event time. It comes first in their order, so that windows are
+//! written one after the other, and it tells them apart when they are counted.
 
 use std::sync::Arc;
 
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 
-use super::{Gather, Outlet};
+use super::outlet::Outlet;
 use crate::error::Result;
 use crate::order::Run;
 use crate::plan::SortKey;
 use millstream_operators::columns::with_column;
 use millstream_operators::operator::RowTimes;
-use millstream_operators::windowing::OrderWithin;
+use millstream_operators::windowing::{OrderWithin, WindowId, Windowing};
 
 /// The column that says of which of them rows on their way are.
 const TIME: &str = "$time";
@@ -22,7 +24,16 @@ const TIME: &str = "$time";
 /// After so many more times they are looked through for duplicates.
 const DISTINCT_MIN: usize = 1 << 10;
 
-/// What has fired under the name of one window.
+/// A window of an output, in the order in which they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Window {
+    pub(crate) fires_at: i64,
+    /// The number of the output's input.
+    pub(crate) input: usize,
+    pub(super) id: WindowId,
+}
+
+/// Fired rows under the name of one window.
 #[derive(Debug, Default)]
 pub(super) struct Fired {
     pub(super) runs: Vec<Run>,
@@ -63,6 +74,14 @@ impl Outlet {
         self.stages.iter().find_map(|(_, windowing)| windowing.order_within())
     }
 
+    /// How many windows have fired under the name of one.
+    pub(super) fn count(&self, window: &Window, fired: Windows) -> u64 {
+        match self.windowing_of(window.input).is_some_and(Windowing::has_windows) {
+            true => fired.count(),
+            false => 0,
+        }
+    }
+
     /// What rows of windows consist of until they are written.
     fn way_schema(&self) -> SchemaRef {
         let fields = self.schema.fields().iter().cloned();
@@ -87,13 +106,11 @@ impl Outlet {
             None => (self.schema.clone(), Vec::new()),
         }
     }
-}
 
-impl Gather {
     /// Rows of a window as they are on their way; they may have come from another process so.
     pub(super) fn on_way(&self, rows: RecordBatch, times: &RowTimes) -> Result<RecordBatch> {
-        let Some(within) = self.outlet.order_within() else { return Ok(rows) };
-        if rows.num_columns() > self.outlet.schema.fields().len() {
+        let Some(within) = self.order_within() else { return Ok(rows) };
+        if rows.num_columns() > self.schema.fields().len() {
             return Ok(rows);
         }
         let time = |row| times.at(row).map_or(i64::MAX, |time| within.of(time));
@@ -103,7 +120,7 @@ impl Gather {
 
     /// The windows of rows on their way.
     pub(super) fn windows_of(&self, rows: &RecordBatch) -> Windows {
-        let times = rows.columns().get(self.outlet.schema.fields().len());
+        let times = rows.columns().get(self.schema.fields().len());
         let times = times.and_then(|times| times.as_primitive_opt::<Int64Type>());
         let mut times = times.map_or(Vec::new(), |times| times.values().to_vec());
         times.dedup();

@@ -6,17 +6,18 @@ use std::thread;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
-use arrow::datatypes::Int64Type;
+use arrow::datatypes::{Int64Type, SchemaRef};
 
 use super::writer::Written;
 use super::*;
+use crate::edges::Root;
 use crate::error::{Error, Result};
 use crate::plan::Tumble;
 use crate::sink::Writers;
 use millstream_operators::budget::Kind;
 use millstream_operators::operator::RowTimes;
 use millstream_operators::stamped::BatchPlace;
-use millstream_operators::windowing::WindowId;
+use millstream_operators::windowing::{WindowId, Windowing};
 
 const SIZE_US: i64 = 100;
 

@@ -2,47 +2,24 @@
 
 use arrow::array::RecordBatch;
 
-use super::ahead::{Role, Turn};
-use super::packs::{Fired, Windows};
-use super::writer::Thing;
+use super::ahead::Turn;
+use super::outlet::Role;
+use super::packs::{Fired, Window};
+use super::queue::QueuedItem;
 use super::{Gather, State};
-use crate::cluster::{self, Head, LAST};
 use crate::error::{Error, Result};
-use crate::flow::Root;
+use crate::network::{Head, Kind, LAST};
 use millstream_operators::columns::first_columns;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::operator::RowTimes;
-use millstream_operators::windowing::{WindowId, Windowing};
-
-/// A window of an output, in the order in which they are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Window {
-    pub(crate) fires_at: i64,
-    /// The number of the output's input.
-    pub(crate) input: usize,
-    id: WindowId,
-}
+use millstream_operators::windowing::WindowId;
 
 impl Gather {
     /// A window of an input.
     fn window(&self, input: usize, id: WindowId) -> Result<Window> {
         let unknown = || Error::Internal(format!("rows of a window of input {input}"));
-        let windowing = self.windowing_of(input).ok_or_else(unknown)?;
+        let windowing = self.outlet.windowing_of(input).ok_or_else(unknown)?;
         Ok(Window { fires_at: windowing.fires_at(id), input, id })
-    }
-
-    /// How many windows have fired under the name of one.
-    pub(super) fn count(&self, window: &Window, fired: Windows) -> u64 {
-        match self.windowing_of(window.input).is_some_and(Windowing::has_windows) {
-            true => fired.count(),
-            false => 0,
-        }
-    }
-
-    /// How the stage divides event time whose rows are an input.
-    fn windowing_of(&self, input: usize) -> Option<&Windowing> {
-        let Some(Root::Stage(stage)) = self.outlet.inputs.get(input) else { return None };
-        Some(&self.outlet.stages[self.place_of(*stage)?].1)
     }
 
     /// Rows of a window of an input, with their event times; `last` on the leader's last batch of
@@ -58,7 +35,7 @@ impl Gather {
         if self.has_ended() {
             return Ok(());
         }
-        let rows = self.on_way(rows, times)?;
+        let rows = self.outlet.on_way(rows, times)?;
         if let Role::Helper { net, .. } = &self.outlet.role {
             if rows.num_rows() == 0 && !last {
                 return Ok(());
@@ -70,19 +47,19 @@ impl Gather {
                 output: self.outlet.output as u16,
                 count: input as u64,
                 rows_of: window.id.word(),
-                ..Head::new(cluster::Kind::WindowRows)
+                ..Head::new(Kind::WindowRows)
             };
             return self.send(net, head, &rows, Turn::Fires(window.fires_at));
         }
         if !self.ordered {
-            let windows = self.windows_of(&rows);
+            let windows = self.outlet.windows_of(&rows);
             self.lock().windows.entry(window).or_default().windows.add(windows);
             return match rows.num_rows() > 0 || last {
                 true => self.write(worker, &rows, last),
                 false => Ok(()),
             };
         }
-        let windows = self.windows_of(&rows);
+        let windows = self.outlet.windows_of(&rows);
         let rows = match self.sorts() {
             true => first_columns(&rows, self.outlet.schema.fields().len())?.into_owned(),
             false => rows,
@@ -105,7 +82,9 @@ impl Gather {
     /// `worker` has fired everything of a stage that a watermark completes. Windows that every
     /// leader has fired, of all stages, have their turn now.
     pub(crate) fn advance(&self, worker: usize, stage: usize, watermark: i64) -> Result<()> {
-        let Some(place) = self.place_of(stage).filter(|_| !self.has_ended()) else { return Ok(()) };
+        let Some(place) = self.outlet.place_of(stage).filter(|_| !self.has_ended()) else {
+            return Ok(());
+        };
         let mut state = self.lock();
         let unknown = || Error::Internal(format!("what leader {worker} has fired"));
         let frontier = state.frontiers[place].get_mut(worker).ok_or_else(unknown)?;
@@ -115,13 +94,13 @@ impl Gather {
             state.written[place] = fired;
             let (id, count) = ((net.first() + worker) as u32, stage as u64);
             let output = self.outlet.output as u16;
-            let head = Head { id, output, count, watermark, ..Head::new(cluster::Kind::Fired) };
+            let head = Head { id, output, count, watermark, ..Head::new(Kind::Fired) };
             return net.post(0, head, Vec::new());
         }
         self.queue_fired(&mut state);
         if fired > state.queued[place] {
             state.queued[place] = fired;
-            self.push(&mut state, Thing::Fired { place, watermark: fired });
+            self.push(&mut state, QueuedItem::Fired { place, watermark: fired });
         }
         Ok(())
     }
@@ -132,7 +111,7 @@ impl Gather {
             // What is fired at the end comes behind all records.
             return;
         }
-        let all = self.fired_of_all(|place| fired(&state.frontiers[place]));
+        let all = self.outlet.fired_of_all(|place| fired(&state.frontiers[place]));
         while let Some(entry) = state.windows.first_entry().filter(|e| e.key().fires_at <= all) {
             let (window, fired) = entry.remove_entry();
             self.queue_window(state, window, fired);
@@ -147,8 +126,8 @@ impl Gather {
     }
 
     fn queue_window(&self, state: &mut State, window: Window, fired: Fired) {
-        state.windows_fired += self.count(&window, fired.windows);
-        self.push(state, Thing::Window(window, fired.runs));
+        state.windows_fired += self.outlet.count(&window, fired.windows);
+        self.push(state, QueuedItem::Window(window, fired.runs));
     }
 }
 

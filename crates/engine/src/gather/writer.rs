@@ -8,129 +8,25 @@
 //! ([`Gather::needs_writer`]). What waits counts against the budget, and where it is much, no
 //! worker takes in or fires what would come here ([`Gather::is_congested`]).
 
-use std::collections::VecDeque;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 
-use super::ahead::Role;
-use super::part::Part;
-use super::turns::ChunkAt;
-use super::windows::Window;
+use super::limit::Limit;
+use super::outlet::Role;
+use super::packs::Window;
+use super::queue::{Pen, QueuedItem};
 use super::{Gather, State};
-use crate::cluster::{self, Head};
 use crate::error::{Error, Result};
+use crate::network::{Head, Kind};
 use crate::order::{Merge, Run};
 use millstream_operators::columns::first_columns;
 use millstream_operators::stamped::BatchPlace;
 
-/// Of so many things in the queue, or so many bytes of rows, a worker's share in one step.
-const SHARE_THINGS: usize = 64;
+/// Of so many items in the queue, or so many bytes of rows, a worker's share in one step.
+const SHARE_ITEMS: usize = 64;
 const SHARE_BYTES: u64 = 1 << 20;
-
-/// What has its turn: to be written, or told when all before it has been written.
-pub(super) enum Thing {
-    /// The rows of a window, in sorted runs; none where they have been written already.
-    Window(Window, Vec<Run>),
-    /// A result with an order of its own, in sorted runs.
-    Sorted(Vec<Run>),
-    /// Rows as they are.
-    Rows(Run),
-    /// Why there are no more rows of a batch, if more are wanted.
-    Failed(Error),
-    /// All leaders have fired a stage, by its place, up to a watermark.
-    Fired { place: usize, watermark: i64 },
-    /// This chunk's rows come next of its turn.
-    Next(ChunkAt),
-}
-
-impl Thing {
-    /// Bytes of rows.
-    fn bytes(&self) -> u64 {
-        let runs = match self {
-            Thing::Window(_, runs) | Thing::Sorted(runs) => &runs[..],
-            Thing::Rows(run) => std::slice::from_ref(run),
-            Thing::Failed(_) | Thing::Fired { .. } | Thing::Next(_) => &[],
-        };
-        runs.iter().map(|run| run.held.bytes() as u64).sum()
-    }
-}
-
-/// The right to write: who has it is the only one. (Who panics with it ends the job.)
-enum Pen {
-    /// Nobody writes; what of the rows is still to come.
-    Free(Part),
-    Taken,
-    /// Writing has failed, and nobody writes any more.
-    Lost,
-}
-
-/// What has its turn, in order.
-pub(super) struct Queue {
-    things: VecDeque<Thing>,
-    pen: Pen,
-}
-
-/// What there is in a queue, for those who do not want to lock.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// Of rows, with those that are being written.
-    bytes: AtomicU64,
-    /// There is something, and nobody writes.
-    needs_writer: AtomicBool,
-}
-
-impl Waiting {
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-}
-
-impl Queue {
-    pub(super) fn new(part: Part) -> Queue {
-        Queue { things: VecDeque::new(), pen: Pen::Free(part) }
-    }
-
-    fn note(&self, waiting: &Waiting) {
-        let needs = !self.things.is_empty() && matches!(self.pen, Pen::Free(_));
-        waiting.needs_writer.store(needs, Ordering::Release);
-    }
-
-    /// Adds what comes behind all that there is.
-    pub(super) fn push(&mut self, thing: Thing, waiting: &Waiting) {
-        if matches!(self.pen, Pen::Lost) {
-            return;
-        }
-        waiting.bytes.fetch_add(thing.bytes(), Ordering::Relaxed);
-        self.things.push_back(thing);
-        self.note(waiting);
-    }
-
-    /// Drops what there is.
-    pub(super) fn clear(&mut self, waiting: &Waiting) {
-        let bytes = self.things.drain(..).map(|thing| thing.bytes()).sum();
-        waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.note(waiting);
-    }
-
-    /// Gives the pen to who wants to write, if nobody has it.
-    fn take_pen(&mut self, waiting: &Waiting) -> Option<Part> {
-        let Pen::Free(part) = self.pen else { return None };
-        self.pen = Pen::Taken;
-        self.note(waiting);
-        Some(part)
-    }
-
-    /// The writer writes no more for now, or never again.
-    fn put_pen(&mut self, pen: Pen, waiting: &Waiting) {
-        self.pen = pen;
-        if matches!(self.pen, Pen::Lost) {
-            self.clear(waiting);
-        }
-        self.note(waiting);
-    }
-}
 
 /// What a worker has written.
 #[derive(Debug, Default)]
@@ -140,89 +36,89 @@ pub(crate) struct Written {
     /// These were all rows that are wanted.
     pub(crate) enough: bool,
     bytes: u64,
-    things: usize,
+    items: usize,
 }
 
 impl Written {
     /// Whether it is a fair share.
     fn is_share(&self) -> bool {
-        self.enough || self.things >= SHARE_THINGS || self.bytes >= SHARE_BYTES
+        self.enough || self.items >= SHARE_ITEMS || self.bytes >= SHARE_BYTES
     }
 }
 
 impl Gather {
-    pub(super) fn push(&self, state: &mut State, thing: Thing) {
-        state.queue.push(thing, &self.waiting);
+    pub(super) fn push(&self, state: &mut State, item: QueuedItem) {
+        state.queue.push(item, &self.waiting);
     }
 
     /// Whether something waits to be written, and nobody writes.
     pub(crate) fn needs_writer(&self) -> bool {
-        self.waiting.needs_writer.load(Ordering::Acquire)
+        self.waiting.needs_writer()
     }
 
     /// Writes a fair share of what has its turn, as `worker`, unless another worker is at it.
     pub(crate) fn write_share(&self, worker: usize) -> Result<Written> {
         let mut written = Written::default();
-        let Some(mut part) = self.lock().queue.take_pen(&self.waiting) else { return Ok(written) };
-        while let Some(thing) = self.next_thing(part, &written) {
-            let bytes = thing.bytes();
-            let came = self.write_thing(worker, thing, &mut part, &mut written);
-            self.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let Some(mut limit) = self.lock().queue.take_pen(&self.waiting) else { return Ok(written) };
+        while let Some(item) = self.next_item(limit, &written) {
+            let bytes = item.bytes();
+            let came = self.write_item(worker, item, &mut limit, &mut written);
+            self.waiting.note_written(bytes);
             if let Err(error) = came {
                 self.lock().queue.put_pen(Pen::Lost, &self.waiting);
                 return Err(error);
             }
-            (written.bytes, written.things) = (written.bytes + bytes, written.things + 1);
-            written.enough = part.is_over();
+            (written.bytes, written.items) = (written.bytes + bytes, written.items + 1);
+            written.enough = limit.is_over();
         }
         Ok(written)
     }
 
     /// What comes next. With nothing left, or a share done, the pen is put back.
-    fn next_thing(&self, part: Part, written: &Written) -> Option<Thing> {
+    fn next_item(&self, limit: Limit, written: &Written) -> Option<QueuedItem> {
         let mut state = self.lock();
         let queue = &mut state.queue;
         if written.enough || self.has_ended() {
             queue.clear(&self.waiting);
         }
-        let thing = if written.is_share() { None } else { queue.things.pop_front() };
-        if thing.is_none() {
-            queue.put_pen(Pen::Free(part), &self.waiting);
+        let item = if written.is_share() { None } else { queue.next() };
+        if item.is_none() {
+            queue.put_pen(Pen::Free(limit), &self.waiting);
         }
-        thing
+        item
     }
 
-    fn write_thing(
+    fn write_item(
         &self,
         worker: usize,
-        thing: Thing,
-        part: &mut Part,
+        item: QueuedItem,
+        limit: &mut Limit,
         written: &mut Written,
     ) -> Result<()> {
-        match thing {
-            Thing::Window(window, runs) => {
+        match item {
+            QueuedItem::Window(window, runs) => {
                 if self.ordered && !self.sorts() {
-                    self.write_merged(part, worker, runs)?;
+                    self.write_merged(limit, worker, runs)?;
                 }
                 written.windows.push(window);
             }
-            Thing::Sorted(runs) => self.write_merged(part, worker, runs)?,
-            Thing::Rows(run) => self.emit(part, worker, &run.rows, true)?,
-            Thing::Failed(_) if part.is_over() => {}
-            Thing::Failed(error) => return Err(error),
-            Thing::Fired { place, watermark } => {
+            QueuedItem::Sorted(runs) => self.write_merged(limit, worker, runs)?,
+            QueuedItem::Rows(run) => self.emit(limit, worker, &run.rows, true)?,
+            QueuedItem::Failed(_) if limit.is_over() => {}
+            QueuedItem::Failed(error) => return Err(error),
+            QueuedItem::Fired { place, watermark } => {
                 self.lock().written[place] = watermark;
                 if let Role::Coordinator(net) = &self.outlet.role {
                     let output = self.outlet.output as u16;
                     let count = self.outlet.stages[place].0 as u64;
-                    let head = Head::new(cluster::Kind::Fired);
+                    let head = Head::new(Kind::Fired);
                     net.broadcast(Head { output, count, watermark, ..head })?;
                 }
             }
-            Thing::Next((sequence, split)) => {
+            QueuedItem::Next((sequence, split)) => {
                 if let Role::Coordinator(net) = &self.outlet.role {
                     let place = BatchPlace { sequence, split, part: 0 };
-                    net.broadcast(self.head(place, cluster::Kind::Written))?;
+                    net.broadcast(self.outlet.head(place, Kind::Written))?;
                 }
             }
         }
@@ -230,32 +126,38 @@ impl Gather {
     }
 
     /// Writes runs in order, as far as they are wanted.
-    fn write_merged(&self, part: &mut Part, worker: usize, runs: Vec<Run>) -> Result<()> {
+    fn write_merged(&self, limit: &mut Limit, worker: usize, runs: Vec<Run>) -> Result<()> {
         if let [run] = &runs[..]
             && run.is_one_block()
         {
-            return self.emit(part, worker, &run.rows, true);
+            return self.emit(limit, worker, &run.rows, true);
         }
         let mut merge = Merge::new(self.order()?, runs, self.budget.ahead_bytes())?;
-        while !part.is_over()
+        while !limit.is_over()
             && !self.has_ended()
             && let Some((rows, last)) = merge.next()?
         {
-            self.emit(part, worker, &rows, last)?;
+            self.emit(limit, worker, &rows, last)?;
         }
         Ok(())
     }
 
     /// Writes what of rows in their order is wanted.
-    fn emit(&self, part: &mut Part, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
-        if part.is_all() {
+    fn emit(
+        &self,
+        limit: &mut Limit,
+        worker: usize,
+        rows: &RecordBatch,
+        flush: bool,
+    ) -> Result<()> {
+        if limit.is_all() {
             return self.write(worker, rows, flush);
         }
-        let (skipped, len) = part.take(rows.num_rows());
+        let (skipped, len) = limit.take(rows.num_rows());
         if len == 0 {
             return Ok(());
         }
-        self.write(worker, &rows.slice(skipped, len), flush || part.is_over())
+        self.write(worker, &rows.slice(skipped, len), flush || limit.is_over())
     }
 
     /// Gives rows to the sink.
@@ -291,7 +193,7 @@ impl Gather {
             debug_assert!(state.batches.is_empty(), "batches are missing");
             let sorted = mem::take(&mut state.sorted);
             if !sorted.is_empty() {
-                self.push(&mut state, Thing::Sorted(sorted));
+                self.push(&mut state, QueuedItem::Sorted(sorted));
             }
             self.queue_windows(&mut state);
         }

@@ -12,37 +12,8 @@
 use std::sync::{Arc, PoisonError};
 
 use super::{Intake, SplitIn, State};
-use crate::cluster::{self, Head, Net};
 use crate::error::{Error, Result};
-
-/// How far a split is with being drained.
-#[derive(Debug, Default)]
-pub(super) struct Draining {
-    /// Nothing more is to be read of it.
-    asked: bool,
-    /// Its reader has been told.
-    said: bool,
-    /// The other processes have been told how many chunks of it have been read here.
-    told: bool,
-    /// Of a split that all read: the processes that have stopped to read it, this one among them,
-    /// and the most chunks that one of these has read.
-    stopped: Vec<usize>,
-    chunks: u64,
-}
-
-impl Draining {
-    /// Whether this process has stopped after so many chunks, and may not go on: others have not
-    /// said how far they are.
-    pub(super) fn holds(&self, read: u64) -> bool {
-        self.asked && self.told && read >= self.chunks
-    }
-
-    /// A process has stopped after so many chunks.
-    fn note(&mut self, process: usize, chunks: u64) {
-        self.stopped.push(process);
-        self.chunks = self.chunks.max(chunks);
-    }
-}
+use crate::network::{self, Head, Net};
 
 impl Intake {
     /// The other processes, if they read this split, too.
@@ -54,7 +25,7 @@ impl Intake {
     /// and then every source has ended.
     pub(crate) fn drain(&self) -> Result<()> {
         let mut state = self.lock();
-        state.splits.iter_mut().for_each(|s| s.draining.asked = true);
+        state.splits.iter_mut().for_each(|s| s.draining.requested = true);
         let all = 0..self.splits.len();
         let settled = all.into_iter().try_for_each(|split| self.settle(&mut state, split));
         drop(state);
@@ -72,16 +43,16 @@ impl Intake {
         }
         let head = |kind, count| Head { id: split as u32, count, ..Head::new(kind) };
         if let Some(net) = self.others_of(split) {
-            let stops = s.ended || s.draining.asked;
+            let stops = s.ended || s.draining.requested;
             if stops && !std::mem::replace(&mut s.draining.told, true) {
                 s.draining.note(net.place.process, s.read);
-                net.broadcast(head(cluster::Kind::ReadTo, s.read))?;
+                net.broadcast(head(network::Kind::ReadTo, s.read))?;
             }
             let all = s.draining.stopped.len() == self.reading.processes;
-            s.ended |= s.draining.asked && all && s.read >= s.draining.chunks;
+            s.ended |= s.draining.requested && all && s.read >= s.draining.chunks;
             return Ok(());
         }
-        let asks = s.draining.asked && !s.ended;
+        let asks = s.draining.requested && !s.ended;
         if asks && !std::mem::replace(&mut s.draining.said, true) {
             // Nobody holds it: whoever reads has said so.
             let reader = &self.splits[split].reader;
@@ -94,7 +65,7 @@ impl Intake {
         if let Some(net) = self.net.as_ref().filter(|_| s.ended)
             && !std::mem::replace(&mut s.draining.told, true)
         {
-            net.broadcast(head(cluster::Kind::Ended, s.read))?;
+            net.broadcast(head(network::Kind::Ended, s.read))?;
         }
         Ok(())
     }

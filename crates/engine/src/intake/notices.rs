@@ -13,36 +13,36 @@ pub(crate) type Listener = Box<dyn Fn(&str) + Send>;
 
 /// Notices, a line each.
 #[derive(Default)]
-pub(crate) struct Notices(Mutex<Told>);
+pub(crate) struct Notices(Mutex<NoticeLog>);
 
 #[derive(Default)]
-struct Told {
+struct NoticeLog {
     lines: VecDeque<String>,
     listener: Option<Listener>,
 }
 
 impl Notices {
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, NoticeLog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells one.
     pub(crate) fn tell(&self, line: String) {
-        let mut told = self.lock();
-        if let Some(listener) = &told.listener {
+        let mut log = self.lock();
+        if let Some(listener) = &log.listener {
             listener(&line);
         }
-        if told.lines.len() == KEPT_MAX {
-            told.lines.pop_front();
+        if log.lines.len() == KEPT_MAX {
+            log.lines.pop_front();
         }
-        told.lines.push_back(line);
+        log.lines.push_back(line);
     }
 
     /// Calls `listener` with all that have been told, and with each that will be.
     pub(crate) fn listen(&self, listener: Listener) {
-        let mut told = self.lock();
-        told.lines.iter().for_each(|line| listener(line));
-        told.listener = Some(listener);
+        let mut log = self.lock();
+        log.lines.iter().for_each(|line| listener(line));
+        log.listener = Some(listener);
     }
 
     /// The last ones.

@@ -75,6 +75,7 @@ impl Intake {
                 watermark_us: time(s.low),
                 idle_timeout_us: source.idle_timeout_us,
                 ended: s.closed || splits.all(|(_, s)| s.exhausted()),
+                obstacle: None,
             }
         };
         sources.map(source).collect()

@@ -5,7 +5,7 @@
 //! a job of many splits would open many windows at once.
 
 use super::split::SplitState;
-use super::{Intake, Only, State};
+use super::{Admitted, Intake, State};
 use millstream_operators::event_time::{BEGINNING, END};
 
 /// The least comes first: sources whose turn it is not; how much more than a window ahead; whether
@@ -29,6 +29,17 @@ pub(super) enum Taking {
 }
 
 impl Intake {
+    /// Whether a split may go on.
+    pub(super) fn may_go_on(&self, state: &State, split: usize, admitted: &[Admitted]) -> bool {
+        let source = self.splits[split].source;
+        match &admitted[source] {
+            Admitted::All => true,
+            Admitted::Lowest => state.splits[split].low() <= self.low_of_group(state, source),
+            Admitted::Awaited(splits) => splits.contains(&split),
+            Admitted::Nothing => false,
+        }
+    }
+
     /// Splits in the order in which a worker reads them.
     pub(super) fn to_read(&self, worker: usize) -> Vec<ToRead> {
         let state = self.lock();
@@ -51,12 +62,12 @@ impl Intake {
         &self,
         state: &State,
         worker: usize,
-        only: &[Only],
+        admitted: &[Admitted],
         taking: Taking,
     ) -> Option<usize> {
         let mut ready = (0..state.splits.len())
             .filter(|split| !state.splits[*split].ready.is_empty())
-            .filter(|split| self.may_go_on(state, *split, only));
+            .filter(|split| self.may_go_on(state, *split, admitted));
         let first = ready.next()?;
         let mut rest = ready.peekable();
         if state.splits.len() == 1 || taking == Taking::Any && rest.peek().is_none() {
@@ -67,7 +78,7 @@ impl Intake {
         let ranked = ranked.map(|split| (self.rank(state, &lows, worker, split), split));
         let (rank, split) = ranked.min()?;
         // Those that alone may go on are not kept waiting for others.
-        let chosen = only[self.splits[split].source] != Only::Any;
+        let chosen = admitted[self.splits[split].source] != Admitted::All;
         (rank.1 == 0 || chosen || taking == Taking::Any).then_some(split)
     }
 

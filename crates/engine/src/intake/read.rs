@@ -5,18 +5,15 @@ use std::sync::{Arc, PoisonError};
 
 use millstream_contract::decoding;
 
+use super::source::REACHED_MAX;
 use super::split::Chunk;
 use super::{Intake, SplitIn, State};
-use crate::cluster::{self, Head};
 use crate::error::{Error, Result};
-use crate::meter;
+use crate::network::{self, Head};
 use crate::roles::Reading;
 use crate::table::{self, SplitPoll};
 use millstream_operators::budget::Kind;
 use millstream_operators::event_time::{BEGINNING, END};
-
-/// Watermarks of which it is known when they were reached, the latest.
-pub(super) const REACHED_MAX: usize = 4096;
 
 /// Reading a chunk takes less, unless the source is slow.
 const READ_US: i64 = 2_000;
@@ -183,11 +180,8 @@ impl Intake {
         let source = &self.sources[self.splits[split].source];
         // While it is decoded, the chunk and what comes of it.
         let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
-        let mut span = meter::span(meter::Kind::Prepare);
         let bytes_max = decoding::bytes_max(self.budget.limit_bytes());
         let mut prepared = decoding::within(bytes_max, || source.preparer.prepare(chunk, now))?;
-        span.add(prepared.batch.num_rows());
-        drop(span);
         std::mem::take(&mut prepared.notices).into_iter().for_each(|line| self.notices.tell(line));
         held.resize(prepared.bytes());
         prepared.held = Some(Arc::new(held));
@@ -198,7 +192,7 @@ impl Intake {
                 number: sequence,
                 count: records,
                 watermark: greatest,
-                ..Head::new(cluster::Kind::Stamp)
+                ..Head::new(network::Kind::Stamp)
             })?;
         }
         self.stamp(split, sequence, Chunk::Own(Box::new(prepared)));

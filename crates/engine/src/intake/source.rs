@@ -7,6 +7,9 @@ use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::prepare::Preparer;
 use millstream_operators::windowing::Windowing;
 
+/// Watermarks of which it is known when they were reached, the latest.
+pub(super) const REACHED_MAX: usize = 4096;
+
 /// A source that has been opened.
 pub(crate) struct Origin {
     /// The table's name, and how `EXPLAIN` describes the table.

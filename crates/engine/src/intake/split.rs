@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::drain::Draining;
 use crate::table::Extent;
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::prepare::Prepared;
@@ -45,6 +44,35 @@ pub(super) struct SplitState {
     pub(super) idle: bool,
     /// Nobody wants any more of it.
     pub(super) closed: bool,
+}
+
+/// How far a split is with being drained.
+#[derive(Debug, Default)]
+pub(super) struct Draining {
+    /// Nothing more is to be read of it.
+    pub(super) requested: bool,
+    /// Its reader has been told.
+    pub(super) said: bool,
+    /// The other processes have been told how many chunks of it have been read here.
+    pub(super) told: bool,
+    /// Of a split that all read: the processes that have stopped to read it, this one among them,
+    /// and the most chunks that one of these has read.
+    pub(super) stopped: Vec<usize>,
+    pub(super) chunks: u64,
+}
+
+impl Draining {
+    /// Whether this process has stopped after so many chunks, and may not go on: others have not
+    /// said how far they are.
+    fn holds(&self, read: u64) -> bool {
+        self.requested && self.told && read >= self.chunks
+    }
+
+    /// A process has stopped after so many chunks.
+    pub(super) fn note(&mut self, process: usize, chunks: u64) {
+        self.stopped.push(process);
+        self.chunks = self.chunks.max(chunks);
+    }
 }
 
 /// A chunk that has been prepared.

@@ -9,6 +9,7 @@ use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::SchemaRef;
 
 use super::*;
+use crate::error::Result;
 use crate::plan::{EventTime, Source, Tumble, Watermark};
 use crate::roles::Reading;
 use crate::table::{Chunk, OpenOptions, Position, SplitPoll, Table};
@@ -159,10 +160,13 @@ fn finish(intake: &Intake, worker: usize) -> i64 {
 /// The next batch, which must be there.
 fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
     loop {
-        match intake.take(worker, &[Only::Any, Only::Any], &mut None).expect("nothing fails") {
-            Taken::Batch(batch) => return batch,
+        match intake
+            .take(worker, &[Admitted::All, Admitted::All], &mut None)
+            .expect("nothing fails")
+        {
+            Offer::Batch(batch) => return batch,
             // It has looked at a split that had not begun.
-            Taken::Again => {}
+            Offer::Again => {}
             _ => panic!("no batch for worker {worker}"),
         }
     }
@@ -170,8 +174,9 @@ fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
 
 /// Looks at the splits, of which none has anything.
 fn nothing(intake: &Intake, worker: usize) {
-    let taken = intake.take(worker, &[Only::Any, Only::Any], &mut None).expect("nothing fails");
-    assert!(matches!(taken, Taken::Wait { .. }));
+    let taken =
+        intake.take(worker, &[Admitted::All, Admitted::All], &mut None).expect("nothing fails");
+    assert!(matches!(taken, Offer::Wait { .. }));
 }
 
 /// While a worker reads from a split that takes its time, others take what there is of other
@@ -189,10 +194,13 @@ fn nobody_waits_for_a_split_that_another_reads_from() {
         let slow = scope.spawn(|| take(&intake, 0).after);
         says.recv().expect("worker 0 reads");
         // As long as that may be just a moment, they do not run ahead of it.
-        assert!(matches!(intake.take(1, &[Only::Any, Only::Any], &mut None), Ok(Taken::Again)));
         assert!(matches!(
-            intake.take(1, &[Only::Any, Only::Any], &mut None),
-            Ok(Taken::Wait { until_us: Some(_) })
+            intake.take(1, &[Admitted::All, Admitted::All], &mut None),
+            Ok(Offer::Again)
+        ));
+        assert!(matches!(
+            intake.take(1, &[Admitted::All, Admitted::All], &mut None),
+            Ok(Offer::Wait { until_us: Some(_) })
         ));
         clock.pass_time(10_000);
         for after in [10, 20] {
@@ -278,7 +286,7 @@ fn a_drained_split_hands_out_what_it_has_accepted() {
             finish(&intake, 0);
         }
         let ends = |_: &i32| {
-            matches!(intake.take(0, &[Only::Any, Only::Any], &mut None), Ok(Taken::Ended))
+            matches!(intake.take(0, &[Admitted::All, Admitted::All], &mut None), Ok(Offer::Ended))
         };
         assert!((0..10).any(|look| ends(&look)), "it does not end");
         assert_eq!(intake.ended_splits(), [Some(2), Some(0)]);
@@ -301,8 +309,8 @@ fn a_split_that_nobody_looks_at_is_not_idle() {
     clock.pass_time(10 * IDLE_US);
     assert_eq!(finish(&intake, 0), 10);
     assert!(matches!(
-        intake.take(0, &[Only::Nothing], &mut None),
-        Ok(Taken::Wait { until_us: None })
+        intake.take(0, &[Admitted::Nothing], &mut None),
+        Ok(Offer::Wait { until_us: None })
     ));
     let late = take(&intake, 0);
     assert_eq!((late.split, late.stamp), (0, 10));
@@ -428,8 +436,8 @@ fn a_batch_in_work_holds_the_low_watermark() {
         assert_eq!(finish(&intake, 0), 10, "after {after}");
     }
     // Everything else has been taken and done.
-    while let Taken::Batch(batch) =
-        intake.take(0, &[Only::Any, Only::Any], &mut None).expect("nothing fails")
+    while let Offer::Batch(batch) =
+        intake.take(0, &[Admitted::All, Admitted::All], &mut None).expect("nothing fails")
     {
         assert_eq!(batch.split, 1);
         assert_eq!(finish(&intake, 0), 10);

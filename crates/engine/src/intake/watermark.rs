@@ -1,11 +1,10 @@
 //! Low watermarks: per source the least stamp of anything not yet taken or not yet finished.
 
-use super::read::REACHED_MAX;
-use super::source::SourceIn;
+use super::source::{REACHED_MAX, SourceIn};
 use super::split::SplitState;
-use super::{Intake, Only, SplitIn, State};
-use crate::cluster::{self, Head, IDLE};
+use super::{Admitted, Intake, SplitIn, State};
 use crate::error::{Error, Result};
+use crate::network::{self, Head, IDLE};
 use millstream_operators::event_time::{BEGINNING, END};
 
 /// The clock is not looked at more often.
@@ -73,8 +72,8 @@ impl Intake {
     }
 
     /// When the watermark of a source may go on although nothing comes.
-    pub(super) fn changes_at(&self, state: &State, only: &[Only]) -> Option<i64> {
-        [self.idle_at(state, only), self.clock_at(state)].into_iter().flatten().min()
+    pub(super) fn changes_at(&self, state: &State, admitted: &[Admitted]) -> Option<i64> {
+        [self.idle_at(state, admitted), self.clock_at(state)].into_iter().flatten().min()
     }
 
     /// When the clock will next let a window fire, of sources whose event time it is.
@@ -93,11 +92,11 @@ impl Intake {
     }
 
     /// When the next of the splits that may go on will count as idle if nothing comes.
-    fn idle_at(&self, state: &State, only: &[Only]) -> Option<i64> {
+    fn idle_at(&self, state: &State, admitted: &[Admitted]) -> Option<i64> {
         let idle_at = |(number, split): (usize, &SplitIn)| {
             let timeout_us = self.sources[split.source].idle_timeout_us?;
             let at = state.splits[number].idle_at(timeout_us);
-            at.filter(|_| self.may_go_on(state, number, only))
+            at.filter(|_| self.may_go_on(state, number, admitted))
         };
         self.splits.iter().enumerate().filter_map(idle_at).min()
     }
@@ -197,7 +196,7 @@ impl Intake {
                     id: source as u32,
                     watermark: s.low,
                     flags: if idle { IDLE } else { 0 },
-                    ..Head::new(cluster::Kind::Progress)
+                    ..Head::new(network::Kind::Progress)
                 })?;
             }
         }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::edges::{Edges, Root, Takers};
 use crate::error::{Contents, Error, Result};
 use crate::expr::Expr;
-use crate::flow::{Flow, Root, Takers};
 use crate::plan::{self, Plan};
 use crate::settings::{Exchange, Settings};
 use crate::stage::{Limits, Operation, Stage};
@@ -17,7 +17,7 @@ use millstream_operators::windowing::Windowing;
 pub(super) struct Compiled {
     /// Of stages that have state.
     pub(super) operations: Vec<Operation>,
-    pub(super) flow: Flow,
+    pub(super) edges: Edges,
     /// The operators, for messages.
     pub(super) holders: Vec<Holder>,
 }
@@ -25,11 +25,11 @@ pub(super) struct Compiled {
 impl Compiled {
     pub(super) fn new(plan: &Plan, settings: &Settings) -> Result<Compiled> {
         plan.check()?;
-        let mut flow = Flow::new(plan, settings.allowed_lateness_us)?;
+        let mut edges = Edges::new(plan, settings.allowed_lateness_us)?;
         let mut operations = Vec::new();
         let stages = plan.stages.iter().enumerate();
         let with_state = stages.filter(|(_, stage)| stage.operator.has_state());
-        for ((place, stage), inputs) in with_state.zip(&flow.inputs) {
+        for ((place, stage), inputs) in with_state.zip(&edges.inputs) {
             // Only records can be late: rows of a stage come in the order of their windows.
             let takes_records = inputs.iter().any(|input| matches!(input, Root::Source(_)));
             let lateness_us = if takes_records { settings.allowed_lateness_us } else { 0 };
@@ -47,10 +47,10 @@ impl Compiled {
         if holders.is_empty() {
             holders.push(Holder { name: "project".into(), contents: Contents::Output });
         }
-        for feeds in flow.sources.iter_mut().chain(&mut flow.stages) {
+        for feeds in edges.sources.iter_mut().chain(&mut edges.stages) {
             find_texts(&mut feeds.takers, &Some, &mut operations);
         }
-        Ok(Compiled { operations, flow, holders })
+        Ok(Compiled { operations, edges, holders })
     }
 
     /// What a stage with state does.
@@ -69,21 +69,21 @@ impl Compiled {
         self,
         settings: &Settings,
         leaders: usize,
-    ) -> (Vec<Arc<Stage>>, Flow) {
+    ) -> (Vec<Arc<Stage>>, Edges) {
         let numbers = 0..self.operations.len();
         let limits: Vec<Limits> =
             numbers.map(|number| self.limits(settings, leaders, number)).collect();
         let stages = self.operations.into_iter().zip(limits).enumerate();
-        let (workers, flow) = (settings.workers, self.flow);
+        let (workers, edges) = (settings.workers, self.edges);
         let stage = |(number, (operation, limits))| {
-            Stage::new(number, flow.inputs[number].clone(), operation, limits, workers)
+            Stage::new(number, edges.inputs[number].clone(), operation, limits, workers)
         };
-        (stages.map(stage).map(Arc::new).collect(), flow)
+        (stages.map(stage).map(Arc::new).collect(), edges)
     }
 
     /// How the stages that take records of a source divide event time.
     pub(super) fn windowings(&self, source: usize) -> Vec<Windowing> {
-        self.flow.sources[source].stages.iter().map(|stage| self.windowing(*stage)).collect()
+        self.edges.sources[source].stages.iter().map(|stage| self.windowing(*stage)).collect()
     }
 
     /// How many tables of windows these stages may open with a batch.
@@ -97,13 +97,13 @@ impl Compiled {
             let tables_max = self.limits(settings, leaders, *stage).tables_max;
             Spread { windowing: self.windowing(*stage), leaders, tables_max }
         };
-        let spreads = self.flow.sources[source].stages.iter().map(spread);
+        let spreads = self.edges.sources[source].stages.iter().map(spread);
         spreads.filter(|spread| !spread.windowing.is_whole()).collect()
     }
 
     /// Columns of a source whose elements become rows.
     pub(super) fn arrays(&self, source: usize) -> Vec<usize> {
-        let passes = self.flow.sources[source].takers.passes.iter();
+        let passes = self.edges.sources[source].takers.passes.iter();
         passes.filter_map(|pass| pass.expansion.as_ref()?.array(&pass.taking)).collect()
     }
 
@@ -117,7 +117,7 @@ impl Compiled {
             Root::Stage(stage) => Some(*stage),
             Root::Source(_) => None,
         };
-        let mut stages: Vec<usize> = self.flow.outputs[output].iter().filter_map(stage).collect();
+        let mut stages: Vec<usize> = self.edges.outputs[output].iter().filter_map(stage).collect();
         stages.sort_unstable();
         stages.dedup();
         stages

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::compile::Compiled;
-use crate::cluster::Net;
+use crate::edges::{Feeds, Root};
 use crate::error::{Error, Result};
-use crate::flow::{Feeds, Root};
 use crate::gather::{Gather, Outlet, Role, Turns};
 use crate::intake::{Intake, Origin};
+use crate::network::Net;
 use crate::plan::{Operator, Plan, Source};
 use crate::pruning::Pruning;
 use crate::roles::Place;
@@ -63,7 +63,7 @@ pub(super) fn origins(
                 .with_rows_max(settings.batch_rows),
             idle_timeout_us: source.event_time.as_ref().and_then(|time| time.idle_timeout_us),
             windowings: compiled.windowings(number),
-            group: compiled.flow.sources[number].group,
+            group: compiled.edges.sources[number].group,
         })
     };
     plan.sources.iter().zip(tables).enumerate().map(origin).collect()
@@ -77,7 +77,7 @@ pub(super) fn load_lookups(
     budget: &Arc<Budget>,
 ) -> Result<Vec<String>> {
     let mut remarks = Vec::new();
-    for lookup in &compiled.flow.lookups {
+    for lookup in &compiled.edges.lookups {
         remarks.extend(lookup.load(settings, start_time_us, budget)?);
     }
     Ok(remarks)
@@ -156,7 +156,7 @@ impl Outputs<'_> {
         let outlet = Outlet {
             output,
             schema: stage.output.clone(),
-            inputs: self.compiled.flow.outputs[output].clone(),
+            inputs: self.compiled.edges.outputs[output].clone(),
             stages: stages.map(|stage| (stage, self.compiled.windowing(stage))).collect(),
             turns: self.turns_of(output),
             offset,
@@ -172,17 +172,17 @@ impl Outputs<'_> {
 
     /// Whose turn it is among the splits of all sources whose records come to an output.
     fn turns_of(&self, output: usize) -> Turns {
-        let flow = &self.compiled.flow;
+        let edges = &self.compiled.edges;
         let of = |root: &Root| match root {
             Root::Source(source) => Some(*source),
             Root::Stage(_) => None,
         };
-        let sources: BTreeSet<usize> = flow.outputs[output].iter().filter_map(of).collect();
+        let sources: BTreeSet<usize> = edges.outputs[output].iter().filter_map(of).collect();
         let splits = |source: &usize| self.intake.splits_of(*source).collect::<Vec<usize>>();
         let table = |source: &usize| &self.plan.sources[*source].table;
         // One that waits for its turn must not keep others from what they need of it.
         let serves = |source: &usize| {
-            let Feeds { stages, outputs, .. } = &flow.sources[*source];
+            let Feeds { stages, outputs, .. } = &edges.sources[*source];
             !stages.is_empty() || outputs.len() > 1
         };
         if sources.len() < 2 || sources.iter().any(serves) {

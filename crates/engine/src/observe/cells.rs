@@ -6,6 +6,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Doing, Window, Worker};
+use crate::obstacle::Obstacle;
 use crate::stats::Stats;
 
 /// So long at most somebody who asks waits for workers that are in the middle of a step.
@@ -33,25 +34,29 @@ struct Cell {
     doing: AtomicU8,
     /// The question that it has answered last.
     answered: AtomicU64,
-    told: Mutex<Told>,
+    report: Mutex<Report>,
 }
 
-/// What a worker tells.
+/// A worker's answer to the observer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told {
+pub(crate) struct Report {
     pub(crate) stats: Stats,
+    /// By source: why the worker does not read it.
+    pub(crate) held: Vec<Option<Obstacle>>,
     /// By number, of stages with state.
-    pub(crate) stages: Vec<StageTold>,
+    pub(crate) stages: Vec<StageReport>,
 }
 
-/// What a worker tells of a stage.
+/// A worker's part of a stage, in its answer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct StageTold {
+pub(crate) struct StageReport {
     pub(crate) frontier: i64,
     /// Its vector clock.
     pub(crate) clock: Vec<i64>,
     pub(crate) open: Vec<Window>,
     pub(crate) open_more: bool,
+    /// Why the rows of its window do not go on.
+    pub(crate) obstacle: Option<Obstacle>,
     pub(crate) rows_in: u64,
     pub(crate) rows_out: u64,
     pub(crate) state_rows: u64,
@@ -92,9 +97,9 @@ impl Cells {
     }
 
     /// A worker answers a question.
-    pub(crate) fn answer(&self, worker: usize, question: u64, told: Told) {
+    pub(crate) fn answer(&self, worker: usize, question: u64, report: Report) {
         let cell = &self.cells[worker];
-        *cell.told.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        *cell.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
         cell.answered.store(question, Release);
         let _waits = self.answered.0.lock().unwrap_or_else(PoisonError::into_inner);
         self.answered.1.notify_all();
@@ -122,10 +127,10 @@ impl Cells {
         }
     }
 
-    /// What the workers have said last.
-    pub(crate) fn told(&self) -> Vec<Told> {
-        let told = |cell: &Cell| cell.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.cells.iter().map(told).collect()
+    /// The last answers of the workers.
+    pub(crate) fn reports(&self) -> Vec<Report> {
+        let of = |cell: &Cell| cell.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.cells.iter().map(of).collect()
     }
 
     /// What the workers' time has gone into.
@@ -195,7 +200,8 @@ mod tests {
         // The first worker never answers.
         cells.ask(|| {});
         let answering = cells.clone();
-        let told = Told { stats: Stats { records: 17, ..Stats::default() }, stages: vec![] };
+        let stats = Stats { records: 17, ..Stats::default() };
+        let told = Report { stats, ..Report::default() };
         let (ring, rung) = std::sync::mpsc::channel::<()>();
         let worker = thread::spawn(move || {
             rung.recv().unwrap();
@@ -203,6 +209,6 @@ mod tests {
         });
         cells.ask(|| ring.send(()).unwrap());
         worker.join().unwrap();
-        assert_eq!(cells.told()[0].stats.records, 17);
+        assert_eq!(cells.reports()[0].stats.records, 17);
     }
 }

@@ -20,10 +20,13 @@ impl Snapshot {
             let Some(source) = self.sources.get_mut(number) else { continue };
             source.ended &= theirs.ended;
             // A process that reads none of its splits knows of no watermark.
-            source.watermark_us = match (is_read, other.reads(number)) {
-                (true, true) => source.watermark_us.min(theirs.watermark_us),
-                (false, true) => theirs.watermark_us,
-                (_, false) => source.watermark_us,
+            (source.watermark_us, source.obstacle) = match (is_read, other.reads(number)) {
+                (true, true) => (
+                    source.watermark_us.min(theirs.watermark_us),
+                    source.obstacle.min(theirs.obstacle),
+                ),
+                (false, true) => (theirs.watermark_us, theirs.obstacle),
+                (_, false) => (source.watermark_us, source.obstacle),
             };
         }
         self.splits.iter_mut().zip(&other.splits).for_each(|(split, other)| add(split, other));
@@ -90,6 +93,7 @@ impl Stage {
         self.open.sort_by_key(Window::order);
         self.open_more |= other.open_more;
         self.firing |= other.firing;
+        self.obstacle = self.obstacle.max(other.obstacle);
         self.rows_in += other.rows_in;
         self.rows_out += other.rows_out;
         self.state_rows += other.state_rows;

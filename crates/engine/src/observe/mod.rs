@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::table::Extent;
 use millstream_operators::event_time::{BEGINNING, END};
 
-pub(crate) use cells::{Cells, StageTold, Told};
+pub use crate::obstacle::Obstacle;
+pub(crate) use cells::{Cells, Report, StageReport};
 
 /// What a job is doing, in one process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -87,6 +88,8 @@ pub struct Source {
     pub watermark_us: Option<i64>,
     /// After this long without a record a split no longer holds back the others; `None`: never.
     pub idle_timeout_us: Option<i64>,
+    /// Why no worker reads it now.
+    pub obstacle: Option<Obstacle>,
     /// Nobody wants any more of it, or all of it has been taken.
     pub ended: bool,
 }
@@ -140,6 +143,17 @@ pub enum Doing {
     Output,
     /// It has nothing left to do.
     Done,
+}
+
+impl From<Obstacle> for Doing {
+    fn from(obstacle: Obstacle) -> Doing {
+        match obstacle {
+            Obstacle::Memory => Doing::Memory,
+            Obstacle::Output => Doing::Output,
+            Obstacle::Credit | Obstacle::Slot => Doing::Credit,
+            Obstacle::NoInput | Obstacle::Unwanted => Doing::Input,
+        }
+    }
 }
 
 impl Doing {
@@ -197,6 +211,8 @@ pub struct Stage {
     pub open_more: bool,
     /// A window is firing.
     pub firing: bool,
+    /// Why the rows of this window do not go on.
+    pub obstacle: Option<Obstacle>,
     /// Its watermarks: what each source has to reach for the first open window to fire.
     pub needs: Vec<Need>,
     /// Rows that it has taken, which its conditions have let through, and rows that it has fired.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::State;
+use crate::edges::Root;
 use crate::error::Result;
-use crate::flow::Root;
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::stats::{SourceStats, StageStats, Stats};
@@ -28,12 +28,12 @@ impl Context {
         let leader = shared.first_leader() + id;
         let of_stage = |stage: &Arc<Stage>| StageStats {
             stage: stage.place + 1,
-            rows_in_by_input: vec![0; shared.flow.inputs_of(stage.number)],
+            rows_in_by_input: vec![0; shared.edges.inputs_of(stage.number)],
             ..StageStats::default()
         };
         let stages: Vec<StageStats> = shared.stages.iter().map(of_stage).collect();
         let of_source = |source: usize| SourceStats { source: source + 1, ..Default::default() };
-        let sources: Vec<SourceStats> = (0..shared.flow.sources.len()).map(of_source).collect();
+        let sources: Vec<SourceStats> = (0..shared.edges.sources.len()).map(of_source).collect();
         let stats = Stats { sources, stages, ..Stats::default() };
         Context { id, leader, shared, stats, lows: Vec::new() }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millstream_state::{Leaders, Load, VectorClock, hash_words};
 
-use crate::cluster::{DELTAS_IN_FLIGHT_MAX, Outboxes};
+use crate::network::{DELTAS_IN_FLIGHT_MAX, Outboxes};
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::stats::Leftover;

@@ -1,18 +1,16 @@
 //! What the observer sees of a job in this process: from what all workers share, and from what each
-//! has told.
+//! has report.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Shared;
-use crate::cluster::{self, Head};
-use crate::error::Result;
-use crate::flow::Root;
+use crate::edges::Root;
 use crate::gather::Gather;
 use crate::observe::{
-    Channel, Input, Latency, Memory, Need, Output, Phase, Snapshot, Stage, StageTold, Told, Window,
-    time,
+    Channel, Input, Memory, Need, Output, Phase, Report, Snapshot, Source, Stage, StageReport,
+    Window, time,
 };
 use crate::stats::Stats;
 use millstream_operators::budget::Kind;
@@ -20,41 +18,6 @@ use millstream_operators::event_time::{BEGINNING, END};
 
 /// Windows that one look tells of at the most.
 pub(crate) const OPEN_MAX: usize = 1_000;
-
-/// Latencies that shares are taken of, the latest.
-const LATEST: usize = 1_000;
-
-/// Fire latencies that are kept, the latest: half a megabyte.
-const LATENCIES_MAX: usize = 1 << 16;
-
-/// How long windows took to fire.
-#[derive(Debug, Default)]
-pub(crate) struct Latencies {
-    latest: VecDeque<u64>,
-    windows: u64,
-    sum_us: u64,
-}
-
-impl Latencies {
-    pub(crate) fn add(&mut self, us: u64) {
-        if self.latest.len() >= LATENCIES_MAX {
-            self.latest.pop_front();
-        }
-        self.latest.push_back(us);
-        self.windows += 1;
-        self.sum_us += us;
-    }
-
-    /// The latest ones, which are taken out.
-    pub(crate) fn take(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.latest).into()
-    }
-
-    fn observed(&self) -> Latency {
-        let latest = self.latest.iter().rev().take(LATEST).copied().collect();
-        Latency::of(latest, self.windows, self.sum_us)
-    }
-}
 
 /// Where rows come from.
 fn input(root: &Root) -> Input {
@@ -68,9 +31,9 @@ impl Shared {
     /// What the job is doing. Asks all workers, and waits a moment for their answers.
     pub(crate) fn observe(&self) -> Snapshot {
         self.cells.ask(|| self.wake_all());
-        let told = self.cells.told();
+        let reports = self.cells.reports();
         let mut stats = Stats::default();
-        told.iter().for_each(|told| stats.add(&told.stats));
+        reports.iter().for_each(|report| stats.add(&report.stats));
         let now_us = self.env.now_us();
         let latency = self.latencies.lock().unwrap_or_else(PoisonError::into_inner).observed();
         let process = self.net.as_ref().map_or(0, |net| net.place.process);
@@ -85,15 +48,30 @@ impl Shared {
                 + stats.null_time_records
                 + stats.unusable_time_records,
             late_records: stats.late_records,
-            sources: self.intake.observed_sources(),
+            sources: self.observed_sources(&reports),
             splits: self.intake.observed_splits(),
             workers: self.cells.workers(process, now_us),
-            stages: (0..self.stages.len()).map(|n| self.observed_stage(n, &told, &stats)).collect(),
+            stages: (0..self.stages.len())
+                .map(|n| self.observed_stage(n, &reports, &stats))
+                .collect(),
             outputs: self.gathers.iter().map(|gather| self.observed_output(gather)).collect(),
             channels: self.observed_channels(),
             memory: self.observed_memory(),
             latency,
         }
+    }
+
+    /// The sources, with the obstacle of each that no worker reads.
+    fn observed_sources(&self, reports: &[Report]) -> Vec<Source> {
+        let mut sources = self.intake.observed_sources();
+        for (number, source) in sources.iter_mut().enumerate().filter(|(_, s)| !s.ended) {
+            let held = reports.iter().map(|report| report.held.get(number).copied().flatten());
+            source.obstacle = match held.clone().any(|obstacle| obstacle.is_none()) {
+                true => None,
+                false => held.flatten().max(),
+            };
+        }
+        sources
     }
 
     fn phase(&self) -> Phase {
@@ -120,7 +98,7 @@ impl Shared {
 
     fn observed_output(&self, gather: &Gather) -> Output {
         Output {
-            inputs: self.flow.outputs[gather.output()].iter().map(input).collect(),
+            inputs: self.edges.outputs[gather.output()].iter().map(input).collect(),
             rows: gather.rows(),
             windows: gather.windows(),
             queued_bytes: gather.queued_bytes(),
@@ -146,17 +124,18 @@ impl Shared {
         others.map(channel).collect()
     }
 
-    fn observed_stage(&self, number: usize, told: &[Told], stats: &Stats) -> Stage {
+    fn observed_stage(&self, number: usize, reports: &[Report], stats: &Stats) -> Stage {
         let stage = &self.stages[number];
-        let of: Vec<&StageTold> = told.iter().filter_map(|told| told.stages.get(number)).collect();
-        let open: BTreeSet<Window> = of.iter().flat_map(|told| &told.open).copied().collect();
+        let of: Vec<&StageReport> =
+            reports.iter().filter_map(|report| report.stages.get(number)).collect();
+        let open: BTreeSet<Window> = of.iter().flat_map(|report| &report.open).copied().collect();
         let mut open: Vec<Window> = open.into_iter().collect();
         open.sort_by_key(Window::order);
-        let open_more = open.len() > OPEN_MAX || of.iter().any(|told| told.open_more);
+        let open_more = open.len() > OPEN_MAX || of.iter().any(|report| report.open_more);
         open.truncate(OPEN_MAX);
-        let clocks = of.iter().map(|told| told.clock.len()).max().unwrap_or(0);
-        let entry = |at: usize| of.iter().filter_map(|told| told.clock.get(at)).min();
-        let sum = |what: fn(&StageTold) -> u64| of.iter().map(|told| what(told)).sum();
+        let clocks = of.iter().map(|report| report.clock.len()).max().unwrap_or(0);
+        let entry = |at: usize| of.iter().filter_map(|report| report.clock.get(at)).min();
+        let sum = |what: fn(&StageReport) -> u64| of.iter().map(|report| what(report)).sum();
         let mut needs = Vec::new();
         if let Some(first) = open.first() {
             self.needs_of(number, first.fires_at_us.unwrap_or(END), &mut needs);
@@ -165,18 +144,19 @@ impl Shared {
             stage: stage.place + 1,
             name: stage.program.name(),
             inputs: stage.inputs.iter().map(input).collect(),
-            frontier_us: of.iter().map(|told| told.frontier).min().and_then(time),
+            frontier_us: of.iter().map(|report| report.frontier).min().and_then(time),
             clock_us: (0..clocks)
                 .map(|at| entry(at).copied().filter(|us| *us != BEGINNING))
                 .collect(),
             firing: stage.is_firing(),
+            obstacle: of.iter().filter_map(|report| report.obstacle).max(),
             open,
             open_more,
             needs,
-            rows_in: sum(|told| told.rows_in),
-            rows_out: sum(|told| told.rows_out),
-            state_rows: sum(|told| told.state_rows),
-            state_bytes: sum(|told| told.state_bytes),
+            rows_in: sum(|report| report.rows_in),
+            rows_out: sum(|report| report.rows_out),
+            state_rows: sum(|report| report.state_rows),
+            state_bytes: sum(|report| report.state_bytes),
             late_records: stats.stages.get(number).map_or(0, |stage| stage.late_records),
             partly_late_records: stats.stages.get(number).map_or(0, |s| s.partly_late_records),
         }
@@ -202,44 +182,5 @@ impl Shared {
                 }
             }
         }
-    }
-
-    /// Reads no more, in all processes, and ends as if the input had ended there.
-    pub(crate) fn drain(&self) {
-        if let Err(error) = self.begin_to_drain(true) {
-            self.stop(Some(error));
-        }
-    }
-
-    /// Reads no more. `tells`: the other processes hear of it from this one.
-    pub(super) fn begin_to_drain(&self, tells: bool) -> Result<()> {
-        if self.draining.swap(true, Relaxed) {
-            return Ok(());
-        }
-        tracing::info!("the job is being drained: nothing more is read");
-        if let Some(net) = self.net.as_ref().filter(|_| tells) {
-            net.broadcast(Head::new(cluster::Kind::Drain))?;
-        }
-        self.intake.drain()?;
-        // What waited for rows of a split that has ended now.
-        self.queue_batches();
-        self.wake_all();
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_latest_latencies_are_kept_and_all_are_counted() {
-        let mut latencies = Latencies::default();
-        (0..LATENCIES_MAX as u64 + 5).for_each(|us| latencies.add(us));
-        let observed = latencies.observed();
-        assert_eq!(observed.windows, LATENCIES_MAX as u64 + 5);
-        assert_eq!(observed.max_us, LATENCIES_MAX as u64 + 4);
-        let latest = latencies.take();
-        assert_eq!((latest.len(), latest[0]), (LATENCIES_MAX, 5));
     }
 }

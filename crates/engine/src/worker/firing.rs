@@ -3,42 +3,29 @@
 use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
-use millstream_state::Load;
 
-use super::input::load_of;
-use super::{State, Worker};
-use crate::delivery::Seal;
+use super::admission::Admission;
+use super::{FiredRows, State, Worker};
+use crate::edges::{Edge, Takers, Way};
 use crate::error::Result;
-use crate::flow::{Edge, Takers, Way};
-use crate::meter;
+use crate::obstacle::Obstacle;
 use millstream_operators::budget::{Kind, batch_bytes};
 use millstream_operators::columns::rows_in;
 use millstream_operators::event_time::END;
 use millstream_operators::operator::expansion::Piece;
 use millstream_operators::operator::stateless::Taken;
 use millstream_operators::operator::{RowTimes, Step};
-use millstream_operators::windowing::{SliceId, WindowId};
+use millstream_operators::windowing::SliceId;
 
-/// What came of an attempt to fire.
+/// The outcome of an attempt to fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fired {
-    /// Nothing is complete.
+enum Fired {
+    /// No window is complete.
     Nothing,
     /// Something was done.
     Some,
-    /// There is no room for the rows now.
-    NoMemory,
-    /// A stage that takes them has too much on its way.
-    NoCredit,
-}
-
-/// Rows of a window that has fired.
-pub(super) struct FiredRows {
-    rows: RecordBatch,
-    window: WindowId,
-    times: RowTimes,
-    /// Whether they are this leader's last of the window.
-    last: bool,
+    /// Rows wait.
+    Waits(Obstacle),
 }
 
 impl Worker {
@@ -49,34 +36,31 @@ impl Worker {
     pub(super) fn fire_some(&mut self, stages: &mut [State], tight: bool) -> Result<bool> {
         let shared = self.context.shared.clone();
         for number in (0..stages.len()).rev() {
-            let later = shared.flow.stages[number].later.iter();
-            let mut waits =
-                later.map(|stage| self.blocked[*stage]).filter(|f| *f != Fired::Nothing);
-            self.blocked[number] = match waits.next() {
-                Some(waits) => waits,
-                None => self.fire(stages, number, tight)?,
+            let later = shared.edges.stages[number].later.iter();
+            let mut blocked = later.filter_map(|stage| self.blocked[*stage]);
+            self.blocked[number] = match blocked.next() {
+                Some(obstacle) => Some(obstacle),
+                None => match self.fire(stages, number, tight)? {
+                    Fired::Nothing => None,
+                    Fired::Waits(obstacle) => Some(obstacle),
+                    Fired::Some => {
+                        self.blocked.fill(None);
+                        return Ok(true);
+                    }
+                },
             };
-            if self.blocked[number] == Fired::Some {
-                self.blocked.fill(Fired::Nothing);
-                return Ok(true);
-            }
         }
         Ok(false)
     }
 
     /// Goes on with the window of a stage that is firing, or starts with one that is complete; its
     /// rows go to all who take them.
-    pub(super) fn fire(
-        &mut self,
-        stages: &mut [State],
-        number: usize,
-        tight: bool,
-    ) -> Result<Fired> {
+    fn fire(&mut self, stages: &mut [State], number: usize, tight: bool) -> Result<Fired> {
         let shared = self.context.shared.clone();
         if stages[number].operator.firing().is_none() {
             return self.fire_complete(&mut stages[number]);
         }
-        let feeds = &shared.flow.stages[number];
+        let feeds = &shared.edges.stages[number];
         if !shared.is_wanted(feeds) {
             self.waiting[number] = None;
             self.end_of_firing(&mut stages[number])?;
@@ -89,45 +73,23 @@ impl Worker {
                 None => return Ok(Fired::Some),
             },
         };
-        let waits = self.may_give(stages, number, &fired, tight)?;
-        if waits == Fired::Nothing {
-            self.push_fired(stages, &feeds.takers, &fired)?;
-            return Ok(Fired::Some);
-        }
+        let obstacle = match self.admit_fired(stages, number, &fired, tight)? {
+            Admission::Free => {
+                self.push_fired(stages, &feeds.takers, &fired)?;
+                return Ok(Fired::Some);
+            }
+            Admission::Again => None,
+            Admission::Waits(obstacle) => Some(obstacle),
+        };
         let held = shared.budget.hold(Kind::Fired, batch_bytes(&fired.rows));
         self.waiting[number] = Some((fired, held));
-        Ok(waits)
-    }
-
-    /// Whether all who take the next rows of a window have room for them; `Nothing` stands in the
-    /// way then.
-    fn may_give(
-        &mut self,
-        stages: &mut [State],
-        number: usize,
-        fired: &FiredRows,
-        tight: bool,
-    ) -> Result<Fired> {
-        let shared = self.context.shared.clone();
-        let feeds = &shared.flow.stages[number];
-        if !self.may_fire(&mut stages[number], &feeds.outputs, &fired.rows, tight)? {
-            return Ok(Fired::NoMemory);
-        }
-        for next in &feeds.stages {
-            let load = load_of(&feeds.takers, *next, &fired.rows);
-            match self.may_feed(&mut stages[*next], load, tight)? {
-                Fired::Nothing => {}
-                waits => return Ok(waits),
-            }
-        }
-        Ok(Fired::Nothing)
+        Ok(obstacle.map_or(Fired::Some, Fired::Waits))
     }
 
     /// Goes on with the window that a stage fires; its next rows, if there are some now.
     fn read_fired(&mut self, state: &mut State) -> Result<Option<FiredRows>> {
         let Some(firing) = state.operator.firing() else { return Ok(None) };
         let (number, window) = (state.stage.number, firing.window);
-        let mut span = meter::span(meter::Kind::Fire);
         let from = self.context.timed_from();
         let step = state.operator.step()?;
         let us = self.context.timed_since(from);
@@ -147,7 +109,6 @@ impl Worker {
         };
         let time = state.stage.windowing().row_time(window);
         let times = times.map_or(RowTimes::Same(time), RowTimes::Each);
-        span.add(rows.num_rows());
         if let Some(of_stage) = self.context.stats.stages.get_mut(number) {
             of_stage.rows_out += rows.num_rows() as u64;
         }
@@ -175,7 +136,7 @@ impl Worker {
             self.context.shared.ends(*output, came)?;
         }
         for edge in &takers.edges {
-            if self.context.shared.is_wanted(&self.context.shared.flow.stages[edge.stage]) {
+            if self.context.shared.is_wanted(&self.context.shared.edges.stages[edge.stage]) {
                 self.take_fired(&mut stages[edge.stage], edge, rows, times)?;
             }
         }
@@ -228,38 +189,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether the next stage can take so many rows of the window that is firing, which takes
-    /// credit and memory there; `Nothing` stands in the way then.
-    fn may_feed(&mut self, next: &mut State, load: Load, tight: bool) -> Result<Fired> {
-        let shared = self.context.shared.clone();
-        let number = next.stage.number;
-        if !shared.is_wanted(&shared.flow.stages[number]) {
-            return Ok(Fired::Nothing);
-        }
-        if self.delivery.hold(&self.context, next)?.is_some() {
-            return Ok(Fired::NoCredit);
-        }
-        if tight {
-            if next.operator.holds_for_others() {
-                // What leaders have merged takes less room than what waits in fragments.
-                self.delivery.end_epoch(&mut self.context, next, Seal::Everything)?;
-                return Ok(Fired::Some);
-            }
-            self.delivery.hurry(&self.context, Some(number), false)?;
-        }
-        let (fired, frontier) = (next.stage.fired(), next.frontier);
-        let settled = || {
-            shared.budget.held(Kind::Segments) == 0
-                && shared.queued_bytes() == 0
-                && fired >= frontier
-                && !shared.stages[number..].iter().any(|stage| stage.is_firing())
-        };
-        match self.delivery.has_room(&self.context, next, load, tight, &settled)? {
-            true => Ok(Fired::Nothing),
-            false => Ok(Fired::NoMemory),
-        }
-    }
-
     /// All rows of the window have been taken.
     fn end_of_firing(&mut self, state: &mut State) -> Result<()> {
         let Some(firing) = state.operator.firing() else { return Ok(()) };
@@ -308,7 +237,7 @@ impl Worker {
         let shared = &self.context.shared;
         let stage = &state.stage;
         stage.note_fired(self.context.id, state.frontier);
-        let feeds = &shared.flow.stages[stage.number];
+        let feeds = &shared.edges.stages[stage.number];
         if !feeds.stages.is_empty() && shared.budget.tight() {
             // Somebody may wait for that.
             shared.wake_all();

@@ -1,9 +1,9 @@
-//! What a worker tells the observer, when somebody has asked.
+//! A worker's answers to the observer.
 
 use std::collections::BTreeSet;
 
 use super::{State, Step, Worker};
-use crate::observe::{Doing, StageTold, Told, Window, time};
+use crate::observe::{Doing, Report, StageReport, Window, time};
 use crate::shared::OPEN_MAX;
 use millstream_operators::event_time::END;
 
@@ -41,18 +41,21 @@ impl Worker {
     fn answer(&mut self, question: u64) {
         self.answered = question;
         let stages = self.stages.iter().zip(&self.context.stats.stages);
-        let stages = stages.map(|(state, counted)| StageTold {
+        let stages = stages.zip(&self.blocked);
+        let stages = stages.map(|((state, counted), obstacle)| StageReport {
+            obstacle: *obstacle,
             rows_in: counted.rows_in,
             rows_out: counted.rows_out,
-            ..told_of(state)
+            ..report_of(state)
         });
-        let told = Told { stages: stages.collect(), stats: self.context.stats.clone() };
-        self.context.shared.cells.answer(self.context.id, question, told);
+        let (held, stats) = (self.held.clone(), self.context.stats.clone());
+        let report = Report { held, stages: stages.collect(), stats };
+        self.context.shared.cells.answer(self.context.id, question, report);
     }
 }
 
-/// What is to be told of a stage.
-fn told_of(state: &State) -> StageTold {
+/// A stage as its worker knows it.
+fn report_of(state: &State) -> StageReport {
     let windowing = state.stage.windowing();
     let (mut open, mut open_more) = (BTreeSet::new(), false);
     let slices = state.operator.open();
@@ -82,14 +85,13 @@ fn told_of(state: &State) -> StageTold {
             });
         }
     }
-    StageTold {
+    StageReport {
         frontier: state.frontier,
         clock: state.clock.entries().to_vec(),
         open: open.into_iter().collect(),
         open_more,
-        rows_in: 0,
-        rows_out: 0,
         state_rows: state.usage.keys,
         state_bytes: state.usage.bytes,
+        ..StageReport::default()
     }
 }

@@ -10,7 +10,7 @@ use millstream_contract::settings::{FragmentMode, MaxAhead};
 use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, query};

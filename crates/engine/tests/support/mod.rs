@@ -24,10 +24,10 @@ use millstream_contract::settings::{Exchange, FragmentMode};
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::*;
 use millstream_contract::{Result, Settings};
-use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place};
+use millstream_engine::network::{Mesh, MeshOptions, MeshSetup, Place};
 use millstream_engine::{Job, Stats};
 use millstream_fabric::Fabric;
-use millstream_flow::Settings as Channels;
+use millstream_flow::channel::Settings as Channels;
 
 #[allow(unused_imports, reason = "not each of them needs it")]
 pub(crate) use memory::Memory;

@@ -1,4 +1,4 @@
-//! What the checks use: two connected queue pairs with their completion queues and some memory.
+//! Setup of the checks: two connected queue pairs with their completion queues and some memory.
 
 use super::{Bed, Failure, text};
 use crate::contract::{Fabric, QueuePair};

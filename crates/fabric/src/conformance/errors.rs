@@ -165,7 +165,7 @@ fn post_around_failure<Q: QueuePair>(pair: &mut Q, list: &[WorkRequest<'_>]) -> 
     }
 }
 
-/// The first `count` completions; any after them have to be flushed.
+/// The first `count` completions; later completions have to be flushed.
 fn completions_or_less<F: Fabric>(
     bed: &Bed<'_, F>,
     queue: &mut F::CompletionQueue,
@@ -228,7 +228,7 @@ fn no_read_access<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
 fn region_gone<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
     let region = bed.b.allocate(4096, Access::REMOTE_ALL).map_err(text)?;
     let to = region.remote().at(0, 8).map_err(text)?;
-    // It has been used before it goes, so that nobody relies on what was looked up then.
+    // The region is used before it is dropped, so that a cached look-up would show.
     let mut ends = Ends::new(bed)?;
     ends.a.post(&[write(to, 1)]).map_err(text)?;
     let done = bed.completions(&mut ends.a_queue, 1)?;
@@ -328,7 +328,7 @@ fn overflow<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
         Ok(posted >= 16 || ends.a.state() == State::Failed)
     })?;
     ensure(found, || format!("only {posted} requests were taken"))?;
-    // Whoever polls meanwhile may keep it from overflowing.
+    // Polling meanwhile might keep the queue from overflowing.
     let last = 8 * posted.saturating_sub(1) as usize;
     bed.until(|| {
         let mut bytes = [0; 8];

@@ -23,9 +23,9 @@ pub type Failure = String;
 /// Outcome of a check.
 pub type Outcome = std::result::Result<(), Failure>;
 
-/// What the checks run on.
+/// Devices and conditions of the checks.
 pub struct Bed<'a, F> {
-    /// One side.
+    /// First side.
     pub a: &'a F,
     /// The other side; perhaps the same device.
     pub b: &'a F,
@@ -44,7 +44,7 @@ pub struct Skip {
     pub reason: &'static str,
 }
 
-/// What a run found.
+/// Results of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Names of the checks that passed.
@@ -56,7 +56,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing failed and something passed.
+    /// True if nothing failed and at least one check passed.
     pub fn is_good(&self) -> bool {
         self.failed.is_empty() && !self.passed.is_empty()
     }
@@ -133,7 +133,7 @@ impl<F: Fabric> Bed<'_, F> {
         Ok(all)
     }
 
-    /// That no completion comes for a while.
+    /// Checks that no completion comes for a while.
     fn nothing(&self, queue: &mut F::CompletionQueue) -> Outcome {
         for _ in 0..200 {
             let mut one = [Completion::default()];
@@ -164,7 +164,7 @@ fn ensure(holds: bool, failure: impl FnOnce() -> Failure) -> Outcome {
     if holds { Ok(()) } else { Err(failure()) }
 }
 
-/// That two values are equal.
+/// Checks that two values are equal.
 fn same<T: PartialEq + fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
     ensure(found == expected, || format!("{what} is {found:?}, expected {expected:?}"))
 }

@@ -239,7 +239,7 @@ fn send_waits<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
     ends.a.post(&[WorkRequest::new(send).signalled(1)]).map_err(text)?;
     bed.nothing(&mut ends.a_queue)?;
     ends.b.post_receive(&[receive(&ends.remote, 2, 0, 64)]).map_err(text)?;
-    // The sender's card tries again; some need their owner's polling for that.
+    // The sender's card tries again; in some providers only while the sender polls.
     good(&bed.completions(&mut ends.a_queue, 1)?[0], 1, Kind::Send)?;
     good(&bed.completions(&mut ends.b_queue, 1)?[0], 2, Kind::Receive)?;
     same("bytes", bytes_of(&ends.remote, 0, 4)?, b"late".to_vec())

@@ -65,7 +65,7 @@ impl<F: Fabric> Sharing<F> {
         self.senders[sender].post(&[request]).map_err(text)
     }
 
-    /// What arrives next: by whose connection, and the receive's id.
+    /// Next arrival: the connection, and the completion with the receive's id.
     fn arrival(&mut self, bed: &Bed<'_, F>) -> Result<(usize, Completion), Failure> {
         let done = bed.completions(&mut self.b_queue, 1)?[0];
         let by = self.receivers.iter().position(|pair| pair.number() == done.queue_pair);

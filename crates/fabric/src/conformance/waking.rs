@@ -20,7 +20,7 @@ pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     ]
 }
 
-/// Long enough to be sure that nothing wakes.
+/// Time after which a wake-up is no longer expected.
 const MOMENT: Duration = Duration::from_millis(5);
 
 fn before_waiting<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
@@ -60,8 +60,8 @@ fn from_another_thread<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
     for round in 1..=200 {
         ask.send(round).map_err(|error| error.to_string())?;
         let end = Instant::now() + bed.patience;
-        // It may wake for nothing; and in virtual time a wait may be over before the thread has
-        // run.
+        // A wait may end without cause; and in virtual time a wait may be over before the thread
+        // has run.
         while !events.wait(bed.patience).map_err(text)? || said.load(Ordering::Relaxed) != round {
             ensure(Instant::now() < end, || format!("round {round}: it was not woken"))?;
         }

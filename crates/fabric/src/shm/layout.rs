@@ -52,7 +52,7 @@ impl RegionTable {
     }
 }
 
-/// A receive as its owner posted it.
+/// A posted receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SharedReceive {
     pub(super) key: u32,
@@ -74,7 +74,7 @@ impl SharedReceive {
     }
 }
 
-/// That peers and we write into memory that was allocated here: other memory has no file.
+/// Checks that memory for peers' bytes was allocated here: other memory has no file.
 pub(super) fn check_own(destination: &Destination<'_>) -> Result<()> {
     if destination.region.remote().key == 0 {
         return Err(Error::Unsupported {
@@ -84,7 +84,7 @@ pub(super) fn check_own(destination: &Destination<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a peer says of a receive that it took.
+/// A peer's result for a receive that it took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Place of a shared receive; else its number.
@@ -94,9 +94,9 @@ pub(super) struct Taken {
     pub(super) immediate: Option<u32>,
 }
 
-/// A queue pair's control block: its state, and the ring of its receives. The owner posts receive
-/// number `n` in entry `n % capacity`; the only peer takes in order and leaves the result in the
-/// same entry. Of a pair that takes shared receives there are only results.
+/// A queue pair's control block: the state, and a ring of receives. The owner posts receive number
+/// `n` in entry `n % capacity`; the only peer takes in order, and writes the result into the entry.
+/// A pair with shared receives uses only the results.
 #[derive(Debug)]
 pub(super) struct Control {
     words: Words,
@@ -201,7 +201,7 @@ impl Control {
         self.words.at(Self::TAKEN).store(number + 1, Ordering::Release);
     }
 
-    /// What the peer said of the `number`th receive that it has taken. The caller checks it.
+    /// The peer's result for the `number`th receive that it has taken. The caller checks it.
     pub(super) fn result(&self, number: u64) -> Taken {
         let entry = self.entry(number);
         let flags = self.words.at(entry + 24).load(Ordering::Relaxed);

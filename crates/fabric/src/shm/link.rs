@@ -139,8 +139,7 @@ impl Link {
         self.table.lives(key)
     }
 
-    /// A peer's queue pair: its control block, where its owner sleeps, the shared receives that it
-    /// takes.
+    /// A peer's queue pair: the control block, the owner's bell, and the shared receives.
     pub(super) fn pair(&self, number: u32) -> Result<(Control, Option<Bell>, Option<ReceiveRing>)> {
         let ([found, capacity, extras], files) = self.ask(ASK_PAIR, number)?;
         if found != 1 {
@@ -209,8 +208,8 @@ impl Link {
     }
 }
 
-/// That the file is as long as the peer says and can not be cut: a mapping beyond its end would
-/// kill this process.
+/// Checks that the file is as long as the peer says and cannot be cut: a mapping beyond its end
+/// would kill this process.
 fn check_length(file: &OwnedFd, bytes: u64) -> Result<&OwnedFd> {
     // SAFETY: zeros are a valid buffer, and it has the length that the call expects.
     let (result, status, seals) = unsafe {

@@ -76,7 +76,7 @@ impl Device {
         &self.directory.token
     }
 
-    /// What a queue pair is known by on this host.
+    /// Identity of a queue pair on this host.
     fn identity(&self, number: u32) -> u64 {
         self.id ^ u64::from(number).rotate_left(32)
     }
@@ -90,7 +90,7 @@ impl Device {
         if let Some(link) = known(&lock(&self.directory.links)) {
             return Ok(link);
         }
-        // Without the lock: the service needs it, and may be the one that answers.
+        // Without the lock, which the service needs: the answer may come from this process.
         let link = Arc::new(Link::connect(&name, self.token())?);
         lock(&self.directory.links).push(link.clone());
         self.directory.wake();

@@ -32,7 +32,7 @@ use crate::work::{
 /// A connection, known to its owner, its completion queues, and the service.
 pub struct Shared {
     number: u32,
-    /// What peers know this pair by.
+    /// Identity of this pair for peers.
     identity: u64,
     device: Arc<Device>,
     sizes: QueueSizes,
@@ -40,7 +40,7 @@ pub struct Shared {
     send_queue: Arc<Queue<Shared>>,
     receive_queue: Arc<Queue<Shared>>,
     control: Control,
-    /// Receives that it shares with others, in place of its own.
+    /// Shared receives, in place of the pair's own.
     receives: Option<Arc<Owner>>,
     /// Send queue entries that no polled completion has freed.
     used: AtomicU32,
@@ -55,7 +55,7 @@ pub struct Shared {
     engine: Mutex<Engine>,
 }
 
-/// What is done under the lock. There is hardly ever anybody else who wants it.
+/// State under the lock, which is hardly ever contended.
 struct Engine {
     state: State,
     peer: Option<Peer>,
@@ -84,7 +84,7 @@ impl Member for Shared {
         }
     }
 
-    // One or two loads if there are none.
+    // One or two loads if there are no receives.
     #[inline]
     fn poll_receives(&self, queue: &Queue<Shared>, out: &mut [Completion]) -> usize {
         if !std::ptr::eq(&raw const *self.receive_queue, queue) {
@@ -151,7 +151,7 @@ impl Connection for Shared {
                 }
                 _ => {
                     let result = self.post_one(&mut engine, request);
-                    // It may have to wait, and what follows behind it.
+                    // The request may have to wait; so do requests behind it then.
                     ready = self.is_ready(&mut engine);
                     result
                 }
@@ -298,7 +298,7 @@ impl Shared {
                 .is_some_and(|peer| peer.control.connected_to(self.identity) == Some(true))
     }
 
-    /// What `post_one` does, for what is posted most: a plain write to a peer that is ready.
+    /// Fast path of `post_one`: a plain write to a peer that is ready.
     #[inline]
     fn write(
         &self,

@@ -23,15 +23,15 @@ pub(super) struct Peer {
     pub(super) bell: Option<Bell>,
     /// Whether the peer is known to be connected to us.
     ready: bool,
-    /// Its receives, if it shares them with others.
+    /// The peer's receives, if shared with other pairs.
     receives: Option<ReceiveRing>,
-    /// Receives of the peer's that we have taken.
+    /// Number of the peer's receives that we have taken.
     taken: u64,
     regions: Vec<PeerRegion>,
     last_region: usize,
 }
 
-/// What became of an attempt.
+/// Result of an attempt.
 pub(super) enum Attempt {
     Done,
     /// The peer is not connected to us yet.
@@ -143,7 +143,7 @@ impl Peer {
     /// A peer's region, if it lives. Asks the peer's service the first time.
     #[inline]
     fn region(&mut self, key: u32) -> Option<&PeerRegion> {
-        // Most often it is the one that was used last.
+        // Most often the region is the same as last time.
         if self.regions.get(self.last_region).is_none_or(|region| region.key != key) {
             self.last_region = self.find_region(key)?;
         }

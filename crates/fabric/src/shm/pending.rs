@@ -4,7 +4,7 @@ use super::INLINE_BYTES;
 use crate::memory::{Region, RemoteAddress};
 use crate::work::{Destination, Operation, Source, WorkRequest};
 
-/// A request that outlives its post.
+/// A request to be done after its post.
 pub(super) struct Pending {
     pub(super) id: u64,
     pub(super) signalled: bool,

@@ -50,7 +50,7 @@ impl ReceiveRing {
         self.words.at(Self::ORDER + (number & (self.capacity - 1)) as usize * 8)
     }
 
-    /// Where the entry at this place begins; any place, since peers may write any.
+    /// Offset of the entry at `place`; any value is safe, since peers may write any.
     fn entry(&self, place: u64) -> usize {
         let entries = Self::ORDER + self.capacity as usize * 8;
         entries + (place & (self.capacity - 1)) as usize * Self::ENTRY_BYTES
@@ -73,7 +73,7 @@ impl ReceiveRing {
         true
     }
 
-    /// Takes the oldest receive, with its place; no other peer gets it.
+    /// Takes the oldest receive, with its place; exclusively, since several peers take.
     pub(super) fn claim(&self) -> Option<(u64, SharedReceive)> {
         let claimed = self.words.at(Self::CLAIMED);
         let mut number = claimed.load(Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl ReceiveRing {
     }
 }
 
-/// What the owner knows: the ring, and which receives are posted and not done.
+/// The owner's view: the ring, and the receives that are posted and not done.
 #[derive(Debug)]
 pub(super) struct Owner {
     device: u32,
@@ -137,7 +137,8 @@ impl Owner {
         Ok(())
     }
 
-    /// A peer says that it has taken the receive at this place: its id and room, if that can be.
+    /// Id and room of the receive that a peer says it has taken; `None` if no such receive is
+    /// posted.
     pub(super) fn done(&self, place: u64) -> Option<(u64, u64)> {
         let mut held = lock(&self.held);
         let found = held.entries.get_mut(usize::try_from(place).ok()?)?.take()?;

@@ -38,13 +38,13 @@ const CONNECTIONS_MAX: usize = 1024;
 pub(super) const ASK_PAIR: u32 = 1;
 pub(super) const ASK_REGION: u32 = 2;
 
-/// What the thread and the device share.
+/// State shared by the thread and the device.
 pub(super) struct Directory {
     pub(super) token: Token,
     /// Descriptor of the region table.
     pub(super) table: OwnedFd,
     pub(super) entries: Mutex<Entries>,
-    /// Connections to other devices, watched for their end.
+    /// Connections to peers' devices, watched for their end.
     pub(super) links: Mutex<Vec<Arc<Link>>>,
     stop: AtomicBool,
     wake: EventFile,
@@ -56,16 +56,16 @@ pub(super) struct Entries {
     pub(super) regions: HashMap<u32, RegionEntry>,
 }
 
-/// What a peer gets to know of a queue pair.
+/// Description of a queue pair for peers.
 pub(super) struct PairEntry {
     pub(super) control: OwnedFd,
     pub(super) capacity: u64,
     pub(super) bell: Option<Arc<OwnedFd>>,
-    /// Shared receives that it takes.
+    /// Shared receives of the pair.
     pub(super) receives: Option<Arc<Owner>>,
 }
 
-/// What a peer gets to know of a region.
+/// Description of a region for peers.
 pub(super) struct RegionEntry {
     pub(super) file: OwnedFd,
     pub(super) address: u64,
@@ -182,7 +182,7 @@ fn accept(listener: &OwnedFd) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-/// That the process at the other end runs as our user.
+/// Checks that the peer's process runs as our user.
 pub(super) fn check_user(socket: &OwnedFd) -> Result<()> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
@@ -292,11 +292,10 @@ pub(super) fn check_greeting(message: &[u8], token: &Token) -> std::result::Resu
     Ok(())
 }
 
-/// Fuzz target: any greeting is refused, or is the one that this token makes; any question is
-/// answered.
+/// Fuzz target: any greeting except this token's own is refused; any question is answered.
 ///
 /// # Panics
-/// If a greeting is taken that is not the right one.
+/// If a wrong greeting is accepted.
 pub fn fuzz(data: &[u8]) {
     let token = Token::new([7; 32]);
     if check_greeting(data, &token).is_ok() {
@@ -308,7 +307,7 @@ pub fn fuzz(data: &[u8]) {
     }
 }
 
-/// Kind and number; no kind if it is none that there is.
+/// Kind and number; `None` for an unknown kind.
 fn decode_question(question: &[u8; QUESTION_BYTES]) -> (Option<u32>, u32) {
     let word = |at| u32::from_le_bytes(std::array::from_fn(|i| question[at + i]));
     let kind = word(0);
@@ -352,7 +351,7 @@ pub(super) fn send(socket: &OwnedFd, bytes: &[u8], files: &[RawFd]) -> Result<()
     if sent < 0 { Err(last_os_error("sendmsg")) } else { Ok(()) }
 }
 
-/// Receives one message and its descriptors; 0 bytes mean that the peer has gone.
+/// Receives a message and its descriptors; 0 bytes if the peer has gone.
 pub(super) fn receive(
     socket: &OwnedFd,
     bytes: &mut [u8],

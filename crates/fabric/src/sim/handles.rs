@@ -152,7 +152,7 @@ impl SharedReceives for SimReceives {
     }
 }
 
-/// Posts one after the other until one is refused.
+/// Posts in order until a refusal.
 fn post_all<T>(
     list: &[T],
     mut post: impl FnMut(&T) -> Result<()>,

@@ -1,13 +1,13 @@
 //! The provider `sim`: nodes in one process, in virtual time, from a seed.
 //!
-//! It serves tests of protocols under faults, and projections to racks that nobody has. A [`Sim`]
-//! is a world; each of its nodes is a [`Fabric`]. Time passes only through [`Sim::step`],
+//! The provider serves tests of protocols under faults, and projections to racks out of reach. A
+//! [`Sim`] is a world; each of its nodes is a [`Fabric`]. Time passes only through [`Sim::step`],
 //! [`Sim::advance`], or a thread that waits at its events. Links follow a stated [`Model`]; nodes
-//! can stop, and links can be cut. As with real network cards, a connection notices that its peer
-//! is gone when it waits for an answer and gets none; the source of a write is read as late as
+//! can stop, and links can be cut. As with real network cards, a connection notices the loss of its
+//! peer when it waits for an answer and gets none; the source of a write is read as late as
 //! hardware might read it; and the target checks key, range and access rights.
 //!
-//! Unlike the other providers it allocates per message.
+//! Unlike the other providers, `sim` allocates per message.
 //!
 //! ```
 //! use millstream_fabric::*;

@@ -30,7 +30,8 @@ pub struct Model {
     pub datagram_loss: f64,
     /// Probability that a datagram arrives twice.
     pub datagram_repeat: f64,
-    /// Probability that a datagram is delayed by up to ten latencies, so that others overtake it.
+    /// Probability that a datagram is delayed by up to ten latencies, so that later datagrams
+    /// overtake it.
     pub datagram_delay: f64,
 }
 

@@ -37,9 +37,9 @@ pub(super) struct Pair {
     /// Entries that the next completion frees besides its own.
     unsignalled: u32,
     pub(super) receives: VecDeque<Posted>,
-    /// The queue that it takes receives from in place of its own.
+    /// The shared queue of receives, in place of the pair's own.
     pub(super) shared: Option<usize>,
-    /// The receive that the peer's request takes which is being executed.
+    /// The receive taken by the peer's request that is being executed.
     pub(super) reserved: Option<Posted>,
     /// Whether a timer for the peer's silence runs.
     timer: bool,

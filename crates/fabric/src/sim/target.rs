@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// Executes one piece of work; `None` if its bytes take their time.
+    /// Executes one piece of work; `None` if its bytes arrive in parts, over time.
     fn execute_one(&mut self, index: usize, peer: usize, number: u64) -> Option<Status> {
         let node = self.pairs[peer].node;
         let keys = self.nodes[node].keys.clone();

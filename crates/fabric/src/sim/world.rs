@@ -217,7 +217,7 @@ fn ordered(a: usize, b: usize) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
-/// A source that outlives its post.
+/// Source of a request, kept after its post.
 pub(super) enum Bytes {
     Region(Region, usize, usize),
     Inline(Box<[u8]>),
@@ -249,7 +249,7 @@ impl Bytes {
     }
 }
 
-/// A destination that outlives its post.
+/// Destination of a request, kept after its post.
 #[derive(Clone)]
 pub(super) struct Buffer {
     pub(super) region: Region,

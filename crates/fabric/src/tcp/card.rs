@@ -21,9 +21,9 @@ use super::{CLOSING, Device, PATIENCE};
 use crate::error::{Result, last_os_error};
 use crate::queue::lock;
 
-/// Most connections that have not said who they are.
+/// Maximum number of unidentified connections.
 const STRANGERS_MAX: usize = 256;
-/// Heartbeats and time-outs are looked at so often if nothing else happens.
+/// Interval of looking at heartbeats and time-outs if nothing else happens.
 const TICK: Duration = Duration::from_millis(50);
 /// After so long without a look this process was kept from running: no peer was silent meanwhile.
 const PAUSED: Duration = Duration::from_millis(300);
@@ -38,7 +38,7 @@ pub(super) struct Card {
     strangers: Vec<Stranger>,
     incoming: Vec<Incoming>,
     outgoing: Vec<Outgoing>,
-    /// Somebody waits for something that no socket tells.
+    /// True while work is pending that no socket will report.
     waits: bool,
     ticked: Instant,
     /// A connection could not be taken, for want of a descriptor perhaps: not again before the next
@@ -283,7 +283,7 @@ impl Card {
         self.settle(device);
     }
 
-    /// Joins connections to their pairs, drops those that are done, and watches what is left.
+    /// Joins connections to their pairs, drops finished connections, and watches the rest.
     fn settle(&mut self, device: &Device) {
         for incoming in &mut self.incoming {
             if incoming.gone && incoming.draining.is_none() {
@@ -330,7 +330,8 @@ impl Card {
 impl Stranger {
     fn turn(&mut self, device: &Device) {
         if self.known.is_some() {
-            // It speaks again only when its pair is connected; anything else is its end.
+            // Silence until its pair is connected is the rule; any byte, or the end, ends the
+            // connection.
             self.gone = true;
             return;
         }

@@ -74,7 +74,7 @@ impl Epoll {
         !self.answers.is_empty()
     }
 
-    /// What a socket was ready for when [`Epoll::look`] looked, as `poll` would say it.
+    /// Events of a socket at the last [`Epoll::look`], as `poll` would report them.
     pub(super) fn ready(&self, watched: &Watched) -> i16 {
         let found = self.answers.binary_search_by_key(&watched.number, |answer| answer.u64);
         found.map_or(0, |at| self.answers[at].events as i16)

@@ -9,7 +9,7 @@ pub(super) const ANSWER_BYTES: usize = 8 + 4 + 32;
 /// Length of a frame's header.
 pub(super) const HEADER_BYTES: usize = 40;
 
-/// Who opens a connection, and to whom.
+/// Caller and target of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Greeting {
     /// The caller's device.
@@ -113,14 +113,14 @@ pub(super) struct Frame {
     pub(super) key: u32,
     /// Address in the region; of an answer, number of the request.
     pub(super) address: u64,
-    /// What to add or expect; of an answer, the old value.
+    /// Addend or expected value; of an answer, the old value.
     pub(super) first: u64,
-    /// What to put.
+    /// New value of a compare-and-swap.
     pub(super) second: u64,
 }
 
 impl Frame {
-    /// A frame with nothing but its kind.
+    /// A frame with only its kind.
     pub(super) fn new(kind: FrameKind) -> Frame {
         Frame {
             kind,
@@ -181,7 +181,7 @@ impl Frame {
     }
 }
 
-/// Fuzz target: any bytes are refused or decode to what encodes to them.
+/// Fuzz target: any bytes are refused, or decode to a frame that encodes to the same bytes.
 ///
 /// # Panics
 /// If a decoded frame does not encode to its bytes.

@@ -29,9 +29,9 @@ pub(super) struct Incoming {
     current: Option<Frame>,
     /// A request that waits for a receive.
     waiting: Option<Frame>,
-    /// When the peer was told that its request waits, or that its bytes arrive.
+    /// Time of the last message to the peer that its request waits, or that its bytes arrive.
     told: Instant,
-    /// Bytes have come since.
+    /// True if bytes have come since.
     progressed: bool,
     /// Requests done.
     done: u64,
@@ -39,8 +39,8 @@ pub(super) struct Incoming {
     owes: bool,
     replies: Vec<u8>,
     replied: usize,
-    /// A refused request ends the connection, but the peer has to read why: until it closes, what
-    /// it sends is thrown away.
+    /// Set by a refused request: the connection ends, but the peer has to read the reason first;
+    /// further bytes are thrown away until the peer closes.
     pub(super) draining: Option<Instant>,
     pub(super) gone: bool,
     pub(super) watched: Watched,
@@ -67,7 +67,7 @@ impl Incoming {
         }
     }
 
-    /// What to poll its socket for. Nothing is read while something that has come waits.
+    /// Events to poll the socket for. Nothing is read while an earlier request waits.
     pub(super) fn events(&self) -> i16 {
         let reads =
             self.waiting.is_none() && self.replies.len() < REPLIES_MAX && !self.reader.has_header();

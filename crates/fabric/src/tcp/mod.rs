@@ -77,7 +77,8 @@ impl Drop for Handle {
         if let Some(thread) = lock(&self.thread).take() {
             drop(thread.join());
         }
-        // Connections know their pairs, and these the device: it would keep itself alive.
+        // Connections hold their pairs, and pairs the device: the cycle would keep the device
+        // alive.
         lock(&self.device.card).close();
         lock(&self.device.fresh).clear();
     }
@@ -163,7 +164,7 @@ impl Device {
     }
 }
 
-/// What an endpoint says.
+/// Content of an endpoint.
 struct Peer {
     device: u64,
     number: u32,
@@ -213,9 +214,9 @@ fn unspecified(address: SocketAddr) -> String {
 }
 
 impl TcpDevice {
-    /// Listens at `address`, which peers have to be able to reach as it is written (port 0 takes
-    /// any free one), for processes of the job with this token. The unspecified address (`0.0.0.0`,
-    /// `::`) is refused: it is handed to peers, for whom it names their own machine.
+    /// Listens at `address`, which peers have to be able to reach as written (port 0: any free
+    /// port), for processes of the job with this token. The unspecified address (`0.0.0.0`, `::`)
+    /// is refused: for a peer, it names the peer's own machine.
     pub fn open(token: Token, address: SocketAddr) -> Result<TcpDevice> {
         if address.ip().to_canonical().is_unspecified() {
             return Err(Error::Unavailable { what: "tcp", reason: unspecified(address) });
@@ -372,7 +373,7 @@ impl SharedReceives for TcpReceives {
         let starved = self.queue.is_empty();
         let result = self.queue.post(device.number, receives);
         if starved {
-            // Somebody may be waiting for it.
+            // A thread may be waiting for the result.
             device.wake();
         }
         result

@@ -36,14 +36,14 @@ pub struct Shared {
     send_queue: Arc<Queue<Shared>>,
     receive_queue: Arc<Queue<Shared>>,
     receives: ReceiveQueue,
-    /// Whether other connections take from them too.
+    /// True if the receives are shared with other connections.
     shares: bool,
     /// Send queue entries that no polled completion has freed.
     used: AtomicU32,
     /// Whether the socket has no room for what is to be sent.
     congested: AtomicBool,
     failed: AtomicBool,
-    /// Who has called it: each calls once.
+    /// Peers that have called the pair: each calls once.
     callers: Mutex<Vec<(u64, u32)>>,
     engine: Mutex<Engine>,
 }
@@ -139,7 +139,7 @@ impl Connection for Shared {
         let result = self.receives.post(self.device.number, receives);
         drop(engine);
         if starved {
-            // Somebody may be waiting for it.
+            // A thread may be waiting for the result.
             self.device.wake();
         }
         result
@@ -193,7 +193,7 @@ impl Shared {
         }
     }
 
-    /// That it can be connected.
+    /// Checks that the pair can be connected.
     pub(super) fn check_fresh(&self) -> Result<()> {
         match lock(&self.engine).state {
             State::Fresh => Ok(()),
@@ -287,8 +287,8 @@ impl Shared {
         self.flush(&mut lock(&self.engine));
     }
 
-    /// Sets the oldest receive aside for a request of the peer's that begins: its room, and where
-    /// it is. `None` if there is none.
+    /// Sets the oldest receive aside for a request of the peer's that begins: its room and place.
+    /// `None` if there is no receive.
     pub(super) fn reserve(&self) -> Option<(usize, Option<(Region, usize)>)> {
         let mut engine = lock(&self.engine);
         if engine.state == State::Failed {
@@ -326,7 +326,7 @@ impl Shared {
         true
     }
 
-    /// The peer has done all requests up to `number`; `open` if it only says that it is there.
+    /// Takes note that the peer has done all requests up to `number`.
     pub(super) fn acknowledged(&self, number: u64) {
         self.heard_up_to(&mut lock(&self.engine), number);
     }
@@ -395,7 +395,7 @@ impl Shared {
         lock(&self.engine).heard = Instant::now();
     }
 
-    /// The peer has closed its connection; what it said on ours comes first.
+    /// Takes note that the peer has closed its connection; its answers on ours come first.
     pub(super) fn closing(&self) {
         lock(&self.engine).closing.get_or_insert_with(Instant::now);
     }

@@ -22,7 +22,7 @@ const SMALL_BYTES: usize = 8 * 1024;
 /// Memory that bytes are received into, kept mapped.
 pub(super) enum Memory {
     None,
-    /// What a peer's write names.
+    /// Target of a peer's write.
     Target(Target),
     /// A posted receive, or where a read goes: memory that is its owner's again when the pair
     /// fails.
@@ -38,7 +38,7 @@ impl Memory {
         }
     }
 
-    /// Lets `write` write there. `None` if it may not any more.
+    /// Runs `write`, unless the memory is its owner's again: then `None`.
     fn fill<T>(&self, write: impl FnOnce() -> T) -> Option<T> {
         match self {
             Memory::Posted(pair, ..) => pair.fill(write),
@@ -70,7 +70,8 @@ impl Arriving {
         self.got == self.total
     }
 
-    /// Where the next bytes go: first those that go straight there, then those held back.
+    /// Places of the next bytes: first for bytes that go straight into memory, then for bytes held
+    /// back.
     fn room(&mut self) -> [(*mut u8, usize); 2] {
         let straight = self.got.min(self.body);
         let held = self.got - straight;
@@ -80,7 +81,7 @@ impl Arriving {
         [(body, self.body - straight), (tail, self.total - self.body - held)]
     }
 
-    /// Takes what it can of bytes that came ahead of it; returns how many.
+    /// Copies from bytes that were read ahead, as many as fit; returns their number.
     fn take(&mut self, bytes: &[u8]) -> usize {
         let room = self.room();
         let copy = || {
@@ -119,7 +120,7 @@ impl Arriving {
 /// Reads headers and bytes from a socket, as much per call as there is.
 pub(super) struct Reader {
     ahead: Box<[u8]>,
-    /// What of it has been read and not been used.
+    /// Range of `ahead` that has been read and not been used.
     from: usize,
     to: usize,
     arriving: Option<Arriving>,
@@ -127,9 +128,9 @@ pub(super) struct Reader {
     small: bool,
 }
 
-/// What a call brought.
+/// Result of a call.
 pub(super) enum Brought {
-    /// Nothing is there now.
+    /// Nothing at present.
     Nothing,
     /// So many bytes, perhaps 0; `all` if that was all there is.
     Bytes { got: usize, all: bool },

@@ -1,4 +1,4 @@
-//! Posted receives, of one connection or of several connections that share them.
+//! Posted receives of a connection, or shared by several connections.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,4 @@
-//! What a queue pair has to know of its peer, and its retries and time-outs in the codes of the
-//! RDMA standard.
+//! Address of a queue pair, with retries and time-outs in the codes of the RDMA standard.
 
 use std::time::Duration;
 
@@ -58,7 +57,7 @@ impl Address {
         Endpoint { provider: Provider::Verbs, detail }
     }
 
-    /// Decodes what a peer of that kind sent, and checks it.
+    /// Decodes and checks a peer's address of a queue pair of this kind.
     pub(super) fn of(endpoint: &Endpoint, kind: Kind) -> Result<Address> {
         let mut rest = &endpoint.detail_for(Provider::Verbs)?[..];
         let bad = |reason| Error::BadEndpoint { reason };

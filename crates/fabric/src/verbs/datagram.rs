@@ -20,9 +20,9 @@ use crate::work::{Outgoing, QueueSizes, Receive, Rejected, check_source};
 pub struct VerbsDatagram {
     device: Arc<Device>,
     address: Address,
-    // Dropped before the handles that its work names.
+    // Dropped before the handles, which its work refers to.
     pair: ibv::QueuePair,
-    /// One per peer's port. A handle has to outlive the datagrams that were sent with it.
+    /// Handles by peer's port. A handle has to outlive its datagrams.
     handles: HashMap<ibv::Path, Arc<ibv::AddressHandle>>,
 }
 

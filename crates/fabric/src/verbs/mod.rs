@@ -9,7 +9,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! What differs between devices and the contract leaves open:
+//! Differences between devices, where the contract leaves the choice:
 //!
 //! - The driver manages the room in a queue. Soft-RoCE frees the entries of unsignalled work by
 //!   itself.
@@ -48,8 +48,8 @@ use crate::mapping::Mapping;
 use crate::memory::{Access, Region, Registration, device_number};
 use crate::work::{Limits, QueueSizes, Timing};
 
-/// What to open. By default everything is chosen: the first device with an active port, its first
-/// such port, and on Ethernet a GID of RoCE version 2, of an IPv4 address if there is one.
+/// Choice of a device. By default: the first device with an active port, its first such port, and
+/// on Ethernet a GID of RoCE version 2, preferably of an IPv4 address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Name of the device, such as `mlx5_0`.
@@ -80,12 +80,12 @@ struct Device {
     /// Reads and atomics that a queue pair accepts, and starts, at a time.
     reads: (u8, u8),
     limits: Limits,
-    /// What datagrams to this device need to know.
+    /// Key of datagrams to this device.
     key: u32,
     failures: Failures,
 }
 
-/// What can fail for itself.
+/// Part of a device that can fail by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Part {
     /// A completion queue, by its tag.
@@ -94,8 +94,8 @@ enum Part {
     Pair(u32),
 }
 
-/// Whether parts of a device have failed. Whoever learns of it marks the part, which need not be
-/// its own: a device's events come to whoever asks first.
+/// Failures of a device's parts. A device's events come to the first reader, who marks the failed
+/// part, even if it belongs to another thread.
 #[derive(Default)]
 struct Failures {
     next_tag: AtomicUsize,
@@ -252,7 +252,7 @@ fn gid_rank(entry: &ibv::GidEntry) -> (bool, bool, u8) {
     (entry.kind != ibv::GidKind::RoceV2, !ipv4, entry.index)
 }
 
-/// What only a queue pair can tell.
+/// Capabilities that only a queue pair reports.
 struct Probe {
     inline_bytes: usize,
     ordered_placement: bool,
@@ -281,7 +281,7 @@ impl Device {
         self.gid.map(|entry| entry.index)
     }
 
-    /// That a queue pair of these sizes can be made.
+    /// Checks that a queue pair of these sizes can be made.
     fn check_sizes(&self, sizes: QueueSizes) -> Result<()> {
         let (asked, max) = (sizes.send.max(sizes.receive), self.limits.queue_entries);
         if asked <= max {
@@ -345,7 +345,7 @@ impl Device {
             // Dropped in this order.
             owner: Box::new((region, memory)),
         };
-        // SAFETY: the owner keeps the mapping; foreign memory is kept by whoever registered it.
+        // SAFETY: the owner keeps the mapping; foreign memory is kept by the caller of `register`.
         unsafe { Region::new(registration) }
     }
 }
@@ -356,7 +356,7 @@ impl Failures {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A tag that no other completion queue has.
+    /// A unique tag for a completion queue.
     fn tag(&self) -> usize {
         self.next_tag.fetch_add(1, Ordering::Relaxed)
     }

@@ -173,7 +173,7 @@ fn refused(reason: Error) -> Rejected {
     Rejected { posted: 0, reason }
 }
 
-/// Checks all; posts those before the first bad one.
+/// Checks all requests; posts the requests before the first bad one.
 pub(super) fn post_good<T>(
     all: &[T],
     check: impl Fn(&T) -> Result<()>,

@@ -1,4 +1,4 @@
-//! Completion queues of an RDMA device: polling them, and waiting for them.
+//! Completion queues of an RDMA device: polling and waiting.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

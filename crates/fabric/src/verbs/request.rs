@@ -10,7 +10,7 @@ use crate::work::{Destination, Operation, Receive, Source, WorkRequest};
 /// Requests that are handed to the library at a time, with one doorbell.
 pub(super) const BATCH: usize = 16;
 
-/// What a request refers to.
+/// Arrays that a request refers to.
 #[derive(Default)]
 pub(super) struct Parts<'a> {
     piece: [Sge; 1],
@@ -99,7 +99,7 @@ fn destination_piece(into: &Destination<'_>) -> Sge {
     }
 }
 
-/// That a receive's buffer belongs to device `device`.
+/// Checks that a receive's buffer belongs to device `device`.
 pub(super) fn check_receive(device: u32) -> impl Fn(&Receive<'_>) -> Result<()> {
     move |receive| match &receive.buffer {
         Some(buffer) => buffer.check(device),

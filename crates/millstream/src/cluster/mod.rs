@@ -46,7 +46,7 @@ pub use link::{HEARTBEAT, SILENCE_MAX};
 pub use listener::Log;
 pub use member::{Member, Stops};
 pub use message::Setup;
-pub use millstream_engine::cluster::{Place, reader};
+pub use millstream_engine::network::{Place, reader};
 pub use node::{Abandon, Node};
 pub use part::{FabricName, PROCESSES_MAX, QueryPart, WORKERS_MAX, check_settings, fault};
 pub use parts::Parts;

@@ -11,14 +11,14 @@ use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes
 use millstream_contract::sink::{Sink, commit_all, mark_all};
 use millstream_contract::table::SplitSpec;
 use millstream_contract::{Error, Settings};
-use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
+use millstream_engine::network::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
 use millstream_engine::{Job, Remains, Stats, Stopper};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
 use millstream_fabric::verbs::{self, Verbs};
 use millstream_fabric::{self as fabric, Fabric, Provider};
-use millstream_flow as flow;
+use millstream_flow::channel;
 
 use super::failure::{Cause, Failure, Fault};
 use super::limits;
@@ -90,13 +90,13 @@ impl Device {
         device.map_err(|e| Fault::run(failed(e)))
     }
 
-    fn channels(&self, place: Place, options: MeshOptions) -> flow::Result<Box<dyn Channels>> {
+    fn channels(&self, place: Place, options: MeshOptions) -> channel::Result<Box<dyn Channels>> {
         fn make<F: Fabric>(
             fabric: &F,
             place: Place,
             options: MeshOptions,
-        ) -> flow::Result<Box<dyn Channels>> {
-            let mut channels = flow::Settings::default();
+        ) -> channel::Result<Box<dyn Channels>> {
+            let mut channels = channel::Settings::default();
             if fabric.provider() == Provider::Tcp {
                 channels.timing.silence = CHANNEL_SILENCE;
             }
@@ -113,14 +113,14 @@ impl Device {
 /// Channels of a process over whichever fabric, not connected yet.
 trait Channels {
     fn hellos(&self, peer: usize) -> Vec<Hello>;
-    fn connect(self: Box<Self>, from: &[Vec<Hello>]) -> flow::Result<Mesh>;
+    fn connect(self: Box<Self>, from: &[Vec<Hello>]) -> channel::Result<Mesh>;
 }
 
 impl<F: Fabric> Channels for MeshSetup<F> {
     fn hellos(&self, peer: usize) -> Vec<Hello> {
         MeshSetup::hellos(self, peer)
     }
-    fn connect(self: Box<Self>, from: &[Vec<Hello>]) -> flow::Result<Mesh> {
+    fn connect(self: Box<Self>, from: &[Vec<Hello>]) -> channel::Result<Mesh> {
         MeshSetup::connect(*self, from)
     }
 }
@@ -226,8 +226,8 @@ impl QueryPart {
         let channels = channels.map_err(|e| {
             let mut fault = self.channels_failed(&e);
             let takes = match e {
-                flow::Error::Fabric(fabric::Error::Os { call: "ibv_reg_mr", .. }) => "pins its budget",
-                flow::Error::Fabric(fabric::Error::Os { call: "mmap", .. }) => {
+                channel::Error::Fabric(fabric::Error::Os { call: "ibv_reg_mr", .. }) => "pins its budget",
+                channel::Error::Fabric(fabric::Error::Os { call: "mmap", .. }) => {
                     "reserves addresses for its budget (ulimit -v)"
                 }
                 _ => return fault,
@@ -307,7 +307,7 @@ impl QueryPart {
         mark_all(&std::mem::take(&mut self.sinks)).map_err(fault)
     }
 
-    fn channels_failed(&self, error: &flow::Error) -> Fault {
+    fn channels_failed(&self, error: &channel::Error) -> Fault {
         let what = format!("channels over fabric '{}': {error}", self.fabric.name());
         Fault::run(limits::explained(&what))
     }

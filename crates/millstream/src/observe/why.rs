@@ -6,7 +6,9 @@ use arrow::array::temporal_conversions::timestamp_us_to_datetime;
 use millstream_contract::wording::grouped;
 use serde::{Deserialize, Serialize};
 
-use super::{Doing, Input, Phase, Snapshot, Split, Stage, Window, share_read, split_name};
+use super::{
+    Doing, Input, Obstacle, Phase, Snapshot, Split, Stage, Window, share_read, split_name,
+};
 use crate::wording::bytes;
 
 /// Number of splits that are named separately.
@@ -185,7 +187,9 @@ fn split_text(snapshot: &Snapshot, split: &Split, needed: i64) -> String {
     };
     if split.ready > 0 {
         let batches = if split.ready == 1 { "batch waits" } else { "batches wait" };
-        text += &format!(", and {} {batches} for a worker", split.ready);
+        let obstacle = snapshot.sources.get(split.source).and_then(|source| source.obstacle);
+        let what = obstacle.and_then(obstacle_text).unwrap_or("for a worker");
+        text += &format!(", and {} {batches} {what}", split.ready);
         return text;
     }
     if split.waits && split.silent_us >= SILENT_US {
@@ -240,13 +244,26 @@ fn help_for(snapshot: &Snapshot, stage: &Stage, waits: &[(&Split, i64)]) -> Opti
 /// The watermark is far enough: what is missing is work.
 fn complete(snapshot: &Snapshot, stage: &Stage, named: &str) -> Reason {
     if stage.firing {
-        return Reason::ordinary(format!("{named} is complete, and its rows are being written"));
+        return Reason::ordinary(match stage.obstacle.and_then(obstacle_text) {
+            Some(what) => format!("{named} is complete, and its rows wait {what}"),
+            None => format!("{named} is complete, and its rows are being written"),
+        });
     }
     let credit = snapshot.workers.iter().any(|worker| worker.doing == Doing::Credit);
     Reason::ordinary(match credit {
         true => format!("{named} is complete, and waits until leaders have merged its rows"),
         false => format!("{named} is complete, and waits for its turn"),
     })
+}
+
+/// The end of a sentence on waiting: for the removal of an obstacle.
+fn obstacle_text(obstacle: Obstacle) -> Option<&'static str> {
+    match obstacle {
+        Obstacle::Credit | Obstacle::Slot => Some("until leaders have merged earlier rows"),
+        Obstacle::Output => Some("until earlier rows have been written"),
+        Obstacle::Memory => Some("for memory"),
+        Obstacle::NoInput | Obstacle::Unwanted => None,
+    }
 }
 
 /// A result that comes at the end of the input.
@@ -503,6 +520,24 @@ mod tests {
             text.contains("fires 1 h 0 min after its end: setting 'allowed_lateness'"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn batches_and_fired_rows_wait_for_what_keeps_the_workers() {
+        let mut snapshot = waiting(vec![split("a.csv", Some(3 * S), 0)]);
+        snapshot.splits[0].ready = 2;
+        let text = |snapshot: &Snapshot| why(snapshot)[0].to_string();
+        assert!(text(&snapshot).ends_with(", and 2 batches wait for a worker"));
+        snapshot.sources[0].obstacle = Some(Obstacle::Slot);
+        let credit = ", and 2 batches wait until leaders have merged earlier rows";
+        assert!(text(&snapshot).ends_with(credit), "{}", text(&snapshot));
+        // What is complete is held back by what its own rows wait for.
+        snapshot.splits[0].holds_us = Some(20 * S);
+        (snapshot.stages[0].firing, snapshot.stages[0].obstacle) = (true, Some(Obstacle::Output));
+        let output = "is complete, and its rows wait until earlier rows have been written";
+        assert!(text(&snapshot).ends_with(output), "{}", text(&snapshot));
+        snapshot.stages[0].obstacle = None;
+        assert!(text(&snapshot).ends_with("its rows are being written"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::plan::{AggregateCall, AggregateFunction, Argument, Bits, Moment};
 
 /// The column of a batch that has the event times of its rows, in microseconds.
 pub(crate) const TIMES: &str = "$time";
-/// What stands for that column where columns are numbered.
+/// Number of the column of event times, which is not in the batch.
 pub(crate) const TIMES_COLUMN: usize = usize::MAX;
 
 /// The aggregate calls of one operator, laid out as values.
@@ -45,7 +45,7 @@ pub struct Aggregates {
     values: Vec<Value>,
 }
 
-/// What a call's result is made of: numbers of values.
+/// Numbers of the values that a call's result is made of.
 #[derive(Debug, Clone)]
 enum Parts {
     One(usize),
@@ -136,7 +136,7 @@ impl Aggregates {
         })
     }
 
-    /// What [`RowLayout::new`] needs to know.
+    /// Kinds of the values, as arguments of [`RowLayout::new`].
     pub(crate) fn layout_values(&self) -> Vec<(ValueKind, bool)> {
         self.values.iter().map(|v| (v.kind, v.optional)).collect()
     }
@@ -161,7 +161,7 @@ impl Aggregates {
         encoded.filter_map(|value| value.argument.as_ref())
     }
 
-    /// Per value: the calls that use it.
+    /// Per value, the names of the calls that use it.
     pub(crate) fn users(&self) -> Vec<Vec<&str>> {
         let mut users = vec![Vec::new(); self.values.len()];
         for (call, parts) in self.calls.iter().zip(&self.parts) {
@@ -181,8 +181,8 @@ impl Aggregates {
         self.values.iter().any(|value| value.made.is_ordered())
     }
 
-    /// Of a call that gives the first rows of each group: those that are to be read. `None`: there
-    /// is no such call.
+    /// First rows of each group, as far as they are to be read now; `None` if no call gives the
+    /// first rows.
     pub(crate) fn best(
         &self,
         rows: &RowsRef<'_>,

@@ -1,12 +1,12 @@
-//! What values of variable size take of a record: a hash, the number of a bucket, a value with a
-//! number that is drawn for the record, the values of a row, or an *element*.
+//! Conversion of arguments for values of variable size: to a hash, the number of a bucket, a value
+//! with a number drawn for the record, the values of a row, or an *element*.
 //!
 //! An element is bytes that compare like the order in which an aggregate wants its records: a sort
 //! key, if there is one, in the form of [`arrow::row`]; the record's place in the order of all
-//! records ([`order_of`]); and then the values that the aggregate gives
-//! back ([`payload`]), with their length in the last four bytes. So `FIRST_VALUE`, `LAST_VALUE`,
-//! `MIN_BY` and `MAX_BY` are the least or the greatest of byte strings; a list is sorted by its
-//! elements alone, and a set keeps, of those that give back the same, the least.
+//! records ([`order_of`]); and then the values that the aggregate returns ([`payload`]), with their
+//! length in the last four bytes. So `FIRST_VALUE`, `LAST_VALUE`, `MIN_BY` and `MAX_BY` are the
+//! least or the greatest of byte strings; a list is sorted by its elements alone, and a set keeps
+//! the least of all elements with the same returned values.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::columns::payload::{self, Encoder};
 use crate::error::{Error, Result};
 use crate::plan::{AggregateFunction, Directions, Ranking};
 
-/// What becomes of an argument before a value takes it.
+/// Conversion of an argument for its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Made {
     AsIs,
@@ -36,7 +36,7 @@ pub(crate) enum Made {
     Drawn,
 }
 
-/// What elements consist of.
+/// Form of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Element {
     /// The argument is a row: so many of its fields are the sort key, the others are given back.
@@ -49,7 +49,7 @@ pub(crate) struct Element {
     measured: bool,
     /// Of equal sort keys, the last record comes first.
     last_first: bool,
-    /// Values count once: they have one NaN and one zero.
+    /// Values count once; all NaNs are equal, and both zeros.
     distinct: bool,
 }
 
@@ -82,7 +82,7 @@ impl Made {
         }
     }
 
-    /// What a value of a kind takes that is part of a function's.
+    /// Conversion for a value of this kind, as part of a function.
     pub(super) fn of_value(kind: ValueKind, function: AggregateFunction) -> Made {
         if kind == ValueKind::Count { Made::AsIs } else { Made::of(function) }
     }
@@ -108,7 +108,7 @@ impl Made {
     }
 }
 
-/// Where the records of a batch stand in the order of all: what is its last column.
+/// Places of a batch's records in the order of all records: the batch's last column.
 pub(crate) fn order_of(batch: &RecordBatch) -> Result<&BinaryArray> {
     let order = batch.columns().last().and_then(|column| column.as_binary_opt::<i32>());
     order.ok_or_else(|| Error::Internal("records without an order".into()))
@@ -240,7 +240,7 @@ pub(crate) fn drawn(column: &ArrayRef, order: &BinaryArray) -> Result<ArrayRef> 
     Ok(Arc::new(made.finish()))
 }
 
-/// Sort keys as bytes that compare like them.
+/// Sort keys as bytes in the keys' order.
 pub(crate) fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<arrow::row::Rows> {
     let field = |(at, key): (usize, &ArrayRef)| {
         let (descending, nulls_first) = directions.of(at);
@@ -252,7 +252,7 @@ pub(crate) fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<ar
     Ok(converter.convert_columns(&keys)?)
 }
 
-/// What an element gives back.
+/// Returned values of an element.
 pub(crate) fn payload_of(element: &[u8]) -> Result<&[u8]> {
     let damaged = || Error::Internal("a damaged element".into());
     let (rest, length) = element.split_last_chunk().ok_or_else(damaged)?;

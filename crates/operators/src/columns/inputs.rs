@@ -16,7 +16,7 @@ use crate::dictionary;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 
-/// An argument's values for one batch, in the form in which its value takes them.
+/// An argument's values for one batch, converted for the argument's value.
 #[derive(Debug)]
 pub(crate) enum Values {
     None,
@@ -27,7 +27,7 @@ pub(crate) enum Values {
     Bytes(ArrayRef),
 }
 
-/// Everything that feeds one value from one batch.
+/// Input of a value from a batch.
 #[derive(Debug)]
 pub struct Input {
     pub(crate) values: Values,
@@ -63,7 +63,7 @@ impl Columns {
 }
 
 impl Input {
-    /// Values of which those take part that are valid; `None`: all.
+    /// An input of `values`, of which the valid ones take part; `None`: all.
     pub(crate) fn of(values: Values, valid: Option<BooleanBuffer>) -> Input {
         Input { values, mask: valid }
     }
@@ -95,8 +95,7 @@ impl Input {
     }
 }
 
-/// What feeds one value, wherever it stands: in a batch ([`Input`]) or in what another worker has
-/// sent.
+/// Input of a value, either in a batch ([`Input`]) or in rows received from another worker.
 pub(crate) trait Feed {
     /// Whether every row takes part.
     fn takes_all(&self) -> bool;
@@ -134,7 +133,7 @@ pub(crate) enum View<'a> {
     Packed(Packed<'a>),
 }
 
-/// Byte strings, one behind the other.
+/// Consecutive byte strings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packed<'a> {
     /// Where each starts; and where the last one ends.

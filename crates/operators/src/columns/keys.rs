@@ -92,7 +92,7 @@ impl KeyCodec {
         KeyCodec { prefix: (keys < self.types.len()).then_some(Prefix { words, nulls }), ..self }
     }
 
-    /// What of a key says who leads it; `None`: all of it.
+    /// The part of a key that decides about its leader; `None`: the whole key.
     pub(crate) fn prefix(&self) -> Option<Prefix> {
         self.prefix
     }

@@ -18,10 +18,10 @@ use crate::columns::payload::{decode, null_of, offset, text_array};
 use crate::error::{Error, Result};
 use crate::plan::{AggregateCall, AggregateFunction, Best, Directions, Ranking};
 
-/// What stands between the strings of a LISTAGG that names no separator, as in Flink.
+/// Default separator of a LISTAGG, as in Flink.
 const SEPARATOR: &str = ",";
 
-/// The value of a function; `None` if it is one of another kind.
+/// Kind of a function's value; `None` for functions of other modules.
 pub(super) fn kind_of(function: AggregateFunction) -> Option<ValueKind> {
     use AggregateFunction::*;
     Some(match function {
@@ -68,7 +68,7 @@ pub(super) fn finish(
     })
 }
 
-/// What the element gives back that each row has.
+/// Returned values of each row's element.
 fn finish_element(call: &AggregateCall, slot: ValueSlot, rows: &RowsRef<'_>) -> Result<ArrayRef> {
     let null = null_of(&call.result_type)?;
     let element = |word| read_bytes(word, rows.arena()).map_or(Ok(&null[..]), payload_of);
@@ -76,8 +76,8 @@ fn finish_element(call: &AggregateCall, slot: ValueSlot, rows: &RowsRef<'_>) -> 
     decode(&call.result_type, &mut values)
 }
 
-/// What the elements of each row give back, in order, and where those of each row begin; the last
-/// of these is where all end. Of a set, each value once, where it came first.
+/// Returned values of each row's elements, in order; and the beginnings of the rows, with the end
+/// of all as the last. Of a set, each value once, at its first place.
 fn all_elements<'r>(slot: ValueSlot, rows: &'r RowsRef<'_>) -> Result<(Vec<&'r [u8]>, Vec<usize>)> {
     let (mut all, mut starts) = (Vec::new(), vec![0]);
     for word in rows.words(slot.word) {
@@ -125,7 +125,7 @@ fn finish_frequent(
     let (mut counts, mut values, mut starts) = (Vec::new(), Vec::new(), vec![0]);
     for word in rows.words(slot.word) {
         let mut found = frequent_values(blob_bytes(word, rows.arena()));
-        // Which of those come first that are as frequent as the last one, their values say.
+        // Ties with the last value are decided by the values below.
         let least = found.get(most.saturating_sub(1)).map_or(0, |(count, _)| *count);
         found.retain(|(count, _)| *count >= least);
         counts.extend(found.iter().map(|(count, _)| *count as i64));
@@ -150,7 +150,7 @@ fn finish_frequent(
     Ok(Arc::new(ListArray::try_new(field.clone(), offsets, Arc::new(pairs), nulls)?))
 }
 
-/// Which groups something was collected of: others have no list. `None`: all.
+/// Groups with elements: groups without elements have no list. `None`: all groups.
 fn given(starts: &[usize]) -> Option<NullBuffer> {
     let nulls = NullBuffer::from_iter(starts.windows(2).map(|ends| ends[1] > ends[0]));
     (nulls.null_count() > 0).then_some(nulls)

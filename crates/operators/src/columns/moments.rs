@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Evaluate, Expr};
 use crate::plan::{AggregateCall, Argument, Moment};
 
-/// What each sum of a moment is fed with; of products both parts.
+/// Input of each sum of a moment; for products, both parts.
 #[derive(Debug, Clone)]
 pub(super) struct Feeds<T> {
     /// Of `x`, which is the last argument.
@@ -97,7 +97,7 @@ impl Feeds<usize> {
         if of_sample && count == 1 {
             return None;
         }
-        // One that is not finite makes all that follows NaN.
+        // A value that is not finite makes all results NaN.
         let Some(sums) = self.sums(rows, row) else { return Some(f64::NAN) };
         let moments = Moments::new(count, sums);
         match moment {

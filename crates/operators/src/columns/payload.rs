@@ -1,10 +1,9 @@
 //! Values of any type as bytes, and back: what elements of lists carry.
 //!
-//! A value is a byte that says whether there is one (0: NULL), then the value: numbers, times and
-//! booleans as they stand in memory; strings as their length (four bytes) and their bytes; an array
-//! or a map as the number of its elements (four bytes) and each of them with its length in bytes
-//! before it; of a row, the fields, also where the row is NULL. Bytes that come from another
-//! process are checked when they are read.
+//! A value begins with a byte: 0 for NULL. Then follow numbers, times and booleans as they stand in
+//! memory; strings as their length (four bytes) and their bytes; an array or a map as the number of
+//! its elements (four bytes), and each element after its length in bytes; a row as its fields, also
+//! where the row is NULL. Bytes from another process are checked when they are read.
 
 use std::sync::Arc;
 
@@ -250,7 +249,7 @@ fn decode_words<const WIDTH: usize>(data_type: &DataType, rows: &mut [&[u8]]) ->
     Ok(make_array(data.add_buffer(bytes.into()).build()?))
 }
 
-/// Which rows are valid. Mostly all are: those that follow each other are counted only.
+/// Validity of rows. Most rows are valid: consecutive valid rows are only counted.
 struct Nulls {
     made: NullBufferBuilder,
     valid: usize,
@@ -291,7 +290,7 @@ fn decode_texts(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRef> {
     text_array(data_type, &texts)
 }
 
-/// The elements that lists consist of, one list after the other.
+/// The elements of lists, one list after the other.
 fn take_elements<'a: 'r, 'r>(
     lists: impl Iterator<Item = (&'r mut &'a [u8], &'r bool)>,
 ) -> Result<(OffsetBuffer<i32>, Vec<&'a [u8]>)> {
@@ -407,7 +406,7 @@ mod tests {
         }
     }
 
-    /// Whatever the bytes are: an error, or values.
+    /// Damaged bytes give an error, or values.
     #[test]
     fn damaged_bytes_do_no_harm() {
         let (mut state, mut refused) = (7_u64, 0);

@@ -21,7 +21,7 @@ use crate::plan::AggregateCall;
 pub(crate) const PORTION_ROWS: usize = 8192;
 pub(crate) const PORTION_BYTES: usize = 4 << 20;
 
-/// What is read together.
+/// Unit of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Portion {
     /// All there is.
@@ -39,7 +39,7 @@ pub(crate) struct Reading {
     portion: Portion,
     /// The group that comes next, by the number of its row of state.
     group: usize,
-    /// What has been read of it: rows, and their bytes.
+    /// Rows read of this group, and their bytes.
     rows: usize,
     bytes: usize,
 }
@@ -69,7 +69,7 @@ impl Reading {
 }
 
 impl Records {
-    /// The rows of state that they are of.
+    /// The groups' rows of state.
     pub(crate) fn range(&self) -> Range<usize> {
         match (self.groups.first(), self.groups.last()) {
             (Some(first), Some(last)) => *first as usize..*last as usize + 1,

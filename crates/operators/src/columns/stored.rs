@@ -1,6 +1,6 @@
-//! Columns that state keeps as they are: how their values are kept, and columns made of these.
+//! Columns that state keeps unchanged: forms of their values, and columns made from kept values.
 //!
-//! Values come back bit for bit: NaN, -0.0 and whatever else has several forms. (Keys do not:
+//! Values come back bit for bit: NaN, -0.0 and other values of several forms. (Keys do not:
 //! [`keys`](super::keys).)
 
 use std::sync::Arc;
@@ -45,13 +45,13 @@ impl Stored {
         }
     }
 
-    /// Whether it is told beside the value that it is NULL.
+    /// True if a bit beside the value marks NULL.
     pub(crate) fn has_bit(self) -> bool {
         self != Stored::Encoded
     }
 }
 
-/// What feeds a kept value from a column of a batch.
+/// Input of a kept value from a column of a batch.
 pub(crate) fn input(stored: Stored, column: &ArrayRef) -> Result<Input> {
     let nulls = column.logical_nulls().filter(|nulls| stored.has_bit() && nulls.null_count() > 0);
     let values = match stored {

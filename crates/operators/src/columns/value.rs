@@ -7,13 +7,13 @@ use crate::columns::elements::Made;
 use crate::expr::Expr;
 use crate::plan::Argument;
 
-/// One mergeable value with what feeds it.
+/// A mergeable value with its argument.
 #[derive(Debug, Clone)]
 pub(crate) struct Value {
     pub(crate) kind: ValueKind,
     pub(crate) argument: Option<Expr>,
     pub(crate) argument_type: DataType,
-    /// What becomes of the argument.
+    /// Conversion of the argument.
     pub(crate) made: Made,
     pub(crate) filter: Option<Expr>,
     /// Whether a row may exist without this value having met input.
@@ -22,7 +22,7 @@ pub(crate) struct Value {
     pub(crate) masked: bool,
 }
 
-/// What values of one kind, argument and filter have in common.
+/// Identity of a value: values of the same kind, argument and filter are the same.
 pub(super) type Likeness = (ValueKind, (Like, Made), Like);
 
 /// Equal for expressions that yield the same.

@@ -42,7 +42,7 @@ pub struct Late {
     pub(crate) end: Option<i64>,
     /// Its event time.
     pub(crate) time: i64,
-    /// Its split's watermark just before it.
+    /// The split's watermark just before the record.
     pub(crate) watermark: i64,
 }
 
@@ -68,8 +68,8 @@ pub(crate) fn single_slice(windowing: &Windowing, batch: &Stamped) -> Option<Sli
     windowing.all_in_time(&slice, min, batch.after).then_some(slice.slice)
 }
 
-/// What windows drop of the records of a batch that stand at `places` (ascending); `None`: of all.
-/// Each that is late is given to `is_late`.
+/// Drops of windows among the records of a batch at `places` (ascending); `None`: among all. Each
+/// late record is given to `is_late`.
 pub fn dropped(
     windowing: &Windowing,
     batch: &Stamped,

@@ -2,37 +2,36 @@
 //! [`aggregate`](super::aggregate) is the example to read, and `tally` a small one that only tests
 //! use.
 //!
-//! An operator has two parts. Its [`Program`] is what all workers of a process share: the body of a
-//! stage of the plan in executable form. Its [`Operator`] is what one worker keeps, and no other
-//! worker looks into it: what others are to have is sealed and handed out, and what they have
-//! sealed is merged. An operator knows slices, windows and rows. It does not know who has announced
-//! a watermark (`engine::progress`), nor the network (`engine::delivery`, but for `Onward`), nor
-//! who takes what it fires (`engine::flow`). All methods are called once for a batch, a segment, a
-//! message or a step, and never for a record.
+//! An operator has two parts. The [`Program`] is shared by all workers of a process: the body of a
+//! stage of the plan in executable form. The [`Operator`] is the state of one worker, closed to
+//! other workers: rows for other workers are sealed and handed out, and rows sealed by other
+//! workers are merged. An operator knows slices, windows and rows. Watermarks of other workers
+//! (`engine::progress`), the network (`engine::delivery`, but for `Onward`) and the readers of
+//! fired rows (`engine::flow`) are out of sight. All methods are called once for a batch, a
+//! segment, a message or a step, and never for a record.
 //!
 //! **To add one**, make a folder here that implements both traits, and name it where a job
 //! compiles its plan.
 //!
-//! **The life of a slice.** Workers `update` it with rows of any key. From time to time each seals
-//! what it has for other leaders; these `merge` it. Rows need not be kept until then: where keys
-//! rarely repeat, an operator may pass them through as keys and arguments (`Onward`, `take_in`).
-//! When the clock says that a window is `complete`, its leader begins to `fire` it; every `step`
-//! then yields some of its rows, until `end_firing` frees what it held.
+//! **The life of a slice.** Workers `update` it with rows of any key. From time to time each worker
+//! seals its rows for other leaders; these `merge` them. Rows need not be kept until then: where
+//! keys rarely repeat, an operator may pass them through as keys and arguments (`Onward`,
+//! `take_in`). When the clock says that a window is `complete`, its leader begins to `fire` it;
+//! every `step` then yields some of its rows, until `end_firing` frees the window's state.
 //!
-//! **What an operator may rely on.** A slice that it is to update or merge into has not been
-//! fired; before a window fires, all that others had for it has been merged. **What is relied on.**
-//! A key's leader follows from its hash alone ([`Leadership`]). In which order deltas are merged,
-//! and how rows are spread over workers and epochs, makes no difference to what is fired.
+//! **Guarantees to an operator.** A slice that it is to update or merge into has not been fired;
+//! before a window fires, all rows of other workers for it have been merged. **Guarantees of an
+//! operator.** A key's leader follows from its hash alone ([`Leadership`]). The order of merging
+//! deltas, and the spread of rows over workers and epochs, makes no difference to fired rows.
 //!
-//! **Passing through.** What an operator passes through it either keeps, and hands out when it is
-//! sealed, or gives to the `Onward` that comes with the batch. The latter is the one place where an
-//! operator, called by delivery, calls back into it: rows are written straight from the batch's
-//! columns into a channel's open slot, without a copy in between. An operator that passes nothing
-//! through ignores it.
+//! **Passed rows.** An operator either keeps passed rows, and hands them out when it is sealed, or
+//! gives them to the `Onward` that comes with the batch. The latter is the only call of an operator
+//! back into delivery, its caller: rows are written straight from the batch's columns into a
+//! channel's open slot, without a copy in between. Operators without passed rows ignore `Onward`.
 //!
-//! Passes on the way (`stateless`, `unnest`, `lookup`) are no operators: they keep nothing of what
-//! goes through them, so there is nothing to seal, merge or fire, and a worker applies them to a
-//! batch where it pushes it on.
+//! Passes on the way (`stateless`, `unnest`, `lookup`) are no operators: they keep no rows, so
+//! there is nothing to seal, merge or fire, and a worker applies them to a batch where it pushes
+//! the batch on.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,12 +47,12 @@ use crate::windowing::{SliceId, WindowId, Windowing};
 
 use super::input::{Batch, Keyed, Passing, Updated};
 
-/// What an operator does, in executable form: the same for all workers of a process.
+/// An operator in executable form: the same for all workers of a process.
 pub trait Program: fmt::Debug + Send + Sync {
     /// As messages call it.
     fn name(&self) -> String;
 
-    /// What its state consists of, for messages.
+    /// Content of its state, for messages.
     fn contents(&self) -> Contents {
         Contents::Keys
     }
@@ -61,10 +60,10 @@ pub trait Program: fmt::Debug + Send + Sync {
     /// How it divides event time.
     fn windowing(&self) -> Windowing;
 
-    /// What rows of state consist of, as they are sealed and merged.
+    /// Layout of rows of state, as they are sealed and merged.
     fn layout(&self) -> &Arc<RowLayout>;
 
-    /// A worker's part, which holds nothing yet.
+    /// A worker's part, empty at first.
     fn start(self: Arc<Self>, leadership: Leadership, room: Room) -> Box<dyn Operator>;
 
     /// About how many bytes a slice takes that has one key, where there are so many leaders.
@@ -109,8 +108,8 @@ pub trait Program: fmt::Debug + Send + Sync {
     }
 }
 
-/// Which keys a worker leads: those whose hash
-/// [`Leaders::even(leaders)`](millstream_state::Leaders) gives to it.
+/// Keys that a worker leads: the keys whose hash
+/// [`Leaders::even(leaders)`](millstream_state::Leaders) gives to the worker.
 #[derive(Debug, Clone, Copy)]
 pub struct Leadership {
     /// Its number among the leaders whose keys it meets, and how many these are.
@@ -121,7 +120,7 @@ pub struct Leadership {
     pub of_empty_key: bool,
 }
 
-/// What an operator may keep in one worker, and how.
+/// Memory of an operator in one worker.
 #[derive(Debug, Default)]
 pub struct Room {
     /// Bytes of idle memory.
@@ -134,25 +133,23 @@ pub struct Room {
     pub mode: Option<Mode>,
 }
 
-/// What of a slice is sealed for other leaders.
+/// Rows of a slice to be sealed for other leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealSlice {
     /// Everything: its epoch ends.
     EndEpoch,
-    /// What has been passed through, and what has been sealed before. Aggregated rows stay, and the
-    /// epoch goes on.
+    /// Passed rows, and rows sealed before. Aggregated rows stay, and the epoch goes on.
     PassedThrough,
-    /// Nothing, and nothing of later ones.
+    /// No rows of this slice or of later slices.
     Nothing,
 }
 
-/// Rows of state that another worker has sealed.
+/// Rows of state sealed by another worker.
 #[derive(Debug)]
 pub enum Delta<'a> {
     /// Of this process.
     Segment(&'a Segment),
-    /// Of another process, where they arrived, with what they refer to. Nothing of them has been
-    /// checked.
+    /// Rows of another process, in place, with their arena. Not checked yet.
     Words {
         /// Words of rows.
         words: &'a [u64],
@@ -170,37 +167,37 @@ pub struct Firing {
     pub live_bytes: u64,
 }
 
-/// What came of a step of firing.
+/// Result of a step of firing.
 #[derive(Debug)]
 pub enum Step {
     /// The window's next rows.
     Rows {
         /// Result rows.
         rows: RecordBatch,
-        /// The event time of each; `None`: that of the window, if it has one.
+        /// Each row's event time; `None`: the window's event time, if any.
         times: Option<Vec<i64>>,
-        /// Whether they are the last.
+        /// True if these rows are the last.
         last: bool,
     },
-    /// What has to be done before there are more rows has got on.
+    /// Progress without rows: more steps are needed before the next rows.
     Working,
     /// All rows have been given.
     Over,
 }
 
-/// What has been done so far, as far as reports tell of it.
+/// Counts for reports, since the start.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counters {
-    /// Times that indexes grew, and that fragments changed their mode.
+    /// Number of times that indexes grew.
     pub growths: u64,
-    /// Fragments that changed their mode.
+    /// Number of changes of a fragment's mode.
     pub switches: u64,
     /// Rows that went into joint tables.
     pub joint_rows: u64,
 }
 
 impl Counters {
-    /// Adds those of another stage.
+    /// Adds the counts of another stage.
     pub fn add(&mut self, other: &Counters) {
         self.growths += other.growths;
         self.switches += other.switches;
@@ -208,26 +205,26 @@ impl Counters {
     }
 }
 
-/// What one worker keeps for a stage.
+/// A worker's state of a stage.
 pub trait Operator: Send {
     // Input.
 
-    /// Takes in those rows of a batch that count, into the slices that they belong to; rows of
-    /// other leaders are kept for them, or go `onward` at once.
+    /// Takes a batch's rows that count into their slices; rows of other leaders are kept for them,
+    /// or go `onward` at once.
     fn update(&mut self, batch: &Batch<'_>, onward: Option<&dyn Onward>) -> Result<Updated>;
 
     // Deltas.
 
-    /// Seals what is kept for other leaders; `how` tells for each slice, in ascending order. One
-    /// parcel for each leader of the job, in order. Tables that are empty afterwards are freed at
-    /// once if memory is `scarce`.
+    /// Seals the rows kept for other leaders; `how` decides for each slice, in ascending order.
+    /// Returns a parcel for each leader of the job, in order. Tables that are empty afterwards are
+    /// freed at once if memory is `scarce`.
     fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel>;
 
-    /// Whether anything is kept for other leaders.
+    /// True if rows are kept for other leaders.
     fn holds_for_others(&self) -> bool;
 
-    /// Merges rows of state into a slice. Those of another process may be anything: whatever is
-    /// wrong with them is an error.
+    /// Merges rows of state into a slice. Rows of another process may be damaged: any fault is an
+    /// error.
     fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<()>;
 
     // Firing, one window at a time.
@@ -235,17 +232,17 @@ pub trait Operator: Send {
     /// The first window that fires after `frontier`, if it fires at or before `clock`.
     fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId>;
 
-    /// Begins to fire a complete window; false if there is nothing of it. It is not complete any
-    /// more, then.
+    /// Begins to fire a complete window, which is not complete afterwards; false if the window has
+    /// no rows.
     fn fire(&mut self, window: WindowId) -> bool;
 
-    /// The window that fires, if one does: from `fire` to `end_firing`.
+    /// The firing window, if any: from `fire` to `end_firing`.
     fn firing(&self) -> Option<Firing>;
 
     /// Goes on with it, for a bounded time.
     fn step(&mut self) -> Result<Step>;
 
-    /// All rows of the window have been taken, or nobody wants them any more: what it held is free.
+    /// Ends firing, after the last row or before: the window's state is freed.
     fn end_firing(&mut self);
 
     // Memory.
@@ -258,7 +255,7 @@ pub trait Operator: Send {
 
     // Reports.
 
-    /// The slices that hold rows. What it holds besides is of the window that fires.
+    /// The slices that hold rows, except for the firing window's.
     fn open(&self) -> Vec<SliceId>;
 
     // What follows has a default, which is right for an operator that has nothing of the kind.
@@ -286,14 +283,14 @@ pub trait Operator: Send {
         false
     }
 
-    /// What was opened so far is not expected to be opened again by what comes next. (`update`
-    /// begins with this; a delta ends with it.)
+    /// Begins a batch: slices opened so far are not expected to be opened again. (`update` begins
+    /// with this call; a delta ends with it.)
     fn begin_batch(&mut self) {}
 
     /// Memory is scarce: gives back what is kept for later windows, and what firing does not need.
     fn give_back(&mut self) {}
 
-    /// The last window has fired: forgets what later ones would have needed.
+    /// Ends the stage after its last window: state for later windows is dropped.
     fn end(&mut self) {}
 
     /// Counters for reports.

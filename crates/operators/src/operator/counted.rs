@@ -109,14 +109,14 @@ fn select_rows(rows: &RecordBatch, filter: Option<&Expr>, buffers: &mut Buffers)
     Ok(())
 }
 
-/// Those of some rows that lie in a range.
+/// The rows within a range, of the given rows.
 pub(super) fn within(by_slice: &BySlice, range: &Range<usize>) -> BySlice {
     let within = |row: &u32| range.contains(&(*row as usize));
     let of_range = |rows: &[u32]| rows.iter().copied().filter(within).collect();
     by_slice.iter().map(|(slice, rows)| (*slice, of_range(rows))).collect()
 }
 
-/// The rows of a batch that count, slice by slice; their positions become those in the result.
+/// Takes out the rows that count, slice by slice; positions become positions in the result.
 pub(super) fn take_out(
     records: &RecordBatch,
     by_slice: &mut [(SliceId, Vec<u32>)],

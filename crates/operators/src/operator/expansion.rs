@@ -9,7 +9,7 @@ use crate::operator::lookup::{self, Lookup};
 use crate::operator::stateless::{Taken, Taking};
 use crate::operator::unnest::{self, Unnest};
 
-/// What becomes of each row.
+/// Expansion of each row into several.
 #[derive(Debug)]
 pub enum Expansion {
     /// A row for each element of its array.
@@ -26,7 +26,7 @@ pub struct Piece {
     pub continued: Option<u32>,
 }
 
-/// The pieces that rows come to, one after the other.
+/// The pieces of an expansion, in order.
 pub enum Pieces<'a> {
     /// Elements of lists, for UNNEST.
     Elements(unnest::Pieces<'a>),
@@ -35,7 +35,7 @@ pub enum Pieces<'a> {
 }
 
 impl Expansion {
-    /// What rows come to; `taken` tells where they stand. There is one piece at least.
+    /// Expands rows into pieces, at least one; `taken` also has the rows' places.
     pub fn pieces<'a>(&'a self, taken: &'a Taken) -> Result<Pieces<'a>> {
         Ok(match self {
             Expansion::Elements(unnest) => Pieces::Elements(unnest.pieces(taken)?),
@@ -52,7 +52,7 @@ impl Expansion {
         }
     }
 
-    /// The column, of those before `taking`, whose elements it takes, if it is one that was there.
+    /// The column whose elements become rows, numbered before `taking`, unless it is computed.
     pub fn array(&self, taking: &Taking) -> Option<usize> {
         match self {
             Expansion::Elements(_) => taking.last_column(),
@@ -60,7 +60,7 @@ impl Expansion {
         }
     }
 
-    /// What is said where one batch comes to more rows than can wait for their turn.
+    /// Error for a batch that expands to more rows than can wait.
     #[cold]
     pub fn too_many(&self, bytes_max: usize) -> Error {
         let (place, of, fewer) = match self {

@@ -1,4 +1,4 @@
-//! What operators take in, and what they leave out.
+//! Input of operators, and dropped records.
 
 use arrow::array::{ArrayRef, RecordBatch};
 
@@ -9,16 +9,16 @@ use crate::prepare::Prepared;
 use crate::stamped::Stamped;
 use crate::windowing::SliceId;
 
-/// What a stage takes in at once.
+/// Input of a stage in one call.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     /// Which of the stage's inputs it is of, by its number in the plan.
     pub input: usize,
     /// The rows.
     pub rows: Rows<'a>,
-    /// Only rows that pass it count.
+    /// Condition on the rows to be used.
     pub filter: Option<&'a Expr>,
-    /// Bytes of input that it stands for.
+    /// Bytes of input, from which the rows come.
     pub bytes: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct Batch<'a> {
 pub enum Rows<'a> {
     /// Each has a time of its own, and may be late.
     Records(Records<'a>),
-    /// A stage before has fired them: all of them belong to one slice, and none is late.
+    /// Rows fired by an earlier stage: all belong to one slice, and none is late.
     Fired {
         /// The rows.
         rows: &'a RecordBatch,
@@ -41,14 +41,14 @@ pub enum Rows<'a> {
 /// The event times of rows that have been fired.
 #[derive(Debug, Clone)]
 pub enum RowTimes {
-    /// All have this one, if they have one.
+    /// The same time, if any, for all rows.
     Same(Option<i64>),
     /// A time for each row.
     Each(Vec<i64>),
 }
 
 impl RowTimes {
-    /// That of a row.
+    /// The time of a row.
     pub fn at(&self, row: usize) -> Option<i64> {
         match self {
             RowTimes::Same(time) => *time,
@@ -56,7 +56,7 @@ impl RowTimes {
         }
     }
 
-    /// Those of the rows at some places; `None`: of all.
+    /// The times of the rows at some places; `None`: of all rows.
     pub fn of(&self, places: Option<&[u32]>) -> RowTimes {
         match (self, places) {
             (RowTimes::Each(times), Some(places)) => {
@@ -84,14 +84,14 @@ pub struct Records<'a> {
     pub stamped: &'a Stamped,
     /// The rows.
     pub rows: &'a RecordBatch,
-    /// Where they stand in the batch, ascending; `None`: they are all of it. A record whose
-    /// elements have become rows stands there for each of them.
+    /// Places of the records in the batch, ascending; `None`: all its records, in order. A record
+    /// whose elements have become rows stands there for each of them.
     pub places: Option<&'a [u32]>,
-    /// Bytes of input that they stand for.
+    /// Bytes of input, from which the records come.
     pub bytes: usize,
-    /// The record of which elements have been given before, if it is the first.
+    /// The first record, if some of its elements have been given before.
     pub continued: Option<u32>,
-    /// The number, from 0, of the last of these elements.
+    /// Number, from 0, of the last of these elements.
     pub elements: u32,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Records<'a> {
         Records { stamped, rows, places, bytes: *bytes, continued, elements: 0 }
     }
 
-    /// What has been taken of records; where they stand is where it does in their batch.
+    /// The rows of `taken`, at their places in the batch of `of`.
     pub fn taken(taken: &'a Taken, of: &Records<'a>) -> Records<'a> {
         Records { rows: &taken.rows, places: taken.places.as_deref(), ..*of }
     }
@@ -141,11 +141,11 @@ pub struct Keyed {
     pub keys: Vec<ArrayRef>,
     /// Arguments of the aggregates.
     pub arguments: Vec<Input>,
-    /// Those that count, by their positions in both.
+    /// Rows that count, by their positions in `keys` and `arguments`.
     pub by_slice: BySlice,
 }
 
-/// What came of a batch.
+/// Results of updating with a batch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Updated {
     /// Rows that passed the filter.
@@ -157,14 +157,14 @@ pub struct Updated {
 }
 
 impl Updated {
-    /// Adds what came of another part of the batch, of which nothing was dropped.
+    /// Adds the results of another part of the batch, without drops.
     pub(super) fn add(&mut self, other: &Updated) {
         self.others_rows += other.others_rows;
         self.latest = self.latest.max(other.latest);
     }
 }
 
-/// Of a batch: the rows that pass its filter.
+/// Rows of a batch that pass the filter.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Passing {
     /// The rows.

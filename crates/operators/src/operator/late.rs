@@ -1,7 +1,7 @@
-//! Records that are late, for an output of their own: which they are, and why.
+//! Late records, for an output of their own: the records, and the reasons.
 //!
 //! A record is late for a window if the watermark of its split, just before the record, has closed
-//! that. Window assignment ([`assign`](super::assign)) finds them.
+//! the window. Window assignment ([`assign`](super::assign)) finds late records.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl LateRecords {
         LateRecords { windowing }
     }
 
-    /// What is taken of the records of a batch of the split `name`: of those that are late, as a
-    /// taking makes it of their columns and of what is said of them.
+    /// Late records of a batch of the split `name`: `taking` applied to their columns and to the
+    /// columns about their lateness.
     pub fn take(&self, taking: &Taking, records: &Records<'_>, name: &str) -> Result<Taken> {
         let stamped = records.stamped;
         if records.places.is_some() {
@@ -68,7 +68,7 @@ impl LateRecords {
         };
         let what = match late.end {
             Some(end) => format!("its window ended at {}", time_text(end)?),
-            // It would have made a session that others belong to longer, or begun one.
+            // In time, the record would have begun or prolonged a session.
             None => format!("its time is {}", time_text(late.time)?),
         };
         Ok(format!("late: {what}{waited}; the watermark was at {watermark}"))

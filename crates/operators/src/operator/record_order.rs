@@ -1,9 +1,8 @@
-//! The order of all records: by event time, then by input, split and position in the split, then,
-//! of those that an UNNEST or a lookup has made of one record, by element. Rows that another stage
-//! has fired have no place in a split: they are ordered by their window time, then by their values.
+//! Order of all records: by event time, then by input, split and position in the split; then by
+//! element, if an UNNEST or a lookup has made several rows of a record. Fired rows have no place in
+//! a split: their order is by window time, then by values.
 //!
-//! Where an operator needs it, the order is one more column of a batch, the last, of bytes that
-//! compare like it.
+//! Where an operator needs the order, it is the last column of a batch, as comparable bytes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,8 +31,7 @@ pub(super) fn with_order<'b>(
     Ok(Cow::Owned(with_column(&rows, "$order", Arc::new(order))?))
 }
 
-/// Times as bytes that compare like them; none comes first. The order of a record begins with its
-/// time.
+/// Times as comparable bytes; no time comes first. The order of a record begins with its time.
 pub(super) fn time_bytes(time: Option<i64>) -> [u8; 8] {
     (time.map_or(0, |time| time as u64 ^ 1 << 63)).to_be_bytes()
 }
@@ -80,7 +78,7 @@ fn of_records(input: usize, records: &Records<'_>) -> BinaryArray {
 }
 
 fn of_fired(input: usize, rows: &RecordBatch, times: &RowTimes) -> Result<BinaryArray> {
-    // Of maps there is no order; rows that differ in nothing else come in any.
+    // Maps have no order; rows that differ only in maps come in any order.
     let field = |column: &&ArrayRef| SortField::new(column.data_type().clone());
     let columns = rows.columns().iter();
     let ordered = |column: &&ArrayRef| RowConverter::supports_fields(&[field(column)]);

@@ -1,4 +1,4 @@
-//! Rows with their keys, sorted by leader; the rows of one leader keep their order.
+//! Rows with their keys, sorted by leader; each leader's rows keep their order.
 
 use millstream_state::{Leaders, PARTITIONS};
 
@@ -41,7 +41,7 @@ fn make_room<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) {
 }
 
 impl Routed {
-    /// Sorts rows by leader; their hashes, too, if they are `wanted` any further.
+    /// Sorts rows by leader; also the hashes, if `wanted`.
     pub(crate) fn sort(
         &mut self,
         leaders: &Leaders,
@@ -138,7 +138,7 @@ impl Routed {
         for hash in keys.hashes {
             ends[leaders.of(*hash)] += 1;
         }
-        // From how many rows each has to where they begin; they end where the last one has gone.
+        // Turns counts into beginnings; each end moves on with the rows placed.
         let mut start = 0;
         for (begins, end) in self.starts.iter_mut().zip(&mut ends[..leaders.count()]) {
             *begins = start;
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::columns::keys::KeyBlock;
 
-    /// Every leader gets its own rows, in their order, with their keys; however wide those are.
+    /// Every leader gets its own rows, in their order, with their keys, for any width of keys.
     #[test]
     fn rows_go_to_their_leaders_in_order() {
         let mut routed = Routed::default();

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::passed::{Onward, Parcel};
 use crate::windowing::{SliceId, WindowId, Windowing};
 
-/// What all workers share.
+/// Program shared by all workers.
 #[derive(Debug)]
 struct Tally {
     windowing: Windowing,
@@ -67,14 +67,14 @@ impl Program for Tally {
     }
 }
 
-/// What one worker keeps.
+/// A worker's state.
 struct Tallied {
     program: Arc<Tally>,
     me: usize,
     leaders: Leaders,
     /// By slice, in each by leader: rows of the leader's keys.
     slices: BTreeMap<SliceId, Vec<Table>>,
-    /// The window that fires, and which of its blocks comes next.
+    /// The firing window, its rows, and the next block.
     firing: Option<(WindowId, Table, usize)>,
     pool: ChunkPool,
     scratch: Scratch,
@@ -243,7 +243,7 @@ mod tests {
         worker.update(&batch, None).expect("rows of numbers")
     }
 
-    /// What is sealed for other leaders is merged by them.
+    /// Seals rows for other leaders, and merges the parcels there.
     fn deliver(workers: &mut [Box<dyn Operator>], how: &dyn Fn(SliceId) -> SealSlice) {
         let sealed: Vec<Vec<Parcel>> = workers.iter_mut().map(|w| w.seal(how, false)).collect();
         for (leader, parcel) in sealed.into_iter().flat_map(|all| all.into_iter().enumerate()) {

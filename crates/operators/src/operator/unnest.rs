@@ -2,8 +2,8 @@
 //! its record beside it.
 //!
 //! One record may have a million elements, and a long text beside them that is repeated for each.
-//! So what a batch comes to is made piece by piece, and a piece is bounded in rows and in bytes;
-//! whoever takes it is done with it before the next one is made.
+//! So the result of a batch is made piece by piece, and a piece is bounded in rows and in bytes;
+//! the caller is done with a piece before the next one is made.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(super) const PIECE_ROWS: usize = 1 << 14;
 /// A piece ends when what it repeats beside its elements takes as many bytes.
 pub(super) const PIECE_BYTES: usize = 4 << 20;
 
-/// An UNNEST, and what comes out of it.
+/// An UNNEST with its columns.
 #[derive(Debug, Clone)]
 pub struct Unnest {
     /// The UNNEST of the plan.
@@ -43,7 +43,7 @@ struct Elements {
     nulls: BooleanArray,
 }
 
-/// The pieces that rows come to, one after the other.
+/// The pieces of an UNNEST's result, in order.
 pub struct Pieces<'a> {
     unnest: &'a Unnest,
     /// The columns beside the elements.
@@ -91,8 +91,8 @@ impl Elements {
 }
 
 impl Unnest {
-    /// What rows come to whose last column is the array; `taken` tells where they stand. There is
-    /// one piece at least.
+    /// Expands rows whose last column is the array, into pieces, at least one; `taken` also has the
+    /// rows' places.
     pub(crate) fn pieces<'a>(&'a self, taken: &'a Taken) -> Result<Pieces<'a>> {
         let Some((array, beside)) = taken.rows.columns().split_last() else {
             return Err(Error::Internal("an UNNEST of no column".into()));
@@ -102,7 +102,7 @@ impl Unnest {
     }
 }
 
-/// The rows of a piece: by each, the row that it is of, its element and that one's position.
+/// The rows of a piece: for each, its record's row, its element and the element's position.
 #[derive(Default)]
 struct Picked {
     rows: Vec<u32>,
@@ -117,7 +117,7 @@ impl Picked {
         self.positions.push(element.map(|(_, position)| position as i32));
     }
 
-    /// The elements, if they stand one after the other.
+    /// The range of the elements, if they are consecutive.
     fn range(&self) -> Option<Range<usize>> {
         let Some(first) = self.elements.first() else { return Some(0..0) };
         let first = (*first)?;
@@ -200,7 +200,7 @@ fn is_full(picked: &Picked, bytes: usize) -> bool {
     picked.rows.len() >= PIECE_ROWS || bytes >= PIECE_BYTES
 }
 
-/// A field of each element; of NULL it is NULL, whatever stands beneath.
+/// A field of each element; NULL for a NULL element, whatever the field's own value.
 fn field(values: &ArrayRef, at: usize) -> Result<ArrayRef> {
     let row = values.as_struct_opt();
     let Some((row, column)) = row.and_then(|row| Some((row, row.columns().get(at)?))) else {
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(piece.places, Some(vec![0, 0, 0, 1, 2, 3]));
     }
 
-    /// What stands beneath a NULL is not seen: neither of a list nor of a row.
+    /// Values beneath a NULL are not seen: neither of a list nor of a row.
     #[test]
     fn nulls_hide_what_is_beneath_them() {
         use arrow::array::ListArray;

@@ -50,7 +50,7 @@ impl PassedRows {
     }
 }
 
-/// What a slice, or several, have for one leader.
+/// Rows for one leader, of a slice or of several.
 #[derive(Debug, Default)]
 pub struct Parcel {
     /// Rows of state, with their slice.
@@ -78,7 +78,7 @@ impl Parcel {
     }
 }
 
-/// Rows of one slice for one leader; the last buffer is being filled.
+/// Rows of a slice for a leader; the last buffer is being filled.
 #[derive(Debug, Default)]
 pub struct Passed {
     buffers: Vec<PassedRows>,
@@ -186,7 +186,7 @@ impl Passed {
         }
     }
 
-    /// Opens the next buffer, in place of one in which nothing stands.
+    /// Opens the next buffer; an empty last buffer goes back to the pool.
     fn open(&mut self, slice: SliceId, side: usize, pool: &mut Pool) {
         let words = self.buffers.last().map_or(FIRST_WORDS, |last| 4 * last.buffer.len());
         if let Some(empty) = self.buffers.pop_if(|open| open.used == 0) {
@@ -203,7 +203,7 @@ impl Passed {
         std::mem::take(self).buffers
     }
 
-    /// Takes back what is left of that.
+    /// Puts the rest of such buffers back.
     pub(crate) fn put_back(&mut self, buffers: Vec<PassedRows>) {
         let rows = buffers.iter().map(PassedRows::rows).sum();
         let bytes = buffers.iter().map(PassedRows::bytes).sum();

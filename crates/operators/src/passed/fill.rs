@@ -5,10 +5,10 @@ use crate::error::Result;
 
 /// The way to one receiver: a channel's open slot.
 pub trait Outlet {
-    /// The words of the slot that is being filled; what was written stays until it is sent. `None`
+    /// The words of the slot that is being filled; written words stay until they are sent. `None`
     /// while there is no credit.
     fn slot(&mut self) -> Result<Option<&mut [u64]>>;
-    /// Sends the first `words` words of it.
+    /// Sends the first `words` words of the slot.
     fn send(&mut self, words: usize) -> Result<()>;
 }
 
@@ -26,8 +26,8 @@ pub enum Filled {
     TooLong,
 }
 
-/// Writes rows behind the first `used` words of the open slot, and into further ones; sends those
-/// that are full. Returns how many rows have been written.
+/// Writes rows behind the first `used` words of the open slot, and into further slots; sends full
+/// slots. Returns the number of written rows.
 pub fn fill<O: Outlet>(
     format: &Format,
     rows: &Outgoing<'_>,

@@ -1,20 +1,20 @@
 //! The format of exchanged records in a slot: 8-byte words in this machine's byte order.
 //!
-//! A slot holds sections, one after the other. A section starts with two words: a subject, and a
-//! word with the section's kind in its upper half and a count in its lower half. There are three
-//! sorts of sections. The first contains the rows of one window slice. Its subject is the name of
-//! the slice, and its count is the number of rows:
+//! A slot holds consecutive sections. A section starts with two words: a subject, and a word with
+//! the section's kind in its upper half and a count in its lower half. There are three sorts of
+//! sections. The first contains the rows of one window slice. Its subject is the name of the slice,
+//! and its count is the number of rows:
 //!
-//! 1. the keys as [`KeyBlock`](crate::columns::keys::KeyBlock) has them, row after row: rows × key
-//!    words;
-//! 2. only in the masked kind, for each row a bit for each value that not every row feeds, 64 to a
+//! 1. the keys in the form of a [`KeyBlock`](crate::columns::keys::KeyBlock), row after row: rows ×
+//!    key words;
+//! 2. only in the masked kind, for each row a bit for each value with a filter or NULLs, 64 to a
 //!    word, word after word: rows × words of bits;
-//! 3. one argument after the other, for byte strings their lengths: as many words as rows, or twice
-//!    as many for arguments of 128 bits;
+//! 3. argument by argument, for byte strings the lengths: as many words as rows, or twice as many
+//!    for arguments of 128 bits;
 //! 4. the bytes of variable-length keys, then of arguments, column by column.
 //!
-//! Rows of a join are of one of two sides, each of which has keys and arguments of its own. The
-//! kind says which ([`SIDE_SHIFT`]).
+//! Rows of a join belong to one of two sides, each with keys and arguments of its own. The kind
+//! names the side ([`SIDE_SHIFT`]).
 //!
 //! The second is a mark: it promises that no row of an earlier time follows. Its subject is a
 //! watermark, and its count is the number of rows so far (its lower 32 bits). The third is one part
@@ -98,15 +98,15 @@ impl Form {
 #[derive(Debug, Clone)]
 pub(super) struct Argument {
     pub(super) form: Form,
-    /// The first value that it feeds.
+    /// The first value with this argument.
     pub(super) value: usize,
-    /// Words of a row before it, without those of bits.
+    /// Words of a row before this argument, without the words of bits.
     pub(super) before: usize,
     /// Its place among what has variable length, keys first.
     pub(super) var: Option<usize>,
 }
 
-/// What an exchanged row of one query consists of; the same in all workers.
+/// Form of an exchanged row of a query; the same in all workers.
 #[derive(Debug, Clone)]
 pub struct Format {
     /// The codec of keys.
@@ -115,7 +115,7 @@ pub struct Format {
     /// Key words that hold a length.
     pub(super) var_keys: Vec<usize>,
     pub(super) arguments: Vec<Argument>,
-    /// Per value: which argument feeds it, and its bit.
+    /// Argument and bit of each value.
     pub(super) feeds: Vec<(Option<usize>, Option<u32>)>,
     /// Words of a row, without those of bits.
     pub(super) words: usize,
@@ -123,9 +123,9 @@ pub struct Format {
     pub(super) bit_words: usize,
     /// Columns of variable length.
     pub(super) vars: usize,
-    /// Which side of a join it is of; 0 where there is one.
+    /// Side of a join; 0 without a join.
     pub(super) side: usize,
-    /// That of the second side, where this one is of the first.
+    /// The second side's format, in the format of a join's first side.
     second: Option<Arc<Format>>,
 }
 
@@ -151,8 +151,8 @@ impl Format {
         [Arc::new(Format { second: Some(second.clone()), ..first }), second]
     }
 
-    /// Of rows with such values. Each has an argument, if it takes one; equal ones are sent once.
-    /// It has a bit if not every row feeds it.
+    /// Format of rows with such values. Each value has an argument, if it takes one; equal
+    /// arguments are sent once. A value has a bit if not every row takes part.
     fn of<L: Eq + Hash>(
         codec: &KeyCodec,
         values: impl Iterator<Item = (Option<(Form, L)>, bool)>,
@@ -192,7 +192,8 @@ impl Format {
         }
     }
 
-    /// That of a side, if there is one of this number; this one is of the first.
+    /// The format of side `number` of a join; `None` if there is no such side. `self` is the first
+    /// side's.
     pub fn of_side(&self, side: usize) -> Option<&Format> {
         match side {
             0 => Some(self),

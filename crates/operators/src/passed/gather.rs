@@ -128,7 +128,7 @@ mod tests {
 
     type Gather = dyn Fn(&[u64], &[u32], &mut [u64]);
 
-    /// Whatever the processor and the number, the same values are picked.
+    /// Every processor picks the same values, whatever the number.
     #[test]
     fn values_at_positions_come_in_order() {
         let words: Vec<u64> = (0..500).map(|i| (i << 40) + 7 * i).collect();

@@ -1,9 +1,9 @@
-//! The form of rows that are sent as keys and arguments: exchanged records, and those that late
-//! merge passes through since their keys rarely repeat.
+//! Passed rows: rows sent as keys and arguments. They are exchanged records, or rows that late
+//! merge does not aggregate since their keys rarely repeat.
 //!
-//! [`Format`] writes them into a slot of a channel, or into a buffer. [`fill`] goes on from one
-//! slot to the next. Rows that find no slot are kept in buffers ([`PassedRows`]). A [`Reader`]
-//! reads them where they stand.
+//! [`Format`] writes rows into a slot of a channel, or into a buffer. [`fill`] goes on from one
+//! slot to the next. Rows without a slot are kept in buffers ([`PassedRows`]). A [`Reader`] reads
+//! rows where they stand.
 
 mod buffers;
 mod fill;

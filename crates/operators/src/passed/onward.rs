@@ -7,10 +7,10 @@
 use super::{Outgoing, PassedRows, Passing};
 use crate::error::Result;
 
-/// Whoever carries rows to the leaders of their keys as soon as they come.
+/// Carrier of rows to the leaders of their keys, as soon as they come.
 pub trait Onward {
-    /// Passes rows for `leader` on, from the first on, as far as there is room now; returns how
-    /// many. Those that have been `kept` before go first, last one foremost.
+    /// Passes rows for `leader` on, from the first on, as far as there is room now; returns their
+    /// number. Rows that have been `kept` before go first, in reverse order.
     fn pass(
         &self,
         leader: usize,

@@ -1,5 +1,4 @@
-//! Reading rows: where they stand in a slot or a buffer. What another process wrote is checked
-//! here, once.
+//! Reading rows in place, in a slot or a buffer. Rows of another process are checked here, once.
 
 use millstream_state::VarKeys;
 
@@ -53,7 +52,7 @@ fn damaged(what: &str) -> Error {
 }
 
 impl Format {
-    /// Takes the first section off `words`. What another process wrote is checked here, once:
+    /// Takes the first section off `words`. Sections of another process are checked here, once:
     /// lengths fit, and there are as many bytes as the lengths say.
     pub fn next<'a>(&self, words: &mut &'a [u64]) -> Result<Section<'a>> {
         let Some(([subject, counted], rest)) = words.split_first_chunk::<HEAD_WORDS>() else {
@@ -163,7 +162,7 @@ impl Format {
         }
     }
 
-    /// What feeds the values from received rows, with their [offsets](Format::list_offsets).
+    /// Inputs of the values from received rows, with their [offsets](Format::list_offsets).
     pub(super) fn feeds<'a>(
         &self,
         incoming: &Incoming<'a>,
@@ -206,7 +205,7 @@ impl Format {
     }
 }
 
-/// What feeds one value from received rows.
+/// Input of one value from received rows.
 #[derive(Debug)]
 pub(crate) struct Received<'a> {
     view: View<'a>,

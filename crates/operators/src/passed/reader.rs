@@ -1,5 +1,4 @@
-//! Reading slots and buffers: their rows, one section after the other, are given to whoever takes
-//! them in, where they stand.
+//! Reading slots and buffers: the rows of each section are handed to a callback, in place.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ pub struct Reader {
     last_slice: Option<SliceId>,
 }
 
-/// Rows of one slice, where they stand. Their form has been checked.
+/// Rows of one slice, in place. Their form has been checked.
 pub struct ReadRows<'a> {
     format: &'a Format,
     incoming: &'a Incoming<'a>,
@@ -42,7 +41,7 @@ impl ReadRows<'_> {
         self.incoming.side
     }
 
-    /// What they are written in, from the head on.
+    /// All words of the section, from the head on.
     pub(crate) fn words(&self) -> &[u64] {
         self.incoming.words
     }
@@ -57,13 +56,13 @@ impl ReadRows<'_> {
         ReceivedVars { incoming: self.incoming, offsets: self.offsets, first }
     }
 
-    /// What feeds each of the values.
+    /// Inputs of the values.
     pub(crate) fn feeds(&self) -> Vec<Received<'_>> {
         self.format.feeds(self.incoming, self.offsets)
     }
 }
 
-/// Whoever takes rows in. An error ends the reading.
+/// Callback for rows. An error ends the reading.
 pub(crate) type TakeIn<'a> = dyn FnMut(&ReadRows<'_>) -> Result<()> + 'a;
 
 impl Reader {

@@ -75,7 +75,7 @@ impl Format {
         bytes
     }
 
-    /// What has variable length in a batch, in its order.
+    /// The columns of variable length in a batch, in the format's order.
     pub fn vars_of<'a>(&self, keys: &'a [ArrayRef], inputs: &'a [Input]) -> Vec<VarColumn<'a>> {
         let mut columns = VarColumn::of(keys);
         for argument in self.arguments.iter().filter(|a| a.var.is_some()) {
@@ -211,7 +211,7 @@ pub fn part(total: usize, count: u32) -> [u64; HEAD_WORDS] {
 }
 
 fn words_of<T: Bits64>(values: &[T]) -> &[u64] {
-    // SAFETY: that is what `Bits64` says.
+    // SAFETY: guaranteed by `Bits64`.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
 }
 

@@ -76,9 +76,9 @@ impl BatchTimes {
         BatchTimes::new(self.times.slice(rows), watermark, self.limit)
     }
 
-    /// The least watermark that these records leave in a split that has had none before, or the
-    /// least time of those up to that one, if that is less: nothing that is not late comes before
-    /// it. `BEGINNING` if no watermark is believed.
+    /// The first watermark of these records in a split without an earlier watermark, or the least
+    /// time up to the watermark's record, if less: no record in time comes before. `BEGINNING` if
+    /// no watermark is believed.
     pub fn first(&self) -> i64 {
         let mut least = END;
         for row in 0..self.times.len() {
@@ -96,7 +96,7 @@ impl BatchTimes {
         Running { watermark, limit: self.limit }
     }
 
-    /// The watermark that a record carries, if any.
+    /// The watermark of a record, if any.
     #[inline(always)]
     pub(crate) fn watermark(&self, row: usize) -> Option<i64> {
         match &self.watermark {

@@ -1,10 +1,10 @@
-//! What windowing says of slices, records and rows.
+//! Answers of windowing about slices, records and rows.
 
 use super::SliceId;
 use crate::event_time::BEGINNING;
 
-/// A slice, and times of records that update it, the end excluded: all of them, or, if it packs
-/// windows or panes, those of one.
+/// A slice, with times of records that update it, the end excluded: all its times, or, if the slice
+/// packs windows or panes, the times of one window or pane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// The slice.
@@ -23,7 +23,7 @@ impl Bounds {
     }
 }
 
-/// What rows that fire under one name are first ordered by
+/// First sort key of rows that fire under one name
 /// ([`order_within`](super::Windowing::order_within)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderWithin {
@@ -39,18 +39,18 @@ impl OrderWithin {
     }
 }
 
-/// What becomes of a record.
+/// Fate of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It updates the slice of its time.
+    /// The record updates the slice of its time.
     InTime,
-    /// It is late for some of its windows: it updates this slice, which serves the others.
+    /// The record is late for some of its windows: it updates this slice, which serves the rest.
     Partly(SliceId),
-    /// It is late: no window is left that it could count for.
+    /// The record is late for all its windows.
     Late,
 }
 
-/// What slices pack: each row has its begin among its keys.
+/// Content of slices; rows of packed slices have their begin among their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
     /// A slice is a window, or a pane.
@@ -61,14 +61,15 @@ pub enum Packing {
     Parts,
 }
 
-/// How what a window consists of is combined.
+/// Combination of slices into windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Combining {
-    /// It is one slice.
+    /// A window is a slice.
     OneSlice,
-    /// Of the slices of all its panes. Windows that come later need those again that lie in them.
+    /// A window combines the slices of all its panes. Later windows need the slices of common panes
+    /// again.
     Hop,
-    /// Of what the window before had, if it began together with it, and of its last pane's slices.
+    /// A window continues the window before, if both begin together, with its last pane's slices.
     Cumulate,
     /// Slices pack panes, of which windows have few: each row is of one, and counts for all windows
     /// of that.

@@ -2,23 +2,22 @@
 //! complete.
 //!
 //! State is kept by *slice*, results are given by *window*. A record updates one slice; a window
-//! consists of one or several slices. All other modules ask this one: which slice a record updates,
-//! whether it is late, which windows a slice serves, from when on nothing is added to a slice,
-//! which window fires next and when. To them a [`SliceId`] and a [`WindowId`] are names: they
-//! compare, keep and send them, and do not compute with them. So two slices of the same times, or
-//! two windows that begin together, may have names of their own.
+//! consists of one or several slices. All other modules ask this module: which slice a record
+//! updates, whether it is late, which windows a slice serves, from when on a slice is complete, and
+//! the next window with its firing time. For other modules a [`SliceId`] and a [`WindowId`] are
+//! names, to be compared, kept and sent, but without arithmetic. So two slices of the same times,
+//! or two windows that begin together, may have names of their own.
 //!
-//! - Tumbling windows, and the one window of an input that is not divided: a slice is a window.
-//! - Short tumbling windows that are *packed*: a slice is as many windows, one after the other, as
-//!   fire together. A *window* is the name under which they fire; each of its rows says itself of
-//!   which of them it is.
+//! - Tumbling windows, and the single window of an undivided input: a slice is a window.
+//! - Short tumbling windows that are *packed*: a slice is several windows in sequence, which fire
+//!   together. A *window* is the name under which they fire; each row names its own window.
 //! - Windows that hop or cumulate ([`panes`]): a slice is a pane, as wide as windows are apart. A
-//!   record that is late for some of its windows goes to a slice of its own, which names the first
-//!   window that it still counts for. Short panes are packed, too ([`packs`]).
+//!   record that is late for some of its windows goes to a slice of its own, named by the first
+//!   window for which the record is in time. Short panes are packed, too ([`packs`]).
 //! - Sessions: a slice is a gap wide at the most, so that all records of a key in it belong to one
-//!   session; or it packs many such parts, and each row says of which it is. A *window* is the name
-//!   under which sessions fire that ended in about the same time; each of its rows says itself from
-//!   when until when its session lasted.
+//!   session; or it packs many such parts, and each row names its part. A *window* is the name
+//!   under which sessions fire that ended in about the same time; each row has its session's begin
+//!   and end.
 //!
 //! - Interval joins: a slice is as many rows of the anchor side as its time has, and fires as a
 //!   window when all is there that these rows may meet. Rows of the other side update several
@@ -58,7 +57,7 @@ pub struct Windowing {
     lateness_us: i64,
 }
 
-/// What windows consist of.
+/// Kind of windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Each is a slice, and is named by the time at which it begins.
@@ -68,10 +67,10 @@ enum Kind {
     Packed(Tumble),
     /// The panes that a slice packs.
     Packs(Packs),
-    /// What is named by the time at which a slice begins are the sessions that are over when it is
-    /// complete.
+    /// Sessions; a name, the begin of a slice, stands for all sessions that are over when the slice
+    /// is complete.
     Sessions(Session),
-    /// Each is a slice, and is named by the time at which it begins, that of the anchor side.
+    /// Each window is a slice, named by its begin on the anchor side.
     Interval(Interval),
 }
 
@@ -114,7 +113,7 @@ impl Windowing {
         Windowing { slices, kind, ..self }
     }
 
-    /// What slices pack.
+    /// Content of slices.
     pub(crate) fn packing(&self) -> Packing {
         match self.kind {
             Kind::Packed(_) => Packing::Windows,
@@ -180,8 +179,8 @@ impl Windowing {
         }
     }
 
-    /// How far apart the records of one window may be: who reads so far ahead of another opens
-    /// windows that the other has not reached. `None`: there is one for the whole input.
+    /// Greatest distance between records of one window: a worker that reads so far ahead opens
+    /// windows that other workers have not reached. `None`: a single window for the whole input.
     pub fn reach_us(&self) -> Option<i64> {
         let slices = self.slices.as_ref()?;
         Some(match self.kind {
@@ -198,8 +197,8 @@ impl Windowing {
         })
     }
 
-    /// How far beyond what others have reached slices may begin that they merge all the same: half
-    /// of what a window has besides one of its slices.
+    /// Distance beyond other workers' progress within which new slices are merged all the same:
+    /// half of a window without one of its slices.
     pub fn ahead_us(&self) -> i64 {
         let slice_us = self.slices.as_ref().map_or(0, |slices| slices.size_us);
         if let Kind::Interval(interval) = &self.kind {
@@ -238,7 +237,8 @@ impl Windowing {
         }
     }
 
-    /// The slice that rows of this event time update; `None`: they have none, and need it.
+    /// The slice that rows of this event time update; `None` for rows without an event time, if
+    /// windows need it.
     pub fn slice_of_rows(&self, time: Option<i64>) -> Option<SliceId> {
         match time {
             _ if self.is_whole() => Some(SliceId::WHOLE),
@@ -268,8 +268,8 @@ impl Windowing {
         }
     }
 
-    /// What becomes of a record of this time, in the slice of its time, before which the watermark
-    /// of its split is here.
+    /// Fate of a record of this time, in the slice of its time; `watermark` is the split's
+    /// watermark before the record.
     #[inline]
     pub(crate) fn fate(&self, slice: &Bounds, time: i64, watermark: i64) -> Fate {
         if self.all_in_time(slice, time, watermark) {
@@ -292,7 +292,7 @@ impl Windowing {
         left.map_or(Fate::Late, Fate::Partly)
     }
 
-    /// For a record that is late: when the last of its windows ended. `None`: it is late by its own
+    /// End of the last window of a late record. `None`: lateness follows from the record's own
     /// time.
     pub(crate) fn last_end_of(&self, slice: &Bounds) -> Option<i64> {
         match (&self.kind, &self.slices) {
@@ -400,8 +400,8 @@ impl Windowing {
         self.windows_of(slice).find(|window| self.fires_at(*window) > frontier)
     }
 
-    /// The window that fires after one that has fired, which needs what that one had, up to its
-    /// slice `newest`; `None`: there is none.
+    /// The next window after a fired window, if it needs the slices of the fired window, up to
+    /// slice `newest`; else `None`.
     pub(crate) fn window_after(&self, window: WindowId, newest: SliceId) -> Option<WindowId> {
         let next = WindowId(match (&self.kind, &self.slices) {
             (Kind::Sessions(_), Some(slices)) => window.0.saturating_add(slices.size_us),
@@ -418,8 +418,8 @@ impl Windowing {
         }
     }
 
-    /// The names among which the slices are that a window is the first to need; not each of them
-    /// need be one.
+    /// The range of names of slices that no window before `window` needs; some names may have no
+    /// slice.
     pub(crate) fn slices_of(&self, window: WindowId) -> RangeInclusive<SliceId> {
         match &self.kind {
             Kind::Panes(panes) => panes.slices_of(window),

@@ -1,9 +1,9 @@
-//! Packs of panes: where windows overlap and panes are short, a slice has as many panes as fire
-//! together. Each of its rows says itself of which pane it is.
+//! Packs of panes: where windows overlap and panes are short, a slice has the panes that fire
+//! together. Each row of a slice names its own pane.
 //!
-//! Packs follow each other and are numbered. What fires under the number of a pack are all windows
-//! whose last pane is in it. A slice is a pack, or a pane of a record that is late for some of its
-//! windows, together with the first window that the record still counts for. The name of a slice is
+//! Packs follow each other and are numbered. Under the number of a pack fire all windows whose last
+//! pane is in the pack. A slice is a pack, or a pane of a record that is late for some of its
+//! windows, together with the first window for which the record is in time. The name of a slice is
 //! made of the first number under which any of its windows fires, so that slices are in the order
 //! in which they close; the pack comes before the panes.
 
@@ -23,12 +23,12 @@ pub(super) struct Packs {
     pub(super) count: i64,
 }
 
-/// What a slice has.
+/// Content of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     /// All records of a pack that are late for no window.
     Pack(i64),
-    /// Those of a pane that are late for all windows before this one.
+    /// Records of a pane that are late for all windows before `window`.
     Pane { pane: i64, window: i64 },
 }
 
@@ -73,7 +73,7 @@ impl Packs {
         SliceId(number.saturating_mul(self.names()).saturating_add(rank))
     }
 
-    /// What the slice of this name has; `None`: there is none.
+    /// Content of the slice of this name; `None` if there is no such slice.
     fn content(self, slice: SliceId) -> Option<Content> {
         let number = slice.0.div_euclid(self.names());
         let rank = slice.0.rem_euclid(self.names()) - 1;

@@ -5,9 +5,9 @@
 //! panes from that begin to `w`. So every window ends with a pane of its own, and windows end in
 //! the order of their numbers.
 //!
-//! A slice is a pane together with the first window that its records count for. Its name is made of
-//! both, so that slices are in the order in which they close, and those that close together in that
-//! of their panes.
+//! A slice is a pane together with the first window for which its records are in time. Its name is
+//! made of both, so that slices are in the order in which they close; slices that close together
+//! are in the order of their panes.
 
 use std::ops::RangeInclusive;
 

@@ -7,9 +7,9 @@ use super::{
 use crate::event_time::{BEGINNING, END, USABLE};
 
 impl Windowing {
-    /// What the columns `window_start`, `window_end` and `window_time` of a window's results are;
-    /// `None` for the window of the whole input, and for sessions and packed windows, each of which
-    /// has its own.
+    /// Values of the columns `window_start`, `window_end` and `window_time` for a window; `None`
+    /// for the window of the whole input, and for sessions and packed windows, whose rows have
+    /// values of their own.
     pub fn columns_of(&self, window: WindowId) -> Option<[i64; 3]> {
         let slices = self.slices.as_ref()?;
         let (start, end) = match &self.kind {
@@ -23,8 +23,8 @@ impl Windowing {
         Some([start, end, time_before(end)])
     }
 
-    /// What these columns are of packed windows that begin at these times, or, if they have panes,
-    /// that end with the panes of these numbers.
+    /// Values of these columns for packed windows, given by their begins, or, if there are panes,
+    /// by the numbers of their last panes.
     pub(crate) fn columns_from(&self, which: Vec<i64>) -> [Vec<i64>; 3] {
         let (starts, ends): (Vec<i64>, Vec<i64>) = match &self.kind {
             Kind::Packs(packs) => {

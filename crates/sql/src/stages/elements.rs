@@ -14,7 +14,7 @@ use crate::names::catalog::input_column;
 use crate::stages::lower::{Places, Rows, Stage, is_window_column, unique};
 use crate::stages::nest::{By, Expanded, Inner};
 use crate::stages::unnest::UnnestNode;
-use crate::stages::windows::{Assigned, Windows};
+use crate::stages::windows::assigned::{Assigned, Windows};
 use crate::syntax::error::{Result, Span, SqlError};
 
 /// The columns of a stage that are kept where a pass makes other rows of its own.

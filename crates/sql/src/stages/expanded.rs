@@ -12,7 +12,7 @@ use crate::names::catalog::input_column;
 use crate::stages::elements::Kept;
 use crate::stages::lower::{Fires, Rows, Stage, fired_column, unique};
 use crate::stages::nest::{By, Expanding, Inner};
-use crate::stages::windows::{OfRow, Windows};
+use crate::stages::windows::assigned::{OfRow, Windows};
 use crate::syntax::error::Result;
 
 impl Stage {

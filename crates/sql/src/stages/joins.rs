@@ -42,7 +42,7 @@ use crate::stages::counted::Counted;
 use crate::stages::joined::{Joined, Unwindowed};
 use crate::stages::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
 use crate::stages::texts::Clause;
-use crate::stages::windows::Windows;
+use crate::stages::windows::assigned::Windows;
 use crate::syntax::error::{Place, Result, SqlError};
 use crate::syntax::walk::Nodes;
 use conditions::{Bounds, Condition, Numbered, SortedConditions};

@@ -17,7 +17,7 @@ use crate::expr::window_node::{Assignment, WINDOW_COLUMNS};
 use crate::names::catalog::{INPUT, TableEntry, input_column};
 use crate::names::window_kinds::WindowKind;
 use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
-use crate::stages::windows::{Assigned, Windows};
+use crate::stages::windows::assigned::{Assigned, Windows};
 use crate::syntax::error::{Place, Result, SqlError};
 use crate::syntax::walk::Nodes;
 

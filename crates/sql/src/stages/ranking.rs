@@ -31,7 +31,7 @@ use crate::stages::lower::{
     Call, Fires, Grouped, Over, Places, Stage, fired_column, indexed, is_window_column, over,
     to_fired, unique, window_column,
 };
-use crate::stages::windows::{OfRow, Windows};
+use crate::stages::windows::assigned::{OfRow, Windows};
 use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::sql_type_name;
 

@@ -5,7 +5,7 @@ use datafusion_expr::{Expr, LogicalPlan};
 use datafusion_sql::sqlparser::ast::SetOperator;
 
 use crate::stages::as_of::time_of;
-use crate::stages::group_windows::bound_of;
+use crate::stages::windows::group_windows::bound_of;
 use crate::syntax::error::{Result, SqlError};
 
 /// Advice in place of a subquery as a value.

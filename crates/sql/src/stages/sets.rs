@@ -21,8 +21,8 @@ use crate::names::catalog::input_column;
 use crate::stages::counted::Counted;
 use crate::stages::lower::{Call, Over, Places, Stage, is_window_column, over, unique};
 use crate::stages::repeats::{as_computed, null, once_passed};
-use crate::stages::sessions::{is_over, only_passing, take_passing};
-use crate::stages::windows::{Assigned, Windows};
+use crate::stages::windows::assigned::{Assigned, Windows};
+use crate::stages::windows::sessions::{is_over, only_passing, take_passing};
 use crate::syntax::error::{Result, SqlError};
 use crate::syntax::types::plain_type;
 

@@ -10,7 +10,7 @@ use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
 use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
 use crate::stages::nest::Inner;
-use crate::stages::windows::Windows;
+use crate::stages::windows::assigned::Windows;
 use crate::syntax::error::{Result, SqlError};
 
 impl Stage {

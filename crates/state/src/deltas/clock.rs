@@ -1,7 +1,7 @@
 //! The vector clock of watermarks (paper, section 5.1, *Progress tracking*).
 
-/// What a leader knows of every worker's progress: one watermark per worker, in microseconds of
-/// event time, each covering only state that has already been merged here.
+/// A leader's view of every worker's progress: one watermark per worker, in microseconds of event
+/// time, each covering only state that has already been merged here.
 ///
 /// ```
 /// use millstream_state::VectorClock;

@@ -12,10 +12,10 @@ use crate::values::float_sum;
 use crate::values::kind::{NO_BYTES, ValueKind};
 use crate::{values::blobs, values::chain};
 
-/// What another process sent is not rows of this layout.
+/// Error for bytes from another process that are not rows of this layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// What is wrong.
+    /// The fault.
     pub what: &'static str,
 }
 
@@ -38,15 +38,15 @@ impl Segment {
         })
     }
 
-    /// What its rows refer to.
+    /// Arena that the rows refer to.
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
 }
 
 impl RowLayout {
-    /// The hash of the first row's key; `None` if there is no whole row. Nothing of what it refers
-    /// to is looked at.
+    /// Hash of the first row's key; `None` if there is no whole row. Does not follow references
+    /// into the arena.
     pub fn first_hash(&self, words: &[u64], scratch: &mut Scratch) -> Option<u64> {
         (words.len() >= self.row_words()).then(|| {
             Sources::of(words, self.row_words()).gather_keys(1, self, scratch);
@@ -54,8 +54,8 @@ impl RowLayout {
         })
     }
 
-    /// That `words` are whole rows of this layout, whatever a peer has written there, which refer
-    /// to nothing outside of `arena`: after that, merging them does no harm.
+    /// Checks that `words`, which a peer may have filled with anything, are whole rows of this
+    /// layout with references into `arena` only: then merging is safe.
     fn check(&self, words: &[u64], arena: &Arena) -> Result<(), Malformed> {
         if !words.len().is_multiple_of(self.row_words()) {
             return Err(Malformed { what: "a part of a row" });
@@ -92,9 +92,9 @@ impl RowLayout {
 }
 
 impl Table {
-    /// Merges rows of another process's segment from where they arrived; `arena` is what they refer
-    /// to. The rows are checked first, so that nothing is changed if they are not rows of this
-    /// layout.
+    /// Merges rows of another process's segment from the place of their arrival; `arena` is the
+    /// target of their references. The rows are checked first, so that malformed rows change
+    /// nothing.
     pub fn merge_words(
         &mut self,
         words: &[u64],
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(rows(&leader).len(), 4_321);
     }
 
-    /// Whatever a peer writes into rows is refused or merged; nothing is read outside of the arena.
+    /// Damaged rows are refused or merged; nothing is read outside of the arena.
     #[test]
     fn damaged_rows_do_no_harm() {
         let names: Vec<Vec<u8>> = (0..50).map(|i| format!("n{i}").into_bytes()).collect();

@@ -1,18 +1,18 @@
 //! Fragments: a worker's state for the keys of one other leader. A fragment aggregates records or
 //! passes them through.
 //!
-//! With few keys, aggregating shrinks a fragment to almost nothing. With mostly distinct keys it
+//! With few keys, aggregating shrinks a fragment to almost nothing. With mostly distinct keys, it
 //! shrinks nothing, and the look-ups are wasted. Then rows are appended as they come, and the
-//! leader does all the merging. A fragment chooses by the share of distinct rows in an epoch. While
-//! it aggregates, it knows this share. While it passes rows through, it estimates the share from
-//! the keys whose hashes fall into a small part of the range of hashes.
+//! leader does all the merging. A fragment chooses by the share of distinct rows in an epoch. An
+//! aggregating fragment knows this share. A fragment that passes rows through estimates the share
+//! from the keys whose hashes fall into a small part of the range of hashes.
 //!
-//! The break-even follows from the costs, apart from updating a row, which somebody does in either
-//! case. Passing through takes writing and reading keys and arguments, for every row. Aggregating
-//! takes, for every distinct row, the cost of moving a row of state to the leader: to write it, to
-//! read it, to look it up there and to merge it. Let `P` be the former, `M` the latter and `d` the
-//! share of distinct rows: the costs are equal where `d = P / M`. The number of workers counts
-//! through `d`: the more of them share a key's records, the fewer of these has each.
+//! The break-even follows from the costs, except for updating a row, which costs the same in either
+//! mode. Passing through takes writing and reading keys and arguments, for every row. Aggregating
+//! takes, for every distinct row, the cost of moving a row of state to the leader: writing,
+//! reading, look-up and merging. Let `P` be the former, `M` the latter and `d` the share of
+//! distinct rows: the costs are equal where `d = P / M`. The number of workers counts through `d`:
+//! the more workers share a key's records, the fewer records each worker has.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ pub enum Mode {
     PassThrough,
 }
 
-/// What it costs to pass rows through, and to merge rows of state.
+/// Costs of passing rows through, and of merging rows of state.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
     pass: f64,
@@ -166,7 +166,8 @@ impl Fragment {
         }
     }
 
-    /// Begins in `mode`, if it is free to: others have shown that it is right, for now.
+    /// Begins in `mode`, unless the mode is fixed: other fragments have found this mode to be
+    /// right.
     pub fn begin_in(&mut self, mode: Mode) {
         if !self.fixed {
             (self.mode, self.fresh) = (mode, false);
@@ -247,7 +248,7 @@ impl Fragment {
         }
     }
 
-    /// Whether it has no use for hashes: it looks keys up, and finds them without.
+    /// True if the fragment looks keys up without hashes.
     pub fn is_direct(&self) -> bool {
         self.mode == Mode::Aggregate && self.table.is_direct()
     }
@@ -287,8 +288,8 @@ impl Fragment {
         }
     }
 
-    /// Counts rows that are passed through, and those that are distinct. When the sample is full,
-    /// only every now and then, for keys may change within a long epoch.
+    /// Counts rows that are passed through, and the distinct rows among them. Once the sample is
+    /// full, counts only now and then, for keys may change within a long epoch.
     fn estimate(&mut self, hashes: &[u64]) {
         if self.unsampled > 0 {
             self.unsampled = self.unsampled.saturating_sub(hashes.len());
@@ -372,7 +373,7 @@ impl Fragment {
         &self.table
     }
 
-    /// Empties it for another window. It keeps its mode, until the new window shows better.
+    /// Empties the fragment for another window. The mode stays, until the new window shows better.
     pub fn clear(&mut self, pool: &mut ChunkPool) {
         self.table.clear(pool);
         (self.changed, self.verdicts) = (false, 0);
@@ -382,8 +383,8 @@ impl Fragment {
     }
 }
 
-/// Which keys there have been of those whose hashes fall into one of [`SAMPLED`] parts of their
-/// range: a bit for each, which few share.
+/// Sample of the keys whose hashes fall into one of [`SAMPLED`] parts of their range: a bit for
+/// each key, rarely shared by several keys.
 #[derive(Debug, Default)]
 struct Sample {
     bits: Vec<u64>,

@@ -25,7 +25,7 @@ pub struct Arena {
 /// this, unless so much is put into it at once.
 pub(crate) const ROOM_WORDS_MAX: usize = 2 << 10;
 
-/// What is allocated stays in any case if it is no more than this.
+/// Allocated memory up to this size is never freed by clearing.
 const KEPT_BYTES: usize = 1 << 10;
 
 /// A reference as rows hold it: the length in bytes above, the offset in words below.
@@ -133,8 +133,8 @@ impl Arena {
         self.dead_words > DEAD_WORDS_MIN && 2 * self.dead_words > self.words.len()
     }
 
-    /// Bytes by which blobs may grow beyond what is put into them when so many inputs come: those
-    /// that move take twice the room; and what compaction takes for a moment.
+    /// Bytes by which blobs may grow beyond the new inputs' own bytes: blobs that move take twice
+    /// the room; and compaction takes some for a moment.
     pub(crate) fn moving_bytes(&self, inputs: usize) -> usize {
         let used = self.words.len();
         let moving = used.min(self.largest_words.saturating_mul(inputs));
@@ -178,7 +178,7 @@ impl Arena {
         &mut self.words[offset as usize..offset as usize + count]
     }
 
-    /// The words from an offset on, to be changed; none if it lies outside.
+    /// Mutable words from an offset on; empty if the offset lies outside.
     #[inline(always)]
     pub(crate) fn rest_mut(&mut self, offset: u64) -> &mut [u64] {
         self.words.get_mut(offset as usize..).unwrap_or_default()
@@ -221,8 +221,8 @@ impl Arena {
         self.words.shrink();
     }
 
-    /// Forgets all values. What is allocated stays if it is no more than so many bytes, or if it is
-    /// little; in a heap, which others need, only if it is little.
+    /// Forgets all values. Allocated memory stays if there are at most `kept_bytes_max` bytes, or
+    /// little; in a heap, which other tables need, only if there is little.
     pub(crate) fn clear_and_keep(&mut self, kept_bytes_max: usize) {
         (self.dead_words, self.largest_words) = (0, 0);
         let kept_bytes_max = if self.heap.is_some() { 0 } else { kept_bytes_max };

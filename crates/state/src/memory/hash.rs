@@ -39,7 +39,7 @@ fn hash_pair(low: u64, high: u64) -> u64 {
     h ^ h >> 32
 }
 
-/// Hashes of one-word keys, one after the other; vectorised as far as the processor goes.
+/// Hashes of one-word keys, vectorised as far as the processor goes.
 pub fn hash_each_word(words: &[u64], hashes: &mut [u64]) {
     #[inline(always)]
     fn each(words: &[u64], hashes: &mut [u64]) {
@@ -90,7 +90,7 @@ pub fn hash_words(words: &[u64]) -> u64 {
     }
 }
 
-/// Hash of a variable-length value: what stands for it among a key's words.
+/// Hash of a variable-length value: stands for the value among a key's words.
 #[inline]
 pub fn hash_bytes(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)

@@ -14,7 +14,7 @@ use std::{fmt, io};
 use crate::memory::pages::{HUGE_PAGE_BYTES, Lines, advise_small, give_back};
 use crate::memory::runs::Runs;
 
-/// What memory is counted in: a page.
+/// Unit of memory: a page.
 const UNIT_BYTES: usize = 4096;
 /// Units of a block, which is a huge page.
 const BLOCK_UNITS: u32 = (HUGE_PAGE_BYTES / UNIT_BYTES) as u32;
@@ -24,7 +24,7 @@ const UNITS_MAX: u32 = u32::MAX - BLOCK_UNITS;
 /// The shortest run; what is shorter comes from the allocator.
 pub(crate) const RUN_BYTES_MIN: usize = UNIT_BYTES;
 
-/// What a run takes for so many bytes.
+/// Bytes of a run that holds `bytes` bytes.
 pub(crate) fn run_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(UNIT_BYTES)
 }
@@ -41,13 +41,13 @@ const GIVEN_AT_ONCE: usize = 16;
 /// of it.
 const SMALL_PAGE_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
-/// What becomes of free memory.
+/// Treatment of free memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
-    /// Much of it goes back to the system. Its pages are others when it is used again.
+    /// Much of it goes back to the system. Later use gets new pages.
     GivenBack,
-    /// It stays, since the range is pinned for a network card (`verbs`), which would go on reading
-    /// the pages that it knows, or since it is a file's.
+    /// Free memory stays, since the range is pinned for a network card (`verbs`), which would go on
+    /// reading the old pages, or since it is a file's.
     Kept,
 }
 
@@ -78,7 +78,7 @@ struct State {
     given_back_bytes: u64,
 }
 
-/// What a heap holds.
+/// Usage of a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HeapUse {
     /// Bytes of runs that are in use.
@@ -154,7 +154,7 @@ impl Heap {
         (end <= self.bytes).then_some(offset)
     }
 
-    /// What it holds now.
+    /// Present usage.
     pub fn usage(&self) -> HeapUse {
         let state = self.lock();
         HeapUse {
@@ -224,7 +224,7 @@ impl Heap {
             first -= 1;
         }
         let bytes = (last - first + 1) as usize * HUGE_PAGE_BYTES;
-        // SAFETY: these blocks are free, and stay so under the lock: nobody knows what they hold.
+        // SAFETY: these blocks are free, and stay so under the lock: their content is unused.
         unsafe { give_back(self.place(first * BLOCK_UNITS), bytes) };
         state.given_back_bytes += bytes as u64;
         true
@@ -251,7 +251,7 @@ impl fmt::Debug for Heap {
     }
 }
 
-/// A run of a heap's memory, aligned to a page. Its owner's alone until it is dropped.
+/// A run of a heap's memory, aligned to a page. Exclusive to its owner until dropped.
 #[derive(Debug)]
 pub(crate) struct Run {
     heap: Arc<Heap>,

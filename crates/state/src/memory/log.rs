@@ -25,8 +25,8 @@ const CHUNK_MASK: u32 = CHUNK_ROWS as u32 - 1;
 /// Rows in the first chunk of a small log.
 const FIRST_ROWS: usize = 4;
 
-/// What a chunk takes besides its rows: its entries in the log's lists, its slab, and what the
-/// allocator adds. That of a few rows is little more.
+/// Bytes of a chunk besides its rows: its entries in the log's lists, its slab, and the allocator's
+/// share. For a chunk of a few rows, the total is little more.
 const OVERHEAD_BYTES: usize = size_of::<Chunk>() + size_of::<Arc<Slab>>() + 96;
 
 /// A log of this many chunks takes further ones from slabs.
@@ -54,15 +54,15 @@ struct Memory {
     _slab: Arc<Slab>,
 }
 
-// SAFETY: a memory is the only one that uses its words; the slab only keeps them allocated.
+// SAFETY: only this memory uses its words; the slab just keeps them allocated.
 unsafe impl Send for Memory {}
 
 /// Large enough for the system to back it with a huge page: rows are met at random, and with small
 /// pages each costs an address translation besides its cache line.
 const SLAB_BYTES: usize = HUGE_PAGE_BYTES;
 
-/// What a slab is made of. A vector's length stays 0, since rows are written through pointers and
-/// words need no destructor.
+/// Memory of a slab. A vector's length stays 0, since rows are written through pointers and words
+/// need no destructor.
 #[derive(Debug)]
 enum Slab {
     Allocated(#[expect(dead_code, reason = "only held, to be freed")] Vec<u64>),
@@ -297,8 +297,8 @@ impl Log {
         Log::numbered(OWN_ROWS..i32::MAX as u32, row_words)
     }
 
-    /// One for rows that a table holds for other leaders. Their numbers begin with the second
-    /// chunk's, so that 0 is none of them.
+    /// A log of a table's rows for other leaders. Row numbers begin with the second chunk's, so
+    /// that 0 is free.
     pub(crate) fn of_others(row_words: usize) -> Log {
         Log::numbered(CHUNK_ROWS as u32..OWN_ROWS, row_words)
     }
@@ -332,9 +332,8 @@ impl Log {
 
     /// Makes room for `rows` more rows, so that appending them neither allocates nor moves any.
     ///
-    /// # Panics
-    /// If the log would have more rows than there are numbers: some 2^30, or 2^27 of one for other
-    /// leaders.
+    /// If the log would have more rows than there are numbers: some 2^30, or 2^27 in a log for
+    /// other leaders.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &mut ChunkPool) {
         self.check_ids(rows);
         if self.has_room(rows) {

@@ -82,7 +82,7 @@ impl Lines {
         allocated(bytes_of(self.count))
     }
 
-    /// Bytes that making it `count` lines long allocates, beside what there is.
+    /// Bytes to be allocated, beside the present ones, for a length of `count` lines.
     pub(crate) fn growth_bytes(&self, count: usize) -> usize {
         let (old, new) = (bytes_of(self.count), bytes_of(count));
         if old >= MAP_BYTES_MIN { allocated(new) - allocated(old) } else { allocated(new) }
@@ -113,7 +113,7 @@ impl Drop for Lines {
     }
 }
 
-/// What it takes to hold so many bytes.
+/// Bytes allocated to hold `bytes` bytes.
 fn allocated(bytes: usize) -> usize {
     if bytes >= MAP_BYTES_MIN { bytes.next_multiple_of(HUGE_PAGE_BYTES) } else { bytes }
 }
@@ -197,8 +197,8 @@ mod map {
     /// A range of addresses, aligned to a huge page, with nothing behind it yet.
     fn reserve(bytes: usize) -> io::Result<*mut u8> {
         let length = bytes + HUGE_PAGE_BYTES;
-        // SAFETY: a new mapping at an address of the system's choice touches nothing of ours; what
-        // is unmapped again is its two ends.
+        // SAFETY: a new mapping at an address of the system's choice touches nothing of ours; only
+        // the two ends of the new mapping are unmapped again.
         unsafe {
             let start = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, FLAGS, -1, 0);
             if start == libc::MAP_FAILED {

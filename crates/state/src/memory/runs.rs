@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// What is in use, unit by unit, and the runs.
+    /// Used units and held runs.
     struct Model {
         used: Vec<bool>,
         held: Vec<(u32, u32)>,
@@ -136,8 +136,8 @@ mod tests {
         }
     }
 
-    /// Whatever comes and goes, runs are apart, all else is free, and a run is refused only without
-    /// a place.
+    /// For any sequence of takes and frees, runs are apart, all else is free, and a run is refused
+    /// only without a place.
     #[test]
     fn runs_are_apart_and_refused_only_without_a_place() {
         let (mut refused, mut extended) = (0, 0);

@@ -16,7 +16,7 @@ pub(crate) struct Words {
     start: NonNull<u64>,
     len: usize,
     capacity: usize,
-    /// What the memory is, if it is not the allocator's.
+    /// The heap's run, unless the memory is the allocator's.
     run: Option<Run>,
 }
 
@@ -169,7 +169,7 @@ impl Drop for Words {
 mod tests {
     use super::*;
 
-    /// The words stay what they are, wherever they go.
+    /// Moves between allocator and heap keep the words' values.
     #[test]
     fn words_move_between_allocator_and_heap() {
         let heap = Heap::map(4 << 20, crate::memory::heap::Idle::GivenBack).unwrap();
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(words.as_ptr(), place, "it grows where it stands");
         words.shrink();
         assert_eq!((words.capacity(), heap.usage().used_bytes), (512, 4096));
-        // Somebody else is behind it.
+        // The other run stands right behind.
         let other = heap.take(8192).unwrap();
         grow(&mut words, 600, Some(&heap));
         grow(&mut words, 1100, Some(&heap));

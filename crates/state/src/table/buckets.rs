@@ -1,11 +1,11 @@
-//! Rows that are found by their keys, several of which may have the same one: an index over rows
-//! that stand elsewhere, which a join is matched with (paper, section 5.2).
+//! Rows by key, several rows per key: an index over rows stored elsewhere, for matching a join
+//! (paper, section 5.2).
 //!
-//! It is built once, when all rows are there. The rows whose hashes end alike stand one behind the
-//! other, so a lookup misses the cache twice: where a bucket begins, and what stands there. A block
-//! of keys is looked up in two passes, so that the misses of all of them are on their way at once.
+//! The index is built once, when all rows are there. Rows whose hashes end alike stand one behind
+//! the other, so a lookup misses the cache twice: at the bucket's beginning, and at its content. A
+//! block of keys is looked up in two passes, so that all their misses are on their way at once.
 //! Where keys are numbers close to each other, a bucket has the rows of one key, and nothing is
-//! hashed or compared. That takes about as much memory, at the most.
+//! hashed or compared. Such an index takes at most about as much memory.
 
 use crate::memory::prefetch::prefetch;
 
@@ -26,7 +26,7 @@ pub struct Buckets {
     entries: Entries,
 }
 
-/// What stands in buckets. Behind the last one there are [`AT_ONCE`] more that are no bucket's.
+/// Content of the buckets. Behind the last bucket, [`AT_ONCE`] more entries belong to no bucket.
 #[derive(Debug)]
 enum Entries {
     /// Rows whose hashes end alike.
@@ -38,7 +38,7 @@ enum Entries {
 /// A row.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Its key, if that is a word, or the hash of it.
+    /// The key, if it is a word; else its hash.
     tag: u64,
     row: u32,
 }
@@ -176,7 +176,7 @@ fn filled<T: Copy>(
         *start = sum;
     }
     let mut entries = vec![none; sum as usize + AT_ONCE];
-    // The last ones first, so that rows of one key stand in their order.
+    // Backwards, so that rows of the same key stand in their order.
     for row in (0..rows).rev().filter(|row| counts(*row)) {
         let start = &mut starts[bucket(row)];
         *start -= 1;
@@ -206,8 +206,7 @@ mod tests {
     use super::*;
     use crate::memory::hash::hash_word;
 
-    /// Whatever keys there are, exactly the rows with the same key are found, however badly hashes
-    /// tell them apart.
+    /// For any keys and hashes, however poor, exactly the rows with the same key are found.
     #[test]
     fn all_rows_with_a_key_are_found() {
         for (rows, keep) in [(1000u64, u64::MAX), (1000, 3), (1000, 0), (1024, 7), (1, 1), (0, 1)] {

@@ -9,14 +9,15 @@ use crate::values::chain;
 use crate::values::float_sum;
 use crate::values::kind::{NO_BYTES, ValueKind};
 
-/// Gives the rows of some logs, which refer to `arena`, a fresh one. They stay where they are.
+/// Moves the values of some logs' rows from `arena` into a fresh arena. The rows stay where they
+/// are.
 pub(crate) fn compact<'l>(
     logs: impl Iterator<Item = &'l mut Log>,
     arena: &mut Arena,
     layout: &RowLayout,
 ) {
-    // It grows like any other, so that it takes what it would have taken without what is left
-    // behind.
+    // The new arena grows as usual, so its capacity equals that of an arena which never held the
+    // dead values.
     let old = arena.seal();
     let values = referring(layout);
     for row in logs.flat_map(Log::rows_mut) {

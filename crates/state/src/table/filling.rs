@@ -25,8 +25,8 @@ impl Filling {
         Filling { start, top: count, lines: [[0; BUCKET]; FILLING], filled: [0; FILLING] }
     }
 
-    /// Puts an entry into its home or the next bucket that is not full; false if none of those that
-    /// are being filled is.
+    /// Puts an entry into its home or the next bucket that is not full; false if no bucket being
+    /// filled has room.
     #[inline(always)]
     pub(crate) fn put(&mut self, entry: u64, home: usize) -> bool {
         self.put_into(entry, home) || self.put_behind(entry, home)

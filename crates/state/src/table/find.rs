@@ -130,8 +130,8 @@ fn find_often<const N: usize, K: Kind>(
     let (mut others, mut found) = (Others::new(), Found::new());
     // SAFETY: the caller has asked whether the processor has what it takes.
     unsafe { others.take(often, words, hashes) };
-    // It is among the keys, with a hash that it has there: there are no more than before for either
-    // log, for which room has been reserved.
+    // The frequent key is among the keys, with its hash at that place: neither log gets more new
+    // rows than room has been reserved for.
     assert!(others.words().len() <= words.len());
     let base = logs.shared().base();
     let out = found.start();

@@ -36,16 +36,16 @@ impl<const N: usize> Aside<N> {
         Aside { place, parts: [[0; N]; TURNS] }
     }
 
-    /// Where to add what is the `k`-th of its block and goes to `place`: there, unless that is this
-    /// one.
+    /// Target of the block's `k`-th addition, meant for `place`: a partial sum if `place` is the
+    /// hot row, else `place` itself.
     #[inline(always)]
     pub(crate) fn instead_of(&mut self, place: *mut u64, k: usize) -> *mut u64 {
         let part = self.parts[k % TURNS].as_mut_ptr();
-        // Never as a jump, which nobody could predict.
+        // No jump: the processor could not predict it.
         std::hint::select_unpredictable(place == self.place, part, place)
     }
 
-    /// What has been added up.
+    /// The partial sums.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[u64; N]> {
         self.parts.iter()
     }
@@ -73,7 +73,7 @@ mod others {
         hashes: [MaybeUninit<u64>; ROOM],
         /// How many of both have been written, at least.
         count: usize,
-        /// Which of the block's keys are not that one, eight after eight.
+        /// Which of the block's keys differ from the frequent key; a byte for eight keys.
         differ: [u8; BLOCK_ROWS / LANES],
         /// How many keys the block has.
         rows: usize,
@@ -95,7 +95,7 @@ mod others {
     }
 
     impl Others {
-        /// Whether the processor has what it takes.
+        /// True if the processor has the necessary instructions.
         #[inline(always)]
         pub(crate) fn are_supported() -> bool {
             is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
@@ -109,8 +109,8 @@ mod others {
             Others { words: unknown, hashes: unknown, count: 0, differ, rows: 0 }
         }
 
-        /// Takes the keys of a block: the one that stands at `often`, with the hash that it has
-        /// there, and those that are not like it.
+        /// Collects the keys of a block: first the frequent key, at index `often`, with its hash
+        /// there; then all different keys.
         #[target_feature(enable = "avx512f,popcnt")]
         pub(crate) fn take(&mut self, often: usize, words: &[u64], hashes: &[u64]) {
             assert!(words.len() <= BLOCK_ROWS && hashes.len() == words.len());
@@ -151,8 +151,8 @@ mod others {
 
         /// Writes the places of all of the block's keys.
         ///
-        /// # Safety
-        /// The places of these must have been `found`. And the processor must have what it takes.
+        /// The keys' places must have been `found`. The processor must have the necessary
+        /// instructions.
         #[target_feature(enable = "avx512f,popcnt")]
         pub(crate) unsafe fn spread(
             &self,
@@ -196,7 +196,7 @@ mod others {
                     let mut hashes = vec![0; words.len()];
                     hash_each_word(&words, &mut hashes);
                     let (mut others, mut found) = (Others::new(), Found::new());
-                    // SAFETY: the processor has what it takes.
+                    // SAFETY: the processor has the necessary instructions.
                     unsafe { others.take(0, &words, &hashes) };
                     let kept = words.iter().copied().filter(|word| *word != 7);
                     assert!(others.words().iter().copied().eq([7].into_iter().chain(kept)));

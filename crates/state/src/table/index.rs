@@ -1,12 +1,12 @@
 //! The index of a table: from a key's hash, or from the key itself, to the number of its row.
 //!
-//! It consists of buckets of eight 8-byte entries, one cache line each. An entry has the upper half
-//! of the key's hash in its upper half and the row number in its lower half. A key's entry is in
-//! the key's home bucket or, if that is full, in the next bucket that is not. All entries of a
-//! bucket are compared at once ([`Lanes`]). An entry whose row number is below the log's base is
-//! *absent*: that is how sealing a log empties its index in constant time. The home bucket follows
-//! from the high bits of the hash. So an index grows in place, in one pass from its last bucket to
-//! its first, in which every entry moves to its old position or to a later one.
+//! The index consists of buckets of eight 8-byte entries, one cache line each. An entry has the
+//! upper half of the key's hash in its upper half and the row number in its lower half. A key's
+//! entry is in the key's home bucket or, if that is full, in the next bucket with room. All entries
+//! of a bucket are compared at once ([`Lanes`]). An entry whose row number is below the log's base
+//! is *absent*: so sealing a log empties its index in constant time. The home bucket follows from
+//! the high bits of the hash. So an index grows in place, in one pass from its last bucket to its
+//! first, in which every entry moves to its old position or to a later one.
 //!
 //! Where keys are integers in a dense range, the index has slots instead of buckets:
 //! [`crate::table::direct`].
@@ -63,8 +63,8 @@ pub(crate) struct Index {
     sparse: bool,
 }
 
-/// What [`Index::enter`] asks about the keys of a block. It is handed over for good, so that a loop
-/// can keep it in registers.
+/// Questions of [`Index::enter`] about the keys of a block. Passed by value, so that a loop can
+/// keep it in registers.
 pub(crate) trait Entrants {
     /// Whether the index may lie so far away that lines are to be asked for ahead.
     const FAR: bool;
@@ -188,7 +188,7 @@ impl Index {
     fn spread(&mut self, old: usize, base: RowId) {
         let count = self.lines.count();
         let mut filling = Filling::new(self.lines.start_mut(), count);
-        // Those that find no place there: they stood far from home, or in the first buckets
+        // Entries without a place in this pass: they stood far from home, or in the first buckets
         // although their home is among the last.
         let mut left = Vec::new();
         // How far apart homes come to stand, a fraction with 32 bits below the point, rounded up.
@@ -402,7 +402,7 @@ impl Index {
     }
 }
 
-/// What a bucket says about a key.
+/// Result of looking for a key in a bucket.
 enum Settled {
     /// Its row was known, or it was new and has an entry here now.
     Done,
@@ -518,8 +518,7 @@ mod tests {
         found
     }
 
-    /// Whatever the hashes and however it grows, an index finds each key once entered, and only
-    /// that.
+    /// For any hashes and growth, an index finds each key once entered, and no other.
     #[test]
     fn every_key_is_found_again_over_growth_and_generations() {
         let spread = |i: u64| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;

@@ -103,7 +103,7 @@ impl<V: VarKeys> Keys<'_, V> {
         let stored = unsafe { std::slice::from_raw_parts(place, width) };
         let vars = layout.var_words();
         if vars.is_empty() {
-            // Keys are short: a call that compares any takes longer than their words.
+            // Keys are short: a call of a comparison takes longer than comparing their words.
             return stored.iter().zip(key).fold(0, |differ, (s, k)| differ | (s ^ k)) == 0;
         }
         stored.iter().zip(key).enumerate().all(|(i, (s, k))| {

@@ -31,8 +31,7 @@ pub(crate) const OTHER_IDS_MIN: u32 = 1 << 27;
 /// Rows are numbered from the start again once fewer numbers are left.
 const IDS_MIN: u32 = 1 << 30;
 
-/// What an arena holds in vain is left behind once it is that of one row for so many of the table's
-/// own.
+/// Compaction is due when the arena's waste is the share of one row for so many of the table's own.
 const WASTED_MAX: usize = 4;
 
 /// Rows of one partition set and window slice, private to one thread.
@@ -41,10 +40,9 @@ pub struct Table {
     pub(crate) layout: Arc<RowLayout>,
     pub(crate) index: Index,
     pub(crate) log: Log,
-    /// Rows of other leaders, if it is joint. Boxed, since there are thousands of small tables that
-    /// are not.
+    /// Rows of other leaders, in a joint table. Boxed, since thousands of small tables have none.
     pub(crate) others: Option<Box<Log>>,
-    /// Rows of other leaders that have been sealed while what they referred to stayed in the arena.
+    /// Sealed rows of other leaders whose values are still in the arena.
     pub(crate) wasted_rows: usize,
     pub(crate) arena: Arena,
     /// Rows in the log that are part of the state, whether indexed or appended without look-up.
@@ -54,13 +52,13 @@ pub struct Table {
     pub(crate) keys_max: usize,
 }
 
-/// What comes to tables at once, at the most.
+/// Maximum load of tables at once.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// Rows, each of which may have a new key.
     pub rows: usize,
-    /// Bytes of the texts among their keys and values, all together: they differ in length, so that
-    /// neither the longest nor their mean tells what some of them take.
+    /// Bytes of the texts among the keys and values, all together: texts differ in length, so that
+    /// neither the longest nor the mean tells the bytes of some of them.
     pub text_bytes: usize,
 }
 
@@ -78,7 +76,7 @@ impl Load {
 }
 
 impl Table {
-    /// An empty table; it allocates nothing until it is used.
+    /// An empty table; the first use allocates.
     pub fn new(layout: Arc<RowLayout>) -> Table {
         let log = Log::new(layout.row_words());
         Table {
@@ -99,7 +97,7 @@ impl Table {
         self.index.expect(keys);
     }
 
-    /// Whether it finds keys without their hashes, so that there need not be any.
+    /// True if the table finds keys without their hashes, so that no hashes are needed.
     pub fn is_direct(&self) -> bool {
         self.index.is_direct()
     }
@@ -162,7 +160,7 @@ impl Table {
         self.others.as_ref().map_or(0, |others| others.len())
     }
 
-    /// Bytes of these; what they refer to counts with that of the table's own.
+    /// Bytes of the rows of other leaders; their values in the arena count with the table's own.
     pub fn other_row_bytes(&self) -> usize {
         self.other_rows() * self.layout.row_bytes()
     }
@@ -172,17 +170,17 @@ impl Table {
         self.other_rows() * (self.layout.row_bytes() + self.arena_bytes_of_row())
     }
 
-    /// Bytes that sealing them takes, which is nothing where they need not be copied.
+    /// Bytes needed for sealing the rows of other leaders; 0 where no copies are needed.
     pub fn parting_bytes(&self, leaders: usize) -> usize {
         if self.other_rows() == 0 || leaders == 2 && !self.refers() {
             return 0;
         }
-        // Their copies, and some room that these leave; what the table's own rows refer to, in an
-        // arena that grows.
+        // Copies of the rows, with some spare room; and the values of the table's own rows, in a
+        // growing arena.
         2 * self.other_bytes() + self.live_rows * self.arena_bytes_of_row() * 5 / 2
     }
 
-    /// What a row refers to in the arena, on average.
+    /// Average bytes of a row's values in the arena.
     pub fn arena_bytes_of_row(&self) -> usize {
         match self.live_rows + self.other_rows() {
             // What holds nothing does not tell how long keys are.
@@ -319,7 +317,7 @@ impl Table {
         self.index.len()
     }
 
-    /// The most keys that it has held since it was cleared.
+    /// The greatest number of keys since the table was cleared.
     pub fn keys_max(&self) -> usize {
         self.keys_max.max(self.keys())
     }
@@ -338,7 +336,7 @@ impl Table {
     /// Bytes that taking in so much more may allocate at once, beside [`Table::bytes`]: room for
     /// rows, and what the index and the arena grow by.
     pub fn growth_bytes(&self, Load { rows, text_bytes }: Load) -> usize {
-        // Two logs share these rows; as with fragments, one that holds nothing yet does not count.
+        // Two logs share these rows; as with fragments, an empty log does not count.
         let others = self.others.as_ref().filter(|others| others.len() > 0);
         let other_bytes = others.map_or(0, |others| others.growth_bytes(rows));
         let only_others = others.is_some() && self.live_rows == 0;

@@ -1,4 +1,4 @@
-//! The layout of a row: which word of it holds what.
+//! Layout of a row: the words of keys and values.
 //!
 //! A row is a whole number of 8-byte words: the key's words; then, if any value needs them, *seen*
 //! bits (has this value met an input that is not NULL?), 64 to a word; then the values. The layout
@@ -18,18 +18,18 @@ pub struct RowLayout {
     key_words: usize,
     /// Key words that hold a packed arena reference; the word before holds the content's hash.
     var_words: Vec<usize>,
-    /// What of a key says who leads it; `None`: all of it.
+    /// The part of a key that decides about its leader; `None`: the whole key.
     prefix: Option<Prefix>,
     seen_words: Range<usize>,
     values: Vec<ValueSlot>,
-    /// What a new row's words after the key start as: every value empty.
+    /// Initial words of a new row behind the key: every value empty.
     template: Vec<u64>,
 }
 
 /// Where one mergeable value stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueSlot {
-    /// What it is.
+    /// Kind of the value.
     pub kind: ValueKind,
     /// Its first word within the row.
     pub word: usize,
@@ -67,13 +67,13 @@ impl RowLayout {
         RowLayout { prefix, ..self }
     }
 
-    /// What of a key says who leads it; `None`: all of it.
+    /// The part of a key that decides about its leader; `None`: the whole key.
     pub fn prefix(&self) -> Option<Prefix> {
         self.prefix
     }
 
-    /// The same rows without the last word of their keys, which refers to nothing; the others say
-    /// who leads them. Rows must have a word besides that one ([`RowLayout::with_note`]).
+    /// The same rows without the last word of their keys, which refers to no text; the leader
+    /// follows from the other words. Rows must have other words ([`RowLayout::with_note`]).
     pub fn without_last_key_word(&self) -> RowLayout {
         debug_assert!(self.row_words() > 1, "rows of no words");
         let mut layout = RowLayout { prefix: None, ..self.clone() };
@@ -119,7 +119,7 @@ impl RowLayout {
         self.key_words == 1 && self.var_words.is_empty() && self.prefix.is_none()
     }
 
-    /// The words of seen bits; none, if no value needs one.
+    /// The words of seen bits; empty if no value needs a bit.
     pub fn seen_words(&self) -> Range<usize> {
         self.seen_words.clone()
     }
@@ -150,7 +150,7 @@ impl RowLayout {
         self.var_words.len() + self.values.iter().filter(|value| texts(value.kind)).count()
     }
 
-    /// What an input takes in the arena, at the most, besides its texts.
+    /// Maximum bytes of an input in the arena, besides its texts.
     pub(crate) fn bytes_per_input(&self) -> usize {
         let values = self.values.iter().map(|value| value.kind.bytes_per_input());
         8 * self.var_words.len() + values.sum::<usize>()

@@ -10,7 +10,7 @@ use crate::table::partition::Own;
 #[derive(Clone, Copy)]
 pub(crate) struct Logs<'a> {
     pub(crate) own: &'a Log,
-    /// What is held for other leaders, in a joint table.
+    /// Rows of other leaders, in a joint table.
     pub(crate) others: Option<&'a Log>,
 }
 
@@ -30,9 +30,9 @@ impl Logs<'_> {
 /// The logs of a table that its index names.
 pub(crate) struct LogsMut<'a> {
     pub(crate) own: &'a mut Log,
-    /// What is held for other leaders, in a joint table.
+    /// Rows of other leaders, in a joint table.
     pub(crate) others: Option<&'a mut Log>,
-    /// Which keys are the table's own; `None`: all that come now.
+    /// The keys that are the table's own; `None`: all present keys.
     pub(crate) own_keys: Option<Own<'a>>,
 }
 
@@ -113,8 +113,7 @@ pub(crate) trait Rows {
 pub(crate) trait Kind {
     type Rows<'a>: Rows;
 
-    /// Rows, of which new ones are those of these keys. There may be no hashes where keys have one
-    /// word each.
+    /// Rows for new keys, given by `hashes` and `words`. Keys of one word each need no hashes.
     fn rows<'a>(logs: &'a LogsMut<'_>, hashes: &'a [u64], words: &'a [u64]) -> Self::Rows<'a>;
 }
 
@@ -153,7 +152,7 @@ impl Rows for Cursor<'_> {
 pub(crate) struct Joint;
 
 pub(crate) struct JointRows<'a> {
-    /// Those of other leaders, and the table's own.
+    /// The log of other leaders, and the table's own log.
     logs: [Cursor<'a>; 2],
     own_keys: Option<Own<'a>>,
     hashes: &'a [u64],
@@ -180,8 +179,7 @@ impl Rows for JointRows<'_> {
     #[inline(always)]
     unsafe fn append(&mut self, i: usize, row_words: usize) -> (RowId, *mut u64) {
         let is_own = self.own_keys.is_none_or(|own| own.has(hash_of(self.hashes, self.words, i)));
-        // Not as a jump, which nobody could predict.
-        // SAFETY: as the caller promises.
+        // No jump: the processor could not predict it.
         unsafe { self.logs[usize::from(is_own)].append(row_words) }
     }
 

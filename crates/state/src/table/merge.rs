@@ -51,7 +51,7 @@ impl Table {
         self.live_rows += self.keys() - before;
     }
 
-    /// Merges `count` rows that follow each other.
+    /// Merges `count` consecutive rows.
     pub(crate) fn merge_run(
         &mut self,
         sources: Sources,
@@ -87,7 +87,7 @@ impl Table {
         }
     }
 
-    /// Appends rows, whose keys are these, without looking any of them up.
+    /// Appends rows with these keys, without look-up.
     pub(crate) fn append_rows(
         &mut self,
         (hashes, words): (&[u64], &[u64]),
@@ -109,7 +109,7 @@ fn blocks(rows: usize) -> impl Iterator<Item = Range<usize>> {
     (0..rows).step_by(BLOCK_ROWS).map(move |start| start..(start + BLOCK_ROWS).min(rows))
 }
 
-/// The hashes of a block of rows, and those of the next; none, if there are none.
+/// Hashes of a block of rows, and of the next block; empty if there are no hashes.
 fn with_ahead<'h>(hashes: &'h [u64], block: &Range<usize>) -> (&'h [u64], &'h [u64]) {
     if hashes.is_empty() {
         return (&[], &[]);

@@ -12,7 +12,7 @@ pub fn partition_of(hash: u64) -> usize {
     (hash & (PARTITIONS as u64 - 1)) as usize
 }
 
-/// Which worker leads which partition.
+/// Leader of each partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaders {
     leader: Box<[u8; PARTITIONS]>,

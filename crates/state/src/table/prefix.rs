@@ -1,10 +1,10 @@
-//! The prefix of a key: the part of it that says who leads the key.
+//! Prefix of a key: the part that decides about the key's leader.
 
 use crate::memory::hash::{hash_word, hash_words};
 use crate::table::partition::PARTITIONS;
 
-/// The first part of keys, where it alone says who leads them: keys that differ in the rest only
-/// have one leader.
+/// The first part of keys, if the leader follows from it alone: keys with the same prefix have the
+/// same leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     /// How many words of a key belong to it; the first are those.

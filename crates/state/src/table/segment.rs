@@ -1,4 +1,4 @@
-//! Segments: sealed rows on their way to their leader.
+//! Segments: sealed rows for a leader.
 
 use crate::memory::arena::Arena;
 use crate::memory::hash::{hash_each_word, hash_words};
@@ -6,7 +6,7 @@ use crate::memory::log::{Chunk, ChunkPool};
 use crate::memory::scratch::Scratch;
 use crate::table::layout::RowLayout;
 
-/// Sealed rows on their way to their leader: immutable, position-independent, without an index.
+/// Sealed rows for a leader: immutable, position-independent, without an index.
 #[derive(Debug)]
 pub struct Segment {
     pub(crate) chunks: Vec<Chunk>,
@@ -37,7 +37,7 @@ impl Segment {
     }
 }
 
-/// Rows of a chunk that follow each other.
+/// Consecutive rows of a chunk.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     first: *const u64,
@@ -55,7 +55,7 @@ impl Sources {
         Sources { first: words.as_ptr(), row_words }
     }
 
-    /// Those from row `start` on.
+    /// The rows from `start` on.
     pub(crate) fn from(&self, start: usize) -> Sources {
         Sources { first: self.place(start), ..*self }
     }

@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// What one leader gets of a block of rows.
+/// A leader's share of a block of rows.
 #[derive(Default)]
 struct Part {
     rows: Vec<u64>,

@@ -109,10 +109,10 @@ impl<'t> Block<'t> {
     /// Counts one input per position.
     #[inline]
     pub fn count(&mut self, slot: ValueSlot, picks: Option<&[u32]>) {
-        // What holds for all closures passed to `each` and `each_sum` here: they are given the
-        // place of the slot's first word in a row that the block has to itself, and it has been
-        // checked that the slot lies within it; or that of as many words that stand for it. SAFETY:
-        // so this is a word to be written.
+        // For all closures passed to `each` and `each_sum` here: their argument is the place of the
+        // slot's first word in a row that the block has to itself, and the slot has been checked to
+        // lie within the row; or the place of as many words in its stead. SAFETY: so the word may
+        // be written.
         let add = |place: *mut u64, _: usize| unsafe { *place += 1 };
         // SAFETY: as above.
         self.each_sum(slot, picks, add, |place, [part]| unsafe { *place += part });
@@ -493,7 +493,7 @@ fn take_bytes(place: &mut u64, value: &[u8], max: bool, arena: &mut Arena) {
     }
 }
 
-/// What a byte string value holds: `None` if it has met no input.
+/// Content of a byte string value; `None` if it has met no input.
 pub fn read_bytes(word: u64, arena: &Arena) -> Option<&[u8]> {
     (word != NO_BYTES).then(|| arena.bytes(word))
 }

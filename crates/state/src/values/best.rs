@@ -26,7 +26,7 @@ pub fn sort_key(element: &[u8]) -> &[u8] {
     &comparable[..number_at(element, 0).min(comparable.len())]
 }
 
-/// What elements are compared by.
+/// The part of an element for comparisons.
 fn comparable(element: &[u8]) -> &[u8] {
     element.get(LENGTH_BYTES..).unwrap_or_default()
 }
@@ -179,7 +179,7 @@ pub(crate) fn merge(wanted: Wanted, word: &mut u64, arena: &mut Arena, bytes: &[
     }
 }
 
-/// Whether bytes are such a blob. Its elements may be anything.
+/// True if the bytes are a blob of this kind. Elements may have any content.
 pub(crate) fn is_best(bytes: &[u8]) -> bool {
     let Some((head, elements)) = bytes.split_at_checked(HEAD_BYTES) else { return false };
     if !is_list(elements) || list_elements(elements).any(|element| element.len() < LENGTH_BYTES) {

@@ -19,7 +19,7 @@ fn head(arena: &Arena, word: u64) -> (usize, usize) {
     (head as u32 as usize, (head >> 32) as usize)
 }
 
-/// What a blob holds; nothing if it is empty.
+/// Content of a blob; empty if there is no blob.
 #[inline(always)]
 pub fn blob_bytes(word: u64, arena: &Arena) -> &[u8] {
     if word == NO_BYTES {
@@ -38,7 +38,7 @@ pub(crate) fn bytes_mut(word: u64, arena: &mut Arena) -> &mut [u8] {
     arena.bytes_mut(crate::memory::arena::pack(len, word as u32 + 1))
 }
 
-/// What a blob holds that is `N` bytes long, to be changed; `None` if it has another length.
+/// Mutable content of a blob of `N` bytes; `None` if its length differs.
 #[inline(always)]
 pub(crate) fn fixed_mut<const N: usize>(word: u64, arena: &mut Arena) -> Option<&mut [u8; N]> {
     // An empty one lies outside.
@@ -51,8 +51,8 @@ pub(crate) fn fixed_mut<const N: usize>(word: u64, arena: &mut Arena) -> Option<
     Some(unsafe { &mut *words.as_mut_ptr().cast::<[u8; N]>() })
 }
 
-/// Makes a blob `len` bytes long: it keeps what it has, as far as it goes, and zeros follow. Moved
-/// to a larger room it has `spare`.
+/// Makes a blob `len` bytes long: its content stays, as far as it fits, and zeros follow. A blob
+/// that moves to a larger place gets spare room if `spare`.
 pub(crate) fn resize(word: &mut u64, arena: &mut Arena, len: usize, spare: bool) {
     let (old_len, capacity) = if *word == NO_BYTES { (0, 0) } else { head(arena, *word) };
     let needed = len.div_ceil(8);
@@ -88,7 +88,7 @@ fn clear_from(word: u64, arena: &mut Arena, start: usize) {
     }
 }
 
-/// Puts bytes behind those that a blob has.
+/// Appends bytes to a blob.
 pub(crate) fn append(word: &mut u64, arena: &mut Arena, bytes: &[u8]) {
     let (len, spare) = (blob_bytes(*word, arena).len(), *word != NO_BYTES);
     resize(word, arena, len + bytes.len(), spare);

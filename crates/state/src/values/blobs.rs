@@ -1,4 +1,4 @@
-//! What each kind of value of any size does: takes input in, merges, and is checked.
+//! Operations on values of any size, by kind: input, merging, checking.
 
 use crate::memory::arena::Arena;
 use crate::values::blob::{append, blob_bytes};
@@ -30,8 +30,8 @@ pub(crate) fn merge(kind: ValueKind, word: &mut u64, arena: &mut Arena, from: u6
         return;
     }
     if *word == NO_BYTES {
-        // Whatever it is, merged into nothing it is itself; it gets no spare room, since few rows
-        // are merged twice.
+        // Merging into an empty value copies the bytes, for every kind; without spare room, since
+        // few rows are merged twice.
         append(word, arena, bytes);
         return;
     }

@@ -169,8 +169,7 @@ fn room<'a>(word: &mut u64, arena: &'a mut Arena, count: usize, bytes: usize) ->
     &mut arena.bytes_mut(pack(piece.bytes, piece.begin()))[start..]
 }
 
-/// Whether a row's word, whatever a peer has written, is a chain in `arena`. Its elements may be
-/// anything.
+/// True if a row's word, of any origin, is a chain in `arena`. Elements may have any content.
 pub(crate) fn is_chain(word: u64, arena: &Arena) -> bool {
     if word == NO_BYTES {
         return true;
@@ -223,7 +222,7 @@ mod tests {
             add(&mut word, &mut arena, &element);
             expected.push(element);
             if number % 400 == 0 {
-                // Larger than any room that is made ahead.
+                // Larger than any room made ahead.
                 expected.push(vec![7; 9 * ROOM_WORDS_MAX]);
                 add(&mut word, &mut arena, &vec![7; 9 * ROOM_WORDS_MAX]);
             }

@@ -15,7 +15,7 @@ pub struct Exact {
     negative: bool,
     /// Lowest word first; the last is not zero. No word: zero.
     magnitude: Vec<u64>,
-    /// What bit 0 weighs.
+    /// Exponent of bit 0.
     exponent: i32,
 }
 
@@ -82,7 +82,7 @@ impl Exact {
         let word = |below: usize| top.checked_sub(below).map_or(0, |at| self.magnitude[at]);
         let window = u128::from(word(0)) << 64 | u128::from(word(1));
         let window = window << shift;
-        // 64 bits to a double's 53: one bit stands for all that are lower.
+        // 64 bits to a double's 53: one bit stands for all lower bits.
         let rest = window as u64 != 0 || self.magnitude.iter().rev().skip(2).any(|w| *w != 0);
         let value = ((window >> 64) as u64 | u64::from(rest)) as f64 * 2f64.powi(-63);
         let exponent = self.exponent + 64 * top as i32 + 63 - shift as i32;
@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// What is below 53 bits decides as it should, wherever the words begin.
+    /// Bits below the 53rd decide as they should, wherever the words begin.
     #[test]
     fn a_quotient_by_one_is_rounded_to_even() {
         for (case, value) in numbers().take(5000).enumerate() {

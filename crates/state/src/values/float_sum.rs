@@ -184,7 +184,7 @@ pub(crate) fn relocate(meta: &mut u64, from: &Arena, to: &mut Arena) {
     }
 }
 
-/// Adds another sum, whose wide form, if it has one, stands in `other_arena`.
+/// Adds another sum; a wide form of the latter stands in `other_arena`.
 #[inline(always)]
 pub(crate) fn merge(sum: &mut [u64; 3], arena: &mut Arena, other: &[u64; 3], other_arena: &Arena) {
     if !merge_narrow(sum, other) {
@@ -233,8 +233,8 @@ pub(crate) fn is_sum(sum: [u64; 3], arena: &Arena) -> bool {
     }
 }
 
-/// The common case: one of them is empty, or both are narrow and their scales not far apart. False
-/// if it is not that.
+/// The common case: an empty sum, or two narrow sums whose scales are not far apart. False in other
+/// cases.
 #[inline(always)]
 fn merge_narrow(sum: &mut [u64; 3], other: &[u64; 3]) -> bool {
     if sum[2] == 0 && other[2] & WIDE == 0 {
@@ -245,7 +245,7 @@ fn merge_narrow(sum: &mut [u64; 3], other: &[u64; 3]) -> bool {
         return other[2] == 0;
     }
     // Flags are the same, so that the lesser word has the lower scale: the other number is raised
-    // to it. Which it is nobody could predict: no jumps.
+    // to this scale. The choice is unpredictable: no jumps.
     let own_is_raised = sum[2] > other[2];
     let pick = |if_own: u64, if_other: u64| select_unpredictable(own_is_raised, if_own, if_other);
     let (raised_low, raised_high) = (pick(sum[0], other[0]), pick(sum[1], other[1]));

@@ -63,7 +63,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// That at the beginning of some bytes.
+    /// The entry at the beginning of some bytes.
     fn first(bytes: &'a [u8]) -> Option<Entry<'a>> {
         let (head, rest) = bytes.split_at_checked(ENTRY_BYTES)?;
         let value = rest.get(..number_at(head, 16))?;
@@ -142,7 +142,7 @@ fn slot_of(hash: u64, slots: usize) -> usize {
     (hash >> (SKETCH_ROWS * INDEX_BITS)) as usize & (slots - 1)
 }
 
-/// What a slot knows of its value.
+/// Bits of a value's hash in its slot.
 fn tag_of(hash: u64) -> usize {
     (hash >> 32) as usize
 }
@@ -190,8 +190,8 @@ fn written(counters: Option<&[u8]>, bound: u64, entries: &[Entry<'_>], slots: us
     blob
 }
 
-/// Puts the values with the least numbers first, as many as stay; and says below what the number of
-/// any other must be.
+/// Sorts the entries with the least numbers to the front, and drops the rest; returns the bound
+/// below which later numbers must be.
 fn sort_out(entries: &mut Vec<Entry<'_>>) -> u64 {
     entries.sort_unstable();
     entries.truncate(KEPT);
@@ -230,7 +230,7 @@ fn prune(word: &mut u64, arena: &mut Arena) {
     replace(word, arena, &blob);
 }
 
-/// Makes a larger table, or one of nothing.
+/// Makes a larger table, or a first table.
 #[cold]
 fn grow(word: &mut u64, arena: &mut Arena) {
     let bytes = blob_bytes(*word, arena);
@@ -322,7 +322,7 @@ pub(crate) fn merge(word: &mut u64, arena: &mut Arena, theirs: &[u8]) {
     their.entries(theirs).map(uncounted).for_each(|entry| take(word, arena, entry));
 }
 
-/// Whether bytes are such a blob. Its values may be anything.
+/// True if the bytes are a blob of this kind. Values may have any content.
 pub(crate) fn is_frequent(bytes: &[u8]) -> bool {
     let parts = Parts::of(bytes);
     let sizes = parts.slots.is_power_of_two()
@@ -397,7 +397,7 @@ mod tests {
         frequent_values(bytes).into_iter().map(|(count, value)| (count, value.to_vec())).collect()
     }
 
-    /// What there should be, from the definitions.
+    /// Expected counts, from the definitions.
     fn expected(inputs: &[Input]) -> Vec<(u64, Vec<u8>)> {
         let mut all: BTreeMap<&[u8], (u64, u64)> = BTreeMap::new();
         for (drawn, value) in inputs {
@@ -478,9 +478,9 @@ mod tests {
         assert_eq!(summaries, 3);
     }
 
-    /// Of 200,000 inputs, value n has a part 1/(n + 1) of what a Zipf distribution over 100,000
-    /// values gives the first. All that have 0.7% are found, none is estimated below what it is;
-    /// above it by more than 0.13% of all inputs are fewer than 1.8%.
+    /// Of 200,000 inputs, value n has a part 1/(n + 1) of the first value's share in a Zipf
+    /// distribution over 100,000 values. All values with 0.7% are found, none is estimated too low;
+    /// fewer than 1.8% are estimated too high by more than 0.13% of all inputs.
     #[test]
     fn estimates_keep_their_bounds() {
         let weight: f64 = (1..=100_000).map(|n| 1.0 / f64::from(n)).sum();
@@ -516,7 +516,7 @@ mod tests {
         assert_eq!(first, right);
     }
 
-    /// What is not made so is refused, or can be added to without harm.
+    /// Damaged bytes are refused, or can be added to without harm.
     #[test]
     fn damage_is_refused_or_does_no_harm() {
         let mut refused = 0;

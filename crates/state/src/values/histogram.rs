@@ -15,7 +15,7 @@ use crate::values::blob::{blob_bytes, bytes_mut, insert, number_at, replace};
 const ENTRY_BYTES: usize = 12;
 /// Bits of a double that a bucket does not look at.
 const DROPPED_BITS: u32 = 45;
-/// What subnormal doubles are multiplied by: they become the least normal ones.
+/// Factor for subnormal doubles: the product is among the least normal doubles.
 const RAISED: f64 = (1_u64 << 52) as f64;
 /// Buckets of one power of two.
 const NORMAL: u32 = 1 << (52 - DROPPED_BITS);

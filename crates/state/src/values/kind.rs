@@ -31,10 +31,10 @@ pub enum ValueKind {
     BitOr,
     /// The bits that an odd number of inputs have: 64.
     BitXor,
-    // Blobs, which have any size ([`crate::values::blob`]).
+    // Blobs of any size ([`crate::values::blob`]).
     /// All inputs, which are byte strings.
     List,
-    /// The same where there may be very many of them ([`crate::values::chain`]).
+    /// All inputs, where there may be very many ([`crate::values::chain`]).
     Chain,
     /// Of inputs with the same value, the least ([`crate::values::set`]).
     Set,
@@ -49,7 +49,7 @@ pub enum ValueKind {
     Histogram,
 }
 
-/// What is counted up to the limit.
+/// Unit of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Counted {
     /// Elements (`ROW_NUMBER`).
@@ -65,7 +65,7 @@ pub enum Counted {
 pub struct Wanted {
     /// One at least.
     pub limit: u32,
-    /// What there may be so many of.
+    /// Unit of the limit.
     pub counted: Counted,
 }
 
@@ -122,7 +122,7 @@ impl ValueKind {
         matches!(self, List | Set | Best(_) | Frequent | Registers | Histogram)
     }
 
-    /// What an input takes in the arena, at the most, besides its own bytes.
+    /// Maximum bytes of an input in the arena, besides its own bytes.
     pub(crate) fn bytes_per_input(self) -> usize {
         match self {
             ValueKind::MinBytes | ValueKind::MaxBytes => 8,

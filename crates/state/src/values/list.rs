@@ -1,5 +1,5 @@
-//! Lists: a blob of elements, in no order. Whoever reads one sorts it, by what the elements begin
-//! with: so appending is associative and commutative.
+//! Lists: a blob of elements, in no order. Readers sort the elements by their first bytes; so
+//! appending is associative and commutative.
 //!
 //! An element is its length, four bytes, and its bytes.
 

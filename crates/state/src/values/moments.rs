@@ -23,7 +23,7 @@ pub fn product(x: f64, y: f64) -> [f64; 2] {
     }
 }
 
-/// What a group has of one variable or of two; all exact.
+/// Exact moments of a group's one or two variables.
 #[derive(Debug)]
 pub struct Moments {
     count: Exact,

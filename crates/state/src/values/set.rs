@@ -19,7 +19,7 @@ const HEAD_BYTES: usize = 4;
 /// A blob that is not larger is not worth tidying.
 const TIDY_BYTES: usize = 256;
 
-/// The value that an element ends with; all of it, if it says something else.
+/// The value at the end of an element; the whole element if its length field is wrong.
 fn value_of(element: &[u8]) -> &[u8] {
     let value = element.split_last_chunk::<LENGTH_BYTES>().and_then(|(rest, length)| {
         rest.get(rest.len().checked_sub(u32::from_le_bytes(*length) as usize)?..)
@@ -70,7 +70,7 @@ fn tidy_if_large(word: &mut u64, arena: &mut Arena) {
     replace(word, arena, &tidied);
 }
 
-/// Whether bytes are such a blob. Its elements may be anything.
+/// True if the bytes are a blob of this kind. Elements may have any content.
 pub(crate) fn is_set(bytes: &[u8]) -> bool {
     bytes.split_at_checked(HEAD_BYTES).is_some_and(|(_, elements)| is_list(elements))
 }

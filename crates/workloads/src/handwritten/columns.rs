@@ -16,9 +16,9 @@ type Updates<'a, K> = (&'a [<K as Kind>::Key], &'a [<K as Kind>::Input]);
 
 /// A batch's columns and the query's filter.
 pub(super) trait Source: Sized {
-    /// What the query keeps per key.
+    /// Kind of the query's value per key.
     type Kind: Kind;
-    /// Room for what passes the filter.
+    /// Room for records that pass the filter.
     type Scratch: Default;
     /// Finds the columns.
     fn new(batch: &RecordBatch) -> Result<Self>;
@@ -250,7 +250,7 @@ fn column_error(batch: &RecordBatch, name: &str, expected: &str) -> Error {
 
 /// Whether all timestamps are in `start..=last`.
 pub(super) fn all_within(ts: &[i64], start: i64, last: i64) -> bool {
-    // Each difference is negative on one side outside. Where one wraps around, the other does not.
+    // Outside of the range, one of the differences is negative. Both cannot wrap around.
     vectors::with_avx2(
         #[inline(always)]
         || {

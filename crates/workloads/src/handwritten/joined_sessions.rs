@@ -49,7 +49,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Adds a row before another one. Returns where it is.
+    /// Adds a row in front of row `next`. Returns its place.
     #[inline]
     fn add(&mut self, id: i64, data: &[u8], next: u32) -> u32 {
         if self.free == NONE {

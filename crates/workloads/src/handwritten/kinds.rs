@@ -1,4 +1,4 @@
-//! What a table holds for each key, and how its result rows are made.
+//! Values of a table for each key, and their result rows.
 
 use super::memory::Zeroed;
 use super::table::{Table, clear};
@@ -17,14 +17,13 @@ fn hash_number(key: i64) -> u32 {
 pub(super) trait Kind: Sized {
     /// A key as it comes in a batch.
     type Key: Copy;
-    /// What a record adds to its key's value.
+    /// Contribution of a record to its key's value.
     type Input: Copy;
     /// Key and value; all zero when empty.
     type Slot: Zeroed + Send;
-    /// How many times larger a growing table becomes, a power of two. The faster it grows, the less
-    /// often a slot moves, and the more empty ones there may be at the end. Which is best depends
-    /// on how many keys there are: each workload has that of 2, 4 and 8 with which it was fastest
-    /// at its default size.
+    /// Growth factor of a table, a power of two. The faster a table grows, the less often a slot
+    /// moves, and the more empty slots there may be at the end. The best factor depends on the
+    /// number of keys: each workload has the fastest of 2, 4 and 8 at its default size.
     const GROWTH: usize;
     /// The empty slot.
     const EMPTY: Self::Slot;
@@ -131,7 +130,7 @@ impl<const GROWTH: usize> Kind for Count<GROWTH> {
     }
 }
 
-/// `MAX(x)` by number, for x from 0; slots hold it plus one.
+/// `MAX(x)` by number, for x from 0; slots hold the maximum plus one.
 #[derive(Debug)]
 pub(super) struct Max;
 
@@ -264,7 +263,8 @@ impl Kind for CountAndMean {
 /// A string of sixteen bytes as two numbers.
 pub(super) type Text = [u64; 2];
 
-/// The number in a key. One of another form has none; any wrong one makes the answer wrong.
+/// The number in a key. A key of another form has no number; any wrong number makes the answer
+/// wrong.
 fn number_of(key: Text) -> i64 {
     let [first, second] = key.map(u64::to_ne_bytes);
     parse_key(&[first, second].concat()).unwrap_or(-1)

@@ -76,9 +76,9 @@ pub fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
     }
 }
 
-/// What each of several independent loops reads: an even share of the records; of a join, those of
-/// its share of the keys ([`generate_by_key`]), since loops over any records would find fewer
-/// pairs.
+/// Input of several independent loops: an even share of the records for each; for a join, the
+/// records of a share of the keys ([`generate_by_key`]), since loops over arbitrary records would
+/// find fewer pairs.
 pub fn splits(spec: &Spec, loops: usize, batch_rows: usize) -> Vec<Vec<RecordBatch>> {
     match spec.workload.is_join() {
         true => generate_by_key(spec, loops, batch_rows),
@@ -86,12 +86,13 @@ pub fn splits(spec: &Spec, loops: usize, batch_rows: usize) -> Vec<Vec<RecordBat
     }
 }
 
-/// Runs one independent loop per split, each on a thread of its own, and returns what each saw.
+/// Runs one independent loop per split, each on a thread of its own, and returns each loop's
+/// answer.
 ///
-/// Nothing is merged: a key that appears in several splits yields a row for each, so with more than
-/// one split their sum is **not** the workload's answer (of a join, it is); each is right if it is
-/// that of its own records ([`is_right`]). It is the speed-up that this machine's memory allows to
-/// threads that have nothing to say to each other.
+/// No answers are merged: a key in several splits yields a row for each, so with more than one
+/// split the answers' sum is **not** the workload's answer (except for a join); each answer is
+/// right for its own records ([`is_right`]). The speed-up is the limit that this machine's memory
+/// sets to threads without communication.
 pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Vec<Verifier>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -122,9 +123,9 @@ struct Loop<'a, S: Source> {
     spec: &'a Spec,
     /// Open windows, in order of their start. Nearly always one.
     open: Vec<Open<S::Kind>>,
-    /// What windows have in common, if they overlap: then panes are what is open.
+    /// Common state of overlapping windows: then panes are open instead of windows.
     overlapping: Option<Overlapping<S::Kind>>,
-    /// Length of what is open, milliseconds.
+    /// Length of open windows or panes, milliseconds.
     length: i64,
     /// Tables of fired windows: empty and small again, their memory kept.
     spare: Vec<Table<S::Kind>>,

@@ -1,11 +1,11 @@
 //! Windows that hop or cumulate: a table for each pane, which is as wide as windows are apart, and
-//! what windows have in common.
+//! common state of several windows.
 //!
 //! Windows that hop are combined by two stacks (Tangwongsan and others: *General incremental
 //! sliding-window aggregation*, VLDB 2015). The panes before the last flip have become suffixes:
-//! each has all that came from its pane up to the flip. What came since is one running table. So a
-//! window is the oldest suffix and the running table. Windows that cumulate need the running table
-//! alone.
+//! each covers the records from its pane up to the flip. Later records are in one running table. So
+//! a window is the oldest suffix and the running table. Windows that cumulate need the running
+//! table alone.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::verify::{Bounds, Verifier};
 use crate::window;
 
-/// What the windows that are open have in common.
+/// Common state of the open windows.
 pub(super) struct Overlapping<K: Kind> {
     /// Panes of a window.
     panes: i64,
@@ -37,7 +37,7 @@ pub(super) struct Overlapping<K: Kind> {
 }
 
 impl<K: Kind> Overlapping<K> {
-    /// Of windows of this length and kind; `None` for those that do not overlap.
+    /// State for windows of this length and kind; `None` for windows that do not overlap.
     pub(super) fn new(
         kind: window::Kind,
         length_ms: u64,
@@ -71,8 +71,8 @@ impl<K: Kind> Overlapping<K> {
         self.next.map(|pane| pane * self.pane_ms).or(first)
     }
 
-    /// Takes the pane that begins at `start`, which is the next one, and emits the window that ends
-    /// with it. Returns a table that has become free.
+    /// Takes the next pane, which begins at `start`, and emits the window that ends with the pane.
+    /// Returns a table that has become free.
     pub(super) fn take(
         &mut self,
         start: i64,

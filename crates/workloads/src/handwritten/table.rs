@@ -161,7 +161,7 @@ impl<K: Kind> Table<K> {
                     let home = (K::hash(K::key(slot)) >> shift) as usize;
                     let place = base.wrapping_add(home);
                     // SAFETY: `home` is below the number of slots, since a shifted hash has as many
-                    // bits as number them. So a place not before those that are free is among them.
+                    // bits as number the slots. So a place not before the free slots is among them.
                     unsafe {
                         if place >= free.as_mut_ptr() && K::is_empty(&*place) {
                             *place = *slot;
@@ -178,12 +178,12 @@ impl<K: Kind> Table<K> {
         clear::<K>(first);
     }
 
-    /// Adds what another table has, which keeps it.
+    /// Adds another table's values; the other table stays unchanged.
     pub(super) fn merge(&mut self, other: &mut Table<K>) {
         if other.live == 0 {
             return;
         }
-        // They come in the order of their hashes: a smaller table would have them all in one run.
+        // Slots come in the order of their hashes: a smaller table would have them all in one run.
         while self.slots < other.slots {
             self.grow();
         }
@@ -225,8 +225,8 @@ impl<K: Kind> Table<K> {
         self
     }
 
-    /// Hands the slots, empty ones among them, to `take` in groups, which empties them. Leaves the
-    /// table small.
+    /// Hands the slots, also empty ones, to `take` in groups, which empties them. Leaves the table
+    /// small.
     #[inline(always)]
     pub(super) fn drain(&mut self, take: impl FnMut(&mut [K::Slot])) {
         if self.live > 0 {
@@ -265,7 +265,7 @@ fn full(slots: usize) -> usize {
     slots / 16 * FULL_SIXTEENTHS
 }
 
-/// What leaves of a hash its high bits, as many as number `slots`.
+/// The shift that leaves the high bits of a hash, as many as number `slots`.
 #[inline(always)]
 fn shift(slots: usize) -> u32 {
     u32::BITS - slots.trailing_zeros()
@@ -275,7 +275,7 @@ fn shift(slots: usize) -> u32 {
 #[inline(always)]
 fn prefetch<T>(slot: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing, whatever the address.
+    // SAFETY: a prefetch is allowed at every address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(slot.cast());

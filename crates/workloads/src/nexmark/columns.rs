@@ -128,7 +128,7 @@ impl Rows {
     }
 }
 
-/// The columns of a batch under construction; those that nobody asked for are not there.
+/// The columns of a batch under construction; columns that are not requested are absent.
 pub(super) struct Columns<'a> {
     events: &'a Events,
     urls: &'static Urls,

@@ -1,9 +1,9 @@
-//! Which persons and auctions there are when an event happens, and which of them it names.
+//! Persons and auctions at the time of an event, and the event's choice among them.
 //!
 //! Ids count from 1000. A hot person or auction is one of every hundred: the first auction, the
-//! first person as a seller, the second as a bidder. Any other is drawn from those that are active
-//! (the last 1000 persons) or open (the last 100 auctions), and from ten that are yet to come, as
-//! if events had changed places on their way.
+//! first person as a seller, the second as a bidder. Other ids are drawn from the active persons
+//! (the last 1000) or the open auctions (the last 100), and from ten that are yet to come, as if
+//! events had changed places on their way.
 
 use super::Config;
 use super::text::Random;
@@ -67,7 +67,7 @@ pub(super) fn bidder(config: &Config, number: u64, random: &mut Random) -> i64 {
     FIRST_ID + person as i64
 }
 
-/// What a bid is for.
+/// The auction of a bid.
 #[inline]
 pub(super) fn auction(config: &Config, number: u64, random: &mut Random) -> i64 {
     let last = last_auction(config, number);

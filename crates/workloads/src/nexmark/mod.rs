@@ -1,15 +1,15 @@
 //! The event stream of the NEXMark benchmark: persons, auctions and bids of an auction house, as
 //! Apache Flink's suite has them.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`times`] | when the event of a number happens |
-//! | [`ids`] | which persons and auctions there are, and which of them an event names |
+//! | [`times`] | times of events |
+//! | [`ids`] | persons and auctions at an event, and the choice of the event |
 //! | `text` | random numbers and texts |
 //! | `columns` | events as columns |
 //! | [`deal`] | events dealt to splits |
 //! | [`queries`] | the queries as SQL text |
-//! | [`rows`] | what an answer is reduced to |
+//! | [`rows`] | the summary of an answer |
 //! | [`model`] | the answers, by plain maps |
 //!
 //! # Promises
@@ -19,7 +19,7 @@
 //! arithmetic is that of whole numbers, or of operations that IEEE 754 defines, so the stream is
 //! the same on every machine.
 //!
-//! # What it does not do
+//! # Limits
 //!
 //! Flink's generator draws from a source that is seeded anew in every run, so no two streams of
 //! it are alike; only distributions are the same here. It also adds 1000 to the id of a bidder
@@ -58,7 +58,7 @@ pub use self::deal::Deal;
 /// Midnight before the first event, unless a [`Config`] says otherwise: 2015-07-15 in UTC.
 pub const BASE_TIME_MS: i64 = 1_436_918_400_000;
 
-/// What kind of event a number is.
+/// Kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A new person: `event_type` 0.
@@ -69,14 +69,14 @@ pub enum Kind {
     Bid,
 }
 
-/// Which events there are, and when they happen. The default is that of Flink's suite.
+/// Number, time and content of events. The default is the configuration of Flink's suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// How many events; `None`: without an end.
     pub events: Option<u64>,
     /// When the first one happens, in milliseconds since 1970.
     pub base_time_ms: i64,
-    /// Other seeds give other values.
+    /// Seed of all values.
     pub seed: u64,
     /// Events per second of event time, at first; at least 1.
     pub first_rate: u64,
@@ -92,11 +92,11 @@ pub struct Config {
     pub auctions: u64,
     /// … and so many bids.
     pub bids: u64,
-    /// One bid in so many is for any auction that is open, the others for a hot one; at least 1.
+    /// One bid in so many is for any open auction, the rest for a hot auction; at least 1.
     pub hot_auctions: u64,
-    /// One bid in so many is by any active person, the others by a hot one; at least 1.
+    /// One bid in so many is by any active person, the rest by a hot person; at least 1.
     pub hot_bidders: u64,
-    /// One auction in so many is of any active person, the others of a hot one; at least 1.
+    /// One auction in so many is of any active person, the rest of a hot person; at least 1.
     pub hot_sellers: u64,
     /// Bytes of a person on average, which the column `extra` fills up.
     pub person_bytes: u64,
@@ -135,7 +135,7 @@ impl Config {
         (self.persons + self.auctions + self.bids).max(1)
     }
 
-    /// What kind of event a number is.
+    /// Kind of the event of this number.
     pub fn kind(&self, number: u64) -> Kind {
         let place = number % self.group();
         if place < self.persons {
@@ -162,7 +162,7 @@ impl Events {
         Events { config, times }
     }
 
-    /// What it is made of.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -264,7 +264,7 @@ fn bid() -> Fields {
     ])
 }
 
-/// The columns of the stream, as Flink's suite declares them: of each event, the row that it is.
+/// The columns of the stream, as Flink's suite declares them: the row of each event, by kind.
 pub fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("event_type", DataType::Int32, true),

@@ -20,9 +20,9 @@ const SLIDE_MS: i64 = 2_000;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// What the answer of a query comes to, over events in any order, except that of bids that tie the
-/// last (q18) or the first (q19) counts; `None` for a query whose answer depends on when it runs,
-/// or which is not known.
+/// Summary of a query's answer, over events in any order, except for the order of bids that tie for
+/// last (q18) or first (q19); `None` for a query whose answer is unknown, or depends on the time of
+/// running.
 pub fn answer(query: &str, events: &[RecordBatch]) -> Option<Rows> {
     let mut rows = Rows::default();
     match query {

@@ -41,7 +41,7 @@ pub fn query(name: &str) -> Option<&'static str> {
     QUERIES.iter().find(|query| query.0 == name).map(|query| query.1)
 }
 
-/// The file that q13 looks auctions up in, and what it has: a value for each third key.
+/// The side table of q13, as a file name and its content: a value for each third key.
 pub fn side_input() -> (&'static str, String) {
     let lines = (0..10_000).step_by(3).map(|key| format!("{key},value {key}\n"));
     ("side_input.csv", std::iter::once("key,value\n".to_string()).chain(lines).collect())

@@ -18,7 +18,7 @@ pub enum Value<'a> {
     Text(&'a str),
 }
 
-/// What rows come to.
+/// Summary of rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rows {
     /// How many there are.

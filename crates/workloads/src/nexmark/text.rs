@@ -10,10 +10,10 @@ pub(super) const CHANNELS: u64 = 10_000;
 /// The channels of which every second bid comes.
 pub(super) const HOT_CHANNELS: [&str; 4] = ["Google", "Facebook", "Baidu", "Apple"];
 
-/// What a channel's URLs are drawn with, whatever the seed of the stream.
+/// Seed of the channels' URLs, independent of the seed of the stream.
 const CHANNELS_SEED: u64 = 0x6368_616e_6e65_6c73;
 
-/// Letters that one draw gives.
+/// Number of letters from one draw.
 const LETTERS_OF_A_DRAW: usize = 8;
 
 /// A sequence of random numbers (splitmix64).

@@ -23,7 +23,7 @@ impl Sums {
     }
 }
 
-/// `m(window + m(value))` for the small values of one window, where `window` is what names it: its
+/// `m(window + m(value))` for the small values of one window; `window` stands for the window's
 /// start, or a hash of its bounds.
 #[derive(Debug, Clone)]
 pub(super) struct Memo {

@@ -24,7 +24,7 @@ const HEAD_BYTES: usize = 256;
 /// A file that no path names any more is complete when nothing has been written to it for so long.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Which file it is, whatever its name.
+/// Identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
     pub(super) device: u64,
@@ -72,40 +72,40 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 }
 
 /// A file that is followed.
-pub(super) struct Cursor {
+pub(super) struct FileCursor {
     path: PathBuf,
     seen: Seen,
     /// Closed while nothing is written to it, if there are many.
     file: Option<File>,
     wanted: Wanted,
     arriving: Arriving,
-    /// What it begins with.
+    /// The file's first bytes.
     head: Vec<u8>,
-    /// The last bytes that were read, and where they end.
+    /// The last bytes read, after the position of their end.
     tail: (u64, Vec<u8>),
     /// Where to go on, once its first record has been read.
     saved: Option<Saved>,
-    /// No path names it any more, and since when nothing has been written to it.
+    /// Time of the last growth of a file that no path names any more.
     gone: Option<Instant>,
-    /// It is complete.
+    /// True if the file is complete.
     finished: bool,
-    /// What has become of it, to be told once.
+    /// A notice about the file, to be reported once.
     notice: Option<String>,
 }
 
-impl Cursor {
+impl FileCursor {
     /// A file that was found; `None` if it is gone again.
     pub(super) fn new(
         path: PathBuf,
         seen: Seen,
         saved: Option<Saved>,
         wanted: &Wanted,
-    ) -> Result<Option<Cursor>> {
+    ) -> Result<Option<FileCursor>> {
         let Some(file) = opened(&path, seen.id)? else { return Ok(None) };
         let (arriving, wanted) = (arriving(&path, wanted), wanted.clone());
         let (head, tail, gone, finished) = (Vec::new(), Default::default(), None, false);
         let (file, saved_at, notice) = (Some(file), None, None);
-        let mut cursor = Cursor {
+        let mut cursor = FileCursor {
             path,
             seen,
             file,
@@ -135,12 +135,13 @@ impl Cursor {
         &self.path
     }
 
-    /// What is to be known of it beside its records: the path under which it was found.
+    /// Facts about the file beside its records; the path is the path under which the file was
+    /// found.
     pub(super) fn facts(&self) -> FileFacts {
         FileFacts { path: self.arriving.path().clone(), modified: Some(self.seen.modified) }
     }
 
-    /// Whether no path names it any more.
+    /// True if no path names the file any more.
     pub(super) fn gone(&self) -> bool {
         self.gone.is_some()
     }
@@ -174,7 +175,7 @@ impl Cursor {
         [inode, fingerprint(&self.head[..known]), offset, line]
     }
 
-    /// It was found, perhaps under another name.
+    /// Takes note that the file was found, perhaps under another name.
     pub(super) fn is_seen(&mut self, path: PathBuf, seen: Seen) -> Result<()> {
         self.path = path;
         self.gone = None;
@@ -186,11 +187,11 @@ impl Cursor {
         Ok(())
     }
 
-    /// It was not found.
+    /// Takes note that the file was not found.
     pub(super) fn is_gone(&mut self) -> Result<()> {
         let since = *self.gone.get_or_insert_with(Instant::now);
         let Some(file) = &self.file else {
-            // It may just have been given another name.
+            // The file may be in the middle of being renamed.
             self.finished = since.elapsed() >= QUIET;
             return Ok(());
         };
@@ -223,7 +224,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// That it is not what was read, of which so many bytes were taken in.
+    /// Notice that the file differs from the bytes read before; `taken` is the number of those
+    /// bytes.
     fn begins_again(&self, taken: u64) -> String {
         let Seen { length, .. } = self.seen;
         let found = match length < taken {
@@ -234,7 +236,7 @@ impl Cursor {
         format!("{path}: truncated or written anew ({found}): it is read from its beginning")
     }
 
-    /// What there is to be told of it.
+    /// Takes the pending notice.
     pub(super) fn notice(&mut self) -> Option<String> {
         self.notice.take()
     }
@@ -331,7 +333,7 @@ fn arriving(path: &Path, wanted: &Wanted) -> Arriving {
     Arriving::new(path.display().to_string().into(), wanted.clone())
 }
 
-/// Opens a file; `None` if the path names another one by now, or none.
+/// Opens a file; `None` if the path names another file by now, or no file.
 fn opened(path: &Path, id: Id) -> Result<Option<File>> {
     let failed = |error| io_error(path, &error);
     let file = match File::open(path) {

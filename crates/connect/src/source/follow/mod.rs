@@ -8,12 +8,12 @@
 //! A file is known by its inode, whatever its name, and by its first bytes and the last
 //! that were read ([`cursor`]):
 //!
-//! - *Rotated*: the path names another file. The old one is read to its end, and until nothing has
-//!   been written to it for a second, then the new one from its first line. A last line without its
-//!   end is a record then.
-//! - *Renamed* to a name that `path` covers as well: it is read on, not again.
-//! - *Truncated*, or written anew in place: it is shorter than what was read, or has other bytes.
-//!   It is read from its first line again, and its header too. A half line that waited is dropped.
+//! - *Rotated*: the path names another file. The old file is read to its end, and on until it has
+//!   not grown for a second; then the new file from its first line. A last line without its end is
+//!   a record then.
+//! - *Renamed* to a name that `path` covers as well: reading goes on, and does not start again.
+//! - *Truncated*, or written anew in place: the file is shorter than before, or has other bytes.
+//!   Reading starts again at the first line, and the header too. A waiting half line is dropped.
 //!   The user is told.
 //! - *Deleted*: as if rotated. The path may come back.
 //!
@@ -40,10 +40,10 @@ use millstream_contract::table::{
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::cursor::{Cursor, Id, Saved, Seen};
+use self::cursor::{FileCursor, Id, Saved, Seen};
 use super::format::lines_from_options;
 use super::{Elsewhere, Files};
-use crate::beside::{Beside, Read, Values};
+use crate::beside::{Beside, SidePlan, SideValues};
 use crate::files::check_partitions;
 use crate::input::{Name, io_error};
 use crate::options::Options;
@@ -54,7 +54,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOK_AT_MANY: Duration = Duration::from_secs(1);
 const MANY: usize = 100;
 
-/// Files that are kept open while nothing is written to them.
+/// Maximum number of files kept open while they do not grow.
 const OPEN_MAX: usize = 200;
 
 /// Files that are followed.
@@ -153,9 +153,9 @@ struct FollowSplit {
     name: Name,
     files: Files,
     wanted: Wanted,
-    read: Read,
-    /// In the order in which they were found.
-    cursors: Vec<Cursor>,
+    read: SidePlan,
+    /// Known files, in the order in which they were found.
+    cursors: Vec<FileCursor>,
     /// Where to go on in files that have not been found yet.
     saved: BTreeMap<u64, Saved>,
     /// When the files were last looked at.
@@ -163,7 +163,7 @@ struct FollowSplit {
 }
 
 impl FollowSplit {
-    /// Looks which files there are, and what has become of those that are known.
+    /// Looks for new files, and for changes of known files.
     fn look(&mut self) -> Result<()> {
         let mut found = self.found()?;
         let there: BTreeSet<Id> = found.iter().map(|(_, seen)| seen.id).collect();
@@ -187,7 +187,7 @@ impl FollowSplit {
                 None if !new.insert(seen.id) => {}
                 None => {
                     let saved = self.saved.remove(&seen.id.inode);
-                    self.cursors.extend(Cursor::new(path, seen, saved, &self.wanted)?);
+                    self.cursors.extend(FileCursor::new(path, seen, saved, &self.wanted)?);
                 }
             }
         }
@@ -228,7 +228,7 @@ impl FollowSplit {
     fn close_some(&mut self) {
         let open = self.cursors.iter().filter(|cursor| cursor.is_open()).count();
         let quiet = self.cursors.iter_mut().filter(|cursor| cursor.is_quiet());
-        quiet.take(open.saturating_sub(OPEN_MAX)).for_each(Cursor::close);
+        quiet.take(open.saturating_sub(OPEN_MAX)).for_each(FileCursor::close);
     }
 
     /// The next chunk of what is there.
@@ -241,7 +241,7 @@ impl FollowSplit {
             }
             if let Some(chunk) = cursor.chunk()? {
                 let values = self.read.values(|| cursor.facts())?;
-                return Ok(Some(SplitPoll::Chunk(Values::chunk(values.as_ref(), chunk))));
+                return Ok(Some(SplitPoll::Chunk(SideValues::chunk(values.as_ref(), chunk))));
             }
             if cursor.gone() {
                 gone.insert(cursor.path().to_path_buf());
@@ -261,11 +261,11 @@ impl Split for FollowSplit {
     }
 
     fn notice(&mut self) -> Option<String> {
-        self.cursors.iter_mut().find_map(Cursor::notice)
+        self.cursors.iter_mut().find_map(FileCursor::notice)
     }
 
     fn position(&self) -> Position {
-        Position(self.cursors.iter().flat_map(Cursor::position).collect())
+        Position(self.cursors.iter().flat_map(FileCursor::position).collect())
     }
 
     fn poll_next(&mut self, now_us: i64, _waker: &Waker) -> Result<SplitPoll> {

@@ -54,7 +54,7 @@ impl<'a> VarColumn<'a> {
         Some(VarColumn { offsets, values, nulls: column.nulls(), keys: None })
     }
 
-    /// Those of some columns that have values of variable length.
+    /// The columns that have values of variable length.
     pub(crate) fn of(columns: &'a [ArrayRef]) -> Vec<VarColumn<'a>> {
         columns.iter().filter_map(VarColumn::new).collect()
     }
@@ -120,7 +120,7 @@ impl VarKeys for ColumnVars<'_> {
     }
 }
 
-/// Writes the two words of texts: their hash, and their length.
+/// Writes two words for each text: the hash, and the length.
 pub(super) fn encode_texts(column: &VarColumn<'_>, rows: &[u32], out: &mut [u64], width: usize) {
     let words = |bytes: &[u8]| (hash_bytes(bytes), (bytes.len() as u64) << 32);
     match column.dictionary() {
@@ -128,7 +128,7 @@ pub(super) fn encode_texts(column: &VarColumn<'_>, rows: &[u32], out: &mut [u64]
         Some((keys, values)) if values <= rows.len() => {
             let of_values: Vec<_> = (0..values).map(|place| words(column.value(place))).collect();
             for (row, out) in rows.iter().zip(out.chunks_mut(width)) {
-                // What stands where NULL does may be none; its words are cleared later.
+                // A NULL's index may lie outside; its words are cleared later.
                 let value = of_values.get(keys[*row as usize] as usize);
                 (out[0], out[1]) = value.copied().unwrap_or_default();
             }

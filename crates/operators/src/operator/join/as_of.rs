@@ -1,7 +1,7 @@
 //! Temporal joins: each row of the left side with the last version of its key that is no later than
 //! it.
 //!
-//! That is a version of the row's own slice, or else the last one of the slices before, which have
+//! The version is in the row's own slice, or else the last version of earlier slices, which have
 //! fired ([`versions`](super::versions)).
 
 use arrow::array::{
@@ -34,7 +34,7 @@ enum Met {
     Before(At),
 }
 
-/// A key that is looked for: its hash, its words, and where its texts stand.
+/// A key to be looked up: hash, words, and the place of the texts.
 #[derive(Clone, Copy)]
 pub(super) struct Sought<'a> {
     pub(super) hash: u64,
@@ -44,14 +44,14 @@ pub(super) struct Sought<'a> {
 }
 
 impl<'a> Sought<'a> {
-    /// That of a row.
+    /// The key of a row.
     pub(super) fn of(columns: &'a Columns, texts: &'a [VarColumn<'a>], row: usize) -> Sought<'a> {
         let width = columns.keys.len() / columns.rows.max(1);
         let words = &columns.keys[row * width..(row + 1) * width];
         Sought { hash: columns.hashes[row], words, texts, row }
     }
 
-    /// Whether it is the key of another row.
+    /// True if another row has the same key.
     pub(super) fn is_of(&self, other: &Sought<'_>) -> bool {
         let mut texts = self.texts.iter().zip(other.texts);
         self.hash == other.hash
@@ -90,7 +90,7 @@ impl Slice {
 }
 
 impl Program {
-    /// What comes of rows of the left side.
+    /// Joins rows of the left side with their versions.
     pub(super) fn as_of(
         &self,
         left: &Columns,

@@ -105,8 +105,8 @@ impl Bags {
         self.opened = 0;
     }
 
-    /// Takes in rows of a side, which stand at `rows` in the batch. Those that other leaders are to
-    /// have go `onward` to other processes, where there is room. Returns how many others have.
+    /// Takes in rows of a side, at positions `rows` of the batch. Rows for leaders in other
+    /// processes go `onward`, where there is room. Returns the number of rows for other leaders.
     // A function of its own, so that its instructions can be counted (`tests/appends.py`).
     #[inline(never)]
     pub(super) fn add(
@@ -220,7 +220,7 @@ impl Bags {
         self.others_rows = with(self.others_rows, place.others().map(Passed::rows).sum());
     }
 
-    /// Takes out what other leaders are to have; `how` tells for each slice.
+    /// Takes out the rows for other leaders; `how` decides for each slice.
     pub(super) fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice) -> Vec<Parcel> {
         let mut parcels: Vec<_> = (0..self.leaders.count()).map(|_| Parcel::default()).collect();
         if self.others_rows == 0 {
@@ -258,7 +258,7 @@ impl Bags {
         self.slices.iter().filter(|(_, slice)| !slice.is_empty()).map(|(id, _)| *id)
     }
 
-    /// Takes out the rows of own keys of a complete window, by side; what others are to have has
+    /// Takes out the rows of own keys of a complete window, by side; rows for other leaders have
     /// been sealed.
     pub(super) fn remove(&mut self, slice: SliceId) -> Option<[Passed; 2]> {
         self.slices.contains_key(&slice).then(|| self.take(slice).own)
@@ -299,7 +299,7 @@ impl Bags {
     }
 }
 
-/// Who is to have rows.
+/// Receivers of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum To {
     /// The leaders of their keys.
@@ -310,7 +310,7 @@ enum To {
     All,
 }
 
-/// Passes rows on to a leader: at once, as far as there is room; the others are kept for it.
+/// Passes rows on to a leader: at once, as far as there is room; the rest is kept for the leader.
 fn pass(
     leader: usize,
     rows: &Outgoing<'_>,

@@ -1,4 +1,4 @@
-//! What messages and `EXPLAIN` say of a join: its name, and what is kept of a row of each side.
+//! Texts about a join for messages and `EXPLAIN`: its name, and the kept part of each side's rows.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub(super) fn name_of(join: &Join) -> String {
     }
 }
 
-/// What is kept of a row of a side. Writing to a `String` cannot fail.
+/// Appends the kept part of a side's row. Writing to a `String` cannot fail.
 pub(super) fn add_side(text: &mut String, side: &Side, type_name: &dyn Fn(&DataType) -> String) {
     let bytes = side.format.row_bytes();
     let values = side.columns.iter().take(side.shown);

@@ -57,7 +57,7 @@ enum Phase {
 }
 
 impl Fire {
-    /// Of a window with these rows; `None` if nothing comes of them.
+    /// Firing of a window with these rows; `None` if there can be no result.
     pub(super) fn new(program: &Program, window: WindowId, own: [Passed; 2]) -> Option<Fire> {
         let rows = [own[0].rows(), own[1].rows()];
         let kind = program.kind;
@@ -262,8 +262,7 @@ impl Fire {
         Ok((rows, None))
     }
 
-    /// What comes of the pairs that have been found: themselves, or marks on rows that have a
-    /// partner.
+    /// Results of the pairs found so far: the pairs themselves, or marks on rows with a partner.
     fn paired(
         &mut self,
         program: &Program,
@@ -308,8 +307,8 @@ impl Fire {
         Ok(Some(rows))
     }
 
-    /// Rows of a side, of those in a range, that are given without a partner: those that have none,
-    /// or, of a semi-join, those that have one.
+    /// Rows of a side, within a range, that are given by themselves: rows without a partner, or, of
+    /// a semi-join, with one.
     fn alone(
         &self,
         program: &Program,
@@ -368,8 +367,8 @@ impl Fire {
     }
 }
 
-/// Columns of pairs that are keys, and that both rows of a pair have the same of: they are taken
-/// once, from the side whose rows come one after the other.
+/// Key columns with the same values in both rows of a pair: taken once, from the side whose rows
+/// are in sequence.
 struct Shared<'a> {
     side: &'a Side,
     columns: &'a Columns,
@@ -387,7 +386,7 @@ impl<'a> Shared<'a> {
         Shared { side, columns, places: places.filter(|_| are_pairs), taken: Vec::new() }
     }
 
-    /// The column that keeps this, if it is one of these.
+    /// The column of kept value `kept`, if it is among these columns.
     fn column(&mut self, kept: Kept) -> Result<Option<ArrayRef>> {
         let (Kept::Key(_), Some(places)) = (kept, self.places) else { return Ok(None) };
         if let Some((_, taken)) = self.taken.iter().find(|(known, _)| *known == kept) {

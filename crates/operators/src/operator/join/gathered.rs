@@ -22,7 +22,7 @@ pub(super) struct Columns {
     pub(super) keys: Vec<u64>,
     /// The hashes of these.
     pub(super) hashes: Vec<u64>,
-    /// Those of [`Side::columns`].
+    /// Columns in the order of [`Side::columns`].
     pub(super) columns: Vec<ArrayRef>,
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use crate::plan::{Join, JoinKind, Key};
     use crate::windowing::SliceId;
 
-    /// A quiet NaN whose other bits say something.
+    /// A quiet NaN with other bits set.
     const ODD_NAN: u64 = 0x7ff8_0000_dead_beef;
 
     fn columns() -> Vec<ArrayRef> {
@@ -169,8 +169,7 @@ mod tests {
         Side::both(&join).unwrap()
     }
 
-    /// Whatever type a column has, whether it is a key or not, its values come out of a bag bit for
-    /// bit as they went in.
+    /// Values of every type, keys or not, come out of a bag bit for bit as they went in.
     #[test]
     fn values_come_out_as_they_went_in() {
         let columns = columns();

@@ -1,23 +1,21 @@
 //! The join: rows of two sides that belong to the same window and have the same keys (paper,
 //! sections 5.2 and 8).
 //!
-//! Rows are appended to bags as they come ([`bags`]), in the form in which rows are passed through
-//! ([`crate::passed`]): those of other leaders' keys are sent to them, and nothing is looked up. A
-//! leader adopts the buffers of workers of its process as they are. When a window is complete,
-//! [`fire`] matches its sides. `sides` says what a row of each side consists of.
+//! Rows are appended to bags as they come ([`bags`]), in the form of passed rows
+//! ([`crate::passed`]): rows for other leaders are sent to them, and nothing is looked up. A leader
+//! adopts the buffers of its process's workers unchanged. When a window is complete, [`fire`]
+//! matches its sides. `sides` has the form of each side's rows.
 //!
-//! A slice is a window here. A record that belongs to several windows, since they overlap, is
-//! appended to each: as a part of a pair it comes out once for each, too. In an interval join, a
-//! row of the side that is not the anchor is appended to each slice where it may have a partner; a
-//! partner is in one of them.
+//! A slice is a window here. A record of several overlapping windows is appended to each slice,
+//! since each window has results with the record. In an interval join, a row of the side that is
+//! not the anchor is appended to several slices, wherever it may have a partner; a partner is in a
+//! single slice.
 //!
 //! Where one side has few rows ([`plan::Join::broadcast`]), these go to all leaders, and rows of
-//! the other side stay with the worker that takes them: each is in one bag, next to all rows that
-//! may be its partners.
+//! the other side stay with their reader: each is in one bag, next to all its possible partners.
 //!
-//! In a temporal join ([`as_of`]), rows of both sides are in the slice of their own time. What a
-//! slice leaves for later ones, the last version of each key, is kept beside the bags
-//! ([`versions`]).
+//! In a temporal join ([`as_of`]), rows of both sides are in the slice of their own time. The last
+//! version of each key stays beside the bags for later slices ([`versions`]).
 
 mod as_of;
 mod bags;
@@ -58,7 +56,7 @@ use fire::Fire;
 use sides::Side;
 use versions::Versions;
 
-/// What a join does, in executable form.
+/// A join in executable form.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -303,12 +301,12 @@ impl super::Program for Program {
     }
 }
 
-/// What one worker keeps of a join.
+/// A worker's state of a join.
 struct Join {
     program: Arc<Program>,
     leadership: Leadership,
     bags: Bags,
-    /// Of a temporal join: what slices that have fired leave for later ones.
+    /// Versions of a temporal join, left by fired slices for later ones.
     versions: Versions,
     firing: Option<Fire>,
     buffers: Buffers,

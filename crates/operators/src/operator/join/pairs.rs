@@ -1,4 +1,4 @@
-//! Pairs: rows of one side are looked up among those of the other.
+//! Pairs: rows of one side, looked up among the other side's rows.
 
 use millstream_state::{Buckets, Range};
 
@@ -18,14 +18,14 @@ pub(super) struct Built {
     pub(super) buckets: Buckets,
     /// Their keys, row after row, if a key is more than a word.
     keys: Vec<u64>,
-    /// Which rows have a partner, where it matters.
+    /// By row, whether it has a partner, where this matters.
     pub(super) matched: Vec<bool>,
 }
 
 /// Rows that are being looked up.
 pub(super) struct Probed {
     pub(super) columns: Columns,
-    /// Which have a partner, where it matters.
+    /// By row, whether it has a partner, where this matters.
     pub(super) matched: Vec<bool>,
     ranges: Vec<Range>,
     /// The row that has not been looked up to its end.
@@ -51,7 +51,7 @@ impl Built {
             false => Buckets::new(hashes, hashes, counts),
         };
         let matched = vec![false; if marks { columns.rows } else { 0 }];
-        // Nobody asks for hashes any more.
+        // Hashes are not needed any more.
         let Columns { rows, keys, columns, .. } = columns;
         let keys = if is_word { Vec::new() } else { keys };
         let columns = Columns { rows, keys: Vec::new(), hashes: Vec::new(), columns };

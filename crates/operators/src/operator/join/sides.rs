@@ -27,10 +27,9 @@ pub(super) struct Side {
     pub(super) codec: KeyCodec,
     pub(super) format: Arc<Format>,
     keys: Vec<Key>,
-    /// What a row is made of again: the columns of the side; then texts that are keys, if they are
-    /// none of these.
+    /// Columns that a row is rebuilt from: the columns of the side; then further key texts.
     pub(super) columns: Vec<Column>,
-    /// How many of these are the side's.
+    /// Number of the side's own columns.
     pub(super) shown: usize,
     /// For each key that is a text, the column of `columns` that it is.
     pub(super) text_keys: Vec<usize>,
@@ -56,15 +55,15 @@ pub(super) struct Column {
     pub(super) kept: Kept,
 }
 
-/// What is kept of a row of each side of a temporal join: its event time; of a version, bytes that
-/// compare like all records are ordered.
+/// Kept values of a temporal join's rows: the event time; of a version, also its place in the order
+/// of all records, as comparable bytes.
 const HIDDEN: [DataType; 2] = [DataType::Int64, DataType::Binary];
 
 /// Where a column's values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Key(usize),
-    /// One of what is kept beside the keys.
+    /// A value kept beside the keys.
     Value(usize),
 }
 
@@ -76,7 +75,7 @@ fn is_exact(data_type: &DataType) -> bool {
 }
 
 impl Side {
-    /// Those of a join.
+    /// The sides of a join.
     pub(super) fn both(join: &plan::Join) -> Result<[Side; 2]> {
         // Keys are compared as they are encoded, so both sides have room for NULL if one has it.
         let nullable = |keys: &[Key; 2]| keys.iter().any(|key| key.nullable);

@@ -1,9 +1,9 @@
-//! What a temporal join keeps of slices that have fired: the last version of each key. An earlier
-//! one can be nobody's any more, and is dropped.
+//! State of a temporal join from fired slices: the last version of each key. Earlier versions have
+//! no more use, and are dropped.
 //!
-//! Versions stand in chunks of columns. Each slice adds one; the last two are merged as long as one
-//! is not much smaller than the other, so there are few, and each version is copied a few times. A
-//! chunk most of whose versions have been replaced is merged, too.
+//! Versions stand in chunks of columns. Each slice adds a chunk; the last two chunks are merged
+//! unless one is much smaller than the other, so there are few, and each version is copied a few
+//! times. A chunk most of whose versions have been replaced is merged, too.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -105,7 +105,7 @@ impl Versions {
         self.merge(side)
     }
 
-    /// Adds a chunk of versions that replace others.
+    /// Adds a chunk of versions, which replace earlier versions of their keys.
     fn add(&mut self, side: &Side, columns: Columns) {
         let (chunk, rows) = (self.chunks.len(), columns.rows);
         self.chunks.push(Chunk { columns, live: vec![true; rows], live_rows: rows });
@@ -138,7 +138,7 @@ impl Versions {
         Ok(())
     }
 
-    /// Makes one chunk of those from one on.
+    /// Merges the chunks from `first` on into one.
     fn merge_from(&mut self, side: &Side, first: usize) -> Result<()> {
         let chunks = self.chunks.split_off(first);
         let mut from: Vec<(usize, usize)> = Vec::new();
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Rows in their order, which begins at `first`. Many keys have the same hash.
+    /// Rows in their order, from `first` on. Many keys have the same hash.
     fn columns(side: &Side, rows: &[Row], first: usize) -> Columns {
         let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
         let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.1)));

@@ -8,16 +8,16 @@ use crate::budget::{Held, batch_bytes};
 use crate::columns::keys::{VarColumn, is_variable};
 use crate::error::Result;
 
-/// Rows of a side table, as one version of it has them.
+/// Rows of a version of a side table.
 #[derive(Debug)]
 pub(super) struct Index {
     pub(super) rows: RecordBatch,
     pub(super) buckets: Buckets,
     /// Their keys, row after row, if a key is more than a word.
     pub(super) keys: Vec<u64>,
-    /// Those of their keys that are texts.
+    /// Columns of key texts.
     texts: Vec<ArrayRef>,
-    /// What of the budget it takes.
+    /// Share of the budget.
     pub(super) held: Held,
 }
 

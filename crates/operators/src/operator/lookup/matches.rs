@@ -1,8 +1,8 @@
-//! What rows come to: next to each, the rows of the side table that match it.
+//! Matches of rows: next to each row, the matching rows of the side table.
 //!
 //! A key may match very many rows, with long texts. So the result is made piece by piece, each
-//! bounded in rows and in bytes. Candidates have the same key; a further condition is asked of all
-//! candidates of a piece at once. Only then is it known which rows match nothing.
+//! bounded in rows and in bytes. Candidates have the same key; a further condition is evaluated for
+//! all candidates of a piece at once. Only then are rows without a match known.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::operator::expansion::Piece;
 use crate::operator::stateless::Taken;
 use crate::operator::unnest::{PIECE_BYTES, PIECE_ROWS, value_bytes};
 
-/// The pieces that rows come to, one after the other.
+/// The pieces of a lookup's result, in order.
 pub struct Matches<'a> {
     lookup: &'a Lookup,
     /// One version of the side table for all of the rows.
     index: Arc<Index>,
     taken: &'a Taken,
-    /// The keys of the rows, and those of them that are texts.
+    /// The keys' columns of texts.
     columns: Vec<ArrayRef>,
     keys: Vec<u64>,
     hashes: Vec<u64>,

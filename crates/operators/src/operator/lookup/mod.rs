@@ -1,8 +1,8 @@
 //! Lookup joins: rows next to the rows of a side table that match them.
 //!
-//! The side table ([`side`]) is read wholly by each process, before its first batch, and indexed by
-//! key ([`index`]). So a lookup keeps nothing of the rows that go through it: it is a pass on the
-//! way, as an UNNEST is, and what a batch comes to is made piece by piece ([`matches`]).
+//! Each process reads the whole side table ([`side`]) before its first batch, and indexes it by key
+//! ([`index`]). So a lookup keeps no rows: it is a pass on the way, as an UNNEST is, and the result
+//! of a batch is made piece by piece ([`matches`]).
 
 mod index;
 mod matches;
@@ -96,7 +96,7 @@ impl Lookup {
         &self.body.name
     }
 
-    /// Reads the side table, at the start of a job. Returns what its user should know of it.
+    /// Reads the side table, at the start of a job. Returns notices for the user.
     pub fn load(
         &self,
         settings: &Settings,
@@ -106,8 +106,8 @@ impl Lookup {
         self.side.load(&self.keys, settings, start_us, budget)
     }
 
-    /// Looks whether the side table has changed, if it is time to, and reads it anew. What its user
-    /// should know goes to `tell`.
+    /// Looks for a change of the side table when due, and reads it anew. Notices for the user go to
+    /// `tell`.
     pub fn refresh(&self, now_us: i64, tell: &dyn Fn(String)) {
         self.side.refresh(&self.keys, now_us, tell);
     }
@@ -120,7 +120,7 @@ impl Lookup {
         })
     }
 
-    /// What rows come to; `taken` tells where they stand. There is one piece at least.
+    /// Joins rows with their matches, in pieces, at least one; `taken` also has the rows' places.
     pub(crate) fn matches<'a>(&'a self, taken: &'a Taken) -> Result<Matches<'a>> {
         let Some(index) = self.side.current() else {
             return Err(Error::Internal(format!("'{}' has not been read", self.body.name)));

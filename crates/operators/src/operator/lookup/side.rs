@@ -1,12 +1,12 @@
 //! The side table of a lookup join: read wholly at the start of a job, and again when it has
 //! changed.
 //!
-//! What has changed is told by its splits ([`Table::splits`]): the files that there are, how long
-//! each is and when it was written. A new version is read when two looks have found the same, or
-//! one has whose files have not been written for as long as two looks are apart. It counts when
-//! another one, after reading, has found it, too: so a file that is being written is left alone,
-//! and records that come after a pause meet what has been written meanwhile. If it cannot be read,
-//! the version before stays, and a notice says why.
+//! Changes are found by the table's splits ([`Table::splits`]): names, lengths and times of the
+//! files. A new version is read when two looks have found it, or when one look has found files that
+//! are older than the time between two looks. A version counts when another look, after reading,
+//! has found it too: so a file that is being written is left alone, and records after a pause meet
+//! rows written during the pause. If a version cannot be read, the version before stays, and a
+//! notice says why.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,7 +49,7 @@ pub(super) struct Side {
     watch: Mutex<Option<Watch>>,
 }
 
-/// What is known of versions, once the first has been read.
+/// State of watching, once the first version has been read.
 #[derive(Debug)]
 struct Watch {
     options: OpenOptions,
@@ -57,7 +57,7 @@ struct Watch {
     budget: Arc<Budget>,
     /// The splits of the version that was read last, or could not be read.
     known: Version,
-    /// What the last look has found, if it was something else.
+    /// The version at the last look, if it differs from `known`.
     found: Option<Version>,
 }
 
@@ -190,7 +190,7 @@ impl Watch {
 /// A version that has been read.
 struct Read {
     index: Index,
-    /// What the user should know of it.
+    /// A notice for the user.
     remark: Option<String>,
 }
 
@@ -280,7 +280,7 @@ impl Reading<'_> {
         self.check(held)
     }
 
-    /// That it has room in the budget; the version before, which it will replace, is there still.
+    /// Checks the room in the budget, while the version to be replaced is still there.
     fn check(&self, held: &Held) -> Result<()> {
         let before = self.side.current().map_or(0, |index| index.held.bytes() as u64);
         let (taken, most) = (self.budget.held(Kind::Tables), self.budget.tables_bytes_max());

@@ -1,6 +1,5 @@
-//! Which rows somebody takes of a batch, and what they become: WHERE or HAVING, then columns.
-//! This is a function of a batch and keeps nothing, so it is a step on the way of rows, and no
-//! operator.
+//! Selection of a batch's rows, and computation of columns: WHERE or HAVING, then SELECT. A pure
+//! function of a batch without state, so a step on the way of rows, and no operator.
 
 use std::ops::Range;
 
@@ -18,12 +17,12 @@ use crate::failing::rows_before_failing;
 use crate::plan::Project;
 use crate::texts;
 
-/// A filter, and what is computed of the rows that pass it.
+/// A filter, and a projection of the rows that pass it.
 #[derive(Debug)]
 pub struct Taking {
     /// The condition that rows must meet.
     pub filter: Option<Expr>,
-    /// `None`: their columns as they are.
+    /// Computed columns; `None`: the batch's own columns.
     pub project: Option<Project>,
 }
 
@@ -42,8 +41,8 @@ impl From<RecordBatch> for Taken {
     }
 }
 
-/// What a batch may bring to tables, as far as that can be told before anything is computed: its
-/// rows, and the texts and lists of some columns, which are kept.
+/// Upper bound of a batch's load for tables, before any computation: its rows, and the texts and
+/// lists of the kept columns.
 pub fn load(batch: &RecordBatch, texts: &[usize]) -> Load {
     let bytes = |column: &ArrayRef| match column.data_type().is_nested() {
         true => column.to_data().get_slice_memory_size().unwrap_or(0),
@@ -59,7 +58,7 @@ impl Taking {
         self.filter.as_ref().filter(|_| self.project.is_none())
     }
 
-    /// Which column of the batch the last one is, if it is as it was there.
+    /// The batch's column that is the last column here, unless the latter is computed.
     pub(crate) fn last_column(&self) -> Option<usize> {
         match self.project.as_ref()?.columns.last()? {
             Expr::Column(column) => Some(*column),
@@ -67,7 +66,7 @@ impl Taking {
         }
     }
 
-    /// What is taken of a batch.
+    /// The selected rows of a batch.
     pub fn rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         texts::begin();
         match &self.filter {
@@ -79,7 +78,7 @@ impl Taking {
         }
     }
 
-    /// What the rows become that pass the filter.
+    /// Filters rows by `mask`, and computes their columns.
     fn passing(&self, batch: &RecordBatch, mask: BooleanBuffer) -> Result<RecordBatch> {
         let all_there = |project: &Project| project.columns.iter().all(Expr::is_there);
         match &self.project {
@@ -127,9 +126,8 @@ impl Taking {
         Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
     }
 
-    /// Of a batch with which it fails: what is taken of the most rows, from the first on, with
-    /// which it does not; and the number and the error of the next one, if it fails with that one
-    /// alone.
+    /// For a batch that fails: the selected rows before the failing row; and the number and error
+    /// of the failing row, if it fails alone.
     #[cold]
     pub fn up_to_failing(&self, batch: &RecordBatch) -> Result<(Taken, Option<(usize, Error)>)> {
         let take = |rows: Range<usize>| self.take(&batch.slice(rows.start, rows.len()));

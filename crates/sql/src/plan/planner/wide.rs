@@ -18,7 +18,7 @@ use crate::faults::union_columns::check_unions;
 use crate::names::catalog::{Entry, ViewEntry};
 use crate::plan::pieces::WHOLE_MAX;
 use crate::stages::texts::Texts;
-use crate::stages::window_functions::named;
+use crate::stages::windows::window_functions::named;
 use crate::syntax::dialect::parser_options;
 use crate::syntax::walk::Walk;
 

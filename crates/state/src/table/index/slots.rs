@@ -33,7 +33,7 @@ impl Index {
     pub(super) fn widen(&mut self, old: Span, words: &[u64], logs: Logs<'_>) {
         let (Some(block), base) = (Bounds::of(words), logs.base()) else { return };
         if self.len == 0 && block.slots(old.slots()).is_some() {
-            // None of the slots is taken: they stand for other keys from now on.
+            // All slots are free, and get new keys from now on.
             self.span = Some(block.span(old.slots(), None));
             return;
         }

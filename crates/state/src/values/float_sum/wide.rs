@@ -35,7 +35,7 @@ pub(super) fn add(words: &mut [u64], term: i128, scale: i32) {
     }
 }
 
-/// Adds one wide number to another.
+/// Adds a wide number to another.
 pub(super) fn merge(words: &mut [u64], other: &[u64]) {
     let mut carry = false;
     for (slot, part) in words.iter_mut().zip(other) {

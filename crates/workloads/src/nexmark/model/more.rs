@@ -8,7 +8,7 @@ use super::Value::{Number, Text};
 use super::{Auction, Bid, DAY_MS, auctions_by_id, bids, day_text, of_auction};
 use crate::nexmark::rows::{Rows, Value};
 
-/// A bid behind what it is ranked by: its price, turned round, and its time.
+/// A bid behind its rank: the price, negated, and the time.
 type Ranked<'a> = (i64, i64, [Value<'a>; 7]);
 
 /// All columns of a bid.
@@ -24,7 +24,7 @@ fn of_bid<'a>(b: &Bid<'a>) -> [Value<'a>; 7] {
     ]
 }
 
-/// q10: a bid, with its day and its minute.
+/// Rows of q10: a bid, with day and minute.
 pub(super) fn logged(b: &Bid<'_>, rows: &mut Rows) {
     let minute = b.at_ms.rem_euclid(DAY_MS) / 60_000;
     rows.add(&[
@@ -80,7 +80,7 @@ pub(super) fn highest_of_auctions(events: &[RecordBatch]) -> Rows {
     rows
 }
 
-/// q20: bids with their auctions, of one category.
+/// Rows of q20: bids of a category with their auctions.
 pub(super) fn expanded_bids(events: &[RecordBatch]) -> Rows {
     let (mut rows, known) = (Rows::default(), auctions_by_id(events));
     bids(events, |b| {

@@ -1,0 +1,269 @@
+//! Intake: from splits to stamped batches that any worker may take.
+//!
+//! A split's chunks are numbered as they are read, prepared by any worker in any order, and stamped
+//! in order: a stamp is the split's watermark before the batch's first record, so who is late is
+//! decided by the split alone. Stamped batches wait in order until a worker takes them; a worker
+//! prefers the splits that it reads, unless they are ahead of others.
+//!
+//! The splits of all sources stand in one list. Each source has its *low watermark*: the least
+//! stamp of anything of it that is not yet taken or not yet finished. Every worker announces it at
+//! the end of its epochs, and not only its own part of it: a worker may take a batch with any stamp
+//! at or above the low watermark, so a higher announcement would not hold.
+
+mod drain;
+mod notices;
+mod observed;
+mod order;
+mod read;
+mod source;
+mod split;
+mod take;
+mod watermark;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+use crate::network::Net;
+use crate::roles::{Place, Reading};
+use crate::table::{Sharing, Split};
+use millstream_operators::budget::Budget;
+use millstream_operators::env::Env;
+use source::{SourceIn, SourceState};
+use split::SplitState;
+
+pub(crate) use notices::Notices;
+pub(crate) use source::Origin;
+pub(crate) use take::Offer;
+
+/// All splits of a job.
+pub(crate) struct Intake {
+    sources: Vec<SourceIn>,
+    splits: Vec<SplitIn>,
+    state: Mutex<State>,
+    env: Arc<dyn Env>,
+    waker: Waker,
+    workers: usize,
+    budget: Arc<Budget>,
+    /// The job's other processes, if it has any.
+    net: Option<Arc<Net>>,
+    reading: Reading,
+    notices: Notices,
+}
+
+/// What does not change of a split.
+struct SplitIn {
+    name: String,
+    /// How much it has, where processes have to agree on that.
+    extent: Option<u64>,
+    /// Whether all processes read it, each of them for some of its chunks.
+    by_chunk: bool,
+    source: usize,
+    reader: Mutex<Box<dyn Split>>,
+}
+
+/// The splits of a source that may go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// All splits.
+    All,
+    /// The splits that keep the low watermark of their group where it is: state is at its budget.
+    Lowest,
+    /// These splits: rows of the others wait for their rows, and have all the room they may take.
+    Awaited(Vec<usize>),
+    /// None: a stage or an output that takes its rows cannot.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct State {
+    splits: Vec<SplitState>,
+    sources: Vec<SourceState>,
+    /// Per worker: the source and the stamp of the batch that it works on.
+    current: Vec<Option<(usize, i64)>>,
+    /// Per worker: whose turn it is, among sources that have nothing to do with each other.
+    turns: Vec<usize>,
+}
+
+/// Wakes every worker when a source has something.
+struct WakeAll {
+    env: Arc<dyn Env>,
+    workers: usize,
+}
+
+impl Wake for WakeAll {
+    fn wake(self: Arc<Self>) {
+        (0..self.workers).for_each(|worker| self.env.wake(worker));
+    }
+}
+
+impl Intake {
+    pub(crate) fn new(
+        origins: Vec<Origin>,
+        env: Arc<dyn Env>,
+        net: Option<Arc<Net>>,
+        workers: usize,
+        reading: Reading,
+        budget: Arc<Budget>,
+    ) -> Intake {
+        let now = env.now_us();
+        let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
+        let elsewhere = |split: usize, sharing| match sharing {
+            Sharing::Whole => split % reading.processes != reading.process,
+            Sharing::ByChunk => reading.process == reading.processes,
+            Sharing::Coordinator => place.process != 0,
+        };
+        let (mut sources, mut splits, mut states) = (Vec::new(), Vec::new(), Vec::new());
+        for origin in origins {
+            let source = sources.len();
+            let Origin { name, about, bounded, live, splits: its, preparer, .. } = origin;
+            let (idle_timeout_us, windowings, group) =
+                (origin.idle_timeout_us, origin.windowings, origin.group);
+            for split in its {
+                let sharing = match split.sharing() {
+                    // There is one clock for each split.
+                    Sharing::ByChunk if preparer.has_clock() => Sharing::Whole,
+                    sharing => sharing,
+                };
+                states.push(SplitState::new(elsewhere(states.len(), sharing), now));
+                splits.push(SplitIn {
+                    name: split.name().to_string(),
+                    extent: split.extent(),
+                    by_chunk: sharing == Sharing::ByChunk,
+                    source,
+                    reader: Mutex::new(split),
+                });
+            }
+            sources.push(SourceIn {
+                name,
+                about,
+                bounded,
+                live,
+                preparer,
+                idle_timeout_us,
+                windowings,
+                group,
+            });
+        }
+        let states_of_sources = sources.iter().map(|_| SourceState::new(place.processes));
+        Intake {
+            state: Mutex::new(State {
+                splits: states,
+                sources: states_of_sources.collect(),
+                current: vec![None; workers],
+                turns: (0..workers).collect(),
+            }),
+            sources,
+            splits,
+            waker: Waker::from(Arc::new(WakeAll { env: env.clone(), workers })),
+            env,
+            workers,
+            budget,
+            net,
+            reading,
+            notices: Notices::default(),
+        }
+    }
+
+    /// What has happened while splits were read that the user should know of.
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// What processes have to agree on before they start: the splits, and how much there is in
+    /// them.
+    pub(crate) fn described(&self) -> Vec<String> {
+        let described = |SplitIn { name, extent, .. }: &SplitIn| match extent {
+            Some(extent) => format!("{name} ({extent} bytes)"),
+            None => name.clone(),
+        };
+        self.splits.iter().map(described).collect()
+    }
+
+    /// A split's name, for messages.
+    pub(crate) fn name(&self, split: usize) -> &str {
+        &self.splits[split].name
+    }
+
+    /// The splits of a source.
+    pub(crate) fn splits_of(&self, source: usize) -> impl Iterator<Item = usize> {
+        let splits = self.splits.iter().enumerate();
+        splits.filter(move |(_, split)| split.source == source).map(|(number, _)| number)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether no worker of this process reads.
+    pub(crate) fn reads_nothing(&self) -> bool {
+        self.reading.process == self.reading.processes
+    }
+
+    /// Whether `worker` is the one that prefers `split`.
+    pub(crate) fn prefers(&self, worker: usize, split: usize) -> bool {
+        let Reading { processes, process, workers } = self.reading;
+        split % (processes * workers) == process + worker * processes
+    }
+
+    /// Splits that have ended, with the number of their batches.
+    pub(crate) fn ended_splits(&self) -> Vec<Option<u64>> {
+        let ended = |s: &SplitState| match s.elsewhere {
+            true => s.ended_elsewhere,
+            false => s.ended.then_some(s.read),
+        };
+        self.lock().splits.iter().map(ended).collect()
+    }
+
+    /// What keeps this process from going on, in words, unless it is a source.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        let now = self.env.now_us();
+        let state = self.lock();
+        let others = if self.reading.processes > 1 { "processes" } else { "workers" };
+        let mut waits_for = format!("what other {others} have yet to merge and to announce");
+        for (split, s) in state.splits.iter().enumerate().filter(|(_, s)| !s.exhausted()) {
+            if s.pending || s.retry_at_us > now {
+                return None;
+            }
+            let (name, chunk) = (&self.splits[split].name, s.stamped);
+            let other = chunk % self.reading.processes as u64;
+            waits_for = if s.outstanding() == 0 {
+                format!("others, before it reads on in {name}")
+            } else if s.stamped == s.read {
+                format!("room in channels and memory for records of {name}")
+            } else if self.splits[split].by_chunk && other != self.reading.process as u64 {
+                format!("word of chunk {chunk} of {name}, which process {other} decodes")
+            } else {
+                format!("chunk {chunk} of {name}, which one of its workers decodes")
+            };
+        }
+        Some(waits_for)
+    }
+
+    /// The source of a split.
+    pub(crate) fn source_of(&self, split: usize) -> usize {
+        self.splits[split].source
+    }
+
+    /// Whether a split still has records to come.
+    pub(crate) fn has_more(&self) -> bool {
+        self.lock().splits.iter().any(|s| !s.exhausted())
+    }
+
+    /// Nobody wants any more of a source: it counts as ended.
+    pub(crate) fn close(&self, source: usize) {
+        let mut state = self.lock();
+        state.sources[source].closed = true;
+        for split in self.splits_of(source) {
+            state.splits[split].close();
+        }
+        drop(state);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        (0..self.workers).for_each(|worker| self.env.wake(worker));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Messages from other processes: each goes to the intake, or to the gather of its output.
+
+use super::Shared;
+use crate::error::{Error, Result};
+use crate::gather::{BatchRows, Gather};
+use crate::network::{Freed, Head, Kind, LAST, decode_rows};
+use millstream_operators::operator::RowTimes;
+use millstream_operators::stamped::BatchPlace;
+use millstream_operators::windowing::WindowId;
+
+impl Shared {
+    /// Takes in what another process has sent to this one; returns what is free again. An internal
+    /// error says what it has sent.
+    pub(crate) fn take_message(
+        &self,
+        process: usize,
+        head: Head,
+        body: &[u8],
+    ) -> Result<Option<Freed>> {
+        let Some(net) = &self.net else { return Ok(None) };
+        let leader = || {
+            let leader = head.id as usize;
+            let its = leader / self.settings.workers == process;
+            let broken = || Error::Internal(format!("what leader {leader} has to say"));
+            its.then_some(leader).ok_or_else(broken)
+        };
+        match head.kind {
+            Kind::Credit => {
+                leader()?;
+                return net.credit(&head).map(Some);
+            }
+            Kind::Stamp => self.intake.stamp_other(&head)?,
+            Kind::Ended | Kind::ReadTo => self.note_end(process, &head)?,
+            Kind::Drain => self.begin_to_drain(false)?,
+            Kind::Progress => self.intake.note_progress(process, &head)?,
+            Kind::WindowRows if net.is_coordinator() => {
+                let at = (head.count as usize, WindowId::from_word(head.rows_of));
+                // If they need times, they bring them.
+                let rows = (decode_rows(body)?, &RowTimes::Same(None));
+                let gather = self.gather(&head)?;
+                let came = gather.window_rows(leader()?, at, rows, head.has(LAST));
+                self.ends(gather.output(), came)?;
+                self.check_gathered()?;
+            }
+            Kind::BatchRows if net.is_coordinator() => {
+                let (gather, place) = (self.gather(&head)?, self.place(&head)?);
+                let rows = BatchRows { rows: decode_rows(body)?, then: None, last: head.has(LAST) };
+                let came = gather.batch_rows(0, place, rows, &self.intake.ended_splits());
+                self.ends(gather.output(), came)?;
+                self.check_gathered()?;
+            }
+            Kind::BatchError if net.is_coordinator() => {
+                let place = self.place(&head)?;
+                let unknown = || Error::Internal("an error that does not say what it is".into());
+                let error = Error::of_message(body).ok_or_else(unknown)?;
+                self.gather(&head)?.note_failed(place, error);
+            }
+            Kind::Fired if net.is_coordinator() => {
+                let stage = head.count as usize;
+                self.gather(&head)?.advance(leader()?, stage, head.watermark)?;
+            }
+            Kind::Fired => {
+                self.gather(&head)?.note_fired(head.count as usize, head.watermark)?;
+                self.wake_all();
+            }
+            Kind::Written | Kind::Awaited => self.note_chunk(&head)?,
+            Kind::Enough if process == 0 => {
+                let output = self.gather(&head)?.output();
+                self.end_output(output)?;
+                if head.has(LAST) {
+                    self.end_outputs()?;
+                }
+            }
+            kind => return Err(Error::Internal(format!("a message of kind {kind:?}"))),
+        }
+        Ok(None)
+    }
+
+    /// Another process has read so much of a split, and reads no more: rows may have waited.
+    fn note_end(&self, process: usize, head: &Head) -> Result<()> {
+        match head.kind {
+            Kind::Ended => self.intake.ended_elsewhere(head)?,
+            _ => self.intake.note_read_to(process, head)?,
+        }
+        self.queue_batches();
+        Ok(())
+    }
+
+    /// Another process tells that a chunk's rows come next, or that it waits for them.
+    fn note_chunk(&self, head: &Head) -> Result<()> {
+        let chunk = (head.number, self.intake.checked(head)?);
+        let gather = self.gather(head)?;
+        match head.kind {
+            Kind::Written => gather.note_written(chunk)?,
+            _ => gather.note_request(chunk)?,
+        }
+        self.wake_all();
+        Ok(())
+    }
+
+    /// The output that a message is about.
+    fn gather(&self, head: &Head) -> Result<&Gather> {
+        let output = usize::from(head.output);
+        let unknown = || Error::Internal(format!("rows for output {output}, which is not there"));
+        self.gathers.get(output).ok_or_else(unknown)
+    }
+
+    /// The batch that a message is about.
+    fn place(&self, head: &Head) -> Result<BatchPlace> {
+        let split = self.intake.checked(head)?;
+        Ok(BatchPlace { sequence: head.number, split, part: head.count })
+    }
+}

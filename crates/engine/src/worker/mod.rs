@@ -1,0 +1,223 @@
+//! A worker: the scheduler of one thread over its coroutines (paper, section 5.3).
+//!
+//! Each step runs one coroutine for a bounded time, the first of these that has something to do:
+//! receive and merge what others have sent; send on what waits, and end the epoch of a stage; write
+//! rows whose turn it is; fire complete windows; take in a batch; merge what was put off. What
+//! sending and receiving mean is a matter of the job's [`crate::delivery`]. Of several stages the
+//! last has its turn first, since what it does makes room for the others. A step never waits for
+//! another worker, so a whole job also runs on one thread, a step at a time.
+
+mod admission;
+mod firing;
+mod input;
+mod network;
+mod observed;
+mod open;
+mod passed;
+mod push;
+mod sleep;
+mod update;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use arrow::array::RecordBatch;
+
+use crate::delivery::{self, Delivery, Endpoints, Mailboxes};
+use crate::error::Result;
+use crate::network::Ends;
+use crate::observe::Doing;
+use crate::obstacle::Obstacle;
+use crate::progress::{Context, State};
+use crate::shared::Shared;
+use crate::stats::Stats;
+use millstream_operators::budget::Held;
+use millstream_operators::operator::{Counters, RowTimes};
+use millstream_operators::windowing::WindowId;
+use sleep::SleepState;
+
+/// What a step came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something was done.
+    Busy,
+    /// Nothing to do before `until_us`, or before somebody wakes the worker.
+    Wait {
+        /// The job's clock.
+        until_us: Option<i64>,
+    },
+    /// This worker has nothing left to do.
+    Done,
+}
+
+/// Rows of a window that has fired.
+struct FiredRows {
+    rows: RecordBatch,
+    window: WindowId,
+    times: RowTimes,
+    /// Whether they are this leader's last of the window.
+    last: bool,
+}
+
+pub(crate) struct Worker {
+    context: Context,
+    /// How what it holds for the leaders of keys gets to them, and what others hold to it.
+    delivery: Box<dyn Delivery>,
+    /// Those with state, by number. Taken out while they are worked on.
+    stages: Vec<State>,
+    /// By source: why it is not read now.
+    held: Vec<Option<Obstacle>>,
+    /// By stage: why the rows of its window do not go on.
+    blocked: Vec<Option<Obstacle>>,
+    /// By stage: rows that it has fired and that wait until all who take them have room.
+    waiting: Vec<Option<(FiredRows, Held)>>,
+    /// `None` if the job has no channels.
+    sleep: Option<SleepState>,
+    /// What it does between two steps, as the observer counts it.
+    doing: Doing,
+    /// The observer's question that it has answered last.
+    answered: u64,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        id: usize,
+        shared: Arc<Shared>,
+        mailboxes: Arc<Mailboxes>,
+        ends: Option<Ends>,
+    ) -> Worker {
+        let context = Context::new(id, shared);
+        let shared = &context.shared;
+        let state = |stage| State::new(stage, context.leader, shared);
+        let stages: Vec<State> = shared.stages.iter().map(state).collect();
+        let (sleep, endpoints) = match ends {
+            Some(Ends { deltas_in, lanes, sleeper }) => {
+                (Some(SleepState::new(sleeper)), Endpoints { deltas_in, lanes })
+            }
+            None => (None, Endpoints::default()),
+        };
+        Worker {
+            delivery: delivery::new(&context, mailboxes, endpoints),
+            blocked: vec![None; stages.len()],
+            waiting: stages.iter().map(|_| None).collect(),
+            stages,
+            held: Vec::new(),
+            sleep,
+            doing: Doing::Step,
+            answered: 0,
+            context,
+        }
+    }
+
+    /// What it has done so far.
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.context.stats
+    }
+
+    /// Runs on its own thread until there is nothing left to do.
+    pub(crate) fn run(&mut self) -> Result<()> {
+        loop {
+            let (id, shared) = (self.context.id, self.context.shared.clone());
+            shared.pace.begin(id);
+            self.begin_step();
+            let step = self.step().inspect_err(|_| shared.cells.turn_to(id, Doing::Done))?;
+            shared.pace.end(id, step == Step::Busy);
+            self.end_step(&step);
+            match step {
+                Step::Busy => self.wait_anew(),
+                Step::Wait { until_us } => self.wait(until_us)?,
+                Step::Done => return Ok(()),
+            }
+        }
+    }
+
+    /// Resumes one coroutine.
+    pub(crate) fn step(&mut self) -> Result<Step> {
+        let mut stages = std::mem::take(&mut self.stages);
+        let step = match self.context.shared.stopping.load(Relaxed) {
+            true => Ok(Step::Done),
+            false => self.step_in_turn(&mut stages),
+        };
+        if matches!(step, Err(_) | Ok(Step::Done)) {
+            self.count(&stages);
+        }
+        if matches!(step, Ok(Step::Done)) && !self.context.shared.stopping.load(Relaxed) {
+            stages.iter_mut().for_each(|state| self.context.stats.left.add(&state.leftover()));
+        }
+        self.stages = stages;
+        step
+    }
+
+    /// Resumes the coroutine whose turn it is: the ladder of what a worker does.
+    fn step_in_turn(&mut self, stages: &mut [State]) -> Result<Step> {
+        let Worker { context, delivery, .. } = self;
+        delivery.collect(context);
+        self.serve_network(stages)?;
+        if self.delivery.receive(&mut self.context, stages)? {
+            return Ok(Step::Busy);
+        }
+        // Before firing, however much there is to fire: the others wait for this worker's
+        // watermark.
+        if self.delivery.announce(&mut self.context, stages)? {
+            return Ok(Step::Busy);
+        }
+        if self.write_some()? {
+            return Ok(Step::Busy);
+        }
+        let tight = self.context.shared.budget.tight();
+        if tight {
+            stages.iter_mut().for_each(|state| self.context.give_back(state));
+        }
+        if self.fire_some(stages, tight)? {
+            return Ok(Step::Busy);
+        }
+        let fires = self.blocked.iter().any(Option::is_some);
+        if !fires && self.delivery.is_over(&self.context, stages) {
+            return Ok(self.end(stages));
+        }
+        let step = self.take_input(stages, tight)?;
+        if matches!(step, Step::Wait { .. })
+            && self.delivery.receive_put_off(&mut self.context, stages)?
+        {
+            // What has been left for later is better than nothing.
+            return Ok(Step::Busy);
+        }
+        Ok(step)
+    }
+
+    /// Nothing is left to be done, but for the last credit that is on its way.
+    fn end(&mut self, stages: &mut [State]) -> Step {
+        debug_assert!(stages.iter().all(State::is_empty), "state is left");
+        for state in &mut *stages {
+            state.operator.end();
+            self.context.give_back(state);
+        }
+        match self.delivery.is_empty(&self.context) {
+            true => Step::Done,
+            false => Step::Busy,
+        }
+    }
+
+    /// Waits, but not beyond the end of an epoch that has changes, and not with mail outside, or
+    /// with rows that nobody writes.
+    fn pause(&self, stages: &[State], until_us: Option<i64>) -> Step {
+        if self.delivery.has_mail(&self.context) || self.context.shared.needs_writer() {
+            return Step::Busy;
+        }
+        let idle_us = self.context.shared.settings.epoch_max_idle_us();
+        let changed_at_us = stages.iter().filter_map(|state| state.changed_at_us).min();
+        let epoch_end = changed_at_us.map(|at| at.saturating_add(idle_us));
+        Step::Wait { until_us: [until_us, epoch_end].into_iter().flatten().min() }
+    }
+
+    /// The counters that are not kept up to date: at the end.
+    fn count(&mut self, stages: &[State]) {
+        let mut all = Counters::default();
+        stages.iter().for_each(|state| all.add(&state.operator.counters()));
+        let Counters { growths, switches, joint_rows } = all;
+        let stats = &mut self.context.stats;
+        (stats.index_growths, stats.mode_switches) = (growths, switches);
+        stats.joint_rows_in = joint_rows;
+        self.delivery.count(&mut self.context);
+    }
+}

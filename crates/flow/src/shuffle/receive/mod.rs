@@ -1,0 +1,294 @@
+//! The receiving half: endpoints that data are got from (paper, section 4.2).
+
+mod core;
+mod datagrams;
+mod delivery;
+mod links;
+mod read;
+mod send_receive;
+mod setup;
+mod window;
+mod write;
+
+use std::time::Duration;
+
+use millstream_fabric::Fabric;
+
+use self::core::{Core, Ready};
+use self::datagrams::Datagrams;
+pub use self::delivery::Delivery;
+use self::links::Links;
+use self::read::Read;
+use self::send_receive::SendReceive;
+pub use self::setup::ReceiverSetup;
+use self::write::Write;
+use crate::shuffle::counters::Counters;
+use crate::shuffle::error::Result;
+use crate::shuffle::guarded::{Breaks, Guarded};
+use crate::shuffle::link::{any_failed, fail};
+use crate::shuffle::wait::wait_for;
+
+/// The four implementations. Which it is decided once, at start; no call is virtual.
+enum In<F: Fabric> {
+    SendReceive(SendReceive<F>),
+    Datagrams(Datagrams<F>),
+    Read(Read<F>),
+    Write(Write<F>),
+}
+
+impl<F: Fabric> In<F> {
+    fn links(&mut self) -> Option<&mut Links<F>> {
+        match self {
+            In::SendReceive(from) => Some(&mut from.links),
+            In::Read(from) => Some(&mut from.links),
+            In::Write(from) => Some(&mut from.links),
+            In::Datagrams(_) => None,
+        }
+    }
+
+    fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+        match self {
+            In::SendReceive(from) => from.poll(core),
+            In::Read(from) => from.poll(core),
+            In::Write(from) => from.poll(core),
+            In::Datagrams(from) => from.poll(core),
+        }
+    }
+
+    fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
+        match self {
+            In::SendReceive(from) => from.release(core, ready),
+            In::Read(from) => from.release(core, ready),
+            In::Write(from) => from.release(core, ready),
+            In::Datagrams(from) => from.release(core, ready),
+        }
+    }
+
+    /// Puts one more buffer into circulation for a source that starves.
+    fn add(&mut self, core: &mut Core<F>) -> Result<()> {
+        let Some(source) = core.starving() else { return Ok(()) };
+        match self {
+            // It knows by itself.
+            In::Read(_) => return Ok(()),
+            In::Write(from) => {
+                if !from.add(core, source) {
+                    return Ok(());
+                }
+            }
+            In::SendReceive(from) => {
+                let Some(slot) = core.buffers.fetch()? else { return Ok(()) };
+                from.grant(core, source, slot)?;
+            }
+            In::Datagrams(from) => {
+                let Some(slot) = core.buffers.fetch()? else { return Ok(()) };
+                from.grant(core, source, slot)?;
+            }
+        }
+        core.added(source);
+        Ok(())
+    }
+
+    fn tell(&mut self, core: &mut Core<F>) -> Result<()> {
+        match self {
+            In::SendReceive(from) => from.links.tell(core),
+            In::Read(from) => from.links.tell(core),
+            In::Write(from) => from.links.tell(core),
+            In::Datagrams(from) => from.tell(core, core.now()),
+        }
+    }
+}
+
+/// Queue pairs go before the buffers that their work names.
+struct Inner<F: Fabric> {
+    from: In<F>,
+    core: Core<F>,
+    /// Connections are looked after in every so many idle calls.
+    idle: u32,
+}
+
+/// Idle calls from one look after connections to the next.
+const IDLE_CALLS: u32 = 16;
+
+impl<F: Fabric> Inner<F> {
+    /// Whether all streams have ended, every message of them has been taken, and over datagrams
+    /// the senders have been told: the caller may go away now.
+    fn has_ended(&self) -> bool {
+        self.core.has_ended()
+            && match &self.from {
+                In::Datagrams(from) => from.is_over(&self.core),
+                _ => true,
+            }
+    }
+
+    /// Takes what has come.
+    fn advance(&mut self) -> Result<()> {
+        let Inner { from, core, idle, .. } = self;
+        let had_failed = from.links().is_some_and(|links| any_failed(&links.links));
+        let found = from.poll(core)?;
+        if core.ready.is_empty() {
+            core.counters.starved += 1;
+            from.add(core)?;
+        } else {
+            core.mark_surplus();
+        }
+        from.tell(core)?;
+        if found || !core.ready.is_empty() {
+            return Ok(());
+        }
+        *idle += 1;
+        match from {
+            In::Datagrams(from) => from.judge(core),
+            _ => {
+                let Some(links) = from.links() else { return Ok(()) };
+                if had_failed {
+                    // Whatever had come before the failure has been taken by now.
+                    links.judge(core)?;
+                }
+                if idle.is_multiple_of(IDLE_CALLS) { links.watch(core) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Breaks for Inner<F> {
+    fn break_connections(&mut self) {
+        match &mut self.from {
+            In::Datagrams(from) => from.part(&mut self.core),
+            from => {
+                if let Some(links) = from.links() {
+                    fail(&mut links.links);
+                }
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Drop for Inner<F> {
+    /// Connections end with their queue pairs; datagrams have to say so.
+    fn drop(&mut self) {
+        if let In::Datagrams(from) = &mut self.from {
+            from.part(&mut self.core);
+        }
+    }
+}
+
+/// What [`Receiver::try_get`] found.
+pub enum Received<'a, F: Fabric> {
+    /// A message.
+    Message(Delivery<'a, F>),
+    /// Nothing at the moment.
+    Empty,
+    /// All senders' streams have ended, and every message of them has been taken. It stays so, for
+    /// every thread.
+    End,
+}
+
+/// A receiving endpoint. All threads may call it; each call takes the endpoint for itself.
+///
+/// Dropped before [`Receiver::finish`] has returned, it breaks its connections, or over datagrams
+/// says that it is gone: an error at senders that are not done.
+pub struct Receiver<F: Fabric> {
+    inner: Guarded<Inner<F>>,
+    id: u32,
+    sources: Vec<u32>,
+    spin: Duration,
+    fabric: F,
+}
+
+impl<F: Fabric> Receiver<F> {
+    fn of(core: Core<F>, from: In<F>) -> Receiver<F> {
+        Receiver {
+            id: core.id,
+            sources: core.sources.iter().map(|source| source.id).collect(),
+            spin: core.settings.spin,
+            fabric: core.fabric.clone(),
+            inner: Guarded::new(Inner { from, core, idle: 0 }),
+        }
+    }
+
+    /// The endpoint's id.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Ids of the sending endpoints, in the order of connecting.
+    pub fn sources(&self) -> &[u32] {
+        &self.sources
+    }
+
+    /// The next message, if one is there (`GetData`). Does not wait.
+    pub fn try_get(&self) -> Result<Received<'_, F>> {
+        self.inner.with(|inner| {
+            if inner.core.ready.is_empty() {
+                inner.advance()?;
+            }
+            if let Some(ready) = inner.core.ready.pop_front() {
+                let slot = inner.core.buffers.slot(ready.slot);
+                return Ok(Received::Message(Delivery::new(self, ready, slot)));
+            }
+            Ok(if inner.has_ended() { Received::End } else { Received::Empty })
+        })
+    }
+
+    /// The next message (`GetData`), or the end. Waits for it, for at most this time:
+    /// [`Error::TimedOut`].
+    pub fn get(&self, timeout: Duration) -> Result<Option<Delivery<'_, F>>> {
+        wait_for(&self.fabric, self.spin, timeout, "a message", || {
+            Ok(match self.try_get()? {
+                Received::Message(message) => Some(Some(message)),
+                Received::End => Some(None),
+                Received::Empty => None,
+            })
+        })
+    }
+
+    /// Takes what has come, and tells senders what they wait for. Every call of
+    /// [`Receiver::try_get`] that finds nothing at hand does so, too.
+    pub fn keep_alive(&self) -> Result<()> {
+        self.inner.with(Inner::advance)
+    }
+
+    /// Whether all streams have ended and all senders know that they are not needed any more. Does
+    /// not wait; call it until it is true, after every message has been released.
+    pub fn try_finish(&self) -> Result<bool> {
+        self.inner.with(|inner| {
+            inner.advance()?;
+            let quiet = match &mut inner.from {
+                In::Read(from) => from.links.is_quiet(),
+                // They wait for no answer.
+                _ => true,
+            };
+            Ok(inner.has_ended() && quiet)
+        })
+    }
+
+    /// Waits until all streams have ended and all senders know that they are not needed any more.
+    /// Then it may be dropped (`Close`).
+    pub fn finish(&self, timeout: Duration) -> Result<()> {
+        let what = "senders to end";
+        wait_for(&self.fabric, self.spin, timeout, what, || Ok(self.try_finish()?.then_some(())))
+    }
+
+    /// What it has done so far, also after an error.
+    pub fn counters(&self) -> Counters {
+        self.inner.look(|Inner { from, core, .. }| {
+            let control = from.links().map_or(0, |links| links.control_bytes());
+            let pairs = from.links().map_or(1, |links| links.links.len());
+            let slots = core.buffers.registered_bytes(core.settings.slot_bytes());
+            Counters {
+                queue_pairs: pairs as u64,
+                registered_bytes: (control + slots) as u64,
+                buffers: core.buffers.circulating() as u64,
+                ..core.counters
+            }
+        })
+    }
+
+    /// A message is consumed (`Release`).
+    fn release(&self, ready: &Ready) -> Result<()> {
+        self.inner.with(|inner| {
+            inner.from.release(&mut inner.core, ready)?;
+            inner.from.tell(&mut inner.core)
+        })
+    }
+}

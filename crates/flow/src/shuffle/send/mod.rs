@@ -1,0 +1,308 @@
+//! The sending half: endpoints that data are put into (paper, section 4.2).
+
+mod buffer;
+mod core;
+mod datagrams;
+mod links;
+mod read;
+mod send_receive;
+mod setup;
+mod write;
+
+use std::time::Duration;
+
+use millstream_fabric::Fabric;
+
+pub use self::buffer::Buffer;
+use self::core::Core;
+use self::datagrams::Datagrams;
+use self::links::Links;
+use self::read::Read;
+use self::send_receive::SendReceive;
+pub use self::setup::SenderSetup;
+use self::write::Write;
+use crate::shuffle::counters::Counters;
+use crate::shuffle::error::{Error, Result};
+use crate::shuffle::guarded::{Breaks, Guarded};
+use crate::shuffle::link::{any_failed, fail};
+use crate::shuffle::wait::wait_for;
+use crate::shuffle::wire::State;
+
+/// The four implementations. Which it is decided once, at start; no call is virtual.
+enum Out<F: Fabric> {
+    SendReceive(SendReceive<F>),
+    Datagrams(Datagrams<F>),
+    Read(Read<F>),
+    Write(Write<F>),
+}
+
+impl<F: Fabric> Out<F> {
+    fn links(&mut self) -> Option<&mut Links<F>> {
+        match self {
+            Out::SendReceive(out) => Some(&mut out.links),
+            Out::Read(out) => Some(&mut out.links),
+            Out::Write(out) => Some(&mut out.links),
+            Out::Datagrams(_) => None,
+        }
+    }
+
+    fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+        match self {
+            Out::SendReceive(out) => out.poll(core),
+            Out::Read(out) => out.poll(core),
+            Out::Write(out) => out.poll(core),
+            Out::Datagrams(out) => out.poll(core),
+        }
+    }
+
+    /// Sends what waits and has credit.
+    fn send(&mut self, core: &mut Core<F>) -> Result<bool> {
+        let mut found = false;
+        for to in 0..core.lanes.len() {
+            while let Some(parcel) = core.lanes[to].backlog.front().copied() {
+                let ready = match self {
+                    Out::SendReceive(out) => out.ready(core, to),
+                    Out::Read(out) => out.ready(core, to),
+                    Out::Write(out) => out.ready(core, to),
+                    Out::Datagrams(out) => out.ready(to),
+                };
+                if !ready {
+                    break;
+                }
+                core.lanes[to].backlog.pop_front();
+                core.sent(to, parcel);
+                match self {
+                    Out::SendReceive(out) => out.send(core, to, parcel),
+                    Out::Read(out) => out.send(core, to, parcel),
+                    Out::Write(out) => out.send(core, to, parcel),
+                    Out::Datagrams(out) => out.send(core, to, parcel),
+                }?;
+                found = true;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Queue pairs go before the buffers that their work names.
+struct Inner<F: Fabric> {
+    out: Out<F>,
+    core: Core<F>,
+    /// Connections are looked after in every so many idle calls.
+    idle: u32,
+}
+
+/// Idle calls from one look after connections to the next.
+const IDLE_CALLS: u32 = 16;
+
+impl<F: Fabric> Inner<F> {
+    /// Takes what has come and sends what can go.
+    fn advance(&mut self) -> Result<()> {
+        let Inner { out, core, idle, .. } = self;
+        let had_failed = out.links().is_some_and(|links| any_failed(&links.links));
+        let found = out.poll(core)? | out.send(core)?;
+        if found {
+            return Ok(());
+        }
+        *idle += 1;
+        match out {
+            Out::Datagrams(out) => out.judge(core),
+            _ => {
+                let Some(links) = out.links() else { return Ok(()) };
+                if had_failed {
+                    // Whatever had come before the failure has been taken by now.
+                    links.judge(core)?;
+                }
+                if idle.is_multiple_of(IDLE_CALLS) { links.watch(core) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Breaks for Inner<F> {
+    fn break_connections(&mut self) {
+        match &mut self.out {
+            Out::Datagrams(out) => out.part(&self.core),
+            out => {
+                if let Some(links) = out.links() {
+                    fail(&mut links.links);
+                }
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Drop for Inner<F> {
+    /// Connections end with their queue pairs; datagrams have to say so.
+    fn drop(&mut self) {
+        if let Out::Datagrams(out) = &mut self.out {
+            out.part(&self.core);
+        }
+    }
+}
+
+/// A sending endpoint. All threads may call it; each call takes the endpoint for itself.
+///
+/// Dropped before [`Sender::finish`] has returned, it breaks its connections, or over datagrams
+/// says that it is gone: an error at its receivers.
+pub struct Sender<F: Fabric> {
+    inner: Guarded<Inner<F>>,
+    id: u32,
+    receivers: usize,
+    message_bytes: usize,
+    buffers: usize,
+    spin: Duration,
+    fabric: F,
+}
+
+impl<F: Fabric> Sender<F> {
+    fn of(core: Core<F>, out: Out<F>) -> Sender<F> {
+        Sender {
+            id: core.id,
+            receivers: core.lanes.len(),
+            message_bytes: core.settings.message_bytes,
+            buffers: core.settings.per_peer().0 as usize * core.lanes.len(),
+            spin: core.settings.spin,
+            fabric: core.fabric.clone(),
+            inner: Guarded::new(Inner { out, core, idle: 0 }),
+        }
+    }
+
+    /// As if so many datagrams had gone to destination 0, and credit for them had come.
+    #[cfg(test)]
+    pub(crate) fn skip_datagrams(&self, count: u64) {
+        self.inner.look(|inner| {
+            let Out::Datagrams(out) = &mut inner.out else { panic!("no datagrams") };
+            out.skip(count);
+        });
+    }
+
+    /// The endpoint's id, which receivers see as the source.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// How many destinations there are; they are named 0, 1, … in the order of connecting.
+    pub fn receivers(&self) -> usize {
+        self.receivers
+    }
+
+    /// Buffers that it has at least.
+    pub fn buffers(&self) -> usize {
+        self.buffers
+    }
+
+    /// Bytes of payload that a buffer has room for.
+    pub fn message_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
+    /// A free buffer, if there is one (`Acquire`). Does not wait.
+    pub fn try_acquire(&self) -> Result<Option<Buffer<'_, F>>> {
+        self.inner.with(|inner| {
+            inner.advance()?;
+            let Some(number) = inner.core.take()? else { return Ok(None) };
+            Ok(Some(Buffer::new(self, number, inner.core.buffers.slot(number))))
+        })
+    }
+
+    /// A free buffer (`Acquire`). Waits while all are in use, for at most this time:
+    /// [`Error::TimedOut`].
+    pub fn acquire(&self, timeout: Duration) -> Result<Buffer<'_, F>> {
+        let what = "a free buffer";
+        wait_for(&self.fabric, self.spin, timeout, what, || self.try_acquire())
+    }
+
+    /// Sends the first `bytes` bytes of a buffer to these destinations (`PutData`). Does not wait:
+    /// what has no credit yet is sent by later calls, of any kind. Messages for one destination
+    /// are sent in the order of putting.
+    ///
+    /// With 0 bytes it is a message as any other. With [`State::Depleted`] it is the last for these
+    /// destinations. An error about the call
+    /// itself ([`Error::TooLong`], [`Error::Destination`], [`Error::Ended`]) gives the buffer back
+    /// unsent.
+    pub fn put(
+        &self,
+        buffer: Buffer<'_, F>,
+        bytes: usize,
+        to: &[usize],
+        state: State,
+    ) -> Result<()> {
+        if !std::ptr::eq(buffer.sender(), self) {
+            // Dropped, it goes back to where it is from.
+            return Err(Error::Destination { number: 0, count: 0 });
+        }
+        // An error drops the buffer, which takes the lock, so not under it.
+        self.inner.with(|inner| inner.core.put(buffer.number(), bytes, to, state))?;
+        buffer.forget();
+        self.inner.with(Inner::advance)
+    }
+
+    /// Takes what has come and sends what can go, and over datagrams tells receivers that this
+    /// endpoint is alive. Every other call does so, too.
+    pub fn keep_alive(&self) -> Result<()> {
+        self.inner.with(Inner::advance)
+    }
+
+    /// Whether everything that was put has been handed to the network card. Does not wait.
+    pub fn try_flush(&self) -> Result<bool> {
+        self.inner.with(|inner| {
+            inner.advance()?;
+            Ok(inner.core.lanes.iter().all(|lane| lane.backlog.is_empty()))
+        })
+    }
+
+    /// Waits until everything that was put has been handed to the network card: a thread that goes
+    /// away, or waits for an answer to what it has put, calls it before.
+    pub fn flush(&self, timeout: Duration) -> Result<()> {
+        let what = "credit for what was put";
+        wait_for(&self.fabric, self.spin, timeout, what, || Ok(self.try_flush()?.then_some(())))
+    }
+
+    /// Ends the streams to all destinations that have not ended yet, and returns whether all
+    /// receivers have all that they need from this endpoint (see [`Sender::finish`]). Does not
+    /// wait; call it until it is true. It needs a free buffer once.
+    pub fn try_finish(&self) -> Result<bool> {
+        self.inner.with(|inner| {
+            inner.advance()?;
+            let open = |to: &usize| !inner.core.lanes[*to].depleted;
+            let open: Vec<usize> = (0..self.receivers).filter(open).collect();
+            if !open.is_empty() {
+                let Some(number) = inner.core.take()? else { return Ok(false) };
+                inner.core.put(number, 0, &open, State::Depleted)?;
+                inner.advance()?;
+            }
+            Ok(match &inner.out {
+                Out::Datagrams(out) => out.is_over(),
+                _ => inner.core.lanes.iter().all(core::Lane::is_done),
+            })
+        })
+    }
+
+    /// Ends all streams and waits until receivers have all that they need from this endpoint. Then
+    /// it may be dropped (`Close`), or kept and not be called any more. All messages have arrived:
+    /// over connections in the receivers' memory, over datagrams and where receivers read, because
+    /// their threads have called them. If that is an error, messages may be missing.
+    pub fn finish(&self, timeout: Duration) -> Result<()> {
+        let what = "receivers to take all messages";
+        wait_for(&self.fabric, self.spin, timeout, what, || Ok(self.try_finish()?.then_some(())))
+    }
+
+    /// What it has done so far, also after an error.
+    pub fn counters(&self) -> Counters {
+        self.inner.look(|Inner { out, core, .. }| {
+            let own = match out {
+                Out::Datagrams(out) => out.memory_bytes(),
+                _ => out.links().map_or(0, |links| links.control_bytes()),
+            };
+            let pairs = out.links().map_or(1, |links| links.links.len());
+            let slots = core.buffers.registered_bytes(core.settings.slot_bytes());
+            Counters {
+                queue_pairs: pairs as u64,
+                registered_bytes: (own + slots) as u64,
+                buffers: core.buffers.circulating() as u64,
+                ..core.counters
+            }
+        })
+    }
+}

@@ -1,0 +1,47 @@
+//! Sends over reliable connections (MQ/SR; paper, section 5.2, algorithm 3).
+//!
+//! The receiver counts the receives that it has posted (absolute credit) in a word here. A message
+//! needs one that has not been used.
+
+use millstream_fabric::{Fabric, Operation, Source, WorkRequest};
+
+use super::core::{Core, Parcel};
+use super::links::Links;
+use crate::shuffle::error::Result;
+use crate::shuffle::wire::{HEADER_AT, HEADER_BYTES};
+
+pub(crate) struct SendReceive<F: Fabric> {
+    pub(crate) links: Links<F>,
+    /// By destination: messages sent, and credit as it was last seen.
+    sent: Vec<u64>,
+    credit: Vec<u64>,
+}
+
+impl<F: Fabric> SendReceive<F> {
+    pub(crate) fn new(links: Links<F>) -> SendReceive<F> {
+        let credit = links.links.iter().map(|link| link.peer.receives).collect();
+        SendReceive { sent: vec![0; links.links.len()], credit, links }
+    }
+
+    pub(crate) fn ready(&mut self, core: &mut Core<F>, to: usize) -> bool {
+        if self.sent[to] >= self.credit[to] {
+            // The word is 0 until credit is written for the first time.
+            self.credit[to] = self.credit[to].max(self.links.credit(to, &mut core.counters));
+        }
+        self.sent[to] < self.credit[to] && self.links.links[to].room(1)
+    }
+
+    pub(crate) fn send(&mut self, core: &mut Core<F>, to: usize, parcel: Parcel) -> Result<()> {
+        let slot = core.buffers.slot(parcel.slot);
+        let bytes = HEADER_BYTES + parcel.bytes as usize;
+        let source =
+            Source::Region { region: &slot.region, offset: slot.offset + HEADER_AT, bytes };
+        let request = WorkRequest::new(Operation::Send { source, immediate: None });
+        self.sent[to] += 1;
+        self.links.links[to].post(&mut [request], parcel.slot.into(), &mut core.counters)
+    }
+
+    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+        self.links.complete(core, true)
+    }
+}

@@ -1,0 +1,124 @@
+//! Writes into the receiver's buffers (MQ/WR; paper, section 5.5, algorithms 5 and 6).
+//!
+//! The receiver tells in a queue here which of its buffers are free; a message takes the oldest, so
+//! the receiver knows in which order they fill. How it learns that one is full is the notification.
+
+use std::collections::VecDeque;
+
+use millstream_fabric::{Fabric, Source, WorkRequest};
+
+use super::core::{Core, Parcel};
+use super::links::Links;
+use crate::shuffle::design::Notification;
+use crate::shuffle::error::{Error, Result};
+use crate::shuffle::wire::{Entry, HEADER_AT, HEADER_BYTES, immediate, seal};
+
+pub(crate) struct Write<F: Fabric> {
+    pub(crate) links: Links<F>,
+    notification: Notification,
+    targets: Vec<Target>,
+}
+
+/// The receiver's side of a connection, as it is known here.
+struct Target {
+    /// Its free buffers.
+    free: VecDeque<u32>,
+    /// Its buffers at most.
+    slots: u32,
+    /// Messages sent, and receives that it has posted for them.
+    sent: u64,
+    credit: u64,
+}
+
+impl<F: Fabric> Write<F> {
+    pub(crate) fn new(links: Links<F>, notification: Notification, most: u32) -> Write<F> {
+        let target = |link: &crate::shuffle::link::Link<F>| Target {
+            free: (0..link.peer.granted.min(most.into()) as u32).collect(),
+            slots: most,
+            sent: 0,
+            credit: link.peer.receives,
+        };
+        Write { targets: links.links.iter().map(target).collect(), notification, links }
+    }
+
+    /// Where the message of `bytes` goes: from its header to its end, or to the seal.
+    fn range(&self, slot_bytes: usize, bytes: u32) -> usize {
+        match self.notification {
+            Notification::Buffers => slot_bytes - HEADER_AT,
+            _ => HEADER_BYTES + bytes as usize,
+        }
+    }
+
+    pub(crate) fn ready(&mut self, core: &mut Core<F>, to: usize) -> bool {
+        let target = &mut self.targets[to];
+        if self.notification == Notification::CompletionQueue {
+            if target.sent >= target.credit {
+                let seen = self.links.credit(to, &mut core.counters);
+                target.credit = target.credit.max(seen);
+            }
+            if target.sent >= target.credit {
+                return false;
+            }
+        }
+        !target.free.is_empty() && self.links.links[to].room(2)
+    }
+
+    pub(crate) fn send(&mut self, core: &mut Core<F>, to: usize, parcel: Parcel) -> Result<()> {
+        let slot_bytes = core.settings.slot_bytes();
+        let bytes = self.range(slot_bytes, parcel.bytes);
+        let local = core.buffers.slot(parcel.slot);
+        if self.notification == Notification::Buffers {
+            let word = seal(parcel.bytes, parcel.state).to_le_bytes();
+            local.region.write(local.offset + slot_bytes - 8, &word)?;
+        }
+        let target = &mut self.targets[to];
+        let number = target.sent;
+        let Some(slot) = target.free.pop_front() else { return Ok(()) };
+        target.sent += 1;
+        let link = &mut self.links.links[to];
+        let at = u64::from(slot) * slot_bytes as u64 + HEADER_AT as u64;
+        let there = link.peer.buffers.at(at, bytes as u64)?;
+        let offset = local.offset + HEADER_AT;
+        let source = Source::Region { region: &local.region, offset, bytes };
+        let (id, counters) = (parcel.slot.into(), &mut core.counters);
+        match self.notification {
+            Notification::Buffers => {
+                link.post(&mut [WorkRequest::write(source, there)], id, counters)
+            }
+            Notification::CompletionQueue => {
+                let value = immediate(slot, parcel.state);
+                let write = WorkRequest::write_immediate(source, there, value);
+                link.post(&mut [write], id, counters)
+            }
+            Notification::MessageQueue => {
+                let write = WorkRequest::write(source, there);
+                link.post(&mut [write], crate::shuffle::link::CONTROL, counters)?;
+                let entry = Entry { slot, bytes: parcel.bytes, state: parcel.state };
+                // It completes after the write before it.
+                link.write_entry(number, entry, id, counters)
+            }
+        }
+    }
+
+    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+        let mut found = self.links.complete(core, true)?;
+        for to in 0..self.targets.len() {
+            if core.lanes[to].is_done() {
+                continue;
+            }
+            while let Some(entry) = self.links.next_free(to, &mut core.counters) {
+                let target = &mut self.targets[to];
+                if entry.slot >= target.slots || target.free.len() >= target.slots as usize {
+                    return Err(Error::Protocol {
+                        peer: self.links.links[to].peer.id,
+                        what: "it freed a buffer that it does not have",
+                        found: entry.slot.into(),
+                    });
+                }
+                target.free.push_back(entry.slot);
+                found = true;
+            }
+        }
+        Ok(found)
+    }
+}
