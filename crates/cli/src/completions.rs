@@ -43,7 +43,7 @@ pub(crate) fn run(shell: Shell) -> Result<(), Failure> {
     print(&with_jobs(shell, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// What arguments may be where the program looks names up itself, to say what was meant.
+/// Adds possible values of arguments for which the program itself suggests similar names.
 fn with_values(command: Command) -> Command {
     let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
     let names: Vec<String> = shown.map(|command| command.get_name().to_string()).collect();

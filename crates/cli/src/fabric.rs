@@ -1,4 +1,4 @@
-//! `millstream fabric`: which fabrics this machine has, and what they can do.
+//! `millstream fabric`: the fabrics of this machine, with their abilities.
 
 use millstream_fabric::survey::survey;
 

@@ -57,7 +57,7 @@ fn statement(path: &str, name: &str, found: &Declaration) -> String {
     text + &found.to_sql_with_comments(name) + ";\n"
 }
 
-/// A query that runs as it is.
+/// A query that runs without changes.
 fn query(name: &str, found: &Declaration) -> String {
     let name = identifier(name);
     let Some(time) = &found.event_time else {

@@ -34,7 +34,7 @@ pub(crate) fn guard(interrupt: Interrupt) -> Guard {
         move || reasons.reason(),
         move || {
             interrupt.kill();
-            // By now the one that tells most.
+            // By now the most informative reason.
             let told = interrupt.reason().map_or(Failure::Run, |reason| tell(&reason));
             if matches!(told, Failure::Interrupted) {
                 note(&GIVEN_UP);
@@ -47,7 +47,7 @@ pub(crate) fn guard(interrupt: Interrupt) -> Guard {
 /// How long a job may take to stop cleanly.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a signal to stop means.
+/// Meaning of a signal to stop.
 enum Signal {
     First,
     /// The first once more: some programs signal a process and then the group that it is in.
@@ -87,10 +87,10 @@ pub(crate) const COMMITTING: &str =
     "the result is complete and gets its names: the program ends after that";
 const COMMIT_CUT: &str = "interrupted while the result got its names: files called part-* are whole, but some are missing";
 
-/// What a program of one process is doing, as far as it matters to who stops it.
+/// Activity of a program of a single process, as far as it matters for a stop.
 #[derive(Default)]
 enum Doing {
-    /// What can be ended at any time.
+    /// An activity that may be ended at once.
     #[default]
     Other,
     Query(Stopper),
@@ -101,13 +101,13 @@ enum Doing {
     },
 }
 
-/// A program of one process, which Ctrl-C (and SIGTERM) stops cleanly: a query ends early, a result
-/// is committed. A second one stops it at once. A job that waits for the reader of its output
-/// cannot stop cleanly: it ends after a short time.
+/// A program of a single process, which Ctrl-C (and SIGTERM) stops cleanly: a query ends early, a
+/// result is committed. A second signal stops it at once. A job that waits for the reader of its
+/// output cannot stop cleanly: it ends after a short time.
 #[derive(Clone)]
 pub(crate) struct Alone {
     doing: Arc<Mutex<Doing>>,
-    /// Somebody has asked it to drain: it ends with the query that runs.
+    /// The program was requested to drain: it ends with the running query.
     drained: Arc<AtomicBool>,
     desk: Arc<Desk>,
 }
@@ -141,7 +141,7 @@ impl Alone {
         *lock(&self.doing) = Doing::Query(stopper);
     }
 
-    /// Whether somebody has asked it to drain.
+    /// Whether a drain was requested.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Relaxed)
     }
@@ -163,8 +163,8 @@ impl Alone {
         }
     }
 
-    /// A query has ended: commits its sinks, if it went well and nobody has wanted it to be
-    /// stopped. Whether somebody wanted that once the sink was being committed.
+    /// A query has ended: commits its sinks, if it went well and no stop was requested. Returns
+    /// whether a stop was requested during the commit.
     pub(crate) fn commits(
         &self,
         result: Result<(), Error>,
@@ -196,7 +196,7 @@ impl Alone {
         on_stop(move || alone.stop(signals.next()))
     }
 
-    /// Somebody wants it to end.
+    /// Handles a request to stop.
     fn stop(&self, signal: Signal) {
         let mut doing = lock(&self.doing);
         match (signal, &mut *doing) {

@@ -41,24 +41,24 @@ pub(crate) struct Edges {
     pub(crate) lookups: Vec<Arc<Lookup>>,
 }
 
-/// Who takes the rows of a source, or what a stage fires.
+/// Readers of the rows of a source, or of a stage's fired rows.
 #[derive(Debug)]
 pub(crate) struct Feeds {
     pub(crate) takers: Takers,
-    /// Who takes what a source gives that is no record.
+    /// Readers of a source's malformed records.
     pub(crate) malformed: Takers,
     /// Stages with state that it feeds, and outputs, each once.
     pub(crate) stages: Vec<usize>,
     pub(crate) outputs: Vec<usize>,
-    /// Stages with state that have anything of it, through whatever stages.
+    /// Stages with state that depend on these rows, directly or through other stages.
     pub(crate) later: Vec<usize>,
-    /// Outputs that have anything of it and for whose sake it is read.
+    /// Outputs that depend on these rows and require them to be read.
     pub(crate) serves: Vec<usize>,
     /// Sources of a group feed, in the end, a common stage.
     pub(crate) group: usize,
 }
 
-/// Who takes the rows of a node.
+/// Readers of a node's rows.
 #[derive(Debug, Default)]
 pub(crate) struct Takers {
     pub(crate) edges: Vec<Edge>,
@@ -79,17 +79,17 @@ pub(crate) struct Edge {
     pub(crate) texts: Vec<usize>,
 }
 
-/// A stage without state that takes rows, and who takes what it makes of them.
+/// A stage without state that takes rows, with the readers of its result.
 #[derive(Debug)]
 pub(crate) struct Pass {
     /// Its number among all stages of the plan.
     pub(crate) stage: usize,
     /// Which of the stage's inputs it takes, in the plan's order.
     pub(crate) input: usize,
-    /// Only records that are late; what is taken is of these, with what is said of them.
+    /// Takes only late records; their columns are followed by the columns about lateness.
     pub(crate) late: Option<LateRecords>,
     pub(crate) taking: Taking,
-    /// What it makes of each row that it has taken, if that is not one row.
+    /// Expansion of each taken row into several rows; `None`: each row stays a single row.
     pub(crate) expansion: Option<Expansion>,
     pub(crate) takers: Takers,
     /// Stages behind it of whose windows dropped records are counted here, each as often as it
@@ -98,14 +98,14 @@ pub(crate) struct Pass {
     pub(crate) counted: Vec<usize>,
 }
 
-/// An output that takes rows, as those of one of its inputs.
+/// An output that takes rows through an input.
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) output: usize,
     pub(crate) input: usize,
     /// Whether others of the output's inputs are of the same source or stage.
     pub(crate) has_siblings: bool,
-    /// The numbers of inputs from the output's stage on; it is in their order that inputs count.
+    /// The numbers of inputs from the output's stage on; inputs count in the order of these paths.
     path: Vec<usize>,
 }
 
@@ -145,7 +145,8 @@ impl Takers {
         load
     }
 
-    /// Stages that take rows whose dropped records are counted there, which they no longer are.
+    /// Stages whose dropped records were counted at these rows; from now on they are counted
+    /// elsewhere.
     fn count_before(&mut self) -> Vec<usize> {
         let own = self.edges.iter_mut().filter(|edge| !edge.again);
         let own = own.map(|edge| {
@@ -169,9 +170,9 @@ impl Takers {
 /// A plan's nodes, while edges are found.
 struct Nodes<'p> {
     plan: &'p Plan,
-    /// Per stage of the plan: its number among those with state.
+    /// Per stage of the plan: its number among stages with state.
     numbers: Vec<Option<usize>>,
-    /// Per stage of the plan: its lookup, if it is one.
+    /// Per stage of the plan: its lookup, for a stage with a lookup.
     lookups: Vec<Option<Arc<Lookup>>>,
     /// How long windows wait for late records.
     lateness_us: i64,
@@ -205,7 +206,7 @@ impl Edges {
         let groups = nodes.groups();
         let lookups = nodes.lookups.iter().flatten().cloned().collect();
         let mut edges = Edges { sources: vec![], stages: vec![], outputs, inputs, lookups };
-        // The last first: they are what others feed.
+        // The last first: later stages have the readers of earlier stages.
         let feeds = Feeding { outputs: &plan.outputs, stages_all: next };
         for takers in stages.into_iter().rev() {
             let feeds = feeds.of(takers, Takers::default(), &edges.stages, 0);
@@ -225,7 +226,7 @@ impl Edges {
         edges.filter(|edge| edge.stage == stage).map(|edge| edge.input + 1).max().unwrap_or(0)
     }
 
-    /// That there is an order of each output's rows that does not depend on the schedule.
+    /// Checks that each output's rows have an order that does not depend on the schedule.
     fn check(&self, plan: &Plan) -> Result<()> {
         let stages = plan.stages.iter().enumerate();
         let with_state = stages.filter(|(_, stage)| stage.operator.has_state());
@@ -242,7 +243,7 @@ impl Edges {
     }
 }
 
-/// What finding out whom something feeds takes.
+/// Context for the readers of nodes.
 struct Feeding<'p> {
     outputs: &'p [Output],
     /// Number of stages with state.
@@ -301,7 +302,7 @@ fn number_inputs(
 }
 
 impl Nodes<'_> {
-    /// Who takes the rows of a node that have come through inputs of these numbers so far.
+    /// Readers of a node's rows; `path` has the numbers of the inputs passed so far.
     fn takers(&self, node: Node, path: &[usize]) -> Takers {
         let mut takers = Takers::default();
         for (number, stage) in self.plan.stages.iter().enumerate() {
@@ -375,7 +376,7 @@ impl Nodes<'_> {
     /// Per source: its group.
     fn groups(&self) -> Vec<usize> {
         let mut groups: Vec<usize> = (0..self.plan.sources.len()).collect();
-        // Per stage: a source that feeds it.
+        // Per stage: a source of its input.
         let mut fed_by: Vec<Option<usize>> = Vec::new();
         for stage in &self.plan.stages {
             let mut of = None;

@@ -1,4 +1,4 @@
-//! What `EXPLAIN` prints about the state of a plan's operators.
+//! Text of `EXPLAIN` about the state of a plan's operators.
 
 use std::fmt::Write;
 

@@ -64,15 +64,15 @@ impl Stopper {
         }
     }
 
-    /// The counters that are known while the job runs: the rows that it has written. Waits for
-    /// nobody: the job may wait for whoever asks.
+    /// The counters known while the job runs: the number of written rows. Does not wait for the
+    /// job, which may itself wait for the caller.
     pub fn counters(&self) -> Stats {
         let rows = self.0.gathers.iter().map(Gather::rows).sum();
         Stats { rows, ..Stats::default() }
     }
 
-    /// What has happened while the sources were read that the user should know of, a line each:
-    /// the last ones, in this process.
+    /// News for the user on the reading of the sources, a line each: the last lines, in this
+    /// process.
     pub fn notices(&self) -> Vec<String> {
         self.0.intake.notices().last()
     }
@@ -82,9 +82,8 @@ impl Stopper {
         self.0.intake.notices().listen(Box::new(listener));
     }
 
-    /// What the job is doing in this process: what it does now costs it a moment of each worker.
-    /// Waits for workers a few milliseconds at most; of one that is in a long step, what it has
-    /// said before counts.
+    /// Snapshot of the job in this process; it costs each worker a moment. Waits for workers a few
+    /// milliseconds at most; for a worker in a long step, the last report counts.
     pub fn observe(&self) -> Snapshot {
         self.0.observe()
     }
@@ -115,8 +114,8 @@ impl fmt::Debug for Job {
 }
 
 impl Job {
-    /// Prepares `plan` to run into `sinks`, one for each of its outputs: lays out its state and
-    /// opens its sources.
+    /// Prepares `plan` to run into `sinks`, a sink for each output: lays out the state, and opens
+    /// the sources.
     pub fn new(plan: &Plan, settings: &Settings, sinks: Vec<Arc<dyn Sink>>) -> Result<Job> {
         if settings.exchange != Exchange::LateMerge {
             return Job::exchanging(plan, settings, sinks);
@@ -128,7 +127,7 @@ impl Job {
             None => Arc::new(threads),
         };
         let mut plan = plan.clone();
-        // Whoever opens what is not there says so.
+        // Opening reports missing inputs.
         let splits = plan.sources.iter().map(|source| source.table.splits().unwrap_or_default());
         plan.pack_small_input(&splits.collect::<Vec<_>>(), settings);
         Job::prepare(&plan, settings, sinks, env, started_us, None)
@@ -240,8 +239,7 @@ impl Job {
         self.shared.intake.described()
     }
 
-    /// What the user should know of how the splits are read and of what the sinks
-    /// have found, a line each.
+    /// Remarks for the user on the splits and the sinks, a line each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -272,11 +270,11 @@ impl Job {
         let shared = &self.shared;
         let Some(net) = &shared.net else { return Ok(true) };
         if shared.has_failed() {
-            // Those who want to know why hear it over their control connections.
+            // The other processes receive the reason over their control connections.
             return Ok(true);
         }
         if net.is_coordinator() && shared.has_enough() {
-            // The others stop when they hear of it.
+            // The others stop once informed.
             net.pump()?;
             return Ok((1..net.place.processes).all(|process| net.is_told(process)));
         }
@@ -286,7 +284,7 @@ impl Job {
         let mut some = net.pump()?;
         some |= net
             .receive(|process, head, body| shared.take_message(process, head, &body).map(|_| ()))?;
-        // Those who wait for room hear what has been written.
+        // Frees room; other processes hear of the room.
         while shared.write_shares(0)?.is_some() {
             some = true;
         }

@@ -6,12 +6,12 @@
 //! leaders. A leader merges them. When its vector clock says that a window is complete, it fires
 //! the window through the second pipeline into a [`sink`].
 //!
-//! What the engine promises: no record is exchanged between workers, except where keys rarely
-//! repeat and records are passed through, and except in the baseline ([`exchange`]). P1: no window
-//! fires before every record that belongs to it has been merged. P2: a window's rows are the same,
-//! to the last bit, whatever the number of workers, the epochs and the order in which batches are
-//! taken. An error names its place and stops all workers. What the engine does not do: it knows no
-//! SQL text, opens no files, and keeps nothing on disk.
+//! Promises: no record is exchanged between workers, except where keys rarely repeat and records
+//! are passed through, and except in the baseline ([`exchange`]). P1: no window fires before every
+//! record that belongs to it has been merged. P2: a window's rows are the same, to the last bit,
+//! whatever the number of workers, the epochs and the order in which batches are taken. An error
+//! names its place and stops all workers. The engine knows no SQL text, opens no files, and keeps
+//! nothing on disk.
 
 // `tests/support` is compiled into unit tests, too, and names this crate as from outside.
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The order of result rows: by the keys of an ORDER BY, then by all columns from left to right,
-//! NULLs last. NaN comes after all numbers. Both zeros are one key, as all NaNs are; only rows that
-//! differ in nothing else go by their bits.
+//! NULLs last. NaN comes after all numbers. Both zeros are the same key, as are all NaNs; rows with
+//! equal keys and columns go by their bits.
 //!
 //! Leaders sort the rows that they fire batch by batch, into *runs*. When a window is complete, its
 //! runs are merged while they are written. So its rows are never copied as a whole.
@@ -253,7 +253,7 @@ mod tests {
             let Some(schema) = schema else { continue };
             let order = Order::new(&schema, &[]).unwrap();
             for run in &sorted_runs {
-                // What is said to be one block is, as it stands.
+                // A run reported as a single block is sorted as it stands.
                 let held = budget.hold(Kind::Output, batch_bytes(&run.rows));
                 let alone = Run { rows: run.rows.clone(), held };
                 if alone.is_one_block() {

@@ -3,7 +3,7 @@
 
 use crate::settings::Exchange;
 
-/// Which process of a job this is. Process 0 is the one that was asked.
+/// Place of this process in a job. Process 0 is the coordinator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Its number.
@@ -12,12 +12,12 @@ pub struct Place {
     pub processes: usize,
 }
 
-/// Who reads: in a repartitioned job not all workers do.
+/// Readers of sources: in a repartitioned job not all workers read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reading {
     /// Processes that read.
     pub(crate) processes: usize,
-    /// The number of this one among them; as many as there are if it does not.
+    /// Number of this process among them; equal to their number if the process does not read.
     pub(crate) process: usize,
     /// Workers of a process that read: the first ones.
     pub(crate) workers: usize,
@@ -32,9 +32,9 @@ pub(crate) struct Roles {
 }
 
 impl Roles {
-    /// Of so many processes with so many workers each. In the split layout the first half of a
-    /// process's workers send and the others receive; with one worker each, it is every other
-    /// process that does. A single worker does both.
+    /// Roles of the workers. In the split layout the first half of a process's workers send and the
+    /// others receive; with a single worker each, every other process sends. A job of a single
+    /// worker does both.
     pub(crate) fn new(exchange: Exchange, processes: usize, workers: usize) -> Roles {
         let all = 0..processes * workers;
         let sends = |worker: &usize| match workers {
@@ -51,7 +51,8 @@ impl Roles {
         }
     }
 
-    /// Who reads, of so many workers in each process, as the process at `place` sees it.
+    /// Readers of sources, as seen by the process at `place`, with `workers` workers in each
+    /// process.
     pub(crate) fn reading(&self, place: Place, workers: usize) -> Reading {
         if !self.exchange() {
             let Place { process, processes } = place;
@@ -69,12 +70,12 @@ impl Roles {
         !self.senders.is_empty()
     }
 
-    /// The worker's number among those that send.
+    /// The worker's number among the senders.
     pub(crate) fn sender(&self, worker: usize) -> Option<usize> {
         self.senders.binary_search(&worker).ok()
     }
 
-    /// The worker's number among those that receive.
+    /// The worker's number among the receivers.
     pub(crate) fn receiver(&self, worker: usize) -> Option<usize> {
         self.receivers.binary_search(&worker).ok()
     }
@@ -102,7 +103,7 @@ mod tests {
             assert_eq!((both.senders.len(), both.receivers.len()), (all, all));
             let split = Roles::new(Exchange::Repartition, processes, workers);
             assert!(split.exchange() && !split.receivers.is_empty());
-            // Process 0 can read what only it can read.
+            // Process 0 can read sources that no other process can read.
             assert_eq!(split.sender(0), Some(0));
             if all > 1 {
                 let roles = |w| [split.sender(w).is_some(), split.receiver(w).is_some()];

@@ -16,7 +16,7 @@ use crate::standing::{STUCK_AFTER, Standing};
 use crate::stats::Stats;
 use crate::worker::Worker;
 
-/// What is left of a job that has ended: its ends of channels, and state.
+/// Remains of an ended job: its ends of channels, and state.
 pub struct Remains(#[expect(dead_code, reason = "it is there to be dropped")] Option<Kept>);
 
 type Kept = (Vec<Worker>, Arc<Shared>);
@@ -131,7 +131,7 @@ mod tests {
     use crate::support::{Collect, Random, query, records, table};
     use millstream_operators::env::{Env, Threads};
 
-    /// Who sleeps is not woken any more, unless the job stops.
+    /// Environment in which sleepers do not wake up unless the job stops.
     #[derive(Debug)]
     struct Deaf {
         threads: Threads,

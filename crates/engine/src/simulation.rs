@@ -24,7 +24,7 @@ use crate::stats::Stats;
 use crate::worker::{Step, Worker};
 use millstream_operators::env::{Env, Simulated};
 
-/// What happens to a simulated job of several processes.
+/// Events and settings of a simulated job of several processes.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// Every choice follows from it.
@@ -36,7 +36,7 @@ pub struct Scenario {
     /// Per process: it runs a step where one that is not slow runs so many. There are as many
     /// processes as entries.
     pub slowness: Vec<u32>,
-    /// What goes wrong, and after how many steps of all workers.
+    /// Faults, each after a number of steps of all workers.
     pub faults: Vec<(u64, Fault)>,
     /// After how many steps which process is asked to drain the job.
     pub drain: Option<(u64, usize)>,
@@ -74,11 +74,11 @@ impl Scenario {
     }
 }
 
-/// What a process came to; `None` if it was killed.
+/// Result of a process; `None` for a killed process.
 pub type Outcome = Option<(Stats, Result<()>)>;
 
-/// Runs a job of several processes; `sinks` has those of each. Returns what each came to, and what
-/// went wrong while any of them ran.
+/// Runs a job of several processes; `sinks` has the sinks of each. Returns the results of the
+/// processes, and the faults that came while any process ran.
 pub fn simulate(
     plan: &Plan,
     settings: &Settings,
@@ -156,19 +156,19 @@ impl Process {
         Process { job: Some(job), workers, running, slowness: 1, result: None, remains: None }
     }
 
-    /// How far it is, while it runs.
+    /// Progress of the process, while it runs.
     #[cfg(test)]
     pub(crate) fn standing(&self) -> Option<crate::standing::Standing> {
         self.job.as_ref().map(|job| job.stopper().standing())
     }
 
-    /// What there is to choose from: workers that are not done, or else the end of the streams.
+    /// Number of choices: workers that are not done, or else the end of the streams.
     fn choices(&self) -> usize {
         if self.job.is_some() { self.running.len().max(1) } else { 0 }
     }
 
-    /// Runs one step, of the running worker that is chosen, or towards the end of the streams if
-    /// there is none; what it waits for, if it does.
+    /// Runs a step of the chosen running worker, or towards the end of the streams if no worker
+    /// runs. Returns the reason for waiting, if it waits.
     pub(crate) fn step(&mut self, choice: usize) -> Step {
         let Some(job) = &self.job else { return Step::Done };
         if let Some(id) = self.running.get(choice).copied() {
@@ -197,17 +197,17 @@ impl Process {
     }
 }
 
-/// What is between processes.
+/// Network between the processes.
 struct Network {
     sim: Sim,
     devices: Vec<SimDevice>,
     /// The next one last.
     faults: Vec<(u64, Fault)>,
-    /// Those that came while some process ran.
+    /// Faults that came while some process ran.
     came: Vec<Fault>,
-    /// Pairs of processes between which nothing passes.
+    /// Pairs of processes with a cut connection.
     cuts: BTreeSet<(usize, usize)>,
-    /// When which process will be told what.
+    /// Times of notices, with the process and the error.
     notices: Vec<(i64, usize, Error)>,
     /// After how many steps which process is asked to drain the job.
     drain: Option<(u64, usize)>,
@@ -310,7 +310,7 @@ fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) 
 /// How it goes on.
 #[derive(Default)]
 struct Rounds {
-    /// Who waits, by process and worker, and until when.
+    /// Waiting workers, by process and worker, with the end of the wait.
     waiting: BTreeMap<(usize, usize), Option<i64>>,
     /// Steps taken, and times in a row that everybody waited for time to pass.
     taken: u64,

@@ -1,8 +1,8 @@
-//! A stage with state, as all workers of a process share it: what it does, how much memory it may
-//! take, and how far it has fired.
+//! A stage with state, as shared by all workers of a process: its operator, the limits of its
+//! memory, and how far it has fired.
 //!
-//! It takes records of sources, and what stages before it fire: whoever fires rows of a stage takes
-//! them into those that take them ([`crate::edges`]).
+//! A stage reads sources and the fired rows of earlier stages. The worker that fires rows also
+//! pushes them into all stages that read the rows ([`crate::edges`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,8 +15,8 @@ use millstream_operators::event_time::BEGINNING;
 use millstream_operators::operator::Program;
 use millstream_operators::windowing::{SliceId, Windowing};
 
-/// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
-/// nothing by waiting, and is merged while it lies in a cache.
+/// Passed rows are shipped when a fragment has this part of the size that ends an epoch: passed
+/// rows gain nothing by waiting, and are merged while they lie in a cache.
 const PASSED_SHARE: u64 = 4;
 /// The same where it is kept as keys and arguments: it need not be much.
 const KEPT_SHARE: u64 = 32;
@@ -30,10 +30,10 @@ pub(crate) struct Stage {
     pub(crate) place: usize,
     /// Whose rows it takes.
     pub(crate) inputs: Vec<Root>,
-    /// What its operator does.
+    /// Operator in executable form.
     pub(crate) program: Arc<dyn Program>,
     windowing: Windowing,
-    /// Whether its state keeps texts that are computed, by itself or on the way to it.
+    /// Whether the state keeps computed texts, computed by the stage or on the way to it.
     pub(crate) computes_texts: bool,
     /// Its part of the budget.
     pub(crate) limits: Limits,
@@ -45,7 +45,7 @@ pub(crate) struct Stage {
     late: AtomicBool,
 }
 
-/// What a stage does.
+/// Operator of a stage.
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
     pub(crate) program: Arc<dyn Program>,

@@ -1,8 +1,8 @@
-//! The progress of a process, and what it waits for if it makes none.
+//! The progress of a process, and its obstacle in the absence of progress.
 //!
 //! A job never ends if no process makes progress although none waits for a source, a reader or a
-//! slow step. Only an observer of all processes can tell that, from their reports ([`Standing`]). A
-//! process itself only counts its steps.
+//! slow step. Only an observer of all processes can detect this state, from the processes' reports
+//! ([`Standing`]). A process itself only counts its steps.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +19,7 @@ pub const STUCK_AFTER: Duration = Duration::from_secs(60);
 pub struct Standing {
     /// Steps that have done something, and rounds in which messages came or went.
     pub steps: u64,
-    /// What its workers wait for, if all of them wait for other processes.
+    /// Obstacle of the workers, if all of them wait for other processes.
     pub waits_for: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Pace {
 struct Steps {
     /// Goes up when a step begins and when it ends: odd within one.
     entered: AtomicU64,
-    /// Steps that have done something.
+    /// Steps with progress.
     done: AtomicU64,
 }
 
@@ -47,7 +47,7 @@ impl Pace {
         Pace { workers: steps, seen: Mutex::new(vec![0; workers + 1]) }
     }
 
-    /// Who takes in what comes when all workers have ended, counted as a worker.
+    /// Number, counted as a worker's, of the receiver that works on when all workers have ended.
     pub(crate) fn last(&self) -> usize {
         self.workers.len() - 1
     }
@@ -58,13 +58,13 @@ impl Pace {
         entered.store((entered.load(Relaxed) + 1) | 1, Relaxed);
     }
 
-    /// In a step that may find that it has to wait, something has been done: messages have come.
+    /// Progress in a step that may have to wait: messages have come.
     pub(crate) fn has_done(&self, worker: usize) {
         let steps = &self.workers[worker].done;
         steps.store(steps.load(Relaxed) + 1, Relaxed);
     }
 
-    /// It has ended it; `done`: it has done something, rather than found that it has to wait.
+    /// A worker ends a step; `done`: with progress, rather than a reason to wait.
     pub(crate) fn end(&self, worker: usize, done: bool) {
         let Steps { entered, done: steps } = &self.workers[worker];
         steps.store(steps.load(Relaxed) + u64::from(done), Relaxed);
@@ -96,7 +96,7 @@ mod tests {
         pace.begin(0);
         pace.end(0, true);
         assert_eq!(pace.look(), (1, true));
-        // It writes to somebody who does not read.
+        // A step that writes to a stalled reader.
         pace.begin(0);
         pace.look();
         assert_eq!(pace.look(), (1, false));

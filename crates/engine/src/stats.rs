@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::network;
 use millstream_operators::skipped::{Skipped, keep_first};
 
-/// What a job did. Counts are totals over all workers.
+/// Counters of a job. Counts are totals over all workers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Records read.
@@ -22,11 +22,11 @@ pub struct Stats {
     pub open_windows: Option<BTreeSet<(i64, i64)>>,
     /// Rows that stages have fired for the next stage.
     pub inner_rows: u64,
-    /// Result rows written, of all outputs but those that have what others left out.
+    /// Result rows written, of all outputs except outputs of left-out records.
     pub rows: u64,
     /// The same by output.
     pub outputs: Vec<OutputStats>,
-    /// What was read, by source, in the plan's order.
+    /// Counters of the sources, in the plan's order.
     #[serde(default)]
     pub sources: Vec<SourceStats>,
     /// Records that came too late for all of their windows and were dropped.
@@ -82,7 +82,7 @@ pub struct Stats {
     pub bytes_copied: u64,
     /// Messages that carried them.
     pub messages_sent: u64,
-    /// Rows for leaders in other processes that were merged with those of other workers first.
+    /// Rows for leaders in other processes that were merged with rows of other workers before.
     pub rows_combined: u64,
     /// Segments that leaders merged row by row; from other processes, messages.
     pub merges: u64,
@@ -92,14 +92,14 @@ pub struct Stats {
     pub index_growths: u64,
     /// Windows that every leader had fired while the source still had records.
     pub windows_fired_early: u64,
-    /// Times a split was parked because its worker's segments were not yet merged, or there was no
-    /// slot for rows to be passed through, a step each: it may have merged something meanwhile.
+    /// Steps in which a split was parked because its worker's segments were not yet merged, or
+    /// there was no slot for passed rows. The worker may have merged deltas meanwhile.
     pub credit_stalls: u64,
     /// Times a split was parked because state was at its budget.
     pub memory_stalls: u64,
     /// Times a worker waited for an output without room: earlier rows had to be written first.
     pub output_stalls: u64,
-    /// Batches processed by a worker other than the one that reads their split.
+    /// Batches processed by a worker other than the reader of their split.
     pub batches_stolen: u64,
     /// Largest number of bytes of state held at once between two steps: tables with their indexes,
     /// fragments, sealed segments on their way, and what is kept for later windows.
@@ -115,7 +115,7 @@ pub struct Stats {
     /// Largest number of bytes that counted against the memory budget at once: state, input, sealed
     /// segments and output that waits.
     pub memory_bytes_peak: u64,
-    /// What was left when the input had been taken and all windows had fired: nothing.
+    /// Remains when the input had been taken and all windows had fired: none.
     #[serde(default)]
     pub left: Leftover,
     /// From the watermark passing a window's end until its last row has been written, microseconds,
@@ -127,13 +127,13 @@ pub struct Stats {
     /// of stages and outputs 0 unless [`Settings::timed`](crate::settings::Settings::timed) is set.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub read_us: u64,
-    /// Likewise, in which they gave rows to outputs: put them in order, wrote them.
+    /// Likewise, in which workers gave rows to outputs: sorting and writing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub write_us: u64,
 }
 
-/// What a job holds when it has ended well. Of one that ended early, by a LIMIT or an error, it is
-/// not looked at.
+/// Remains of a job that has ended well. Not counted for a job that ended early, by a LIMIT or an
+/// error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
     /// Keys and rows: of slices, of what is combined of panes and sessions, of bags and versions.
@@ -143,12 +143,12 @@ pub struct Leftover {
     pub bytes: u64,
     /// Slices that hold rows, and windows that fire, or would fire if time went on.
     pub windows: u64,
-    /// Credit that leaders owe for what they have merged.
+    /// Credit that leaders owe for merged deltas.
     pub credit: u64,
 }
 
 impl Leftover {
-    /// Adds what another worker, stage or process holds.
+    /// Adds the remains of another worker, stage or process.
     pub(crate) fn add(&mut self, other: &Leftover) {
         self.rows += other.rows;
         self.bytes += other.bytes;
@@ -167,7 +167,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What was read of a source.
+/// Counters of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceStats {
     /// Its number among all sources of the plan, from 1, as `EXPLAIN` has it.
@@ -181,7 +181,7 @@ pub struct SourceStats {
     pub read_us: u64,
 }
 
-/// What a stage has taken, dropped and given.
+/// Counters of a stage: taken, dropped and fired rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageStats {
     /// Its number among all stages of the plan, from 1, as `EXPLAIN` has it.
@@ -198,30 +198,30 @@ pub struct StageStats {
     pub late_records: u64,
     /// Records that came too late for some of them.
     pub partly_late_records: u64,
-    /// Rows that it has fired, before the conditions of those that take them.
+    /// Fired rows, before the conditions of their readers.
     #[serde(default)]
     pub rows_out: u64,
     /// Of all workers together, microseconds in which they brought rows into its state.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub update_us: u64,
-    /// Likewise, in which they made rows of its state.
+    /// Likewise, in which workers made rows of the state.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fire_us: u64,
 }
 
-/// What has come out at one output.
+/// Counters of an output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputStats {
     /// Result rows written.
     pub rows: u64,
     /// Windows fired with at least one group; 0 if there are no windows.
     pub windows: u64,
-    /// Whether it has what others left out.
+    /// Whether the output receives left-out records.
     pub side: bool,
 }
 
 impl Stats {
-    /// What has come out, alone.
+    /// Counters of outputs alone.
     pub(crate) fn of_outputs(outputs: Vec<OutputStats>) -> Stats {
         let mut stats = Stats { outputs, ..Stats::default() };
         stats.sum_outputs();
@@ -262,7 +262,7 @@ impl Stats {
         self.elapsed_us = self.elapsed_us.max(other.elapsed_us);
     }
 
-    /// What has been sent to leaders in other processes.
+    /// Adds counters of shipments to leaders in other processes.
     pub(crate) fn note_shipped(&mut self, shipped: &network::Shipped) {
         self.rows_sent += shipped.rows;
         self.rows_shipped += shipped.passed;

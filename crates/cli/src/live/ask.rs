@@ -1,4 +1,4 @@
-//! `millstream jobs`, `why` and `stop`: they ask the jobs that run.
+//! `millstream jobs`, `why` and `stop`: requests to running jobs.
 
 use std::io::{BufReader, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -48,7 +48,7 @@ pub(crate) fn jobs(json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is known of a job, for programs.
+/// Known facts of a job, for programs.
 fn json_of(socket: &Socket, answer: &Result<Report, Silence>) -> Option<String> {
     match answer {
         Ok(report) => serde_json::to_string(report).ok(),
@@ -81,7 +81,7 @@ fn row(socket: &Socket, answer: &Result<Report, Silence>) -> [String; 6] {
     ]
 }
 
-/// What a job executes: its script, and of one without a file of its own the statement, too.
+/// Script of a job; for a script without a file, with the current statement.
 fn script(report: &Report) -> String {
     match &report.statement {
         Some((_, statement)) if report.script.starts_with('<') => {
@@ -125,13 +125,13 @@ pub(crate) fn stop(job: Option<u32>, drain: bool) -> Result<(), Failure> {
     let request = if drain { Request::Drain } else { Request::Stop };
     match ask(&socket, request) {
         Ok((Answer::Told(Told::Yes), mut connection)) => {
-            // However it ends, it closes the connection then.
+            // The job closes the connection at its end, however it ends.
             let _ = connection.get_ref().set_read_timeout(None);
             let _ = connection.read_to_end(&mut Vec::new());
         }
         Ok((Answer::Told(Told::No(reason)), _)) => return Err(fail(&reason)),
         Ok((Answer::Report(_), _)) => return Err(fail(&"the job answers something else")),
-        // It has ended before it could answer.
+        // The job has ended before it could answer.
         Err(Silence::Ended) => {}
         Err(silence) => return Err(fail(&silence.told(&socket))),
     }
@@ -142,9 +142,9 @@ pub(crate) fn stop(job: Option<u32>, drain: bool) -> Result<(), Failure> {
 /// Why a job does not answer.
 #[derive(Debug)]
 enum Silence {
-    /// It has ended meanwhile.
+    /// The job has ended meanwhile.
     Ended,
-    /// It is suspended.
+    /// The job is suspended.
     Suspended,
     Other(std::io::Error),
 }
@@ -179,8 +179,8 @@ impl Silence {
     }
 }
 
-/// Asks a job. One that is suspended is not asked: it would do what it is asked when it goes on,
-/// long after nobody waits for the answer.
+/// Sends a request to a job. A suspended job receives no request: it would act on the request when
+/// resumed, long after the caller has gone.
 fn ask(socket: &Socket, request: Request) -> Result<(Answer, BufReader<UnixStream>), Silence> {
     if socket.is_suspended() {
         return Err(Silence::Suspended);
@@ -244,7 +244,7 @@ fn find(job: Option<u32>) -> Result<Socket, Failure> {
     }
 }
 
-/// What a job is doing, in a few lines.
+/// Text about a job's state, in a few lines.
 fn told(report: &Report) -> String {
     let mut text =
         format!("job {}: {}", report.job, shortened(&one_line(&report.script), TEXT_CHARS));

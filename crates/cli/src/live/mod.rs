@@ -1,5 +1,5 @@
-//! What shows a running script: the progress line, the local socket, metrics and the page. All of
-//! them look at the [`Desk`].
+//! Displays of a running script: the progress line, the local socket, metrics and the page. All
+//! displays read the [`Desk`].
 
 mod accept;
 mod ask;
@@ -86,7 +86,7 @@ impl Show {
         Show { _line: if quiet { None } else { progress::start(desk) }, socket }
     }
 
-    /// Whoever has asked the job to stop waits for the program's end.
+    /// Keeps the connections of stop requests open until the program's end.
     fn until_the_program_ends(mut self) {
         std::mem::forget(self.socket.take());
     }

@@ -21,7 +21,7 @@ use crate::{log, screen};
 const EVERY: Duration = Duration::from_millis(250);
 /// How often it is logged.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
-/// A query that ends sooner shows none.
+/// Time before the first progress line; shorter queries show no progress.
 const FIRST: Duration = Duration::from_millis(500);
 /// Rates are those of the last seconds.
 const RATE_OVER: Duration = Duration::from_secs(3);
@@ -93,11 +93,11 @@ fn coloured(text: &str, code: &str) -> String {
     }
 }
 
-/// What is being shown.
+/// State of the display.
 #[derive(Default)]
 struct Showing {
     query: u64,
-    /// What the program did last before its query ran.
+    /// Last phase of the program before its query ran.
     before: desk::Phase,
     samples: Samples,
     /// Rows when the last ones came, and when that was.
@@ -260,7 +260,7 @@ fn fitting(mut parts: Vec<(u8, String)>, columns: usize) -> String {
     }
 }
 
-/// A text of at most so many columns: as it is, or what stands before its colon.
+/// A text of at most `columns` columns; a longer text is cut to the part before its colon.
 fn cut(text: &str, columns: usize) -> String {
     let is_long = text.chars().count() > columns;
     let text = text.split_once(':').filter(|_| is_long).map_or(text, |(before, _)| before);
@@ -269,7 +269,7 @@ fn cut(text: &str, columns: usize) -> String {
 
 /// How long it will take if it goes on as so far.
 fn time_left(elapsed_us: u64, thousandths: u64) -> Option<String> {
-    // Before that, it is a guess.
+    // Earlier, an estimate would be a guess.
     if thousandths < 10 || elapsed_us < 1_000_000 {
         return None;
     }

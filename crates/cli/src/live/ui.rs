@@ -1,4 +1,4 @@
-//! `--ui`: one page without outside resources, and the JSON that it asks for.
+//! `--ui`: a single page without outside resources, and its JSON.
 
 use millstream::observe::{Reason, why};
 use serde_json::json;
@@ -18,7 +18,7 @@ pub(super) fn answer(desk: &Desk, path: &str) -> Answer {
     }
 }
 
-/// What the program is doing, and why no rows come.
+/// State of the program, with reasons for missing rows.
 fn report(desk: &Desk) -> String {
     let report = desk.report();
     let reasons = match &report.snapshot {

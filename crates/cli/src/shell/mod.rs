@@ -85,7 +85,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
 }
 
-/// What a line of input asks for.
+/// Next step after a line of input.
 enum Next {
     Go,
     Leave,
@@ -93,7 +93,7 @@ enum Next {
 
 struct Shell {
     statements: Statements,
-    /// What was typed last.
+    /// Text typed last.
     last: String,
 }
 
@@ -287,7 +287,7 @@ impl Shell {
     }
 }
 
-/// What a text has become in an editor.
+/// Text after a change in an editor.
 fn edited(text: &str) -> io::Result<String> {
     let editor = env::var("VISUAL").or_else(|_| env::var("EDITOR")).unwrap_or("vi".into());
     let path = env::temp_dir().join(format!("millstream-{}.sql", std::process::id()));
@@ -316,7 +316,7 @@ fn path_of(text: &str) -> String {
     }
 }
 
-/// What a command describes, as it stands in a statement: a table's name, or a file.
+/// Subject of a describe command, as written in a statement: a table's name, or a file.
 fn table_or_file(name: &str) -> String {
     match !name.starts_with('`') && name.contains(['\'', '.', '/', '*']) {
         true => literal(&path_of(name)),
@@ -324,7 +324,7 @@ fn table_or_file(name: &str) -> String {
     }
 }
 
-/// A line that is a word of other shells, as the command that it means.
+/// Translates a word of other shells into the matching command.
 fn worded(line: String) -> String {
     match line.trim().trim_end_matches(';').trim_end().to_lowercase().as_str() {
         "quit" | "exit" => "\\q".into(),
@@ -336,8 +336,8 @@ fn worded(line: String) -> String {
 /// Lines up to which a text of standard input is moved to where it stands there.
 const LINES_MOVED_MAX: usize = 10_000;
 
-/// A text that begins on this line of standard input, so that errors in it name their places there;
-/// and what they call it.
+/// A text moved to line `first` of standard input, so that errors name their places there; with the
+/// name of the input.
 fn placed(text: String, first: usize) -> (String, String) {
     let name = "<standard input>";
     match first {

@@ -76,7 +76,8 @@ impl Statements {
         Ok(())
     }
 
-    /// Gives values in tables a line each, or rows again. Whether they have one now.
+    /// Switches tables between a line for each value and a line for each row. Returns the new
+    /// state.
     pub(super) fn toggle_expanded(&mut self) -> bool {
         self.output.expanded = !self.output.expanded;
         let output = self.output;
@@ -84,7 +85,7 @@ impl Statements {
         output.expanded
     }
 
-    /// Executes statements one after the other, up to the first that fails, which is told.
+    /// Executes statements in order, up to the first failure, which is reported.
     pub(super) fn execute(&mut self, text: &str, name: &str) -> Result<(), Failure> {
         if self.interactive {
             self.drained.store(false, Relaxed);
@@ -157,8 +158,9 @@ impl Statements {
         }
     }
 
-    /// Runs a query, in a thread of its own: one that waits for somebody who never comes, to open
-    /// a pipe, say, can be left behind. It changes nothing in the session. To others, it is a job.
+    /// Runs a query in a separate thread, so that a query that waits forever, for the opening of a
+    /// pipe, say, can be left behind. The query changes no state of the session. Other programs see
+    /// a job.
     fn query(&mut self, statement: &Statement, name: &str) -> Result<(), Failure> {
         let (sender, ended) = mpsc::channel();
         let give_up = sender.clone();
@@ -209,7 +211,7 @@ struct Query {
     session: Session,
     output: Output,
     interrupts: Interrupts,
-    /// That of its statement.
+    /// Number of the query's statement.
     number: u64,
     desk: Arc<Desk>,
     remarks: Arc<Mutex<Remarks>>,
@@ -217,7 +219,7 @@ struct Query {
 }
 
 impl Query {
-    /// Runs it to its end, or until it is interrupted.
+    /// Runs the query to its end, or until interrupted.
     fn run(mut self, statement: &Statement) -> Result<(), Failure> {
         let executed = self.session.execute(statement);
         if self.interrupts.is_stopping(self.number) {
@@ -244,7 +246,7 @@ impl Query {
         job.stopper().on_notice(|notice| note(&notice));
         let (stats, result, remains) = job.run_and_keep();
         drop(remains);
-        // Nobody waits for the end of one that was left behind.
+        // The end of a query left behind has no observers.
         if !self.interrupts.is_current(self.number) {
             return Err(Failure::Interrupted);
         }

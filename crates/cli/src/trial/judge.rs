@@ -32,7 +32,7 @@ pub(crate) struct Verdict {
     pub(crate) runs: usize,
     /// Files that were written, by `--update`.
     pub(crate) wrote: Vec<String>,
-    /// What is wrong; nothing if it passed.
+    /// Mistakes; empty if the case passed.
     pub(crate) failures: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ fn beside(case: &Case) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// The files of expected rows that there are; that of shown rows in any case.
+/// Existing files of expected rows; the file of shown rows in any case.
 fn expected(case: &Case) -> Result<Vec<Expected>, String> {
     let folder = match &case.kind {
         Kind::File { expected } => {
@@ -192,7 +192,7 @@ fn check_inputs(case: &Case, script: &Script, came: &Came) -> Result<(), String>
     Ok(())
 }
 
-/// What came, by table; first what was shown.
+/// Actual rows, by table; first the shown rows.
 fn results(came: &Came) -> impl Iterator<Item = (Option<&String>, &[Block])> {
     let shown = Some((None, &came.shown[..])).filter(|(_, blocks)| !blocks.is_empty());
     shown.into_iter().chain(came.inserted.iter().map(|(table, blocks)| (Some(table), &blocks[..])))
@@ -239,7 +239,7 @@ fn check_rows(case: &Case, expected: &[Expected], came: &Came) -> Result<(), Str
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
-/// Writes what came where it is not what is expected.
+/// Writes actual rows where they differ from the expected rows.
 fn update(case: &Case, expected: &[Expected], came: &Came) -> Result<Vec<String>, String> {
     let mut wrote = Vec::new();
     for (table, blocks) in results(came) {
@@ -281,7 +281,7 @@ fn same(query: &str, expected: &[Expected], first: &Came, came: &Came) -> Result
     Ok(())
 }
 
-/// What to say of rows that differ because a query asks when its records are read.
+/// Advice for rows that differ because a query uses the time of reading.
 fn of_the_clock(query: &str) -> Option<&'static str> {
     query.to_uppercase().contains("PROCTIME").then_some(
         ": PROCTIME() is when a record is read, which no two runs have in common\n  help: leave it \
@@ -289,7 +289,7 @@ fn of_the_clock(query: &str) -> Option<&'static str> {
     )
 }
 
-/// What to say of rows that differ because a query asks for some, whichever they are.
+/// Advice for rows that differ because a query selects an arbitrary part of the rows.
 fn of_a_limit(query: &str) -> Option<&'static str> {
     let code: String = query
         .lines()
@@ -328,7 +328,7 @@ fn check_counters(stats: &[Stats], wanted: &[(String, u64)]) -> Result<(), Strin
     Ok(())
 }
 
-/// A directory for one run of a case that writes files: what it reads is linked there.
+/// A directory for a single run of a case that writes files; the inputs are linked there.
 struct Place(PathBuf);
 
 impl Place {

@@ -1,4 +1,4 @@
-//! One run of a case: its statements in one layout, their rows kept as text.
+//! A single run of a case: its statements in a layout, their rows kept as text.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,38 +20,38 @@ use super::compare::Block;
 use super::layouts::Layout;
 use crate::processes::launch;
 
-/// What is to be run.
+/// Script of a run.
 #[derive(Clone)]
 pub(crate) struct Script {
     /// For messages.
     pub(crate) name: String,
     pub(crate) text: String,
-    /// What relative paths start from.
+    /// Base directory of relative paths.
     pub(crate) base_dir: PathBuf,
     /// Files that take the place of tables, by table.
     pub(crate) inputs: Vec<(String, String)>,
-    /// What `NOW()` means, microseconds since the epoch.
+    /// Value of `NOW()`, microseconds since the epoch.
     pub(crate) now_us: Option<i64>,
-    /// Whether rows that are inserted are kept, whatever their tables say.
+    /// Whether inserted rows are captured instead of going to their tables.
     pub(crate) captured: bool,
     /// The format of shown rows, and of tables' where it is another one.
     pub(crate) format: Format,
     pub(crate) formats: BTreeMap<String, Format>,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Came {
-    /// What was shown or printed, by statement.
+    /// Shown or printed rows, by statement.
     pub(crate) shown: Vec<Block>,
-    /// What was inserted, by table.
+    /// Inserted rows, by table.
     pub(crate) inserted: BTreeMap<String, Vec<Block>>,
     pub(crate) stats: Vec<Stats>,
     /// The names of the tables that there are at the end.
     pub(crate) tables: Vec<String>,
 }
 
-/// Runs a script in a layout. An error is what its user would read.
+/// Runs a script in a layout. An error is the message for the user.
 pub(crate) fn run(
     script: &Script,
     layout: &Layout,
@@ -132,9 +132,9 @@ impl Write for Buffer {
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Entry>>>);
 
-/// What one sink got.
+/// Rows of a sink.
 struct Entry {
-    /// The table that it was inserted into; `None`: it was shown.
+    /// The table of inserted rows; `None`: shown rows.
     table: Option<String>,
     ordered: bool,
     text: Buffer,
@@ -161,7 +161,7 @@ impl Kept {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             let block = Block { ordered: *ordered, text };
             match table {
-                // Planning makes sinks, too, which nobody writes to.
+                // Planning makes sinks, too, which receive no rows.
                 _ if block.text.is_empty() => {}
                 None => came.shown.push(block),
                 Some(table) => came.inserted.entry(table.clone()).or_default().push(block),
@@ -179,7 +179,7 @@ struct Runs {
     stop: Arc<Mutex<Option<Stop>>>,
 }
 
-/// What a run gives beside rows: counters by query, and the names of tables.
+/// Results of a run besides rows: counters by query, and the names of tables.
 type Done = (Vec<Stats>, Vec<String>);
 
 impl Runs {

@@ -179,7 +179,7 @@ fn what_a_delta_is_made_of_comes_once() {
     refused(Form::Exchanged, 1, "a watermark behind ", nth(3, LANE, |_| true, |_| vec![]));
 }
 
-/// What is for one leader goes to another: all of it, or what is passed through.
+/// Messages for a leader go to another leader: all messages, or only messages with passed rows.
 #[test]
 fn rows_of_another_leaders_keys_are_refused() {
     for (form, kinds) in [
@@ -194,10 +194,10 @@ fn rows_of_another_leaders_keys_are_refused() {
     }
 }
 
-/// What is changed in a message, and what is said of it.
+/// A damage to a message, with the expected error.
 type Damage = (&'static str, fn(&mut Vec<u8>));
 
-/// What is wrong with any message of late merge.
+/// Damages that make any message of late merge wrong.
 const ANY: &[Damage] = &[
     ("a message that is of an unknown kind", |m| m[0] = 0),
     ("a message that is of an unknown kind", |m| m[0] = 200),
@@ -335,7 +335,7 @@ fn damaged_slots_of_exchanged_rows_are_refused() {
     }
 }
 
-/// Messages, too: those with result rows are read by somebody who panics where they are damaged.
+/// Damages to messages with result rows, whose reader must not panic.
 #[test]
 fn damaged_row_messages_are_refused() {
     let messages = Way { to: 0, channel: 1 };
@@ -377,8 +377,8 @@ fn damaged_row_messages_are_refused() {
     }
 }
 
-/// Whatever bits are changed in messages on their way to a leader, nobody panics or waits for ever.
-/// The last watermark is left as it is: a leader that hears of a lower one waits for more.
+/// Random changed bits in messages to a leader cause neither a panic nor an endless wait. The last
+/// watermark stays unchanged: a leader with a lower watermark waits for more.
 #[test]
 fn changed_bits_do_no_harm() {
     let (mut refused, mut taken) = (0, 0);

@@ -25,15 +25,15 @@ use crate::support::{Collect, lines};
 use crate::worker::Step;
 use millstream_operators::env::{Env, Simulated};
 
-/// Which channel a message goes over: to which process, and its place among those: of deltas for
-/// each leader, of messages, and lanes.
+/// Channel of a message: the receiving process, and the place among its channels: deltas for each
+/// leader, messages, and lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) to: usize,
     pub(super) channel: usize,
 }
 
-/// What becomes of a message: messages that go on in its place, and over which channel.
+/// Change of a message: returns messages in its place, each with its channel.
 pub(super) type Change<'c> = &'c mut dyn FnMut(Way, Vec<u8>) -> Vec<(Way, Vec<u8>)>;
 
 struct Line {
@@ -47,11 +47,11 @@ struct Line {
 /// The ends of channels that two processes take for each other's.
 struct Relay(Vec<Line>);
 
-/// Rounds after which a job is taken to wait for ever: some ten times what one takes.
+/// Rounds after which a job counts as waiting for ever: some ten times the usual number.
 const ROUNDS_MAX: u32 = 1_000_000;
 
-/// In a list of what one process tells the other: its senders, those of lanes, and where what the
-/// other tells of the same channel stands in that one's list.
+/// Places of a process's senders in its list of hellos, lanes included, each with the place of the
+/// matching receiver in the other process's list.
 fn senders(workers: usize, hellos: usize) -> Vec<(usize, usize)> {
     let (first, lanes) = (workers + 1, hellos / 2 - (workers + 1));
     let usual = (0..first).map(|i| (i, i + first));
@@ -135,8 +135,8 @@ impl Relay {
     }
 }
 
-/// What a job came to: how process 0 and 1 ended, `None` if the other one failed before; and the
-/// rows that have come out.
+/// Result of a job: the ends of process 0 and 1, `None` if the other process failed before; and the
+/// written rows.
 pub(super) struct Came {
     pub(super) ends: [Option<Result<()>>; 2],
     pub(super) rows: Vec<String>,

@@ -22,7 +22,7 @@ pub(super) struct Channels(Vec<Inlets>);
 struct Inlets {
     /// By process.
     inlets: Vec<Option<DeltaInlet>>,
-    /// Which of them has its turn.
+    /// Number of the next inlet in turn.
     turn: usize,
 }
 
@@ -32,9 +32,9 @@ struct DeltaInlet {
     ended: bool,
 }
 
-/// What of a process's delta has come so far, beside the rows that have been merged.
+/// Received parts of a process's delta, besides merged rows.
 struct Incoming {
-    /// What the next rows refer to.
+    /// Arena for the next rows.
     arena: Arena,
     words: Vec<u64>,
     held: Option<Held>,
@@ -44,7 +44,7 @@ struct Incoming {
     reader: Option<Reader>,
 }
 
-/// A process has ended its stream, and has not said that nothing comes any more.
+/// Error for a process that has ended its stream without its last watermark.
 pub(super) fn ended_early(process: usize) -> Error {
     sent_by(process, Error::Internal("no more, without a last watermark".into()))
 }
@@ -213,7 +213,7 @@ impl DeltaInlet {
 }
 
 impl Channels {
-    /// Those of the processes at the other ends; none if the job has just one process.
+    /// Channels from the processes at the other ends; none in a job of a single process.
     pub(super) fn new(deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>>, net: Option<&Net>) -> Channels {
         let inlet = |inlet, format: Option<Arc<Format>>| {
             let reader = format.map(Reader::new);
@@ -229,9 +229,9 @@ impl Channels {
         Channels(deltas_in.into_iter().enumerate().map(inlets).collect())
     }
 
-    /// Merges one message of a stage's delta that has come from another process, where it stands;
-    /// true if there was any. The channels of processes that are ahead wait as they are: those
-    /// whose last rows that were passed through are of a window that begins later than `up_to`.
+    /// Merges a message of a stage's delta from another process, in place; true if there was a
+    /// message. Channels of processes that are ahead stay untouched: processes whose last passed
+    /// rows belong to a window that begins later than `up_to`.
     pub(super) fn receive(
         &mut self,
         context: &mut Context,
@@ -291,7 +291,7 @@ impl Channels {
     }
 }
 
-/// What a process has announced of a stage.
+/// Watermark that a process has announced for a stage.
 fn announced(context: &Context, process: usize, state: &State) -> i64 {
     state.clock.of(context.shared.settings.workers + process)
 }
@@ -310,7 +310,7 @@ pub(super) fn ship(shared: &Shared, state: &State, leader: usize, sealed: Sealed
     }
 }
 
-/// Tells `process` of a stage's delta that has been merged, or that another one may come.
+/// Tells `process` that a delta of a stage has been merged, or that a further delta may come.
 pub(super) fn return_credit(
     context: &Context,
     process: usize,

@@ -9,23 +9,23 @@ use crate::progress::{Context, State};
 use millstream_operators::operator::{Batch, Updated};
 use millstream_operators::windowing::SliceId;
 
-/// What is sealed at the end of an epoch.
+/// Rows sealed at the end of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seal {
-    /// All there is.
+    /// All rows.
     Everything,
     /// Windows that the watermark has passed. What later windows have so far would be shipped in
     /// two parts, and merged twice, for nothing: it stays until its own window is complete, or the
     /// epoch long enough.
     Complete,
-    /// Those, and what later windows have passed through: it gains nothing by waiting, and is
-    /// merged while it lies in a cache.
+    /// The same, and passed rows of later windows: they gain nothing by waiting, and are merged
+    /// while they lie in a cache.
     PassedThrough,
 }
 
 /// The way between a worker's state and those who lead the keys. No method blocks.
 pub(crate) trait Delivery: Send {
-    /// Merges one thing that has come, or sees to its credit. True if that was a step's work.
+    /// Merges a received message, or returns credit for it. True after a step's work.
     fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
 
     /// Sends on what waits, and tells the others how far this worker is, where it is time; of
@@ -35,8 +35,8 @@ pub(crate) trait Delivery: Send {
     /// Why a stage takes no more input for now, if it does not.
     fn hold(&self, context: &Context, state: &State) -> Result<Option<Obstacle>>;
 
-    /// Whether there is room for a batch that brings so much. If not, it has to wait, unless all is
-    /// `settled`: then nothing makes room any more, and it is an error.
+    /// Whether there is room for a batch with this load. Without room the batch has to wait, unless
+    /// all is `settled`: then waiting cannot make room, and the result is an error.
     fn has_room(
         &self,
         context: &Context,
@@ -73,7 +73,7 @@ pub(crate) trait Delivery: Send {
     /// Collects what workers of this process have handed over.
     fn collect(&mut self, _: &Context) {}
 
-    /// As [`Delivery::receive`], of what that has put off: there is nothing better to do.
+    /// Continues deferred work of [`Delivery::receive`], when the worker has nothing better to do.
     fn receive_put_off(&mut self, _: &mut Context, _: &mut [State]) -> Result<bool> {
         Ok(false)
     }

@@ -2,8 +2,8 @@
 //! ([`crate::exchange`]).
 //!
 //! A sender writes its batch into the slots of the receivers as far as there is credit. It takes no
-//! other batch before that is done. A receiver updates its tables from one slot at a time. The
-//! sender's watermark comes behind its rows, in the same slots.
+//! further batch until then. A receiver updates its tables from a slot at a time. The sender's
+//! watermark comes behind its rows, in the same slots.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use millstream_operators::passed::{Format, Outlet, Reader};
 pub(super) struct Exchanged {
     sending: Option<Sending>,
     receiving: Option<Receiving>,
-    /// What was taken last, or a watermark, has not been written for lack of credit.
+    /// The last batch, or a watermark, has not been written for lack of credit.
     blocked: bool,
     /// Some of it has been written all the same, and there may be credit for more already.
     goes_on: bool,
-    /// Channels between processes that carry nothing here.
+    /// Channels between processes; unused here.
     channels: Channels,
 }
 
@@ -44,11 +44,11 @@ struct Sending {
 
 /// The way to one receiver.
 struct Way {
-    /// The process that it leads to.
+    /// The receiver's process.
     process: usize,
     /// `None` to the worker itself.
     lane: Option<Box<dyn Lane>>,
-    /// What the worker sends to itself, and how many words of it wait to be taken in.
+    /// Words that the worker sends to itself, and the number of words to be taken in.
     own: Vec<u64>,
     waiting: usize,
     ended: bool,
@@ -60,7 +60,7 @@ struct Receiving {
     from: Vec<FromSender>,
     /// Whose turn it is.
     turn: usize,
-    /// What has come stays in its channels for now.
+    /// Received rows stay in their channels for now.
     leaves: bool,
 }
 
@@ -126,7 +126,7 @@ impl Sending {
         Ok(true)
     }
 
-    /// What the worker has sent to itself, and has not taken in yet.
+    /// Words that the worker has sent to itself, and has not taken in yet.
     fn take_own(&mut self) -> Option<&[u64]> {
         let way = self.ways.iter_mut().find(|way| way.waiting > 0)?;
         let words = std::mem::take(&mut way.waiting);
@@ -215,7 +215,7 @@ fn only(stages: &mut [State]) -> Result<&mut State> {
     }
 }
 
-/// Whether another leader has not fired what this one has.
+/// Whether some other leader has not fired a window that this leader has fired.
 fn others_behind(context: &Context, state: &State) -> bool {
     let behind = |gather: &Gather| gather.others_behind(state.stage.number, state.frontier);
     context.shared.gathers.iter().any(behind)
@@ -259,7 +259,7 @@ impl Exchanged {
         Exchanged { sending, receiving, blocked: false, goes_on: false, channels }
     }
 
-    /// Whether the worker has sent something to itself that it may take in.
+    /// Whether rows of the worker for itself may be taken in.
     fn has_own(&self) -> bool {
         let leaves = self.receiving.as_ref().is_none_or(|receiving| receiving.leaves);
         let ways = self.sending.iter().flat_map(|sending| &sending.ways);
@@ -268,8 +268,8 @@ impl Exchanged {
 }
 
 impl Delivery for Exchanged {
-    /// Takes in a slot, if one has come. It stays in its channel if it does not fit, and windows
-    /// fire, here or elsewhere, which have all that they need: after that there may be room.
+    /// Takes in a received slot. The slot stays in its channel if it does not fit while complete
+    /// windows fire, here or elsewhere: afterwards there may be room.
     fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
         let state = only(stages)?;
         let Some(receiving) = &mut self.receiving else { return Ok(false) };
@@ -332,8 +332,8 @@ impl Delivery for Exchanged {
         Ok(Some(Obstacle::NoInput))
     }
 
-    /// What comes of a batch is in slots, for the most part of others. Its growth is foreseen as
-    /// slots are taken in.
+    /// Rows of a batch go to slots, for the most part of other workers. Growth is foreseen as slots
+    /// are taken in.
     fn has_room(
         &self,
         context: &Context,
@@ -372,7 +372,8 @@ impl Delivery for Exchanged {
         self.has_own() || self.goes_on
     }
 
-    /// All senders have said how far they are. Who only receives reads nothing that could be left.
+    /// True if all senders have announced their ends. A worker that only receives has no unread
+    /// input.
     fn is_over(&self, _: &Context, stages: &[State]) -> bool {
         stages.iter().all(State::is_over)
     }

@@ -13,16 +13,16 @@ use millstream_operators::operator::Delta as Merged;
 use millstream_operators::passed::{Parcel, PassedRows, Reader};
 use millstream_operators::windowing::SliceId;
 
-/// What workers of a process send each other.
+/// Messages between the workers of a process.
 enum Message {
-    /// What changed in an epoch, with the watermark it covers.
+    /// Changes of an epoch, with the watermark that they cover.
     Delta(Delta),
     /// The leader has merged a delta of a stage, and has no more windows of it to fire than it can
     /// cope with.
     Credit {
         /// The stage's number.
         stage: usize,
-        /// Who has merged.
+        /// The leader that has merged.
         leader: usize,
     },
 }
@@ -36,12 +36,13 @@ struct Delta {
     watermark: i64,
     segments: VecDeque<(SliceId, Segment)>,
     passed: VecDeque<PassedRows>,
-    /// Its part of the job's budget, if it holds any segment: an empty one needs no credit.
+    /// The delta's part of the job's budget; `None` for a delta without segments, which needs no
+    /// credit.
     held: Option<Held>,
 }
 
 impl Delta {
-    /// The slices that it has rows of.
+    /// Slices with rows in the delta.
     fn slices(&self) -> impl Iterator<Item = SliceId> {
         let passed = self.passed.iter().map(|rows| rows.slice);
         self.segments.iter().map(|(slice, _)| *slice).chain(passed)
@@ -66,7 +67,7 @@ impl Mailboxes {
 pub(super) struct HandOver {
     mailboxes: Arc<Mailboxes>,
     inbox: VecDeque<Message>,
-    /// By stage: reads what is passed through, if anything is.
+    /// Readers of passed rows, by stage; `None` for stages without passed rows.
     readers: Vec<Option<Reader>>,
 }
 
@@ -210,7 +211,7 @@ fn take_in(
     Ok(())
 }
 
-/// The part of the budget that a parcel on its way takes, if it holds anything.
+/// A parcel's part of the budget while on its way; `None` for an empty parcel.
 pub(super) fn held(context: &Context, parcel: &Parcel) -> Option<Held> {
     let credited = !parcel.is_empty();
     credited.then(|| context.shared.budget.hold(Kind::Segments, parcel.bytes()))

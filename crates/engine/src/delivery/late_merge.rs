@@ -16,7 +16,8 @@ use millstream_operators::operator::{Batch, SealSlice, Updated};
 use millstream_operators::passed::Parcel;
 use millstream_operators::windowing::SliceId;
 
-/// Within the process and between processes: whoever leads a key decides which.
+/// Hand-over within the process and channels between processes; the leader of a key decides between
+/// them.
 pub(super) struct LateMerge {
     pub(super) handover: HandOver,
     channels: Channels,
@@ -27,10 +28,10 @@ impl LateMerge {
         LateMerge { handover, channels }
     }
 
-    /// Returns credit for what has been merged, unless windows wait to be fired: their state would
-    /// pile up if the others went on. So it would, under scarce memory, if processes did that are
-    /// windows ahead of the slowest one, which alone lets windows fire; that one always gets its
-    /// credit. Other processes are told at once that the memory is free: they may need it to fire.
+    /// Returns credit for merged deltas, unless windows wait to be fired: their state would pile up
+    /// if the senders went on. Under scarce memory, processes that are windows ahead of the slowest
+    /// process wait too, since the slowest alone lets windows fire; the slowest always gets credit.
+    /// Word of freed memory goes to other processes at once, in case they need the memory to fire.
     fn return_credit(&self, context: &Context, state: &mut State) -> Result<()> {
         if state.owed.is_empty() {
             return Ok(());
@@ -84,7 +85,7 @@ impl LateMerge {
             }
             context.stats.segments_shipped += parcel.segments.len() as u64;
             let Some(local) = shared.local(leader) else {
-                // Those that are passed through are counted when they are sent.
+                // Passed rows are counted when sent.
                 let rows = parcel.segments.iter().map(|(_, segment)| segment.rows() as u64);
                 shipped += rows.sum::<u64>();
                 let sealed = Sealed { worker: context.id, parcel, held, watermark };
@@ -223,12 +224,12 @@ impl Delivery for LateMerge {
     }
 }
 
-/// Rows that processes ahead of this one pass through are left in their channels, with all that is
-/// behind them, while they are of windows that begin later than this: those that its own input has
-/// not reached, and all but the one that fires. Taken at once, they would fill a second large table
-/// beside the one that is full; left there, they keep who is ahead from getting farther. Of windows
-/// that consist of many slices, some are taken: otherwise all would keep step with the slowest,
-/// slice by slice.
+/// Limit for passed rows of processes ahead of this process. Rows of windows that begin later stay
+/// in their channels, with all messages behind them: windows that the own input has not reached,
+/// and windows after the firing window. Taken at once, the rows would fill a second large table
+/// beside the full table; left there, they keep the processes ahead from getting farther. Of
+/// windows that consist of many slices, some are taken: otherwise all processes would keep step
+/// with the slowest, slice by slice.
 fn takes_up_to(state: &State) -> i64 {
     let windowing = state.stage.windowing();
     match state.operator.firing() {

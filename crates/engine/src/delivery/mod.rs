@@ -10,8 +10,8 @@
 //!   ([`crate::exchange`]). There a worker may have both roles, or be only a sender or only a
 //!   receiver.
 //!
-//! Both guarantee: what has come from one worker is merged in the order in which it was
-//! sent, and each part once; a watermark comes after all that it covers.
+//! Both guarantee: deltas of a worker are merged in the order of sending, each once; a watermark
+//! comes after all rows that it covers.
 
 mod channels;
 mod contract;

@@ -1,5 +1,5 @@
-//! Routing: the positions of a batch's rows, sorted by receiver; those of one receiver keep their
-//! order.
+//! Routing: the positions of a batch's rows, sorted by receiver; the rows of each receiver keep
+//! their order.
 
 use millstream_state::{Leaders, PARTITIONS};
 
@@ -58,7 +58,7 @@ impl Routes {
 
     fn begin(&mut self, receivers: usize, keys: usize) {
         self.stride = keys + SLACK;
-        // In pairs: the last one may have a partner that gets nothing.
+        // In pairs: the last receiver may have a dummy partner.
         self.positions.resize(receivers.next_multiple_of(2) * self.stride, 0);
         self.counts.clear();
         self.counts.resize(receivers, 0);
@@ -222,8 +222,8 @@ impl Routes {
     }
 }
 
-/// Per mask of eight lanes: the positions of those that are set, ascending. The lanes are in the
-/// order in which a shuffle of two vectors leaves them: 0, 1, 4, 5, 2, 3, 6, 7.
+/// Per mask of eight lanes: the positions of the set lanes, ascending. The lanes are in the order
+/// in which a shuffle of two vectors leaves them: 0, 1, 4, 5, 2, 3, 6, 7.
 #[cfg(target_arch = "x86_64")]
 static PICKS: Picks = {
     let mut picks = [[0u32; 8]; 256];

@@ -34,7 +34,7 @@ pub(crate) struct Sender {
     scratch: Vec<u32>,
 }
 
-/// What is under way to one receiver.
+/// State of the channel to a receiver.
 #[derive(Debug, Default)]
 struct Lane {
     /// Words written into the open slot.
@@ -53,9 +53,9 @@ struct Lane {
 /// A batch that is being partitioned.
 struct Batch {
     rows: Keyed,
-    /// The slice whose turn it is.
+    /// The current slice.
     slice: usize,
-    /// Its rows that have been partitioned, and those that are in the present group behind them.
+    /// Partitioned rows of the slice, and rows of the present group behind them.
     done: usize,
     group: usize,
 }
@@ -79,7 +79,8 @@ impl Sender {
         self.lanes[receiver].rows
     }
 
-    /// Begins a batch; it is written when those before are. (Both sides of a join may be of one.)
+    /// Begins a batch, to be written after earlier batches. (Both sides of a join may share a
+    /// batch.)
     pub(crate) fn begin(&mut self, rows: Keyed) -> Result<()> {
         let format = self.format.of_side(rows.side);
         if !format.is_some_and(|format| format.is_for(&rows.arguments)) {

@@ -92,9 +92,10 @@ impl Ahead {
     }
 }
 
-/// Requested chunks of an output, by turn: the last one each. A process without room for more rows
-/// of records requests the chunk that others have yet to take in. The process with this chunk may
-/// take it in whatever it waits for itself: perhaps for the process with the request.
+/// Requested chunks of an output, by turn: the last request each. A process without room for more
+/// rows of records requests the chunk that other processes have yet to take in. The process with
+/// this chunk may take it in even while it waits itself: it may wait for the process with the
+/// request.
 #[derive(Debug)]
 pub(super) struct Requested {
     /// Requests of other processes.

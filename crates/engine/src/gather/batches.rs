@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::order::Run;
 use millstream_operators::stamped::BatchPlace;
 
-/// Rows that wait for earlier ones.
+/// Rows that wait for earlier rows.
 pub(super) struct Batches {
     /// With whether they are the last of their chunk.
     waiting: BTreeMap<BatchPlace, (Run, bool)>,

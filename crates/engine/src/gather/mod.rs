@@ -56,7 +56,7 @@ pub(crate) struct Gather {
     order: OnceLock<Order>,
     /// Held for bookkeeping only: never while rows are sorted, merged or written.
     state: Mutex<State>,
-    /// What the queue holds, to be looked at without the lock.
+    /// Contents of the queue, readable without the lock.
     waiting: Waiting,
     rows: AtomicU64,
     budget: Arc<Budget>,
@@ -73,7 +73,7 @@ struct State {
     frontiers: Vec<Vec<i64>>,
     windows_fired: u64,
     batches: Batches,
-    /// What has its turn.
+    /// Items in their turn.
     queue: Queue,
     /// Per stage: all leaders have fired so far, as the queue has been told.
     queued: Vec<i64>,
@@ -138,7 +138,7 @@ impl Gather {
         &self.sink
     }
 
-    /// Whether nothing is read for its sake.
+    /// Whether the output alone causes no reading.
     pub(crate) fn is_side(&self) -> bool {
         self.outlet.side
     }

@@ -26,7 +26,7 @@ pub(crate) struct Outlet {
     pub(crate) offset: u64,
     pub(crate) limit: Option<u64>,
     pub(crate) sort: Option<Sort>,
-    /// Whether nothing is read for its sake.
+    /// Whether the output alone causes no reading.
     pub(crate) side: bool,
     /// Leaders whose rows come here.
     pub(crate) leaders: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Outlet {
 pub(crate) enum Role {
     /// There is one process, or each has a sink of its own.
     Alone {
-        /// It is not the coordinator.
+        /// The process is not the coordinator.
         elsewhere: bool,
     },
     /// Rows of all processes come here.

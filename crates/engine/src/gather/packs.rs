@@ -1,9 +1,10 @@
 //! Fired windows of an output, and the column that tells apart the windows of a pack.
 //!
-//! Windows of a pack fire together under one name, since they share a slice of state. So do
-//! sessions that fire a whole gap at a time. Their rows have one more column on their way, the
-//! last, which follows from the event time. It comes first in their order, so that windows are
-//! written one after the other, and it tells them apart when they are counted.
+//! Windows of a pack fire together under a common name, since they share a slice of state; likewise
+//! sessions that fire a whole gap at a time. On their way to the writer, their rows have an
+//! additional last column, which follows from the event time. This column comes first in the order
+//! of rows, so that windows are written one after the other, and identifies windows when they are
+//! counted.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use millstream_operators::columns::with_column;
 use millstream_operators::operator::RowTimes;
 use millstream_operators::windowing::{OrderWithin, WindowId, Windowing};
 
-/// The column that says of which of them rows on their way are.
+/// Name of the additional column.
 const TIME: &str = "$time";
 
 /// After so many more times they are looked through for duplicates.
@@ -43,14 +44,14 @@ pub(super) struct Fired {
 /// The windows that have rows.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Windows {
-    /// Of a pack, what tells their rows apart; it may be there several times.
+    /// For a pack: values of the additional column, with duplicates.
     times: Vec<i64>,
     /// How many there were when duplicates were looked for last.
     distinct: usize,
 }
 
 impl Windows {
-    /// How many they are: one, where none packs them.
+    /// Number of windows: 1 without a pack.
     pub(super) fn count(mut self) -> u64 {
         self.times.sort_unstable();
         self.times.dedup();
@@ -69,7 +70,7 @@ impl Windows {
 }
 
 impl Outlet {
-    /// What tells rows of windows apart that fire together, if they do.
+    /// Order of the windows that fire together, in a pack.
     fn order_within(&self) -> Option<OrderWithin> {
         self.stages.iter().find_map(|(_, windowing)| windowing.order_within())
     }
@@ -82,7 +83,7 @@ impl Outlet {
         }
     }
 
-    /// What rows of windows consist of until they are written.
+    /// Schema of rows of windows on their way to the writer.
     fn way_schema(&self) -> SchemaRef {
         let fields = self.schema.fields().iter().cloned();
         let time = Arc::new(Field::new(TIME, DataType::Int64, false));
@@ -94,7 +95,7 @@ impl Outlet {
         self.sort.as_ref().map_or(self.schema.fields().len(), |sort| sort.visible)
     }
 
-    /// What rows are ordered by: these columns, by some of them first.
+    /// Schema and sort keys of the output's rows.
     pub(super) fn ordered_by(&self) -> (SchemaRef, Vec<SortKey>) {
         match &self.sort {
             Some(sort) => (self.schema.clone(), sort.keys.clone()),
@@ -107,7 +108,8 @@ impl Outlet {
         }
     }
 
-    /// Rows of a window as they are on their way; they may have come from another process so.
+    /// Rows of a window with the additional column, which rows from another process may have
+    /// already.
     pub(super) fn on_way(&self, rows: RecordBatch, times: &RowTimes) -> Result<RecordBatch> {
         let Some(within) = self.order_within() else { return Ok(rows) };
         if rows.num_columns() > self.schema.fields().len() {

@@ -1,4 +1,4 @@
-//! The queue of an output: rows whose turn it is, and the pen, which one worker has at a time.
+//! The queue of an output: rows whose turn it is, and the pen, held by a single worker at a time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::order::Run;
 
 /// An entry of the queue: rows to be written, or a notice for when all before it has been written.
 pub(super) enum QueuedItem {
-    /// The rows of a window, in sorted runs; none where they have been written already.
+    /// The rows of a window, in sorted runs; empty for a window written already.
     Window(Window, Vec<Run>),
     /// A result with an order of its own, in sorted runs.
     Sorted(Vec<Run>),
@@ -47,7 +47,7 @@ pub(super) enum Pen {
     Lost,
 }
 
-/// Items whose turn it is, in order.
+/// Items whose turn it is, in order, and the pen.
 pub(super) struct Queue {
     items: VecDeque<QueuedItem>,
     pen: Pen,
@@ -56,9 +56,9 @@ pub(super) struct Queue {
 /// Contents of a queue, for a look without its lock.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// Of rows, with those that are being written.
+    /// Bytes of queued rows, and of rows being written.
     bytes: AtomicU64,
-    /// There is someitem, and nobody writes.
+    /// There is an item, and no worker writes.
     needs_writer: AtomicBool,
 }
 

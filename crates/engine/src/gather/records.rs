@@ -25,8 +25,8 @@ impl Gather {
         !self.outlet.turns.is_empty()
     }
 
-    /// Takes rows of a batch of records; `ended` has the number of batches of each split that has
-    /// ended. Rows whose turn it is now are queued.
+    /// Takes rows of a batch of records; `ended` has the number of batches of each ended split.
+    /// Queues rows in their turn.
     pub(crate) fn batch_rows(
         &self,
         worker: usize,

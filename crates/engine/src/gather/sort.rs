@@ -46,8 +46,8 @@ impl Gather {
         Run { rows, held }
     }
 
-    /// Keeps a run until all are there. Of a result with a LIMIT, those that came before are cut
-    /// when rows pile up: by who finds that, while the others go on.
+    /// Keeps a run until all runs are there. For a result with a LIMIT, the worker that finds a
+    /// pile of rows cuts the earlier runs, while other workers go on.
     pub(super) fn hold_to_sort(&self, run: Run) -> Result<()> {
         if run.rows.num_rows() == 0 {
             return Ok(());

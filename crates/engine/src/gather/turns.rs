@@ -1,8 +1,8 @@
 //! Whose turn it is among the splits whose records come to an output.
 //!
-//! Splits that share a turn alternate, chunk by chunk. Bounded sources that nothing else in the job
-//! reads come one after the other, so that where their chunks end makes no difference. Sources of
-//! which one may keep the others waiting are written as they come.
+//! Splits that share a turn alternate, chunk by chunk. Bounded sources with no further reader in
+//! the job come one after the other, so that the ends of their chunks make no difference. If a
+//! source may keep the others waiting, all are written as they come.
 
 /// The splits of an output, by turn.
 #[derive(Debug, Default)]
@@ -13,14 +13,14 @@ pub(crate) struct Turns {
     in_order: bool,
 }
 
-/// A chunk, by its number and its split.
+/// A chunk, by its number and its split's number.
 pub(crate) type ChunkAt = (u64, usize);
 
-/// What comes next of a turn.
+/// Position of the next rows of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Next {
     pub(super) sequence: u64,
-    /// Which split of the turn.
+    /// Number of the split within the turn.
     pub(super) at: usize,
     /// Which part of the chunk.
     pub(super) part: u64,

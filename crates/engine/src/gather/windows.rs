@@ -105,7 +105,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Queues the windows whose turn it is.
+    /// Queues windows whose turn has come.
     fn queue_fired(&self, state: &mut State) {
         if self.takes_batches() {
             // What is fired at the end comes behind all records.

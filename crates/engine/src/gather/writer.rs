@@ -2,11 +2,11 @@
 //! from the queue and writes it, without the lock, so that however slow the sink is, the others go
 //! on.
 //!
-//! Whoever adds to the queue does not write then and there. A step of whichever worker comes first
-//! takes the [`Pen`] and writes its share; if something is left, so does the next step, of this
-//! worker or of another. No worker sleeps while something waits for a writer
-//! ([`Gather::needs_writer`]). What waits counts against the budget, and where it is much, no
-//! worker takes in or fires what would come here ([`Gather::is_congested`]).
+//! A worker that adds to the queue does not write then and there. The first worker with a free step
+//! takes the [`Pen`] and writes its share; if items remain, the next step of any worker continues.
+//! No worker sleeps while items wait for a writer ([`Gather::needs_writer`]). Waiting rows count
+//! against the budget, and if there are many, no worker takes in or fires rows for this output
+//! ([`Gather::is_congested`]).
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ use millstream_operators::stamped::BatchPlace;
 const SHARE_ITEMS: usize = 64;
 const SHARE_BYTES: u64 = 1 << 20;
 
-/// What a worker has written.
+/// Result of writing a share.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     /// Windows of which every leader's rows have been written.
@@ -74,7 +74,7 @@ impl Gather {
         Ok(written)
     }
 
-    /// What comes next. With nothing left, or a share done, the pen is put back.
+    /// The next item. Puts the pen back when no item is left, or the share is done.
     fn next_item(&self, limit: Limit, written: &Written) -> Option<QueuedItem> {
         let mut state = self.lock();
         let queue = &mut state.queue;

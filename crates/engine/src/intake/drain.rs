@@ -33,9 +33,9 @@ impl Intake {
         settled
     }
 
-    /// Ends a split of which nothing more is to be read, unless a worker reads from it just now: a
-    /// chunk that this one finds still counts. Tells the other processes once it has ended, or of
-    /// one that all read, how far this one has read.
+    /// Ends a split that is to be drained, unless a worker reads from it just now: a chunk that the
+    /// worker finds still counts. Tells the other processes once the split has ended or, for a
+    /// split that all processes read, how far this process has read.
     pub(super) fn settle(&self, state: &mut State, split: usize) -> Result<()> {
         let s = &mut state.splits[split];
         if s.reading || s.elsewhere || s.closed {

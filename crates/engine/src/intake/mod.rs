@@ -1,14 +1,14 @@
 //! Intake: from splits to stamped batches that any worker may take.
 //!
 //! A split's chunks are numbered as they are read, prepared by any worker in any order, and stamped
-//! in order: a stamp is the split's watermark before the batch's first record, so who is late is
-//! decided by the split alone. Stamped batches wait in order until a worker takes them; a worker
+//! in order: a stamp is the split's watermark before the batch's first record, so the split alone
+//! decides which records are late. Stamped batches wait in order until taken by a worker; a worker
 //! prefers the splits that it reads, unless they are ahead of others.
 //!
-//! The splits of all sources stand in one list. Each source has its *low watermark*: the least
-//! stamp of anything of it that is not yet taken or not yet finished. Every worker announces it at
-//! the end of its epochs, and not only its own part of it: a worker may take a batch with any stamp
-//! at or above the low watermark, so a higher announcement would not hold.
+//! The splits of all sources stand in a single list. Each source has its *low watermark*: the least
+//! stamp of all batches not yet finished. Every worker announces the low watermark at the end of
+//! its epochs, not only for its own splits: a worker may take a batch with any stamp at or above
+//! the low watermark, so a higher announcement would not hold.
 
 mod drain;
 mod notices;
@@ -44,13 +44,13 @@ pub(crate) struct Intake {
     waker: Waker,
     workers: usize,
     budget: Arc<Budget>,
-    /// The job's other processes, if it has any.
+    /// The job's other processes; `None` if there are none.
     net: Option<Arc<Net>>,
     reading: Reading,
     notices: Notices,
 }
 
-/// What does not change of a split.
+/// Constant properties of a split.
 struct SplitIn {
     name: String,
     /// How much it has, where processes have to agree on that.
@@ -80,7 +80,7 @@ struct State {
     sources: Vec<SourceState>,
     /// Per worker: the source and the stamp of the batch that it works on.
     current: Vec<Option<(usize, i64)>>,
-    /// Per worker: whose turn it is, among sources that have nothing to do with each other.
+    /// Per worker: the next source in turn, among independent sources.
     turns: Vec<usize>,
 }
 
@@ -164,13 +164,12 @@ impl Intake {
         }
     }
 
-    /// What has happened while splits were read that the user should know of.
+    /// News for the user on the reading of splits.
     pub(crate) fn notices(&self) -> &Notices {
         &self.notices
     }
 
-    /// What processes have to agree on before they start: the splits, and how much there is in
-    /// them.
+    /// Facts on which processes have to agree before they start: the splits, and their sizes.
     pub(crate) fn described(&self) -> Vec<String> {
         let described = |SplitIn { name, extent, .. }: &SplitIn| match extent {
             Some(extent) => format!("{name} ({extent} bytes)"),
@@ -199,7 +198,7 @@ impl Intake {
         self.reading.process == self.reading.processes
     }
 
-    /// Whether `worker` is the one that prefers `split`.
+    /// Whether `split` is a split that `worker` prefers.
     pub(crate) fn prefers(&self, worker: usize, split: usize) -> bool {
         let Reading { processes, process, workers } = self.reading;
         split % (processes * workers) == process + worker * processes
@@ -214,7 +213,7 @@ impl Intake {
         self.lock().splits.iter().map(ended).collect()
     }
 
-    /// What keeps this process from going on, in words, unless it is a source.
+    /// Text about the obstacle to this process's progress; `None` if it is a source.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let now = self.env.now_us();
         let state = self.lock();
@@ -249,7 +248,7 @@ impl Intake {
         self.lock().splits.iter().any(|s| !s.exhausted())
     }
 
-    /// Nobody wants any more of a source: it counts as ended.
+    /// Closes a source without readers: it counts as ended.
     pub(crate) fn close(&self, source: usize) {
         let mut state = self.lock();
         state.sources[source].closed = true;

@@ -1,11 +1,10 @@
-//! What happens while splits are read that the user should know of, told as it happens: a followed
-//! file was truncated, for example.
+//! News for the user while splits are read, at once: a followed file was truncated, for example.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The last ones that are kept: a job may run for years.
+/// Number of kept notices, the latest: a job may run for years.
 const KEPT_MAX: usize = 1_000;
 
 /// Called with each line.

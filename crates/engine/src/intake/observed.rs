@@ -1,4 +1,4 @@
-//! What the observer sees of splits.
+//! Splits as the observer sees them.
 
 use super::split::SplitState;
 use super::{Intake, State};

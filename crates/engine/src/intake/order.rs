@@ -1,21 +1,21 @@
-//! Which split has its turn.
+//! Turns of splits.
 //!
-//! A worker takes of its own splits as long as they are about where the others are, and of its own
-//! the one that is least far. Splits that are more than a window ahead of the others come last, or
-//! a job of many splits would open many windows at once.
+//! A worker takes of its own splits as long as they are about as far as the other splits, and among
+//! its own the split that is least far. Splits more than a window ahead of other splits come last,
+//! or a job of many splits would open many windows at once.
 
 use super::split::SplitState;
 use super::{Admitted, Intake, State};
 use millstream_operators::event_time::{BEGINNING, END};
 
-/// The least comes first: sources whose turn it is not; how much more than a window ahead; whether
-/// another worker reads it; its watermark, and how many of its chunks have been stamped.
+/// The least comes first: distance of the source's turn; distance beyond a window ahead; whether
+/// another worker reads the split; its watermark, and the number of its stamped chunks.
 type Rank = (usize, i64, bool, i64, u64);
 
 /// A split to read.
 pub(super) struct ToRead {
     pub(super) split: usize,
-    /// Whether it is more than a window ahead of others, which have their turn first.
+    /// Whether the split is more than a window ahead of others, which then have their turn first.
     pub(super) is_ahead: bool,
 }
 
@@ -77,7 +77,7 @@ impl Intake {
         let ranked = [first].into_iter().chain(rest);
         let ranked = ranked.map(|split| (self.rank(state, &lows, worker, split), split));
         let (rank, split) = ranked.min()?;
-        // Those that alone may go on are not kept waiting for others.
+        // Splits that alone may go on do not wait for other splits.
         let chosen = admitted[self.splits[split].source] != Admitted::All;
         (rank.1 == 0 || chosen || taking == Taking::Any).then_some(split)
     }
@@ -107,7 +107,7 @@ impl Intake {
             Some(reach) => {
                 let (low, least) = (s.low(), lows[of.group]);
                 let ahead = match least {
-                    // Of one that has not begun it is not known where it will: it comes first.
+                    // Without a beginning, the split's place is unknown: the split comes first.
                     BEGINNING => i64::from(low > BEGINNING),
                     least => low.saturating_sub(least).saturating_sub(reach).max(0),
                 };

@@ -19,8 +19,8 @@ use millstream_operators::event_time::{BEGINNING, END};
 const READ_US: i64 = 2_000;
 
 pub(super) enum Read {
-    /// Another worker reads from the split just now; it wakes the others when it has done. Until
-    /// this moment that is worth waiting for.
+    /// Another worker reads from the split just now, and wakes the others afterwards. Waiting pays
+    /// until this moment.
     Busy {
         until_us: i64,
     },
@@ -40,9 +40,9 @@ impl Intake {
         }
     }
 
-    /// Reads on, over chunks of other processes, in a split that all processes read: only so is it
-    /// known that it has ended before chunk `sequence`, which is another's. Whether there was
-    /// anything to read.
+    /// Reads on, over chunks of other processes, in a split that all processes read: only so does
+    /// this process notice that the split has ended before chunk `sequence` of another process.
+    /// Returns whether there was anything to read.
     pub(crate) fn look_for_end(&self, split: usize, sequence: u64) -> Result<bool> {
         let now = self.env.now_us();
         {
@@ -55,8 +55,9 @@ impl Intake {
         Ok(!matches!(self.read(split, now)?, Read::Pending(_) | Read::Busy { .. }))
     }
 
-    /// Looks at splits that count as idle, while all others have to wait: another process may have
-    /// found that one goes on, and wait for what this one has of it. Whether one does.
+    /// Looks at idle splits, while all other splits have to wait: another process may have noticed
+    /// new records of an idle split, and wait for this process's chunks. Returns whether a split
+    /// goes on.
     pub(crate) fn look_at_idle(&self) -> Result<bool> {
         let now = self.env.now_us();
         for split in 0..self.splits.len() {
@@ -71,8 +72,8 @@ impl Intake {
         Ok(false)
     }
 
-    /// Notes that this worker reads from a split, unless there is nothing to be read or another
-    /// worker does so: nobody waits for a source that takes its time.
+    /// Notes that this worker reads from a split, unless there is nothing to read or another worker
+    /// is reading: workers do not wait for a slow source.
     fn begin_to_read(&self, split: usize, now: i64) -> Option<Read> {
         let mut state = self.lock();
         let s = &mut state.splits[split];
@@ -178,7 +179,7 @@ impl Intake {
         now: i64,
     ) -> Result<()> {
         let source = &self.sources[self.splits[split].source];
-        // While it is decoded, the chunk and what comes of it.
+        // During decoding, the chunk and its batch.
         let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
         let bytes_max = decoding::bytes_max(self.budget.limit_bytes());
         let mut prepared = decoding::within(bytes_max, || source.preparer.prepare(chunk, now))?;
@@ -210,7 +211,7 @@ impl Intake {
         }
         let other = Chunk::Other { greatest: head.watermark, records: head.count };
         self.stamp(split, head.number, other);
-        // What waited for it, and the low watermark that may have risen.
+        // Wakes workers that wait for the chunk, or for the low watermark, which may have risen.
         self.wake_all();
         Ok(())
     }

@@ -7,7 +7,7 @@ use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::prepare::Preparer;
 use millstream_operators::windowing::Windowing;
 
-/// Watermarks of which it is known when they were reached, the latest.
+/// Number of watermarks kept with the times at which they were reached, the latest.
 pub(super) const REACHED_MAX: usize = 4096;
 
 /// A source that has been opened.
@@ -15,7 +15,7 @@ pub(crate) struct Origin {
     /// The table's name, and how `EXPLAIN` describes the table.
     pub(crate) name: String,
     pub(crate) about: String,
-    /// Whether it ends by itself, and whether its records come as they happen.
+    /// Whether the source ends by itself, and whether its records come as they happen.
     pub(crate) bounded: bool,
     pub(crate) live: bool,
     pub(crate) splits: Vec<Box<dyn Split>>,
@@ -27,7 +27,7 @@ pub(crate) struct Origin {
     pub(crate) group: usize,
 }
 
-/// What does not change of a source: as in [`Origin`].
+/// Constant properties of a source, as in [`Origin`].
 pub(super) struct SourceIn {
     pub(super) name: String,
     pub(super) about: String,
@@ -44,13 +44,13 @@ pub(super) struct SourceState {
     /// The highest low watermark so far, and what it was when workers were woken for it.
     pub(super) low: i64,
     pub(super) woken: i64,
-    /// What the other processes were told last: a low watermark, and whether this one is idle.
+    /// Last announcement to the other processes: a low watermark, and whether this process is idle.
     pub(super) told: (i64, bool),
     /// The same of each of them.
     pub(super) others: Vec<(i64, bool)>,
     /// When the stamped watermark reached a value: `(watermark, clock)`, the latest ones.
     pub(super) reached: VecDeque<(i64, i64)>,
-    /// Nobody wants any more of it.
+    /// The source has no readers any more.
     pub(super) closed: bool,
     /// Its end has been logged.
     pub(super) logged: bool,
@@ -67,8 +67,8 @@ impl SourceIn {
                     .any(|windowing| windowing.passed(to) > windowing.passed(from)))
     }
 
-    /// How far its splits may be from each other before they open windows that others have not
-    /// reached; `None`: it does not matter.
+    /// Allowed distance between splits before they open windows that others have not reached;
+    /// `None`: any distance.
     pub(super) fn reach_us(&self) -> Option<i64> {
         self.windowings.iter().filter_map(Windowing::reach_us).max()
     }

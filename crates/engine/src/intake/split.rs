@@ -14,7 +14,7 @@ pub(super) struct SplitState {
     /// Chunks stamped so far, and their records.
     pub(super) stamped: u64,
     pub(super) records: u64,
-    /// Of them, those that this process has read.
+    /// Records read by this process.
     pub(super) own_records: u64,
     /// Input bytes of the chunks prepared here, and how much of the split that is.
     pub(super) bytes: u64,
@@ -42,28 +42,28 @@ pub(super) struct SplitState {
     pub(super) nothing_until_us: i64,
     /// Whether it has been without data for so long that the others no longer wait for it.
     pub(super) idle: bool,
-    /// Nobody wants any more of it.
+    /// The split has no readers any more.
     pub(super) closed: bool,
 }
 
 /// How far a split is with being drained.
 #[derive(Debug, Default)]
 pub(super) struct Draining {
-    /// Nothing more is to be read of it.
+    /// The split is to be read no further.
     pub(super) requested: bool,
     /// Its reader has been told.
     pub(super) said: bool,
     /// The other processes have been told how many chunks of it have been read here.
     pub(super) told: bool,
-    /// Of a split that all read: the processes that have stopped to read it, this one among them,
-    /// and the most chunks that one of these has read.
+    /// For a split that all processes read: the processes that have stopped reading, this process
+    /// included, and the greatest number of chunks read by a process.
     pub(super) stopped: Vec<usize>,
     pub(super) chunks: u64,
 }
 
 impl Draining {
-    /// Whether this process has stopped after so many chunks, and may not go on: others have not
-    /// said how far they are.
+    /// Whether this process has stopped after `read` chunks, and may not go on before other
+    /// processes report their numbers.
     fn holds(&self, read: u64) -> bool {
         self.requested && self.told && read >= self.chunks
     }
@@ -79,7 +79,7 @@ impl Draining {
 #[derive(Debug)]
 pub(super) enum Chunk {
     Own(Box<Prepared>),
-    /// By another process, which tells its greatest watermark and how many records it has.
+    /// By another process, which reports the greatest watermark and the number of records.
     Other {
         greatest: i64,
         records: u64,
@@ -131,14 +131,14 @@ impl SplitState {
         }
     }
 
-    /// Nothing more is wanted of it.
+    /// Ends a split without readers.
     pub(super) fn close(&mut self) {
         (self.ended, self.closed) = (true, true);
         self.prepared.clear();
         self.ready.clear();
     }
 
-    /// Whether it waits for other processes to say where it ends.
+    /// Whether the split waits for the report of its end from other processes.
     pub(super) fn is_held(&self) -> bool {
         !self.ended && self.draining.holds(self.read)
     }
@@ -158,18 +158,18 @@ impl SplitState {
         (waiting && self.outstanding() == 0).then(|| self.last_data_us.saturating_add(timeout_us))
     }
 
-    /// Whether nothing has come for its idle time. A split that nobody has looked at since, as all
-    /// were busy or had to wait, is not idle: it may have much.
+    /// Whether no records have come for the idle time. A split that no worker has looked at since,
+    /// as all were busy or had to wait, is not idle: it may have many records.
     pub(super) fn has_been_idle(&self, timeout_us: i64, now_us: i64) -> bool {
         let looked_us = self.nothing_until_us.min(now_us);
         self.idle_at(timeout_us).is_some_and(|at| at <= looked_us)
     }
 
-    /// Where this split holds the low watermark: the least stamp of anything of it that nobody has
-    /// taken yet. Before its first batch that is what the first records say, so that of many files
-    /// those that begin later do not keep the windows of the others open.
+    /// The split's low watermark: the least stamp of any batch not yet taken. Before the first
+    /// batch it follows from the first records, so that among many files, files that begin later do
+    /// not keep the windows of the others open.
     pub(super) fn low(&self) -> i64 {
-        // In their order, in which stamps only rise.
+        // The batches are in order, and stamps only rise.
         match self.ready.front() {
             Some(batch) => batch.holds,
             None if self.exhausted() => END,

@@ -15,7 +15,7 @@ pub(crate) enum Offer {
     Again,
     /// Nothing before `until_us`, or before somebody wakes the worker.
     Wait { until_us: Option<i64> },
-    /// Nothing now: the splits that have something must wait for others.
+    /// Nothing now: the splits with batches must wait for other splits.
     Held,
     /// All splits have ended and every batch has been taken.
     Ended,
@@ -153,8 +153,8 @@ impl Intake {
         let source = self.splits[split].source;
         let s = &mut state.splits[split];
         let pick = match admitted[source] {
-            // The batch that holds the low watermark, or windows could not fire; that with the rows
-            // that others wait for.
+            // The batch that holds the low watermark, or windows could not fire; or the batch with
+            // the awaited rows.
             Admitted::Lowest | Admitted::Awaited(_) => Some(0),
             _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
         };

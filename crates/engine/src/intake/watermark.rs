@@ -116,8 +116,8 @@ impl Intake {
             return END;
         }
         let low = match self.own_low(state, source) {
-            // Of splits of its own only idle ones are left: nothing holds the watermark back, but
-            // nothing moves it on, unless what it is combined with does.
+            // Only idle splits are left: they do not hold the watermark back, but only mates of the
+            // source move it on.
             (low, true) => low.max(self.mates_low(state, source).unwrap_or(BEGINNING)),
             (low, false) => low,
         };
@@ -140,9 +140,9 @@ impl Intake {
         (splits.map(|s| s.watermark).max().unwrap_or(BEGINNING), true)
     }
 
-    /// How far everybody has got, but for this process with a source: of that source the other
-    /// processes, and of others that feed a common stage all. The least of those that are neither
-    /// idle nor at their end; if there are none, the farthest of the idle ones.
+    /// Low watermark of the others: for `source` the other processes, and for further sources of
+    /// the group all processes. The least among processes neither idle nor at their end; without
+    /// such processes, the greatest of the idle.
     fn mates_low(&self, state: &State, source: usize) -> Option<i64> {
         let group = self.sources[source].group;
         let mates = (0..self.sources.len()).filter(|mate| self.sources[*mate].group == group);

@@ -13,7 +13,7 @@ use millstream_operators::operator::{Program, stateless::Taking};
 use millstream_operators::prepare::Spread;
 use millstream_operators::windowing::Windowing;
 
-/// What the stages of a plan do, in executable form.
+/// Stages of a plan in executable form.
 pub(super) struct Compiled {
     /// Of stages that have state.
     pub(super) operations: Vec<Operation>,
@@ -53,7 +53,7 @@ impl Compiled {
         Ok(Compiled { operations, edges, holders })
     }
 
-    /// What a stage with state does.
+    /// Program of a stage with state.
     pub(super) fn program(&self, stage: usize) -> Option<&dyn Program> {
         self.operations.get(stage).map(|operation| &*operation.program)
     }
@@ -130,9 +130,9 @@ impl Compiled {
     }
 }
 
-/// Finds which columns of a source or of a stage have the texts that stages keep, also behind
-/// passes; where they are computed on the way, the stage is told so. `of` says which of these
-/// columns one is that `takers` see.
+/// Finds the columns of a source or of a stage with texts that stages keep, also behind passes;
+/// tells a stage whether such texts are computed on the way. `of` maps a column that `takers` see
+/// to the source's or stage's column.
 fn find_texts(
     takers: &mut Takers,
     of: &dyn Fn(usize) -> Option<usize>,
@@ -155,7 +155,7 @@ fn find_texts(
     }
 }
 
-/// Which column a column was before it was taken, if it is one that was there.
+/// The column's index before projection, if it existed then.
 fn before(taking: &Taking, column: usize) -> Option<usize> {
     match &taking.project {
         None => Some(column),

@@ -1,4 +1,4 @@
-//! What a job opens: its sources, and the sinks of its outputs.
+//! Opening of a job's sources, and of the sinks of its outputs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(super) fn origins(
     plan.sources.iter().zip(tables).enumerate().map(origin).collect()
 }
 
-/// Reads the side tables of all lookups. Returns what the user should know of them.
+/// Reads the side tables of all lookups. Returns remarks for the user.
 pub(super) fn load_lookups(
     compiled: &Compiled,
     settings: &Settings,
@@ -83,7 +83,7 @@ pub(super) fn load_lookups(
     Ok(remarks)
 }
 
-/// What the user should know of how splits are read.
+/// Remarks for the user on the reading of splits.
 pub(super) fn remarks_of(origins: &[Origin]) -> Vec<String> {
     let splits = origins.iter().flat_map(|origin| &origin.splits);
     splits.filter_map(|split| split.remark().map(str::to_string)).collect()
@@ -180,7 +180,7 @@ impl Outputs<'_> {
         let sources: BTreeSet<usize> = edges.outputs[output].iter().filter_map(of).collect();
         let splits = |source: &usize| self.intake.splits_of(*source).collect::<Vec<usize>>();
         let table = |source: &usize| &self.plan.sources[*source].table;
-        // One that waits for its turn must not keep others from what they need of it.
+        // A source that waits for its turn must not keep other stages and outputs from its records.
         let serves = |source: &usize| {
             let Feeds { stages, outputs, .. } = &edges.sources[*source];
             !stages.is_empty() || outputs.len() > 1

@@ -13,7 +13,7 @@ use millstream_operators::windowing::SliceId;
 
 /// Merging pays if no more than this part of the rows is left.
 const LEFT_MAX: f64 = 0.75;
-/// Deltas that are not tried after one that did not pay.
+/// Deltas left alone after a failed try.
 const UNTRIED: u32 = 15;
 /// Idle chunks kept for the next delta.
 const POOL_BYTES: usize = 4 << 20;
@@ -41,7 +41,7 @@ impl Combiner {
         }
     }
 
-    /// Whether it is worth waiting for what other workers have.
+    /// Whether waiting for the rows of other workers pays.
     pub(crate) fn pays(&self) -> bool {
         self.untried == 0
     }
@@ -150,11 +150,11 @@ pub(super) mod tests {
         assert_eq!(rows(&combiner.combine(all(500..1500))), [(10, 1500), (20, 10)]);
         assert_eq!(combiner.saved_rows, 500);
         assert!(combiner.pays());
-        // What is merged counts what was counted.
+        // A merge keeps the sum of counts.
         let merged = combiner.combine(all(0..1000));
         let counts = merged[0].1.runs(&layout, 4096).flat_map(|run| run.chunks(2)).map(|r| r[1]);
         assert_eq!(counts.sum::<u64>(), 2000);
-        // Keys that nobody else has.
+        // Keys of a single worker.
         assert_eq!(rows(&combiner.combine(all(1000..2000))), [(10, 2000), (20, 10)]);
         assert!(!combiner.pays());
         for _ in 0..UNTRIED {

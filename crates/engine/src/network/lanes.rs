@@ -49,9 +49,9 @@ impl<F: Fabric> Lane for Sender<F> {
 /// The lanes of one worker; `None` to and from itself.
 #[derive(Default)]
 pub(crate) struct Lanes {
-    /// To each receiver; none if it does not send.
+    /// Lanes to each receiver; empty for a worker that does not send.
     pub(crate) out: Vec<Option<Box<dyn Lane>>>,
-    /// From each sender; none if it does not receive.
+    /// Inlets from each sender; empty for a worker that does not receive.
     pub(crate) from: Vec<Option<Box<dyn Inlet>>>,
 }
 
@@ -90,7 +90,7 @@ impl<F: Fabric> LaneSetups<F> {
         worker / self.workers
     }
 
-    /// What `peer` has to be told: our senders to it, then our receivers from it; each by sender
+    /// Set-up messages for `peer`: our senders to it, then our receivers from it; each by sender
     /// and receiver.
     pub(super) fn hellos(&self, peer: usize) -> Vec<Hello> {
         let to = self.senders.iter().filter(|((_, r), _)| self.process(*r) == peer);

@@ -1,10 +1,10 @@
 //! The mesh: the channels of one process to all others (paper, section 7.2.2, *Setup Phase*).
 //!
 //! For each stage there is a channel for deltas from each process to each leader in another
-//! process. The leader's worker polls it itself, and no stage holds up another. For everything else
-//! there is one channel from each process to each other process. Both ends of a channel are created
-//! before they are connected; what each end must know of the other goes over the job's control
-//! connections.
+//! process. The leader's worker itself polls the channel, and no stage holds up another. For all
+//! other messages there is a channel from each process to each other process. Both ends of a
+//! channel are created before they are connected; the set-up messages between the ends go over the
+//! job's control connections.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -19,7 +19,7 @@ use super::port::{Arena, Inlet, OutPort, Outlet, Sleeper};
 use crate::roles::{Place, Roles};
 use crate::settings::{Exchange, Settings as JobSettings};
 
-/// What channels are made for.
+/// Numbers that determine the channels.
 #[derive(Debug, Clone, Copy)]
 pub struct MeshOptions {
     /// Workers of every process.
@@ -74,7 +74,7 @@ pub struct Mesh {
     pub(crate) workers: Vec<Ends>,
 }
 
-/// What a worker polls, and where it sleeps.
+/// Inlets of a worker, and its sleeper.
 pub(crate) struct Ends {
     /// Per stage and process: deltas for this leader.
     pub(crate) deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>>,
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Mesh {
 }
 
 impl Mesh {
-    /// Who wakes each worker.
+    /// Wakers of the workers.
     pub(crate) fn wakers(&self) -> Vec<Waker> {
         self.workers.iter().map(|ends| ends.sleeper.waker()).collect()
     }
@@ -117,7 +117,7 @@ impl<F: Fabric> MeshSetup<F> {
             if process == place.process {
                 return Ok(None);
             }
-            // What all workers use wakes the first one.
+            // Shared ends wake the first worker.
             let senders = (0..=deltas).map(|_| SenderSetup::new(fabric, &events[0], settings));
             let receivers =
                 (0..=deltas).map(|c| ReceiverSetup::new(fabric, &events[c % workers], settings));
@@ -132,7 +132,7 @@ impl<F: Fabric> MeshSetup<F> {
         Ok(MeshSetup { place, arena, events, peers, options, lanes })
     }
 
-    /// What `peer` has to be told to connect.
+    /// Set-up messages for `peer`.
     pub fn hellos(&self, peer: usize) -> Vec<Hello> {
         let number = peer;
         let Some(peer) = &self.peers[number] else { return Vec::new() };
@@ -141,8 +141,8 @@ impl<F: Fabric> MeshSetup<F> {
         all.chain(self.lanes.hellos(number)).collect()
     }
 
-    /// Connects to all; `from` has, by process, what that one's [`MeshSetup::hellos`] are for this
-    /// one.
+    /// Connects to all processes; `from` has, by process, the result of [`MeshSetup::hellos`] there
+    /// for this process.
     pub fn connect(self, from: &[Vec<Hello>]) -> Result<Mesh> {
         let MeshOptions { workers, stages, .. } = self.options;
         // Of channels to a process and of those from it.

@@ -14,7 +14,7 @@ pub(super) struct PostInlet {
     pub(super) ended: bool,
 }
 
-/// What an inlet had.
+/// Content of an inlet.
 pub(super) enum Message {
     /// Of a message that takes several slots.
     Part,
@@ -24,7 +24,7 @@ pub(super) enum Message {
 /// Why there is no message.
 pub(super) enum Failed {
     Channel(FlowError),
-    /// It makes no sense.
+    /// The message is invalid.
     Message(Error),
 }
 

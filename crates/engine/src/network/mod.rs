@@ -10,10 +10,10 @@
 //!
 //! [`Sink::is_local`]: crate::sink::Sink::is_local
 //!
-//! What this module promises: the same rows as one process gives (P2), whatever the number of
-//! processes; every delta is merged once and in order; a lost peer is an error that names it, and
-//! nothing waits for it. What it does not do: it starts no processes and opens no control
-//! connections, and a lost process is not replaced.
+//! Promises: the same rows as in a job of a single process (P2), whatever the number of processes;
+//! every delta is merged once and in order; a lost peer is an error with the peer's number, and
+//! ends all waiting. The module starts no processes and opens no control connections, and a lost
+//! process is not replaced.
 
 mod combine;
 mod lanes;

@@ -1,8 +1,7 @@
 //! The network state that the workers of one process share: the channels to the other processes.
 //!
-//! Any worker with time serves it. Whenever a worker resumes a coroutine, it sends what is waiting
-//! to be sent and takes in what has arrived, unless another worker is doing so. Nothing here
-//! blocks.
+//! Any worker with time serves the network: whenever a worker resumes a coroutine, it sends waiting
+//! messages and takes in arrived messages, unless another worker is doing so. No call blocks.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -22,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::roles::Place;
 use millstream_operators::windowing::SliceId;
 
-/// Messages taken from one peer before others have their turn.
+/// Messages taken from a peer before the next peer's turn.
 const MESSAGES_AT_ONCE: usize = 8;
 
 /// A process's part of the job's network.
@@ -95,7 +94,7 @@ impl Net {
         Ok((net, ends))
     }
 
-    /// What a stage ships to leaders elsewhere.
+    /// Outboxes of a stage, for leaders elsewhere.
     pub(crate) fn outboxes(&self, stage: usize) -> &Outboxes {
         &self.stages[stage]
     }
@@ -114,8 +113,8 @@ impl Net {
         self.place.process == 0
     }
 
-    /// Memory is scarce: what waits to be merged with what other workers hold is sent as it is.
-    /// `anyway`: also if leaders let it wait.
+    /// Memory is scarce: sends rows that wait to be merged with rows of other workers as they are.
+    /// `anyway`: even if leaders let them wait.
     pub(crate) fn hurry(&self, anyway: bool) -> Result<()> {
         self.stages.iter().try_for_each(|outboxes| outboxes.hurry(anyway))
     }
@@ -285,14 +284,14 @@ impl Net {
         Ok(ended && others_ended)
     }
 
-    /// What has been shipped to the leaders of a process.
+    /// Counters of shipments to the leaders of a process.
     pub(crate) fn shipped_to(&self, process: usize) -> Shipped {
         let mut all = Shipped::default();
         self.stages.iter().for_each(|outboxes| outboxes.count_of(process, &mut all));
         all
     }
 
-    /// What has been shipped to leaders elsewhere.
+    /// Counters of shipments to leaders elsewhere.
     pub(crate) fn counters(&self) -> Shipped {
         let mut all = Shipped::default();
         self.stages.iter().for_each(|outboxes| outboxes.count(&mut all));

@@ -21,14 +21,14 @@ use crate::roles::Place;
 use millstream_operators::passed::{Format, Onward, Outgoing, PassedRows, Passing};
 use millstream_operators::windowing::SliceId;
 
-/// One stage's way to leaders in other processes.
+/// Outboxes of a stage to leaders in other processes.
 pub(crate) struct Outboxes {
     /// How rows are passed through; `None` where they are not.
     pub(crate) format: Option<Arc<Format>>,
     /// Bytes that a message of a delta has room for.
     pub(crate) message_bytes: usize,
     workers: usize,
-    /// By leader, of all processes; `None` for those of this one.
+    /// By leader, of all processes; `None` for leaders of this process.
     outboxes: Vec<Option<Mutex<Outbox>>>,
     /// Whether some outbox has something to send.
     waits: AtomicBool,
@@ -122,8 +122,8 @@ impl Outboxes {
         Ok(())
     }
 
-    /// Memory is scarce: what waits to be merged with what other workers hold is sent as it is.
-    /// `anyway`: also if leaders let it wait.
+    /// Memory is scarce: sends rows that wait to be merged with rows of other workers as they are.
+    /// `anyway`: even if leaders let them wait.
     pub(crate) fn hurry(&self, anyway: bool) -> Result<()> {
         for (leader, outbox) in self.outboxes.iter().enumerate() {
             let Some(outbox) = outbox else { continue };
@@ -198,8 +198,8 @@ impl Outboxes {
         Ok(segments)
     }
 
-    /// One step towards sleep: asks channels on which something waits to ring. Returns whether all
-    /// will.
+    /// A step towards sleep: arms channels with waiting messages, so that they ring. Returns
+    /// whether all channels will ring.
     pub(super) fn park(&self) -> Result<bool> {
         let mut may_sleep = true;
         for (leader, outbox) in self.outboxes.iter().enumerate() {
@@ -208,7 +208,7 @@ impl Outboxes {
                 Some(outbox) if !outbox.has_more() => {}
                 Some(mut outbox) => {
                     let parked = outbox.outlet().park();
-                    // Once more after that, as it asks for.
+                    // Sends once more after arming, as the channel requires.
                     let before = outbox.stall();
                     let sent = self.pump_outbox(leader, &mut outbox)?;
                     may_sleep &= parked.map_err(|e| peer_error(leader / self.workers, e))?
@@ -226,7 +226,7 @@ impl Outboxes {
         self.outboxes.iter().flatten().all(|outbox| lock(outbox).is_empty())
     }
 
-    /// One step of ending its streams in order. Returns whether all have ended.
+    /// A step of ending the streams in order. Returns whether all streams have ended.
     pub(super) fn finish(&self) -> Result<bool> {
         let mut ended = true;
         for (leader, outbox) in self.outboxes.iter().enumerate() {

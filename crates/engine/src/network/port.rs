@@ -46,7 +46,7 @@ pub(crate) trait Inlet: Send {
     fn park(&mut self) -> Result<bool>;
 }
 
-/// What an inlet had.
+/// Content of an inlet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Polled {
     Message,
@@ -191,7 +191,7 @@ pub(crate) fn peer_error(process: usize, error: Error) -> error::Error {
     }
 }
 
-/// What is wrong with a message, with the process that sent it.
+/// Error for a wrong message, with the number of the process that sent it.
 pub(crate) fn sent_by(process: usize, error: error::Error) -> error::Error {
     match error {
         error::Error::Internal(what) => {

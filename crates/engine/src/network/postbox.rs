@@ -14,8 +14,8 @@ pub(crate) struct Postbox {
     outlet: Box<dyn Outlet>,
     queue: VecDeque<Message>,
     queued_bytes: usize,
-    /// Whoever has heard that there is enough of everything, or that nothing more comes, listens no
-    /// longer.
+    /// Closed once the peer has announced that all outputs have enough rows, or that its stream
+    /// ends.
     closed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Sleeping workers: which workers of this process sleep, and who wakes them when they can go on.
+//! Sleeping workers of this process, and their wakers.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};

@@ -1,17 +1,17 @@
 //! The wire format of messages between the processes of a job: a head of fixed length, and a body.
 //!
-//! The deltas of a stage go from a process to a leader, over channels of that stage. A delta
-//! consists of rows that are passed through, as they come; then, for every segment, its arena, if
-//! it has one, and its rows, in pieces of a slot; then one [`Kind::Delta`]. Everything else goes
-//! from process to process. Peers hold the job's token and keep the channel's protocol.
-//! Nevertheless, what they write is checked before it is used.
+//! The deltas of a stage go from a process to a leader, over channels of the stage. A delta
+//! consists of passed rows, as they come; then, for every segment, its arena, if any, and its rows,
+//! in pieces of a slot; then a [`Kind::Delta`]. All other messages go from process to process.
+//! Peers hold the job's token and keep the channel's protocol. Nevertheless, their messages are
+//! checked before use.
 
 use crate::error::{Error, Result};
 
-/// Bytes of a head: a cache line, so that rows behind it begin at one.
+/// Bytes of a head: a cache line, so that rows behind the head begin at a cache line.
 pub(crate) const HEAD_BYTES: usize = 64;
 
-/// What a message is.
+/// Kinds of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     /// the watermark that the process has reached.
     Delta,
     /// Leader `id` has merged a delta with rows ([`MERGED`]): its memory is free. And, perhaps
-    /// later, that another one may come ([`GO_ON`]): the leader is not behind with firing.
+    /// later, a further delta may come ([`GO_ON`]): the leader is not behind with firing.
     Credit,
     /// Chunk `number` of split `id` has been prepared: its greatest `watermark` and number of
     /// records.
@@ -54,8 +54,7 @@ pub(crate) enum Kind {
     /// The process has no room for more rows of records of an `output` until chunk `number` of
     /// split `id` has been written, which is another's.
     Awaited,
-    /// From the coordinator: it has all the rows that it wants for an `output`; [`LAST`]: for
-    /// all of them.
+    /// From the coordinator: an `output` needs no more rows; [`LAST`]: no output needs more.
     Enough,
     /// Nothing more is to be read, except what has been read elsewhere.
     Drain,
@@ -86,18 +85,17 @@ pub(crate) const IDLE: u8 = 8;
 
 /// A delta has been merged.
 pub(crate) const MERGED: u8 = 16;
-/// For a delta that has been merged, another one may come.
+/// For a merged delta, a further delta may come.
 pub(crate) const GO_ON: u8 = 32;
 
-/// What stands before a message's body. Fields that a kind does not name are 0.
+/// Head of a message. Fields that a kind does not name are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: Kind,
     pub(crate) flags: u8,
-    /// Of a credit: the stage that it is for. What goes over a stage's own channels needs no
-    /// number.
+    /// Of a credit: its stage. Messages over a stage's own channels need no number.
     pub(crate) stage: u16,
-    /// Of what is about result rows: the output that they are for.
+    /// Of messages about result rows: the output.
     pub(crate) output: u16,
     pub(crate) id: u32,
     pub(crate) count: u64,
@@ -166,7 +164,7 @@ pub(crate) fn words(body: &[u8]) -> Result<&[u64]> {
     }
 }
 
-/// The words of a body that is to be written; `None` if it does not begin at one.
+/// The words of a body to be written; `None` if the body is not aligned.
 pub(crate) fn words_mut(body: &mut [u8]) -> Option<&mut [u64]> {
     // SAFETY: any bytes are words.
     match unsafe { body.align_to_mut::<u64>() } {

@@ -1,4 +1,4 @@
-//! What workers publish: their time at each step, and all else when somebody asks.
+//! Published facts of workers: their time at each step, and a report on request.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64};
@@ -18,7 +18,7 @@ pub(crate) struct Cells {
     /// How often somebody has asked.
     asked: AtomicU64,
     cells: Vec<Cell>,
-    /// Tells who waits that a worker has answered.
+    /// Signals an answer of a worker to waiting observers.
     answered: (Mutex<()>, Condvar),
 }
 
@@ -29,10 +29,10 @@ struct Cell {
     busy_us: AtomicU64,
     idle_us: AtomicU64,
     blocked_us: AtomicU64,
-    /// When it began what it is doing now, by the job's clock; 0 before it runs.
+    /// Start of the current activity, by the job's clock; 0 before the worker runs.
     since_us: AtomicI64,
     doing: AtomicU8,
-    /// The question that it has answered last.
+    /// Number of the last answered request.
     answered: AtomicU64,
     report: Mutex<Report>,
 }
@@ -79,8 +79,8 @@ impl Cells {
         self.asked.load(Relaxed)
     }
 
-    /// A worker begins a step; what it has done since it did so last counts as that. A step is what
-    /// it works on before it waits, if it does.
+    /// A worker begins a step; the time since its last step counts for `was`. A step is the
+    /// worker's activity before it waits, if it does.
     pub(crate) fn pass(&self, worker: usize, was: Doing, now_us: i64) {
         let Cell { since_us, busy_us, idle_us, blocked_us, doing, .. } = &self.cells[worker];
         let since = since_us.load(Relaxed);
@@ -133,7 +133,7 @@ impl Cells {
         self.cells.iter().map(of).collect()
     }
 
-    /// What the workers' time has gone into.
+    /// Workers with the uses of their time.
     pub(crate) fn workers(&self, process: usize, now_us: i64) -> Vec<Worker> {
         let worker = |(worker, cell): (usize, &Cell)| {
             let doing = cell.doing.load(Relaxed);

@@ -1,4 +1,4 @@
-//! What all processes of a job do, from what each of them says.
+//! Snapshot of all processes of a job, merged from the snapshots of each.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ impl Snapshot {
             let is_read = self.reads(number);
             let Some(source) = self.sources.get_mut(number) else { continue };
             source.ended &= theirs.ended;
-            // A process that reads none of its splits knows of no watermark.
+            // A process that reads no split of the source knows no watermark.
             (source.watermark_us, source.obstacle) = match (is_read, other.reads(number)) {
                 (true, true) => (
                     source.watermark_us.min(theirs.watermark_us),
@@ -58,7 +58,7 @@ fn add(split: &mut Split, other: &Split) {
     match (split.elsewhere, other.elsewhere) {
         (_, true) => {}
         (true, false) => *split = other.clone(),
-        // Both read it, each some of its chunks.
+        // Both processes read the split, each some of its chunks.
         (false, false) => {
             split.watermark_us = split.watermark_us.min(other.watermark_us);
             split.holds_us = split.holds_us.min(other.holds_us);
@@ -104,7 +104,7 @@ impl Stage {
 }
 
 impl Window {
-    /// Windows in the order in which they fire; what fires at the end of the input comes last.
+    /// Order in which windows fire; a window that fires at the end of the input comes last.
     pub(crate) fn order(&self) -> (bool, Window) {
         (self.fires_at_us.is_none(), *self)
     }
@@ -113,7 +113,8 @@ impl Window {
 impl Output {
     fn add(&mut self, other: &Output) {
         self.rows += other.rows;
-        // Of those that see all of them; where each writes its own, all see about the same.
+        // Processes that see all windows agree; processes that write their own rows see about the
+        // same.
         self.windows = self.windows.max(other.windows);
         self.queued_bytes += other.queued_bytes;
         self.ended |= other.ended;
@@ -215,7 +216,7 @@ mod tests {
             all.add_process(second);
             assert_eq!(all.sources[0].watermark_us, Some(7));
         }
-        // One that reads some, and has seen none of its records yet, does.
+        // A process that reads a split knows a watermark, even before the first record.
         let mut all = reads.clone();
         all.add_process(&process(None, false));
         assert_eq!(all.sources[0].watermark_us, None);

@@ -20,10 +20,10 @@ use millstream_operators::event_time::{BEGINNING, END};
 pub use crate::obstacle::Obstacle;
 pub(crate) use cells::{Cells, Report, StageReport};
 
-/// What a job is doing, in one process.
+/// Snapshot of a job, in a single process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The process that it is of.
+    /// The process of the snapshot.
     pub process: usize,
     /// The job's clock, microseconds since 1970.
     pub now_us: i64,
@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub stages: Vec<Stage>,
     /// Where its rows go.
     pub outputs: Vec<Output>,
-    /// What is sent to other processes.
+    /// Channels to other processes.
     pub channels: Vec<Channel>,
     /// Its memory.
     pub memory: Memory,
@@ -62,7 +62,7 @@ pub struct Snapshot {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// It reads its sources.
+    /// The job reads its sources.
     #[default]
     Reading,
     /// Somebody has asked it to read no more, and to fire what is open.
@@ -80,9 +80,9 @@ pub struct Source {
     pub name: String,
     /// The table as `EXPLAIN` describes it.
     pub about: String,
-    /// Whether it ends by itself.
+    /// Whether the source ends by itself.
     pub bounded: bool,
-    /// Whether its records come as they happen, so that the clock says something about their times.
+    /// Whether records come as they happen, so that the clock is related to their times.
     pub live: bool,
     /// Its low watermark.
     pub watermark_us: Option<i64>,
@@ -90,7 +90,7 @@ pub struct Source {
     pub idle_timeout_us: Option<i64>,
     /// Why no worker reads it now.
     pub obstacle: Option<Obstacle>,
-    /// Nobody wants any more of it, or all of it has been taken.
+    /// The source has no readers any more, or all of its records have been taken.
     pub ended: bool,
 }
 
@@ -103,7 +103,7 @@ pub struct Split {
     pub source: usize,
     /// Its watermark.
     pub watermark_us: Option<i64>,
-    /// Up to where it lets windows fire: its watermark before the first batch that nobody has
+    /// Bound that the split sets for firing: its watermark before the first batch that has not been
     /// taken.
     pub holds_us: Option<i64>,
     /// Records read, and the bytes that they stand for.
@@ -116,32 +116,32 @@ pub struct Split {
     pub silent_us: u64,
     /// The last look found nothing to read.
     pub waits: bool,
-    /// Batches that nobody has taken yet.
+    /// Batches that have not been taken yet.
     pub ready: usize,
-    /// It has been without records for so long that the others no longer wait for it.
+    /// The split has been without records for so long that others no longer wait for it.
     pub idle: bool,
-    /// It has no more records.
+    /// The split has no more records.
     pub ended: bool,
     /// Another process reads it.
     pub elsewhere: bool,
 }
 
-/// What a worker is doing.
+/// Activities of a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Doing {
-    /// It works on a step.
+    /// Works on a step.
     #[default]
     Step,
-    /// It waits for input, or for others to announce.
+    /// Waits for input, or for announcements of others.
     Input,
-    /// It waits for leaders to merge what it has sent.
+    /// Waits for leaders to merge the worker's deltas.
     Credit,
-    /// It waits for memory.
+    /// Waits for memory.
     Memory,
-    /// It waits for result rows to be written.
+    /// Waits for result rows to be written.
     Output,
-    /// It has nothing left to do.
+    /// Has no work left.
     Done,
 }
 
@@ -175,7 +175,7 @@ pub struct Worker {
     pub idle_us: u64,
     /// Waiting for credit, memory or room at an output.
     pub blocked_us: u64,
-    /// What it is doing, and for how long.
+    /// Current activity, and its duration.
     pub doing: Doing,
     /// See `doing`.
     pub since_us: u64,
@@ -196,14 +196,14 @@ pub enum Input {
 pub struct Stage {
     /// Its number among all stages of the plan, from 1, as `EXPLAIN` has it.
     pub stage: usize,
-    /// What it does.
+    /// Name of the operator.
     pub name: String,
     /// Whose rows it takes.
     pub inputs: Vec<Input>,
     /// Windows that fire up to here have fired, at all workers.
     pub frontier_us: Option<i64>,
-    /// What the leaders know of the progress of each worker, and then of each process: the least of
-    /// all vector clocks. `None`: nothing yet; the greatest number: that all of it has come.
+    /// Progress of each worker, and then of each process, as known by the leaders: the least of all
+    /// vector clocks. `None`: nothing yet; the greatest number: the end.
     pub clock_us: Vec<Option<i64>>,
     /// Windows that have rows and have not fired; of very many, some.
     pub open: Vec<Window>,
@@ -215,13 +215,13 @@ pub struct Stage {
     pub obstacle: Option<Obstacle>,
     /// Its watermarks: what each source has to reach for the first open window to fire.
     pub needs: Vec<Need>,
-    /// Rows that it has taken, which its conditions have let through, and rows that it has fired.
+    /// Taken rows, which have passed the conditions, and fired rows.
     pub rows_in: u64,
     /// See `rows_in`.
     pub rows_out: u64,
-    /// Keys that it holds, over all workers.
+    /// Keys in state, over all workers.
     pub state_rows: u64,
-    /// Bytes that its state takes.
+    /// Bytes of state.
     pub state_bytes: u64,
     /// Records that came too late for all of its windows.
     pub late_records: u64,
@@ -232,8 +232,8 @@ pub struct Stage {
 /// A window that has not fired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Window {
-    /// The watermark at which it fires: its end, and the allowed lateness; `None`: the end of the
-    /// input.
+    /// The watermark at which the window fires: its end, and the allowed lateness; `None`: the end
+    /// of the input.
     pub fires_at_us: Option<i64>,
     /// When it begins; `None` for the one window of the whole input.
     pub start_us: Option<i64>,
@@ -253,7 +253,7 @@ pub struct Need {
 /// Where rows go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
-    /// Whose rows come to it.
+    /// Inputs of the output.
     pub inputs: Vec<Input>,
     /// Rows written.
     pub rows: u64,
@@ -261,13 +261,13 @@ pub struct Output {
     pub windows: u64,
     /// Bytes of rows that wait for the sink.
     pub queued_bytes: u64,
-    /// Whether it has what others left out.
+    /// Whether the output receives left-out records.
     pub side: bool,
-    /// It takes no more rows.
+    /// The output takes no more rows.
     pub ended: bool,
 }
 
-/// What has been sent to another process.
+/// Counters of a channel to another process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
     /// From which process.
@@ -295,7 +295,7 @@ pub struct Memory {
     pub input_bytes: u64,
     /// Sealed rows that no leader has merged yet.
     pub segment_bytes: u64,
-    /// Result rows that wait for their order.
+    /// Result rows in wait for their turn.
     pub output_bytes: u64,
     /// The most that was counted at once.
     pub peak_bytes: u64,

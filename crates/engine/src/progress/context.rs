@@ -1,4 +1,4 @@
-//! A worker's context: what its steps need beside the state that they work on.
+//! A worker's context: the surroundings of its steps.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::stage::Stage;
 use crate::stats::{SourceStats, StageStats, Stats};
 use millstream_operators::event_time::END;
 
-/// Who a worker is, and what it has in common with others.
+/// Identity of a worker, and its shared surroundings.
 pub(crate) struct Context {
     /// Its number in this process.
     pub(crate) id: usize,
@@ -48,8 +48,8 @@ impl Context {
         from.map_or(0, |from| self.shared.env.now_us().saturating_sub(from).max(0) as u64)
     }
 
-    /// What the worker took last has been taken in by all stages: finds out what the low watermarks
-    /// of their inputs are now.
+    /// All stages have taken in the worker's last batch: computes the new low watermarks of their
+    /// inputs.
     pub(crate) fn note_lows(&mut self, stages: &mut [State]) -> Result<()> {
         self.shared.intake.finish(self.id, &mut self.lows)?;
         for number in 0..stages.len() {

@@ -1,4 +1,4 @@
-//! What a worker reports of its state to the budget, and whether there is room for more (see
+//! A worker's reports of its state to the budget, and checks for room (see
 //! [`millstream_operators::budget`]).
 
 use millstream_state::Load;
@@ -17,10 +17,10 @@ impl Context {
         self.shared.budget.note_usage(state.stage.number, self.id, &state.usage);
     }
 
-    /// Whether a stage has room for a batch that brings so much. If there is none, but what others
-    /// free may make some, the batch has to wait: unless all is `settled`, so that nothing more can
-    /// be merged, fired and freed. (A batch of records that has been taken is put back; it was that
-    /// of the low watermark, which may have risen since.)
+    /// Whether a stage has room for a batch with this load. Without room, the batch has to wait if
+    /// other workers may free some, unless all is `settled`, so that nothing more can be merged,
+    /// fired and freed. (A taken batch of records is put back; it was the batch of the low
+    /// watermark, which may have risen since.)
     pub(crate) fn has_room(
         &self,
         state: &mut State,
@@ -101,9 +101,9 @@ impl Context {
             || later.iter().any(|stage| stage.is_firing())
     }
 
-    /// What others hold of this leader's keys may be more than its process may use, whether or not
-    /// that has input of its own: an error where nothing that can be fired, is being written or is
-    /// on its way makes room.
+    /// Checks received rows: state of other processes for this leader's keys may exceed its
+    /// process's budget, even without input of its own. An error if no firing, writing or shipping
+    /// makes room.
     pub(crate) fn check_received(&self, state: &State) -> Result<()> {
         match self.shared.budget.check() {
             Err(error)

@@ -48,10 +48,10 @@ pub(crate) struct State {
     /// The vector clock when state at rest was last noted.
     pub(crate) rested: i64,
     pub(crate) usage: Usage,
-    /// What the next batch may bring: as much as the largest so far, or just what is known of it.
+    /// Expected load of the next batch: the largest so far, or the known load.
     pub(crate) expected_load: Load,
-    /// What there should be room for: a batch of as many rows as it may have, and a message of
-    /// another process.
+    /// Load that should always have room: a batch of the largest size, and a message of another
+    /// process.
     room: Load,
     /// Segments and messages merged since `usage` was noted, and bytes of the latter.
     pub(crate) uncounted: usize,
@@ -80,7 +80,7 @@ fn clock(shared: &Shared, leader: usize, helpers: usize) -> VectorClock {
     }
     let mut clock = VectorClock::new(helpers);
     if let Some(net) = &shared.net {
-        // Its workers have their own entries.
+        // The process's workers have their own entries.
         clock.advance(shared.settings.workers + net.place.process, END);
     }
     clock
@@ -110,7 +110,7 @@ fn message_bytes(stage: &Stage, shared: &Shared) -> Option<usize> {
     shared.net.as_ref().map(|net| net.outboxes(stage.number).message_bytes)
 }
 
-/// What a worker's state of a stage may keep.
+/// Memory that a worker's state of a stage may keep.
 fn room(stage: &Stage, shared: &Shared) -> Room {
     // Half of what is shipped together, and no more than fits a message.
     let buffer_bytes = stage.limits.kept_bytes() / 2;
@@ -123,7 +123,7 @@ fn room(stage: &Stage, shared: &Shared) -> Room {
     }
 }
 
-/// What a stage should always have room for: a batch, or a message of another process.
+/// Load that a stage should always have room for: a batch, or a message of another process.
 fn largest_load(stage: &Stage, shared: &Shared) -> Load {
     let message_bytes = message_bytes(stage, shared).unwrap_or(0);
     // A row has its key at least.
@@ -192,7 +192,7 @@ impl State {
         self.operator.complete(self.frontier, self.clock.min())
     }
 
-    /// The watermark of the rows that it fires: none that is still to come has an earlier time.
+    /// The watermark of the fired rows: no row still to come has an earlier time.
     pub(crate) fn watermark_of_rows(&self) -> i64 {
         self.stage.windowing().watermark_after(self.frontier)
     }
@@ -207,18 +207,18 @@ impl State {
         self.outboxes(shared).map(|outboxes| outboxes as &dyn Onward)
     }
 
-    /// Whether nothing of it is left, nor will anything come.
+    /// Whether the stage is at its end: no state is left, and no input will come.
     pub(crate) fn is_over(&self) -> bool {
         self.announced == END && self.clock.min() == END
     }
 
-    /// Whether it holds nothing any more.
+    /// Whether the state is empty.
     pub(crate) fn is_empty(&self) -> bool {
         let operator = &self.operator;
         operator.open().is_empty() && operator.firing().is_none() && self.owed.is_empty()
     }
 
-    /// What it holds, when nothing should be left.
+    /// State that is left at the end, where none should be.
     pub(crate) fn leftover(&mut self) -> Leftover {
         let usage = self.operator.usage(Load::default(), Load::default());
         let operator = &self.operator;

@@ -28,7 +28,7 @@ impl Latencies {
         self.sum_us += us;
     }
 
-    /// The latest ones, which are taken out.
+    /// Takes out the latest entries.
     pub(crate) fn take(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.latest).into()
     }

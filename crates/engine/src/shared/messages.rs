@@ -9,8 +9,8 @@ use millstream_operators::stamped::BatchPlace;
 use millstream_operators::windowing::WindowId;
 
 impl Shared {
-    /// Takes in what another process has sent to this one; returns what is free again. An internal
-    /// error says what it has sent.
+    /// Takes in a message of another process; returns freed segments. An internal error describes a
+    /// wrong message.
     pub(crate) fn take_message(
         &self,
         process: usize,
@@ -35,7 +35,7 @@ impl Shared {
             Kind::Progress => self.intake.note_progress(process, &head)?,
             Kind::WindowRows if net.is_coordinator() => {
                 let at = (head.count as usize, WindowId::from_word(head.rows_of));
-                // If they need times, they bring them.
+                // Rows bring their times along, if needed.
                 let rows = (decode_rows(body)?, &RowTimes::Same(None));
                 let gather = self.gather(&head)?;
                 let came = gather.window_rows(leader()?, at, rows, head.has(LAST));
@@ -86,7 +86,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Another process tells that a chunk's rows come next, or that it waits for them.
+    /// Notes that another process's chunk comes next, or is awaited by another process.
     fn note_chunk(&self, head: &Head) -> Result<()> {
         let chunk = (head.number, self.intake.checked(head)?);
         let gather = self.gather(head)?;

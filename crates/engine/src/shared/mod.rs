@@ -26,20 +26,20 @@ use latencies::Latencies;
 use millstream_operators::budget::Budget;
 use millstream_operators::env::Env;
 
-/// What all workers of a job share.
+/// State shared by all workers of a job.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) env: Arc<dyn Env>,
     pub(crate) intake: Intake,
     /// By output.
     pub(crate) gathers: Vec<Gather>,
-    /// Those that have state, in topological order.
+    /// Stages with state, in topological order.
     pub(crate) stages: Vec<Arc<Stage>>,
     pub(crate) edges: Edges,
     pub(crate) stopping: AtomicBool,
-    /// The job's other processes, if it has any.
+    /// The job's other processes; `None` if there are none.
     pub(crate) net: Option<Arc<Net>>,
-    /// Who sends and receives, if records are exchanged.
+    /// Senders and receivers, if records are exchanged.
     pub(crate) roles: Roles,
     pub(crate) budget: Arc<Budget>,
     pub(crate) pace: Pace,
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) closing: AtomicBool,
     pub(crate) error: Mutex<Option<Error>>,
     pub(crate) latencies: Mutex<Latencies>,
-    /// What workers tell the observer.
+    /// Reports of workers to the observer.
     pub(crate) cells: Cells,
     /// Somebody has asked to read no more.
     pub(crate) draining: AtomicBool,
@@ -114,7 +114,7 @@ impl Shared {
         self.net.as_ref().map_or(0, |net| net.first())
     }
 
-    /// The worker of this process that is `leader`, if it is one.
+    /// The worker of this process that is `leader`; `None` for a leader elsewhere.
     pub(crate) fn local(&self, leader: usize) -> Option<usize> {
         let local = leader.checked_sub(self.first_leader())?;
         (local < self.settings.workers).then_some(local)
@@ -139,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// Reads no more. `tells`: the other processes hear of it from this one.
+    /// Begins to drain. `tells`: informs the other processes.
     fn begin_to_drain(&self, tells: bool) -> Result<()> {
         if self.draining.swap(true, Relaxed) {
             return Ok(());

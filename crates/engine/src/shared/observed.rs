@@ -1,5 +1,4 @@
-//! What the observer sees of a job in this process: from what all workers share, and from what each
-//! has report.
+//! The job in this process as the observer sees it: shared state, and the reports of workers.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -28,7 +27,7 @@ fn input(root: &Root) -> Input {
 }
 
 impl Shared {
-    /// What the job is doing. Asks all workers, and waits a moment for their answers.
+    /// Snapshot of the job. Asks all workers, and waits a moment for their answers.
     pub(crate) fn observe(&self) -> Snapshot {
         self.cells.ask(|| self.wake_all());
         let reports = self.cells.reports();

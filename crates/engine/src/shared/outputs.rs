@@ -11,8 +11,8 @@ use crate::stats::{OutputStats, Stats};
 use millstream_operators::budget::Kind;
 
 impl Shared {
-    /// What came of giving rows to an output: there may be nobody who takes more of them. Of rows
-    /// that another process writes itself nobody can be told that: there it is an error.
+    /// Handles the result of giving rows to an output, whose reader may have gone. In a process
+    /// that writes its own rows this is an error, since no message can tell the other processes.
     pub(crate) fn ends(&self, output: usize, came: Result<()>) -> Result<()> {
         let is_coordinator = self.net.as_ref().is_none_or(|net| net.is_coordinator());
         match came {
@@ -41,7 +41,7 @@ impl Shared {
         (0..self.gathers.len()).try_for_each(|output| self.end_output(output))
     }
 
-    /// Closes sources of which no output wants any more; if none wants anything, the job ends.
+    /// Closes sources without an output that needs more rows; without such sources, ends the job.
     pub(crate) fn close_unwanted(&self) {
         if self.has_ended() {
             return self.stop(None);
@@ -63,7 +63,7 @@ impl Shared {
         feeds.serves.iter().any(|output| !self.gathers[*output].has_ended())
     }
 
-    /// What has come out so far.
+    /// Counters of written rows so far.
     pub(crate) fn counted(&self) -> Stats {
         let of = |gather: &Gather| OutputStats {
             rows: gather.rows(),
@@ -82,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// Whether rows of some output have their turn, and nobody writes them.
+    /// Whether rows of some output have their turn, and no worker writes.
     pub(crate) fn needs_writer(&self) -> bool {
         self.gathers.iter().any(Gather::needs_writer)
     }
@@ -112,8 +112,8 @@ impl Shared {
         Ok(windows)
     }
 
-    /// Rows that wait for their order have to fit, those of other processes, too; what tables would
-    /// take next is for those to judge that let them grow.
+    /// Checks the room for rows that wait for their turn, also for rows of other processes. Stages
+    /// check the room for growing tables.
     pub(crate) fn check_gathered(&self) -> Result<()> {
         // What is being written will be free.
         let exceeded = self.budget.is_exceeded_beside(self.queued_bytes());
@@ -126,7 +126,7 @@ impl Shared {
     /// Windows of an output have been written.
     fn note_windows(&self, output: usize, windows: &[Window]) {
         if !windows.is_empty() && self.budget.tight() {
-            // Somebody may wait for that.
+            // Wakes workers that wait for the memory.
             self.wake_all();
         }
         for Window { fires_at, input, .. } in windows {

@@ -50,11 +50,10 @@ impl Shared {
         }
     }
 
-    /// Whether everything has been merged, fired and freed that is complete when all sources of a
-    /// group have got to a watermark, in this process and in the others: if state is still at its
-    /// budget then, waiting does not help. What holds a stage back is, of all sources of its group
-    /// and of all processes, the one that is least far; so of those that ask for their own low
-    /// watermark, one is told yes.
+    /// Whether all work is done that is complete when all sources of a group are at `watermark`, in
+    /// this process and in the others: merging, firing and freeing. If state is at its budget even
+    /// then, waiting does not help. A stage is held back by the slowest source of its group, over
+    /// all processes; so of the callers with their own low watermarks, some caller receives true.
     pub(crate) fn settled(&self, group: usize, watermark: i64) -> bool {
         if self.budget.held(Kind::Segments) > 0 || self.queued_bytes() > 0 {
             return false;

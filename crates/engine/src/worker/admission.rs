@@ -25,7 +25,7 @@ const STALL_US: i64 = 1_000;
 pub(super) enum Admission {
     /// They go on.
     Free,
-    /// Something has been done towards that: the worker asks again in its next step.
+    /// Progress towards room was made: the worker asks again in its next step.
     Again,
     /// They wait.
     Waits(Obstacle),
@@ -191,9 +191,9 @@ impl Worker {
         Ok(false)
     }
 
-    /// Where outputs have no room for more rows of records, only those may come that the others
-    /// wait for: also to other outputs that have no room, or two of them would wait for each other.
-    /// False if something has been done towards that.
+    /// For outputs without room for more rows of records, admits only awaited rows, also to other
+    /// outputs without room: otherwise two outputs would wait for each other. False if progress
+    /// towards room was made.
     fn find_room(&mut self, admitted: &mut [Admitted]) -> Result<bool> {
         let shared = &self.context.shared;
         let takes = |gather: &&Gather| gather.takes_batches() && !gather.has_ended();
@@ -299,9 +299,9 @@ impl Worker {
         Ok(Admission::Free)
     }
 
-    /// Whether the window of a stage that is firing may go on, as far as outputs are concerned: its
-    /// next `rows`, which may have to wait for their order, fit beside its state. Rows that wait
-    /// for a leader that is behind must leave room for its rows.
+    /// Whether outputs admit the next `rows` of a stage's firing window: the rows, which may have
+    /// to wait for their turn, must fit beside its state. Rows that wait for a slow leader must
+    /// leave room for the leader's rows.
     fn admit_to_outputs(
         &self,
         state: &mut State,
@@ -385,8 +385,8 @@ impl Worker {
         })
     }
 
-    /// Whether the window that a stage fires is small: firing it takes next to nothing, and then
-    /// its state is free.
+    /// Whether the firing window of a stage is small, so that firing takes next to nothing and then
+    /// frees the state.
     pub(super) fn is_small(&self, state: &State) -> bool {
         let live_bytes = state.operator.firing().map_or(0, |firing| firing.live_bytes);
         live_bytes <= self.context.shared.settings.memory_bytes / 64

@@ -1,4 +1,4 @@
-//! Firing: a window that is complete yields its rows, to all stages and outputs that take them.
+//! Firing: a complete window yields its rows, to all stages and outputs that read them.
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,9 @@ enum Fired {
 }
 
 impl Worker {
-    /// Goes on with a window that is firing, or starts with one that is complete; of the last stage
-    /// that has one, so that what has been fired makes room for what comes. False if there is
-    /// nothing, or nothing that may be fired: that is noted. What comes before a stage that may not
-    /// fire may not either.
+    /// Goes on with a firing window, or starts with a complete window, of the last stage with such
+    /// a window, so that fired rows make room for new rows. False if there is no such window, or
+    /// none may fire; the obstacle is noted. A stage before a blocked stage may not fire either.
     pub(super) fn fire_some(&mut self, stages: &mut [State], tight: bool) -> Result<bool> {
         let shared = self.context.shared.clone();
         for number in (0..stages.len()).rev() {
@@ -53,8 +52,8 @@ impl Worker {
         Ok(false)
     }
 
-    /// Goes on with the window of a stage that is firing, or starts with one that is complete; its
-    /// rows go to all who take them.
+    /// Goes on with the firing window of a stage, or starts with a complete window; the rows go to
+    /// all their readers.
     fn fire(&mut self, stages: &mut [State], number: usize, tight: bool) -> Result<Fired> {
         let shared = self.context.shared.clone();
         if stages[number].operator.firing().is_none() {
@@ -115,7 +114,7 @@ impl Worker {
         Ok(Some(FiredRows { rows, window, times, last }))
     }
 
-    /// Gives rows that have been fired to all who take them.
+    /// Gives fired rows to all their readers.
     fn push_fired(
         &mut self,
         stages: &mut [State],
@@ -239,7 +238,7 @@ impl Worker {
         stage.note_fired(self.context.id, state.frontier);
         let feeds = &shared.edges.stages[stage.number];
         if !feeds.stages.is_empty() && shared.budget.tight() {
-            // Somebody may wait for that.
+            // Wakes workers that may wait for the memory.
             shared.wake_all();
         }
         feeds.outputs.iter().try_for_each(|output| {
@@ -247,7 +246,7 @@ impl Worker {
         })
     }
 
-    /// Writes rows of outputs whose turn it is; returns whether there were any.
+    /// Writes rows of outputs in their turn; returns whether there were any.
     pub(super) fn write_some(&mut self) -> Result<bool> {
         let shared = &self.context.shared;
         let Some(windows) = shared.write_shares(self.context.id)? else { return Ok(false) };

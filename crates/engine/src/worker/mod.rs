@@ -1,11 +1,11 @@
 //! A worker: the scheduler of one thread over its coroutines (paper, section 5.3).
 //!
-//! Each step runs one coroutine for a bounded time, the first of these that has something to do:
-//! receive and merge what others have sent; send on what waits, and end the epoch of a stage; write
-//! rows whose turn it is; fire complete windows; take in a batch; merge what was put off. What
-//! sending and receiving mean is a matter of the job's [`crate::delivery`]. Of several stages the
-//! last has its turn first, since what it does makes room for the others. A step never waits for
-//! another worker, so a whole job also runs on one thread, a step at a time.
+//! Each step runs a single coroutine for a bounded time, the first with work: receive and merge
+//! deltas of others; send waiting rows, and end the epoch of a stage; write rows in their turn;
+//! fire complete windows; take in a batch; merge deferred deltas. The job's [`crate::delivery`]
+//! defines sending and receiving. Of several stages the last has its turn first, since its work
+//! makes room for earlier stages. A step never waits for another worker, so a whole job also runs
+//! on a single thread, a step at a time.
 
 mod admission;
 mod firing;
@@ -36,7 +36,7 @@ use millstream_operators::operator::{Counters, RowTimes};
 use millstream_operators::windowing::WindowId;
 use sleep::SleepState;
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Something was done.
@@ -61,21 +61,21 @@ struct FiredRows {
 
 pub(crate) struct Worker {
     context: Context,
-    /// How what it holds for the leaders of keys gets to them, and what others hold to it.
+    /// Delivery of rows to the leaders of their keys, and from other workers.
     delivery: Box<dyn Delivery>,
-    /// Those with state, by number. Taken out while they are worked on.
+    /// Stages with state, by number. Taken out during their work.
     stages: Vec<State>,
     /// By source: why it is not read now.
     held: Vec<Option<Obstacle>>,
     /// By stage: why the rows of its window do not go on.
     blocked: Vec<Option<Obstacle>>,
-    /// By stage: rows that it has fired and that wait until all who take them have room.
+    /// By stage: fired rows that wait until all their readers have room.
     waiting: Vec<Option<(FiredRows, Held)>>,
     /// `None` if the job has no channels.
     sleep: Option<SleepState>,
-    /// What it does between two steps, as the observer counts it.
+    /// Activity between two steps, as the observer counts it.
     doing: Doing,
-    /// The observer's question that it has answered last.
+    /// Number of the observer's last answered request.
     answered: u64,
 }
 
@@ -109,7 +109,7 @@ impl Worker {
         }
     }
 
-    /// What it has done so far.
+    /// Counters so far.
     pub(crate) fn stats(&self) -> &Stats {
         &self.context.stats
     }
@@ -148,7 +148,7 @@ impl Worker {
         step
     }
 
-    /// Resumes the coroutine whose turn it is: the ladder of what a worker does.
+    /// Resumes the next coroutine, in the order of a worker's duties.
     fn step_in_turn(&mut self, stages: &mut [State]) -> Result<Step> {
         let Worker { context, delivery, .. } = self;
         delivery.collect(context);

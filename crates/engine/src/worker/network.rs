@@ -1,4 +1,4 @@
-//! A worker's share in the network of its process: messages that any worker takes in, and sleeping.
+//! A worker's share in the network of its process: messages for any worker, and sleeping.
 
 use std::time::Duration;
 

@@ -54,7 +54,7 @@ impl Worker {
     }
 }
 
-/// A stage as its worker knows it.
+/// A worker's report of a stage.
 fn report_of(state: &State) -> StageReport {
     let windowing = state.stage.windowing();
     let (mut open, mut open_more) = (BTreeSet::new(), false);

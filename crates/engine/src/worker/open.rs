@@ -7,8 +7,9 @@ use super::Worker;
 use millstream_operators::event_time::{BEGINNING, END};
 
 impl Worker {
-    /// Start and end of the windows of outputs for which this worker has rows, of their stages or
-    /// of ones before, or has been sent some. What is on its way to another process may be missing.
+    /// Start and end of the windows of outputs for which this worker has rows, or has received
+    /// rows, in their stages or in earlier stages. Rows on their way to another process may be
+    /// missing.
     pub(crate) fn open_windows(&self) -> BTreeSet<(i64, i64)> {
         let (shared, mut windows) = (&self.context.shared, BTreeSet::new());
         for state in &self.stages {

@@ -12,10 +12,10 @@ pub(super) struct Passed {
     pub(super) output: usize,
     pub(super) input: usize,
     pub(super) rows: RecordBatch,
-    /// Where they stand in the batch, ascending, where the output has others of it; `None`: they
-    /// are all of it.
+    /// Positions of the rows in the batch, ascending, where the output has other rows of the batch;
+    /// `None`: the rows are the whole batch.
     pub(super) places: Option<Vec<u32>>,
-    /// Why there are no more of them: the record with which it fails.
+    /// Reason why no more rows follow: the failed record.
     pub(super) then: Option<(usize, Error)>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn joined(pieces: Vec<Passed>) -> Result<Vec<Passed>> {
     }
     let mut whole = Vec::new();
     for ((output, input), mut pieces) in inputs {
-        // What it fails with is the last that counts.
+        // The first failure ends the rows that count.
         let end = pieces.iter().position(|piece| piece.then.is_some());
         pieces.truncate(end.map_or(pieces.len(), |end| end + 1));
         if pieces.len() == 1 {

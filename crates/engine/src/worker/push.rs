@@ -11,12 +11,12 @@ use millstream_operators::operator::{Dropped, Records, stateless};
 use millstream_operators::skipped::{note_row, place_of};
 use millstream_operators::stamped::Stamped;
 
-/// Bytes of the elements or the matches of one batch, with the values repeated beside them, where
-/// they leave the job as they are: they wait for their turn as a whole.
+/// Limit of bytes of a batch's elements or matches, with the values repeated beside them, if the
+/// rows leave the job unchanged: such rows wait for their turn as a whole.
 const EXPANDED_BYTES_MAX: usize = 256 << 20;
 
 impl Worker {
-    /// Gives records to all who take them.
+    /// Gives records to all their readers.
     pub(super) fn push(
         &mut self,
         stages: &mut [State],
@@ -116,9 +116,9 @@ impl Worker {
         joined(made)
     }
 
-    /// What a pass makes of records that cannot be evaluated as a whole. A LIMIT may be reached
-    /// before the record with which it fails: then the rows before that one count, and the error
-    /// only if more are wanted.
+    /// Result of a pass for records that cannot be evaluated as a whole. A LIMIT may be reached
+    /// before the failing record: then the rows before the record count, and the error only if more
+    /// rows are wanted.
     fn up_to_failing(
         &self,
         error: Error,
@@ -149,7 +149,7 @@ impl Worker {
         error.for_record(&place_of(records.stamped, records.place(row), name))
     }
 
-    /// What a stage sees of records, if it sees other columns than theirs.
+    /// Projection of records for a stage; `None` if the stage sees the records' own columns.
     pub(super) fn projected(
         &self,
         edge: &Edge,

@@ -12,18 +12,18 @@ pub(super) struct Pending {
     pub(super) parcel: Parcel,
     pub(super) bytes: usize,
     pub(super) held: Vec<Held>,
-    /// Memory is scarce: it does not wait for what other workers have.
+    /// Memory is scarce: the rows do not wait for rows of other workers.
     pub(super) hurries: bool,
-    /// It is sent also if the leader lets it wait.
+    /// Sent even if the leader lets the delta wait.
     pub(super) anyway: bool,
 }
 
 /// A delta that is being written into slots.
 pub(super) struct Sending {
     pub(super) watermark: i64,
-    /// Some rows are passed through: before, or those that were kept.
+    /// Some rows are passed through: earlier rows, or kept rows.
     pub(super) passed: bool,
-    /// Those that were kept as keys and arguments; the next is the last.
+    /// Rows kept as keys and arguments; the next is the last.
     pub(super) kept: Vec<PassedRows>,
     pub(super) segments: Vec<(SliceId, Segment)>,
     pub(super) held: Vec<Held>,

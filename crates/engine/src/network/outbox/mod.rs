@@ -1,16 +1,16 @@
 //! An outbox: what a process has for one leader in another process (paper, section 7.2.2, steps 2
 //! and 3).
 //!
-//! The workers of a process seal their fragments one after the other. What they hold for the same
-//! leader meets here and leaves as one delta, with the watermark that all of them have reached. The
-//! rows are sent from where they are, slot after slot as there is credit, and the segments stay
-//! unchanged until the leader has merged them. At most two deltas with rows for each worker are in
-//! flight to a leader, more only where their memory is needed.
+//! The workers of a process seal their fragments one after the other. Rows for the same leader meet
+//! here and leave as a single delta, with the watermark that all workers have reached. The rows are
+//! sent from where they are, slot after slot as there is credit, and the segments stay unchanged
+//! until the leader has merged them. At most two deltas with rows for each worker are in flight to
+//! a leader, more only for lack of memory.
 //!
-//! Rows that a worker passes through need not be kept. As long as nothing waits here, they are
-//! written straight into the open slot, as keys and arguments, like exchanged rows. They belong to
-//! the delta that ends after them. If there is no free slot, workers wait for one, since keeping
-//! rows that can be passed through a little later costs more.
+//! Passed rows need not be kept. As long as the outbox is empty, they are written straight into the
+//! open slot, as keys and arguments, like exchanged rows. Such rows belong to the next delta.
+//! Without a free slot, workers wait for a slot, since keeping rows that can be passed through a
+//! little later costs more.
 
 mod delta;
 mod sending;
@@ -33,8 +33,8 @@ use millstream_operators::event_time::BEGINNING;
 use millstream_operators::passed::{self, Format, Outgoing, Parcel, PassedRows, Pool, fill};
 use millstream_operators::windowing::SliceId;
 
-/// Deltas with rows of one worker that may wait for one leader; then their sender takes no further
-/// batch.
+/// Number of a worker's deltas with rows that may wait for a leader; then the sender takes no
+/// further batch.
 pub(crate) const DELTAS_IN_FLIGHT_MAX: usize = 2;
 
 pub(crate) struct Outbox {
@@ -44,7 +44,7 @@ pub(crate) struct Outbox {
     process: u32,
     /// Per worker of this process: the watermark up to which it has handed over everything.
     announced: Vec<i64>,
-    /// What the leader has been told last.
+    /// Last watermark announced to the leader.
     told: i64,
     epoch: u64,
     /// Messages up to the end of the last delta.
@@ -55,7 +55,7 @@ pub(crate) struct Outbox {
     open: Open,
     sending: Option<Sending>,
     in_flight: VecDeque<Sent>,
-    /// Deltas that the leader has merged, and for which it lets no other one come yet.
+    /// Merged deltas for which the leader lets no further delta come yet.
     merged: usize,
     limits: Limits,
     counters: Shipped,
@@ -66,7 +66,7 @@ pub(crate) struct Outbox {
 struct Open {
     /// Words of the open slot that they have taken.
     words: usize,
-    /// What the rows of state amount to of those since the last delta.
+    /// Size of these passed rows since the last delta as rows of state.
     passed_bytes: usize,
     /// A worker's epoch has ended since some of these were passed through.
     ended: bool,
@@ -76,9 +76,9 @@ struct Open {
 
 /// How much there may be at the most.
 struct Limits {
-    /// What waits to be merged with what other workers have.
+    /// Rows that wait to be merged with rows of other workers.
     pending_bytes: usize,
-    /// What has been passed through since the last delta.
+    /// Rows passed through since the last delta.
     passed_bytes: usize,
     /// An epoch ends when a fragment has so many.
     fragment_bytes: usize,
@@ -86,7 +86,7 @@ struct Limits {
     deltas: usize,
 }
 
-/// What a stage ships, and how much at a time.
+/// Layout and limits of a stage's shipments.
 pub(crate) struct Shipping {
     /// Of its rows; of no words in a job without state.
     pub(crate) layout: Arc<RowLayout>,
@@ -98,20 +98,20 @@ pub(crate) struct Shipping {
     pub(crate) passed_bytes: usize,
 }
 
-/// What one worker has sealed for a leader.
+/// A parcel sealed by a worker for a leader.
 pub(crate) struct Sealed {
     /// The worker.
     pub(crate) worker: usize,
     pub(crate) parcel: Parcel,
     pub(crate) held: Option<Held>,
-    /// What this brings the leader up to.
+    /// The watermark that the parcel covers.
     pub(crate) watermark: i64,
 }
 
 /// Rows that wait to be merged with those of other workers take so many bytes at the most.
 const COMBINED_BYTES_MAX: usize = 2 << 20;
 
-/// What has been shipped.
+/// Counters of shipments.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Shipped {
     pub(crate) deltas: u64,
@@ -122,7 +122,7 @@ pub(crate) struct Shipped {
     /// Of `bytes`, those that were copied to be sent.
     pub(crate) copied: u64,
     pub(crate) messages: u64,
-    /// Rows that were merged with those of other workers first.
+    /// Rows merged with rows of other workers before.
     pub(crate) combined: u64,
     /// Of `rows`, those that were passed straight into slots.
     pub(crate) passed: u64,
@@ -213,8 +213,8 @@ impl Outbox {
         }
     }
 
-    /// A worker of this process has ended an epoch: nothing of it is left below the watermark. What
-    /// was passed through before is part of it.
+    /// A worker of this process has ended an epoch: no rows of the worker are left below the
+    /// watermark. Rows passed through before are part of the epoch.
     pub(crate) fn put(&mut self, sealed: Sealed) {
         let Sealed { worker, parcel, held, watermark } = sealed;
         self.pending.bytes += parcel.bytes();
@@ -397,8 +397,7 @@ impl Outbox {
         }
     }
 
-    /// Sends the open slot, if there is anything in it. Returns whether there is nothing in it any
-    /// more.
+    /// Sends the open slot, unless empty. Returns whether the slot is empty afterwards.
     fn send_open(&mut self) -> Result<bool> {
         if self.open.words > 0 && send_open(&mut *self.outlet, &mut self.counters, self.open.words)?
         {
@@ -407,9 +406,9 @@ impl Outbox {
         Ok(self.open.words == 0)
     }
 
-    /// The leader has merged the oldest delta that had rows (`MERGED`), and for one that it had
-    /// merged another one may come (`GO_ON`). Returns segments that are free again; `None` if there
-    /// is no such delta: the peer has broken the protocol.
+    /// The leader has merged the oldest delta with rows (`MERGED`), or lets a further delta come
+    /// for a merged delta (`GO_ON`). Returns free segments; `None` if there is no such delta: the
+    /// peer has broken the protocol.
     pub(crate) fn credit(&mut self, flags: u8) -> Option<Vec<(SliceId, Segment)>> {
         if flags == 0 || flags & !(MERGED | GO_ON) != 0 {
             return None;
