@@ -180,6 +180,7 @@ impl Rows for JointRows<'_> {
     unsafe fn append(&mut self, i: usize, row_words: usize) -> (RowId, *mut u64) {
         let is_own = self.own_keys.is_none_or(|own| own.has(hash_of(self.hashes, self.words, i)));
         // No jump: the processor could not predict it.
+        // SAFETY: as the caller promises.
         unsafe { self.logs[usize::from(is_own)].append(row_words) }
     }
 
