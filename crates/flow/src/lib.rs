@@ -5,4 +5,5 @@
 //!   designs. The engine does not use it.
 
 pub mod channel;
+mod link;
 pub mod shuffle;

@@ -156,7 +156,7 @@ fn a_parked_receiver_is_woken() {
                     }
                 }
                 assert!(matches!(receiver.receive(&mut here, PATIENCE).unwrap(), Received::End));
-                *receiver.stats()
+                receiver.stats()
             });
             for number in 0..5 {
                 // Far longer than it spins.

@@ -4,6 +4,8 @@ use std::{error, fmt};
 
 use millstream_fabric::{Error as FabricError, Rejected, Status};
 
+use crate::link::Misfit;
+
 /// Result of a channel's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -93,6 +95,12 @@ impl From<FabricError> for Error {
             FabricError::Failed => Error::PeerLost { status: Status::Flushed },
             other => Error::Fabric(other),
         }
+    }
+}
+
+impl From<Misfit> for Error {
+    fn from(Misfit { what, ours, theirs }: Misfit) -> Error {
+        Error::Mismatch { what, ours, theirs }
     }
 }
 

@@ -5,6 +5,8 @@
 //! top byte, which is the slot's last byte, is the number of the lap around the ring. A footer of
 //! an earlier lap never matches, so nothing has to be cleared.
 
+pub use crate::link::{lap_after, lap_name};
+
 /// Length of a footer.
 pub const FOOTER_BYTES: usize = 16;
 
@@ -12,21 +14,6 @@ const LENGTH_MASK: u64 = 0xffff_ffff;
 const END: u64 = 1 << 32;
 const UNUSED: u64 = 0x00ff_fffe_0000_0000;
 const LAP_SHIFT: u32 = 56;
-/// Laps are counted 1 to 255 and round again: 0 is memory that was never written.
-const LAPS: u64 = 255;
-
-/// The lap, as footers name it, of the `count`th time around the ring, from 0.
-pub fn lap_name(count: u64) -> u8 {
-    // Below 256, so nothing is lost.
-    (1 + count % LAPS) as u8
-}
-
-/// The lap after this one.
-#[inline]
-pub fn lap_after(lap: u8) -> u8 {
-    if u64::from(lap) == LAPS { 1 } else { lap + 1 }
-}
-
 /// What a footer says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {

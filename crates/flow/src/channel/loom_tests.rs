@@ -10,7 +10,7 @@ use loom::sync::{Arc, Notify};
 use loom::thread;
 
 use crate::channel::footer::{Footer, lap_name};
-use crate::channel::handover::{Words, announce, may_sleep};
+use crate::link::handover::{Words, announce, may_sleep};
 
 const SLOTS: usize = 2;
 
@@ -69,8 +69,8 @@ impl Words for Ring {
         fence(SeqCst);
     }
 
-    fn peer_parked(&self) -> bool {
-        self.parked.load(Relaxed) != 0
+    fn peer_flag(&self) -> u64 {
+        self.parked.load(Relaxed)
     }
 }
 
@@ -104,13 +104,13 @@ fn slots_are_handed_over_and_back() {
 }
 
 /// A producer that sends one message while its consumer goes to sleep.
-fn parking(announce: impl Fn(&Ring, u64) -> bool + Copy + Send + Sync + 'static) {
+fn parking(announce: impl Fn(&Ring, u64) -> u64 + Copy + Send + Sync + 'static) {
     loom::model(move || {
         let ring = Ring::new();
         let producer = {
             let ring = ring.clone();
             thread::spawn(move || {
-                let wake = announce(&ring, 1);
+                let wake = announce(&ring, 1) != 0;
                 // The write arrives some time later.
                 let card = {
                     let ring = ring.clone();
@@ -158,7 +158,7 @@ fn a_sleeper_is_woken() {
 #[should_panic(expected = "deadlock")]
 fn looking_at_the_flag_before_announcing_loses_wake_ups() {
     parking(|ring, count| {
-        let wake = ring.peer_parked();
+        let wake = ring.peer_flag();
         ring.announced.store(count, Relaxed);
         wake
     });

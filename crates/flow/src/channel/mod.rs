@@ -57,7 +57,6 @@
 
 mod error;
 pub mod footer;
-mod handover;
 #[cfg(test)]
 mod loom_tests;
 mod receiver;

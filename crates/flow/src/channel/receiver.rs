@@ -9,10 +9,11 @@ use millstream_fabric::{Access, Events, Fabric, Region};
 
 use crate::channel::error::{Error, Result};
 use crate::channel::footer::Footer;
-use crate::channel::sender::{Position, Sender, SenderSetup, check_parameters, hello, mismatch};
+use crate::channel::sender::{Sender, SenderSetup, check_parameters, hello, mismatch};
 use crate::channel::settings::{Notification, Settings};
-use crate::channel::side::{Fresh, HEARTBEAT, Side};
+use crate::channel::side::{Fresh, Side};
 use crate::channel::stats::Stats;
+use crate::link::{HEARTBEAT, Position};
 
 /// A receiver that has not met its sender yet.
 pub struct ReceiverSetup<F: Fabric> {
@@ -57,7 +58,8 @@ impl<F: Fabric> ReceiverSetup<F> {
         let [control] = peer.regions[..] else {
             return Err(mismatch("number of regions", 1, peer.regions.len() as u64));
         };
-        let position = Position::new(&self.fresh.settings);
+        let Settings { slots, slot_bytes, .. } = self.fresh.settings;
+        let position = Position::new(slots, slot_bytes);
         let side = self.fresh.connect(peer, control)?;
         Ok(Receiver {
             side,
@@ -124,8 +126,8 @@ pub struct Message<'a, F: Fabric> {
 
 impl<F: Fabric> Receiver<F> {
     /// Counters.
-    pub fn stats(&self) -> &Stats {
-        &self.side.stats
+    pub fn stats(&self) -> Stats {
+        self.side.stats()
     }
 
     /// The next message, if it is there. Never waits.
@@ -138,8 +140,6 @@ impl<F: Fabric> Receiver<F> {
         match self.look()? {
             Some(footer) if !footer.end => {
                 self.empty_looks = 0;
-                // What arrived before the peer's end is still to be had; its end is told behind it.
-                let _ = told.and_then(|()| self.side.unpark());
                 let at = self.position.offset + self.side.settings.payload_bytes();
                 let tag = self.ring.word(at).load(Ordering::Relaxed);
                 let bytes = footer.bytes as usize;
@@ -210,8 +210,8 @@ impl<F: Fabric> Receiver<F> {
         }
         // The sender goes when it has its last credit, perhaps before this side has the
         // acknowledgement: that it is gone proves as much.
-        let gone = credit.is_err() || (!self.side.is_quiet() && self.side.poll().is_err());
-        Ok(if gone || self.side.is_quiet() { Received::End } else { Received::Empty })
+        let gone = credit.is_err() || (!self.side.link.is_done() && self.side.poll().is_err());
+        Ok(if gone || self.side.link.is_done() { Received::End } else { Received::Empty })
     }
 
     #[inline]
@@ -235,7 +235,7 @@ impl<F: Fabric> Receiver<F> {
         if self.released == self.returned || !self.side.room(1)? {
             return Ok(());
         }
-        let asleep = self.side.announce(self.released);
+        let asleep = self.side.link.announce(self.released);
         // Its completion frees the queue's entries; at the end it shows that the sender knows.
         self.credits = (self.credits + 1) % CREDITS_PER_COMPLETION;
         let confirm = self.ended || self.credits == 0;
@@ -264,7 +264,6 @@ impl<F: Fabric> Receiver<F> {
             }
             let waited = self.side.since(start);
             if waited >= timeout {
-                self.side.unpark()?;
                 return Ok(Received::Empty);
             }
             if waited < self.side.spin() {

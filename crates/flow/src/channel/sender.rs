@@ -9,10 +9,11 @@ use millstream_fabric::{
 };
 
 use crate::channel::error::{Error, Result};
-use crate::channel::footer::{FOOTER_BYTES, Footer, lap_after, lap_name};
+use crate::channel::footer::{FOOTER_BYTES, Footer};
 use crate::channel::settings::{Notification, Settings, WRITES_PER_SLOT};
-use crate::channel::side::{CREDIT, Fresh, HEARTBEAT, SLOT, Side, check_alignment};
+use crate::channel::side::{CREDIT, Fresh, SLOT, Side};
 use crate::channel::stats::Stats;
+use crate::link::{HEARTBEAT, Misfit, Position, check_region};
 
 /// A sender that has not met its receiver yet.
 pub struct SenderSetup<F: Fabric> {
@@ -39,15 +40,15 @@ impl<F: Fabric> SenderSetup<F> {
         let [control, ring] = peer.regions[..] else {
             return Err(mismatch("number of regions", 2, peer.regions.len() as u64));
         };
-        let bytes = self.fresh.settings.ring_bytes() as u64;
-        if ring.bytes != bytes {
-            return Err(mismatch("length of the ring", bytes, ring.bytes));
-        }
-        check_alignment(&ring)?;
         let settings = self.fresh.settings;
+        let bytes = settings.ring_bytes();
+        if ring.bytes != bytes as u64 {
+            return Err(mismatch("length of the ring", bytes as u64, ring.bytes));
+        }
+        check_region(&ring, bytes)?;
         let mut side = self.fresh.connect(peer, control)?;
         let window = match settings.notification {
-            Notification::Footer => side.pair.window(&ring)?,
+            Notification::Footer => side.link.pair.window(&ring)?,
             Notification::Immediate => None,
         };
         Ok(Sender {
@@ -55,7 +56,7 @@ impl<F: Fabric> SenderSetup<F> {
             in_place: window.is_some(),
             ring: window.unwrap_or(self.ring),
             peer_ring: ring,
-            position: Position::new(&settings),
+            position: Position::new(settings.slots, settings.slot_bytes),
             sent: 0,
             released: 0,
             unsignalled: 0,
@@ -78,7 +79,7 @@ pub(crate) fn hello<F: Fabric>(fresh: &Fresh<F>, regions: &[RemoteRegion]) -> He
 }
 
 pub(crate) fn mismatch(what: &'static str, ours: u64, theirs: u64) -> Error {
-    Error::Mismatch { what, ours, theirs }
+    Misfit { what, ours, theirs }.into()
 }
 
 /// That the peer has the same settings.
@@ -97,38 +98,6 @@ pub(crate) fn check_parameters(settings: &Settings, peer: &Hello) -> Result<()> 
         }
     }
     Ok(())
-}
-
-/// A place in the ring.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Position {
-    /// First byte of the slot.
-    pub(crate) offset: usize,
-    /// The lap around the ring, as footers name it.
-    lap: u8,
-    slot_bytes: usize,
-    ring_bytes: usize,
-}
-
-impl Position {
-    pub(crate) fn new(settings: &Settings) -> Position {
-        let Settings { slot_bytes, .. } = *settings;
-        Position { offset: 0, lap: lap_name(0), slot_bytes, ring_bytes: settings.ring_bytes() }
-    }
-
-    pub(crate) fn lap(&self) -> u8 {
-        self.lap
-    }
-
-    /// The next slot.
-    #[inline]
-    pub(crate) fn advance(&mut self) {
-        self.offset += self.slot_bytes;
-        if self.offset == self.ring_bytes {
-            self.offset = 0;
-            self.lap = lap_after(self.lap);
-        }
-    }
 }
 
 /// The producer of a channel: acquires a slot, writes into it, sends it.
@@ -158,8 +127,8 @@ pub struct Slot<'a, F: Fabric> {
 
 impl<F: Fabric> Sender<F> {
     /// Counters.
-    pub fn stats(&self) -> &Stats {
-        &self.side.stats
+    pub fn stats(&self) -> Stats {
+        self.side.stats()
     }
 
     /// Bytes of payload that a slot has room for.
@@ -184,7 +153,7 @@ impl<F: Fabric> Sender<F> {
 
     /// Slots that may be sent now.
     pub fn credits(&self) -> u64 {
-        self.credits_of(self.side.peer_count())
+        self.credits_of(self.side.link.block.peer_count())
     }
 
     /// Credit is an absolute count of released slots; a peer that claims more than were sent is
@@ -205,7 +174,6 @@ impl<F: Fabric> Sender<F> {
             self.look_closer()?;
             return Ok(None);
         }
-        self.side.unpark()?;
         Ok(Some(Slot { sender: self }))
     }
 
@@ -217,8 +185,7 @@ impl<F: Fabric> Sender<F> {
         if self.sent - self.released >= slots {
             self.released = self.check_count()?;
         }
-        // Lowering the flag of a sleep, and the slot's writes.
-        Ok(self.sent - self.released < slots && self.side.room(1 + WRITES_PER_SLOT)?)
+        Ok(self.sent - self.released < slots && self.side.room(WRITES_PER_SLOT)?)
     }
 
     /// No credit: is the peer still there, and does it keep the protocol?
@@ -229,7 +196,7 @@ impl<F: Fabric> Sender<F> {
 
     /// The peer's count of released slots, if it is possible.
     fn check_count(&self) -> Result<u64> {
-        let released = self.side.peer_count();
+        let released = self.side.link.block.peer_count();
         if released > self.sent {
             let what = "credit for slots that were never sent";
             return Err(Error::Protocol { what, found: released });
@@ -243,7 +210,6 @@ impl<F: Fabric> Sender<F> {
             self.side.stats.credit_stalls += 1;
             self.wait(events, timeout, "credit", |sender| sender.can_send())?;
         }
-        self.side.unpark()?;
         Ok(Slot { sender: self })
     }
 
@@ -258,7 +224,7 @@ impl<F: Fabric> Sender<F> {
         let mut looks = 0_u32;
         loop {
             if ready(self)? {
-                return self.side.unpark();
+                return Ok(());
             }
             looks = looks.wrapping_add(1);
             self.side.pause();
@@ -268,7 +234,6 @@ impl<F: Fabric> Sender<F> {
             self.look_closer()?;
             let waited = self.side.since(start);
             if waited >= timeout {
-                self.side.unpark()?;
                 return Err(Error::TimedOut { what });
             }
             if waited >= self.side.spin() && self.park()? && !ready(self)? {
@@ -281,7 +246,7 @@ impl<F: Fabric> Sender<F> {
     /// whether it may sleep at its events now, for at most a quarter of a second; new credit wakes
     /// it. Look for credit once more after a `true` and before sleeping.
     pub fn park(&mut self) -> Result<bool> {
-        let seen = self.side.peer_count();
+        let seen = self.side.link.block.peer_count();
         self.side.park(seen)
     }
 
@@ -294,7 +259,7 @@ impl<F: Fabric> Sender<F> {
         let always = settings.notification == Notification::Immediate;
         let word = footer.encode(self.position.lap());
         self.ring.word(footer_at).store(tag, Ordering::Relaxed);
-        let asleep = self.side.announce(self.sent + 1);
+        let asleep = self.side.link.announce(self.sent + 1);
         if self.in_place {
             self.send_in_place(footer_at + 8, word, asleep)?;
         } else {
@@ -391,7 +356,7 @@ impl<F: Fabric> Sender<F> {
     }
 
     fn is_finished(&self) -> bool {
-        self.ending && self.side.peer_count() == self.sent
+        self.ending && self.side.link.block.peer_count() == self.sent
     }
 
     /// Ends the stream in order: waits, for at most `timeout`, until the receiver has processed
@@ -400,7 +365,7 @@ impl<F: Fabric> Sender<F> {
         let what = "the receiver to finish";
         match self.wait(events, timeout, what, |sender| sender.try_finish()) {
             Err(error) if !self.is_finished() => Err(error),
-            _ => Ok(self.side.stats),
+            _ => Ok(self.side.stats()),
         }
     }
 }

@@ -100,9 +100,9 @@ impl Settings {
 
     /// Send queue: every slot may take [`WRITES_PER_SLOT`], w, and its entries are free only when a
     /// later signalled one has been polled, of which there is one per signal batch b: w (c + b).
-    /// Raising and lowering the flag of a sleeper and asking for the peer's count, one of each in
-    /// flight and one unpolled: 8. Receive queue: an immediate value per slot or credit under way,
-    /// c, and as many that arrived while we were slow to poll.
+    /// Raising the flag of a sleeper and asking for the peer's count, one of each in flight and one
+    /// unpolled: 4, and as many to spare. Receive queue: an immediate value per slot or credit
+    /// under way, c, and as many that arrived while we were slow to poll.
     #[inline]
     pub(crate) fn queue_sizes(&self) -> QueueSizes {
         let slots = self.slots as u32;

@@ -6,6 +6,8 @@ use std::{error, fmt};
 
 use millstream_fabric::{Error as FabricError, Rejected, Status};
 
+use crate::link::Misfit;
+
 /// Result of an endpoint's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -219,6 +221,12 @@ impl error::Error for Error {
 impl From<FabricError> for Error {
     fn from(error: FabricError) -> Error {
         Error::Fabric(Arc::new(error))
+    }
+}
+
+impl From<Misfit> for Error {
+    fn from(Misfit { what, ours, theirs }: Misfit) -> Error {
+        Error::Mismatch { what, ours, theirs }
     }
 }
 

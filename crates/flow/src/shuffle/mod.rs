@@ -176,18 +176,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attention;
 mod counters;
 mod design;
+mod endpoint;
 mod error;
 mod groups;
-mod guarded;
-mod link;
+mod hello;
+mod links;
 mod operator;
 mod pool;
 mod receive;
 mod send;
 mod settings;
-mod wait;
+#[cfg(test)]
+mod sleep_tests;
 pub mod wire;
 
 pub use counters::Counters;

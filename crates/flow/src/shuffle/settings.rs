@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use millstream_fabric::{DATAGRAM_HEADER_BYTES, Limits, QueueSizes, Timing};
 
+use crate::link::{BLOCK_BYTES, LINE, WAKES};
 use crate::shuffle::design::{Design, Endpoints, Notification, Transport};
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::wire::{HEADER_BYTES, LINE, PAYLOAD_AT, SLOTS_MAX};
+use crate::shuffle::wire::{HEADER_BYTES, PAYLOAD_AT, SLOTS_MAX};
 
 /// How many buffers an endpoint has in circulation (paper, section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +100,8 @@ pub struct Settings {
     pub silence: Duration,
     /// Patience of reliable connections.
     pub timing: Timing,
-    /// How long a blocking call looks again and again before it sleeps between looks.
+    /// How long a blocking call looks again and again before it sleeps. Over datagrams it then
+    /// looks between naps.
     pub spin: Duration,
     /// Entries of the completion queue in place of as many as can be needed; for tests of what
     /// happens when it is too small.
@@ -253,28 +255,37 @@ impl Settings {
         PAYLOAD_AT + self.message_bytes.next_multiple_of(LINE) + seal
     }
 
-    /// Bytes of the block of words that an endpoint has for each connection: credit, a word for
-    /// probes, and a queue with an entry for every buffer that may be under way (at most `most`).
+    /// Bytes of the block of words that an endpoint has for each connection: those of a link, and a
+    /// queue with an entry for every buffer that may be under way (at most `most`).
     pub(crate) fn block_bytes(&self) -> usize {
-        2 * LINE + (self.per_peer().1 as usize * 8).next_multiple_of(LINE)
+        BLOCK_BYTES + (self.per_peer().1 as usize * 8).next_multiple_of(LINE)
     }
 
     /// Send queue of a sender's connection: two requests for every message under way, one signalled
-    /// request per batch, as many unsignalled ones, a probe.
+    /// request per batch, as many unsignalled ones, a probe or two of a sleeper. Receives are for
+    /// waking it.
     pub(crate) fn sender_queues(&self) -> QueueSizes {
-        QueueSizes { send: 2 * self.per_peer().1 + 2 * SIGNAL_EVERY + 8, receive: 0 }
+        QueueSizes { send: 2 * self.per_peer().1 + 2 * SIGNAL_EVERY + 8, receive: WAKES }
+    }
+
+    /// Whether messages land in a receiver's memory without a completion there.
+    pub(crate) fn receiver_listens(&self) -> bool {
+        use Notification::{Buffers, MessageQueue};
+        let transport = self.design.transport;
+        matches!(transport, Transport::Read | Transport::Write(Buffers | MessageQueue))
     }
 
     /// Queues of a receiver's connection. Send queue: a read and a free entry or a credit for every
     /// buffer, batches as above. Receive queue: a receive for every buffer, and where receives have
-    /// no buffers as many more as credit may be late.
+    /// no buffers as many more as credit may be late; those for waking a sleeper where a receiver
+    /// [listens](Settings::receiver_listens).
     pub(crate) fn receiver_queues(&self) -> QueueSizes {
         let most = self.per_peer().1;
         let send = 3 * most + 2 * SIGNAL_EVERY + 8;
         let receive = match self.design.transport {
             Transport::SendReceive => most,
             Transport::Write(Notification::CompletionQueue) => most + self.credit_every,
-            _ => 0,
+            _ => WAKES,
         };
         QueueSizes { send, receive }
     }
@@ -365,8 +376,8 @@ mod tests {
         };
         let buffers = 8 * 14 * 16 * 65536;
         let headers = 8 * 14 * 16 * 64;
-        // For each of 8 peers two lines and 14 times 16 words.
-        let words = 8 * (128 + 14 * 16 * 8);
+        // For each of 8 peers four lines and 14 times 16 words.
+        let words = 8 * (256 + 14 * 16 * 8);
         assert_eq!(settings.receiver_bytes(8), buffers + headers + words);
         assert_eq!(8 * buffers, 896 << 20, "nearly a gigabyte");
     }

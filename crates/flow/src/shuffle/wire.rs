@@ -12,6 +12,8 @@
 
 use millstream_fabric::DATAGRAM_HEADER_BYTES;
 
+use crate::link::LINE;
+
 /// Whether more follows from this sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -21,7 +23,6 @@ pub enum State {
     Depleted,
 }
 
-pub(crate) const LINE: usize = 64;
 /// Where a slot's header is.
 pub(crate) const HEADER_AT: usize = LINE - HEADER_BYTES;
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -105,25 +106,18 @@ const LAP_BITS: u32 = 10;
 const LAP_AT: u32 = 64 - LAP_BITS;
 const STATE_AT: u32 = 32 + SLOT_BITS;
 
-/// The lap of entry `number` in a queue of so many entries; memory that was never written has 0,
-/// which no first lap has.
-fn lap(number: u64, entries: u64) -> u64 {
-    (number / entries + 1) & ((1 << LAP_BITS) - 1)
-}
-
 impl Entry {
-    pub(crate) fn encode(self, number: u64, entries: u64) -> u64 {
+    pub(crate) fn encode(self, lap: impl Into<u64>) -> u64 {
         let state = u64::from(self.state == State::Depleted);
         u64::from(self.bytes)
             | u64::from(self.slot) << 32
             | state << STATE_AT
-            | lap(number, entries) << LAP_AT
+            | lap.into() << LAP_AT
     }
 
-    /// The entry, if it is the one of this number. Whether slot and length exist is for the caller
-    /// to check.
-    pub(crate) fn decode(word: u64, number: u64, entries: u64) -> Option<Entry> {
-        if word >> LAP_AT != lap(number, entries) {
+    /// The entry, if it is of this lap. Whether slot and length exist is for the caller to check.
+    pub(crate) fn decode(word: u64, lap: impl Into<u64>) -> Option<Entry> {
+        if word >> LAP_AT != lap.into() {
             return None;
         }
         let slot = (word >> 32) as u32 & ((1 << SLOT_BITS) - 1);
@@ -133,16 +127,16 @@ impl Entry {
 }
 
 /// The lap of a seal: all bits, so that the word's last byte, which lands last, is not 0.
-const SEALED: u64 = (1 << LAP_BITS) - 2;
+const SEALED: u64 = (1 << LAP_BITS) - 1;
 
 /// The last word of a buffer that is polled: length and state, and that all of it is there.
 pub(crate) fn seal(bytes: u32, state: State) -> u64 {
-    Entry { slot: 0, bytes, state }.encode(SEALED, 1)
+    Entry { slot: 0, bytes, state }.encode(SEALED)
 }
 
 /// What a sealed buffer has.
 pub(crate) fn unseal(word: u64) -> Option<Entry> {
-    Entry::decode(word, SEALED, 1)
+    Entry::decode(word, SEALED)
 }
 
 /// The immediate value that tells of a written slot.
@@ -167,16 +161,17 @@ pub fn fuzz(data: &[u8]) {
         assert_eq!(decoded.encode(), header);
     }
     let word = u64::from_le_bytes(std::array::from_fn(|i| at(i + HEADER_BYTES)));
-    let (number, entries) = (u64::from(at(24)) << 8 | u64::from(at(25)), u64::from(at(26)) + 1);
-    if let Some(entry) = Entry::decode(word, number, entries) {
-        let again = Entry::decode(entry.encode(number, entries), number, entries);
-        assert_eq!(again, Some(entry));
+    for lap in [u64::from(at(24)), word >> LAP_AT] {
+        if let Some(entry) = Entry::decode(word, lap) {
+            assert_eq!(Entry::decode(entry.encode(lap), lap), Some(entry));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Position;
 
     #[test]
     fn headers_come_back() {
@@ -195,11 +190,13 @@ mod tests {
     fn entries_of_other_laps_are_not_there() {
         let entries = 3;
         let entry = Entry { slot: (1 << SLOT_BITS) - 1, bytes: u32::MAX, state: State::Depleted };
-        assert_eq!(Entry::decode(0, 0, entries), None, "memory that was never written");
-        for number in 0..4000 {
-            let word = entry.encode(number, entries);
-            assert_eq!(Entry::decode(word, number, entries), Some(entry));
-            assert_eq!(Entry::decode(word, number + entries, entries), None);
+        let mut position = Position::new(entries, 8);
+        assert_eq!(Entry::decode(0, position.lap()), None, "memory that was never written");
+        for _ in 0..4000 {
+            let (word, lap) = (entry.encode(position.lap()), position.lap());
+            assert_eq!(Entry::decode(word, lap), Some(entry));
+            (0..entries).for_each(|_| position.advance());
+            assert_eq!(Entry::decode(word, position.lap()), None);
         }
     }
 

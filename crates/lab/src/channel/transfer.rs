@@ -93,7 +93,7 @@ pub(crate) fn transfer<F: Fabric>(
                     Received::End => break,
                 }
             }
-            Ok((total, *receiver.stats()))
+            Ok((total, receiver.stats()))
         },
     )?;
     let time = start.elapsed();

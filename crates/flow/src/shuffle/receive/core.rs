@@ -86,9 +86,21 @@ impl<F: Fabric> Core<F> {
         self.fabric.now()
     }
 
+    /// What was counted here.
+    pub(crate) fn counters(&self) -> Counters {
+        let slots = self.buffers.registered_bytes(self.settings.slot_bytes());
+        let buffers = self.buffers.circulating() as u64;
+        Counters { registered_bytes: slots as u64, buffers, ..self.counters }
+    }
+
     /// Takes up to `out.len()` completions.
     pub(crate) fn complete(&mut self, out: &mut [Completion]) -> Result<usize> {
         self.counters.complete(&mut self.queue, out)
+    }
+
+    /// Which connections are still needed.
+    pub(crate) fn needed(&self) -> impl Fn(usize) -> bool {
+        |source| !self.sources[source].ended
     }
 
     /// Buffers of its own (or of a pool) for source `source`, when it is opened.

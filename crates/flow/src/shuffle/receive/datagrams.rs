@@ -14,8 +14,8 @@ use millstream_fabric::{Destination, Kind as Done, Outgoing, Receive, Source, St
 
 use super::core::{Core, Ready};
 use super::window::{Seen, Window};
+use crate::shuffle::attention::Attention;
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::wait::Attention;
 use crate::shuffle::wire::{DATAGRAM_AT, HEADER_AT, HEADER_BYTES, Header, Kind, State};
 
 pub(crate) struct Datagrams<F: Fabric> {

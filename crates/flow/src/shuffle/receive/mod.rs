@@ -12,21 +12,20 @@ mod write;
 
 use std::time::Duration;
 
-use millstream_fabric::Fabric;
+use millstream_fabric::{CompletionQueue, Fabric};
 
 use self::core::{Core, Ready};
 use self::datagrams::Datagrams;
 pub use self::delivery::Delivery;
-use self::links::Links;
+use self::links::Sources;
 use self::read::Read;
 use self::send_receive::SendReceive;
 pub use self::setup::ReceiverSetup;
 use self::write::Write;
 use crate::shuffle::counters::Counters;
+use crate::shuffle::endpoint::{Endpoint, Half};
 use crate::shuffle::error::Result;
-use crate::shuffle::guarded::{Breaks, Guarded};
-use crate::shuffle::link::{any_failed, fail};
-use crate::shuffle::wait::wait_for;
+use crate::shuffle::links::Links;
 
 /// The four implementations. Which it is decided once, at start; no call is virtual.
 enum In<F: Fabric> {
@@ -37,13 +36,17 @@ enum In<F: Fabric> {
 }
 
 impl<F: Fabric> In<F> {
-    fn links(&mut self) -> Option<&mut Links<F>> {
+    fn sources(&mut self) -> Option<&mut Sources<F>> {
         match self {
-            In::SendReceive(from) => Some(&mut from.links),
-            In::Read(from) => Some(&mut from.links),
-            In::Write(from) => Some(&mut from.links),
+            In::SendReceive(from) => Some(&mut from.sources),
+            In::Read(from) => Some(&mut from.sources),
+            In::Write(from) => Some(&mut from.sources),
             In::Datagrams(_) => None,
         }
+    }
+
+    fn links(&mut self) -> Option<&mut Links<F>> {
+        self.sources().map(|sources| &mut sources.links)
     }
 
     fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
@@ -90,26 +93,21 @@ impl<F: Fabric> In<F> {
 
     fn tell(&mut self, core: &mut Core<F>) -> Result<()> {
         match self {
-            In::SendReceive(from) => from.links.tell(core),
-            In::Read(from) => from.links.tell(core),
-            In::Write(from) => from.links.tell(core),
+            In::SendReceive(from) => from.sources.tell(core),
+            In::Read(from) => from.sources.tell(core),
+            In::Write(from) => from.sources.tell(core),
             In::Datagrams(from) => from.tell(core, core.now()),
         }
     }
 }
 
 /// Queue pairs go before the buffers that their work names.
-struct Inner<F: Fabric> {
+pub(super) struct ReceiverHalf<F: Fabric> {
     from: In<F>,
     core: Core<F>,
-    /// Connections are looked after in every so many idle calls.
-    idle: u32,
 }
 
-/// Idle calls from one look after connections to the next.
-const IDLE_CALLS: u32 = 16;
-
-impl<F: Fabric> Inner<F> {
+impl<F: Fabric> ReceiverHalf<F> {
     /// Whether all streams have ended, every message of them has been taken, and over datagrams
     /// the senders have been told: the caller may go away now.
     fn has_ended(&self) -> bool {
@@ -122,8 +120,8 @@ impl<F: Fabric> Inner<F> {
 
     /// Takes what has come.
     fn advance(&mut self) -> Result<()> {
-        let Inner { from, core, idle, .. } = self;
-        let had_failed = from.links().is_some_and(|links| any_failed(&links.links));
+        let ReceiverHalf { from, core } = self;
+        let had_failed = from.links().is_some_and(|links| links.any_failed());
         let found = from.poll(core)?;
         if core.ready.is_empty() {
             core.counters.starved += 1;
@@ -135,35 +133,40 @@ impl<F: Fabric> Inner<F> {
         if found || !core.ready.is_empty() {
             return Ok(());
         }
-        *idle += 1;
         match from {
             In::Datagrams(from) => from.judge(core),
-            _ => {
-                let Some(links) = from.links() else { return Ok(()) };
-                if had_failed {
-                    // Whatever had come before the failure has been taken by now.
-                    links.judge(core)?;
-                }
-                if idle.is_multiple_of(IDLE_CALLS) { links.watch(core) } else { Ok(()) }
-            }
+            _ => match from.links() {
+                Some(links) => links.look_after(had_failed, core.now(), core.needed()),
+                None => Ok(()),
+            },
         }
     }
 }
 
-impl<F: Fabric> Breaks for Inner<F> {
+impl<F: Fabric> Half for ReceiverHalf<F> {
     fn break_connections(&mut self) {
         match &mut self.from {
             In::Datagrams(from) => from.part(&mut self.core),
             from => {
                 if let Some(links) = from.links() {
-                    fail(&mut links.links);
+                    links.fail();
                 }
             }
         }
     }
+
+    fn park(&mut self) -> Result<bool> {
+        let ReceiverHalf { from, core } = self;
+        // Sockets of datagrams wake nobody.
+        let Some(links) = from.links() else { return Ok(false) };
+        links.park(core.now(), core.needed())?;
+        core.queue.arm()?;
+        let found = from.poll(core)?;
+        Ok(!found && from.links().is_some_and(|links| links.may_sleep(core.needed())))
+    }
 }
 
-impl<F: Fabric> Drop for Inner<F> {
+impl<F: Fabric> Drop for ReceiverHalf<F> {
     /// Connections end with their queue pairs; datagrams have to say so.
     fn drop(&mut self) {
         if let In::Datagrams(from) = &mut self.from {
@@ -188,21 +191,18 @@ pub enum Received<'a, F: Fabric> {
 /// Dropped before [`Receiver::finish`] has returned, it breaks its connections, or over datagrams
 /// says that it is gone: an error at senders that are not done.
 pub struct Receiver<F: Fabric> {
-    inner: Guarded<Inner<F>>,
+    pub(super) inner: Endpoint<F, ReceiverHalf<F>>,
     id: u32,
     sources: Vec<u32>,
-    spin: Duration,
-    fabric: F,
 }
 
 impl<F: Fabric> Receiver<F> {
-    fn of(core: Core<F>, from: In<F>) -> Receiver<F> {
+    fn of(core: Core<F>, from: In<F>, events: F::Events) -> Receiver<F> {
+        let (fabric, spin) = (core.fabric.clone(), core.settings.spin);
         Receiver {
             id: core.id,
             sources: core.sources.iter().map(|source| source.id).collect(),
-            spin: core.settings.spin,
-            fabric: core.fabric.clone(),
-            inner: Guarded::new(Inner { from, core, idle: 0 }),
+            inner: Endpoint::new(ReceiverHalf { from, core }, fabric, spin, events),
         }
     }
 
@@ -233,7 +233,7 @@ impl<F: Fabric> Receiver<F> {
     /// The next message (`GetData`), or the end. Waits for it, for at most this time:
     /// [`Error::TimedOut`].
     pub fn get(&self, timeout: Duration) -> Result<Option<Delivery<'_, F>>> {
-        wait_for(&self.fabric, self.spin, timeout, "a message", || {
+        self.inner.wait(timeout, "a message", || {
             Ok(match self.try_get()? {
                 Received::Message(message) => Some(Some(message)),
                 Received::End => Some(None),
@@ -245,7 +245,7 @@ impl<F: Fabric> Receiver<F> {
     /// Takes what has come, and tells senders what they wait for. Every call of
     /// [`Receiver::try_get`] that finds nothing at hand does so, too.
     pub fn keep_alive(&self) -> Result<()> {
-        self.inner.with(Inner::advance)
+        self.inner.with(ReceiverHalf::advance)
     }
 
     /// Whether all streams have ended and all senders know that they are not needed any more. Does
@@ -254,7 +254,7 @@ impl<F: Fabric> Receiver<F> {
         self.inner.with(|inner| {
             inner.advance()?;
             let quiet = match &mut inner.from {
-                In::Read(from) => from.links.is_quiet(),
+                In::Read(from) => from.sources.is_quiet(),
                 // They wait for no answer.
                 _ => true,
             };
@@ -266,21 +266,18 @@ impl<F: Fabric> Receiver<F> {
     /// Then it may be dropped (`Close`).
     pub fn finish(&self, timeout: Duration) -> Result<()> {
         let what = "senders to end";
-        wait_for(&self.fabric, self.spin, timeout, what, || Ok(self.try_finish()?.then_some(())))
+        self.inner.wait(timeout, what, || Ok(self.try_finish()?.then_some(())))
     }
 
     /// What it has done so far, also after an error.
     pub fn counters(&self) -> Counters {
-        self.inner.look(|Inner { from, core, .. }| {
-            let control = from.links().map_or(0, |links| links.control_bytes());
-            let pairs = from.links().map_or(1, |links| links.links.len());
-            let slots = core.buffers.registered_bytes(core.settings.slot_bytes());
-            Counters {
-                queue_pairs: pairs as u64,
-                registered_bytes: (control + slots) as u64,
-                buffers: core.buffers.circulating() as u64,
-                ..core.counters
+        self.inner.look(|ReceiverHalf { from, core }| {
+            let mut counters = core.counters();
+            match from.links() {
+                Some(links) => links.count(&mut counters),
+                None => counters.queue_pairs = 1,
             }
+            counters
         })
     }
 

@@ -7,14 +7,13 @@ use std::collections::VecDeque;
 use millstream_fabric::{Destination, Fabric, Kind, Operation, WorkRequest};
 
 use super::core::{Core, Ready};
-use super::links::Links;
+use super::links::Sources;
 use crate::shuffle::error::Result;
-use crate::shuffle::link::slot_of;
 use crate::shuffle::settings::Depth;
 use crate::shuffle::wire::{Entry, PAYLOAD_AT, SLOTS_MAX};
 
 pub(crate) struct Read<F: Fabric> {
-    pub(crate) links: Links<F>,
+    pub(crate) sources: Sources<F>,
     /// Local buffers that are free (state Wait).
     wait: VecDeque<u32>,
     /// By local buffer: what is being read into it.
@@ -24,15 +23,14 @@ pub(crate) struct Read<F: Fabric> {
 }
 
 impl<F: Fabric> Read<F> {
-    pub(crate) fn new(links: Links<F>, wait: VecDeque<u32>, slots: usize) -> Read<F> {
-        Read { links, wait, reading: vec![None; slots], first: 0 }
+    pub(crate) fn new(sources: Sources<F>, wait: VecDeque<u32>, slots: usize) -> Read<F> {
+        Read { sources, wait, reading: vec![None; slots], first: 0 }
     }
 
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
         let reading = &mut self.reading;
-        let count = self.links.complete(core, |core, _, completion| {
-            let slot = slot_of(completion.id).filter(|_| completion.kind == Kind::Read);
-            if let Some(slot) = slot
+        let count = self.sources.complete(core, |core, _, completion, slot| {
+            if completion.kind == Kind::Read
                 && let Some((source, entry)) = reading[slot as usize].take()
             {
                 let Entry { slot: remote, bytes, state } = entry;
@@ -53,13 +51,14 @@ impl<F: Fabric> Read<F> {
     /// Reads what a source has, as far as there are local buffers.
     fn read(&mut self, core: &mut Core<F>, source: usize) -> Result<bool> {
         let mut found = false;
-        while !core.sources[source].ended && self.links.links[source].room(1) {
-            let Some(entry) = self.links.next_valid(source, &mut core.counters) else { break };
+        while !core.sources[source].ended && self.sources.links.all[source].room(1) {
+            let link = &self.sources.links.all[source];
+            let Some(entry) = link.next_entry(&mut core.counters) else { break };
             core.check(source, entry.slot, SLOTS_MAX as u32, entry.bytes)?;
             let Some(local) = self.local(core, source)? else { break };
-            self.links.took(source);
             self.reading[local as usize] = Some((source, entry));
-            let link = &mut self.links.links[source];
+            let link = &mut self.sources.links.all[source];
+            link.took_entry();
             let at = u64::from(entry.slot) * core.settings.slot_bytes() as u64 + PAYLOAD_AT as u64;
             // A message without payload takes the same way as others, or it would overtake them.
             let bytes = (entry.bytes as usize).max(1);
@@ -68,7 +67,7 @@ impl<F: Fabric> Read<F> {
             let offset = slot.offset + PAYLOAD_AT;
             let into = Destination { region: &slot.region, offset, bytes };
             let request = WorkRequest::new(Operation::Read { into, from });
-            link.post(&mut [request], local.into(), &mut core.counters)?;
+            link.post(&mut [request], Some(local))?;
             found = true;
         }
         Ok(found)
@@ -92,7 +91,7 @@ impl<F: Fabric> Read<F> {
         if core.reuse(ready) {
             self.wait.push_back(ready.slot);
         }
-        self.links.free(ready.source, ready.remote);
+        self.sources.free(ready.source, ready.remote);
         Ok(())
     }
 }

@@ -3,14 +3,13 @@
 use millstream_fabric::{Destination, Fabric, Kind, Receive};
 
 use super::core::{Core, Ready};
-use super::links::Links;
+use super::links::Sources;
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::link::slot_of;
 use crate::shuffle::pool::Slot;
 use crate::shuffle::wire::{HEADER_AT, HEADER_BYTES};
 
 pub(crate) struct SendReceive<F: Fabric> {
-    pub(crate) links: Links<F>,
+    pub(crate) sources: Sources<F>,
 }
 
 /// A receive into this buffer.
@@ -22,18 +21,17 @@ pub(crate) fn receive<'a>(slot: &'a Slot, number: u32, message_bytes: usize) -> 
 
 impl<F: Fabric> SendReceive<F> {
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
-        let count = self.links.complete(core, |core, source, completion| {
+        let count = self.sources.complete(core, |core, source, completion, slot| {
             if !matches!(completion.kind, Kind::Receive | Kind::ReceiveWrite) {
                 return Ok(());
             }
-            let known = completion.kind == Kind::Receive;
-            let Some(slot) = slot_of(completion.id).filter(|_| known) else {
+            if completion.kind == Kind::ReceiveWrite {
                 return Err(Error::Protocol {
                     peer: core.sources[source].id,
                     what: "it wrote with an immediate value where it had to send",
                     found: completion.immediate.unwrap_or(0).into(),
                 });
-            };
+            }
             let (bytes, state) = core.header(source, slot, completion.bytes as usize)?;
             core.arrived(Ready { source, slot, remote: 0, bytes, state, surplus: false });
             Ok(())
@@ -48,7 +46,7 @@ impl<F: Fabric> SendReceive<F> {
         }
         let message_bytes = core.settings.message_bytes;
         let receives = [receive(core.buffers.slot(slot), slot, message_bytes)];
-        self.links.links[source].post_receives(&receives, &mut core.counters)?;
+        self.sources.links.all[source].post_receives(&receives, &mut core.counters)?;
         core.sources[source].granted += 1;
         Ok(())
     }

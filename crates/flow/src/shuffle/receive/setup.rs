@@ -7,7 +7,7 @@ use millstream_fabric::{Access, Datagram, Fabric, QueuePair, Receive, RemoteRegi
 
 use super::core::Core;
 use super::datagrams::{Datagrams, Stream, post};
-use super::links::Links;
+use super::links::Sources;
 use super::read::Read;
 use super::send_receive::{SendReceive, receive};
 use super::window::Window;
@@ -15,13 +15,14 @@ use super::write::Write;
 use super::{In, Receiver};
 use crate::shuffle::design::{Notification, Transport};
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::link::{Control, Link, Role, check_ids, new_pair, parameters, peer_of};
+use crate::shuffle::hello::{Role, check_ids, parameters, peer_of};
+use crate::shuffle::links::{Blocks, Links, new_pair};
 use crate::shuffle::pool::{Buffers, Pool};
 use crate::shuffle::settings::{Depth, Settings};
 
 /// The queue pairs of an endpoint.
 enum Pairs<F: Fabric> {
-    Reliable(Vec<F::QueuePair>, Control),
+    Reliable(Vec<F::QueuePair>, Blocks),
     Datagrams(F::Datagram),
 }
 
@@ -31,6 +32,7 @@ pub struct ReceiverSetup<F: Fabric> {
     // Queue pairs go before the buffers.
     pairs: Pairs<F>,
     core: Core<F>,
+    events: F::Events,
     /// Local buffers that are free, where the receiver reads.
     wait: VecDeque<u32>,
 }
@@ -76,23 +78,27 @@ impl<F: Fabric> ReceiverSetup<F> {
             }
             (None, _) => Buffers::own(fabric, most, slot_bytes, access)?,
         };
+        let events = fabric.events()?;
         let (queue, pairs) = match settings.design.transport {
             Transport::Datagrams => {
                 let sizes = settings.receiver_datagrams(senders);
-                let queue = fabric.completion_queue(settings.completions(sizes, 1), None)?;
+                let queue =
+                    fabric.completion_queue(settings.completions(sizes, 1), Some(&events))?;
                 let pair = fabric.datagram(&queue, &queue, sizes)?;
                 (queue, Pairs::Datagrams(pair))
             }
             _ => {
                 let sizes = settings.receiver_queues();
-                let queue = fabric.completion_queue(settings.completions(sizes, senders), None)?;
-                let pair = |_| new_pair(fabric, &queue, sizes, &settings);
+                let entries = settings.completions(sizes, senders);
+                let queue = fabric.completion_queue(entries, Some(&events))?;
+                let listens = settings.receiver_listens();
+                let pair = |_| new_pair(fabric, &queue, sizes, &settings, listens);
                 let pairs: Result<Vec<_>> = (0..senders).map(pair).collect();
-                (queue, Pairs::Reliable(pairs?, Control::new(fabric, &settings, senders)?))
+                (queue, Pairs::Reliable(pairs?, Blocks::new(fabric, &settings, senders)?))
             }
         };
         let core = Core::new(fabric, settings, id, queue, buffers, senders);
-        let mut setup = ReceiverSetup { pairs, core, wait: VecDeque::new() };
+        let mut setup = ReceiverSetup { pairs, core, events, wait: VecDeque::new() };
         for source in 0..senders {
             setup.grant(source)?;
         }
@@ -101,7 +107,7 @@ impl<F: Fabric> ReceiverSetup<F> {
 
     /// Gives a source its first buffers.
     fn grant(&mut self, source: usize) -> Result<()> {
-        let ReceiverSetup { pairs, core, wait } = self;
+        let ReceiverSetup { pairs, core, wait, .. } = self;
         let (least, most) = core.settings.per_peer();
         if let Transport::Write(how) = core.settings.design.transport {
             for number in 0..least {
@@ -155,8 +161,8 @@ impl<F: Fabric> ReceiverSetup<F> {
             Pairs::Datagrams(pair) => {
                 Hello { endpoint: pair.endpoint(), regions: Vec::new(), parameters }
             }
-            Pairs::Reliable(pairs, control) => {
-                let mut regions = vec![control.remote(from)];
+            Pairs::Reliable(pairs, blocks) => {
+                let mut regions = vec![blocks.remote(from)];
                 if let Transport::Write(_) = settings.design.transport
                     && let Some(region) = core.buffers.region()
                 {
@@ -173,7 +179,7 @@ impl<F: Fabric> ReceiverSetup<F> {
 
     /// Connects to the senders, whose messages come in the order of their numbers.
     pub fn connect(self, hellos: &[Hello]) -> Result<Receiver<F>> {
-        let ReceiverSetup { pairs, mut core, wait } = self;
+        let ReceiverSetup { pairs, mut core, events, wait } = self;
         let (senders, settings) = (core.sources.len(), core.settings);
         if hellos.len() != senders {
             let (ours, theirs) = (senders as u64, hellos.len() as u64);
@@ -202,23 +208,22 @@ impl<F: Fabric> ReceiverSetup<F> {
                 }
                 In::Datagrams(Datagrams::new(pair, streams, &core))
             }
-            Pairs::Reliable(pairs, control) => {
-                let mut links = Vec::new();
+            Pairs::Reliable(pairs, blocks) => {
                 let entries = settings.receiver_queues().send;
-                for ((pair, hello), peer) in pairs.into_iter().zip(hellos).zip(&peers) {
-                    links.push(Link::connect(pair, hello, *peer, entries, &settings, now)?);
-                }
-                let links = Links::new(links, control);
+                let peers = peers.iter().zip(hellos);
+                let how = (&settings, entries, settings.receiver_listens());
+                let links = Links::connect(pairs.into_iter(), peers, blocks, how, now)?;
+                let sources = Sources::new(links);
                 match settings.design.transport {
                     Transport::Read => {
                         let slots = settings.per_peer().1 as usize * senders;
-                        In::Read(Read::new(links, wait, slots))
+                        In::Read(Read::new(sources, wait, slots))
                     }
-                    Transport::Write(how) => In::Write(Write::new(links, how, &core)),
-                    _ => In::SendReceive(SendReceive { links }),
+                    Transport::Write(how) => In::Write(Write::new(sources, how, &core)),
+                    _ => In::SendReceive(SendReceive { sources }),
                 }
             }
         };
-        Ok(Receiver::of(core, from))
+        Ok(Receiver::of(core, from, events))
     }
 }

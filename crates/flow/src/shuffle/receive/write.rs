@@ -10,29 +10,29 @@ use std::sync::atomic::Ordering;
 use millstream_fabric::{Fabric, Kind, Receive};
 
 use super::core::{Core, Ready};
-use super::links::Links;
+use super::links::Sources;
 use crate::shuffle::design::Notification;
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::wire::{Entry, of_immediate, unseal};
 
 pub(crate) struct Write<F: Fabric> {
-    pub(crate) links: Links<F>,
+    pub(crate) sources: Sources<F>,
     notification: Notification,
     /// By source: its free buffers, in the order in which it fills them. Numbers are the source's.
     granted: Vec<VecDeque<u32>>,
 }
 
 impl<F: Fabric> Write<F> {
-    pub(crate) fn new(links: Links<F>, notification: Notification, core: &Core<F>) -> Write<F> {
+    pub(crate) fn new(sources: Sources<F>, notification: Notification, core: &Core<F>) -> Write<F> {
         let least = core.settings.per_peer().0;
-        let granted = links.links.iter().map(|_| (0..least).collect()).collect();
-        Write { links, notification, granted }
+        let granted = core.sources.iter().map(|_| (0..least).collect()).collect();
+        Write { sources, notification, granted }
     }
 
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
         let most = core.settings.per_peer().1;
         let granted = &mut self.granted;
-        let count = self.links.complete(core, |core, source, completion| {
+        let count = self.sources.complete(core, |core, source, completion, _| {
             if completion.kind != Kind::ReceiveWrite {
                 return Ok(());
             }
@@ -59,9 +59,9 @@ impl<F: Fabric> Write<F> {
         let most = core.settings.per_peer().1;
         let mut found = false;
         while !core.sources[source].ended
-            && let Some(entry) = self.links.next_valid(source, &mut core.counters)
+            && let Some(entry) = self.sources.links.all[source].next_entry(&mut core.counters)
         {
-            self.links.took(source);
+            self.sources.links.all[source].took_entry();
             let Entry { slot, bytes, state } = entry;
             core.check(source, slot, most, bytes)?;
             take_granted(&mut self.granted[source], core.sources[source].id, slot)?;
@@ -83,6 +83,7 @@ impl<F: Fabric> Write<F> {
             let Some(Entry { bytes, state, .. }) = seal(core, local) else { break };
             core.check(source, next, most, bytes)?;
             self.granted[source].pop_front();
+            self.sources.links.all[source].saw(1);
             core.arrived(Ready { source, slot: local, remote: 0, bytes, state, surplus: false });
             found = true;
         }
@@ -107,7 +108,7 @@ impl<F: Fabric> Write<F> {
             break_seal(core, local);
         }
         self.granted[source].push_back(slot);
-        self.links.free(source, slot);
+        self.sources.free(source, slot);
     }
 
     pub(crate) fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
@@ -115,7 +116,7 @@ impl<F: Fabric> Write<F> {
         if self.notification == Notification::CompletionQueue && !core.sources[source].ended {
             // Receives have no buffers, so they come back even if the buffer does not.
             let receives = [Receive { id: 0, buffer: None }];
-            self.links.links[source].post_receives(&receives, &mut core.counters)?;
+            self.sources.links.all[source].post_receives(&receives, &mut core.counters)?;
             core.sources[source].granted += 1;
         }
         if ready.surplus {

@@ -8,6 +8,7 @@ use millstream_fabric::{Completion, Fabric};
 
 use crate::shuffle::counters::Counters;
 use crate::shuffle::error::{Error, Result};
+use crate::shuffle::links::Links;
 use crate::shuffle::pool::{Buffers, Slot};
 use crate::shuffle::settings::{Depth, Settings};
 use crate::shuffle::wire::{HEADER_AT, Header, Kind, State};
@@ -84,9 +85,35 @@ impl<F: Fabric> Core<F> {
         self.fabric.now()
     }
 
+    /// What was counted here.
+    pub(crate) fn counters(&self) -> Counters {
+        let slots = self.buffers.registered_bytes(self.settings.slot_bytes());
+        let buffers = self.buffers.circulating() as u64;
+        Counters { registered_bytes: slots as u64, buffers, ..self.counters }
+    }
+
+    /// Takes note of completions of the connections; with `frees`, that of a message frees its
+    /// buffer. Returns whether there were any.
+    pub(crate) fn complete_links(&mut self, links: &mut Links<F>, frees: bool) -> Result<bool> {
+        let mut some = [Completion::default(); 16];
+        let count = self.complete(&mut some)?;
+        links.absorb(&some[..count], self.now(), |to, _, slot| {
+            if frees {
+                self.done(to, slot);
+            }
+            Ok(())
+        })?;
+        Ok(count > 0)
+    }
+
     /// Takes up to `out.len()` completions.
     pub(crate) fn complete(&mut self, out: &mut [Completion]) -> Result<usize> {
         self.counters.complete(&mut self.queue, out)
+    }
+
+    /// Which connections are still needed.
+    pub(crate) fn needed(&self) -> impl Fn(usize) -> bool {
+        |to| !self.lanes[to].is_done()
     }
 
     /// A free buffer (paper, AdaptiveAcquire): if there are several, the others may leave; if there

@@ -12,10 +12,9 @@ use millstream_fabric::{Error as FabricError, Kind as Done, Outgoing, Receive, R
 use millstream_fabric::{Source, Status};
 
 use super::core::{Core, Parcel};
+use crate::shuffle::attention::Attention;
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::link::TOLD;
 use crate::shuffle::settings::CREDIT_SLOT_BYTES;
-use crate::shuffle::wait::Attention;
 use crate::shuffle::wire::{HEADER_AT, HEADER_BYTES, Header, Kind};
 
 pub(crate) struct Datagrams<F: Fabric> {
@@ -64,6 +63,8 @@ impl<F: Fabric> Target<F> {
 
 /// Where credit lands in its slot, so that its word is aligned.
 const CREDIT_AT: usize = 64 - DATAGRAM_HEADER_BYTES - HEADER_BYTES;
+/// The id of what is no message.
+const TOLD: u64 = u64::MAX;
 /// Most completions taken at a time.
 const BATCH: usize = 16;
 

@@ -3,7 +3,6 @@
 mod buffer;
 mod core;
 mod datagrams;
-mod links;
 mod read;
 mod send_receive;
 mod setup;
@@ -11,21 +10,19 @@ mod write;
 
 use std::time::Duration;
 
-use millstream_fabric::Fabric;
+use millstream_fabric::{CompletionQueue, Fabric};
 
 pub use self::buffer::Buffer;
 use self::core::Core;
 use self::datagrams::Datagrams;
-use self::links::Links;
 use self::read::Read;
 use self::send_receive::SendReceive;
 pub use self::setup::SenderSetup;
 use self::write::Write;
 use crate::shuffle::counters::Counters;
+use crate::shuffle::endpoint::{Endpoint, Half};
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::guarded::{Breaks, Guarded};
-use crate::shuffle::link::{any_failed, fail};
-use crate::shuffle::wait::wait_for;
+use crate::shuffle::links::Links;
 use crate::shuffle::wire::State;
 
 /// The four implementations. Which it is decided once, at start; no call is virtual.
@@ -73,7 +70,7 @@ impl<F: Fabric> Out<F> {
                 core.sent(to, parcel);
                 match self {
                     Out::SendReceive(out) => out.send(core, to, parcel),
-                    Out::Read(out) => out.send(core, to, parcel),
+                    Out::Read(out) => out.send(to, parcel),
                     Out::Write(out) => out.send(core, to, parcel),
                     Out::Datagrams(out) => out.send(core, to, parcel),
                 }?;
@@ -85,54 +82,54 @@ impl<F: Fabric> Out<F> {
 }
 
 /// Queue pairs go before the buffers that their work names.
-struct Inner<F: Fabric> {
+pub(super) struct SenderHalf<F: Fabric> {
     out: Out<F>,
     core: Core<F>,
-    /// Connections are looked after in every so many idle calls.
-    idle: u32,
 }
 
-/// Idle calls from one look after connections to the next.
-const IDLE_CALLS: u32 = 16;
-
-impl<F: Fabric> Inner<F> {
+impl<F: Fabric> SenderHalf<F> {
     /// Takes what has come and sends what can go.
     fn advance(&mut self) -> Result<()> {
-        let Inner { out, core, idle, .. } = self;
-        let had_failed = out.links().is_some_and(|links| any_failed(&links.links));
+        let SenderHalf { out, core } = self;
+        let had_failed = out.links().is_some_and(|links| links.any_failed());
         let found = out.poll(core)? | out.send(core)?;
         if found {
             return Ok(());
         }
-        *idle += 1;
         match out {
             Out::Datagrams(out) => out.judge(core),
-            _ => {
-                let Some(links) = out.links() else { return Ok(()) };
-                if had_failed {
-                    // Whatever had come before the failure has been taken by now.
-                    links.judge(core)?;
-                }
-                if idle.is_multiple_of(IDLE_CALLS) { links.watch(core) } else { Ok(()) }
-            }
+            _ => match out.links() {
+                Some(links) => links.look_after(had_failed, core.now(), core.needed()),
+                None => Ok(()),
+            },
         }
     }
 }
 
-impl<F: Fabric> Breaks for Inner<F> {
+impl<F: Fabric> Half for SenderHalf<F> {
     fn break_connections(&mut self) {
         match &mut self.out {
             Out::Datagrams(out) => out.part(&self.core),
             out => {
                 if let Some(links) = out.links() {
-                    fail(&mut links.links);
+                    links.fail();
                 }
             }
         }
     }
+
+    fn park(&mut self) -> Result<bool> {
+        let SenderHalf { out, core } = self;
+        // Sockets of datagrams wake nobody.
+        let Some(links) = out.links() else { return Ok(false) };
+        links.park(core.now(), core.needed())?;
+        core.queue.arm()?;
+        let found = out.poll(core)? | out.send(core)?;
+        Ok(!found && out.links().is_some_and(|links| links.may_sleep(core.needed())))
+    }
 }
 
-impl<F: Fabric> Drop for Inner<F> {
+impl<F: Fabric> Drop for SenderHalf<F> {
     /// Connections end with their queue pairs; datagrams have to say so.
     fn drop(&mut self) {
         if let Out::Datagrams(out) = &mut self.out {
@@ -146,25 +143,22 @@ impl<F: Fabric> Drop for Inner<F> {
 /// Dropped before [`Sender::finish`] has returned, it breaks its connections, or over datagrams
 /// says that it is gone: an error at its receivers.
 pub struct Sender<F: Fabric> {
-    inner: Guarded<Inner<F>>,
+    pub(super) inner: Endpoint<F, SenderHalf<F>>,
     id: u32,
     receivers: usize,
     message_bytes: usize,
     buffers: usize,
-    spin: Duration,
-    fabric: F,
 }
 
 impl<F: Fabric> Sender<F> {
-    fn of(core: Core<F>, out: Out<F>) -> Sender<F> {
+    fn of(core: Core<F>, out: Out<F>, events: F::Events) -> Sender<F> {
+        let (fabric, spin) = (core.fabric.clone(), core.settings.spin);
         Sender {
             id: core.id,
             receivers: core.lanes.len(),
             message_bytes: core.settings.message_bytes,
             buffers: core.settings.per_peer().0 as usize * core.lanes.len(),
-            spin: core.settings.spin,
-            fabric: core.fabric.clone(),
-            inner: Guarded::new(Inner { out, core, idle: 0 }),
+            inner: Endpoint::new(SenderHalf { out, core }, fabric, spin, events),
         }
     }
 
@@ -209,8 +203,7 @@ impl<F: Fabric> Sender<F> {
     /// A free buffer (`Acquire`). Waits while all are in use, for at most this time:
     /// [`Error::TimedOut`].
     pub fn acquire(&self, timeout: Duration) -> Result<Buffer<'_, F>> {
-        let what = "a free buffer";
-        wait_for(&self.fabric, self.spin, timeout, what, || self.try_acquire())
+        self.inner.wait(timeout, "a free buffer", || self.try_acquire())
     }
 
     /// Sends the first `bytes` bytes of a buffer to these destinations (`PutData`). Does not wait:
@@ -235,13 +228,13 @@ impl<F: Fabric> Sender<F> {
         // An error drops the buffer, which takes the lock, so not under it.
         self.inner.with(|inner| inner.core.put(buffer.number(), bytes, to, state))?;
         buffer.forget();
-        self.inner.with(Inner::advance)
+        self.inner.with(SenderHalf::advance)
     }
 
     /// Takes what has come and sends what can go, and over datagrams tells receivers that this
     /// endpoint is alive. Every other call does so, too.
     pub fn keep_alive(&self) -> Result<()> {
-        self.inner.with(Inner::advance)
+        self.inner.with(SenderHalf::advance)
     }
 
     /// Whether everything that was put has been handed to the network card. Does not wait.
@@ -256,7 +249,7 @@ impl<F: Fabric> Sender<F> {
     /// away, or waits for an answer to what it has put, calls it before.
     pub fn flush(&self, timeout: Duration) -> Result<()> {
         let what = "credit for what was put";
-        wait_for(&self.fabric, self.spin, timeout, what, || Ok(self.try_flush()?.then_some(())))
+        self.inner.wait(timeout, what, || Ok(self.try_flush()?.then_some(())))
     }
 
     /// Ends the streams to all destinations that have not ended yet, and returns whether all
@@ -285,24 +278,23 @@ impl<F: Fabric> Sender<F> {
     /// their threads have called them. If that is an error, messages may be missing.
     pub fn finish(&self, timeout: Duration) -> Result<()> {
         let what = "receivers to take all messages";
-        wait_for(&self.fabric, self.spin, timeout, what, || Ok(self.try_finish()?.then_some(())))
+        self.inner.wait(timeout, what, || Ok(self.try_finish()?.then_some(())))
     }
 
     /// What it has done so far, also after an error.
     pub fn counters(&self) -> Counters {
-        self.inner.look(|Inner { out, core, .. }| {
-            let own = match out {
-                Out::Datagrams(out) => out.memory_bytes(),
-                _ => out.links().map_or(0, |links| links.control_bytes()),
-            };
-            let pairs = out.links().map_or(1, |links| links.links.len());
-            let slots = core.buffers.registered_bytes(core.settings.slot_bytes());
-            Counters {
-                queue_pairs: pairs as u64,
-                registered_bytes: (own + slots) as u64,
-                buffers: core.buffers.circulating() as u64,
-                ..core.counters
+        self.inner.look(|SenderHalf { out, core }| {
+            let mut counters = core.counters();
+            match out {
+                Out::Datagrams(out) => {
+                    counters.queue_pairs = 1;
+                    counters.registered_bytes += out.memory_bytes() as u64;
+                }
+                Out::SendReceive(SendReceive { links, .. })
+                | Out::Read(Read { links })
+                | Out::Write(Write { links, .. }) => links.count(&mut counters),
             }
+            counters
         })
     }
 }

@@ -6,8 +6,8 @@
 use millstream_fabric::{Fabric, Operation, Source, WorkRequest};
 
 use super::core::{Core, Parcel};
-use super::links::Links;
 use crate::shuffle::error::Result;
+use crate::shuffle::links::Links;
 use crate::shuffle::wire::{HEADER_AT, HEADER_BYTES};
 
 pub(crate) struct SendReceive<F: Fabric> {
@@ -19,16 +19,15 @@ pub(crate) struct SendReceive<F: Fabric> {
 
 impl<F: Fabric> SendReceive<F> {
     pub(crate) fn new(links: Links<F>) -> SendReceive<F> {
-        let credit = links.links.iter().map(|link| link.peer.receives).collect();
-        SendReceive { sent: vec![0; links.links.len()], credit, links }
+        let credit = links.all.iter().map(|link| link.peer.receives).collect();
+        SendReceive { sent: vec![0; links.all.len()], credit, links }
     }
 
     pub(crate) fn ready(&mut self, core: &mut Core<F>, to: usize) -> bool {
         if self.sent[to] >= self.credit[to] {
-            // The word is 0 until credit is written for the first time.
-            self.credit[to] = self.credit[to].max(self.links.credit(to, &mut core.counters));
+            self.credit[to] = self.links.all[to].credit(&mut core.counters);
         }
-        self.sent[to] < self.credit[to] && self.links.links[to].room(1)
+        self.sent[to] < self.credit[to] && self.links.all[to].room(1)
     }
 
     pub(crate) fn send(&mut self, core: &mut Core<F>, to: usize, parcel: Parcel) -> Result<()> {
@@ -38,10 +37,10 @@ impl<F: Fabric> SendReceive<F> {
             Source::Region { region: &slot.region, offset: slot.offset + HEADER_AT, bytes };
         let request = WorkRequest::new(Operation::Send { source, immediate: None });
         self.sent[to] += 1;
-        self.links.links[to].post(&mut [request], parcel.slot.into(), &mut core.counters)
+        self.links.all[to].post(&mut [request], Some(parcel.slot))
     }
 
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
-        self.links.complete(core, true)
+        core.complete_links(&mut self.links, true)
     }
 }

@@ -5,20 +5,20 @@ use millstream_fabric::{Access, Datagram, Fabric, QueuePair, Region};
 
 use super::core::Core;
 use super::datagrams::{Datagrams, Target};
-use super::links::Links;
 use super::read::Read;
 use super::send_receive::SendReceive;
 use super::write::Write;
 use super::{Out, Sender};
 use crate::shuffle::design::{Endpoints, Transport};
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::link::{Control, Link, Role, check_ids, new_pair, parameters, peer_of};
+use crate::shuffle::hello::{Role, check_ids, parameters, peer_of};
+use crate::shuffle::links::{Blocks, Links, new_pair};
 use crate::shuffle::pool::{Buffers, Pool};
 use crate::shuffle::settings::{CREDIT_SLOT_BYTES, Depth, Settings};
 
 /// The queue pairs of an endpoint.
 enum Pairs<F: Fabric> {
-    Reliable(Vec<F::QueuePair>, Control),
+    Reliable(Vec<F::QueuePair>, Blocks),
     Datagrams(F::Datagram, Region),
 }
 
@@ -28,6 +28,7 @@ pub struct SenderSetup<F: Fabric> {
     // Queue pairs go before the buffers.
     pairs: Pairs<F>,
     core: Core<F>,
+    events: F::Events,
     receivers: usize,
 }
 
@@ -72,26 +73,28 @@ impl<F: Fabric> SenderSetup<F> {
             }
             (None, _) => Buffers::own(fabric, most, slot_bytes, access)?,
         };
+        let events = fabric.events()?;
         let (queue, pairs) = match settings.design.transport {
             Transport::Datagrams => {
                 let sizes = settings.sender_datagrams(receivers);
-                let queue = fabric.completion_queue(settings.completions(sizes, 1), None)?;
+                let queue =
+                    fabric.completion_queue(settings.completions(sizes, 1), Some(&events))?;
                 let pair = fabric.datagram(&queue, &queue, sizes)?;
                 let room = sizes.receive as usize * CREDIT_SLOT_BYTES;
                 (queue, Pairs::Datagrams(pair, fabric.allocate(room, Access::LOCAL)?))
             }
             _ => {
                 let sizes = settings.sender_queues();
-                let queue =
-                    fabric.completion_queue(settings.completions(sizes, receivers), None)?;
-                let pair = |_| new_pair(fabric, &queue, sizes, &settings);
+                let entries = settings.completions(sizes, receivers);
+                let queue = fabric.completion_queue(entries, Some(&events))?;
+                let pair = |_| new_pair(fabric, &queue, sizes, &settings, true);
                 let pairs: Result<Vec<_>> = (0..receivers).map(pair).collect();
-                let control = Control::new(fabric, &settings, receivers)?;
-                (queue, Pairs::Reliable(pairs?, control))
+                let blocks = Blocks::new(fabric, &settings, receivers)?;
+                (queue, Pairs::Reliable(pairs?, blocks))
             }
         };
         let core = Core::new(fabric, settings, id, queue, buffers, receivers)?;
-        Ok(SenderSetup { pairs, core, receivers })
+        Ok(SenderSetup { pairs, core, events, receivers })
     }
 
     /// What receiver number `to` has to be told.
@@ -106,8 +109,8 @@ impl<F: Fabric> SenderSetup<F> {
                 assert!(to < self.receivers, "no receiver {to}");
                 Hello { endpoint: pair.endpoint(), regions: Vec::new(), parameters }
             }
-            Pairs::Reliable(pairs, control) => {
-                let mut regions = vec![control.remote(to)];
+            Pairs::Reliable(pairs, blocks) => {
+                let mut regions = vec![blocks.remote(to)];
                 if settings.design.transport == Transport::Read {
                     regions.extend(self.core.buffers.region().map(Region::remote));
                 }
@@ -118,7 +121,7 @@ impl<F: Fabric> SenderSetup<F> {
 
     /// Connects to the receivers, whose messages come in the order of their numbers.
     pub fn connect(self, hellos: &[Hello]) -> Result<Sender<F>> {
-        let SenderSetup { pairs, mut core, receivers } = self;
+        let SenderSetup { pairs, mut core, events, receivers } = self;
         if hellos.len() != receivers {
             let (ours, theirs) = (receivers as u64, hellos.len() as u64);
             return Err(Error::Mismatch { what: "count of receivers", ours, theirs });
@@ -143,21 +146,19 @@ impl<F: Fabric> SenderSetup<F> {
                 }
                 Out::Datagrams(Datagrams::new(pair, memory, targets, &mut core)?)
             }
-            Pairs::Reliable(pairs, control) => {
-                let mut links = Vec::new();
-                for ((pair, hello), peer) in pairs.into_iter().zip(hellos).zip(&peers) {
-                    let entries = settings.sender_queues().send;
-                    links.push(Link::connect(pair, hello, *peer, entries, &settings, now)?);
-                }
-                let links = Links::new(links, control);
+            Pairs::Reliable(pairs, blocks) => {
+                let entries = settings.sender_queues().send;
+                let peers = peers.iter().zip(hellos);
+                let how = (&settings, entries, true);
+                let links = Links::connect(pairs.into_iter(), peers, blocks, how, now)?;
                 match settings.design.transport {
-                    Transport::Read => Out::Read(Read::new(links)),
+                    Transport::Read => Out::Read(Read { links }),
                     Transport::Write(how) => Out::Write(Write::new(links, how, most)),
                     _ => Out::SendReceive(SendReceive::new(links)),
                 }
             }
         };
-        Ok(Sender::of(core, out))
+        Ok(Sender::of(core, out, events))
     }
 
     /// Threads that may share the endpoint.

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use millstream_fabric::{Fabric, Source, WorkRequest};
 
 use super::core::{Core, Parcel};
-use super::links::Links;
 use crate::shuffle::design::Notification;
 use crate::shuffle::error::{Error, Result};
+use crate::shuffle::links::{Connection, Links};
 use crate::shuffle::wire::{Entry, HEADER_AT, HEADER_BYTES, immediate, seal};
 
 pub(crate) struct Write<F: Fabric> {
@@ -32,13 +32,13 @@ struct Target {
 
 impl<F: Fabric> Write<F> {
     pub(crate) fn new(links: Links<F>, notification: Notification, most: u32) -> Write<F> {
-        let target = |link: &crate::shuffle::link::Link<F>| Target {
+        let target = |link: &Connection<F>| Target {
             free: (0..link.peer.granted.min(most.into()) as u32).collect(),
             slots: most,
             sent: 0,
             credit: link.peer.receives,
         };
-        Write { targets: links.links.iter().map(target).collect(), notification, links }
+        Write { targets: links.all.iter().map(target).collect(), notification, links }
     }
 
     /// Where the message of `bytes` goes: from its header to its end, or to the seal.
@@ -53,14 +53,13 @@ impl<F: Fabric> Write<F> {
         let target = &mut self.targets[to];
         if self.notification == Notification::CompletionQueue {
             if target.sent >= target.credit {
-                let seen = self.links.credit(to, &mut core.counters);
-                target.credit = target.credit.max(seen);
+                target.credit = self.links.all[to].credit(&mut core.counters);
             }
             if target.sent >= target.credit {
                 return false;
             }
         }
-        !target.free.is_empty() && self.links.links[to].room(2)
+        !target.free.is_empty() && self.links.all[to].room(2)
     }
 
     pub(crate) fn send(&mut self, core: &mut Core<F>, to: usize, parcel: Parcel) -> Result<()> {
@@ -72,45 +71,44 @@ impl<F: Fabric> Write<F> {
             local.region.write(local.offset + slot_bytes - 8, &word)?;
         }
         let target = &mut self.targets[to];
-        let number = target.sent;
         let Some(slot) = target.free.pop_front() else { return Ok(()) };
         target.sent += 1;
-        let link = &mut self.links.links[to];
+        let link = &mut self.links.all[to];
         let at = u64::from(slot) * slot_bytes as u64 + HEADER_AT as u64;
         let there = link.peer.buffers.at(at, bytes as u64)?;
         let offset = local.offset + HEADER_AT;
         let source = Source::Region { region: &local.region, offset, bytes };
-        let (id, counters) = (parcel.slot.into(), &mut core.counters);
+        let token = Some(parcel.slot);
         match self.notification {
-            Notification::Buffers => {
-                link.post(&mut [WorkRequest::write(source, there)], id, counters)
-            }
+            Notification::Buffers => link.tell(&mut [WorkRequest::write(source, there)], 1, token),
             Notification::CompletionQueue => {
                 let value = immediate(slot, parcel.state);
                 let write = WorkRequest::write_immediate(source, there, value);
-                link.post(&mut [write], id, counters)
+                link.post(&mut [write], token)
             }
             Notification::MessageQueue => {
                 let write = WorkRequest::write(source, there);
-                link.post(&mut [write], crate::shuffle::link::CONTROL, counters)?;
+                link.post(&mut [write], None)?;
                 let entry = Entry { slot, bytes: parcel.bytes, state: parcel.state };
                 // It completes after the write before it.
-                link.write_entry(number, entry, id, counters)
+                link.write_entry(entry, token)
             }
         }
     }
 
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
-        let mut found = self.links.complete(core, true)?;
+        let mut found = core.complete_links(&mut self.links, true)?;
         for to in 0..self.targets.len() {
             if core.lanes[to].is_done() {
                 continue;
             }
-            while let Some(entry) = self.links.next_free(to, &mut core.counters) {
+            let link = &mut self.links.all[to];
+            while let Some(entry) = link.next_entry(&mut core.counters) {
+                link.took_entry();
                 let target = &mut self.targets[to];
                 if entry.slot >= target.slots || target.free.len() >= target.slots as usize {
                     return Err(Error::Protocol {
-                        peer: self.links.links[to].peer.id,
+                        peer: link.peer.id,
                         what: "it freed a buffer that it does not have",
                         found: entry.slot.into(),
                     });
