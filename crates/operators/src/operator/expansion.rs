@@ -9,6 +9,8 @@ use crate::operator::lookup::{self, Lookup};
 use crate::operator::stateless::{Taken, Taking};
 use crate::operator::unnest::{self, Unnest};
 
+pub use crate::operator::stateless::Piece;
+
 /// What becomes of each row.
 #[derive(Debug)]
 pub enum Expansion {
@@ -16,14 +18,6 @@ pub enum Expansion {
     Elements(Unnest),
     /// A row for each row of a side table that matches it.
     Matches(Arc<Lookup>),
-}
-
-/// Some of the rows that come out.
-pub struct Piece {
-    /// Columns of the batch.
-    pub taken: Taken,
-    /// Where the first row's record stands, if the piece before had rows of it, too.
-    pub continued: Option<u32>,
 }
 
 /// The pieces that rows come to, one after the other.

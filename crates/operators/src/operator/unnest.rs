@@ -15,8 +15,7 @@ use arrow::compute::{nullif, take, take_arrays};
 use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::error::{Error, Result};
-use crate::operator::expansion::Piece;
-use crate::operator::stateless::Taken;
+use crate::operator::stateless::{Piece, Taken};
 use crate::plan::{self, Element};
 use crate::prepare::element_offsets;
 

@@ -11,9 +11,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::interleave;
 
-use super::as_of::{Slice, Sought};
 use super::gathered::Columns;
 use super::sides::Side;
+use super::slice::{Slice, Sought};
 use crate::error::Result;
 
 /// The last version of each key.

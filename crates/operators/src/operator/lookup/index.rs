@@ -3,7 +3,7 @@
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use millstream_state::Buckets;
 
-use super::Keys;
+use super::keys::Keys;
 use crate::budget::{Held, batch_bytes};
 use crate::columns::keys::{VarColumn, is_variable};
 use crate::error::Result;
