@@ -27,4 +27,4 @@ pub mod stamped;
 mod support;
 pub mod windowing;
 
-use millstream_contract::{error, expr, plan, settings, table, texts, zone};
+use millstream_contract::{error, expr, plan, rows, settings, table, texts, zone};

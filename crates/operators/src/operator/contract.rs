@@ -7,7 +7,7 @@
 //! worker looks into it: what others are to have is sealed and handed out, and what they have
 //! sealed is merged. An operator knows slices, windows and rows. It does not know who has announced
 //! a watermark (`engine::progress`), nor the network (`engine::delivery`, but for `Onward`), nor
-//! who takes what it fires (`engine::flow`). All methods are called once for a batch, a segment, a
+//! who takes what it fires (`engine::edges`). All methods are called once for a batch, a segment, a
 //! message or a step, and never for a record.
 //!
 //! **To add one**, make a folder here that implements both traits, and name it where a job
@@ -44,6 +44,7 @@ use millstream_state::{Arena, Heap, Load, Mode, RowLayout, Segment};
 use crate::budget::Usage;
 use crate::error::{Contents, Error, Result};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
+use crate::rows::RowsKind;
 use crate::windowing::{SliceId, WindowId, Windowing};
 
 use super::input::{Batch, Keyed, Passing, Updated};
@@ -85,6 +86,11 @@ pub trait Program: fmt::Debug + Send + Sync {
     /// operator that has a [`format`](Program::format).
     fn keyed(&self, _: &Batch<'_>) -> Result<(Passing, Option<Keyed>)> {
         Err(Error::Internal(format!("records for '{}', which cannot be exchanged", self.name())))
+    }
+
+    /// The kind of rows that it fires.
+    fn fired_kind(&self) -> RowsKind {
+        RowsKind::Final
     }
 
     /// Which columns of an input, by its number, have texts that the state keeps as they are.
