@@ -49,7 +49,7 @@ pub(crate) fn print_rows(output: Output, rows: &RecordBatch) -> Result<(), Failu
     write_answer(&*text_sink(output), rows).map(drop).map_err(failed)
 }
 
-/// Columns of the terminal that stdout is, if it is one.
+/// Width of the terminal in columns, if stdout is a terminal.
 fn terminal_width() -> Option<u16> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(io::stdout())?;
     (columns > 0).then_some(columns)

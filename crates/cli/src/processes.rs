@@ -107,7 +107,7 @@ fn show(desk: &Desk, interrupt: &Interrupt, draining: Arc<Draining>) {
 struct Draining {
     /// This process's part of the query that runs.
     query: Mutex<Option<Stopper>>,
-    /// Somebody has asked for it: the job ends with the query that runs.
+    /// The job was requested to drain: it ends with the running query.
     asked: AtomicBool,
 }
 
@@ -150,7 +150,7 @@ fn task(
     Ok(ScriptTask { standard_input, ..task })
 }
 
-/// What the other processes are told.
+/// Task for the other processes.
 fn told(task: &ScriptTask) -> Result<Value, Failure> {
     serde_json::to_value(task).map_err(|e| {
         // The only thing in it that may be no text is a path.
@@ -228,8 +228,8 @@ impl Progress for Telling<'_> {
     }
 }
 
-/// Tells what came of a query that has ended early, if one has: how far it got, and the plan of one
-/// that is analyzed.
+/// Reports on a query that has ended early, if any: its progress, and the plan of an analyzed
+/// query.
 fn early_stats(
     own: &ScriptMember,
     others: &[Option<Value>],
@@ -243,8 +243,8 @@ fn early_stats(
     Ok(Some(stats))
 }
 
-/// Says how far a query got that has ended early, here with these counters. Returns all that are
-/// known: who was killed has told nothing.
+/// Writes the progress of a query that has ended early, here with these counters. Returns all known
+/// counters: killed processes have reported none.
 fn stopped_line(mut stats: Stats, others: &[Option<Value>], interrupted: bool) -> Stats {
     let mut silent = Vec::new();
     for (told, process) in others.iter().zip(1..) {

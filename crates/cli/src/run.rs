@@ -29,7 +29,7 @@ pub(crate) struct Text {
     /// For messages.
     pub(crate) name: String,
     pub(crate) text: String,
-    /// What relative paths start from.
+    /// Base directory of relative paths.
     pub(crate) base_dir: PathBuf,
     /// Whether it was read from standard input.
     pub(crate) standard_input: bool,
@@ -90,7 +90,7 @@ fn bounded(input: impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads the script: a session with its settings, and its statements.
+/// Reads the script into a session with its settings, and statements.
 fn open(
     script: &Script,
     settings: &SettingArguments,
@@ -219,7 +219,7 @@ pub(crate) fn say_not_run(statements: usize) {
     }
 }
 
-/// Counters of all queries so far, added up; with several, also one by one.
+/// Counters of all queries so far, as a sum; for several queries, also for each.
 pub(crate) fn write_stats(path: Option<&Path>, all: &[Stats]) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let mut queries: Vec<_> = all.iter().map(counters).collect();
@@ -250,8 +250,8 @@ pub(crate) fn check_stats_path(path: &Path) -> Result<(), Failure> {
     check_writable(path).map_err(|e| usage(&not_written(path, &e)))
 }
 
-/// Fails where a file cannot be written to, which a long run should not find out at its end. Leaves
-/// what is there as it is, and nothing where nothing is.
+/// Fails for a file that cannot be written, before a long run starts. Leaves an existing file
+/// unchanged, and creates none.
 fn check_writable(path: &Path) -> io::Result<()> {
     let mut open = OpenOptions::new();
     open.append(true);

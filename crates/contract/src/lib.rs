@@ -21,6 +21,7 @@ pub mod interval;
 pub mod nested;
 pub mod plan;
 pub mod pruning;
+pub mod rows;
 pub mod settings;
 pub mod sink;
 pub mod table;

@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::rows::changes_refused;
 
 /// Order of the rows that a sink receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +86,11 @@ pub trait Sink: Send + Sync + Debug {
     /// `flush` is set (the last batch of a window). [`crate::Error::OutputClosed`] ends the job
     /// quietly, unless it comes from the local sink of another process than the first.
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()>;
+    /// Takes rows that change earlier ones, as [`Sink::write`] takes final rows
+    /// ([`RowsKind`](crate::rows::RowsKind)). A sink of final rows only refuses them.
+    fn write_changes(&self, _worker: usize, _rows: &RecordBatch, _flush: bool) -> Result<()> {
+        Err(changes_refused("the sink of the result"))
+    }
     /// Whether each process of a job writes its own rows to a sink of its own; otherwise all rows
     /// come to the sink of the process that was asked. Only sinks of [`RowOrder::Any`] can.
     fn is_local(&self) -> bool {

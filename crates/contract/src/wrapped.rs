@@ -241,6 +241,10 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.inner.write(worker, rows, flush).map_err(|error| self.words.error(error))
     }
 
+    fn write_changes(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
+        self.inner.write_changes(worker, rows, flush).map_err(|error| self.words.error(error))
+    }
+
     fn is_local(&self) -> bool {
         self.inner.is_local()
     }

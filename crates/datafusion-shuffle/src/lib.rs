@@ -62,7 +62,7 @@
 //! ([`Error::Worker`]). At the writer, a reader that is gone, or whose host is silent, ends its
 //! streams, and the link's memory is given back.
 //!
-//! # What it does not do
+//! # Limits
 //!
 //! It uses endpoints in pairs, one sender and one receiver for each lane. So a broadcast is sent
 //! once to each reader, not to a transmission group, and the designs over datagrams have as many

@@ -44,7 +44,7 @@ pub mod stats;
 mod support;
 mod worker;
 
-use millstream_contract::{error, expr, plan, pruning, settings, sink, table};
+use millstream_contract::{error, expr, plan, pruning, rows, settings, sink, table};
 
 pub use explain::state_layout;
 pub use job::{Job, Stopper};

@@ -76,7 +76,7 @@ impl ScriptTask {
     /// process 0.
     ///
     /// # Errors
-    /// If one cannot be read, or understood.
+    /// If a file cannot be read or understood.
     pub fn declare_files(
         &mut self,
         session: &mut Session,

@@ -137,7 +137,7 @@ struct Stream<'a> {
     times: &'a Times,
 }
 
-/// The columns of a batch under construction; those that nobody asked for are not there.
+/// The columns of a batch under construction; columns that are not requested are absent.
 pub(super) struct Columns<'a> {
     events: Stream<'a>,
     urls: &'static Urls,

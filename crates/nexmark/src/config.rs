@@ -3,7 +3,7 @@
 /// Midnight before the first event, unless a [`Config`] says otherwise: 2015-07-15 in UTC.
 pub const BASE_TIME_MS: i64 = 1_436_918_400_000;
 
-/// What kind of event a number is.
+/// Kind of the event of this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A new person: `event_type` 0.
@@ -23,14 +23,14 @@ pub enum Shape {
     Sine,
 }
 
-/// Which events there are, and when they happen. The default is that of Flink's suite.
+/// Number, time and content of events. The default is the configuration of Flink's suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// How many events; `None`: without an end.
     pub events: Option<u64>,
     /// When the first one happens, in milliseconds since 1970.
     pub base_time_ms: i64,
-    /// Other seeds give other values.
+    /// Seed of all values.
     pub seed: u64,
     /// Events per second of event time, at first; at least 1.
     pub first_rate: u64,
@@ -46,11 +46,11 @@ pub struct Config {
     pub auctions: u64,
     /// … and so many bids.
     pub bids: u64,
-    /// One bid in so many is for any auction that is open, the others for a hot one; at least 1.
+    /// One bid in so many is for any open auction, the rest for a hot auction; at least 1.
     pub hot_auctions: u64,
-    /// One bid in so many is by any active person, the others by a hot one; at least 1.
+    /// One bid in so many is by any active person, the rest by a hot person; at least 1.
     pub hot_bidders: u64,
-    /// One auction in so many is of any active person, the others of a hot one; at least 1.
+    /// One auction in so many is of any active person, the rest of a hot person; at least 1.
     pub hot_sellers: u64,
     /// Bytes of a person on average, which the column `extra` fills up.
     pub person_bytes: u64,
@@ -89,7 +89,7 @@ impl Config {
         (self.persons + self.auctions + self.bids).max(1)
     }
 
-    /// What kind of event a number is.
+    /// Kind of the event of this number.
     pub fn kind(&self, number: u64) -> Kind {
         let place = number % self.group();
         if place < self.persons {

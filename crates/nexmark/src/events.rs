@@ -23,7 +23,7 @@ impl Events {
         Events { config, times }
     }
 
-    /// What it is made of.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -1,18 +1,18 @@
 //! The event stream of the NEXMark benchmark: persons, auctions and bids of an auction house, as
 //! Apache Flink's suite has them.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | `config` | which events there are |
 //! | `schema` | the columns of the stream |
-//! | [`times`] | when the event of a number happens |
-//! | [`ids`] | which persons and auctions there are, and which of them an event names |
+//! | [`times`] | times of events |
+//! | [`ids`] | persons and auctions at an event, and the choice of the event |
 //! | `text` | random numbers and texts |
 //! | `columns` | events as columns |
 //! | `events` | the stream, in batches |
 //! | [`deal`] | events dealt to splits |
 //! | [`queries`] | the queries as SQL text |
-//! | [`rows`] | what an answer is reduced to |
+//! | [`rows`] | the summary of an answer |
 //! | [`model`] | the answers, by plain maps |
 //!
 //! # Promises
@@ -22,7 +22,7 @@
 //! arithmetic is that of whole numbers, or of operations that IEEE 754 defines, so the stream is
 //! the same on every machine.
 //!
-//! # What it does not do
+//! # Limits
 //!
 //! Flink's generator draws from a source that is seeded anew in every run, so no two streams of
 //! it are alike; only distributions are the same here. It also adds 1000 to the id of a bidder

@@ -53,7 +53,7 @@ pub(crate) fn bid() -> Fields {
     ])
 }
 
-/// The columns of the stream, as Flink's suite declares them: of each event, the row that it is.
+/// The columns of the stream, as Flink's suite declares them: the row of each event, by kind.
 pub fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("event_type", DataType::Int32, true),

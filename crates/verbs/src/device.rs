@@ -207,8 +207,8 @@ fn why_closed(device: &DeviceName, error: Error) -> Unavailable {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: each object made from the context keeps the context alive, so all are gone by
-        // now. A failure can only be ignored: the library frees its side in any case.
+        // SAFETY: the context goes only after all objects made from it. A failure can only be
+        // ignored: the library frees its memory regardless.
         unsafe { (self.library.ibv_close_device)(self.raw.as_ptr()) };
     }
 }

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What a target begins with that is a whole address.
 const HTTP: &str = "http://";
 
-/// What is answered.
+/// Answer of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u16,

@@ -1,18 +1,17 @@
 //! Rows of records on their way through a gather: put back into the order of their batches, then
 //! queued.
 
-use arrow::array::RecordBatch;
-
 use super::ahead::Turn;
 use super::outlet::Role;
 use super::{Gather, State};
 use crate::error::{Error, Result};
 use crate::network::{Head, Kind, LAST, encode_rows};
+use crate::rows::{Rows, RowsKind};
 use millstream_operators::stamped::BatchPlace;
 
 /// Rows of a batch of records, for an output.
 pub(crate) struct BatchRows {
-    pub(crate) rows: RecordBatch,
+    pub(crate) rows: Rows,
     /// Why there are no more of them, if there should be: a LIMIT may have been reached before.
     pub(crate) then: Option<Error>,
     /// Whether it is the last part of its chunk.
@@ -37,6 +36,10 @@ impl Gather {
         if self.has_ended() {
             return Ok(());
         }
+        if rows.kind == RowsKind::Changes {
+            return self.write_changes(worker, &rows.batch, true);
+        }
+        let rows = rows.batch;
         if self.sorts() {
             let rows = self.sorted(rows)?;
             return match &self.outlet.role {

@@ -13,6 +13,7 @@ use super::*;
 use crate::edges::Root;
 use crate::error::{Error, Result};
 use crate::plan::Tumble;
+use crate::rows::{Rows, RowsKind, changes_refused};
 use crate::sink::Writers;
 use millstream_operators::budget::Kind;
 use millstream_operators::operator::RowTimes;
@@ -69,6 +70,62 @@ struct Fixture {
     budget: Arc<Budget>,
 }
 
+/// A sink of rows in any order, which takes changes, too, or does not.
+#[derive(Debug)]
+struct Loose {
+    takes_changes: bool,
+    rows: Mutex<Vec<i64>>,
+}
+
+impl Sink for Loose {
+    fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
+        Ok(())
+    }
+    fn order(&self) -> RowOrder {
+        RowOrder::Any
+    }
+    fn write(&self, _: usize, rows: &RecordBatch, _: bool) -> Result<()> {
+        self.rows.lock().expect("no panic").extend(values(rows));
+        Ok(())
+    }
+    fn write_changes(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
+        match self.takes_changes {
+            true => self.write(worker, rows, flush),
+            false => Err(changes_refused("table 'loose'")),
+        }
+    }
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// An output of windows or of records, for two leaders or of two splits.
+fn outlet(root: Root, limit: Option<u64>) -> Outlet {
+    let windowing = Windowing::new(Some(Tumble { size_us: SIZE_US, offset_us: 0 }.into()), 0);
+    let (stages, splits) = match root {
+        Root::Stage(stage) => (vec![(stage, windowing)], vec![]),
+        Root::Source(_) => (vec![], vec![0, 1]),
+    };
+    Outlet {
+        output: 0,
+        schema: batch([]).schema(),
+        inputs: vec![root],
+        stages,
+        turns: Turns::together(splits),
+        offset: 0,
+        limit,
+        sort: None,
+        side: false,
+        leaders: 2,
+        role: Role::Alone { elsewhere: false },
+        one_writer: false,
+    }
+}
+
+fn budget() -> Arc<Budget> {
+    Arc::new(Budget::new(1 << 20, 2, vec![millstream_operators::budget::Holder::any()], 1))
+}
+
 impl Fixture {
     /// Of the windows of two leaders, or of the records of two splits.
     fn new(root: Root, limit: Option<u64>) -> Fixture {
@@ -76,28 +133,8 @@ impl Fixture {
         let (opens, gate) = channel();
         let rows = Mutex::default();
         let sink = Arc::new(Gated { says: Mutex::new(says), gate: Mutex::new(gate), rows });
-        let budget =
-            Arc::new(Budget::new(1 << 20, 2, vec![millstream_operators::budget::Holder::any()], 1));
-        let windowing = Windowing::new(Some(Tumble { size_us: SIZE_US, offset_us: 0 }.into()), 0);
-        let (stages, splits) = match root {
-            Root::Stage(stage) => (vec![(stage, windowing)], vec![]),
-            Root::Source(_) => (vec![], vec![0, 1]),
-        };
-        let outlet = Outlet {
-            output: 0,
-            schema: batch([]).schema(),
-            inputs: vec![root],
-            stages,
-            turns: Turns::together(splits),
-            offset: 0,
-            limit,
-            sort: None,
-            side: false,
-            leaders: 2,
-            role: Role::Alone { elsewhere: false },
-            one_writer: false,
-        };
-        let gather = Gather::new(outlet, sink.clone(), budget.clone());
+        let budget = budget();
+        let gather = Gather::new(outlet(root, limit), sink.clone(), budget.clone());
         Fixture { gather, sink, writes, opens, budget }
     }
 
@@ -107,7 +144,12 @@ impl Fixture {
             let watermark = (number + 1) * SIZE_US;
             let window = WindowId::from_word((number * SIZE_US) as u64);
             self.gather
-                .window_rows(worker, (0, window), (rows, &RowTimes::Same(None)), true)
+                .window_rows(
+                    worker,
+                    (0, window),
+                    (Rows::of_final(rows), &RowTimes::Same(None)),
+                    true,
+                )
                 .expect("no error");
             self.gather.advance(worker, 0, watermark).expect("no error");
         }
@@ -115,7 +157,7 @@ impl Fixture {
 
     /// A chunk of a split, which has this one value.
     fn chunk(&self, worker: usize, (sequence, split): ChunkAt, value: i64) {
-        let rows = BatchRows { rows: batch([value]), then: None, last: true };
+        let rows = BatchRows { rows: Rows::of_final(batch([value])), then: None, last: true };
         let place = BatchPlace { sequence, split, part: 0 };
         self.gather.batch_rows(worker, place, rows, &[None, None]).expect("no error");
     }
@@ -245,4 +287,28 @@ fn rows_that_wait_for_a_slow_sink_are_bounded() {
     });
     assert!(!output.gather.is_congested() && output.held() == 0);
     assert_eq!(output.written(), (0..count as i64).collect::<Vec<_>>());
+}
+
+/// Changes of earlier rows reach a sink that takes them; a sink of final rows, and an output whose
+/// rows have an order, refuse them with the same error.
+#[test]
+fn changes_are_refused_unless_the_sink_takes_them() {
+    let changes = |gather: &Gather| {
+        let rows = Rows { batch: batch([1, 2]), kind: RowsKind::Changes };
+        let window = (0, WindowId::from_word(0));
+        let came = gather.window_rows(0, window, (rows, &RowTimes::Same(None)), true);
+        came.map_err(|error| error.to_string())
+    };
+    let refused = |taker: &str| Err(changes_refused(taker).to_string());
+    let loose = |takes_changes| Arc::new(Loose { takes_changes, rows: Mutex::default() });
+    let gather = |sink: Arc<dyn Sink>| Gather::new(outlet(Root::Stage(0), None), sink, budget());
+    let takes = loose(true);
+    assert_eq!(changes(&gather(takes.clone())), Ok(()));
+    assert_eq!(*takes.rows.lock().expect("no panic"), [1, 2]);
+    let refuses = loose(false);
+    assert_eq!(changes(&gather(refuses.clone())), refused("table 'loose'"));
+    assert!(refuses.rows.lock().expect("no panic").is_empty());
+    let ordered = Fixture::new(Root::Stage(0), None);
+    assert_eq!(changes(&ordered.gather), refused("result 1"));
+    assert!(!ordered.gather.needs_writer());
 }

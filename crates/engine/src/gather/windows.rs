@@ -1,7 +1,5 @@
 //! Rows of windows: held until every leader has fired a window, then queued in order of event time.
 
-use arrow::array::RecordBatch;
-
 use super::ahead::Turn;
 use super::outlet::Role;
 use super::packs::{Fired, Window};
@@ -9,6 +7,7 @@ use super::queue::QueuedItem;
 use super::{Gather, State};
 use crate::error::{Error, Result};
 use crate::network::{Head, Kind, LAST};
+use crate::rows::{Rows, RowsKind};
 use millstream_operators::columns::first_columns;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::operator::RowTimes;
@@ -28,14 +27,17 @@ impl Gather {
         &self,
         worker: usize,
         (input, window): (usize, WindowId),
-        (rows, times): (RecordBatch, &RowTimes),
+        (rows, times): (Rows, &RowTimes),
         last: bool,
     ) -> Result<()> {
         let window = self.window(input, window)?;
         if self.has_ended() {
             return Ok(());
         }
-        let rows = self.outlet.on_way(rows, times)?;
+        if rows.kind == RowsKind::Changes {
+            return self.write_changes(worker, &rows.batch, last);
+        }
+        let rows = self.outlet.on_way(rows.batch, times)?;
         if let Role::Helper { net, .. } = &self.outlet.role {
             if rows.num_rows() == 0 && !last {
                 return Ok(());

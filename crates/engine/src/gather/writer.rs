@@ -21,6 +21,7 @@ use super::{Gather, State};
 use crate::error::{Error, Result};
 use crate::network::{Head, Kind};
 use crate::order::{Merge, Run};
+use crate::rows::changes_refused;
 use millstream_operators::columns::first_columns;
 use millstream_operators::stamped::BatchPlace;
 
@@ -166,6 +167,23 @@ impl Gather {
         let rows = first_columns(rows, self.outlet.visible())?;
         let worker = if self.outlet.one_writer { 0 } else { worker };
         self.sink.write(worker, &rows, flush)
+    }
+
+    /// Gives changes of earlier rows to the sink as they come; an output whose rows have an order
+    /// takes none.
+    pub(super) fn write_changes(
+        &self,
+        worker: usize,
+        rows: &RecordBatch,
+        flush: bool,
+    ) -> Result<()> {
+        if self.ordered || matches!(self.outlet.role, Role::Helper { .. }) {
+            return Err(changes_refused(&format!("result {}", self.outlet.output + 1)));
+        }
+        self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
+        let rows = first_columns(rows, self.outlet.visible())?;
+        let worker = if self.outlet.one_writer { 0 } else { worker };
+        self.sink.write_changes(worker, &rows, flush)
     }
 
     /// All rows are in, and all workers have ended: writes what still waits.

@@ -4,6 +4,7 @@ use super::Shared;
 use crate::error::{Error, Result};
 use crate::gather::{BatchRows, Gather};
 use crate::network::{Freed, Head, Kind, LAST, decode_rows};
+use crate::rows::Rows;
 use millstream_operators::operator::RowTimes;
 use millstream_operators::stamped::BatchPlace;
 use millstream_operators::windowing::WindowId;
@@ -36,7 +37,7 @@ impl Shared {
             Kind::WindowRows if net.is_coordinator() => {
                 let at = (head.count as usize, WindowId::from_word(head.rows_of));
                 // Rows bring their times along, if needed.
-                let rows = (decode_rows(body)?, &RowTimes::Same(None));
+                let rows = (Rows::of_final(decode_rows(body)?), &RowTimes::Same(None));
                 let gather = self.gather(&head)?;
                 let came = gather.window_rows(leader()?, at, rows, head.has(LAST));
                 self.ends(gather.output(), came)?;
@@ -44,7 +45,11 @@ impl Shared {
             }
             Kind::BatchRows if net.is_coordinator() => {
                 let (gather, place) = (self.gather(&head)?, self.place(&head)?);
-                let rows = BatchRows { rows: decode_rows(body)?, then: None, last: head.has(LAST) };
+                let rows = BatchRows {
+                    rows: Rows::of_final(decode_rows(body)?),
+                    then: None,
+                    last: head.has(LAST),
+                };
                 let came = gather.batch_rows(0, place, rows, &self.intake.ended_splits());
                 self.ends(gather.output(), came)?;
                 self.check_gathered()?;

@@ -286,11 +286,13 @@ impl Worker {
         let shared = self.context.shared.clone();
         let feeds = &shared.edges.stages[number];
         let state = &mut stages[number];
-        if let Some(obstacle) = self.admit_to_outputs(state, &feeds.outputs, &fired.rows, tight)? {
+        if let Some(obstacle) =
+            self.admit_to_outputs(state, &feeds.outputs, &fired.rows.batch, tight)?
+        {
             return Ok(Admission::Waits(obstacle));
         }
         for next in &feeds.stages {
-            let load = feeds.takers.load_of(*next, &fired.rows);
+            let load = feeds.takers.load_of(*next, &fired.rows.batch);
             match self.admit_to_stage(&mut stages[*next], load, tight)? {
                 Admission::Free => {}
                 other => return Ok(other),

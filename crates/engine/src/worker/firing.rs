@@ -9,6 +9,7 @@ use super::{FiredRows, State, Worker};
 use crate::edges::{Edge, Takers, Way};
 use crate::error::Result;
 use crate::obstacle::Obstacle;
+use crate::rows::Rows;
 use millstream_operators::budget::{Kind, batch_bytes};
 use millstream_operators::columns::rows_in;
 use millstream_operators::event_time::END;
@@ -80,7 +81,7 @@ impl Worker {
             Admission::Again => None,
             Admission::Waits(obstacle) => Some(obstacle),
         };
-        let held = shared.budget.hold(Kind::Fired, batch_bytes(&fired.rows));
+        let held = shared.budget.hold(Kind::Fired, batch_bytes(&fired.rows.batch));
         self.waiting[number] = Some((fired, held));
         Ok(obstacle.map_or(Fired::Some, Fired::Waits))
     }
@@ -111,6 +112,7 @@ impl Worker {
         if let Some(of_stage) = self.context.stats.stages.get_mut(number) {
             of_stage.rows_out += rows.num_rows() as u64;
         }
+        let rows = Rows { batch: rows, kind: state.stage.program.fired_kind() };
         Ok(Some(FiredRows { rows, window, times, last }))
     }
 
@@ -136,28 +138,32 @@ impl Worker {
         }
         for edge in &takers.edges {
             if self.context.shared.is_wanted(&self.context.shared.edges.stages[edge.stage]) {
-                self.take_fired(&mut stages[edge.stage], edge, rows, times)?;
+                let state = &mut stages[edge.stage];
+                let rows = rows.finals("a stage of the query")?;
+                self.take_fired(state, edge, rows, times)?;
             }
         }
         for pass in &takers.passes {
             let (window, last) = (*window, *last);
             let taken = match times {
-                RowTimes::Same(_) => Taken::from(pass.taking.rows(rows)?),
-                RowTimes::Each(_) => pass.taking.take(rows)?,
+                RowTimes::Same(_) => Taken::from(pass.taking.rows(&rows.batch)?),
+                RowTimes::Each(_) => pass.taking.take(&rows.batch)?,
             };
             self.context.stats.note_passed(pass.stage, pass.input, taken.rows.num_rows());
             let Some(expansion) = &pass.expansion else {
                 let times = times.of(taken.places.as_deref());
-                let fired = FiredRows { rows: taken.rows, window, times, last };
+                let rows = Rows { batch: taken.rows, ..*rows };
+                let fired = FiredRows { rows, window, times, last };
                 self.push_fired(stages, &pass.takers, &fired)?;
                 continue;
             };
             let mut pieces = expansion.pieces(&taken)?;
             let mut next = pieces.next_piece()?;
-            while let Some(Piece { taken: Taken { rows, places }, .. }) = next {
+            while let Some(Piece { taken: Taken { rows: batch, places }, .. }) = next {
                 next = pieces.next_piece()?;
                 let last = last && next.is_none();
                 let times = times.of(places.as_deref());
+                let rows = Rows { batch, ..*rows };
                 self.push_fired(stages, &pass.takers, &FiredRows { rows, window, times, last })?;
             }
         }

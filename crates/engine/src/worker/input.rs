@@ -10,6 +10,7 @@ use crate::gather::BatchRows;
 use crate::intake::Offer;
 use crate::obstacle::Obstacle;
 use crate::plan::malformed_schema;
+use crate::rows::Rows;
 use millstream_operators::operator::Records;
 use millstream_operators::prepare::Prepared;
 use millstream_operators::skipped::{note_malformed, note_row};
@@ -135,7 +136,7 @@ impl Worker {
             }
             let (rows, then) = by_record(parts)?;
             let gather = &shared.gathers[*output];
-            let rows = BatchRows { rows, then, last: batch.last };
+            let rows = BatchRows { rows: Rows::of_final(rows), then, last: batch.last };
             let came = gather.batch_rows(self.context.id, batch.place(), rows, &ended);
             shared.ends(*output, came)?;
             if gather.sorts() {

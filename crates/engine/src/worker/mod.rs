@@ -21,14 +21,13 @@ mod update;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use arrow::array::RecordBatch;
-
 use crate::delivery::{self, Delivery, Endpoints, Mailboxes};
 use crate::error::Result;
 use crate::network::Ends;
 use crate::observe::Doing;
 use crate::obstacle::Obstacle;
 use crate::progress::{Context, State};
+use crate::rows::Rows;
 use crate::shared::Shared;
 use crate::stats::Stats;
 use millstream_operators::budget::Held;
@@ -52,7 +51,7 @@ pub(crate) enum Step {
 
 /// Rows of a window that has fired.
 struct FiredRows {
-    rows: RecordBatch,
+    rows: Rows,
     window: WindowId,
     times: RowTimes,
     /// Whether they are this leader's last of the window.

@@ -62,7 +62,7 @@ struct Engine {
     sent_bytes: usize,
     /// Entries that the next completion frees besides its own.
     unsignalled: u32,
-    /// The receive that the peer's request takes which is being executed.
+    /// The receive taken by the peer's request that is being executed.
     reserved: Option<PostedReceive>,
     /// The peer has taken up our connection.
     open: bool,

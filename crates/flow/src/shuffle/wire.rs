@@ -31,7 +31,7 @@ pub(crate) const PAYLOAD_AT: usize = LINE;
 /// Where a datagram lands in a slot, so that its header is where others have it.
 pub(crate) const DATAGRAM_AT: usize = HEADER_AT - DATAGRAM_HEADER_BYTES;
 
-/// What a message is.
+/// Kinds of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Data(State),

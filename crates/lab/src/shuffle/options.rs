@@ -234,7 +234,7 @@ pub enum ShuffleFailure {
         process: usize,
         /// The other.
         peer: usize,
-        /// What happened.
+        /// Cause of the failure.
         error: Error,
     },
     /// A process could not be started, or talked to.

@@ -22,6 +22,7 @@ use millstream_state::{
 use crate::columns::decimal;
 use crate::columns::elements::Made;
 use crate::columns::inputs::{Columns, Feed, Input, View};
+pub(crate) use crate::columns::inputs::{TIMES, TIMES_COLUMN};
 use crate::columns::keys::{VarColumn, primitive_from_words, range_of};
 use crate::columns::lists;
 use crate::columns::moments::Feeds;
@@ -30,11 +31,6 @@ use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::plan::{AggregateCall, AggregateFunction, Argument, Bits, Moment};
-
-/// The column of a batch that has the event times of its rows, in microseconds.
-pub(crate) const TIMES: &str = "$time";
-/// Number of the column of event times, which is not in the batch.
-pub(crate) const TIMES_COLUMN: usize = usize::MAX;
 
 /// The aggregate calls of one operator, laid out as values.
 #[derive(Debug, Clone, Default)]

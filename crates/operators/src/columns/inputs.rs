@@ -9,12 +9,16 @@ use arrow::datatypes::*;
 
 use millstream_state::{ValueKind, float_to_ordered};
 
-use crate::columns::aggregates::{TIMES, TIMES_COLUMN};
 use crate::columns::elements::{self, Made};
 use crate::columns::value::Value;
 use crate::dictionary;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+
+/// The column of a batch that has the event times of its rows, in microseconds.
+pub(crate) const TIMES: &str = "$time";
+/// Number of the column of event times, which is not in the batch.
+pub(crate) const TIMES_COLUMN: usize = usize::MAX;
 
 /// An argument's values for one batch, converted for the argument's value.
 #[derive(Debug)]

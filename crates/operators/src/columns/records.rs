@@ -24,7 +24,7 @@ pub(crate) const PORTION_BYTES: usize = 4 << 20;
 /// Unit of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Portion {
-    /// All there is.
+    /// All rows.
     #[default]
     All,
     /// Whole groups: one at least.

@@ -2,13 +2,13 @@
 //! [`aggregate`](super::aggregate) is the example to read, and `tally` a small one that only tests
 //! use.
 //!
-//! An operator has two parts. The [`Program`] is shared by all workers of a process: the body of a
-//! stage of the plan in executable form. The [`Operator`] is the state of one worker, closed to
-//! other workers: rows for other workers are sealed and handed out, and rows sealed by other
-//! workers are merged. An operator knows slices, windows and rows. Watermarks of other workers
-//! (`engine::progress`), the network (`engine::delivery`, but for `Onward`) and the readers of
-//! fired rows (`engine::flow`) are out of sight. All methods are called once for a batch, a
-//! segment, a message or a step, and never for a record.
+//! An operator has two parts. Its [`Program`] is what all workers of a process share: the body of a
+//! stage of the plan in executable form. Its [`Operator`] is what one worker keeps, and no other
+//! worker looks into it: what others are to have is sealed and handed out, and what they have
+//! sealed is merged. An operator knows slices, windows and rows. It does not know who has announced
+//! a watermark (`engine::progress`), nor the network (`engine::delivery`, but for `Onward`), nor
+//! who takes what it fires (`engine::edges`). All methods are called once for a batch, a segment, a
+//! message or a step, and never for a record.
 //!
 //! **To add one**, make a folder here that implements both traits, and name it where a job
 //! compiles its plan.
@@ -43,6 +43,7 @@ use millstream_state::{Arena, Heap, Load, Mode, RowLayout, Segment};
 use crate::budget::Usage;
 use crate::error::{Contents, Error, Result};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
+use crate::rows::RowsKind;
 use crate::windowing::{SliceId, WindowId, Windowing};
 
 use super::input::{Batch, Keyed, Passing, Updated};
@@ -84,6 +85,11 @@ pub trait Program: fmt::Debug + Send + Sync {
     /// operator that has a [`format`](Program::format).
     fn keyed(&self, _: &Batch<'_>) -> Result<(Passing, Option<Keyed>)> {
         Err(Error::Internal(format!("records for '{}', which cannot be exchanged", self.name())))
+    }
+
+    /// The kind of rows that it fires.
+    fn fired_kind(&self) -> RowsKind {
+        RowsKind::Final
     }
 
     /// Which columns of an input, by its number, have texts that the state keeps as they are.
@@ -144,7 +150,7 @@ pub enum SealSlice {
     Nothing,
 }
 
-/// Rows of state sealed by another worker.
+/// Rows of state that another worker has sealed.
 #[derive(Debug)]
 pub enum Delta<'a> {
     /// Of this process.
@@ -167,7 +173,7 @@ pub struct Firing {
     pub live_bytes: u64,
 }
 
-/// Result of a step of firing.
+/// What came of a step of firing.
 #[derive(Debug)]
 pub enum Step {
     /// The window's next rows.

@@ -9,6 +9,8 @@ use crate::operator::lookup::{self, Lookup};
 use crate::operator::stateless::{Taken, Taking};
 use crate::operator::unnest::{self, Unnest};
 
+pub use crate::operator::stateless::Piece;
+
 /// Expansion of each row into several.
 #[derive(Debug)]
 pub enum Expansion {
@@ -18,15 +20,7 @@ pub enum Expansion {
     Matches(Arc<Lookup>),
 }
 
-/// Some of the rows that come out.
-pub struct Piece {
-    /// Columns of the batch.
-    pub taken: Taken,
-    /// Where the first row's record stands, if the piece before had rows of it, too.
-    pub continued: Option<u32>,
-}
-
-/// The pieces of an expansion, in order.
+/// The pieces of an UNNEST's result, in order.
 pub enum Pieces<'a> {
     /// Elements of lists, for UNNEST.
     Elements(unnest::Pieces<'a>),

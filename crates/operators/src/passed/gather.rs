@@ -59,7 +59,7 @@ pub(crate) fn gather_positions<'b>(
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::gather_plain;
+    use crate::passed::gather::gather_plain;
 
     /// The greatest position in `len` values that may be picked by a signed index.
     fn last(len: usize) -> i32 {

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`queries`] | the queries |
-//! | [`rows`] | what an answer is reduced to |
+//! | [`rows`] | the summary of an answer |
 //! | [`model`] | the answers, by plain maps |
 
 pub mod model;

@@ -11,12 +11,12 @@ use arrow::array::{
 use arrow::compute::{cast, filter, filter_record_batch, take};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 
-use super::Program;
-use super::as_of::Slice;
 use super::bags::Bags;
 use super::gathered::{Columns, Gathering};
 use super::pairs::{Built, PAIRS_MAX, Pairs, Probed};
+use super::program::Program;
 use super::sides::{Kept, Side};
+use super::slice::Slice;
 use super::versions::Versions;
 use crate::columns::inputs::true_mask;
 use crate::error::Result;

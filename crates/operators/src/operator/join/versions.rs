@@ -11,9 +11,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::interleave;
 
-use super::as_of::{Slice, Sought};
 use super::gathered::Columns;
 use super::sides::Side;
+use super::slice::{Slice, Sought};
 use crate::error::Result;
 
 /// The last version of each key.
@@ -105,7 +105,7 @@ impl Versions {
         self.merge(side)
     }
 
-    /// Adds a chunk of versions, which replace earlier versions of their keys.
+    /// Adds a chunk of versions that replace others.
     fn add(&mut self, side: &Side, columns: Columns) {
         let (chunk, rows) = (self.chunks.len(), columns.rows);
         self.chunks.push(Chunk { columns, live: vec![true; rows], live_rows: rows });

@@ -11,12 +11,12 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt
 use arrow::compute::take;
 use millstream_state::Range as Bucket;
 
-use super::{Index, Lookup};
+use super::Lookup;
+use super::index::Index;
 use crate::columns::inputs::true_mask;
 use crate::columns::keys::VarColumn;
-use crate::error::Result;
-use crate::operator::expansion::Piece;
-use crate::operator::stateless::Taken;
+use crate::error::{Error, Result};
+use crate::operator::stateless::{Piece, Taken};
 use crate::operator::unnest::{PIECE_BYTES, PIECE_ROWS, value_bytes};
 
 /// The pieces of a lookup's result, in order.
@@ -50,6 +50,16 @@ struct Candidates {
 struct Picked {
     rows: Vec<u32>,
     found: Vec<Option<u32>>,
+}
+
+impl Lookup {
+    /// Joins rows with their matches, in pieces, at least one; `taken` also has the rows' places.
+    pub(crate) fn matches<'a>(&'a self, taken: &'a Taken) -> Result<Matches<'a>> {
+        let Some(index) = self.side.current() else {
+            return Err(Error::Internal(format!("'{}' has not been read", self.body.name)));
+        };
+        Matches::new(self, index, taken)
+    }
 }
 
 impl<'a> Matches<'a> {

@@ -5,23 +5,22 @@
 //! of a batch is made piece by piece ([`matches`]).
 
 mod index;
+mod keys;
 mod matches;
 mod side;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use crate::budget::Budget;
-use crate::columns::keys::KeyCodec;
 use crate::error::{Error, Result};
 use crate::failing::first_failing;
-use crate::operator::stateless::Taken;
-use crate::plan::{self, Key};
+use crate::plan::{self};
 use crate::settings::Settings;
 
-use index::Index;
+use keys::Keys;
 pub(crate) use matches::Matches;
 use side::Side;
 
@@ -33,51 +32,6 @@ pub struct Lookup {
     schema: SchemaRef,
     keys: Keys,
     side: Side,
-}
-
-/// The keys of both sides, which are encoded alike.
-#[derive(Debug)]
-struct Keys {
-    codec: KeyCodec,
-    /// Over the inputs' columns, and over those of the side table.
-    both: [Vec<Key>; 2],
-    /// Whether a row with NULL for a key matches nothing.
-    drops_nulls: bool,
-}
-
-impl Keys {
-    fn new(body: &plan::Lookup) -> Result<Keys> {
-        let nullable = |keys: &[Key; 2]| keys.iter().any(|key| key.nullable);
-        let of = |side: usize| -> Vec<Key> {
-            let key = |keys: &[Key; 2]| Key { nullable: nullable(keys), ..keys[side].clone() };
-            body.keys.iter().map(key).collect()
-        };
-        let both = [of(0), of(1)];
-        let codec = KeyCodec::new(&both[0])?;
-        let alike = |keys: &[Key; 2]| keys[0].data_type == keys[1].data_type;
-        if !body.keys.iter().all(alike) {
-            return Err(Error::Internal("a lookup by keys of different types".into()));
-        }
-        Ok(Keys { codec, both, drops_nulls: !body.nulls_are_equal })
-    }
-
-    fn evaluate(&self, side: usize, rows: &RecordBatch) -> Result<Vec<ArrayRef>> {
-        crate::texts::begin();
-        self.both[side].iter().map(|key| key.expr.evaluate(rows)).collect()
-    }
-
-    /// Whether a key is a word that says all of it.
-    fn is_word(&self) -> bool {
-        self.codec.words() == 1 && self.codec.var_words().is_empty()
-    }
-
-    /// Whether the key of a row, of these words, is never found: some of it is NULL.
-    fn is_null(&self, words: &[u64]) -> bool {
-        self.drops_nulls
-            && !self.both[0].is_empty()
-            && self.codec.null_bit(0).is_some()
-            && words[0] != 0
-    }
 }
 
 impl Lookup {
@@ -118,14 +72,6 @@ impl Lookup {
             let rows = rows.slice(range.start, range.len());
             self.keys.evaluate(0, &rows).map(|_| ())
         })
-    }
-
-    /// Joins rows with their matches, in pieces, at least one; `taken` also has the rows' places.
-    pub(crate) fn matches<'a>(&'a self, taken: &'a Taken) -> Result<Matches<'a>> {
-        let Some(index) = self.side.current() else {
-            return Err(Error::Internal(format!("'{}' has not been read", self.body.name)));
-        };
-        Matches::new(self, index, taken)
     }
 }
 

@@ -20,8 +20,8 @@ use arrow::error::ArrowError;
 use millstream_contract::decoding;
 use millstream_contract::wording::counted;
 
-use super::Keys;
 use super::index::Index;
+use super::keys::Keys;
 use crate::budget::{Budget, Held, Kind, batch_bytes};
 use crate::env::{Env, Threads};
 use crate::error::{Error, Result};

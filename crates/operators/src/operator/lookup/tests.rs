@@ -1,13 +1,16 @@
 //! Against plain loops, with keys of several types, and pieces that end anywhere.
 
-use arrow::array::{AsArray, BooleanArray, Int64Array, StringArray};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use millstream_contract::expr::Evaluate;
 
+use super::index::Index;
 use super::*;
 use crate::budget::Kind;
 use crate::expr::Expr;
+use crate::operator::stateless::Taken;
 use crate::operator::unnest::PIECE_ROWS;
+use crate::plan::Key;
 use crate::plan::{Project, Source};
 use crate::support::{Memory, Random};
 use crate::table::Sharing;

@@ -26,6 +26,14 @@ pub struct Taking {
     pub project: Option<Project>,
 }
 
+/// Some of the rows that come out.
+pub struct Piece {
+    /// Columns of the batch.
+    pub taken: Taken,
+    /// Where the first row's record stands, if the piece before had rows of it, too.
+    pub continued: Option<u32>,
+}
+
 /// Rows that have been taken.
 #[derive(Debug)]
 pub struct Taken {

@@ -20,9 +20,9 @@ use crate::syntax::numbers::count_zeros;
 
 /// A query's plan.
 pub(super) struct Planned {
-    /// As the planner made it.
+    /// As made by DataFusion's planner.
     pub(super) plan: LogicalPlan,
-    /// With types made to agree.
+    /// After type coercion.
     pub(super) analyzed: LogicalPlan,
 }
 
