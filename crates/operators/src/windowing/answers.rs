@@ -66,16 +66,9 @@ pub enum Packing {
 pub enum Combining {
     /// It is one slice.
     OneSlice,
-    /// Of the slices of all its panes. Windows that come later need those again that lie in them.
-    Hop,
-    /// Of what the window before had, if it began together with it, and of its last pane's slices.
-    Cumulate,
-    /// Slices pack panes, of which windows have few: each row is of one, and counts for all windows
-    /// of that.
-    FewPanes,
-    /// Slices pack panes, of which windows have this number at the most, and more than few.
-    ManyPanes {
-        /// The number of panes.
+    /// Of panes, each of which is a slice, or several of which a slice packs.
+    Panes {
+        /// How many a window has at the most.
         count: i64,
         /// Whether windows hop; else they cumulate.
         hop: bool,
