@@ -63,9 +63,8 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 ARCHITECTURE_WORDS_MAX = 1800
 # These two may only shrink, to 300 and 30.
-HARD_SENTENCES_MAX = 324
-HARD_IN_DOCUMENTS_MAX = 112
-HEADLESS_COMMENTS_MAX = 171
+HARD_SENTENCES_MAX = 267
+HEADLESS_COMMENTS_MAX = 143
 
 BANNED = {
     "utilize": "use",
@@ -233,8 +232,8 @@ def complaints() -> Iterator[str]:
     hard, headless = tidy_words.hard_and_headless(tracked("crates/*.rs"))
     yield from check_sentences(len(hard), len(headless))
     hard = list(hard_in_documents())
-    if len(hard) > HARD_IN_DOCUMENTS_MAX:
-        yield f"{len(hard)} hard sentences in documents, at most {HARD_IN_DOCUMENTS_MAX}: see --sentences"
+    if len(hard) > tidy_docs.HARD_SENTENCES_MAX:
+        yield f"{len(hard)} hard sentences in documents, at most {tidy_docs.HARD_SENTENCES_MAX}: see --sentences"
     for path in tracked("*.md"):
         yield from tidy_docs.check(ROOT, str(path.relative_to(ROOT)), path.read_text())
     yield from check_architecture((ROOT / "ARCHITECTURE.md").read_text())

@@ -66,17 +66,9 @@ pub enum Packing {
 pub enum Combining {
     /// A window is a slice.
     OneSlice,
-    /// A window combines the slices of all its panes. Later windows need the slices of common panes
-    /// again.
-    Hop,
-    /// A window continues the window before, if both begin together, with its last pane's slices.
-    Cumulate,
-    /// Slices pack panes, of which windows have few: each row is of one, and counts for all windows
-    /// of that.
-    FewPanes,
-    /// Slices pack panes, of which windows have this number at the most, and more than few.
-    ManyPanes {
-        /// The number of panes.
+    /// Of panes, each of which is a slice, or several of which a slice packs.
+    Panes {
+        /// How many a window has at the most.
         count: i64,
         /// Whether windows hop; else they cumulate.
         hop: bool,

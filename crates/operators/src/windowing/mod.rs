@@ -172,9 +172,10 @@ impl Windowing {
     pub(crate) fn combining(&self) -> Combining {
         match self.kind {
             Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => Combining::OneSlice,
-            Kind::Panes(panes) if panes.hop => Combining::Hop,
-            Kind::Panes(_) => Combining::Cumulate,
-            Kind::Packs(packs) => packs.combining(),
+            Kind::Panes(Panes { count, hop })
+            | Kind::Packs(Packs { panes: Panes { count, hop }, .. }) => {
+                Combining::Panes { count, hop }
+            }
             Kind::Sessions(session) => Combining::Sessions { gap_us: session.gap_us },
         }
     }
@@ -383,15 +384,23 @@ impl Windowing {
 
     /// The windows that a slice serves, in the order in which they fire.
     pub fn windows_of(&self, slice: SliceId) -> impl Iterator<Item = WindowId> {
-        let (first, last) = match &self.kind {
-            Kind::Panes(panes) => (
-                panes.first_window_of(slice).0,
-                panes.pane_of(slice).map_or(BEGINNING, |pane| panes.last_window_of(pane).0),
-            ),
-            Kind::Packs(packs) => packs.numbers_of(slice).into(),
-            _ => (slice.0, slice.0),
+        let first = match &self.kind {
+            Kind::Panes(panes) => panes.first_window_of(slice).0,
+            Kind::Packs(packs) => packs.numbers_of(slice)[0],
+            _ => slice.0,
         };
-        (first..=last).map(WindowId)
+        (first..=self.last_window_of(slice).0).map(WindowId)
+    }
+
+    /// The last window that a slice serves.
+    pub(crate) fn last_window_of(&self, slice: SliceId) -> WindowId {
+        WindowId(match &self.kind {
+            Kind::Panes(panes) => {
+                panes.pane_of(slice).map_or(BEGINNING, |pane| panes.last_window_of(pane).0)
+            }
+            Kind::Packs(packs) => packs.numbers_of(slice)[1],
+            _ => slice.0,
+        })
     }
 
     /// The window that fires next of those that a slice serves, when all windows that fire up to
@@ -409,11 +418,9 @@ impl Windowing {
         });
         match &self.kind {
             Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => None,
-            Kind::Panes(panes) => {
-                let last = panes.last_window_of(panes.pane_of(newest)?);
-                (next <= last).then_some(next)
+            Kind::Panes(_) | Kind::Packs(_) => {
+                (next <= self.last_window_of(newest)).then_some(next)
             }
-            Kind::Packs(packs) => (next.0 <= packs.numbers_of(newest)[1]).then_some(next),
             Kind::Sessions(_) => Some(next),
         }
     }
@@ -428,54 +435,27 @@ impl Windowing {
         }
     }
 
-    /// The number of a slice's pane, of windows that consist of several.
-    pub(crate) fn pane_of(&self, slice: SliceId) -> i64 {
-        match &self.kind {
-            Kind::Panes(panes) => panes.pane_of(slice).unwrap_or(0),
-            _ => slice.0,
-        }
-    }
-
-    /// The numbers of a window's panes.
-    pub(crate) fn panes_of(&self, window: WindowId) -> RangeInclusive<i64> {
-        match &self.kind {
-            Kind::Panes(panes) => panes.first_pane_of(window)..=panes.end_of(window) - 1,
-            _ => window.0..=window.0,
-        }
-    }
-
-    /// Where slices pack panes, the numbers of the first and the last pane with which windows end
-    /// that a slice's rows of the pane from `start` count for.
-    pub(crate) fn ends_of(&self, slice: SliceId, start: i64) -> [i64; 2] {
-        match &self.kind {
-            Kind::Packs(packs) => packs.ends_of(slice, start),
-            _ => [0, -1],
-        }
-    }
-
-    /// Where slices pack panes, the number of the pane from `start`, and of the one with which the
-    /// first window ends that a slice's rows of that pane count for.
+    /// The number of the pane of a slice's rows, that from `start` where slices pack panes, and of
+    /// the pane with which the first window ends that they count for.
     pub(crate) fn panes_from(&self, slice: SliceId, start: i64) -> [i64; 2] {
         match &self.kind {
+            Kind::Panes(panes) => {
+                let first = panes.end_of(panes.first_window_of(slice)) - 1;
+                [panes.pane_of(slice).unwrap_or(first), first]
+            }
             Kind::Packs(packs) => [packs.pane_from(start), packs.ends_of(slice, start)[0]],
             _ => [0, 0],
         }
     }
 
-    /// Where slices pack panes, the number of the last pane with which windows end that fire under
-    /// this name.
+    /// How far a window reaches: the number of its last pane, or of the last pane of the windows
+    /// that fire under this name; of sessions, when the slice with which they are over ends.
     pub(crate) fn last_end_in(&self, window: WindowId) -> i64 {
         match &self.kind {
+            Kind::Panes(panes) => panes.end_of(window) - 1,
             Kind::Packs(packs) => packs.last_end_of(window),
+            Kind::Sessions(_) => self.fires_at(window).saturating_sub(self.lateness_us),
             _ => window.0,
-        }
-    }
-
-    /// How many windows a row counts for at the most.
-    pub(crate) fn windows_of_row(&self) -> usize {
-        match &self.kind {
-            Kind::Panes(panes) | Kind::Packs(Packs { panes, .. }) => panes.count as usize,
-            _ => 1,
         }
     }
 

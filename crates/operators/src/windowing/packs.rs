@@ -10,7 +10,7 @@
 use std::ops::RangeInclusive;
 
 use super::panes::Panes;
-use super::{Bounds, Combining, SliceId, WindowId, index_of, start_of, start_of_index};
+use super::{Bounds, SliceId, WindowId, index_of, start_of, start_of_index};
 use crate::plan::Tumble;
 
 /// How windows consist of panes, and slices of those.
@@ -32,20 +32,7 @@ enum Content {
     Pane { pane: i64, window: i64 },
 }
 
-/// A record of a pane is merged into each of its windows, if they are so few. What has panes of a
-/// pack must have none of the pack after the next then.
-const FEW_PANES: i64 = 16;
-
 impl Packs {
-    /// How windows are made of them. What cumulates is merged once, however many panes there are.
-    pub(super) fn combining(self) -> Combining {
-        let Panes { count, hop } = self.panes;
-        match hop && count <= FEW_PANES.min(self.count) {
-            true => Combining::FewPanes,
-            false => Combining::ManyPanes { count, hop },
-        }
-    }
-
     /// Names of slices that may have the same window as their first.
     fn names(self) -> i64 {
         self.count.saturating_mul(self.panes.count).saturating_add(1)

@@ -80,6 +80,12 @@ impl<'t> RowsRef<'t> {
         (0..self.len()).map(move |row| self.word(row, word))
     }
 
+    /// Where the rows stand, in order.
+    pub(crate) fn places(&self) -> impl Iterator<Item = *const u64> {
+        let (first, row_words) = (self.first, self.layout.row_words());
+        (0..self.count).map(move |row| first.wrapping_add(row * row_words))
+    }
+
     /// Word `word` of row `row`.
     #[inline]
     pub fn word(&self, row: usize, word: usize) -> u64 {

@@ -1,8 +1,8 @@
 //! Windows of several slices: stacks of panes, sessions, and slices that pack several panes.
 
+pub(crate) mod combiner;
 pub(crate) mod noted;
-pub(crate) mod packs;
+pub(crate) mod panes;
+pub(crate) mod runs;
 pub(crate) mod sessions;
-pub(crate) mod sliding;
-pub(crate) mod spread;
-pub(crate) mod unpack;
+pub(crate) mod stacks;

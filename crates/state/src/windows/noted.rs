@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 
 use crate::memory::arena::{Arena, packed_len};
 use crate::memory::hash::hash_words;
-use crate::memory::log::{BLOCK_ROWS, CHUNK_ROWS, Chunk, ChunkPool};
+use crate::memory::log::{BLOCK_ROWS, Chunk, ChunkPool};
 use crate::memory::scratch::Scratch;
 use crate::table::compact::{move_values, referring};
 use crate::table::key::{Keys, VarKeys};
@@ -91,18 +91,6 @@ impl Noted {
     pub(crate) fn block(&self, block: usize) -> (*mut u64, usize, usize) {
         let chunk = &self.table.log.chunks()[block];
         (chunk.first().cast_mut(), chunk.rows(), self.note + 1)
-    }
-
-    /// The number of a row that came last, or not long ago: how many stand before it.
-    pub(crate) fn number_of(&self, row: *mut u64) -> u32 {
-        let row_bytes = (self.note + 1) * 8;
-        for (i, chunk) in self.table.log.chunks().iter().enumerate().rev() {
-            let offset = (row as usize).wrapping_sub(chunk.first() as usize);
-            if offset < chunk.rows() * row_bytes {
-                return (i * CHUNK_ROWS + offset / row_bytes) as u32;
-            }
-        }
-        unreachable!("a row of the table")
     }
 
     /// Finds the rows of keys, of which new ones are made: those of `count` rows without notes.

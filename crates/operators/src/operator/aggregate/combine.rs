@@ -1,136 +1,223 @@
-//! Windows of several slices: what they have in common is combined once, and kept.
+//! Firing windows: what windows of several slices have in common is combined once, and kept; the
+//! rows of a window become result rows block by block.
+//!
+//! Firing is a coroutine. Each step turns one block of state into one batch of rows, so a large
+//! window does not keep the worker from merging or from processing input.
 
-use millstream_state::{Load, Overlap, Table};
+use std::sync::Arc;
 
-use super::cumulate::Cumulating;
-use super::fire::Finisher;
+use millstream_state::{CHUNK_ROWS, Combiner, Overlap, Panes, RowsRef, Sessions, Single, Table};
+
+use super::fire::{Finisher, ResultRows};
 use super::grouping::Grouping;
-use super::hop::Hopping;
-use super::session::Sessioning;
+use super::over::Over;
 use super::slices::Slices;
-use super::spreading::Spreading;
-use super::unpacking::Unpacking;
 use crate::budget::Usage;
 use crate::error::Result;
 use crate::operator::{Firing, Step};
-use crate::windowing::{Combining, SliceId, WindowId};
+use crate::windowing::{Combining, SliceId, WindowId, Windowing, time_before};
 
 /// Rows of state that are looked at in one step.
-pub(super) const STEP_ROWS: usize = 1 << 12;
+const STEP_ROWS: usize = 1 << 12;
 
-/// What one worker keeps of slices that are complete, for all windows that need them, and the
-/// window that fires.
-pub(super) trait Combine: Send {
-    /// The window that fires next, if nothing but what is kept is looked at.
-    fn next_window(&self) -> Option<WindowId>;
+/// The rows that one worker keeps of slices that are complete, for all windows that need them, and
+/// the window that fires.
+pub(super) struct Combined {
+    rows: Box<dyn Combiner>,
+    combining: Combining,
+    bounds: Bounds,
+    /// The slice that is kept and reaches farthest, and the window after the last that has fired,
+    /// if that needs the rows that are kept.
+    newest: Option<SliceId>,
+    next: Option<WindowId>,
+    fire: Option<Fire>,
+}
+
+/// Where the bounds of the windows of rows stand.
+#[derive(Clone, Copy)]
+enum Bounds {
+    /// All rows are of the window that fires.
+    OfWindow,
+    /// In a word of each row ([`Windowing::columns_from`]).
+    InWord(usize),
+    /// In two words of each row, when the first and the last record of its session came.
+    InTimes { words: [usize; 2], gap_us: i64 },
+}
+
+/// A window that fires, or windows that fire together.
+struct Fire {
+    window: WindowId,
+    /// The slices that it is the first to need, and how far it reaches.
+    slices: Vec<SliceId>,
+    until: i64,
+    /// Sessions that are over, as far as they have not been read.
+    over: Option<Over>,
+    rows: ResultRows,
+}
+
+impl Combined {
+    pub(super) fn new(grouping: &Grouping, pool_bytes: usize) -> Combined {
+        let (layout, word) = (grouping.layout.clone(), grouping.window_word);
+        let combining = grouping.windowing.combining();
+        let mut bounds = word.map_or(Bounds::OfWindow, Bounds::InWord);
+        let rows: Box<dyn Combiner> = match combining {
+            Combining::OneSlice => Box::new(Single::new(layout)),
+            Combining::Panes { count, hop } => {
+                let overlap = if hop { Overlap::Hop(count) } else { Overlap::Cumulate(count) };
+                Box::new(Panes::new(layout, overlap, word.is_some(), pool_bytes))
+            }
+            Combining::Sessions { gap_us } => {
+                let layout = match word {
+                    None => layout,
+                    Some(_) => Arc::new(layout.without_last_key_word()),
+                };
+                // There are such values where windows are sessions.
+                let times = grouping.session_times.unwrap_or_default().map(|n| layout.values()[n]);
+                bounds = Bounds::InTimes { words: times.map(|slot| slot.word), gap_us };
+                Box::new(Sessions::new(layout, times, word, gap_us, pool_bytes))
+            }
+        };
+        Combined { rows, combining, bounds, newest: None, next: None, fire: None }
+    }
+
+    /// The window that fires next, if nothing but the rows that are kept is looked at.
+    pub(super) fn next_window(&self) -> Option<WindowId> {
+        self.next
+    }
 
     /// Begins to fire a window, which is the first to need these slices; the latest of them come
-    /// last. Windows come in order.
-    fn begin(&mut self, window: WindowId, slices: Vec<(SliceId, Table)>, grouping: &Grouping);
+    /// last. Windows come in order. False if there is nothing of it.
+    pub(super) fn begin(
+        &mut self,
+        window: WindowId,
+        slices: Vec<(SliceId, Table)>,
+        grouping: &Grouping,
+    ) -> bool {
+        if self.combining == Combining::OneSlice && slices.is_empty() {
+            return false;
+        }
+        let windowing = &grouping.windowing;
+        let (slices, tables): (Vec<_>, Vec<_>) = slices.into_iter().unzip();
+        let reach = |slice: &SliceId| windowing.last_window_of(*slice);
+        self.newest = self.newest.into_iter().chain(slices.iter().copied()).max_by_key(reach);
+        self.next = self.newest.and_then(|newest| windowing.window_after(window, newest));
+        self.rows.begin(tables);
+        let until = windowing.last_end_in(window);
+        let rows = ResultRows::of(window, self.rows.rows().min(CHUNK_ROWS), grouping);
+        self.fire = Some(Fire { window, slices, until, over: None, rows });
+        true
+    }
 
     /// The window that fires.
-    fn firing(&self) -> Option<Firing>;
+    pub(super) fn firing(&self) -> Option<Firing> {
+        let fire = self.fire.as_ref()?;
+        Some(Firing { window: fire.window, live_bytes: self.rows.live_bytes() as u64 })
+    }
 
     /// Goes on with it. Tables that have been read go back to `slices`.
-    fn step(
+    pub(super) fn step(
         &mut self,
         grouping: &Grouping,
         finisher: &Finisher,
         slices: &mut Slices,
-    ) -> Result<Step>;
+    ) -> Result<Step> {
+        let Combined { rows, bounds, fire: Some(fire), .. } = self else {
+            return Ok(Step::Over);
+        };
+        let mut spent = 0;
+        while !fire.rows.are_left() {
+            if let Some(over) = &mut fire.over {
+                spent += over.read(grouping, finisher, &rows.ready(), &mut fire.rows)?;
+                if over.is_read() {
+                    fire.over = None;
+                    rows.clear_ready();
+                }
+            } else if !rows.is_full() && !rows.are_made(fire.until) {
+                if spent >= STEP_ROWS {
+                    return Ok(Step::Working);
+                }
+                spent += fire.go_on(&mut **rows, STEP_ROWS - spent, &grouping.windowing);
+                rows.read_slices().into_iter().for_each(|table| slices.recycle(table));
+            } else if rows.ready().is_empty() {
+                return Ok(Step::Over);
+            } else {
+                let ready = rows.ready();
+                match (bounds.of(&ready, &grouping.windowing), &bounds) {
+                    (Some(bounds), Bounds::InTimes { .. }) => {
+                        fire.over = Some(Over::new(bounds, finisher));
+                        continue;
+                    }
+                    (Some(bounds), _) => {
+                        fire.rows.decode_bounded(grouping, finisher, &ready, bounds)?;
+                    }
+                    (None, _) => fire.rows.decode(grouping, finisher, &ready)?,
+                }
+                rows.clear_ready();
+            }
+        }
+        let (result, times) = fire.rows.project(finisher)?;
+        Ok(Step::Rows { rows: result, times, last: fire.is_over(&**rows) })
+    }
 
     /// It has fired, or nobody wants its rows.
-    fn end(&mut self, slices: &mut Slices);
+    pub(super) fn end(&mut self, slices: &mut Slices) {
+        let Some(fire) = self.fire.take() else { return };
+        let left = self.rows.end(fire.until, self.next.is_some());
+        left.into_iter().for_each(|table| slices.recycle(table));
+        if self.rows.is_empty() {
+            (self.newest, self.next) = (None, None);
+        }
+    }
 
     /// The latest slice that is kept.
-    fn newest(&self) -> Option<SliceId>;
-
-    /// Adds what is kept.
-    fn add_usage(&self, usage: &mut Usage);
-
-    /// Memory is scarce: gives back what is not needed.
-    fn give_back(&mut self);
-}
-
-/// `None`: a window is one slice.
-pub(super) fn of(grouping: &Grouping, pool_bytes: usize) -> Option<Box<dyn Combine>> {
-    Some(match grouping.windowing.combining() {
-        Combining::OneSlice => return None,
-        Combining::Sessions { gap_us } => Box::new(Sessioning::new(grouping, gap_us, pool_bytes)),
-        Combining::Hop => Box::new(Hopping::new(grouping, pool_bytes)),
-        Combining::Cumulate => Box::new(Cumulating::new(grouping, pool_bytes)),
-        Combining::FewPanes => Box::new(Spreading::new(grouping, pool_bytes)),
-        Combining::ManyPanes { count, hop } => {
-            let overlap = if hop { Overlap::Hop(count) } else { Overlap::Cumulate(count) };
-            Box::new(Unpacking::new(grouping, overlap, pool_bytes))
-        }
-    })
-}
-
-/// Slices that have been taken out and wait to be combined.
-#[derive(Default)]
-pub(super) struct Waiting {
-    slices: std::collections::VecDeque<(SliceId, Table)>,
-    /// The next block of the first.
-    block: usize,
-}
-
-impl Waiting {
-    pub(super) fn new(slices: Vec<(SliceId, Table)>) -> Waiting {
-        Waiting { slices: slices.into(), block: 0 }
+    pub(super) fn newest(&self) -> Option<SliceId> {
+        self.newest.filter(|_| matches!(self.combining, Combining::Panes { .. }))
     }
 
-    /// Gives blocks of rows to `take` until there are none left or there have been so many rows;
-    /// returns how many there were. What has been read goes back to `slices`.
-    pub(super) fn take(
-        &mut self,
-        rows_max: usize,
-        slices: &mut Slices,
-        mut take: impl FnMut(SliceId, &Table, usize),
-    ) -> usize {
-        let mut rows = 0;
-        while let Some((slice, table)) = self.slices.front().filter(|_| rows < rows_max) {
-            if self.block < table.scan_blocks() {
-                rows += table.scan_rows(self.block);
-                take(*slice, table, self.block);
-                self.block += 1;
-            }
-            if self.block >= table.scan_blocks()
-                && let Some((_, table)) = self.slices.pop_front()
-            {
-                self.block = 0;
-                slices.recycle(table);
-            }
-        }
-        rows
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.slices.is_empty()
-    }
-
-    /// What a step may take of it.
-    pub(super) fn load(&self) -> Load {
-        let rows: usize = self.slices.iter().map(|(_, table)| table.rows()).sum();
-        Load::rows(rows.min(STEP_ROWS))
-    }
-
-    /// Rows, and bytes of keys and values.
+    /// Adds the rows that are kept.
     pub(super) fn add_usage(&self, usage: &mut Usage) {
-        for (_, table) in &self.slices {
-            usage.bytes += table.bytes() as u64;
-            usage.live_bytes += table.live_bytes() as u64;
-            usage.keys += table.rows() as u64;
+        usage.bytes += self.rows.bytes() as u64;
+        usage.live_bytes += self.rows.live_bytes() as u64;
+        usage.keys += self.rows.rows() as u64;
+        if self.fire.is_some() {
+            let growth_bytes = self.rows.growth_bytes(STEP_ROWS) as u64;
+            usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
         }
     }
 
-    pub(super) fn live_bytes(&self) -> u64 {
-        self.slices.iter().map(|(_, table)| table.live_bytes() as u64).sum()
+    /// Memory is scarce: gives back memory that is not needed.
+    pub(super) fn give_back(&mut self) {
+        self.rows.release();
+    }
+}
+
+impl Bounds {
+    /// Starts, ends and event times of the windows of rows; `None`: those of the window that fires.
+    fn of(self, rows: &RowsRef<'_>, windowing: &Windowing) -> Option<[Vec<i64>; 3]> {
+        let us = |word: u64| word as i64;
+        match self {
+            Bounds::OfWindow => None,
+            Bounds::InWord(word) => Some(windowing.columns_from(rows.collect(word, us))),
+            Bounds::InTimes { words: [first, last], gap_us } => {
+                let ends: Vec<i64> = rows.collect(last, |word| us(word).saturating_add(gap_us));
+                let times = ends.iter().map(|end| time_before(*end)).collect();
+                Some([rows.collect(first, us), ends, times])
+            }
+        }
+    }
+}
+
+impl Fire {
+    fn go_on(&self, rows: &mut dyn Combiner, rows_max: usize, windowing: &Windowing) -> usize {
+        let pane_of = |slice: usize, start: u64| match self.slices.get(slice) {
+            Some(slice) => windowing.panes_from(*slice, start as i64),
+            None => [0, -1],
+        };
+        rows.go_on(self.until, rows_max, &pane_of)
     }
 
-    /// Nobody wants what is left.
-    pub(super) fn drop_all(&mut self, slices: &mut Slices) {
-        self.slices.drain(..).for_each(|(_, table)| slices.recycle(table));
-        self.block = 0;
+    fn is_over(&self, rows: &dyn Combiner) -> bool {
+        let is_read = !self.rows.are_left() && self.over.is_none() && rows.ready().is_empty();
+        is_read && rows.are_made(self.until)
     }
 }

@@ -1,7 +1,4 @@
-//! Firing: the second pipeline, from a complete window's state to result rows.
-//!
-//! Firing is a coroutine. Each step turns one chunk of state into one batch of rows, so a large
-//! window does not keep the worker from merging or from processing input.
+//! The second pipeline, from rows of a complete window's state to result rows.
 
 use std::sync::Arc;
 
@@ -11,16 +8,13 @@ use arrow::array::{
 use arrow::compute::take_arrays;
 use arrow::datatypes::{SchemaRef, TimestampMillisecondType};
 
-use millstream_state::{
-    CHUNK_ROWS, ChunkPool, Keys, NoVarKeys, RowsRef, Scratch, Table, hash_words,
-};
+use millstream_state::{ChunkPool, Keys, NoVarKeys, RowsRef, Scratch, Table, hash_words};
 
 use crate::budget::batch_bytes;
 use crate::columns::records::{PORTION_BYTES, Reading, Records};
 use crate::error::{Error, Result};
 use crate::event_time::Times;
 use crate::expr::Expr;
-use crate::operator::Step;
 use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::aggregate::paired::{Paired, Pairing};
 use crate::operator::stateless::Taking;
@@ -38,14 +32,6 @@ pub(crate) struct Finisher {
     output: SchemaRef,
 }
 
-/// A window that is firing, and that is one table.
-pub(crate) struct Fire {
-    pub(crate) window: WindowId,
-    table: Table,
-    block: usize,
-    rows: ResultRows,
-}
-
 /// The rows of a window that fires.
 pub(crate) struct ResultRows {
     /// Rows of the last block that have not been turned into result rows yet.
@@ -55,7 +41,7 @@ pub(crate) struct ResultRows {
     /// `window_start`, `window_end` and `window_time` for a full block; blocks take slices.
     bounds: Vec<ArrayRef>,
     /// Where each row of state has bounds of its own, the event times of the rows that are left.
-    times: Vec<i64>,
+    times: Option<Vec<i64>>,
 }
 
 impl Finisher {
@@ -166,7 +152,7 @@ impl ResultRows {
             Arc::new(TimestampMillisecondArray::from_value(us.div_euclid(1000), rows))
         };
         let bounds = bounds.map_or(vec![], |bounds| bounds.map(column).to_vec());
-        ResultRows { left: None, pairs: None, bounds, times: Vec::new() }
+        ResultRows { left: None, pairs: None, bounds, times: None }
     }
 
     /// The columns of the window's bounds, for so many rows.
@@ -191,7 +177,7 @@ impl ResultRows {
         let untold = || Error::Internal("rows of a join without a time".into());
         let times = Times::new(rows.columns().get(time).ok_or_else(untold)?)?;
         let times = (0..rows.num_rows()).map(|row| times.us(row).ok_or_else(untold));
-        self.times = times.collect::<Result<_>>()?;
+        self.times = Some(times.collect::<Result<_>>()?);
         self.left = Some(rows);
         Ok(())
     }
@@ -220,14 +206,15 @@ impl ResultRows {
         reading: &mut Reading,
     ) -> Result<()> {
         let (left, of) = finisher.decode(grouping, &self.bounds, rows, reading)?;
-        if let (Some(of), false) = (&of, self.times.is_empty()) {
-            self.times = of.iter().map(|row| self.times[*row as usize]).collect();
+        if let (Some(of), Some(times)) = (&of, &mut self.times) {
+            *times = of.iter().map(|row| times[*row as usize]).collect();
         }
         match &finisher.pairing {
             None => self.left = Some(left),
             Some(pairing) => {
                 let of = of.unwrap_or_default();
-                self.pairs = pairing.pairs(&left, &of, &self.times)?;
+                let times = self.times.as_deref().unwrap_or_default();
+                self.pairs = pairing.pairs(&left, &of, times)?;
             }
         }
         Ok(())
@@ -238,21 +225,10 @@ impl ResultRows {
         if let (None, Some(pairs), Some(pairing)) = (&self.left, &mut self.pairs, &finisher.pairing)
         {
             let (rows, times) = pairs.next(pairing)?;
-            (self.left, self.times) = (Some(rows), times);
+            (self.left, self.times) = (Some(rows), Some(times));
             self.pairs.take_if(|pairs| pairs.is_over());
         }
         Ok(())
-    }
-
-    /// The next result rows.
-    pub(crate) fn project(&mut self, finisher: &Finisher) -> Result<RecordBatch> {
-        self.pair(finisher)?;
-        let Some(left) = self.left.take() else {
-            return Ok(RecordBatch::new_empty(finisher.output.clone()));
-        };
-        let (rows, left) = finisher.project_some(left, |rows| finisher.taking.rows(rows))?;
-        self.left = left;
-        Ok(rows)
     }
 
     /// As [`ResultRows::decode`]: each row has these bounds.
@@ -282,7 +258,7 @@ impl ResultRows {
         bounds: &BoundsOfRows,
         reading: &mut Reading,
     ) -> Result<()> {
-        self.times = bounds.times.clone();
+        self.times = Some(bounds.times.clone());
         self.bounds = bounds.columns.clone();
         self.read(grouping, finisher, rows, reading)
     }
@@ -292,25 +268,31 @@ impl ResultRows {
         self.pairs = pairs;
     }
 
-    /// The next result rows, with their event times, where each row of state has its bounds.
-    pub(crate) fn project_bounded(
+    /// The next result rows, with their event times where each row of state has its bounds.
+    pub(crate) fn project(
         &mut self,
         finisher: &Finisher,
-    ) -> Result<(RecordBatch, Vec<i64>)> {
+    ) -> Result<(RecordBatch, Option<Vec<i64>>)> {
         self.pair(finisher)?;
         let Some(left) = self.left.take() else {
-            return Ok((RecordBatch::new_empty(finisher.output.clone()), Vec::new()));
+            let times = self.times.as_ref().map(|_| Vec::new());
+            return Ok((RecordBatch::new_empty(finisher.output.clone()), times));
+        };
+        let Some(times) = &mut self.times else {
+            let (rows, left) = finisher.project_some(left, |rows| finisher.taking.rows(rows))?;
+            self.left = left;
+            return Ok((rows, None));
         };
         let count = left.num_rows();
         let (taken, left) = finisher.project_some(left, |rows| finisher.taking.take(rows))?;
         let given = count - left.as_ref().map_or(0, RecordBatch::num_rows);
         self.left = left;
-        let times: Vec<i64> = self.times.drain(..given).collect();
+        let times: Vec<i64> = times.drain(..given).collect();
         let times = match taken.places {
             None => times,
             Some(places) => places.iter().map(|place| times[*place as usize]).collect(),
         };
-        Ok((taken.rows, times))
+        Ok((taken.rows, Some(times)))
     }
 }
 
@@ -339,58 +321,5 @@ impl BoundsOfRows {
         let columns = bounds.iter().map(column).collect();
         let [_, _, times] = bounds;
         BoundsOfRows { columns, times }
-    }
-}
-
-impl Fire {
-    pub(crate) fn new(window: WindowId, table: Table, grouping: &Grouping) -> Fire {
-        let rows = table.rows().min(CHUNK_ROWS);
-        Fire { window, table, block: 0, rows: ResultRows::of(window, rows, grouping) }
-    }
-
-    /// The next rows.
-    pub(crate) fn step(&mut self, grouping: &Grouping, finisher: &Finisher) -> Result<Step> {
-        if self.is_over() {
-            return Ok(Step::Over);
-        }
-        let packed = grouping.window_word;
-        if !self.rows.are_left() {
-            let rows = self.table.scan(self.block);
-            self.block += 1;
-            if let Some(word) = packed {
-                let starts = rows.collect(word, |word| word as i64);
-                let bounds = grouping.windowing.columns_from(starts);
-                self.rows.decode_bounded(grouping, finisher, &rows, bounds)?;
-            } else {
-                self.rows.decode(grouping, finisher, &rows)?;
-            }
-        }
-        let (rows, times) = if packed.is_some() {
-            let (rows, times) = self.rows.project_bounded(finisher)?;
-            (rows, Some(times))
-        } else {
-            (self.rows.project(finisher)?, None)
-        };
-        Ok(Step::Rows { rows, times, last: self.is_over() })
-    }
-
-    /// Whether all of its state has been read.
-    pub(crate) fn is_over(&self) -> bool {
-        !self.rows.are_left() && self.block >= self.table.scan_blocks()
-    }
-
-    /// The window's state.
-    pub(crate) fn table(&self) -> &Table {
-        &self.table
-    }
-
-    /// Gives memory back that reading the state does not need.
-    pub(crate) fn trim(&mut self) {
-        self.table.trim();
-    }
-
-    /// Gives the state back when it has been read.
-    pub(crate) fn into_table(self) -> Table {
-        self.table
     }
 }

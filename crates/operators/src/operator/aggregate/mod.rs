@@ -3,25 +3,19 @@
 //! A batch goes through the first pipeline (`pipeline`): `grouping` finds which records count
 //! (`assign`) and what their keys and arguments are, and [`Slices`] updates tables with them. Rows
 //! of other leaders are found by `routed`, unless the table is joint (`joint`). A complete window
-//! fires in steps (`fire`). Windows of several slices share what they have in common (`combine`):
-//! those that hop (`hop`), that cumulate (`cumulate`), those of few short panes (`spreading`) and
-//! of many (`unpacking`), and sessions (`session`).
+//! fires in steps (`combine`): windows of several slices share what they have in common. Rows of
+//! state become result rows (`fire`), those of long sessions a portion at a time (`over`).
 
 mod combine;
-mod cumulate;
 mod explain;
 pub(crate) mod fire;
 pub mod grouping;
-mod hop;
 mod joint;
 mod over;
 mod paired;
 mod pipeline;
-mod session;
 pub mod slices;
-mod spreading;
 mod timed;
-mod unpacking;
 
 use std::sync::Arc;
 
@@ -38,8 +32,8 @@ use crate::operator::counted::Buffers;
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
-use combine::Combine;
-use fire::{Finisher, Fire, empty_table};
+use combine::Combined;
+use fire::{Finisher, empty_table};
 use grouping::Grouping;
 use pipeline::Pipeline;
 use slices::Slices;
@@ -133,10 +127,8 @@ struct Aggregate {
     program: Arc<Program>,
     slices: Slices,
     leads_empty_key: bool,
-    /// The window that fires, if it is one slice.
-    firing: Option<Fire>,
-    /// What windows of several slices share, and the one of them that fires.
-    combined: Option<Box<dyn Combine>>,
+    /// What windows of several slices share, and the window that fires.
+    combined: Combined,
     buffers: Buffers,
 }
 
@@ -144,20 +136,14 @@ impl Aggregate {
     fn new(program: Arc<Program>, leadership: Leadership, room: Room) -> Aggregate {
         let Leadership { me, leaders, of_empty_key } = leadership;
         let (layout, format) = (program.grouping.layout.clone(), program.format.clone());
-        let combined = combine::of(&program.grouping, room.pool_bytes);
+        let combined = Combined::new(&program.grouping, room.pool_bytes);
         Aggregate {
             combined,
             slices: Slices::new(layout, Leaders::even(leaders), me, Some(format), room),
             leads_empty_key: of_empty_key,
-            firing: None,
             buffers: Buffers::default(),
             program,
         }
-    }
-
-    fn begin(&mut self, fire: Fire) -> bool {
-        self.firing = Some(fire);
-        true
     }
 }
 
@@ -190,69 +176,37 @@ impl Operator for Aggregate {
     fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId> {
         let windowing = &self.program.grouping.windowing;
         let window = self.slices.next_window(windowing, frontier);
-        let kept = self.combined.as_ref().and_then(|combined| combined.next_window());
-        let window = [window, kept].into_iter().flatten().min()?;
+        let window = [window, self.combined.next_window()].into_iter().flatten().min()?;
         (windowing.fires_at(window) <= clock).then_some(window)
     }
 
     fn fire(&mut self, window: WindowId) -> bool {
         let grouping = &self.program.grouping;
-        let slices = grouping.windowing.slices_of(window);
-        if let Some(combined) = &mut self.combined {
-            combined.begin(window, self.slices.remove_all(slices), grouping);
-            return true;
-        }
-        match self.slices.remove(slices) {
-            Some(table) => self.begin(Fire::new(window, table, &self.program.grouping)),
-            None => false,
-        }
+        let slices = self.slices.remove_all(grouping.windowing.slices_of(window));
+        self.combined.begin(window, slices, grouping)
     }
 
     fn firing(&self) -> Option<Firing> {
-        if let Some(firing) = self.combined.as_ref().and_then(|combined| combined.firing()) {
-            return Some(firing);
-        }
-        let firing = self.firing.as_ref();
-        firing.map(|fire| Firing {
-            window: fire.window,
-            live_bytes: fire.table().live_bytes() as u64,
-        })
+        self.combined.firing()
     }
 
     fn step(&mut self) -> Result<Step> {
         let Program { grouping, finisher, .. } = &*self.program;
-        match (&mut self.firing, &mut self.combined) {
-            (Some(fire), _) => fire.step(grouping, finisher),
-            (None, Some(combined)) => combined.step(grouping, finisher, &mut self.slices),
-            (None, None) => Ok(Step::Over),
-        }
+        self.combined.step(grouping, finisher, &mut self.slices)
     }
 
     fn end_firing(&mut self) {
-        if let Some(combined) = &mut self.combined {
-            combined.end(&mut self.slices);
-        }
-        if let Some(fire) = self.firing.take() {
-            self.slices.recycle(fire.into_table());
-        }
+        self.combined.end(&mut self.slices);
     }
 
     fn usage(&mut self, next: Load, room: Load) -> Usage {
         let mut usage = self.slices.usage(next, room);
-        if let Some(fire) = &self.firing {
-            usage.bytes += fire.table().bytes() as u64;
-            usage.live_bytes += fire.table().live_bytes() as u64;
-            usage.keys += fire.table().rows() as u64;
-        }
-        if let Some(combined) = &self.combined {
-            combined.add_usage(&mut usage);
-        }
+        self.combined.add_usage(&mut usage);
         usage
     }
 
     fn open(&self) -> Vec<SliceId> {
-        let kept = self.combined.as_ref().and_then(|combined| combined.newest());
-        self.slices.open().chain(kept).collect()
+        self.slices.open().chain(self.combined.newest()).collect()
     }
 
     fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {
@@ -271,7 +225,8 @@ impl Operator for Aggregate {
     fn fire_nothing(&mut self) -> bool {
         let grouping = &self.program.grouping;
         let is_row = grouping.has_empty_group && self.leads_empty_key;
-        is_row && self.begin(Fire::new(WindowId::WHOLE, empty_table(grouping), grouping))
+        let group = || vec![(SliceId::WHOLE, empty_table(grouping))];
+        is_row && self.combined.begin(WindowId::WHOLE, group(), grouping)
     }
 
     fn begin_batch(&mut self) {
@@ -279,12 +234,7 @@ impl Operator for Aggregate {
     }
 
     fn give_back(&mut self) {
-        if let Some(fire) = &mut self.firing {
-            fire.trim();
-        }
-        if let Some(combined) = &mut self.combined {
-            combined.give_back();
-        }
+        self.combined.give_back();
         self.slices.release_spare();
     }
 

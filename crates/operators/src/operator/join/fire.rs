@@ -127,13 +127,7 @@ impl Fire {
                 None => return Ok(if self.is_over() { Step::Over } else { Step::Working }),
             }
         }
-        let (rows, times) = match program.time {
-            Some(_) => {
-                let (rows, times) = self.result.project_bounded(&program.finisher)?;
-                (rows, Some(times))
-            }
-            None => (self.result.project(&program.finisher)?, None),
-        };
+        let (rows, times) = self.result.project(&program.finisher)?;
         Ok(Step::Rows { rows, times, last: self.is_over() })
     }
 

@@ -9,9 +9,8 @@
 //! [`Prefix`](crate::Prefix): each row makes the session of all keys of the prefix longer. Rows of
 //! these keys stay apart. When their session is over, each is given, with its bounds ([`spans`]).
 //!
-//! Where gaps are short, a slice packs many such parts, and rows say of which they are ([`parts`]).
+//! Where gaps are short, a slice packs many such parts, and rows say of which they are ([`Runs`]).
 
-mod parts;
 mod spans;
 #[cfg(test)]
 mod tests;
@@ -19,7 +18,7 @@ mod tests;
 use std::sync::Arc;
 
 use crate::memory::arena::Arena;
-use crate::memory::log::{BLOCK_ROWS, Chunk};
+use crate::memory::log::{BLOCK_ROWS, CHUNK_ROWS};
 use crate::table::compact::{move_key, move_values};
 use crate::table::keyed::{Load, Table};
 use crate::table::layout::{RowLayout, ValueSlot};
@@ -28,12 +27,10 @@ use crate::table::segment::Sources;
 use crate::table::value::Block;
 use crate::values::chain::chain_words;
 use crate::values::kind::ValueKind;
+use crate::windows::combiner::{Combiner, PaneOf};
 use crate::windows::noted::{Aside, Noted, Rebuild, reset};
-use parts::Parts;
-use spans::Spans;
-
-/// Rows are left behind when one of so many has no open session any more.
-const DEAD_SHARE: usize = 4;
+use crate::windows::runs::Runs;
+use spans::{DEAD_SHARE, Spans};
 
 /// No more rows are given together when they refer to so many bytes.
 const GIVEN_BYTES_MAX: usize = 4 << 20;
@@ -48,8 +45,11 @@ pub struct Sessions {
     open: Noted,
     /// Where keys share sessions, when these begin and end.
     spans: Option<Spans>,
-    /// Where slices pack parts, the rows of a slice.
-    parts: Option<Parts>,
+    /// Rows of a slice.
+    slice: Runs,
+    /// The pass that is being done ([`Sessions::passes`]), and its next block.
+    pass: usize,
+    block: usize,
     /// The words of a row that say when its first and its last record came.
     first: usize,
     last: usize,
@@ -64,12 +64,14 @@ pub struct Sessions {
     rebuild: Option<Rebuild>,
 }
 
-/// One of the things that are done with a slice, and with what is open: block by block of rows.
+/// Passes over rows, for each slice: block by block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pass {
-    /// Takes note of when the slice's rows came, or of which part they are.
+enum Pass {
+    /// Leaves rows behind.
+    Rebuild,
+    /// Takes note of the parts of the slice's rows, and of their times.
     Note,
-    /// Joins the slice's rows with what is open.
+    /// Joins the slice's rows with the open sessions.
     Join,
     /// Gives the open rows whose sessions are over when the slice is complete.
     Close,
@@ -77,21 +79,16 @@ pub enum Pass {
     Settle,
 }
 
-impl Pass {
-    /// Whether it reads the slice.
-    pub fn reads_slice(self) -> bool {
-        matches!(self, Pass::Note | Pass::Join)
-    }
-}
-
 impl Sessions {
     /// Of rows of this layout, of which the value `first` is the least time and `last` the
     /// greatest. If keys of the layout have a [`Prefix`](crate::Prefix), those that share it share
-    /// sessions. It keeps at most so many bytes of idle memory.
+    /// sessions. Where slices pack parts, each a gap wide at the most, `part` is the word of their
+    /// rows with the part: the last of their keys, which rows of sessions do not have. It keeps at
+    /// most so many bytes of idle memory.
     pub fn new(
         layout: Arc<RowLayout>,
-        first: ValueSlot,
-        last: ValueSlot,
+        [first, last]: [ValueSlot; 2],
+        part: Option<usize>,
         gap: i64,
         pool_bytes: usize,
     ) -> Sessions {
@@ -102,7 +99,9 @@ impl Sessions {
             in_place: !open.referring.is_empty() && open.referring.iter().all(is_chain),
             open,
             spans,
-            parts: None,
+            slice: Runs::new(part),
+            pass: 0,
+            block: 0,
             first: first.word,
             last: last.word,
             gap,
@@ -112,20 +111,8 @@ impl Sessions {
         }
     }
 
-    /// The same, of slices that pack parts, each a gap wide at the most, if a word of their rows
-    /// says of which part a row is: the last of their keys, which rows of sessions do not have.
-    pub fn of_parts(self, word: Option<usize>) -> Sessions {
-        Sessions { parts: word.map(Parts::new), ..self }
-    }
-
-    /// Whether no session is open.
-    pub fn is_empty(&self) -> bool {
-        self.open.table.rows() == self.open.dead && self.rebuild.is_none()
-    }
-
-    /// Begins with what comes next.
-    pub fn begin(&mut self) {
-        self.parts.iter_mut().for_each(Parts::clear);
+    /// Forgets rows that are not needed any more, or begins to.
+    fn leave_behind(&mut self) {
         if self.is_empty() {
             self.open.clear();
             self.spans.iter_mut().for_each(Spans::clear);
@@ -142,91 +129,90 @@ impl Sessions {
         self.spans.iter_mut().for_each(Spans::begin);
     }
 
-    /// Does a bounded part of what is to be done before rows are taken in; false: there is nothing
-    /// left to do.
-    pub fn prepare(&mut self) -> bool {
-        if let Some(rebuild) = self.rebuild.take() {
-            self.rebuild = self.open.rebuild_some(rebuild, |note| note == OPEN);
-            return true;
-        }
-        self.spans.as_mut().is_some_and(Spans::prepare)
+    /// The passes that have not been done, the first of which is being done. There may be no slice,
+    /// or an empty one, where only time has passed.
+    fn passes(&self) -> &'static [Pass] {
+        let passes: &[Pass] = match self.spans {
+            None => &[Pass::Rebuild, Pass::Note, Pass::Join, Pass::Close],
+            Some(_) => &[Pass::Rebuild, Pass::Note, Pass::Close, Pass::Settle, Pass::Join],
+        };
+        passes.get(self.pass..).unwrap_or_default()
     }
 
-    /// What is to be done for each slice, in this order. There may be no slice, or an empty one,
-    /// where only time has passed.
-    pub fn passes(&self) -> &'static [Pass] {
-        match self.spans {
-            None if self.parts.is_some() => &[Pass::Note, Pass::Join, Pass::Close],
-            None => &[Pass::Join, Pass::Close],
-            Some(_) => &[Pass::Note, Pass::Close, Pass::Settle, Pass::Join],
-        }
-    }
-
-    /// How many blocks of rows a pass has.
-    pub fn blocks(&self, pass: Pass, slice: Option<&Table>) -> usize {
-        match (pass, &self.parts) {
-            (Pass::Join, Some(parts)) => parts.blocks(),
-            (Pass::Note | Pass::Join, _) => slice.map_or(0, Table::scan_blocks),
-            (Pass::Close, _) => self.open.table.scan_blocks(),
-            (Pass::Settle, _) => self.spans.as_ref().map_or(0, Spans::blocks),
+    /// Whether a pass that is being done, from a block on, is over.
+    fn is_over(&self, pass: Pass, block: usize) -> bool {
+        match pass {
+            Pass::Rebuild => {
+                self.rebuild.is_none() && self.spans.as_ref().is_none_or(|s| !s.is_rebuilding())
+            }
+            Pass::Note => self.slice.are_noted(),
+            Pass::Join => self.slice.are_noted() && self.slice.next_first().is_none(),
+            Pass::Close => block >= self.open.table.scan_blocks(),
+            Pass::Settle => self.spans.as_ref().is_none_or(|spans| block >= spans.blocks()),
         }
     }
 
     /// Does a pass over a block of rows, for a slice that ends at `end`; returns how many rows
-    /// there were. The sessions that are over because of that are given next. After
-    /// [`Pass::Close`], there may be more of them in the block if these are very
-    /// [large](Sessions::gives_much).
-    pub fn take(&mut self, pass: Pass, block: usize, slice: Option<&Table>, end: i64) -> usize {
-        match (pass, slice) {
-            (Pass::Note, Some(table)) => self.note(table, block),
-            (Pass::Join, Some(table)) => self.join(table, block),
-            (Pass::Note | Pass::Join, None) => 0,
-            (Pass::Close, _) => {
-                let rows = self.open.table.scan_rows(block);
+    /// there were.
+    fn take(&mut self, pass: Pass, end: i64) -> usize {
+        let block = self.block;
+        self.block += 1;
+        match pass {
+            Pass::Rebuild => {
+                if let Some(rebuild) = self.rebuild.take() {
+                    self.rebuild = self.open.rebuild_some(rebuild, |note| note == OPEN);
+                } else if let Some(spans) = &mut self.spans {
+                    spans.rebuild_some();
+                }
+                self.open.table.rows().min(CHUNK_ROWS)
+            }
+            Pass::Note => self.note(),
+            Pass::Join => self.join(),
+            Pass::Close => {
                 match self.spans.is_some() {
                     false => self.close(block, end),
                     true => self.close_shared(block, end),
                 }
-                rows
+                // There may be more of them in the block if these are very large.
+                self.block -= usize::from(self.gives_much());
+                self.open.table.scan_rows(block)
             }
-            (Pass::Settle, _) => self.spans.as_mut().map_or(0, |spans| {
+            Pass::Settle => self.spans.as_mut().map_or(0, |spans| {
                 spans.settle(block, end);
                 spans.block_rows(block)
             }),
         }
     }
 
-    fn note(&mut self, table: &Table, block: usize) -> usize {
-        if let Some(parts) = &mut self.parts {
-            return parts.note(table, block);
+    fn note(&mut self) -> usize {
+        let Sessions { open, spans, slice, first, last, .. } = self;
+        let mut noted = 0;
+        if let (Some(spans), Some((table, block))) = (spans, slice.next_block()) {
+            let rows = table.scan(block);
+            let places: Vec<*const u64> = rows.places().collect();
+            // SAFETY: rows of a table that nobody changes.
+            let time = |row: *const u64, word: usize| unsafe { *row.wrapping_add(word) } as i64;
+            for rows in places.chunks(BLOCK_ROWS) {
+                let times = rows.iter().map(|row| [time(*row, *first), time(*row, *last)]);
+                spans.note(rows, times, &table.arena);
+            }
+            debug_assert_eq!(rows.layout(), &*open.layout);
+            noted = rows.len();
         }
-        let chunk = &table.log.chunks()[block];
-        let Some(spans) = &mut self.spans else { return 0 };
-        let rows: Vec<*const u64> = places(chunk, &self.open.layout).collect();
-        // SAFETY: rows of a table that nobody changes.
-        let time = |row: *const u64, word: usize| unsafe { *row.wrapping_add(word) } as i64;
-        for rows in rows.chunks(BLOCK_ROWS) {
-            let times = rows.iter().map(|row| [time(*row, self.first), time(*row, self.last)]);
-            spans.note(rows, times, &table.arena);
-        }
-        chunk.rows()
+        // Rows come in the order of their parts.
+        noted + self.slice.note(|_, part| [part as i64; 2])
     }
 
-    fn join(&mut self, table: &Table, block: usize) -> usize {
-        if let Some(mut parts) = self.parts.take() {
-            let rows = parts.join(table, block, &mut |rows, count| {
-                self.join_rows(rows, count, &table.arena);
-            });
-            self.parts = Some(parts);
-            return rows;
+    fn join(&mut self) -> usize {
+        let (mut slice, mut rows) = (std::mem::replace(&mut self.slice, Runs::new(None)), 0);
+        while rows < CHUNK_ROWS
+            && let Some(taken) = slice.take(BLOCK_ROWS)
+        {
+            self.join_rows(taken.rows, taken.count, taken.arena);
+            rows += taken.count;
         }
-        let chunk = &table.log.chunks()[block];
-        let sources = Sources::new(chunk, 0, &self.open.layout);
-        for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
-            let count = (chunk.rows() - start).min(BLOCK_ROWS);
-            self.join_rows(sources.from(start), count, &table.arena);
-        }
-        chunk.rows()
+        self.slice = slice;
+        rows
     }
 
     /// Joins a block of rows, which are of keys of their own and refer to an arena.
@@ -366,24 +352,70 @@ impl Sessions {
 
     /// Whether sessions that are over and have not been given refer to so much that no more of them
     /// are copied now.
-    pub fn gives_much(&self) -> bool {
+    fn gives_much(&self) -> bool {
         self.output.arena.used_bytes() > GIVEN_BYTES_MAX
     }
+}
 
-    /// The sessions that are over and have not been given yet.
-    pub fn over(&self) -> RowsRef<'_> {
+/// The windows of a slice are the sessions that are over when it has ended, at a time.
+impl Combiner for Sessions {
+    fn begin(&mut self, slices: Vec<Table>) {
+        debug_assert!(slices.len() <= 1, "sessions that are over with a slice need no other");
+        self.slice.begin(slices);
+        (self.pass, self.block) = (0, 0);
+        self.leave_behind();
+    }
+
+    fn go_on(&mut self, end: i64, rows_max: usize, _: PaneOf<'_>) -> usize {
+        let mut rows = 0;
+        // One block at a time: the sessions that it ends are given before the next.
+        while rows < rows_max && !self.is_full() {
+            let Some(pass) = self.passes().first().copied() else { break };
+            match self.is_over(pass, self.block) {
+                true => (self.pass, self.block) = (self.pass + 1, 0),
+                false => rows += self.take(pass, end),
+            }
+        }
+        rows
+    }
+
+    fn is_full(&self) -> bool {
+        !self.output.words.is_empty()
+    }
+
+    fn are_made(&self, _: i64) -> bool {
+        let mut block = self.block;
+        self.passes().iter().all(|pass| self.is_over(*pass, std::mem::take(&mut block)))
+    }
+
+    fn ready(&self) -> RowsRef<'_> {
         let arena = if self.in_place { &self.open.table.arena } else { &self.output.arena };
         RowsRef::of_words(&self.output.words, arena, &self.open.layout)
     }
 
-    /// Those sessions have been given.
-    pub fn given(&mut self) {
+    fn clear_ready(&mut self) {
         self.output.clear();
         self.open.table.arena.leave(std::mem::take(&mut self.left_words));
     }
 
-    /// Gives back memory that is not needed now.
-    pub fn release(&mut self) {
+    fn read_slices(&mut self) -> Vec<Table> {
+        self.slice.read_slices()
+    }
+
+    fn end(&mut self, _: i64, _: bool) -> Vec<Table> {
+        self.clear_ready();
+        if self.is_empty() {
+            self.leave_behind();
+        }
+        self.slice.end()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.open.table.rows() == self.open.dead && self.rebuild.is_none()
+    }
+
+    fn release(&mut self) {
+        self.slice.release();
         self.open.release();
         if self.output.words.is_empty() {
             self.output = Aside::default();
@@ -391,35 +423,27 @@ impl Sessions {
         self.spans.iter_mut().for_each(Spans::release);
     }
 
-    /// Open sessions, and rows that are left of others.
-    pub fn rows(&self) -> usize {
-        self.open.table.rows()
+    fn rows(&self) -> usize {
+        self.slice.rows() + self.open.table.rows()
     }
 
-    /// Bytes allocated.
-    pub fn bytes(&self) -> usize {
-        self.open.table.bytes()
+    fn bytes(&self) -> usize {
+        self.slice.bytes()
+            + self.open.table.bytes()
             + self.open.idle_bytes()
             + self.output.bytes()
             + self.rebuild.as_ref().map_or(0, Rebuild::bytes)
             + self.spans.as_ref().map_or(0, Spans::bytes)
-            + self.parts.as_ref().map_or(0, Parts::bytes)
     }
 
-    /// Bytes of keys and values.
-    pub fn live_bytes(&self) -> usize {
-        self.open.table.live_bytes() + self.spans.as_ref().map_or(0, Spans::live_bytes)
+    fn live_bytes(&self) -> usize {
+        let spans = self.spans.as_ref().map_or(0, Spans::live_bytes);
+        self.slice.live_bytes() + self.open.table.live_bytes() + spans
     }
 
-    /// Bytes that taking in so much more may allocate.
-    pub fn growth_bytes(&self, load: Load) -> usize {
+    fn growth_bytes(&self, rows_max: usize) -> usize {
+        let load = Load::rows(self.rows().min(rows_max));
         let spans = self.spans.as_ref().map_or(0, |spans| spans.growth_bytes(load));
-        self.open.table.growth_bytes(load) + spans
+        self.slice.growth_bytes() + self.open.table.growth_bytes(load) + spans
     }
-}
-
-/// The rows of a chunk.
-fn places(chunk: &Chunk, layout: &RowLayout) -> impl Iterator<Item = *const u64> {
-    let row_words = layout.row_words();
-    (0..chunk.rows()).map(move |row| chunk.row(row, row_words))
 }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use super::DEAD_SHARE;
 use crate::memory::arena::Arena;
 use crate::memory::hash::hash_words;
 use crate::table::key::Keys;
@@ -15,6 +14,9 @@ use crate::table::layout::RowLayout;
 use crate::table::prefix::Prefix;
 use crate::values::kind::ValueKind;
 use crate::windows::noted::{Noted, PlacedVars, Rebuild, enter};
+
+/// Rows are left behind when one of so many has no open session any more.
+pub(super) const DEAD_SHARE: usize = 4;
 
 /// What the note of a span says: its session is open, or has ended; and besides, that there are
 /// rows of it in the slice that has just been noted.
@@ -72,10 +74,13 @@ impl Spans {
         }
     }
 
-    pub(super) fn prepare(&mut self) -> bool {
-        let Some(rebuild) = self.rebuild.take() else { return false };
+    pub(super) fn is_rebuilding(&self) -> bool {
+        self.rebuild.is_some()
+    }
+
+    pub(super) fn rebuild_some(&mut self) {
+        let Some(rebuild) = self.rebuild.take() else { return };
         self.rebuild = self.spans.rebuild_some(rebuild, |note| note & OPEN != 0);
-        true
     }
 
     /// Finds the spans of some rows, no more than a block of them, which refer to `arena`. New ones

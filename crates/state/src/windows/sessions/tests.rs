@@ -26,7 +26,7 @@ fn sessions<const WORDS: usize>(
     let layout = RowLayout::new(WORDS, vec![], &kinds.map(|kind| (kind, false)));
     let layout = Arc::new(layout.led_by(prefix));
     let slots = layout.values().to_vec();
-    let mut sessions = Sessions::new(layout.clone(), slots[1], slots[2], gap, 1 << 16);
+    let mut sessions = Sessions::new(layout.clone(), [slots[1], slots[2]], None, gap, 1 << 16);
     let (mut pool, mut scratch) = (ChunkPool::new(8, 0, None), Scratch::default());
     let mut found = Vec::new();
     let mut slice = records[0].1.div_euclid(width);
@@ -49,26 +49,23 @@ fn sessions<const WORDS: usize>(
             let record = record(words, *time);
             block.blob_bytes(slots[3], None, |_| &record);
         }
-        sessions.begin();
-        while sessions.prepare() {}
-        for pass in sessions.passes() {
-            let slice = Some(&table).filter(|table| table.rows() > 0);
-            for block in 0..sessions.blocks(*pass, slice) {
-                sessions.take(*pass, block, slice, end);
-                let over = sessions.over();
-                for row in 0..over.len() {
-                    let at = |slot: usize| over.word(row, slots[slot].word);
-                    let key = std::array::from_fn(|word| over.word(row, word));
-                    let session = (key, at(1) as i64, at(2) as i64, at(0));
-                    let records = chain_elements(at(3), over.arena(), 0);
-                    let times: Vec<i64> = records.map(|(bytes, _)| time_of(&key, bytes)).collect();
-                    assert_eq!(times.len() as u64, session.3);
-                    assert!(times.iter().all(|time| (session.1..=session.2).contains(time)));
-                    found.push(session);
-                }
-                sessions.given();
+        sessions.begin(Some(table).filter(|table| table.rows() > 0).into_iter().collect());
+        while !sessions.are_made(end) {
+            sessions.go_on(end, usize::MAX, &|_, _| [0, 0]);
+            let over = sessions.ready();
+            for row in 0..over.len() {
+                let at = |slot: usize| over.word(row, slots[slot].word);
+                let key = std::array::from_fn(|word| over.word(row, word));
+                let session = (key, at(1) as i64, at(2) as i64, at(0));
+                let records = chain_elements(at(3), over.arena(), 0);
+                let times: Vec<i64> = records.map(|(bytes, _)| time_of(&key, bytes)).collect();
+                assert_eq!(times.len() as u64, session.3);
+                assert!(times.iter().all(|time| (session.1..=session.2).contains(time)));
+                found.push(session);
             }
+            sessions.clear_ready();
         }
+        sessions.end(end, true);
         slice += 1;
     }
     assert_eq!(sessions.left_words, 0);
@@ -230,7 +227,7 @@ fn records_that_have_been_given_are_left_behind() {
     let layout = [ValueKind::Min64, ValueKind::Max64, ValueKind::Chain].map(|kind| (kind, false));
     let layout = Arc::new(RowLayout::new(1, vec![], &layout));
     let slots = layout.values().to_vec();
-    let mut sessions = Sessions::new(layout.clone(), slots[0], slots[1], GAP, 1 << 16);
+    let mut sessions = Sessions::new(layout.clone(), [slots[0], slots[1]], None, GAP, 1 << 16);
     assert!(sessions.in_place);
     let (mut pool, mut scratch) = (ChunkPool::new(8, 0, None), Scratch::default());
     let (mut given, mut most) = (0, 0);
@@ -246,20 +243,16 @@ fn records_that_have_been_given_are_left_behind() {
             block.extreme64(slots[1], None, |_| begin);
             block.blob_bytes(slots[2], None, |_| &[1; 100]);
         }
-        sessions.begin();
-        while sessions.prepare() {}
-        for pass in sessions.passes() {
-            for block in 0..sessions.blocks(*pass, Some(&table)) {
-                sessions.take(*pass, block, Some(&table), end);
-                let over = sessions.over();
-                given += (0..over.len())
-                    .map(|row| {
-                        chain_elements(over.word(row, slots[2].word), over.arena(), 0).count()
-                    })
-                    .sum::<usize>();
-                sessions.given();
-            }
+        sessions.begin(vec![table]);
+        while !sessions.are_made(end) {
+            sessions.go_on(end, usize::MAX, &|_, _| [0, 0]);
+            let over = sessions.ready();
+            let records =
+                |row| chain_elements(over.word(row, slots[2].word), over.arena(), 0).count();
+            given += (0..over.len()).map(records).sum::<usize>();
+            sessions.clear_ready();
         }
+        sessions.end(end, true);
         most = most.max(sessions.bytes());
     }
     assert!(given > 190_000, "{given}");

@@ -1,4 +1,4 @@
-//! Sliding windows against a model that adds up every window by itself.
+//! Stacks windows against a model that adds up every window by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use crate::memory::scratch::Scratch;
 use crate::table::key::{Keys, NoVarKeys, VarKeys};
 use crate::table::keyed::Table;
 use crate::table::layout::ValueSlot;
+use crate::table::rows::RowsRef;
+use crate::table::segment::Sources;
 use crate::table::value::{Block, read_bytes};
 use crate::values::kind::ValueKind;
 use crate::{hash_bytes, hash_words};
@@ -102,11 +104,12 @@ fn exact_sum(inputs: &[i64]) -> f64 {
 }
 
 /// What is read of a window.
-fn window(sliding: &mut Sliding, texts: bool, keys: u64) -> BTreeMap<u64, Values> {
+fn window(stacks: &mut Stacks, texts: bool, keys: u64) -> BTreeMap<u64, Values> {
     let mut found = BTreeMap::new();
     let names: BTreeMap<Vec<u8>, u64> = (0..keys).map(|key| (text_of(key), key)).collect();
-    for block in 0..sliding.read_blocks() {
-        let rows = sliding.read(block);
+    for block in 0..stacks.read_blocks() {
+        let mut output = Aside::default();
+        let rows = read(stacks, block, &mut output);
         let slots = rows.layout().values().to_vec();
         for row in 0..rows.len() {
             let at = |slot: ValueSlot, word: usize| rows.word(row, slot.word + word);
@@ -129,8 +132,23 @@ fn window(sliding: &mut Sliding, texts: bool, keys: u64) -> BTreeMap<u64, Values
             assert!(found.insert(key, values).is_none(), "a key twice");
         }
     }
-    sliding.end(true);
+    stacks.end(true);
     found
+}
+
+/// The rows of a block.
+fn read<'a>(stacks: &'a mut Stacks, block: usize, output: &'a mut Aside) -> RowsRef<'a> {
+    let to = To { moves: stacks.live.layout.uses_arena(), mark: None };
+    stacks.read(block, output, to);
+    RowsRef::of_words(&output.words, &output.arena, &stacks.live.layout)
+}
+
+/// Gives all rows of a pane.
+fn absorb(stacks: &mut Stacks, pane: i64, table: &Table) {
+    for chunk in table.log.chunks() {
+        let rows = Sources::new(chunk, 0, &table.layout);
+        stacks.absorb(pane, rows, chunk.rows(), &table.arena);
+    }
 }
 
 /// Random numbers.
@@ -149,7 +167,7 @@ struct Run {
     keys: u64,
     panes: i64,
     layout: Arc<RowLayout>,
-    sliding: Sliding,
+    stacks: Stacks,
     pool: ChunkPool,
     scratch: Scratch,
     newest: i64,
@@ -164,7 +182,7 @@ impl Run {
             texts,
             keys: [3, 40, 1500][random.below(3) as usize],
             panes: [2, 3, 5, 16, 60][random.below(5) as usize],
-            sliding: Sliding::new(layout.clone(), 1 << 20),
+            stacks: Stacks::new(layout.clone(), true, 1 << 20),
             pool: ChunkPool::new(layout.row_words(), 0, None),
             layout,
             scratch: Scratch::default(),
@@ -178,8 +196,8 @@ impl Run {
     }
 
     fn begin(&mut self) {
-        self.sliding.begin(self.first(), self.newest);
-        while self.sliding.prepare() {}
+        self.stacks.begin(self.first(), self.newest);
+        while self.stacks.prepare() {}
     }
 
     /// Gives so many rows of a pane, of some keys that come often and some that come once.
@@ -201,7 +219,7 @@ impl Run {
             add(&mut table, &mut self.pool, &mut self.scratch, *key, *value);
             self.inputs.entry(pane).or_default().push((*key, *value, first));
         }
-        (0..table.scan_blocks()).for_each(|block| self.sliding.absorb(pane, &table, block));
+        absorb(&mut self.stacks, pane, &table);
     }
 
     /// Compares the window with what its panes have; returns how many keys it has.
@@ -213,7 +231,7 @@ impl Run {
                 expected.entry(*key).or_default().push(*value);
             }
         }
-        let found = window(&mut self.sliding, self.texts, self.keys);
+        let found = window(&mut self.stacks, self.texts, self.keys);
         for (key, inputs) in &expected {
             let values = model(inputs, self.texts);
             assert_eq!(found.get(key), Some(&values), "key {key} of window {first}");
@@ -229,27 +247,20 @@ impl Run {
 fn every_window_has_what_its_panes_have() {
     let mut random = Random(11);
     let (mut read, mut late, mut rebuilt) = (0, 0, 0);
-    // Panes that became values for each row, those that became entries again, and rows that were
-    // late then.
-    let (mut dense, mut entries, mut dense_late) = (0, 0, 0);
     for round in 0..200 {
         let mut run = Run::new(round % 2 == 0, &mut random);
         for _ in 0..3 * run.panes.min(12) + 5 {
             let hole = random.below(10) == 0;
             let step = if hole { random.below(2 * run.panes as u64 + 2) as i64 } else { 0 };
             run.newest += 1 + step;
-            let (had_rows, was_dense) = (run.sliding.rows(), run.sliding.dense.is_some());
+            let had_rows = run.stacks.rows();
             run.begin();
-            let is_dense = run.sliding.dense.is_some();
-            rebuilt += usize::from(run.sliding.rows() < had_rows);
-            dense += usize::from(!was_dense && is_dense);
-            entries += usize::from(was_dense && !is_dense && run.sliding.rows() > 0);
+            rebuilt += usize::from(run.stacks.rows() < had_rows);
             for pane in run.first()..run.newest {
                 if random.below(run.panes as u64) == 0 {
                     let rows = random.below(20);
                     run.give(pane, rows, &mut random);
                     late += 1;
-                    dense_late += usize::from(is_dense);
                 }
             }
             let rows = if random.below(5) == 0 { 0 } else { random.below(2 * run.keys) };
@@ -262,11 +273,9 @@ fn every_window_has_what_its_panes_have() {
             run.begin();
             run.check();
         }
-        assert!(run.sliding.is_empty(), "round {round}");
+        assert!(run.stacks.is_empty(), "round {round}");
     }
     assert!(read > 50_000 && late > 500 && rebuilt > 20, "{read} {late} {rebuilt}");
-    let changes = [dense, entries, dense_late];
-    assert!(changes.iter().all(|changes| *changes > 20), "{changes:?}");
 }
 
 /// Keys that come in every pane, of which half are others after a while: rows are left behind, and
@@ -280,10 +289,9 @@ fn values_of_panes_follow_when_rows_are_left_behind() {
         for generation in 0..6 {
             for _ in 0..8 {
                 run.newest += 1;
-                let (had_rows, was_dense) = (run.sliding.rows(), run.sliding.dense.is_some());
+                let had_rows = run.stacks.rows();
                 run.begin();
-                let is_dense = run.sliding.dense.is_some();
-                rebuilt += usize::from(was_dense && is_dense && run.sliding.rows() < had_rows);
+                rebuilt += usize::from(run.stacks.rows() < had_rows);
                 let late: Vec<_> = (0..3).map(|i| (700 * generation + 7 * i, 40)).collect();
                 run.give_inputs(run.newest - 3, &late);
                 let keys = 700 * generation..700 * (generation + 2);
@@ -305,7 +313,7 @@ fn unique_keys_take_little_more_than_their_panes() {
     let count = RowLayout::new(1, vec![], &[(ValueKind::Count, false)]);
     for layout in [layout(false), count] {
         let layout = Arc::new(layout);
-        let mut sliding = Sliding::new(layout.clone(), 0);
+        let mut stacks = Stacks::new(layout.clone(), true, 0);
         let mut pool = ChunkPool::new(layout.row_words(), 0, None);
         let mut scratch = Scratch::default();
         let (mut panes_bytes, mut peak, mut key) = (0, 0, 0u64);
@@ -322,23 +330,22 @@ fn unique_keys_take_little_more_than_their_panes() {
             }
             // What the panes of a window take, each as a table of its own.
             panes_bytes = panes_bytes.max(panes as usize * table.bytes());
-            sliding.begin(pane - panes + 1, pane);
-            while sliding.prepare() {
-                peak = peak.max(sliding.bytes());
+            stacks.begin(pane - panes + 1, pane);
+            while stacks.prepare() {
+                peak = peak.max(stacks.bytes());
             }
-            for block in 0..table.scan_blocks() {
-                sliding.absorb(pane, &table, block);
-                peak = peak.max(sliding.bytes());
-            }
+            absorb(&mut stacks, pane, &table);
+            peak = peak.max(stacks.bytes());
             let mut rows = 0;
-            for block in 0..sliding.read_blocks() {
-                rows += sliding.read(block).len();
-                peak = peak.max(sliding.bytes());
+            for block in 0..stacks.read_blocks() {
+                let mut output = Aside::default();
+                rows += read(&mut stacks, block, &mut output).len();
+                peak = peak.max(stacks.bytes() + output.bytes());
             }
             assert_eq!(rows, (pane + 1).min(panes) as usize * keys);
-            sliding.end(true);
+            stacks.end(true);
         }
-        assert!(peak > panes_bytes / 2 && sliding.dense.is_none());
+        assert!(peak > panes_bytes / 2);
         assert!(2 * peak <= 3 * panes_bytes, "{peak} bytes for panes of {panes_bytes}");
     }
 }
@@ -348,19 +355,22 @@ fn unique_keys_take_little_more_than_their_panes() {
 fn keys_that_come_always_take_a_value_in_each_pane() {
     let (panes, keys) = (60, 5_000);
     let layout = Arc::new(layout(false));
-    let mut sliding = Sliding::new(layout.clone(), 0);
+    let mut stacks = Stacks::new(layout.clone(), true, 0);
     let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
     for pane in 0..3 * panes {
         let mut table = Table::new(layout.clone());
         (0..keys).for_each(|key| add(&mut table, &mut pool, &mut scratch, key, 1));
-        sliding.begin(pane - panes + 1, pane);
-        while sliding.prepare() {}
-        (0..table.scan_blocks()).for_each(|block| sliding.absorb(pane, &table, block));
-        let rows: usize = (0..sliding.read_blocks()).map(|b| sliding.read(b).len()).sum();
+        stacks.begin(pane - panes + 1, pane);
+        while stacks.prepare() {}
+        absorb(&mut stacks, pane, &table);
+        let blocks = 0..stacks.read_blocks();
+        let read = |block| read(&mut stacks, block, &mut Aside::default()).len();
+        let rows: usize = blocks.map(read).sum();
         assert_eq!(rows, keys as usize);
-        sliding.end(true);
+        stacks.end(true);
     }
-    let values = (panes as usize + 4) * keys as usize * 8 * layout.template().len();
-    let bytes = sliding.bytes();
-    assert!(sliding.dense.is_some() && 4 * bytes < 5 * values, "{bytes} bytes, {values} of values");
+    // Beside its values, an entry has two words.
+    let entries = (panes as usize + 4) * keys as usize * 8 * (layout.template().len() + 2);
+    let bytes = stacks.bytes();
+    assert!(4 * bytes < 5 * entries, "{bytes} bytes, {entries} of entries");
 }

@@ -1,7 +1,7 @@
 //! The back becomes the front: suffixes are built, from the newest pane to the oldest.
 
-use super::history::EntryId;
-use super::{Entries, Note, Sliding, Work, older};
+use super::history::{EntryId, older};
+use super::{Entries, Note, Stacks};
 use crate::table::layout::RowLayout;
 use crate::table::value::Block;
 use crate::windows::noted::{Noted, reset, values_at};
@@ -19,9 +19,9 @@ struct Chain {
 /// Keys that are looked at together.
 const TOGETHER: usize = 256;
 
-impl Sliding {
+impl Stacks {
     /// Goes on with a block of rows. `mid` is the pane with which the back begins then.
-    pub(super) fn flip_some(&mut self, block: usize, mid: u32) -> Option<Work> {
+    pub(super) fn flip_some(&mut self, block: usize, mid: u32) -> Option<(usize, u32)> {
         if block == self.live.table.scan_blocks() {
             std::mem::swap(&mut self.front, &mut self.back);
             self.back.clear();
@@ -39,7 +39,7 @@ impl Sliding {
                 self.build(&mut chains);
             }
         }
-        Some(Work::Flip(block + 1, mid))
+        Some((block + 1, mid))
     }
 
     /// The chain of a row's entries in the back, if it has some.
@@ -61,7 +61,7 @@ impl Sliding {
 
     /// Builds the suffixes of some keys, one entry of each at a time.
     fn build(&mut self, chains: &mut Vec<Chain>) {
-        let Sliding { live, back, aside, .. } = self;
+        let Stacks { live, back, aside, .. } = self;
         let Noted { layout, scratch, referring, note, .. } = live;
         let layout = &**layout;
         while !chains.is_empty() {

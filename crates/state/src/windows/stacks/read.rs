@@ -1,7 +1,7 @@
 //! Reading a window: the rows of its keys.
 
-use super::history::EntryId;
-use super::{Entries, Note, Sliding, older};
+use super::history::{EntryId, older};
+use super::{Entries, Note, Stacks};
 use crate::table::compact::{move_key, move_values};
 use crate::table::rows::RowsRef;
 use crate::table::value::Block;
@@ -19,53 +19,38 @@ struct Parts {
 /// How rows are read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct To {
-    /// Whether what they refer to is copied, too.
+    /// Whether the bytes that they refer to are copied, too.
     pub(crate) moves: bool,
     /// A word that each has behind its key.
     pub(crate) mark: Option<u64>,
 }
 
-impl To {
-    pub(super) fn mark_words(self) -> usize {
-        usize::from(self.mark.is_some())
-    }
-}
-
-impl Sliding {
+impl Stacks {
     /// How many blocks of rows there are to read.
-    pub fn read_blocks(&self) -> usize {
+    pub(crate) fn read_blocks(&self) -> usize {
         self.live.table.scan_blocks()
     }
 
     /// How many rows a block has at the most.
-    pub fn read_rows(&self, block: usize) -> usize {
+    pub(crate) fn read_rows(&self, block: usize) -> usize {
         self.live.table.scan_rows(block)
     }
 
-    /// The rows of one block of keys that came in the window, each with the values of all its
-    /// panes. All blocks are read, one after the other.
-    pub fn read(&mut self, block: usize) -> RowsRef<'_> {
-        let mut output = std::mem::take(&mut self.output);
-        output.clear();
-        let to = To { moves: !self.live.referring.is_empty(), mark: None };
-        self.read_to(block, &mut output, to);
-        self.output = output;
-        let Sliding { output, live: Noted { layout, table, .. }, .. } = self;
-        let arena = if to.moves { &output.arena } else { &table.arena };
-        RowsRef::of_words(&output.words, arena, layout)
+    /// The rows of a block as they stand, where windows cumulate.
+    pub(crate) fn scan(&self, block: usize) -> Option<RowsRef<'_>> {
+        (!self.hops).then(|| self.live.table.scan(block))
     }
 
-    /// As [`Sliding::read`]: adds the rows to those that are in `output`.
-    pub(crate) fn read_to(&mut self, block: usize, output: &mut Aside, to: To) {
+    /// Adds the rows of one block of keys that came in the window to `output`, each with the values
+    /// of all its panes. All blocks are read, one after the other.
+    pub(crate) fn read(&mut self, block: usize, output: &mut Aside, to: To) {
         if block == 0 {
             self.live.dead = 0;
         }
-        if self.dense.is_some() {
-            return self.read_dense(block, output, to);
-        }
+        let mark_words = usize::from(to.mark.is_some());
         let (first, rows, noted_words) = self.live.block(block);
-        output.words.reserve(rows * (noted_words - 1 + to.mark_words()));
-        // The rows to which what came in front is to be added.
+        output.words.reserve(rows * (noted_words - 1 + mark_words));
+        // The rows to which the values in front are to be added.
         let mut fronts: Vec<(usize, EntryId)> = Vec::new();
         for row in 0..rows {
             let place = first.wrapping_add(row * noted_words);
@@ -73,13 +58,13 @@ impl Sliding {
                 self.live.dead += 1;
                 continue;
             };
-            let start = output.words.len() + to.mark_words();
+            let start = output.words.len() + mark_words;
             if parts.own && parts.front != 0 {
                 fronts.push((start, parts.front));
             }
             self.copy(place, parts, output, to);
         }
-        let Sliding { front, live, .. } = self;
+        let Stacks { front, live, .. } = self;
         let Noted { layout, scratch, .. } = live;
         let start = output.words.as_mut_ptr();
         scratch.places.clear();
@@ -129,7 +114,7 @@ impl Sliding {
     /// entry in front.
     #[inline]
     fn copy(&self, row: *const u64, parts: Parts, output: &mut Aside, to: To) {
-        let Sliding { front, live, .. } = self;
+        let Stacks { front, live, .. } = self;
         let Noted { layout, referring, table, .. } = live;
         let (start, key_words) = (output.words.len(), layout.key_words());
         let (values, from) = match parts.own {
@@ -145,7 +130,8 @@ impl Sliding {
         if to.moves {
             let Aside { words, arena } = output;
             move_key(&mut words[start..], layout, &table.arena, arena);
-            move_values(&mut words[start + to.mark_words()..], 0, referring, from, arena);
+            let values = start + usize::from(to.mark.is_some());
+            move_values(&mut words[values..], 0, referring, from, arena);
         }
     }
 }

@@ -18,15 +18,24 @@ pub(super) struct History {
     /// Words of values, with their seen bits.
     tail: usize,
     chunks: Vec<Box<[u64]>>,
+    /// Of each chunk, the newest pane of its entries.
+    newest: Vec<u32>,
+    /// Chunks, from the first on, that have been forgotten.
+    gone: usize,
     len: u32,
     pub(super) arena: Arena,
+}
+
+/// Whether a pane is older than another. They are less than 2^31 panes apart.
+pub(super) fn older(pane: u32, than: u32) -> bool {
+    (pane.wrapping_sub(than) as i32) < 0
 }
 
 impl History {
     pub(super) fn new(layout: &RowLayout) -> History {
         let tail = layout.row_words() - layout.key_words();
-        let (chunks, arena) = Default::default();
-        History { key_words: layout.key_words(), tail, chunks, len: 0, arena }
+        let (chunks, newest, gone, len, arena) = Default::default();
+        History { key_words: layout.key_words(), tail, chunks, newest, gone, len, arena }
     }
 
     fn words(&self) -> usize {
@@ -38,6 +47,11 @@ impl History {
         let index = self.len as usize;
         if index / CHUNK_ENTRIES == self.chunks.len() {
             self.chunks.push(vec![0; CHUNK_ENTRIES * self.words()].into());
+        }
+        match self.newest.get_mut(index / CHUNK_ENTRIES) {
+            Some(newest) if older(*newest, pane) => *newest = pane,
+            Some(_) => {}
+            None => self.newest.push(pane),
         }
         self.len += 1;
         let id = self.len;
@@ -113,10 +127,21 @@ impl History {
         self.entry(id)[self.tail + 1] as u32
     }
 
+    /// Forgets full chunks of entries that are all of panes before `first`.
+    pub(super) fn forget_before(&mut self, first: u32) {
+        let full = self.len as usize / CHUNK_ENTRIES;
+        while self.gone < full && older(self.newest[self.gone], first) {
+            self.chunks[self.gone] = Box::default();
+            self.gone += 1;
+        }
+    }
+
     /// Forgets all entries, and keeps the memory of some.
     pub(super) fn clear(&mut self) {
         self.chunks.truncate((self.len as usize).div_ceil(CHUNK_ENTRIES));
-        self.len = 0;
+        self.chunks.drain(..self.gone);
+        self.newest.clear();
+        (self.len, self.gone) = (0, 0);
         self.arena = Arena::default();
     }
 
@@ -126,7 +151,8 @@ impl History {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK_ENTRIES * self.words() * 8 + self.arena.allocated_bytes()
+        (self.chunks.len() - self.gone) * CHUNK_ENTRIES * self.words() * 8
+            + self.arena.allocated_bytes()
     }
 
     /// Number of entries.
@@ -136,7 +162,8 @@ impl History {
 
     /// Bytes of entries.
     pub(super) fn live_bytes(&self) -> usize {
-        self.len as usize * self.words() * 8 + self.arena.used_bytes()
+        let entries = self.len() - self.gone * CHUNK_ENTRIES;
+        entries * self.words() * 8 + self.arena.used_bytes()
     }
 
     /// Bytes that so many more entries take.

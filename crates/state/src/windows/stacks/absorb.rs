@@ -1,10 +1,9 @@
 //! Taking in the rows of a pane that is complete.
 
-use super::history::{EntryId, History};
-use super::{Entries, Note, Sliding, older};
+use super::history::{EntryId, History, older};
+use super::{Entries, Note, Stacks};
 use crate::memory::arena::Arena;
 use crate::memory::log::BLOCK_ROWS;
-use crate::table::keyed::Table;
 use crate::table::layout::RowLayout;
 use crate::table::segment::Sources;
 use crate::table::value::Block;
@@ -18,60 +17,40 @@ enum Taken {
     Between,
 }
 
-impl Sliding {
-    /// Takes in the rows of one scan block of a table, all of pane `pane`: one of the window that
-    /// has begun. Its newest pane comes last.
-    pub fn absorb(&mut self, pane: i64, table: &Table, block: usize) {
-        let chunk = &table.log.chunks()[block];
-        let sources = Sources::new(chunk, 0, &self.live.layout);
-        self.absorb_run(pane, sources, chunk.rows(), &table.arena);
-    }
-
-    /// The same, of `count` rows that follow each other.
-    pub(crate) fn absorb_run(&mut self, pane: i64, rows: Sources, count: usize, arena: &Arena) {
-        self.taken += count;
+impl Stacks {
+    /// Takes in `count` rows of a pane of the window that has begun. Its newest pane comes last.
+    pub(crate) fn absorb(&mut self, pane: i64, rows: Sources, count: usize, arena: &Arena) {
         for start in (0..count).step_by(BLOCK_ROWS) {
-            let (rows, count) = (rows.from(start), (count - start).min(BLOCK_ROWS));
-            match self.dense {
-                None => self.absorb_rows(pane as u32, rows, count, arena),
-                Some(_) => self.absorb_dense(pane as u32, rows, count, arena),
-            }
+            let count = (count - start).min(BLOCK_ROWS);
+            self.absorb_rows(pane as u32, rows.from(start), count, arena);
         }
     }
 
     fn absorb_rows(&mut self, pane: u32, rows: Sources, count: usize, arena: &Arena) {
         let layout = self.live.layout.clone();
-        let places = self.live.find(rows, count, arena);
-        // Which rows of the pane are merged into their keys' rows, and which into entries.
-        let (mut added, mut entered, mut between) = (Vec::new(), Vec::new(), Vec::new());
-        for (k, place) in places.iter().enumerate() {
-            match self.note_pane(pane, *place, rows.place(k), arena) {
-                Taken::Between => between.push(k),
+        let mut places = self.live.find(rows, count, arena);
+        // Rows of the pane that are merged into their keys' rows, and into entries.
+        let (mut added, mut entered) = ([0; BLOCK_ROWS], Vec::new());
+        let mut adds = 0;
+        for k in 0..count {
+            match self.note_pane(pane, places[k], rows.place(k), arena) {
+                Taken::Between => self.put_between(pane, places[k], rows.place(k), arena),
                 Taken::Add(entry) => {
-                    added.push(k);
+                    (places[adds], added[adds]) = (places[k], k);
+                    adds += 1;
                     entered.extend(entry.map(|entry| (k, entry)));
                 }
             }
         }
-        if between.is_empty() {
-            let mut block = Block::new(&layout, &mut self.live.table.arena, &places, 0);
-            // SAFETY: rows of a table that nobody changes; they are none of the live ones.
-            unsafe { block.merge_rows(|k| rows.place(k), arena) };
-        } else {
-            let some: Vec<_> = added.iter().map(|k| places[*k]).collect();
-            let mut block = Block::new(&layout, &mut self.live.table.arena, &some, 0);
-            // SAFETY: as above.
-            unsafe { block.merge_rows(|i| rows.place(added[i]), arena) };
-        }
+        let mut block = Block::new(&layout, &mut self.live.table.arena, &places[..adds], 0);
+        // SAFETY: rows of a table that nobody changes; they are none of the live ones.
+        unsafe { block.merge_rows(|i| rows.place(added[i]), arena) };
         if !entered.is_empty() {
             let back = &mut self.back;
             let some: Vec<_> = entered.iter().map(|(_, entry)| back.place_mut(*entry)).collect();
             let mut block = Block::new(&layout, &mut back.arena, &some, 0);
             // SAFETY: as above; entries have all that is merged.
             unsafe { block.merge_rows(|i| rows.place(entered[i].0), arena) };
-        }
-        for k in between {
-            self.put_between(pane, places[k], rows.place(k), arena);
         }
         self.live.scratch.places = places;
     }
@@ -89,6 +68,9 @@ impl Sliding {
                 unsafe { reset(row, &self.live.layout) };
                 (Note { last: pane, entries: Entries::None }, Taken::Add(None))
             }
+            Some(_) if !self.hops => {
+                (Note { last: pane, entries: Entries::None }, Taken::Add(None))
+            }
             Some(note) if note.last == pane => {
                 let only_in_front =
                     matches!(note.entries, Entries::Front(_)) && older(note.last, self.mid);
@@ -99,7 +81,6 @@ impl Sliding {
                 }
             }
             Some(note) if older(note.last, pane) && !older(pane, self.mid) => {
-                self.again += 1;
                 let entries = self.own_entries(note, row);
                 let Entries::Back(newest) = entries else {
                     let note = Note { last: pane, entries };

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::memory::hash::{hash_bytes, hash_words};
+use crate::memory::log::ChunkPool;
+use crate::memory::scratch::Scratch;
 use crate::table::key::{Keys, NoVarKeys, VarKeys};
 use crate::table::value::read_bytes;
 use crate::values::kind::ValueKind;
@@ -45,7 +47,7 @@ struct Run {
     /// Whether keys and values are texts.
     texts: bool,
     layout: Arc<RowLayout>,
-    unpack: Unpack,
+    panes: Panes,
     found: Rows,
     inputs: Vec<Input>,
 }
@@ -59,8 +61,8 @@ impl Run {
             false => RowLayout::new(2, vec![], &[count]),
         };
         let layout = Arc::new(layout);
-        let unpack = Unpack::new(layout.clone(), overlap, 1 << 20);
-        Run { overlap, texts, layout, unpack, found: Rows::new(), inputs: Vec::new() }
+        let panes = Panes::new(layout.clone(), overlap, true, 1 << 20);
+        Run { overlap, texts, layout, panes, found: Rows::new(), inputs: Vec::new() }
     }
 
     /// The last pane with which windows end that have a pane.
@@ -101,24 +103,26 @@ impl Run {
             let same = tables[table].iter().find(|input| input.1 == pane);
             [pane, same.expect("an input of this pane").2]
         };
-        self.unpack.begin(tables.iter().map(|table| self.table_of(table)).collect());
-        while self.unpack.note(|table, word| from(table, word as i64)).is_some() {}
+        self.panes.begin(tables.iter().map(|table| self.table_of(table)).collect());
         self.inputs.extend(tables.into_iter().flatten());
         loop {
-            while !self.unpack.is_full() && !self.unpack.are_made(last) {
-                self.unpack.go_on(last, 1 + random.below(300) as usize);
+            while !self.panes.is_full() && !self.panes.are_made(last) {
+                let pane_of = |table: usize, word: u64| from(table, word as i64);
+                self.panes.go_on(last, 1 + random.below(300) as usize, &pane_of);
             }
-            if self.unpack.ready().is_empty() {
-                return;
+            if self.panes.ready().is_empty() {
+                break;
             }
             self.read(last);
-            self.unpack.clear_ready();
+            self.panes.clear_ready();
         }
+        let read = self.panes.read_slices().len();
+        assert_eq!(read + self.panes.end(last, true).len(), tables.len());
     }
 
     /// Reads what is ready: windows come in their order.
     fn read(&mut self, last: i64) {
-        let (rows, word) = (self.unpack.ready(), self.layout.key_words() - 1);
+        let (rows, word) = (self.panes.ready(), self.layout.key_words() - 1);
         assert!(rows.len() <= CHUNK_ROWS);
         for row in 0..rows.len() {
             let end = rows.word(row, word) as i64;
@@ -191,7 +195,7 @@ fn every_window_has_the_rows_of_its_panes() {
         }
         let last = 9 * pack + 2 * count;
         run.fire([&[], &[]], last, &mut random);
-        assert!(run.unpack.is_empty(), "round {round}");
+        assert!(run.panes.is_empty(), "round {round}");
         let expected = run.expected(last);
         assert_eq!(run.found.len(), expected.len(), "round {round}, {overlap:?}");
         for (row, values) in &expected {
@@ -207,13 +211,12 @@ fn every_window_has_the_rows_of_its_panes() {
 fn what_is_forgotten_is_of_no_window() {
     let mut run = Run::new(Overlap::Hop(4), false);
     let inputs: Vec<Input> = (0..10).map(|pane| (7, pane, pane)).collect();
-    run.unpack.begin(vec![run.table_of(&inputs)]);
-    while run.unpack.note(|_, pane| [pane as i64; 2]).is_some() {}
-    run.unpack.go_on(9, 60);
-    assert!(!run.unpack.are_made(9) && !run.unpack.is_empty());
-    run.unpack.forget();
-    run.unpack.begin(vec![]);
-    assert!(run.unpack.is_empty() && run.unpack.are_made(19));
+    run.panes.begin(vec![run.table_of(&inputs)]);
+    run.panes.go_on(9, 60, &|_, pane| [pane as i64; 2]);
+    assert!(!run.panes.are_made(9) && !run.panes.is_empty());
+    assert_eq!(run.panes.end(9, true).len(), 1);
+    run.panes.begin(vec![]);
+    assert!(run.panes.is_empty() && run.panes.are_made(19));
     run.fire([&[(7, 20, 20)], &[]], 30, &mut Random(1));
     assert_eq!(run.found, (20..24).map(|end| ((end, 7), (1, vec![]))).collect());
 }
