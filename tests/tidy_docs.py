@@ -53,10 +53,11 @@ def hard_sentences(name: str, text: str) -> Iterator[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """Anchors of headings, as GitHub makes them."""
+    """Anchors of headings, as GitHub makes them; a heading that occurs twice has none."""
     headings = [line.lstrip("#").strip() for _, line, code in lines_with_code(text) if not code and re.match("#+ ", line)]
     plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
-    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+    found = [re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain]
+    return {anchor for anchor in found if found.count(anchor) == 1}
 
 
 def check_links(root: Path, name: str, text: str) -> Iterator[str]:
