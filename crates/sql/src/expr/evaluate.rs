@@ -29,7 +29,8 @@ use crate::expr::located::LocatedExpr;
 use crate::expr::nearest::Nearest;
 use crate::expr::one_form;
 use crate::expr::scalars::{
-    BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, is_field, text_bytes,
+    BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, compare_far, is_field,
+    text_bytes,
 };
 use crate::expr::text::sql_text;
 use crate::expr::widest::{Widest, check_digits};
@@ -64,7 +65,7 @@ pub(crate) fn compile(
     let mut props = ExecutionProps::new().with_query_execution_start_time(start_time);
     props.config_options = Some(config.clone());
     let context = PhysicalPlanningContext::default();
-    let compared = spell_out_lists(expr, schema)?;
+    let compared = compare_far(spell_out_lists(expr, schema)?, schema)?;
     let physical = create_physical_expr(&compared, schema, &props, &context)?;
     let physical = harden(physical, schema.as_arrow())?;
     if let Some(comparison) = compare_column(&physical, schema.as_arrow(), expr) {
