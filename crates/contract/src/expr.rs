@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::DataType;
 
 use crate::error::{Error, Result};
-use crate::pruning::Condition;
+use crate::pruning::AnyOf;
 
 /// Computes one column from a batch. Implemented by the SQL crate.
 pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
@@ -16,7 +16,7 @@ pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
     /// The type of the column that comes out.
     fn data_type(&self) -> &DataType;
     /// Of a condition that fails on no row: comparisons that hold on each row on which it is TRUE.
-    fn implies(&self) -> Vec<Condition> {
+    fn implies(&self) -> Vec<AnyOf> {
         Vec::new()
     }
     /// Of a condition: others, all of which are TRUE wherever it is. None if it is one itself.

@@ -20,7 +20,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical
 use millstream_contract::Error;
 use millstream_contract::compare::CompareColumn;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
-use millstream_contract::pruning::Condition;
+use millstream_contract::pruning::AnyOf;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use crate::expr::implied::{comparison, implied};
@@ -45,7 +45,7 @@ struct Compiled {
     text: String,
     data_type: DataType,
     /// Of a condition: what holds where it does.
-    implied: Vec<Condition>,
+    implied: Vec<AnyOf>,
     /// Whether it reads what is there, and makes nothing.
     is_field: bool,
     /// Whether it gives what is there already.
@@ -268,7 +268,7 @@ impl Evaluate for Compiled {
         self.is_there
     }
 
-    fn implies(&self) -> Vec<Condition> {
+    fn implies(&self) -> Vec<AnyOf> {
         self.implied.clone()
     }
 
