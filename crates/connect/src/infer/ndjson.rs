@@ -139,7 +139,7 @@ impl Node {
             Json::Null => self.values.add_null(),
             Json::Boolean => self.values.add(Shape::Boolean),
             Json::Number(text) => self.values.add(match shape(text) {
-                number @ (Shape::Integer(_) | Shape::WideInteger { .. } | Shape::Float(_)) => {
+                number @ (Shape::Integer(_) | Shape::WideInteger { .. } | Shape::Float { .. }) => {
                     number
                 }
                 _ => Shape::Text,
