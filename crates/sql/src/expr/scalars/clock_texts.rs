@@ -1,6 +1,6 @@
 //! Texts as dates, times of day and timestamps, of the forms that files have, without blanks. A
-//! TIMESTAMP is the time of a clock; a text with an offset from UTC is an instant. A DATE is the day
-//! as it is written.
+//! TIMESTAMP is the time of a clock; a text with an offset from UTC is an instant. A DATE is the
+//! day as it is written.
 
 use std::sync::Arc;
 
