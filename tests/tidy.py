@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks floors of crates, circles of files, the lengths of lines, files and functions, banned words and comments.
+"""Checks floors of crates, circles of files, lengths of lines, files and functions, banned words, comments, documents.
 
     python3 tests/tidy.py [--self-test | --lines | --sentences]
 
-`--lines` prints the lines of Rust by crate, `--sentences` the comments that are hard to read.
+`--lines` prints the lines of Rust by crate, `--sentences` the comments and sentences of documents that are
+hard to read.
 
 An exception is a comment of one line, with its reason, in the file that it is for:
 
@@ -20,6 +21,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import tidy_docs
 import tidy_words
 from tidy_modules import Graph, circles, graph, modules, name as module_name, without_tests
 
@@ -57,7 +59,6 @@ FLOORS_WITHIN = {
 KNOWN = ROOT / "tests" / "tidy_known.txt"
 
 RUST_COLUMNS_MAX = 100
-DOCUMENT_COLUMNS_MAX = 120
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 ARCHITECTURE_WORDS_MAX = 1800
@@ -169,15 +170,6 @@ def check_words(name: str, text: str) -> Iterator[str]:
                 yield f"{name}:{number}: '{word}'; say {instead}"
 
 
-def check_document(name: str, text: str) -> Iterator[str]:
-    code = False
-    for number, line in enumerate(text.split("\n"), 1):
-        code ^= line.startswith("```")
-        table_or_code = code or line.startswith(("|", "    "))
-        if len(line) > DOCUMENT_COLUMNS_MAX and not table_or_code and "http" not in line:
-            yield f"{name}:{number}: {len(line)} columns, at most {DOCUMENT_COLUMNS_MAX}"
-
-
 def check_architecture(text: str) -> Iterator[str]:
     """The map stays short, and the places that it names are there."""
     if len(text.split()) > ARCHITECTURE_WORDS_MAX:
@@ -194,6 +186,12 @@ def check_sentences(hard: int, headless: int) -> Iterator[str]:
             yield f"{count} {what}, at most {most}: see --sentences"
         if count < most:
             yield f"{count} {what}: lower {constant} from {most}"
+
+
+def hard_in_documents() -> Iterator[str]:
+    for path in tracked("*.md"):
+        if path.name != "CHANGELOG.md":
+            yield from tidy_docs.hard_sentences(str(path.relative_to(ROOT)), path.read_text())
 
 
 # --- lines ----------------------------------------------------------------------------------------
@@ -233,8 +231,11 @@ def complaints() -> Iterator[str]:
         yield from check_words(name, text)
     hard, headless = tidy_words.hard_and_headless(tracked("crates/*.rs"))
     yield from check_sentences(len(hard), len(headless))
+    hard = list(hard_in_documents())
+    if len(hard) > tidy_docs.HARD_SENTENCES_MAX:
+        yield f"{len(hard)} hard sentences in documents, at most {tidy_docs.HARD_SENTENCES_MAX}: see --sentences"
     for path in tracked("*.md"):
-        yield from check_document(str(path.relative_to(ROOT)), path.read_text())
+        yield from tidy_docs.check(ROOT, str(path.relative_to(ROOT)), path.read_text())
     yield from check_architecture((ROOT / "ARCHITECTURE.md").read_text())
 
 
@@ -266,7 +267,7 @@ def self_test() -> None:
     assert list(check_rust("a.rs", "x" * 101)) and not list(check_rust("a.rs", "x" * 100))
     assert list(check_rust("a.rs", "\n" * 501)) and not list(check_rust("a.rs", "\n" * 499))
     assert list(check_words("a.rs", "we utilize it")) and not list(check_words("a.rs", "a task"))
-    assert list(check_document("a.md", "x" * 121)) and not list(check_document("a.md", "| " + "x" * 130))
+    tidy_docs.self_test(ROOT)
     assert list(check_architecture("`state/src/attic`")) == ["ARCHITECTURE.md: there is no crates/state/src/attic"]
     assert list(check_architecture("word " * (ARCHITECTURE_WORDS_MAX + 1))) and not list(check_architecture("`sql/src`"))
     assert tidy_words.is_hard("Those that it is of, if any.") and not tidy_words.is_hard("Rows of a window, by key.")
@@ -290,7 +291,7 @@ def main() -> int:
         print_lines()
         return 0
     if sys.argv[1:] == ["--sentences"]:
-        print("\n".join(sum(tidy_words.hard_and_headless(tracked("crates/*.rs")), [])))
+        print("\n".join([*sum(tidy_words.hard_and_headless(tracked("crates/*.rs")), []), *hard_in_documents()]))
         return 0
     known = [line for line in KNOWN.read_text().split("\n") if line and not line.startswith("#")]
     found = against_known(list(complaints()), known)
