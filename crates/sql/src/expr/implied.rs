@@ -17,8 +17,8 @@ use crate::expr::lazy::cannot_fail;
 const CONDITIONS_MAX: usize = 16;
 const ANY_MAX: usize = 256;
 
-/// The conditions that hold wherever `expr` is TRUE. None of a condition that may fail: then it
-/// must see each row as it is.
+/// The conditions that hold wherever `expr` is TRUE. Empty for a condition that may fail: such a
+/// condition must see each row as it is.
 pub(crate) fn implied(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Vec<AnyOf> {
     if cannot_fail(expr) { conditions(expr, schema) } else { Vec::new() }
 }

@@ -18,7 +18,7 @@ pub(super) fn is_time(to: &DataType) -> bool {
     matches!(to, Timestamp(..) | Date32 | Time32(_) | Time64(_))
 }
 
-/// Texts as dates, times of day or timestamps; NULL for those that are none if it `tries`.
+/// Texts as dates, times of day or timestamps; if it `tries`, NULL for texts of other forms.
 pub(super) fn texts_as_times(texts: &ArrayRef, to: &DataType, tries: bool) -> DfResult<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8)?;
     let read = |text: &str| -> Result<String, &str> {
