@@ -58,8 +58,8 @@ impl Pairing {
         Pairing { sides: pairs.sides.each_ref().map(side), schema: schema.clone() }
     }
 
-    /// The pairs of some rows; `of` are their groups, ascending, and `times` their event times, if
-    /// any. `None`: there are no pairs.
+    /// The pairs of some rows; `of` are the rows' groups, ascending, and `times` the event times,
+    /// if any. `None` if there are no pairs.
     pub(super) fn pairs(
         &self,
         rows: &RecordBatch,
