@@ -37,10 +37,10 @@ impl<'a, F: Fabric> Buffer<'a, F> {
         self.number
     }
 
-    /// Forgets a buffer that has been put.
+    /// It has been put.
     pub(super) fn forget(self) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is neither used nor dropped afterwards; only the region needs dropping.
+        // SAFETY: nobody uses or drops `this` after it; only the region needs dropping.
         unsafe { std::ptr::drop_in_place(&raw mut this.region) }
     }
 
