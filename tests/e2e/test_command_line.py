@@ -158,7 +158,7 @@ def test_set_on_the_command_line_wins_nothing_over_a_wrong_name(script):
     (["run", "--set", "memory", "-e", "SELECT 1"], ["memory", "="]),
     (["run", "--set", "memory=99999999999999999999GB", "-e", "SELECT 1"], ["does not fit", "1GB"]),
     (["runn", "x.sql"], ["runn", "run"]),
-    (["bench", "ysb", "--json"], ["millstream-lab bench", "another program"]),
+    (["bench", "ysb", "--json"], ["another program, millstream-lab", "millstream-lab -- bench"]),
     ([], ["run", "explain"]),
 ])
 def test_wrong_usage_says_what_to_write_and_exits_2(words, expected):

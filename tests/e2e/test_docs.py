@@ -185,7 +185,7 @@ def test_every_function_has_an_example():
     # Called: what stands before a bracket, as MAP[…] does, and the words that take none.
     called = {word for page, section in ALL if page in ("sql", "functions")
               for at in section.blocks if at.kind == "sql" and not at.name
-              for word in re.findall(r"\b\w+(?=[(\[])|\bCURRENT_\w+", at.text)}
+              for word in re.findall(r"\b\w+(?=[(\[])|\b(?:CURRENT_|LOCALTIME)\w*", at.text)}
     assert [name for name in names if name not in called] == []
 
 

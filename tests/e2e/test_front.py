@@ -167,7 +167,9 @@ SYSLOG_5424 = "<34>1 2003-10-11T22:14:15.003+02:00 host1 su - ID47 - 'su root' f
 @pytest.mark.parametrize("text, columns, first", [
     (ACCESS, "ts, host, remote_user, request, status, bytes",
      "2000-10-10 20:55:36.000Z,127.0.0.1,frank,GET /a.gif HTTP/1.0,200,2326"),
-    (SYSLOG, "ts, host, program, pid, message", "1970-05-06 08:00:01.000,host1,sshd,1234,Accepted key: root"),
+    (SYSLOG, "ts, host, program, pid, message", "1972-05-06 08:00:01.000,host1,sshd,1234,Accepted key: root"),
+    # 29 February is a day of leap years only.
+    (SYSLOG.replace("May  6", "Feb 29"), "ts, host", "1972-02-29 08:00:01.000,host1"),
     (SYSLOG_5424, "ts, host, program, message", "2003-10-11 20:14:15.003Z,host1,su,'su root' failed"),
 ])
 def test_init_of_a_log_finds_its_columns(folder, text, columns, first):
@@ -343,6 +345,25 @@ def test_a_header_alone_is_a_table_without_rows(folder):
     assert "there are no records" in printed and "millis STRING" in printed
 
 
+@pytest.mark.parametrize("empty", [1, 3])
+def test_files_with_a_header_alone_do_not_make_columns_of_text(folder, empty):
+    for number in range(3 + 2 * empty):
+        is_empty = not empty <= number < empty + 3
+        folder.write(f"in/{number}.csv", "n,d\n" + ("" if is_empty else f"{number},2024-05-0{number + 1}\n"))
+    result = folder.query("SELECT SUM(n) AS n, MAX(d) AS d FROM 'in/*.csv'")
+    assert rows(result) == [f"{3 * empty + 3},2024-05-0{empty + 3}"] and "no records" not in result.stderr, result.stderr
+
+
+def test_an_instant_that_does_not_fit_shows_a_column_of_instants(folder):
+    lines = [f"2024-05-01 12:00:00,{n}\n" for n in range(200_000)]
+    lines[50_000] = "2024-05-01 12:00:00+02:00,50000\n"
+    folder.write("mid.csv", "ts,n\n" + "".join(lines))
+    result = folder.query("SELECT COUNT(ts) AS n FROM 'mid.csv'", code=1)
+    create = proposed(result)
+    assert "ts TIMESTAMP_LTZ(3)" in create, create
+    assert rows(folder.query(create + "SELECT COUNT(ts) AS n FROM mid")) == ["200000"]
+
+
 RUBBISH = {
     "png": b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x01",
     "random": random.Random(1).randbytes(20_000),
@@ -413,6 +434,7 @@ LOST_DIGITS = [
     ("csv", "12", "0012", "v STRING", "0012"),
     ("csv", "1.5", "9007199254740993", "v DECIMAL(38, 9)", "9007199254740993.000000000"),
     ("ndjson", "1.5", "-9007199254740993", "v DECIMAL(38, 9)", "-9007199254740993.000000000"),
+    ("csv", "1.5", "9007199254740993.0", "v DECIMAL(38, 9)", "9007199254740993.000000000"),
     ("csv", "2024-05-01 12:00:00.5", "2024-05-01 12:00:00.999999", "v TIMESTAMP(6)", "2024-05-01 12:00:00.999999"),
     ("csv", "12:00:00", "12:00:00.0000001", "v TIME(9)", "12:00:00.000000100"),
     ("ndjson", "99999999999999999999", "99999999999999999999.5", "v DECIMAL(38, 1)", "99999999999999999999.5"),

@@ -549,6 +549,14 @@ def test_a_wrong_address_is_told_with_a_right_one(words, told):
     assert done.code == 2 and told in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("option", ["--ui", "--metrics"])
+def test_an_address_of_all_interfaces_is_warned_of(option):
+    done = harness.run("run", "-e", "SELECT 1 AS a", option, "0.0.0.0:0", stats=False)
+    assert done.code == 0 and f"{option}: all who can reach this machine can read 0.0.0.0:" in done.stderr, done.stderr
+    done = harness.run("run", "-e", "SELECT 1 AS a", option, "127.0.0.1:0", stats=False)
+    assert done.code == 0 and "reach" not in done.stderr, done.stderr
+
+
 def test_a_job_is_a_number(start, place):
     job = start(LIVE + LONG_WINDOWS)
     wait_for_phase(place, "running")

@@ -51,7 +51,7 @@ def test_processes_by_fabric_and_skew(tmp_path):
         (2, workers, fabric): 2 for workers in (1, 2) for fabric in ("shm", "tcp")}
     assert Counter((one["processes"], one["zipf"]) for one in lines(tmp_path, "skew")) == {(2, 0.0): 2, (2, 2.0): 2}
     page = (tmp_path / "report.md").read_text()
-    for plot in ("cm, 20,000 records", "cm, 20,000 records, 2 × 1"):
+    for plot in ("cm, 20,000 records", "ysb, 20,000 records, 2 × 1"):
         assert page.count(f"![{plot}]") == 1, plot
 
 

@@ -67,6 +67,21 @@ def test_partitions_that_others_have_written(script):
     assert result.code == 1 and "column 'hour' is NOT NULL, and this partition has no value" in result.stderr
 
 
+@pytest.mark.parametrize("where, found", [
+    ("(day = 1 AND n > 0) OR (day = 2 AND n > 1)", ["1", "2"]),
+    ("n > 0 AND (day = 1 OR (day = 2 AND s = 'x'))", ["1", "2"]),
+    ("day IN (1, 5) AND n IN (1, 2)", ["1"]),
+    ("(n = 7 AND day IN (2, 5)) OR day < 2", ["1"]),
+])
+def test_a_file_that_a_condition_excludes_is_not_opened(script, where, found):
+    for day, text in [(1, "1,x"), (2, "2,x"), (3, "no,record,at,all")]:
+        (script.folder / "in" / f"day={day}").mkdir(parents=True)
+        script.data(f"in/day={day}/x.csv", f"{text}\n")
+    read = table("t", "n BIGINT, s STRING, day INT", "day", "in")
+    assert [row[0] for row in rows(script.run(read + f"SELECT n FROM t WHERE {where};"))] == found
+    assert script.run(read + "SELECT n FROM t WHERE day = 3 OR n = 1;").code == 1
+
+
 def test_what_lies_in_no_partition_is_refused(script):
     (script.folder / "in" / "day=1").mkdir(parents=True)
     script.data("in/day=1/x.csv", "1\n")

@@ -7,6 +7,9 @@ CREATE TABLE topic (k STRING, at TIMESTAMP(3) METADATA FROM 'timestamp') WITH (
     'connector' = 'kafka', 'topic' = 'k', 'properties.bootstrap.servers' = '${BOOTSTRAP_SERVERS}', 'format' = 'json'
 );
 
+-- Nor need its format.
+CREATE TABLE records (k STRING) WITH ('connector' = 'file', 'path' = 'records', 'format' = 'avro');
+
 INSERT INTO shown SELECT k, AVG(x) FROM numbers GROUP BY k;
 INSERT INTO shown SELECT k, m FROM (SELECT k, AVG(x) AS m FROM numbers GROUP BY k HAVING COUNT(*) > 2) ORDER BY k;
 

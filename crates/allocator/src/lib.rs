@@ -1,5 +1,5 @@
 //! The allocator of both programs, `millstream` and `millstream-lab`: mimalloc, and the system's
-//! for what is large. A program that links this crate has it.
+//! allocator for large memory. A program that links this crate uses this allocator.
 //!
 //! Columns are made by one worker and freed by another, and most are aligned to cache lines. The
 //! allocator of glibc takes a lock for both. What is large grows in the system's allocator without
@@ -19,10 +19,10 @@ static ALLOCATOR: Reporting = Reporting;
 
 struct Reporting;
 
-/// What is as large as this comes from the system, and goes back to it.
+/// Least size of memory that comes from the system's allocator, and goes back to the system.
 const LARGE_BYTES: usize = 4 << 20;
 
-/// `mi_option_purge_delay`: after so many milliseconds what was freed goes back to the system. The
+/// `mi_option_purge_delay`: after so many milliseconds freed memory goes back to the system. The
 /// next batch, or the next window, would get it from there page by page.
 const PURGE_DELAY: mimalloc::mi_option_t = 15;
 const PURGE_DELAY_MS: i64 = 1000;
@@ -50,8 +50,8 @@ fn is_large(bytes: usize) -> bool {
     bytes >= LARGE_BYTES
 }
 
-// SAFETY: all is left to two allocators, whose contract it is; which one memory is from follows
-// from its layout. What they refuse is not returned from.
+// SAFETY: all calls go to two allocators, which keep the contract; the layout of memory determines
+// its allocator. A refusal ends the program instead of returning.
 unsafe impl GlobalAlloc for Reporting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
@@ -121,7 +121,7 @@ impl Reporting {
 /// Has the system's allocator ask the system for whatever is large.
 pub fn keep_large_apart() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it may be called at any time; what it cannot do, it leaves.
+    // SAFETY: the call is allowed at any time; without effect, it returns 0.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES as libc::c_int);
     }
@@ -135,8 +135,8 @@ fn given(start: *mut u8, bytes: usize) -> *mut u8 {
     start
 }
 
-/// Ends the program, which has been refused so many bytes. Nothing is allocated here, and nothing
-/// cleaned up.
+/// Ends the program, which has been refused so many bytes. Allocates no memory, and cleans up
+/// nothing.
 #[cold]
 pub fn refused(bytes: usize) -> ! {
     let mut message = [0; 512];

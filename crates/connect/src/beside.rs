@@ -22,7 +22,7 @@ use arrow::array::{
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_contract::expr::Evaluate;
-use millstream_contract::pruning::{Condition, Pruning};
+use millstream_contract::pruning::{AnyOf, Condition, Pruning};
 use millstream_contract::table::{
     Chunk, Decoded, Extent, Places, Position, Sharing, Split, SplitPoll, TableOptions,
 };
@@ -164,8 +164,9 @@ impl SidePlan {
         let condition = |condition: &Condition| {
             Some(Condition { column: number(condition.column)?, ..condition.clone() })
         };
+        let any = |any: &AnyOf| any.0.iter().map(condition).collect::<Option<_>>().map(AnyOf);
         Pruning {
-            conditions: pruning.conditions.iter().filter_map(condition).collect(),
+            conditions: pruning.conditions.iter().filter_map(any).collect(),
             always: pruning.always.iter().filter_map(|place| number(*place)).collect(),
         }
     }

@@ -183,7 +183,8 @@ impl Cursor<'_> {
             [b':', ..] => self.eat(b':').then(|| self.digits(2))??,
             _ => self.digits(2)?,
         };
-        (hours <= 18 && minutes <= 59).then_some(east * i64::from(hours * 3600 + minutes * 60))
+        let east = east * i64::from(hours * 3600 + minutes * 60);
+        (minutes <= 59 && east.abs() <= 18 * 3600).then_some(east)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::options::{Options, option_error};
 use crate::secrets::{resolved, without_missing};
 use crate::sinks::BlackholeSink;
 use crate::socket::SocketTable;
-use crate::source::{FileTable, FollowTable, is_followed};
+use crate::source::{FileTable, FollowTable, is_followed, is_foreign};
 use crate::text::{Format, TextOptions, TextSink};
 use crate::types::sql_name;
 use crate::written::may_be_written;
@@ -286,6 +286,12 @@ impl Connectors for Registry {
                 Err(missing)
             }
             (Ok(()), Some(missing)) => Err(missing),
+            // A format is looked for on use, too.
+            (Err(Error::Option { option, .. }), None)
+                if option == "format" && is_foreign(&options) =>
+            {
+                Ok(())
+            }
             (checked, _) => checked,
         }
     }

@@ -73,17 +73,21 @@ pub(crate) fn is_plain_number(text: &[u8]) -> bool {
     !matches!(digits, [b'0', b'0'..=b'9', ..] | [b'+', ..])
 }
 
-/// A DOUBLE, unless `text` is a whole number that it does not hold.
+/// A DOUBLE, unless `text` has a whole number before its point that no DOUBLE holds.
 #[inline]
 pub(crate) fn not_rounded(text: &[u8], value: f64) -> Result<f64, Why> {
+    // All numbers of fewer digits are held.
+    if text.len() > 15 && is_rounded(text) { Err(Why::MoreDigits) } else { Ok(value) }
+}
+
+#[cold]
+fn is_rounded(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
-    // All of fewer digits are held.
-    let may_be = digits.len() > 15 && digits.iter().all(u8::is_ascii_digit);
-    if may_be && std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()) != Some(value as i128)
-    {
-        return Err(Why::MoreDigits);
-    }
-    Ok(value)
+    let whole = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let number =
+        std::str::from_utf8(&digits[..whole]).ok().and_then(|text| text.parse::<i128>().ok());
+    let has_exponent = digits[whole..].iter().any(|byte| !byte.is_ascii_digit() && *byte != b'.');
+    !has_exponent && whole > 0 && number.is_none_or(|number| number as f64 as i128 != number)
 }
 
 /// Reads a DECIMAL; `exact`: refuses values of more digits.

@@ -4,13 +4,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch, Scalar,
+};
 use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::compute::kernels::cmp::{eq, gt, gt_eq, lt, lt_eq, neq};
+use arrow::compute::or_kleene;
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 
 use crate::error::{Error, Result};
 use crate::expr::Evaluate;
-use crate::pruning::Condition;
+use crate::pruning::{AnyOf, Condition};
 
 pub use crate::pruning::Comparison;
 
@@ -76,16 +80,44 @@ impl Evaluate for CompareColumn {
         &DataType::Boolean
     }
 
-    fn implies(&self) -> Vec<Condition> {
+    fn implies(&self) -> Vec<AnyOf> {
         let constant: ArrayRef = match self.is_long {
             true => Arc::new(Int64Array::from(vec![self.constant])),
             false => Arc::new(Int32Array::from(vec![self.constant as i32])),
         };
-        vec![Condition { column: self.column, comparison: self.comparison, constant }]
+        let condition = Condition { column: self.column, comparison: self.comparison, constant };
+        vec![AnyOf(vec![condition])]
     }
 
     fn columns(&self) -> Option<Vec<usize>> {
         Some(vec![self.column])
+    }
+}
+
+impl Evaluate for AnyOf {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let mut any = BooleanArray::from(vec![false; batch.num_rows()]);
+        for Condition { column, comparison, constant } in &self.0 {
+            let (column, constant) = (batch.column(*column), Scalar::new(constant.clone()));
+            let holds = match comparison {
+                Comparison::Equal => eq(column, &constant)?,
+                Comparison::NotEqual => neq(column, &constant)?,
+                Comparison::Less => lt(column, &constant)?,
+                Comparison::LessOrEqual => lt_eq(column, &constant)?,
+                Comparison::Greater => gt(column, &constant)?,
+                Comparison::GreaterOrEqual => gt_eq(column, &constant)?,
+            };
+            any = or_kleene(&any, &holds)?;
+        }
+        Ok(Arc::new(any))
+    }
+
+    fn data_type(&self) -> &DataType {
+        &DataType::Boolean
+    }
+
+    fn columns(&self) -> Option<Vec<usize>> {
+        Some(self.compared().collect())
     }
 }
 

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::DataType;
 
 use crate::error::{Error, Result};
-use crate::pruning::Condition;
+use crate::pruning::AnyOf;
 
 /// Computes one column from a batch. Implemented by the SQL crate.
 pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
@@ -17,7 +17,7 @@ pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
     fn data_type(&self) -> &DataType;
     /// Comparisons that hold on each row for which a condition is TRUE; the condition fails on no
     /// row.
-    fn implies(&self) -> Vec<Condition> {
+    fn implies(&self) -> Vec<AnyOf> {
         Vec::new()
     }
     /// Parts of a conjunction: conditions that are all TRUE wherever the whole is. Empty for a

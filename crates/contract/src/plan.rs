@@ -330,6 +330,7 @@ impl Plan {
         if all.is_empty() {
             all.push(filter.clone());
         }
+        all.extend(filter.implies().into_iter().map(|any| Arc::new(any) as Arc<dyn Evaluate>));
         let read = |column: &usize| *column < source.projection.len();
         all.retain(|one| one.columns().is_some_and(|columns| columns.iter().all(read)));
         all
@@ -348,7 +349,7 @@ impl Plan {
     fn pruned(&self, number: usize) -> Option<Pruning> {
         let (source, filter) = self.filtered(number)?;
         let mut conditions = filter.implies();
-        conditions.retain(|condition| condition.column < source.projection.len());
+        conditions.retain(|any| any.compared().all(|column| column < source.projection.len()));
         (!conditions.is_empty()).then_some(())?;
         Some(Pruning { conditions, always: source.always()? })
     }

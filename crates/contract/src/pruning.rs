@@ -5,6 +5,8 @@
 //! the firing of windows must not depend on the rows that a file's statistics allow to leave out.
 //! Only the unused columns of such a row need not be read.
 
+use std::fmt;
+
 use arrow::array::ArrayRef;
 
 /// How to compare.
@@ -35,6 +37,23 @@ pub struct Condition {
     pub constant: ArrayRef,
 }
 
+/// A disjunction of comparisons.
+#[derive(Debug, Clone)]
+pub struct AnyOf(pub Vec<Condition>);
+
+impl AnyOf {
+    /// The columns that are compared.
+    pub fn compared(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|condition| condition.column)
+    }
+}
+
+impl fmt::Display for AnyOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "one of {} comparisons", self.0.len())
+    }
+}
+
 /// Which rows of a source count.
 ///
 /// In a row for which a condition does not hold, the query looks only at the columns of `always`,
@@ -43,7 +62,7 @@ pub struct Condition {
 #[derive(Debug, Clone, Default)]
 pub struct Pruning {
     /// The query leaves a row out unless all of them hold.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<AnyOf>,
     /// Columns of those that are read, for event time and watermark.
     pub always: Vec<usize>,
 }

@@ -111,9 +111,27 @@ fn wider(column: &DeclaredColumn, message: &str, json: bool, free: bool) -> Opti
         "BIGINT" | "DECIMAL(38, 0)" | "DOUBLE" if !json && is_name(text) => as_string(),
         "BIGINT" if whole && digits.len() <= 38 => Wider::of("DECIMAL(38, 0)"),
         "BIGINT" | "DECIMAL(38, 0)" if number && !whole => Wider::of("DOUBLE"),
+        _ if let Some(digits) =
+            sql_type.strip_prefix("TIMESTAMP(").filter(|_| is_instant(text)) =>
+        {
+            Wider::of(&format!("TIMESTAMP_LTZ({digits}"))
+        }
         _ if is_time && is_string => Wider::of("STRING"),
         _ => as_string(),
     })
+}
+
+/// Whether a text is a time with an offset from UTC.
+fn is_instant(text: &str) -> bool {
+    let text = text.trim_matches('"');
+    let digits = |text: &str, marks: &[u8]| {
+        text.bytes().all(|byte| byte.is_ascii_digit() || marks.contains(&byte))
+    };
+    let Some((date, clock)) = text.split_once(['T', ' ']) else { return false };
+    let offset = clock.find(['Z', '+', '-']).unwrap_or(clock.len());
+    let (time, offset) = clock.split_at(offset);
+    let is_time = digits(date, b"-") && time.len() >= 8 && digits(time.trim_end(), b":.");
+    is_time && (offset == "Z" || offset.len() > 2 && digits(&offset[1..], b":"))
 }
 
 /// Whether a number has zeros in front, or a plus sign.
@@ -171,6 +189,9 @@ mod tests {
         );
         assert_eq!(takes("BIGINT", "\"12\"", false), expected("STRING", true));
         assert_eq!(takes("TIMESTAMP(3)", "\"soon\"", false), expected("STRING", false));
+        for instant in ["\"2024-05-01T12:00:00Z\"", "\"2024-05-01 12:00:00.5 +02:00\""] {
+            assert_eq!(takes("TIMESTAMP(3)", instant, false), expected("TIMESTAMP_LTZ(3)", false));
+        }
         assert_eq!(takes("TIMESTAMP(3)", "12", false), expected("STRING", true));
         assert_eq!(takes("STRING", "12", false), expected("STRING", true));
         assert_eq!(takes("STRING", "12", true), expected("BIGINT", false));

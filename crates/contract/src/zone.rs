@@ -54,8 +54,13 @@ impl Display for Zone {
 impl FromStr for Zone {
     type Err = ();
 
-    /// Of a name of the IANA database, such as `Europe/Zurich`, or an offset, such as `+02:00`.
+    /// Of a name of the IANA database, such as `Europe/Zurich`, or an offset of 18 hours at most,
+    /// such as `+02:00`.
     fn from_str(name: &str) -> Result<Zone, ()> {
+        let digits = || name.chars().filter(char::is_ascii_digit).take(4).collect::<String>();
+        if name.starts_with(['+', '-']) && format!("{:0<4}", digits()).as_str() > "1800" {
+            return Err(());
+        }
         let zone = name.parse().map_err(|_| ())?;
         Ok(Zone { name: name.to_string(), zone })
     }

@@ -34,7 +34,7 @@ fn number<T: std::str::FromStr>(name: &str, without: &str) -> T {
     value.parse().unwrap_or_else(|_| panic!("{name} is a number, not {value}"))
 }
 
-/// What is measured.
+/// Parameters of a measurement.
 struct Bench {
     scale: f64,
     rounds: usize,
@@ -89,7 +89,7 @@ impl Bench {
         cluster
     }
 
-    /// One query both ways, which of them first in turn.
+    /// A query both ways, alternating which way is first.
     async fn pair(&self, ours: &Cluster, theirs: &Cluster, number: i32, round: usize) -> Pair {
         let text = query(number, self.scale);
         let (exchange, flight) = if round % 2 == 0 {

@@ -21,8 +21,8 @@ pub struct Config {
     /// Endpoints of a link, among which its streams are shared out. Designs with a single endpoint
     /// have 1.
     pub lanes: u32,
-    /// Bytes that a stream may be ahead of its reader, and one batch more. It bounds what a process
-    /// keeps for readers that wait for something else: open streams times this.
+    /// Bytes that a stream may be ahead of its reader, and a further batch. The limit bounds the
+    /// memory for readers that wait: open streams times this.
     pub window_bytes: u64,
     /// Messages that are shorter are copied out at once: a slot is worth more than such a copy.
     pub copy_below_bytes: usize,
@@ -77,7 +77,8 @@ impl Config {
         (self.depth - self.depth.div_ceil(2)) as usize
     }
 
-    /// That the settings are possible; what concerns endpoints is checked when they are opened.
+    /// Checks that the settings are possible; settings of endpoints are checked when endpoints are
+    /// opened.
     pub(crate) fn check(&self) -> Result<()> {
         let refused = |what, value| Err(Error::Setting { what, value });
         if self.message_bytes < 2 * HEADER_BYTES {

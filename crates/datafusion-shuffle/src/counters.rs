@@ -1,4 +1,4 @@
-//! What an exchange has done, in numbers that hold on any machine.
+//! Counters of an exchange, equal on any machine.
 
 millstream_flow::counters! {
     /// Counts since the exchange was made, of all its links.
@@ -11,13 +11,13 @@ millstream_flow::counters! {
         streams,
         /// Streams that writers have begun.
         streams_begun,
-        /// Of them, those that are over: sent to their end, or given up because nobody reads them.
+        /// Streams that are over: sent to their end, or given up for lack of a reader.
         streams_over,
         /// Batches that were put into slots.
         batches_sent,
-        /// Of them, those whose types have no layout here, which went as Arrow IPC.
+        /// Batches whose types have no layout here, and which went as Arrow IPC.
         serialised,
-        /// Messages that they took, with ends of streams.
+        /// Messages of the batches, with ends of streams.
         messages_sent,
         /// Bytes of these messages, headers included. Each byte was copied once, into the slot.
         bytes_sent,
@@ -30,13 +30,13 @@ millstream_flow::counters! {
         messages_received,
         /// Their bytes, headers included.
         bytes_received,
-        /// Of the messages, those that batches read where they arrived.
+        /// Messages that batches read in place.
         in_place,
         /// Bytes that were copied out of slots, because they were few or slots were scarce.
         copied_bytes,
         /// Bytes of columns that were put together from several slots: a second copy.
         joined_bytes,
-        /// Credit that readers wrote, each for one stream.
+        /// Credit messages of readers, each for a stream.
         credits,
     }
 }

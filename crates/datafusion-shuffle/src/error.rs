@@ -13,7 +13,7 @@ pub enum Error {
     /// A setting is impossible.
     #[error("exchange setting: {what}, not {value}")]
     Setting {
-        /// Which, and what it may be.
+        /// The setting, and its allowed values.
         what: &'static str,
         /// The value given.
         value: u64,
@@ -31,7 +31,7 @@ pub enum Error {
     Lost {
         /// The worker's address.
         worker: String,
-        /// What showed it.
+        /// Sign of the loss.
         reason: String,
     },
     /// A worker's part of the query failed.
@@ -47,7 +47,7 @@ pub enum Error {
     Protocol {
         /// The worker's address.
         worker: String,
-        /// What.
+        /// Description of the violation.
         what: String,
     },
     /// An endpoint failed.

@@ -33,7 +33,7 @@ struct Lane<F: Fabric> {
     held: Arc<AtomicUsize>,
 }
 
-/// What waits for the writer's answer.
+/// Calls that wait for the writer's answer.
 type Answers = HashMap<u32, oneshot::Sender<Result<SchemaRef>>>;
 
 /// The reading end.
@@ -63,7 +63,7 @@ impl<F: Fabric> Opening<F> {
         Ok(Opening { lanes: lanes? })
     }
 
-    /// What the writer has to be told.
+    /// Set-up messages for the writer.
     pub(crate) fn hellos(&self, token: &Token) -> Result<Hellos> {
         encode_hellos(self.lanes.iter().map(|lane| lane.hello(0)), token)
     }
@@ -149,7 +149,7 @@ impl<F: Fabric> Inbound<F> {
         lock(&self.inboxes).remove(&stream);
     }
 
-    /// Nobody reads a stream any more, though it has not ended.
+    /// Closes a stream whose reader has gone before the end.
     pub(crate) fn close(&self, stream: u32) {
         self.forget(stream);
         self.say(Said::Close(stream));
@@ -179,7 +179,7 @@ impl<F: Fabric> Inbound<F> {
             }
             other => other,
         };
-        // It may have failed before, by another.
+        // An earlier failure keeps its error.
         drop(self.failed.set(error.clone()));
         lock(&self.control).take();
         lock(&self.answers).clear();

@@ -3,15 +3,15 @@
 //!
 //! `datafusion-distributed` cuts a plan into stages, and runs the tasks of a stage on workers. A
 //! task reads partitions of other workers' tasks (`NetworkShuffleExec`, `NetworkBroadcastExec`,
-//! `NetworkCoalesceExec`). By itself it reads them over gRPC, as Arrow IPC. Here plans and requests
-//! still go over gRPC; batches do not.
+//! `NetworkCoalesceExec`). By default partitions go over gRPC, as Arrow IPC. Here plans and
+//! requests still go over gRPC; batches do not.
 //!
 //! # The seam
 //!
 //! Sessions reach workers by a `ChannelResolver`, whose channels give a stream of batches for each
-//! partition asked for. [`ShuffleResolver`] is one. Its planner, its plan nodes and its `Worker`
-//! stay as they are. A worker's server gets one more service, [`ExchangeServer`], on the same port.
-//! A worker reads what is its own directly, as before.
+//! requested partition. [`ShuffleResolver`] is such a resolver. The planner, the plan nodes and the
+//! `Worker` stay as they are. A worker's server has a further service, [`ExchangeServer`], on the
+//! same port. A worker reads its own partitions directly, as before.
 //!
 //! # How batches travel
 //!
@@ -25,11 +25,11 @@
 //!   and values that few views point to. A buffer that fits into a slot is not split; large batches
 //!   take several slots.
 //! - The reader's columns are slices of the slots. A slot goes back when the last array that reads
-//!   it is dropped. At most half of a lane's slots are held so, since a reader may keep what it
-//!   gets (the build side of a join does). Beyond that, and if a message is shorter than
+//!   it is dropped. At most half of a lane's slots are held so, since a reader may keep batches
+//!   (the build side of a join does). Beyond that, and if a message is shorter than
 //!   [`Config::copy_below_bytes`], it is copied out, once. A column that is longer than a slot is
 //!   put together, which is a second copy. [`Counters`] say how often all of this happens.
-//! - What arrives is checked as Flight checks it: lengths, offsets, keys of dictionaries, and that
+//! - Arrived messages are checked as by Flight: lengths, offsets, keys of dictionaries, and that
 //!   texts are UTF-8.
 //!
 //! All types have a layout but unions, run-end encoded arrays and list views. A batch with such a
@@ -38,10 +38,10 @@
 //!
 //! # Flow control
 //!
-//! Each stream has a window ([`Config::window_bytes`]): its writer may be so many bytes ahead of
-//! its reader, and one batch more. Credit is an absolute count of bytes, and goes over gRPC with
+//! Each stream has a window ([`Config::window_bytes`]): the writer may be so many bytes ahead of
+//! the reader, and a further batch. Credit is an absolute count of bytes, and goes over gRPC with
 //! each quarter of a window. So a join that waits for one side holds up only the streams of the
-//! other, though all share the lanes: what has arrived for them leaves its slots. A process keeps
+//! other, though all share the lanes: arrived batches leave their slots. A process keeps
 //! for its readers at most
 //!
 //! ```text
@@ -64,10 +64,10 @@
 //!
 //! # Limits
 //!
-//! It uses endpoints in pairs, one sender and one receiver for each lane. So a broadcast is sent
-//! once to each reader, not to a transmission group, and the designs over datagrams have as many
-//! queue pairs as the others. Each process has one thread that polls its links and sleeps between
-//! looks (50 µs to 1 ms, 20 ms if no stream is open). Depth is fixed. Nothing is compressed.
+//! Endpoints are used in pairs, a sender and a receiver for each lane. So a broadcast is sent once
+//! to each reader, not to a transmission group, and the designs over datagrams have as many queue
+//! pairs as the others. Each process has a thread that polls its links and sleeps between looks (50
+//! µs to 1 ms, 20 ms if no stream is open). Depth is fixed. Nothing is compressed.
 //!
 //! # Example
 //!

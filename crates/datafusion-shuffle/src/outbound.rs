@@ -16,12 +16,12 @@ use crate::frame::{Frame, HEADER_BYTES, Kind};
 use crate::image::{Image, Part};
 use crate::mover::{Member, Turn};
 
-/// Whoever waits for a slot looks again after this time, though it should be woken before.
+/// A task that waits for a slot looks again after this time, though it should be woken before.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 struct Lane<F: Fabric> {
     sender: Sender<F>,
-    /// Tasks that wait for a slot, and what wakes them.
+    /// Number of tasks that wait for a slot, and their waker.
     waiting: AtomicUsize,
     freed: Notify,
     _registered: Registered,
@@ -70,7 +70,7 @@ impl<F: Fabric> Outbound<F> {
         Outgoing { link: self.clone(), number, sequence: 0, sent: 0 }
     }
 
-    /// Nobody is at the other end any more.
+    /// Closes the link: the other end has gone.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for lane in &self.lanes {
@@ -84,7 +84,7 @@ impl<F: Fabric> Outbound<F> {
     }
 
     fn fail(&self, error: Error) -> Error {
-        // It may have failed before, by another.
+        // An earlier failure keeps its error.
         drop(self.failed.set(error.clone()));
         for lane in &self.lanes {
             lane.freed.notify_waiters();

@@ -1,5 +1,5 @@
-//! Messages that are read where they arrived: a slot as an Arrow buffer, which gives it back when
-//! the last array that reads it is dropped.
+//! Messages read in place: a slot as an Arrow buffer, which gives the slot back when the last array
+//! over it is dropped.
 
 use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
@@ -27,7 +27,7 @@ pub(crate) struct Message<F: Fabric> {
     permit: Option<Permit>,
 }
 
-/// What [`take`] found.
+/// Result of [`take`].
 pub(crate) enum Taken<F: Fabric> {
     Message(Message<F>),
     Empty,
@@ -49,13 +49,13 @@ pub(crate) fn take<F: Fabric>(endpoint: &Arc<Endpoint<F>>) -> Result<Taken<F>> {
 }
 
 impl<F: Fabric> Message<F> {
-    /// Its bytes, which begin at a cache line.
+    /// Bytes of the message, which begin at a cache line.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.delivery
     }
 
-    /// What is behind the first `from` bytes, where it arrived. The slot is given back when the
-    /// buffer and all its slices are dropped.
+    /// Bytes behind the first `from` bytes, in place. The slot is given back when the buffer and
+    /// all its slices are dropped.
     pub(crate) fn into_buffer(mut self, from: usize, permit: Permit) -> Buffer {
         self.permit = Some(permit);
         let bytes = &self.bytes()[from..];

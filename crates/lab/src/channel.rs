@@ -26,7 +26,7 @@ use crate::{Failure, round};
 /// Which channels are measured. What is not said is measured in turn, or usual.
 #[derive(Debug, Clone, Copy)]
 pub struct Channel {
-    /// What they run over.
+    /// Fabric of the channels.
     pub fabric: FabricName,
     /// Bytes of a slot [default: 4 KiB to 1 MiB, in turn].
     pub slot_bytes: Option<usize>,
@@ -112,7 +112,7 @@ impl Channel {
             }
             cells.push(cell_json(&cell));
         }
-        // What a cache line takes says nothing of other media.
+        // The costs of a cache line are measured over shared memory only.
         let small = match self.fabric {
             FabricName::Shm => Some(small_message(medium, settings, self.plan()).map_err(failed)?),
             FabricName::Tcp | FabricName::Verbs => None,

@@ -1,4 +1,4 @@
-//! Why a measurement failed; and what is printed while one runs.
+//! Failures of measurements, and notes during measurements.
 
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
@@ -9,7 +9,7 @@ use millstream::harmless;
 /// Why a measurement came to nothing. It has not been told yet.
 #[derive(Debug, Clone)]
 pub enum Failure {
-    /// It was asked for in a way that makes no sense.
+    /// The command line makes no sense.
     Usage(String),
     /// The machine, the data, or a wrong answer.
     Run(String),

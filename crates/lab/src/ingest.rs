@@ -44,7 +44,7 @@ pub struct Ingest {
     pub json: bool,
 }
 
-/// What the query says of all its rows together.
+/// Sums over all rows of the query.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Answer {
     rows: u64,
@@ -114,7 +114,7 @@ impl Ingest {
         ))
     }
 
-    /// Writes the file: one worker writes one file of a directory, which is moved.
+    /// Writes the file: a single worker writes a file in a directory, from where it is moved.
     fn generate(&self, path: &Path) -> Result<(), Failure> {
         note(&format!("writing {} to {}", counted(self.records, "record"), path.display()));
         let parts = path.with_extension("parts");

@@ -35,7 +35,7 @@ pub fn run(paced: Paced, settings: Settings, as_json: bool) -> Result<(), Failur
          GROUP BY window_start, window_end, key;",
         keys.max(1) - 1,
     );
-    // Formatted and written like any output: into a pipe, whose reader throws it away.
+    // Formatted and written like any output, into a pipe whose reader drops the rows.
     let (mut reader, writer) = std::io::pipe().map_err(|e| fail(&e))?;
     let drain = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
     let sink = TextSink::new(Format::Csv, Box::new(writer), TextOptions::default());

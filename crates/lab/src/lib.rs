@@ -6,9 +6,9 @@
 //! [`channel`] channels alone, and [`shuffle`] the shuffle operator. `tests/report.py` plots the
 //! lines of `bench --json`.
 //!
-//! What the crate promises: the answer behind every printed line was checked, or the line says that
-//! it is wrong. Results go to stdout, progress to stderr. The program is `millstream-lab`; the
-//! user's program and library link none of this.
+//! Promises: the answer behind every printed line was checked, or the line says that it is wrong.
+//! Results go to stdout, progress to stderr. The program is `millstream-lab`; the user's program
+//! and library link none of this.
 
 pub mod arguments;
 pub mod bench;

@@ -25,7 +25,7 @@ use crate::folder::Folder;
 use crate::run::record_bytes;
 use crate::{Failure, peak_rss_bytes, provenance, round};
 
-/// What stands before the query's name in that of a workload.
+/// Prefix of a workload's name before the query's name.
 pub const PREFIX: &str = "nexmark-";
 
 /// A query to measure.
@@ -43,7 +43,7 @@ pub struct Nexmark {
     pub json: bool,
 }
 
-/// What running a query came to.
+/// Result of running a query.
 struct Run {
     seconds: f64,
     rows: u64,

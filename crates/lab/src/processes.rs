@@ -90,7 +90,7 @@ pub(crate) struct WorkloadTask {
     zipf: Option<String>,
     /// The same.
     window: String,
-    /// In the order in which they hold.
+    /// In the order of precedence.
     settings: Vec<(String, String)>,
 }
 
@@ -139,8 +139,8 @@ struct WorkloadMember {
 }
 
 impl WorkloadMember {
-    /// Generates this process's share of the data, of as many shares as the job has workers: those
-    /// of the splits that it reads.
+    /// Generates this process's share of the data: the shares of the splits that it reads, of as
+    /// many shares as the job has workers.
     fn new(
         task: &WorkloadTask,
         fabric: FabricName,
@@ -150,7 +150,7 @@ impl WorkloadMember {
         let (spec, settings) = (task.spec()?, task.settings()?);
         let workers = settings.workers;
         let all = processes * workers;
-        // Those of the others stay empty here, and nobody reads them.
+        // Splits of other processes stay empty here, and unread.
         let mut splits = vec![Vec::new(); all];
         let mut input_bytes = 0;
         let place = Place { process, processes };
@@ -219,7 +219,7 @@ impl Member for WorkloadMember {
     }
 }
 
-/// What a process tells of its answer and of itself.
+/// A process's report of its answer and of its memory.
 #[derive(Serialize, Deserialize)]
 struct End {
     answer: Told,

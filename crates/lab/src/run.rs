@@ -1,10 +1,10 @@
-//! One run of a workload, and its result.
+//! A run of a workload, and its result.
 
 use arrow::array::RecordBatch;
 use millstream::Stats;
 use millstream_workloads::Answer;
 
-/// What it came to.
+/// Result of the run.
 pub(crate) struct Run {
     pub(crate) seconds: f64,
     pub(crate) input_bytes: usize,

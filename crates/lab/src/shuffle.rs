@@ -32,7 +32,7 @@ pub fn run(
     }
 }
 
-/// Whose fault it is that nothing was measured.
+/// Kind of failure: a wrong option or a failed run.
 pub fn failed(failure: &ShuffleFailure) -> Failure {
     match failure {
         ShuffleFailure::Options(_) => usage(failure),
@@ -92,7 +92,7 @@ fn text(report: &Report) -> String {
     )
 }
 
-/// The counts of one half that say most.
+/// The most informative counters of a half.
 fn half(counters: &Counters) -> String {
     format!(
         "{}, {}, {}, {}, {}, {:.1} MB registered",

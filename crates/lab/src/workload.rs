@@ -1,5 +1,5 @@
 //! `millstream-lab bench WORKLOAD`: runs a workload on data generated in memory, in the ordinary
-//! way, and checks its answer. A rate means nothing without `"ok": true` beside it.
+//! way, and checks the answer. A rate without `"ok": true` is meaningless.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::{Failure, peak_rss_bytes, provenance, round};
 /// A workload to measure.
 #[derive(Debug, Clone)]
 pub struct Measurement {
-    /// What is generated, and queried.
+    /// Specification of the generated and queried data.
     pub spec: Spec,
     /// Of each process.
     pub settings: Settings,
@@ -34,7 +34,7 @@ const PAIRS_OF_RECORD: u64 = 50;
 /// Deals records to so many splits, in batches of so many rows.
 type Deal = fn(&Spec, usize, usize) -> Vec<Vec<RecordBatch>>;
 
-/// What runs a workload's query.
+/// Engines that run a workload's query.
 #[derive(Clone, Copy)]
 pub enum Runner<'a> {
     /// This engine, in this process.
@@ -60,7 +60,7 @@ impl Runner<'_> {
         }
     }
 
-    /// What processes are connected by, if there are several.
+    /// Fabric between the processes, if there are several.
     fn fabric(&self) -> Option<&'static str> {
         match self {
             Runner::Processes(processes, _) => Some(processes.fabric.name()),
@@ -204,8 +204,8 @@ impl Measurement {
     }
 }
 
-/// Runs the ceiling: one loop, or one for each split, which merge nothing. Each is held against the
-/// answer for its own records; rows and sums are those of all loops together.
+/// Runs the ceiling: a loop, or a loop for each split without a merge. The answer of each loop is
+/// checked for its own records; rows and sums are totals of all loops.
 fn run_handwritten(
     spec: &Spec,
     splits: &[Vec<RecordBatch>],

@@ -1,4 +1,4 @@
-//! The configuration of a stream: its events, their proportions and their rates.
+//! The configuration of a stream: events, proportions and rates.
 
 /// Midnight before the first event, unless a [`Config`] says otherwise: 2015-07-15 in UTC.
 pub const BASE_TIME_MS: i64 = 1_436_918_400_000;

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::arguments::LiveArguments;
-use crate::console::{be_quiet, note};
+use crate::console::{be_quiet, note, warn};
 use crate::failure::{Failure, usage};
 
 pub(crate) use ask::{jobs, stop, why_job};
@@ -55,6 +55,9 @@ pub(crate) fn shown<T>(
         let other = arguments.metrics.filter(|_| option == "--ui");
         let bound = http::serve(address, desk.clone(), answer)
             .map_err(|error| usage(&format!("{option}: {}", not_bound(address, &error, other))))?;
+        if address.ip().is_unspecified() {
+            warn(&format!("{option}: all who can reach this machine can read {bound}"));
+        }
         if address.port() == 0 {
             note(&format!("{option}: http://{bound}/"));
         }

@@ -81,7 +81,7 @@ pub(super) fn columns(samples: &[Sample], tabs: bool, files: &[OneFile]) -> Infe
         remarks.extend(strange(&first.name, &head.names, &dialect, files));
     }
     let null_literal = null_literal(&mut scan.columns);
-    let (header, names) = head.column_names(&mut remarks);
+    let (header, names) = head.column_names(files.len() > samples.len(), &mut remarks);
     options.push(("csv.header".to_string(), header.to_string()));
     if let Some(literal) = null_literal {
         options.push(("csv.null-literal".to_string(), literal.to_string()));
@@ -289,12 +289,14 @@ impl HeaderGuess {
     }
 
     /// The option `csv.header`, and a name for each column.
-    fn column_names(self, remarks: &mut Vec<String>) -> (&'static str, Vec<String>) {
+    /// `more`: there are other files.
+    fn column_names(self, more: bool, remarks: &mut Vec<String>) -> (&'static str, Vec<String>) {
         if !self.is_header {
             return ("false", (1..=self.names.len()).map(|number| format!("c{number}")).collect());
         }
         if self.empty {
-            remarks.push("there are no records, so all columns are STRING".to_string());
+            let place = if more { " in the files that were looked into" } else { "" };
+            remarks.push(format!("there are no records{place}, so all columns are STRING"));
         } else if self.unsure {
             remarks.push(
                 "the first line is taken for a header; if it is a record, say so with \

@@ -37,9 +37,10 @@ pub(super) fn reader(sql: &str) -> Option<Parse> {
     log.map(|log| log.time)
 }
 
-/// A time of a pattern, and the text behind it. Without a year it is in 1970.
+/// A time of a pattern, and the text behind it. Without a year it is in 1972,
+/// a leap year.
 fn read<'t>(pattern: &str, text: &'t [u8]) -> Option<(Instant, &'t [u8])> {
-    let (mut date, mut clock, mut offset) = ([1970, 1, 1], [0; 3], "");
+    let (mut date, mut clock, mut offset) = ([1972, 1, 1], [0; 3], "");
     let (mut pattern, mut rest) = (pattern, text);
     while let Some(letter) = pattern.chars().next() {
         let run = pattern.len() - pattern.trim_start_matches(letter).len();
@@ -111,14 +112,18 @@ static LOGS: [Log; 3] = [
             rest.starts_with(b" ").then_some(time)
         },
         columns: &[
-            ("ts", r"^(\S+ +\S+ \S+)", "TRY_TO_TIMESTAMP({}, 'MMM d HH:mm:ss')"),
+            (
+                "ts",
+                r"^(\S+ +\S+ \S+)",
+                "TRY_TO_TIMESTAMP(CONCAT('1972 ', {}), 'yyyy MMM d HH:mm:ss')",
+            ),
             ("host", r"^\S+ +\S+ \S+ (\S+)", "{}"),
             ("program", r"^\S+ +\S+ \S+ \S+ ([^:\[ ]+)", "{}"),
             ("pid", r"^[^:]+:\d+:\d+ \S+ [^:\[ ]+\[(\d+)\]", "TRY_CAST({} AS BIGINT)"),
             ("message", r"^\S+ +\S+ \S+ \S+ [^:]+: (.*)", "{}"),
         ],
-        remark: "the lines name no year: their times are in 1970; for another year, \
-                 TRY_TO_TIMESTAMP(CONCAT('2024 ', …), 'yyyy MMM d HH:mm:ss')",
+        remark: "the lines name no year: their times are in 1972, a leap year; for another year, \
+                 write it in place of 1972",
     },
     // Syslog of RFC 5424.
     Log {
@@ -176,7 +181,9 @@ mod tests {
             let at = time(text.as_bytes()).map(|(at, _)| at);
             assert_eq!(at, same.and_then(|same| parse_timestamp(same.as_bytes())), "{text}");
         }
+        // Two years and a day behind 1970.
         let (at, rest) = read("MMM d HH:mm:ss", b"Jan  2 00:00:03 host").unwrap();
-        assert_eq!((at.seconds, rest), (86_403, &b" host"[..]));
+        assert_eq!((at.seconds, rest), (731 * 86_400 + 3, &b" host"[..]));
+        assert!(read("MMM d HH:mm:ss", b"Feb 29 00:00:03").is_some());
     }
 }

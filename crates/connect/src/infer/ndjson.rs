@@ -139,7 +139,7 @@ impl Node {
             Json::Number(text) => self.values.add(match shape(text) {
                 number @ (TextShape::Integer(_)
                 | TextShape::WideInteger { .. }
-                | TextShape::Float(_)) => number,
+                | TextShape::Float { .. }) => number,
                 _ => TextShape::Text,
             }),
             Json::Text(text) => {

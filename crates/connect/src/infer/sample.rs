@@ -26,7 +26,7 @@ const LINE_BYTES_MAX: usize = 16 << 20;
 const FILES: usize = 2;
 
 /// Something of a file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sample {
     /// For messages.
     pub(super) name: String,
@@ -40,9 +40,36 @@ pub(super) struct Sample {
 
 /// Samples of a table's files, and whether they are all there is.
 pub(super) fn samples(files: &[OneFile]) -> Result<(Vec<Sample>, bool)> {
-    let samples: Vec<Sample> = ends(files).map(sample).collect::<Result<_>>()?;
+    let mut samples: Vec<Sample> = ends(files).map(sample).collect::<Result<_>>()?;
     let whole = files.len() <= FILES && samples.iter().all(|sample| sample.whole);
+    let filled: Vec<&OneFile> = files.iter().filter(|file| is_filled(file)).collect();
+    let between = filled.get(1..filled.len().saturating_sub(1)).unwrap_or_default();
+    let files: [Box<dyn Iterator<Item = &&OneFile>>; FILES] =
+        [Box::new(between.iter()), Box::new(between.iter().rev())];
+    for (sample, files) in samples.iter_mut().zip(files).filter(|(sample, _)| sample.is_header()) {
+        *sample = with_records(files)?.unwrap_or_else(|| std::mem::take(sample));
+    }
+    samples.dedup_by(|a, b| a.name == b.name);
     Ok((samples, whole))
+}
+
+/// The first sample that has more than a header.
+fn with_records<'f>(files: impl Iterator<Item = &'f &'f OneFile>) -> Result<Option<Sample>> {
+    for file in files.take(HEADERS_ALONE) {
+        let sample = sample(file)?;
+        if !sample.is_header() {
+            return Ok(Some(sample));
+        }
+    }
+    Ok(None)
+}
+
+impl Sample {
+    /// Whether this is a line that may be the header of a CSV file, and nothing else.
+    fn is_header(&self) -> bool {
+        let text = self.head.trim_ascii();
+        self.whole && memchr(b'\n', text).is_none() && !text.starts_with(b"{")
+    }
 }
 
 /// The sampled files: the first and the last non-empty file (workers without rows leave empty
@@ -52,6 +79,9 @@ pub(super) fn ends(files: &[OneFile]) -> impl Iterator<Item = &OneFile> {
     let last = files.iter().rposition(is_filled).filter(|last| *last > first);
     std::iter::once(first).chain(last).filter_map(|at| files.get(at)).take(FILES)
 }
+
+/// Files between the first and the last that are looked into if these have nothing but a header.
+const HEADERS_ALONE: usize = 100;
 
 /// Files whose headers are looked at.
 const HEADERS: usize = 1_000;

@@ -41,7 +41,11 @@ pub(super) enum TextShape {
         rounded: bool,
     },
     /// With so many digits before and behind the point; `None`: with an exponent, or no number.
-    Float(Option<(u8, u8)>),
+    /// `rounded`: a DOUBLE does not hold the part before the point.
+    Float {
+        digits: Option<(u8, u8)>,
+        rounded: bool,
+    },
     Date,
     /// With so many digits of a second.
     Time(u8),
@@ -70,7 +74,7 @@ pub(super) fn shape(text: &[u8]) -> TextShape {
         _ if text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false") => {
             TextShape::Boolean
         }
-        _ if text.eq_ignore_ascii_case(b"nan") => TextShape::Float(None),
+        _ if text.eq_ignore_ascii_case(b"nan") => TextShape::Float { digits: None, rounded: false },
         _ => TextShape::Text,
     }
 }
@@ -111,7 +115,10 @@ fn number(text: &[u8]) -> Option<TextShape> {
     }
     let exponent = !rest.is_empty();
     let digits = u8::try_from(whole).ok().zip(u8::try_from(fraction).ok());
-    let shape = TextShape::Float(digits.filter(|_| !exponent));
+    let before = str::from_utf8(&text[usize::from(negative)..][..whole]).ok();
+    let before = before.and_then(|digits| digits.parse().ok());
+    let rounded = !exponent && whole > 0 && before.is_none_or(is_rounded);
+    let shape = TextShape::Float { digits: digits.filter(|_| !exponent), rounded };
     parse_f64(text).filter(|number| number.is_finite()).map(|_| shape)
 }
 
@@ -216,8 +223,9 @@ impl ValueStats {
                 self.rounded |= rounded;
                 self.most.0 = self.most.0.max(digits);
             }
-            TextShape::Float(digits) => {
+            TextShape::Float { digits, rounded } => {
                 self.floats += 1;
+                self.rounded |= rounded;
                 self.no_decimal |= digits.is_none();
                 let (whole, fraction) = digits.unwrap_or_default();
                 self.most = (self.most.0.max(whole), self.most.1.max(fraction));
@@ -335,6 +343,8 @@ mod tests {
             (&["1e400"], "STRING"),
             (&["9007199254740993", "1.25", "0.5"], "DECIMAL(38, 2)"),
             (&["9007199254740994", "1.25"], "DOUBLE"),
+            (&["9007199254740993.0", "-9007199254740993.25"], "DECIMAL(38, 2)"),
+            (&["9007199254740994.5", "0.1"], "DOUBLE"),
             (&["9223372036854775809", "1.5"], "DECIMAL(38, 1)"),
             (&["9007199254740993", "1e-5"], "STRING"),
             (&["9007199254740993", "0.12345678901234567890"], "STRING"),

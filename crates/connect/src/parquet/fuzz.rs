@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::Int64Array;
 use arrow::datatypes::DataType;
 use millstream_contract::compare::Comparison;
-use millstream_contract::pruning::{Condition, Pruning};
+use millstream_contract::pruning::{AnyOf, Condition, Pruning};
 
 use super::{ParquetSplit, schema_of};
 use crate::columnar_fuzz::check;
@@ -29,7 +29,10 @@ pub fn fuzz_parquet(data: &[u8]) -> bool {
         comparison: [Comparison::Less, Comparison::GreaterOrEqual][usize::from(choice) & 1],
         constant: Arc::new(Int64Array::from(vec![i64::from(choice)])),
     });
-    let pruning = Pruning { conditions: condition.into_iter().collect(), always: Vec::new() };
+    let pruning = Pruning {
+        conditions: condition.into_iter().map(|one| AnyOf(vec![one])).collect(),
+        always: Vec::new(),
+    };
     let open = |reading: &Reading<'_>| {
         ParquetSplit::open(Input::memory(content), reading).map(|split| Box::new(split) as _)
     };

@@ -19,7 +19,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use millstream_contract::compare::Comparison;
-use millstream_contract::pruning::{Condition, Pruning};
+use millstream_contract::pruning::{AnyOf, Condition, Pruning};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::Type as Physical;
 use parquet::errors::{ParquetError, Result};
@@ -38,9 +38,9 @@ use crate::guard::guarded;
 /// Bytes of a page index of one column in one row group at most: others are not looked at.
 const INDEX_BYTES_MAX: usize = 16 << 20;
 
-/// Conditions, to be tested with each row group's statistics.
+/// The conditions of each row group, of which one of some comparisons has to hold.
 #[derive(Debug, Default)]
-pub(super) struct Pruner(Vec<StatCondition>);
+pub(super) struct Pruner(Vec<Vec<StatCondition>>);
 
 /// A condition over a column that has statistics.
 #[derive(Debug)]
@@ -57,27 +57,52 @@ struct StatCondition {
 
 impl Pruner {
     pub(super) fn new(pruning: &Pruning, columns: &Columns, file: &ParquetFile) -> Pruner {
-        let asked = pruning.conditions.iter();
-        Pruner(asked.filter_map(|condition| StatCondition::new(condition, columns, file)).collect())
+        let asked = |condition: &Condition| StatCondition::new(condition, columns, file);
+        let any = |AnyOf(any): &AnyOf| any.iter().map(asked).collect();
+        Pruner(pruning.conditions.iter().filter_map(any).collect())
     }
 
     /// The rows of a row group that are left out, in ascending ranges that do not touch.
     pub(super) fn left_out(&self, file: &ParquetFile, group: usize) -> Vec<Range<u64>> {
-        let mut ranges = Vec::new();
-        for asked in &self.0 {
-            // What cannot be read of statistics leaves nothing out.
-            ranges.extend(guarded(|| asked.left_out(file, group)).unwrap_or_default());
-        }
-        ranges.sort_unstable_by_key(|range| range.start);
-        let mut joined: Vec<Range<u64>> = Vec::new();
-        for range in ranges {
-            match joined.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => joined.push(range),
-            }
-        }
-        joined
+        // Unreadable statistics leave no rows out.
+        let of_one = |asked: &StatCondition| {
+            joined(guarded(|| asked.left_out(file, group)).unwrap_or_default())
+        };
+        let of_any =
+            |any: &Vec<StatCondition>| any.iter().map(of_one).reduce(|a, b| common(&a, &b));
+        joined(self.0.iter().filter_map(of_any).flatten().collect())
     }
+}
+
+/// Ranges in ascending order, with gaps between.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// The parts that ascending ranges have in common.
+fn common(a: &[Range<u64>], b: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut common = Vec::new();
+    while let (Some(first), Some(second)) = (a.peek(), b.peek()) {
+        let both = first.start.max(second.start)..first.end.min(second.end);
+        if first.end <= second.end {
+            a.next()
+        } else {
+            b.next()
+        };
+        if !both.is_empty() {
+            common.push(both);
+        }
+    }
+    common
 }
 
 impl StatCondition {

@@ -11,7 +11,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef, TimeUnit};
 use millstream_contract::compare::Comparison;
-use millstream_contract::pruning::{Condition, Pruning};
+use millstream_contract::pruning::{AnyOf, Condition, Pruning};
 use millstream_contract::table::{OpenOptions, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -271,21 +271,26 @@ fn statistics_leave_out_what_no_condition_takes_and_nothing_else() {
         let whole = read(&table, &[0, 1, 2, 3], &OpenOptions::alone(100, 0, 1)).unwrap();
         assert_eq!(whole.len(), chunks);
         let half = if group_rows == 100_000 { 1 } else { 5 };
-        for (column, comparison, constant, left_out) in [
-            (0, Less, long(0), chunks),
-            (0, Less, long(2), chunks - 1),
-            (0, LessOrEqual, long(45_000), chunks - half),
-            (0, Greater, long(99_999), chunks),
-            (0, GreaterOrEqual, long(99_999), chunks - 1),
-            (0, Equal, long(60_001), chunks - 1),
-            (0, NotEqual, long(60_001), 0),
-            (2, Less, time(1_000_000), chunks - 1),
-            (1, Equal, text("text 7"), 0),
-            (1, Equal, text("zzz"), chunks),
-            (1, Less, text("a"), chunks),
+        let none = Vec::new;
+        let first = Condition { column: 0, comparison: Less, constant: long(2) };
+        for (mut any, column, comparison, constant, left_out) in [
+            (none(), 0, Less, long(0), chunks),
+            (none(), 0, Less, long(2), chunks - 1),
+            (none(), 0, LessOrEqual, long(45_000), chunks - half),
+            (none(), 0, Greater, long(99_999), chunks),
+            (none(), 0, GreaterOrEqual, long(99_999), chunks - 1),
+            (none(), 0, Equal, long(60_001), chunks - 1),
+            (none(), 0, NotEqual, long(60_001), 0),
+            (none(), 2, Less, time(1_000_000), chunks - 1),
+            (none(), 1, Equal, text("text 7"), 0),
+            (none(), 1, Equal, text("zzz"), chunks),
+            (none(), 1, Less, text("a"), chunks),
+            // One of the two.
+            (vec![first.clone()], 0, GreaterOrEqual, long(99_999), chunks - 2),
+            (vec![first.clone()], 1, Equal, text("text 7"), 0),
         ] {
-            let conditions = vec![Condition { column, comparison, constant }];
-            let pruning = Pruning { conditions, always: vec![2] };
+            any.push(Condition { column, comparison, constant });
+            let pruning = Pruning { conditions: vec![AnyOf(any)], always: vec![2] };
             let what = format!("{group_rows} rows: {:?}", pruning.conditions[0]);
             let options = OpenOptions { pruning, ..OpenOptions::alone(100, 0, 1) };
             let found = read(&table, &[0, 1, 2, 3], &options).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use millstream_contract::Result;
 use millstream_contract::settings::closest;
-use millstream_contract::table::Split;
+use millstream_contract::table::{Split, TableOptions};
 
 use crate::csv::CsvFormat;
 use crate::input::Input;
@@ -133,6 +133,14 @@ const NAMES: [&str; 5] = ["csv", "ndjson", "parquet", "arrow", "raw"];
 
 /// Formats that are planned, for a better message.
 const LATER: &[&str] = &["avro", "orc"];
+
+/// Whether the format that the options name is one of other engines, not one with a wrong letter.
+pub(crate) fn is_foreign(options: &TableOptions) -> bool {
+    let known = NAMES.into_iter().chain(["jsonl", "json", "table", "stdout"]);
+    options.options.get("format").is_some_and(|name| {
+        LATER.contains(&name.as_str()) || !name.contains('$') && closest(name, known).is_none()
+    })
+}
 
 /// The format that the options name, with its own options.
 pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {

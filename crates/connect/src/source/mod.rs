@@ -41,7 +41,7 @@ use millstream_contract::wording::counted;
 use self::file::Bytes;
 pub(crate) use self::file::OneFile;
 pub(crate) use self::follow::{FollowTable, is_followed};
-pub(crate) use self::format::{Format, lines_from_options};
+pub(crate) use self::format::{Format, is_foreign, lines_from_options};
 use self::many::LaterSplit;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;

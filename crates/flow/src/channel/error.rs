@@ -16,7 +16,7 @@ pub enum Error {
     Fabric(FabricError),
     /// The peer is gone, or its side of the channel has failed or been dropped early.
     PeerLost {
-        /// How the work that showed it ended.
+        /// Status of the failed work request.
         status: Status,
     },
     /// The two sides do not fit together.
@@ -30,14 +30,14 @@ pub enum Error {
     },
     /// A setting is impossible.
     Setting {
-        /// Which, and what it may be.
+        /// The setting, and its allowed values.
         what: &'static str,
         /// The value given.
         value: u64,
     },
     /// The peer wrote something that the protocol does not allow.
     Protocol {
-        /// What.
+        /// Description of the violation.
         what: &'static str,
         /// The value found.
         found: u64,
@@ -51,7 +51,7 @@ pub enum Error {
     },
     /// The time given was over before the peer did its part.
     TimedOut {
-        /// What was waited for.
+        /// The awaited event.
         what: &'static str,
     },
 }

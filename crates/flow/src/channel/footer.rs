@@ -14,7 +14,7 @@ const LENGTH_MASK: u64 = 0xffff_ffff;
 const END: u64 = 1 << 32;
 const UNUSED: u64 = 0x00ff_fffe_0000_0000;
 const LAP_SHIFT: u32 = 56;
-/// What a footer says.
+/// Contents of a footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
     /// Bytes of payload.
@@ -49,7 +49,7 @@ impl Footer {
     }
 }
 
-/// Fuzz target: any word is refused, of another lap, or decodes to what encodes to it.
+/// Fuzz target: any word is refused, belongs to another lap, or decodes and encodes back to itself.
 ///
 /// # Panics
 /// If a decoded footer does not encode to its word.
@@ -97,7 +97,7 @@ mod tests {
         let mut data = Vec::new();
         for i in 0..100_000_u64 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            // Half of them close to good ones.
+            // Half of the words are close to good words.
             let word = if i % 2 == 0 { state } else { state & 0xff00_0001_0000_ffff };
             data.extend_from_slice(&word.to_le_bytes());
         }

@@ -5,10 +5,10 @@
 //! the slot by polling its own memory, processes the message where it is, and releases the slot.
 //! Credit-based flow control keeps the producer from overwriting what has not been read.
 //!
-//! What a channel promises: messages arrive in order, once each, whole; no slot is overwritten
-//! unread; only the fabric copies, and nothing is allocated per message; a stream that does not end
-//! properly is an error at the other side, never a hang. What it does not do: it does not
-//! reconnect, and it does not order the messages of different channels.
+//! Promises: messages arrive in order, once each, whole; no slot is overwritten unread; only the
+//! fabric copies, and nothing is allocated per message; a stream that does not end properly is an
+//! error at the other side, never a hang. A channel does not reconnect, and does not order the
+//! messages of different channels.
 //!
 //! File descriptors: over `tcp`, each side of a channel takes two. Over `shm`, the sender takes two
 //! (three until it is connected) and the receiver three. A place where a thread sleeps takes one

@@ -47,7 +47,7 @@ impl<F: Fabric> ReceiverSetup<F> {
         Ok(ReceiverSetup { fresh, ring })
     }
 
-    /// What the sender has to be told.
+    /// Set-up message for the sender.
     pub fn hello(&self) -> Hello {
         hello(&self.fresh, &[self.fresh.control.remote(), self.ring.remote()])
     }
@@ -74,7 +74,7 @@ impl<F: Fabric> ReceiverSetup<F> {
     }
 }
 
-/// Connects a sender and a receiver of one process; their devices can reach each other.
+/// Connects a sender and a receiver within a process; the devices can reach each other.
 pub fn connect<F: Fabric>(
     devices: [&F; 2],
     events: [&F::Events; 2],
@@ -106,7 +106,7 @@ pub struct Receiver<F: Fabric> {
 /// So many credits are posted for one completion; a send queue has room for more.
 const CREDITS_PER_COMPLETION: u32 = 16;
 
-/// What a receiver found.
+/// Result of a look for a message.
 pub enum Received<'a, F: Fabric> {
     /// The next message.
     Message(Message<'a, F>),
@@ -208,8 +208,8 @@ impl<F: Fabric> Receiver<F> {
             credit?;
             return Ok(Received::Empty);
         }
-        // The sender goes when it has its last credit, perhaps before this side has the
-        // acknowledgement: that it is gone proves as much.
+        // The sender goes once it has its last credit, perhaps before this side has the
+        // acknowledgement: the sender's departure proves as much.
         let gone = credit.is_err() || (!self.side.link.is_done() && self.side.poll().is_err());
         Ok(if gone || self.side.link.is_done() { Received::End } else { Received::Empty })
     }
@@ -305,7 +305,7 @@ impl<F: Fabric> Receiver<F> {
 }
 
 impl<F: Fabric> Message<'_, F> {
-    /// The tag that it was sent with.
+    /// Tag of the message.
     pub fn tag(&self) -> u64 {
         self.tag
     }

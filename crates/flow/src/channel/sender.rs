@@ -29,7 +29,7 @@ impl<F: Fabric> SenderSetup<F> {
         Ok(SenderSetup { fresh, ring })
     }
 
-    /// What the receiver has to be told.
+    /// Set-up message for the receiver.
     pub fn hello(&self) -> Hello {
         hello(&self.fresh, &[self.fresh.control.remote()])
     }
@@ -82,7 +82,7 @@ pub(crate) fn mismatch(what: &'static str, ours: u64, theirs: u64) -> Error {
     Misfit { what, ours, theirs }.into()
 }
 
-/// That the peer has the same settings.
+/// Checks that the peer has the same settings.
 pub(crate) fn check_parameters(settings: &Settings, peer: &Hello) -> Result<()> {
     let [slots, slot_bytes, immediate] = peer.parameters[..] else {
         return Err(mismatch("number of parameters", 3, peer.parameters.len() as u64));
@@ -100,7 +100,7 @@ pub(crate) fn check_parameters(settings: &Settings, peer: &Hello) -> Result<()> 
     Ok(())
 }
 
-/// The producer of a channel: acquires a slot, writes into it, sends it.
+/// The producer of a channel: acquires slots, fills and sends them.
 ///
 /// Dropping it before [`Sender::finish`] is an error at the other side.
 pub struct Sender<F: Fabric> {
@@ -113,7 +113,7 @@ pub struct Sender<F: Fabric> {
     position: Position,
     /// Slots sent since the beginning.
     sent: u64,
-    /// Of them, those known to be released.
+    /// Slots known to be released.
     released: u64,
     /// Slots sent since the last signalled write.
     unsignalled: u64,
@@ -406,12 +406,13 @@ impl<'a, F: Fabric> Slot<'a, F> {
     /// fabric reads them where they stand. (In a ring that this process can reach, they are copied
     /// there.)
     ///
-    /// It may read them late, so they have to stay as they are until the receiver has released the
-    /// slot: remember [`Sender::sent`] right after this, and wait until [`Sender::released`] is not
-    /// below it. Only what was placed can have been processed; should the fabric read and send
-    /// bytes again after that, since an acknowledgement was lost, the receiver's side drops them.
-    /// Where credit never comes, since the channel has failed or is given up, wait until the sender
-    /// is dropped. The region, as opposed to what stands in it, has to live as long as the sender.
+    /// The fabric may read the bytes late, so they have to stay as they are until the receiver has
+    /// released the slot: remember [`Sender::sent`] right after this call, and wait until
+    /// [`Sender::released`] is not below it. Only placed bytes can have been processed; should the
+    /// fabric read and send bytes again after that, since an acknowledgement was lost, the
+    /// receiver's side drops them. Where credit never comes, since the channel has failed or is
+    /// given up, wait until the sender is dropped. The region, as opposed to its contents, has to
+    /// live as long as the sender.
     #[inline]
     pub fn send_from(
         mut self,

@@ -10,8 +10,8 @@ use crate::channel::footer::FOOTER_BYTES;
 /// How the consumer learns that a slot is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notification {
-    /// It polls the slot's footer in its own memory. Needs a fabric that places bytes in address
-    /// order ([`Limits::ordered_placement`](millstream_fabric::Limits::ordered_placement)).
+    /// The receiver polls the slot's footer in its own memory. Needs a fabric that places bytes in
+    /// address order ([`Limits::ordered_placement`](millstream_fabric::Limits::ordered_placement)).
     Footer,
     /// Every slot's last write has an immediate value, and the consumer polls completions.
     Immediate,
@@ -57,7 +57,7 @@ const SIGNAL_BATCH_MIN: u64 = 16;
 /// 16,384.
 const SIGNAL_BATCH_MAX: u64 = 1024;
 
-/// Writes that a slot may take: what was written into it, what stands elsewhere, and the footer.
+/// Writes that a slot may take: bytes of the slot, bytes from elsewhere, and the footer.
 pub(crate) const WRITES_PER_SLOT: u64 = 3;
 
 impl Settings {

@@ -1,6 +1,6 @@
 //! Counters of one side of a channel.
 
-/// What happened since the channel was made.
+/// Counters since the channel was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Bytes of payload sent or released.
@@ -16,6 +16,6 @@ pub struct Stats {
     /// Write requests posted (of slots, credit and flags). Over shared memory slots and credit are
     /// stored and not posted, unless they wake the peer.
     pub writes: u64,
-    /// Of them, those that woke the peer or told it with an immediate value.
+    /// Writes that woke the peer, or signalled with an immediate value.
     pub immediates: u64,
 }

@@ -1,4 +1,4 @@
-//! What an endpoint has done, in numbers. Most of them hold on any machine.
+//! Counters of an endpoint, most of them equal on all machines.
 
 use millstream_fabric::{Completion, CompletionQueue};
 
@@ -77,8 +77,8 @@ counters! {
         reads,
         /// Datagrams posted, credit included.
         datagrams,
-        /// Of the datagrams, those that are sent because time has passed: they say that whoever
-        /// sends them is alive, and repeat what was said before.
+        /// Datagrams sent because time has passed: signs of life of their senders, which repeat
+        /// earlier datagrams.
         keep_alives,
         /// Receives posted.
         receives,

@@ -50,8 +50,8 @@ pub struct Design {
 }
 
 impl Design {
-    /// The eight designs; those that write poll the completion queue, which the paper chooses
-    /// (section 7.1.2).
+    /// The eight designs; writing designs poll the completion queue, as the paper chooses (section
+    /// 7.1.2).
     pub const ALL: [Design; 8] = [
         Design::new(Endpoints::Several, Transport::SendReceive),
         Design::new(Endpoints::Single, Transport::SendReceive),

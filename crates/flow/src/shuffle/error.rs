@@ -21,7 +21,7 @@ pub enum Error {
     PeerLost {
         /// Id of the peer's endpoint.
         peer: u32,
-        /// How the work that showed it ended.
+        /// Status of the failed work request.
         status: Status,
     },
     /// Of datagrams: a peer from which something was due has not been heard of for too long.
@@ -35,7 +35,7 @@ pub enum Error {
     Lost {
         /// Id of the sending endpoint.
         source: u32,
-        /// Messages that it sent to this endpoint.
+        /// Messages that the source sent to this endpoint.
         sent: u64,
         /// Messages that arrived.
         received: u64,
@@ -51,7 +51,7 @@ pub enum Error {
     Repeated {
         /// Id of the sending endpoint.
         source: u32,
-        /// Messages that it sent to this endpoint.
+        /// Messages that the source sent to this endpoint.
         sent: u64,
         /// Messages that arrived.
         received: u64,
@@ -71,7 +71,7 @@ pub enum Error {
         name: &'static str,
         /// The value given, if it is a number.
         value: Option<u64>,
-        /// Why, and what it may be.
+        /// The reason, and the allowed values.
         why: String,
     },
     /// There is no design of this name.
@@ -90,7 +90,7 @@ pub enum Error {
     Protocol {
         /// Id of the peer's endpoint.
         peer: u32,
-        /// What.
+        /// Description of the violation.
         what: &'static str,
         /// The value found.
         found: u64,
@@ -116,13 +116,13 @@ pub enum Error {
     },
     /// The time given was over before the peers did their part.
     TimedOut {
-        /// What was waited for.
+        /// The awaited event.
         what: &'static str,
     },
 }
 
 impl Error {
-    /// Whether the endpoint has ended with this error. The others are about one call only.
+    /// Whether the endpoint has ended with this error. Other errors concern a single call.
     pub fn is_final(&self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! Transmission groups: who gets a copy of what (paper, section 4.1).
+//! Transmission groups: the receivers of each copy (paper, section 4.1).
 
 use crate::shuffle::error::{Error, Result};
 

@@ -15,12 +15,12 @@
 //!
 //! # What it promises
 //!
-//! - What is put is got, once, whole, by every destination of its call, or both ends get a typed
-//!   error; a message without payload is a message. Over datagrams without
-//!   [`Settings::sequences`] there is one exception, the paper's: a loss and a repetition in one
-//!   stream cancel out in the counts, and nobody notices. Where [`Sender::finish`] is not an error,
-//!   nothing is missing; over datagrams the answer that says so may itself be lost, and then the
-//!   sender fails of a stream that has arrived.
+//! - A message reaches every destination of its call, once and whole, or both ends get a typed
+//!   error; a message without payload is a message. Over datagrams without [`Settings::sequences`]
+//!   there is an exception, the paper's: a loss and a repetition in the same stream cancel out in
+//!   the counts, unnoticed. Where [`Sender::finish`] is not an error, no message is missing; over
+//!   datagrams the answer may itself be lost, and then the sender fails although its stream has
+//!   arrived.
 //! - Over reliable connections messages of one sender arrive at one receiver in the order of
 //!   putting ([`Design::is_ordered`]). Over datagrams they arrive in any order; only the end waits
 //!   for what it has overtaken.
@@ -43,9 +43,8 @@
 //!   happened in between. [`Settings::sender_bytes`] and [`Settings::receiver_bytes`] compute how
 //!   much; [`Counters`] say how much there is.
 //!
-//! What it does not do: it has no threads of its own, so an endpoint's work is done by those that
-//! call it; it does not retry, reconnect or send datagrams again; it does not order the streams of
-//! different senders; and rows are bytes to it.
+//! Endpoints have no threads of their own: callers do their work. They do not retry, reconnect or
+//! send datagrams again, and do not order the streams of different senders. Rows are bytes to them.
 //!
 //! # States of a buffer
 //!
@@ -77,26 +76,25 @@
 //!
 //! # What the paper leaves open, and what is done here
 //!
-//! - *Does `PutData` wait?* Section 4.2 says no, 5.2 says for credit. Here it does not: a message
-//!   without credit stays in its buffer, in line for its destination, and any later call sends it.
-//!   So only acquiring a buffer waits, a slow destination does not hold up the others of its group,
-//!   and a thread that goes away after putting calls [`Sender::flush`].
+//! - *Does `PutData` wait?* Section 4.2 says no, 5.2 says for credit. Here putting does not: a
+//!   message without credit stays in its buffer, in line for its destination, and any later call
+//!   sends it. So only acquiring a buffer waits, a slow destination does not hold up the others of
+//!   its group, and a thread that goes away after putting calls [`Sender::flush`].
 //! - *How does credit travel over UD*, which has no writes? As a datagram; the largest value
-//!   counts, and it is repeated eight times in [`Settings::silence`], since it may be lost. The
+//!   counts, and is repeated eight times in [`Settings::silence`], since it may be lost. The
 //!   repetition also tells the sender that the receiver lives. A sender says the same with a
 //!   datagram that takes credit as all messages do, so receives and sends stay in step.
 //! - *When does a sender of datagrams end?* The paper's ends when its card has sent all, and never
-//!   learns of a loss. Here the receiver says that it has the whole stream, and repeats it as it
-//!   does credit. So a sender needs receivers that are called until they have their end, as it does
-//!   where they read.
+//!   learns of a loss. Here the receiver reports the whole stream, and repeats the report like
+//!   credit. So a sender needs receivers that are called until their end, as in designs that read.
 //! - *A lost `Depleted`* cannot start the timer of section 5.3. So there are two: after `Depleted`,
 //!   [`Settings::stragglers`] without a message; before it, [`Settings::silence`] without a message
 //!   from a sender that has credit. A thread that itself stays away for longer than a quarter of
 //!   that time judges nobody until it has been back for as long as it takes.
-//! - *Totals.* A datagram's immediate value is its number for its destination. That of `Depleted`
-//!   is the last, so it says how many there are, without a field of its own, although one buffer
-//!   goes to several destinations. It has 32 bits, which wrap: no more than a source's buffers can
-//!   be missing, so the total is the nearest. The numbers are what [`Settings::sequences`] checks.
+//! - *Totals.* A datagram's immediate value is its number for its destination. The number of
+//!   `Depleted` is the last, and so the total, without a field of its own, although a buffer goes
+//!   to several destinations. A number has 32 bits, which wrap: no more than a source's buffers can
+//!   be missing, so the total is the nearest. [`Settings::sequences`] checks the numbers.
 //! - *Parity at the end* (section 5.2: as many sends as receives) is not kept: receives that are
 //!   left over are flushed when a queue pair is closed.
 //! - *Poll Buffers* looks at every buffer in the paper, `n · k` words. Here a sender fills buffers
@@ -111,7 +109,7 @@
 //!   after everybody's last message. It goes to all destinations once, whatever groups they are in.
 //! - *A node's own part* goes through the fabric, as all others do; destinations are what the
 //!   caller connects.
-//! - *Thread safety*: one lock for an endpoint, held for a call. That is where the threads of one
+//! - *Thread safety*: a lock for each endpoint, held for a call, for which the threads of an
 //!   endpoint contend.
 //! - *Adaptive buffers* (section 6.2, [`Depth::Adaptive`]). A sender adds a buffer if none is free,
 //!   and retires all free ones but one, as in the paper. A receiver that adds whenever nothing is
@@ -119,7 +117,7 @@
 //!   that may fill fewer than `f` buffers, the others being with this receiver's threads; and it
 //!   retires, when they are released, all but the first of those that are ready at once. A sender
 //!   that makes messages faster than they leave does go up to the most, as in the paper: there the
-//!   most is what bounds it. Neither goes below the least nor above the most. Credit is never taken
+//!   most is the bound. Neither goes below the least nor above the most. Credit is never taken
 //!   back: a retired buffer is not posted again. The paper's pool is [`Pool`]. What peers address
 //!   by themselves (the sender's buffers in RD, the receiver's in WR) is registered once for the
 //!   most, and only circulates or not.

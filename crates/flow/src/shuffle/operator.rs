@@ -11,12 +11,12 @@ use crate::shuffle::receive::{Delivery, Receiver};
 use crate::shuffle::send::{Buffer, Sender};
 use crate::shuffle::wire::State;
 
-/// SHUFFLE: what the threads of one sending endpoint share. Of several endpoints each has its own.
+/// SHUFFLE: shared by the threads of a sending endpoint. Several endpoints have a shuffle each.
 pub struct Shuffle<'a, F: Fabric> {
     sender: &'a Sender<F>,
     groups: Groups,
     threads: usize,
-    /// Writers that have not been made, and those that have not finished.
+    /// Writers not made yet, and unfinished writers.
     to_come: AtomicUsize,
     active: AtomicUsize,
     patience: Duration,
@@ -112,9 +112,9 @@ impl<F: Fabric> Writer<'_, F> {
         self.shuffle.sender.put(buffer, bytes, to, State::MoreData)
     }
 
-    /// Sends what is left. The last of the endpoint's threads ends its streams (algorithm 1, lines
-    /// 16 and 18) and waits until receivers have all; the others return when what they have put is
-    /// on its way.
+    /// Sends the remaining rows. The last of the endpoint's threads ends its streams (algorithm 1,
+    /// lines 16 and 18) and waits until receivers have all messages; earlier threads return when
+    /// their messages are on their way.
     pub fn finish(mut self) -> Result<()> {
         for group in 0..self.out.len() {
             self.send(group)?;

@@ -16,12 +16,12 @@ pub(crate) struct Slot {
     pub(crate) offset: usize,
 }
 
-/// A pool of registered buffers that several endpoints of one process share. It registers more as
-/// they are asked for, up to its cap; [`Pool::trim`] deregisters what nobody uses.
+/// A pool of registered buffers, shared by several endpoints of a process. It registers more
+/// buffers on request, up to its cap; [`Pool::trim`] deregisters unused buffers.
 ///
-/// What peers address by themselves (the sender's buffers where the receiver reads, the receiver's
-/// where the sender writes) is not from the pool: its whole range has to be known when the
-/// connection is made.
+/// Buffers that peers address by themselves (the sender's buffers where the receiver reads, the
+/// receiver's where the sender writes) are not from the pool: their whole range has to be known
+/// when the connection is made.
 pub struct Pool<F: Fabric> {
     inner: Arc<Mutex<Inner<F>>>,
 }
@@ -77,7 +77,7 @@ impl<F: Fabric> Pool<F> {
         self.lock().lent
     }
 
-    /// Deregisters memory that nobody uses; returns how many bytes.
+    /// Deregisters unused memory; returns the number of its bytes.
     pub fn trim(&self) -> usize {
         let mut inner = self.lock();
         let inner = &mut *inner;
@@ -240,9 +240,9 @@ impl<F: Fabric> Buffers<F> {
         self.circulating
     }
 
-    /// Bytes of buffers that are registered because of this endpoint: all that were ever in
-    /// circulation and their neighbours, since nothing is deregistered before the end. Of a pool
-    /// that others use, those of the buffers that are here now.
+    /// Registered bytes of this endpoint's buffers: all buffers ever in circulation and their
+    /// neighbours, since deregistering waits for the end. In a shared pool, only the buffers that
+    /// are here now.
     pub(crate) fn registered_bytes(&self, slot_bytes: usize) -> usize {
         match &self.pool {
             Some(pool) if self.alone => pool.registered_bytes(),

@@ -33,7 +33,7 @@ pub enum Depth {
     },
 }
 
-/// What `adaptive` alone means: the paper has no numbers.
+/// Meaning of `adaptive` alone: the paper has no numbers.
 const ADAPTIVE: Depth = Depth::Adaptive { least: 2, most: 64 };
 
 /// `fixed:K`, `bdp:BYTES_PER_S:LATENCY_NS`, `adaptive` or `adaptive:LEAST:MOST`.
@@ -149,7 +149,7 @@ impl Settings {
         (least.saturating_mul(self.threads), most.saturating_mul(self.threads))
     }
 
-    /// That the settings are possible, on a device with these limits, for so many peers.
+    /// Checks that the settings are possible for `peers` peers, on a device with these limits.
     pub fn check(&self, limits: &Limits, peers: usize) -> Result<()> {
         let refused =
             |name, value: u64, why: String| Err(Error::Setting { name, value: Some(value), why });
@@ -215,7 +215,7 @@ impl Settings {
         }
     }
 
-    /// That the fabric's queues have room for what so many buffers need.
+    /// Checks that the fabric's queues have room for the requests of all buffers.
     fn check_queues(&self, limits: &Limits, peers: usize) -> Result<()> {
         let (halves, pairs) = match self.design.transport {
             Transport::Datagrams => {
@@ -364,8 +364,8 @@ mod tests {
         Settings::new(name.parse().unwrap())
     }
 
-    /// Section 7.1.1: 8 nodes of 14 threads with 16 buffers of 64 KiB for each peer and thread
-    /// need nearly 1 GB "across the entire cluster"; on one node that is 112 MiB.
+    /// Section 7.1.1: 8 nodes of 14 threads with 16 buffers of 64 KiB for each peer and thread need
+    /// nearly 1 GB "across the entire cluster", or 112 MiB per node.
     #[test]
     fn memory_is_by_the_formula() {
         let settings = Settings {

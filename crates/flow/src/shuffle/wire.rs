@@ -1,4 +1,4 @@
-//! What peers write for each other: the layout of a slot, headers, entries of queues, credit.
+//! Formats of memory that peers write for each other: slots, headers, entries of queues, credit.
 //!
 //! A slot is a buffer with room for what goes with it. Its payload begins at a cache line, at the
 //! sender as at the receiver:
@@ -28,7 +28,7 @@ pub(crate) const HEADER_AT: usize = LINE - HEADER_BYTES;
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Where a slot's payload is.
 pub(crate) const PAYLOAD_AT: usize = LINE;
-/// Where a datagram lands in a slot, so that its header is where others have it.
+/// Place of a datagram in a slot, so that its header is at the common place.
 pub(crate) const DATAGRAM_AT: usize = HEADER_AT - DATAGRAM_HEADER_BYTES;
 
 /// Kinds of messages.
@@ -89,8 +89,8 @@ impl Header {
     }
 }
 
-/// An entry of a circular queue in a peer's memory: which slot, what is in it, and the lap of the
-/// queue, so that nothing needs to be cleared: the entry of another lap is not there yet.
+/// An entry of a circular queue in a peer's memory: a slot, its contents, and the lap of the queue,
+/// so that nothing needs to be cleared: an entry of another lap is not there yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) slot: u32,
@@ -134,7 +134,7 @@ pub(crate) fn seal(bytes: u32, state: State) -> u64 {
     Entry { slot: 0, bytes, state }.encode(SEALED)
 }
 
-/// What a sealed buffer has.
+/// Entry of a sealed buffer.
 pub(crate) fn unseal(word: u64) -> Option<Entry> {
     Entry::decode(word, SEALED)
 }

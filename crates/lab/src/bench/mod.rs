@@ -35,7 +35,7 @@ pub struct Bench {
     /// Records to generate [default: the workload's]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) records: Option<u64>,
-    /// What runs the query: this engine, or a single-purpose loop as the ceiling
+    /// Engine that runs the query: this engine, or a single-purpose loop as the ceiling
     #[arg(long, value_enum, default_value = "millstream")]
     pub(crate) engine: Engine,
     /// Generate the data and stop, to subtract its cost
@@ -139,13 +139,13 @@ pub(crate) struct ChannelArguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum How {
-    /// It polls the slot's last word
+    /// Polls the slot's last word
     Footer,
-    /// It polls completions
+    /// Polls completions
     Immediate,
 }
 
-/// What can be measured beside the workloads.
+/// Measurements besides the workloads.
 const OTHERS: [&str; 5] = ["nexmark-q0", "ingest", "latency", "channel", "shuffle"];
 
 impl Bench {
@@ -259,7 +259,7 @@ impl Bench {
         }
     }
 
-    /// What is generated and queried.
+    /// Specification of the generated and queried data.
     fn spec(&self) -> Result<Spec, Failure> {
         let workload = self.known_workload()?;
         let mut spec = Spec { keys: self.keys, zipf: self.zipf, ..Spec::new(workload) };

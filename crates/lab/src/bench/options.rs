@@ -202,7 +202,7 @@ impl Bench {
     /// Half of the workers send with split roles: there have to be two halves.
     pub(crate) fn check_roles(&self, settings: &Settings) -> Result<(), Failure> {
         let (processes, workers) = (self.processes.count(), settings.workers);
-        // With one worker each, every other process sends.
+        // With a single worker each, every other process sends.
         let (what, number) = match workers {
             1 if processes > 1 => ("--processes", processes),
             _ => ("--workers", workers),

@@ -11,7 +11,7 @@ use millstream_flow::shuffle::Design;
 use crate::failure::{fail, usage};
 use crate::{Failure, shuffle};
 
-/// The command by which the program starts itself.
+/// The command of the program's own child processes.
 pub const CHILD: &str = "shuffle-node";
 
 /// Options of `bench shuffle` alone.
@@ -62,7 +62,7 @@ pub(crate) enum PatternName {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Own {
-    /// Through the fabric, as those of others
+    /// Through the fabric, like tuples of other processes
     Send,
     /// Added up where they are
     Keep,

@@ -96,7 +96,7 @@ impl From<FabricError> for ChannelFailure {
     }
 }
 
-/// Two devices, or one twice, between which channels run, and what there is without them.
+/// Two devices, or the same twice, between which channels run, and the limits without channels.
 pub(crate) trait Medium {
     /// The devices' fabric.
     type Fabric: Fabric;
@@ -108,7 +108,7 @@ pub(crate) trait Medium {
     fn limit(&self, settings: Settings, messages: u64) -> Result<Rate, ChannelFailure>;
 }
 
-/// What a limit gives.
+/// Rates of a limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
     /// Bytes per second.
@@ -164,7 +164,7 @@ impl Medium for Tcp {
     }
 }
 
-/// An RDMA device that speaks to itself. The limit: `ib_write_bw`.
+/// An RDMA device connected to itself. The limit: `ib_write_bw`.
 pub(crate) struct Rdma(Verbs);
 
 impl Rdma {

@@ -11,13 +11,13 @@ use super::transfer::{both, fill, sum};
 /// Nanoseconds of processor time for a message and for each of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// Whatever its length.
+    /// Costs of a message, regardless of its length.
     pub message_ns: f64,
     /// For each byte of its payload.
     pub byte_ns: f64,
 }
 
-/// What messages cost, between two threads.
+/// Costs of messages between two threads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// Sending from where the payload stands. Over shared memory that is a copy.
@@ -68,7 +68,7 @@ fn line([short, long]: [f64; 2]) -> Cost {
     Cost { message_ns: (short - byte_ns * BYTES[0] as f64).max(0.0), byte_ns }
 }
 
-/// What an end of a channel spends on a message, medians in nanoseconds.
+/// Costs of a message at the ends of a channel, medians in nanoseconds.
 #[derive(Default, Clone, Copy)]
 struct Ends {
     fill: f64,
@@ -99,7 +99,7 @@ impl Own {
     }
 }
 
-/// Sends messages of so many bytes; what sender and receiver spend on one.
+/// Sends messages of `bytes` bytes; returns the costs at both ends.
 fn exchange<F: Fabric>(
     devices: [&F; 2],
     settings: Settings,

@@ -14,7 +14,7 @@ use millstream_flow::channel::{Error, Received, Result, Settings, Stats, connect
 /// Nothing may take longer; in an emulated machine a slot may take a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a run measured.
+/// Measurements of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
     /// Payload bytes moved.
@@ -49,7 +49,7 @@ pub(crate) fn sum(buffer: &[u8]) -> u64 {
     words.fold(0_u64, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)))
 }
 
-/// What the sums of `messages` messages of `bytes` bytes come to.
+/// Sum of `messages` messages of `bytes` bytes.
 pub(crate) fn expected_sum(messages: u64, bytes: usize) -> u64 {
     let words = bytes as u64 / 8;
     // Over all numbers n and words i: n + i.
@@ -58,8 +58,8 @@ pub(crate) fn expected_sum(messages: u64, bytes: usize) -> u64 {
     all as u64
 }
 
-/// Sends `messages` full slots from one thread to another, which fill and sum them if they `touch`
-/// them.
+/// Sends `messages` full slots between two threads; with `touch`, the threads fill and sum the
+/// slots.
 pub(crate) fn transfer<F: Fabric>(
     devices: [&F; 2],
     settings: Settings,
@@ -110,7 +110,7 @@ pub(super) fn both<A: Send, B>(
         let second = second();
         let first = thread.join().unwrap_or(Err(Error::TimedOut { what: "a thread that died" }));
         match (first, second) {
-            // The other side's loss follows from it.
+            // The loss at the other side is a consequence.
             (Err(Error::PeerLost { .. }), Err(cause)) | (Err(cause), _) | (Ok(_), Err(cause)) => {
                 Err(cause)
             }

@@ -1,4 +1,4 @@
-//! Measures how long one message takes, and what waiting for one costs.
+//! Measures the time of a single message, and the cost of waiting.
 
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ fn take<F: Fabric>(from: &mut Receiver<F>, events: &mut F::Events, bytes: usize)
     }
 }
 
-/// What waiting costs, and how fast it ends.
+/// Cost of waiting, and the time to wake up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waiting {
     /// Processor time of the whole process while both sides waited, as a share of one core.

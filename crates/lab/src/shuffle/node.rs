@@ -1,4 +1,4 @@
-//! What one process of the benchmark does, over any fabric.
+//! Work of a process of the benchmark, over any fabric.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,11 +10,11 @@ use millstream_flow::shuffle::{Buffer, Error, Groups, Received, Receiver, Result
 use super::options::{COMPUTE_BYTES, Options, ShuffleFailure, TUPLE_BYTES};
 use super::report::NodeReport;
 
-/// Tuples that a thread makes before it looks at what has come.
+/// Tuples that a thread makes before the next look for messages.
 const TURN: u64 = 4096;
-/// Messages that it takes before it makes tuples again.
+/// Messages that a thread takes before the next tuples.
 const MESSAGES: usize = 8;
-/// Nothing happens for so long: somebody is gone without a word.
+/// Time without events after which some peer counts as gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A thread that computes calls its endpoints so often, or it would count as lost (see
 /// [`Settings::silence`](millstream_flow::shuffle::Settings::silence)).
@@ -29,13 +29,13 @@ fn tuple(number: u64) -> (u64, u64) {
     (key ^ (key >> 31), number)
 }
 
-/// What a tuple adds to the sum: both of its halves count, and which is which.
+/// Weight of a tuple in the sum: depends on both halves and their order.
 #[inline]
 fn weight(key: u64, value: u64) -> u64 {
     key.wrapping_add(value.wrapping_mul(3))
 }
 
-/// What a group's next tuples are filled into.
+/// Place for a group's next tuples.
 enum Place<'a, F: Fabric> {
     Sent(Buffer<'a, F>),
     /// The process's own stay where they are.
@@ -71,9 +71,9 @@ impl<F: Fabric> Filling<'_, F> {
 struct Filled {
     /// The first number whose tuple was not made.
     next: u64,
-    /// What the tuples add up to.
+    /// Sum of the tuples.
     sum: u64,
-    /// The group that has no room for it.
+    /// The group without room.
     stopped_at: Option<usize>,
 }
 
@@ -118,7 +118,7 @@ struct Worker<'a, F: Fabric> {
     groups: &'a Groups,
     /// Threads of the sender that still make tuples.
     active: &'a AtomicUsize,
-    /// Whoever wants the report is gone.
+    /// True once the reader of the report is gone.
     orphan: &'a AtomicBool,
     out: Vec<Filling<'a, F>>,
     /// Numbers of the tuples to make.
@@ -131,10 +131,10 @@ struct Worker<'a, F: Fabric> {
     received: (u64, u64),
 }
 
-/// Tuples sent and received: how many, and what they add up to.
+/// Tuples sent and received: counts and sums.
 type Sums = ((u64, u64), (u64, u64));
 
-/// What a worker still has to do.
+/// Remaining work of a worker.
 #[derive(PartialEq, Eq)]
 enum Stage {
     Making,

@@ -26,7 +26,7 @@ pub const TUPLE_BYTES: usize = 16;
 /// holds.
 pub const COMPUTE_BYTES: usize = 32 * 1024;
 
-/// Who gets a tuple.
+/// Receivers of a tuple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     /// The process of its key's hash.
@@ -63,14 +63,14 @@ impl FromStr for Pattern {
     }
 }
 
-/// What to measure.
+/// Options of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     /// Which design.
     pub design: Design,
-    /// Who gets a tuple.
+    /// Receivers of a tuple.
     pub pattern: Pattern,
-    /// Processes, each sender and receiver; itself is one of its receivers.
+    /// Number of processes, each sender and receiver, also to itself.
     pub processes: usize,
     /// Threads of each process, which send and receive by turns.
     pub threads: usize,
@@ -80,14 +80,14 @@ pub struct Options {
     pub depth: Depth,
     /// Credit is written back after so many messages (f).
     pub credit_every: u32,
-    /// What receiving [`COMPUTE_BYTES`] costs in microseconds, beside adding them up once.
+    /// Time to compute over [`COMPUTE_BYTES`] received bytes in microseconds, besides the sum.
     pub compute_us: f64,
     /// The same for process 0, if it computes more than the others (or less).
     pub straggler_us: Option<f64>,
     /// Whether a process adds its own tuples up where they are, instead of sending them to itself;
     /// of a broadcast it cannot.
     pub keep_own: bool,
-    /// Tuples that each process sends; to all others, if it is a broadcast.
+    /// Tuples that each process sends; in a broadcast, to all others.
     pub tuples: u64,
 }
 
@@ -110,7 +110,7 @@ impl Options {
         }
     }
 
-    /// What becomes of a process's own tuples, without and with `keep_own`.
+    /// Treatment of a process's own tuples, without and with `keep_own`.
     pub(super) const OWN: [&str; 2] = ["send", "keep"];
 
     /// The settings of each endpoint.
@@ -128,7 +128,7 @@ impl Options {
         }
     }
 
-    /// What receiving [`COMPUTE_BYTES`] costs a process in microseconds.
+    /// Time of a process to compute over [`COMPUTE_BYTES`] received bytes, in microseconds.
     pub(super) fn compute_us_of(&self, process: usize) -> f64 {
         self.straggler_us.filter(|_| process == 0).unwrap_or(self.compute_us)
     }
@@ -138,7 +138,7 @@ impl Options {
         endpoint as usize / (2 * self.design.endpoints_of(self.threads))
     }
 
-    /// That a shuffle is possible with these options, over shared memory.
+    /// Checks that a shuffle is possible with these options, over shared memory.
     pub fn check(&self) -> Result<(), ShuffleFailure> {
         let refused = |name, value, why: String| Err(Error::Setting { name, value, why }.into());
         for (name, count) in [("processes", self.processes), ("threads", self.threads)] {
@@ -174,7 +174,7 @@ impl Options {
     }
 }
 
-/// One line, for another process.
+/// Text in a single line, for another process.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Options { design, pattern, processes, threads, .. } = self;
@@ -244,7 +244,7 @@ pub enum ShuffleFailure {
         /// Which process.
         process: usize,
     },
-    /// A process has not said that it runs.
+    /// A process has sent no sign of life.
     Silent {
         /// Which process.
         process: usize,
@@ -263,16 +263,16 @@ pub enum ShuffleFailure {
     Said {
         /// Which process.
         process: usize,
-        /// What it said.
+        /// The process's line.
         line: String,
     },
-    /// The process that started this one is gone.
+    /// The parent process is gone.
     Orphan,
-    /// What was received is not what was sent.
+    /// The received tuples differ from the sent tuples.
     Answer {
-        /// Tuples expected, and what they add up to.
+        /// Count and sum of the expected tuples.
         expected: (u64, u64),
-        /// Tuples received, and what they add up to.
+        /// Count and sum of the received tuples.
         found: (u64, u64),
     },
 }

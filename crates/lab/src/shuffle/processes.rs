@@ -1,6 +1,6 @@
-//! The processes of the benchmark. They talk to the one that started them by lines: the job's
-//! token, set-up messages, a start, a report. Its end is the end of their input, and they end too.
-//! Meanwhile they say that they run, so that one that stands still is noticed.
+//! The processes of the benchmark, which talk to their parent by lines: the job's token, set-up
+//! messages, a start, a report. With the parent their input ends, and then the processes end too.
+//! Meanwhile they send signs of life, so that a stalled process is noticed.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -34,10 +34,10 @@ fn of_hex(text: &str) -> Option<Vec<u8>> {
     Some(pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
-/// A process says that it runs so often.
+/// Interval of signs of life.
 const BEAT: Duration = Duration::from_millis(500);
-/// One that says nothing for so long does not run. Longer than a machine with many threads for each
-/// processor lets one of them wait.
+/// Silence after which a process counts as stalled. Longer than a machine with many threads for
+/// each processor delays a thread.
 const SILENCE: Duration = Duration::from_secs(20);
 /// How long a process may take to end after it has closed its output.
 const ENDING: Duration = Duration::from_secs(1);
@@ -46,21 +46,21 @@ const ENDING: Duration = Duration::from_secs(1);
 struct Process {
     number: usize,
     child: Child,
-    /// Lines for it. A thread writes them, because one that stands still reads nothing.
+    /// Lines for the process. A thread writes them, since a stalled process does not read.
     to: Sender<Arc<str>>,
     heard: Instant,
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself, as it should.
+        // The process may have ended by itself, as it should.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
 impl Process {
-    /// Starts it. What it says goes to `lines` with its number, and its end as nothing.
+    /// Starts the process. Its lines go to `lines` with its number, and its end as `None`.
     fn start(
         number: usize,
         mut command: Command,
@@ -84,15 +84,15 @@ impl Process {
         Ok(process)
     }
 
-    /// How it has ended, if it has.
+    /// Exit status of the process, if it has ended.
     fn status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Whether somebody has stopped it.
+    /// Whether the process was stopped by a signal.
     fn is_stopped(&self) -> bool {
         let state = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        // Behind its name in brackets, which may have brackets itself.
+        // The state is behind the name in brackets; the name may have brackets itself.
         let state = state.ok().and_then(|text| text.rsplit_once(") ")?.1.chars().next());
         matches!(state, Some('T' | 't'))
     }
@@ -123,11 +123,11 @@ struct Processes {
 impl Processes {
     fn say(&self, line: &str) {
         let line: Arc<str> = line.into();
-        // One that takes no lines has ended, which is noticed where it is heard.
+        // A process that takes no lines has ended, as its reader notices.
         self.all.iter().for_each(|process| drop(process.to.send(line.clone())));
     }
 
-    /// What each says after this word, whoever is first.
+    /// Rest of each process's line that begins with `word`, in any order of arrival.
     fn hear(&mut self, word: &str) -> Result<Vec<String>, ShuffleFailure> {
         let mut heard: Vec<Option<String>> = vec![None; self.all.len()];
         let mut looked = Instant::now();
@@ -174,8 +174,8 @@ impl Processes {
         decoded.collect()
     }
 
-    /// Why they failed: whoever failed first takes others with it. One that was killed, or stopped,
-    /// has not failed because of another.
+    /// Cause of the failure: the first failed process takes others along. A process that was
+    /// killed, or stopped, has not failed because of another.
     fn cause(&mut self, failure: ShuffleFailure) -> ShuffleFailure {
         let begin = Instant::now();
         loop {
@@ -201,7 +201,7 @@ impl Processes {
     }
 }
 
-/// What comes from the process that started this one.
+/// Input from the parent process.
 struct Parent {
     lines: Receiver<String>,
     gone: Arc<AtomicBool>,
@@ -238,7 +238,7 @@ impl Output {
     }
 }
 
-/// A thread that says that this process runs, until it is dropped.
+/// A thread that sends signs of life until dropped.
 struct Beat {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -263,7 +263,7 @@ impl Drop for Beat {
     }
 }
 
-/// What a process does that [`measure`] has started.
+/// Work of a process started by [`measure`].
 pub fn child(
     options: &Options,
     process: usize,

@@ -1,4 +1,4 @@
-//! What a run measured.
+//! Measurements of a run.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use millstream_flow::shuffle::Counters;
 
 use super::options::{Options, Pattern, ShuffleFailure, TUPLE_BYTES};
 
-/// What one process did.
+/// Measurements of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeReport {
     /// From opening until everything is connected.
@@ -52,10 +52,10 @@ impl NodeReport {
     }
 }
 
-/// What all processes did.
+/// Measurements of all processes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// What was asked for.
+    /// Options of the run.
     pub options: Options,
     /// By process.
     pub nodes: Vec<NodeReport>,

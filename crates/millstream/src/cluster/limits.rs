@@ -1,5 +1,5 @@
-//! The limits of this process on open files and on the size of files. Channels between two
-//! processes take some files, and shared memory is a file, too.
+//! The limits of this process on open files, on the size of files and on threads. Channels between
+//! two processes take some files, and shared memory is a file, too.
 
 use std::io;
 
@@ -24,6 +24,14 @@ fn open_files() -> io::Result<libc::rlimit> {
         0 => Ok(limit),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The error of a thread that the system refuses.
+pub(super) fn without_thread(error: &io::Error) -> io::Error {
+    io::Error::other(format!(
+        "the system refuses a thread ({error})\n  help: raise the limit of address space (ulimit -v) \
+         or of processes (ulimit -u), or use fewer --processes or --workers"
+    ))
 }
 
 /// Whether a message, in whichever words, is about too many open files: errors of the system end in

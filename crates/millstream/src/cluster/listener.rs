@@ -118,8 +118,9 @@ fn listen(socket: &TcpListener, shared: &Arc<Shared>) {
             }
             calling.callers.fetch_sub(1, Ordering::SeqCst);
         });
-        if greeting.is_err() {
+        if let Err(error) = greeting {
             shared.callers.fetch_sub(1, Ordering::SeqCst);
+            shared.cannot_listen(&limits::without_thread(&error));
         }
     }
 }

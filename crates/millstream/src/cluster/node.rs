@@ -14,6 +14,7 @@ use super::children::Invitation;
 use super::coordinator::{JOIN_MAX, pack, unpack};
 use super::failure::{Cause, Failure, Fault, FaultKind, guarded};
 use super::inbox::Inbox;
+use super::limits;
 use super::link::{Link, SILENCE_MAX, read_all};
 use super::member::{Member, Stops};
 use super::message::{Reply, Request, Setup};
@@ -111,7 +112,7 @@ impl Node {
                 reader.inbox.fail(failure);
             }
         });
-        reading.map_err(|e| failed(e.to_string()))?;
+        reading.map_err(|e| failed(limits::without_thread(&e).to_string()))?;
         Ok(Node { shared, process, token })
     }
 

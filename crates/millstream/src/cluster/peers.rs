@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::children::Children;
 use super::failure::{Cause, Failure, Fault, guarded};
 use super::inbox::Inbox;
+use super::limits;
 use super::link::{Link, read_all};
 use super::message::{Reply, Request};
 use super::observing::Observing;
@@ -133,8 +134,9 @@ impl Peers {
                 }
                 peers.open.fetch_sub(1, Ordering::SeqCst);
             });
-            thread.inspect_err(|_| {
+            thread.map_err(|error| {
                 self.open.fetch_sub(1, Ordering::SeqCst);
+                limits::without_thread(&error)
             })
         });
         if let Err(error) = joined {

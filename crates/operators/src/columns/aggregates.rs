@@ -519,6 +519,16 @@ fn finish_avg(
             let values = (0..rows.len()).map(average).collect::<Result<Vec<i128>>>()?;
             decimal_array(call, values, nulls)
         }
+        // Without the fraction.
+        ValueKind::SumInt if call.result_type == DataType::Int64 => {
+            let mean = |row: usize| {
+                let sum = read_i128(rows.word(row, word), rows.word(row, word + 1));
+                let mean = sum / i128::from(counts[row].max(1));
+                i64::try_from(mean).map_err(|_| overflow(call, mean.to_string()))
+            };
+            let means = (0..rows.len()).map(mean).collect::<Result<Vec<i64>>>()?;
+            Ok(Arc::new(Int64Array::new(means.into(), nulls)))
+        }
         kind => {
             let average = |row: usize| {
                 let (low, high) = (rows.word(row, word), rows.word(row, word + 1));

@@ -2,12 +2,12 @@
 //! [`aggregate`](super::aggregate) is the example to read, and `tally` a small one that only tests
 //! use.
 //!
-//! An operator has two parts. Its [`Program`] is what all workers of a process share: the body of a
-//! stage of the plan in executable form. Its [`Operator`] is what one worker keeps, and no other
-//! worker looks into it: what others are to have is sealed and handed out, and what they have
-//! sealed is merged. An operator knows slices, windows and rows. It does not know who has announced
-//! a watermark (`engine::progress`), nor the network (`engine::delivery`, but for `Onward`), nor
-//! who takes what it fires (`engine::edges`). All methods are called once for a batch, a segment, a
+//! An operator has two parts. Its [`Program`] is shared by all workers of a process: the body of a
+//! stage of the plan in executable form. Its [`Operator`] belongs to a single worker, and no other
+//! worker looks into it: rows for other workers are sealed and handed out, and rows sealed by other
+//! workers are merged. An operator knows slices, windows and rows. It knows neither the sources of
+//! watermarks (`engine::progress`), nor the network (`engine::delivery`, but for `Onward`), nor the
+//! readers of fired rows (`engine::edges`). All methods are called once for a batch, a segment, a
 //! message or a step, and never for a record.
 //!
 //! **To add one**, make a folder here that implements both traits, and name it where a job
@@ -87,7 +87,7 @@ pub trait Program: fmt::Debug + Send + Sync {
         Err(Error::Internal(format!("records for '{}', which cannot be exchanged", self.name())))
     }
 
-    /// The kind of rows that it fires.
+    /// The kind of the fired rows.
     fn fired_kind(&self) -> RowsKind {
         RowsKind::Final
     }

@@ -44,7 +44,7 @@ impl OrderWithin {
 pub enum Fate {
     /// The record updates the slice of its time.
     InTime,
-    /// The record is late for some of its windows: it updates this slice, which serves the rest.
+    /// The record is late for some windows, and updates this slice, which serves the rest.
     Partly(SliceId),
     /// The record is late for all its windows.
     Late,

@@ -20,7 +20,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical
 use millstream_contract::Error;
 use millstream_contract::compare::CompareColumn;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
-use millstream_contract::pruning::Condition;
+use millstream_contract::pruning::AnyOf;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use crate::expr::implied::{comparison, implied};
@@ -29,7 +29,8 @@ use crate::expr::located::LocatedExpr;
 use crate::expr::nearest::Nearest;
 use crate::expr::one_form;
 use crate::expr::scalars::{
-    BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, is_field, text_bytes,
+    BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, compare_far, is_field,
+    text_bytes,
 };
 use crate::expr::text::sql_text;
 use crate::expr::widest::{Widest, check_digits};
@@ -44,7 +45,7 @@ struct Compiled {
     text: String,
     data_type: DataType,
     /// For a condition: comparisons that hold wherever the condition holds.
-    implied: Vec<Condition>,
+    implied: Vec<AnyOf>,
     /// Whether the expression only reads a column or a field, and computes no values.
     is_field: bool,
     /// Whether the expression returns existing values.
@@ -64,7 +65,7 @@ pub(crate) fn compile(
     let mut props = ExecutionProps::new().with_query_execution_start_time(start_time);
     props.config_options = Some(config.clone());
     let context = PhysicalPlanningContext::default();
-    let compared = spell_out_lists(expr, schema)?;
+    let compared = compare_far(spell_out_lists(expr, schema)?, schema)?;
     let physical = create_physical_expr(&compared, schema, &props, &context)?;
     let physical = harden(physical, schema.as_arrow())?;
     if let Some(comparison) = compare_column(&physical, schema.as_arrow(), expr) {
@@ -267,7 +268,7 @@ impl Evaluate for Compiled {
         self.is_there
     }
 
-    fn implies(&self) -> Vec<Condition> {
+    fn implies(&self) -> Vec<AnyOf> {
         self.implied.clone()
     }
 

@@ -4,35 +4,71 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
+use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
-use datafusion_physical_expr::utils::split_conjunction;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, Literal};
 use millstream_contract::compare::Comparison;
-use millstream_contract::pruning::Condition;
+use millstream_contract::pruning::{AnyOf, Condition};
 
 use crate::expr::lazy::cannot_fail;
 
-/// The comparisons that hold wherever `expr` is TRUE. Empty for a condition that may fail: such a
+/// Conditions that a disjunction is written out to, and comparisons of one.
+const CONDITIONS_MAX: usize = 16;
+const ANY_MAX: usize = 256;
+
+/// The conditions that hold wherever `expr` is TRUE. Empty for a condition that may fail: such a
 /// condition must see each row as it is.
-pub(crate) fn implied(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Vec<Condition> {
-    match cannot_fail(expr) {
-        true => split_conjunction(expr).into_iter().filter_map(|e| condition(e, schema)).collect(),
-        false => Vec::new(),
+pub(crate) fn implied(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Vec<AnyOf> {
+    if cannot_fail(expr) { conditions(expr, schema) } else { Vec::new() }
+}
+
+fn conditions(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Vec<AnyOf> {
+    if let Some(binary) = expr.downcast_ref::<BinaryExpr>()
+        && matches!(binary.op(), Operator::And | Operator::Or)
+    {
+        let mut left = conditions(binary.left(), schema);
+        let right = conditions(binary.right(), schema);
+        if *binary.op() == Operator::And {
+            left.extend(right);
+            return left;
+        }
+        // `(a AND b) OR c` implies `a OR c` and `b OR c`.
+        let pairs = left.iter().flat_map(|a| right.iter().map(move |b| [&a.0[..], &b.0].concat()));
+        return pairs.filter(|any| any.len() <= ANY_MAX).take(CONDITIONS_MAX).map(AnyOf).collect();
     }
+    let any = match expr.downcast_ref::<InListExpr>() {
+        Some(list) if !list.negated() && list.len() <= ANY_MAX => one_of(list, schema),
+        _ => condition(expr, schema).map(|condition| vec![condition]),
+    };
+    any.map(AnyOf).into_iter().collect()
+}
+
+/// `column IN (…)` of constants. NULL does not count.
+fn one_of(list: &InListExpr, schema: &Schema) -> Option<Vec<Condition>> {
+    let values = list.list().iter().map(|value| Some(value.downcast_ref::<Literal>()?.value()));
+    let values = values.collect::<Option<Vec<_>>>()?.into_iter().filter(|value| !value.is_null());
+    values.map(|value| compared(list.expr(), Comparison::Equal, value, schema)).collect()
 }
 
 fn condition(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Condition> {
     let binary = expr.downcast_ref::<BinaryExpr>()?;
     let comparison = comparison(binary.op())?;
-    let (column, comparison, literal) = match binary.left().downcast_ref::<Column>() {
-        Some(column) => (column, comparison, binary.right().downcast_ref::<Literal>()?),
-        None => {
-            let column = binary.right().downcast_ref::<Column>()?;
-            (column, turned(comparison), binary.left().downcast_ref::<Literal>()?)
-        }
+    let (column, comparison, literal) = match binary.right().downcast_ref::<Literal>() {
+        Some(literal) => (binary.left(), comparison, literal),
+        None => (binary.right(), turned(comparison), binary.left().downcast_ref::<Literal>()?),
     };
-    let (column, value) = (column.index(), literal.value());
+    compared(column, comparison, literal.value(), schema)
+}
+
+/// A comparison of a column with a constant.
+fn compared(
+    column: &Arc<dyn PhysicalExpr>,
+    comparison: Comparison,
+    value: &ScalarValue,
+    schema: &Schema,
+) -> Option<Condition> {
+    let column = column.downcast_ref::<Column>()?.index();
     let same = *schema.fields().get(column)?.data_type() == value.data_type();
     let constant = (same && !value.is_null()).then(|| value.to_array().ok()).flatten()?;
     Some(Condition { column, comparison, constant })
@@ -67,13 +103,12 @@ fn turned(comparison: Comparison) -> Comparison {
 mod tests {
     use arrow::array::{AsArray, Int64Array, StringArray};
     use arrow::datatypes::{DataType, Field, Int64Type};
-    use datafusion_common::ScalarValue;
-    use datafusion_physical_expr::expressions::{NotExpr, binary, col, lit};
+    use datafusion_physical_expr::expressions::{NotExpr, binary, col, in_list, lit};
 
     use super::*;
 
     #[test]
-    fn of_a_conjunction_each_comparison_with_a_constant_is_implied() {
+    fn comparisons_with_constants_are_implied() {
         let schema = Schema::new(vec![
             Field::new("n", DataType::Int64, true),
             Field::new("s", DataType::Utf8, true),
@@ -85,16 +120,34 @@ mod tests {
         let null = both(n.clone(), Operator::Eq, lit(ScalarValue::Int64(None)));
         let either = both(less.clone(), Operator::Or, text.clone());
         let not: Arc<dyn PhysicalExpr> = Arc::new(NotExpr::new(text.clone()));
-        let all = [less.clone(), text.clone(), null, either.clone(), not];
+        let all = [less.clone(), text.clone(), null, either, not.clone()];
         let all = all.into_iter().reduce(|a, b| both(a, Operator::And, b)).unwrap();
         let found = implied(&all, &schema);
-        let [first, second] = &found[..] else { panic!("expected two, found {found:?}") };
+        let [AnyOf(first), AnyOf(second), AnyOf(any)] = &found[..] else {
+            panic!("expected three, found {found:?}")
+        };
+        let ([first], [second]) = (&first[..], &second[..]) else { panic!("{found:?}") };
         // `7 < n` is `n > 7`.
         assert_eq!((first.column, first.comparison), (0, Comparison::Greater));
         assert_eq!(first.constant.as_primitive::<Int64Type>(), &Int64Array::from(vec![7]));
         assert_eq!((second.column, second.comparison), (1, Comparison::Equal));
         assert_eq!(second.constant.as_string::<i32>(), &StringArray::from(vec!["x"]));
-        assert!(implied(&either, &schema).is_empty());
+        // `(7 < n OR s = 'x')`.
+        let compared = |any: &[Condition]| -> Vec<_> {
+            any.iter().map(|one| (one.column, one.comparison)).collect()
+        };
+        assert_eq!(compared(any), [(0, Comparison::Greater), (1, Comparison::Equal)]);
+        let parts = [both(less.clone(), Operator::And, text.clone()), text.clone()];
+        let parts = parts.into_iter().reduce(|a, b| both(a, Operator::Or, b)).unwrap();
+        let parts: Vec<_> = implied(&parts, &schema).iter().map(|any| compared(&any.0)).collect();
+        let is_text = (1, Comparison::Equal);
+        assert_eq!(parts, [vec![(0, Comparison::Greater), is_text], vec![is_text, is_text]]);
+        let values = vec![lit(1i64), lit(ScalarValue::Int64(None)), lit(3i64)];
+        let list = in_list(n.clone(), values, &false, &schema).unwrap();
+        let list = implied(&list, &schema).pop().unwrap();
+        assert_eq!(compared(&list.0), vec![(0, Comparison::Equal); 2]);
+        let unknown = both(not.clone(), Operator::Or, less.clone());
+        assert!(implied(&unknown, &schema).is_empty());
         // A condition that may fail sees every row as it is.
         let ratio = both(lit(1i64), Operator::Divide, n);
         let fails = both(ratio, Operator::Gt, lit(0i64));

@@ -8,6 +8,7 @@ mod clock_texts;
 mod codes;
 mod conform;
 mod convert_tz;
+mod current;
 mod date_ceil;
 mod date_trunc;
 mod dates;
@@ -16,6 +17,7 @@ mod digits;
 mod doubles;
 mod exact;
 mod extract;
+mod far_times;
 mod fewer_digits;
 mod finer_times;
 mod hashes;
@@ -68,6 +70,7 @@ pub(crate) use date_trunc::SUNDAY_WEEK;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, held, released, within_decided, within_held};
 pub(crate) use exact::{digits_of, exact_operation};
+pub(crate) use far_times::compare_far;
 pub(crate) use interval_order::measured_interval;
 pub(crate) use json::{fits, returned_type};
 pub(crate) use json_path::JsonPath;
@@ -148,5 +151,6 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(by_pattern::functions());
     functions.extend(nested::functions());
     functions.extend(stamps::functions());
+    functions.extend(current::functions());
     functions.into_iter().map(Arc::new).collect()
 }

@@ -469,9 +469,14 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
 }
 
 fn time_out_of_range(text: &str) -> Option<SqlError> {
-    if text.contains("represented as nanoseconds have to be between") {
+    let to_nanoseconds = text.contains("TIMESTAMP(9)") || text.contains("(ns");
+    if text.contains("represented as nanoseconds have to be between")
+        || to_nanoseconds && text.contains("exceeds the representable i64 range")
+    {
         let error = SqlError::types("the time does not fit TIMESTAMP(9)");
-        return Some(error.help("nanoseconds reach from 1677 to 2262"));
+        return Some(
+            error.help("nanoseconds reach from 1677 to 2262, and CAST(x AS TIMESTAMP(6)) farther"),
+        );
     }
     let is_far = text == "the time is out of range"
         || text.contains("annot cast timezone to different timezone")

@@ -1,13 +1,16 @@
-//! How many arguments an aggregate is called with.
+//! How many arguments an aggregate is called with, and calls without records.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
 use datafusion_sql::sqlparser::ast::{
-    DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned,
+    Values,
 };
 
 use crate::expr::aggregates::arguments_of;
+use crate::stages::functions::Functions;
 use crate::syntax::error::{Span, SqlError};
+use crate::syntax::walk::Walk;
 
 /// Checks an aggregate's number of arguments; COUNT has several with DISTINCT only.
 pub(crate) fn check_arguments(call: &Function, name: &str) -> ControlFlow<SqlError> {
@@ -63,4 +66,26 @@ pub(crate) fn check_counts(
     };
     let error = SqlError::types(message).at(Span::new(call.name.span()));
     ControlFlow::Break(error.help(format!("write {form}")))
+}
+
+/// Refuses an aggregate in VALUES.
+pub(crate) fn check_values(values: &Values, functions: &Functions) -> ControlFlow<SqlError> {
+    let found = values.each_expr(|expr| match expr {
+        Expr::Function(call)
+            if call.over.is_some()
+                || functions.is_aggregate(&call.name.to_string().to_lowercase()) =>
+        {
+            let name = call.name.to_string().to_uppercase();
+            let error = SqlError::unsupported(format!("{name} is of records, and VALUES has none"));
+            let error = error.at(Span::new(call.name.span()));
+            ControlFlow::Break(Some(error.help(format!("write SELECT {name}(…) FROM a table"))))
+        }
+        // A query within has records.
+        Expr::Subquery(_) => ControlFlow::Break(None),
+        _ => ControlFlow::Continue(()),
+    });
+    match found.break_value().flatten() {
+        Some(error) => ControlFlow::Break(error),
+        None => ControlFlow::Continue(()),
+    }
 }

@@ -15,7 +15,7 @@ use millstream_contract::settings::closest;
 use crate::expr::aggregates::aggregate_named;
 use crate::expr::collecting;
 use crate::expr::scalars::CURRENT_WATERMARK;
-use crate::faults::arguments::{check_arguments, check_counts};
+use crate::faults::arguments::{check_arguments, check_counts, check_values};
 use crate::faults::unavailable::reason;
 use crate::stages::functions::Functions;
 use crate::stages::joins::{LATERAL, check_kind, check_star, misplaced, of_several, subqueries};
@@ -67,12 +67,21 @@ fn from_as_name(select: &Select) -> Option<tokenizer::Span> {
 
 /// A column, or `*`, of a SELECT.
 fn column_in(select: &Select) -> Option<tokenizer::Span> {
-    struct Columns;
+    /// The visitor, and the number of queries around the expression, whose columns they know.
+    struct Columns(usize);
     impl Visitor for Columns {
         type Break = tokenizer::Span;
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<tokenizer::Span> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<tokenizer::Span> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<tokenizer::Span> {
             match expr {
-                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) if self.0 == 0 => {
                     ControlFlow::Break(expr.span())
                 }
                 _ => ControlFlow::Continue(()),
@@ -83,7 +92,7 @@ fn column_in(select: &Select) -> Option<tokenizer::Span> {
         matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
     };
     let all = select.projection.iter().find(all).map(Spanned::span);
-    all.or_else(|| select.walk(&mut Columns).break_value())
+    all.or_else(|| select.walk(&mut Columns(0)).break_value())
 }
 
 /// Expressions after LIMIT and OFFSET.
@@ -233,7 +242,9 @@ impl Visitor for Checker<'_> {
             }
         }
         if let Some(with) = query.with.as_ref().filter(|with| with.recursive) {
-            return refuse("WITH RECURSIVE", LEAVE_OUT, with.span());
+            let help = "leave RECURSIVE out where no query reads itself; otherwise write each step \
+                        out, with UNION ALL";
+            return refuse("WITH RECURSIVE", help, with.span());
         }
         for inner in query.with.iter().flat_map(|with| &with.cte_tables) {
             refuse_inner_order(&inner.query)?;
@@ -255,6 +266,9 @@ impl Visitor for Checker<'_> {
         ];
         if let Some((_, what)) = odd.iter().find(|(present, _)| *present) {
             return refuse(what, LEAVE_OUT, place);
+        }
+        if let SetExpr::Values(values) = &*query.body {
+            check_values(values, self.functions)?;
         }
         check_body(&query.body, place)
     }

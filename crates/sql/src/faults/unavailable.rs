@@ -46,7 +46,7 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         "date_add" | "date_sub" => {
             ("does not exist here", "write for example ts + INTERVAL '1' DAY")
         }
-        "localtimestamp" | "current_row_timestamp" => {
+        "current_row_timestamp" => {
             ("does not exist here", "write CURRENT_TIMESTAMP: the time at which the query started")
         }
         "var" => ("does not exist here", "write VAR_SAMP(x), or VAR_POP(x)"),

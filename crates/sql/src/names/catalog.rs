@@ -70,6 +70,13 @@ pub(crate) struct TableColumn {
     pub(crate) metadata: Option<Metadata>,
 }
 
+impl TableColumn {
+    /// Whether INSERT INTO takes a value for it.
+    pub(crate) fn is_inserted(&self) -> bool {
+        self.metadata.is_none() && self.computed.is_none()
+    }
+}
+
 /// Metadata behind a column: the connector's key, and its places in the statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Metadata {
@@ -314,9 +321,9 @@ impl TableEntry {
     }
 
     /// The columns that rows are inserted with, with their positions: INSERT INTO passes over
-    /// metadata.
+    /// metadata and computed columns.
     pub(crate) fn inserted(&self) -> impl Iterator<Item = (usize, &TableColumn)> {
-        self.columns.iter().enumerate().filter(|(_, column)| column.metadata.is_none())
+        self.columns.iter().enumerate().filter(|(_, column)| column.is_inserted())
     }
 
     /// Whether malformed records are left out: by `on_error`, or by the option of a format that

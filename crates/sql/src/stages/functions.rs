@@ -88,9 +88,6 @@ const SCALARS: &[&str] = &[
     "encode",
     "decode",
     // Dates and times.
-    "current_date",
-    "current_time",
-    "now",
     "make_date",
     "to_char",
     "to_date",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion_common::ScalarValue;
-use datafusion_expr::{Cast, Expr, ExprSchemable, LogicalPlan};
+use datafusion_expr::{Cast, Expr, LogicalPlan};
 use datafusion_sql::sqlparser::ast::Ident;
 use millstream_contract::nested::is_nested;
 use millstream_contract::wording::counted;
@@ -80,9 +80,10 @@ pub(crate) fn fit_to_sink(
         } else if is_nested(&column.data_type) && fits(field.data_type(), &column.data_type) {
             conformed(expr, column.data_type.clone())
         } else if fits(field.data_type(), &column.data_type)
-            || column.data_type.is_integer() && is_mean_of_integers(plan, position)?
+            || column.data_type.is_integer() && stage.make_whole(position)
         {
-            Expr::Cast(Cast::new(Box::new(expr), column.data_type.clone()))
+            let expr = Box::new(stage.columns[position].clone());
+            Expr::Cast(Cast::new(expr, column.data_type.clone()))
         } else {
             return Err(misfit(target, column, plan, position));
         });
@@ -132,34 +133,6 @@ fn first_value(plan: &LogicalPlan, column: usize) -> Option<&Expr> {
     }
 }
 
-/// Whether a column is the AVG of integers. In Flink that is an integer, here it is a DOUBLE: so
-/// it goes into a column of integers, and what is behind the point is lost there, too.
-fn is_mean_of_integers(plan: &LogicalPlan, column: usize) -> Result<bool> {
-    let of_expr = |expr: &Expr, input: &LogicalPlan| match expr.clone().unalias_nested().data {
-        Expr::Column(name) => is_mean_of_integers(input, input.schema().index_of_column(&name)?),
-        _ => Ok(false),
-    };
-    match plan {
-        LogicalPlan::Projection(projection) => of_expr(&projection.expr[column], &projection.input),
-        LogicalPlan::SubqueryAlias(alias) => is_mean_of_integers(&alias.input, column),
-        LogicalPlan::Filter(filter) => is_mean_of_integers(&filter.input, column),
-        LogicalPlan::Sort(sort) => is_mean_of_integers(&sort.input, column),
-        LogicalPlan::Limit(limit) => is_mean_of_integers(&limit.input, column),
-        LogicalPlan::Aggregate(aggregate) => {
-            let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
-            let call = column.checked_sub(keys).and_then(|call| aggregate.aggr_expr.get(call));
-            match call.map(|call| call.clone().unalias_nested().data) {
-                Some(Expr::AggregateFunction(call)) if call.func.name() == "avg" => {
-                    let [of] = &call.params.args[..] else { return Ok(false) };
-                    Ok(of.get_type(aggregate.input.schema())?.is_integer())
-                }
-                _ => Ok(false),
-            }
-        }
-        _ => Ok(false),
-    }
-}
-
 /// Of a query whose rows are shown, TIMESTAMP_LTZ are shown as the local times that they are in the
 /// session's zone.
 pub(crate) fn show_local_times(stage: &mut Stage, analyzed: &LogicalPlan) {
@@ -195,12 +168,14 @@ fn positions(target: &Target<'_>) -> Result<Vec<usize>> {
     let mut positions = Vec::new();
     for name in target.columns {
         let found = entry.columns.iter().position(|c| c.name == name.value);
-        let is_metadata = found.is_some_and(|i| entry.columns[i].metadata.is_some());
-        let is_free = |i: &usize| !positions.contains(i) && !is_metadata;
+        let is_inserted = |i: usize| entry.columns[i].is_inserted();
+        let is_free = |i: &usize| !positions.contains(i) && is_inserted(*i);
         let found = found.filter(is_free).ok_or_else(|| {
             let message = match found {
-                Some(_) if is_metadata => {
-                    format!("'{}' is a metadata column: nothing is written to it", name.value)
+                Some(i) if !is_inserted(i) => {
+                    let is_metadata = entry.columns[i].metadata.is_some();
+                    let kind = if is_metadata { "metadata" } else { "computed" };
+                    format!("'{}' is a {kind} column: nothing is written to it", name.value)
                 }
                 Some(_) => format!("column '{}' is named twice", name.value),
                 None => format!("there is no column '{}' in table '{}'", name.value, entry.name),

@@ -11,6 +11,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef, DataFusionError};
 use datafusion_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
@@ -303,11 +304,11 @@ impl Stage {
         let arguments = self.substitute_all(&call.params.args, schema, places)?;
         let filter = call.params.filter.as_ref();
         let filter = filter.map(|filter| self.substitute(filter, schema, places)).transpose()?;
+        let mut made = Call { filter, place, ..Call::new(function, result_type) };
         if let Some(collected) = collected::call(function, &call.params, &arguments) {
             let (function, argument) = collected.map_err(|error| error.at(span))?;
             collected::check_distinct(&call.params, &name, schema).map_err(|e| e.at(span))?;
-            let (name, arguments, distinct) = (String::new(), vec![argument], None);
-            let call = Call { name, function, arguments, distinct, filter, result_type, place };
+            let call = Call { function, arguments: vec![argument], ..made };
             return Ok(Call { name: call.text(), ..call });
         }
         let distinct = call.params.distinct && counts_repeats(function);
@@ -335,16 +336,14 @@ impl Stage {
                 false
             }
         };
-        let arguments = match counts_rows {
-            true => vec![],
-            false => takes.given(arguments),
-        };
-        let types = || call.params.args.iter().map(|e| Ok(plain_type(&e.get_type(schema)?)));
-        let distinct = distinct.then(|| types().collect::<Result<_>>()).transpose()?;
-        let name = String::new();
-        let mut call = Call { name, function, arguments, distinct, filter, result_type, place };
-        call.name = call.text();
-        Ok(call)
+        let types = call.params.args.iter().map(|e| Ok(plain_type(&e.get_type(schema)?)));
+        let types = types.collect::<Result<Vec<DataType>>>()?;
+        made.is_mean_of_integers =
+            function == AggregateFunction::Avg && types.iter().all(DataType::is_integer);
+        made.distinct = distinct.then_some(types);
+        made.arguments = if counts_rows { vec![] } else { takes.given(arguments) };
+        made.name = made.text();
+        Ok(made)
     }
 
     /// Groups by `keys`; the new columns are the keys, then the calls.

@@ -112,6 +112,23 @@ pub(crate) struct Call {
     pub(crate) distinct: Option<Vec<DataType>>,
     pub(crate) filter: Option<Expr>,
     pub(crate) result_type: DataType,
+    pub(crate) is_mean_of_integers: bool,
     /// Where the call stands.
     pub(crate) place: Option<Place>,
+}
+
+impl Call {
+    /// A call without a name and arguments.
+    pub(crate) fn new(function: AggregateFunction, result_type: DataType) -> Call {
+        Call {
+            name: String::new(),
+            function,
+            arguments: vec![],
+            distinct: None,
+            filter: None,
+            result_type,
+            is_mean_of_integers: false,
+            place: None,
+        }
+    }
 }

@@ -22,6 +22,7 @@ pub(crate) mod json_calls;
 pub(crate) mod left_out;
 pub(crate) mod lower;
 pub(crate) mod lowered;
+pub(crate) mod means;
 pub(crate) mod nest;
 pub(crate) mod ordering;
 pub(crate) mod passes;

@@ -163,15 +163,9 @@ impl Stage {
             RankedColumn::Key(_) | RankedColumn::Window(_) => None,
         });
         let argument = row_of(order.into_iter().chain(payload).collect());
-        let mut call = Call {
-            name: String::new(),
-            function: AggregateFunction::Best(best),
-            arguments: vec![argument],
-            distinct: None,
-            filter: None,
-            result_type: DataType::Struct(Fields::empty()),
-            place: None,
-        };
+        let none = DataType::Struct(Fields::empty());
+        let call = Call::new(AggregateFunction::Best(best), none);
+        let mut call = Call { arguments: vec![argument], ..call };
         call.name = call.text();
         let mut stage = stage.group(keys, vec![call], places)?;
         let Some(Fires::Grouped(grouped)) = &mut stage.fires else {

@@ -326,12 +326,11 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             rename("to_char", vec![time.clone(), java_pattern(format, "DATE_FORMAT", false)?])
         }
         ("FROM_UNIXTIME", [seconds]) => {
-            let time = function(&name, "to_timestamp_seconds", vec![seconds.clone()]);
-            rename("to_char", vec![time, string("%Y-%m-%d %H:%M:%S")])
+            rename("to_char", vec![of_seconds(&name, seconds), string("%Y-%m-%d %H:%M:%S")])
         }
         ("FROM_UNIXTIME", [seconds, format]) => {
-            let time = function(&name, "to_timestamp_seconds", vec![seconds.clone()]);
-            rename("to_char", vec![time, java_pattern(format, "FROM_UNIXTIME", false)?])
+            let pattern = java_pattern(format, "FROM_UNIXTIME", false)?;
+            rename("to_char", vec![of_seconds(&name, seconds), pattern])
         }
         ("TRY_TO_TIMESTAMP" | "TRY_TO_TIMESTAMP_LTZ", [text]) => {
             let (kind, expr) = (CastKind::TryCast, Box::new(text.clone()));
@@ -404,6 +403,12 @@ fn by_pattern(name: &Ident, called: &str, text: &Expr, format: &Expr) -> Result<
 /// `TIMESTAMP_LTZ(3)`.
 fn instant() -> DataType {
     DataType::Custom(ObjectName::from(vec![Ident::new("TIMESTAMP_LTZ")]), vec!["3".into()])
+}
+
+/// The instant so many seconds after 1970.
+fn of_seconds(name: &Ident, seconds: &Expr) -> Expr {
+    let digits = Expr::value(Value::Number("0".into(), false));
+    function(name, "to_timestamp_ltz", vec![seconds.clone(), digits])
 }
 
 /// `TIMESTAMP(3)`.

@@ -300,6 +300,12 @@ fn misspelled_clause(error: &SqlError, tokens: &[&TokenWithSpan], at: usize) -> 
         }
     }
     let (found, before) = (tokens[at], tokens[at - 1]);
+    let crosses = tokens[..at]
+        .windows(2)
+        .any(|two| is_keyword(two[0], Keyword::CROSS) && is_keyword(two[1], Keyword::JOIN));
+    if is_keyword(found, Keyword::ON) && crosses {
+        return Some(error.clone().help("write brackets: a JOIN (b CROSS JOIN c) ON …"));
+    }
     if is_keyword(found, Keyword::GROUP) || is_keyword(found, Keyword::ORDER) {
         return wrong(format!("expected BY after {found}"), at);
     }

@@ -11,7 +11,7 @@ use crate::table::rows::RowsRef;
 /// and, where slices pack panes, the word of the row.
 pub type PaneOf<'a> = &'a dyn Fn(usize, u64) -> [i64; 2];
 
-/// Rows of slices that are complete, for all windows that need them.
+/// Rows of complete slices, for all windows that need these slices.
 ///
 /// [`begin`](Combiner::begin) with slices; [`go_on`](Combiner::go_on), and read the rows that are
 /// [`ready`](Combiner::ready) whenever they [are many](Combiner::is_full), until all windows

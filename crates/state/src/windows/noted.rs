@@ -1,5 +1,5 @@
-//! A table whose rows have a note, a word besides their values. Rows that are not live any more
-//! are left behind when there are many of them, and with them what nothing refers to.
+//! A table whose rows have a note, a word besides their values. Dead rows are left behind when
+//! there are many, and with them unreferenced bytes.
 
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -22,7 +22,7 @@ const ARENA_BYTES_MIN: usize = 64 << 10;
 /// So much of an arena that is not needed any more is kept for the next time.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// The table, and what its operations need.
+/// The table, and memory for its operations.
 #[derive(Debug)]
 pub(crate) struct Noted {
     /// Of the rows without their notes.
@@ -59,8 +59,8 @@ impl Rebuild {
 }
 
 impl Noted {
-    /// It keeps at most so many bytes of idle memory, and leaves rows behind when one of
-    /// `dead_share` is not live.
+    /// Keeps at most `pool_bytes` of idle memory, and leaves dead rows behind once they are a part
+    /// in `dead_share` of all rows.
     pub(crate) fn new(layout: Arc<RowLayout>, pool_bytes: usize, dead_share: usize) -> Noted {
         Noted {
             table: Table::new(Arc::new(layout.with_note())),
@@ -153,7 +153,7 @@ impl Noted {
         };
         let row_words = self.note + 1;
         let rows = (0..chunk.rows()).map(|row| chunk.row(row, row_words));
-        // SAFETY: rows of the table, which nobody changes.
+        // SAFETY: rows of the table, which does not change meanwhile.
         let is_live = |row: &*const u64| live(unsafe { *row.wrapping_add(self.note) });
         let kept: Vec<*const u64> = rows.filter(is_live).collect();
         kept.chunks(BLOCK_ROWS).for_each(|rows| self.keep(rows, &rebuild.arena));
@@ -183,7 +183,7 @@ impl Noted {
         enter(&mut self.table, &keys, &mut self.pool, &mut places);
         let values = width..layout.row_words();
         for (row, place) in rows.iter().zip(&places) {
-            // SAFETY: rows of this layout; the one was just made, the other is none of the table's.
+            // SAFETY: rows of this layout; `from` was just made, and `to` is a row of the table.
             let (from, to) = unsafe {
                 let from = std::slice::from_raw_parts(row.wrapping_add(width), values.len());
                 let to = std::slice::from_raw_parts_mut(place.wrapping_add(width), values.len());
@@ -223,7 +223,7 @@ impl VarKeys for PlacedVars<'_> {
     }
 }
 
-/// Copies of rows, and what they refer to.
+/// Copies of rows, with their texts and lists.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     pub(crate) words: Vec<u64>,
@@ -257,8 +257,8 @@ impl Aside {
 /// The values of a row, behind its key.
 ///
 /// # Safety
-/// `place` must be a written row of this layout, or where it would begin if it had a key; and
-/// nobody may change it meanwhile.
+/// `place` must be a written row of this layout, or the place where the row would begin if it had a
+/// key; no thread may change the row meanwhile.
 pub(crate) unsafe fn values_at<'a>(place: *const u64, layout: &RowLayout) -> &'a [u64] {
     let words = layout.key_words()..layout.row_words();
     // SAFETY: as the caller promises.

@@ -45,7 +45,7 @@ pub struct Panes {
     /// The last window that has been made.
     made: Option<i64>,
     ready: Aside,
-    /// The block that is ready as it stands.
+    /// The number of a ready block that is used as it stands.
     standing: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ enum At {
     Between,
     /// This window takes rows in.
     Taking(i64),
-    /// It is read: the next block.
+    /// The window is read: the next block.
     Reading(i64, usize),
 }
 

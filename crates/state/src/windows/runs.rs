@@ -51,7 +51,7 @@ impl Runs {
         Runs { word, slices, cursor, runs, next, words }
     }
 
-    /// Begins with the rows of these slices; none are left of those before.
+    /// Begins with the rows of these slices, after all earlier slices have been taken back.
     pub(crate) fn begin(&mut self, slices: Vec<Table>) {
         debug_assert!(self.slices.iter().all(Option::is_none), "slices that were not given back");
         self.slices.clear();

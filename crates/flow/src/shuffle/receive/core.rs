@@ -1,5 +1,5 @@
-//! What the four receiving endpoints have in common: sources, buffers and their states, and the
-//! messages that wait for a thread.
+//! Common part of the four receiving endpoints: sources, buffers and their states, and the messages
+//! that wait for a thread.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub(crate) struct Origin {
     pub(crate) id: u32,
     /// Its last message has arrived, and all before it.
     pub(crate) ended: bool,
-    /// Buffers that circulate for it, those of them that it may fill (state Transmit), and those
-    /// that leave when they are released.
+    /// Circulating buffers of the source, buffers that it may fill (state Transmit), and buffers
+    /// that leave when released.
     pub(crate) circulating: u32,
     pub(crate) posted: u32,
     pub(crate) surplus: u32,
@@ -86,7 +86,7 @@ impl<F: Fabric> Core<F> {
         self.fabric.now()
     }
 
-    /// What was counted here.
+    /// Counters of this part.
     pub(crate) fn counters(&self) -> Counters {
         let slots = self.buffers.registered_bytes(self.settings.slot_bytes());
         let buffers = self.buffers.circulating() as u64;
@@ -142,8 +142,8 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// A source that may fill few buffers while nothing is ready: its messages are with our
-    /// threads, and it waits for them. "Few" is fewer than credit is written for.
+    /// A source that may fill few buffers while nothing is ready: the source waits for messages
+    /// held by our threads. "Few" is fewer than credit is written for.
     pub(crate) fn starving(&self) -> Option<usize> {
         let Depth::Adaptive { .. } = self.settings.depth else { return None };
         let most = self.settings.per_peer().1;
@@ -159,8 +159,8 @@ impl<F: Fabric> Core<F> {
         self.circulate(source, 1);
     }
 
-    /// A message is released: its buffer leaves circulation, or its source may fill it again. Says
-    /// whether it may.
+    /// A message is released: its buffer leaves circulation, or its source may fill the buffer
+    /// again. Returns whether the source may.
     pub(crate) fn reuse(&mut self, ready: &Ready) -> bool {
         if ready.surplus {
             self.retire(ready);
@@ -197,7 +197,7 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// That a peer named a buffer that exists, and a length that it has.
+    /// Checks that a peer named an existing buffer, and a length within it.
     pub(crate) fn check(&self, source: usize, slot: u32, slots: u32, bytes: u32) -> Result<()> {
         if slot < slots && bytes as usize <= self.settings.message_bytes {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Receives of unreliable datagrams (SQ/SR; paper, section 5.3).
 //!
-//! One queue pair and one queue of receives for all sources; each source's credit is a part of it.
-//! A stream has ended when `Depleted` has come, which says how many messages there are, and as many
-//! have come. `Depleted` waits for those that it has overtaken. Then the source is told that its
+//! One queue pair and one queue of receives for all sources; each source's credit is a part of the
+//! queue. A stream has ended when `Depleted`, with the number of messages, and as many messages
+//! have come. `Depleted` waits for overtaken messages. Then the source receives word that its
 //! stream is complete.
 
 use std::time::Duration;
@@ -21,29 +21,28 @@ use crate::shuffle::wire::{DATAGRAM_AT, HEADER_AT, HEADER_BYTES, Header, Kind, S
 pub(crate) struct Datagrams<F: Fabric> {
     pair: F::Datagram,
     streams: Vec<Stream<F>>,
-    /// Entries of the send queue for each source: one that takes nothing keeps no more. All
-    /// requests are signalled.
+    /// Entries of the send queue for each source: a source that takes no messages keeps no more.
+    /// All requests are signalled.
     share: u32,
     attention: Attention,
     /// Sources have been told that this endpoint has failed.
     parted: bool,
 }
 
-/// What comes from one source.
+/// Stream of a source.
 pub(crate) struct Stream<F: Fabric> {
     pub(crate) address: <F::Datagram as Datagram>::Address,
-    /// Messages that have come, `Depleted` and those that only say that the sender is alive
-    /// included.
+    /// Messages received, with `Depleted` and signs of life.
     received: u64,
     /// `Depleted`, and its number.
     last: Option<(Ready, u32)>,
     window: Option<Window>,
     /// When it was last heard of, or was given credit while it had none and could say nothing.
     heard: Duration,
-    /// When it was last told something, and what it is told now.
+    /// Time of the last message to the source, and number of messages under way.
     told: Duration,
     under_way: u32,
-    /// It has failed.
+    /// The source has failed.
     failed: bool,
     /// When it was first told that its stream is complete, and whether the network card has sent
     /// that.
@@ -127,7 +126,7 @@ impl<F: Fabric> Datagrams<F> {
         Ok(count > 0)
     }
 
-    /// Takes a datagram. One of anybody else, or one that came before, leaves its receive free.
+    /// Takes a datagram. A repeated datagram, or a stranger's, leaves its receive free.
     fn take(&mut self, core: &mut Core<F>, done: &Completion, now: Duration) -> Result<()> {
         let slot = done.id as u32;
         let mut header = [0; HEADER_BYTES];
@@ -246,8 +245,8 @@ impl<F: Fabric> Datagrams<F> {
         Ok(self.pair.post(&[Outgoing { id, to, source, immediate: None, signalled: true }])?)
     }
 
-    /// Whether all sources have been told that their streams are complete. One that has failed
-    /// since, or takes nothing for so long that it counts as lost, is not waited for.
+    /// Whether all sources know that their streams are complete. Does not wait for a source that
+    /// has failed since, or is silent for so long that it counts as lost.
     pub(crate) fn is_over(&self, core: &Core<F>) -> bool {
         let (now, silence) = (core.now(), core.settings.silence);
         let late = |since| now.saturating_sub(since) > silence;
@@ -256,7 +255,7 @@ impl<F: Fabric> Datagrams<F> {
             .all(|stream| stream.confirmed || stream.failed || stream.completed.is_some_and(late))
     }
 
-    /// Tells sources whose streams are not complete that nobody takes them any more.
+    /// Tells sources with incomplete streams that this endpoint has gone.
     pub(crate) fn part(&mut self, core: &mut Core<F>) {
         if std::mem::replace(&mut self.parted, true) {
             return;
@@ -280,8 +279,8 @@ impl<F: Fabric> Datagrams<F> {
         if core.reuse(ready) { self.grant(core, ready.source, ready.slot) } else { Ok(()) }
     }
 
-    /// Whether what is missing can be waited for any longer. A source that has used up its credit
-    /// owes nothing.
+    /// Checks whether missing messages may still come in time. A source without credit left owes
+    /// nothing.
     pub(crate) fn judge(&self, core: &Core<F>) -> Result<()> {
         let now = core.now();
         for (stream, origin) in self.streams.iter().zip(&core.sources) {

@@ -1,4 +1,4 @@
-//! What the three receiving endpoints over reliable connections have in common.
+//! Common part of the three receiving endpoints over reliable connections.
 
 use std::collections::VecDeque;
 

@@ -27,7 +27,7 @@ use crate::shuffle::endpoint::{Endpoint, Half};
 use crate::shuffle::error::Result;
 use crate::shuffle::links::Links;
 
-/// The four implementations. Which it is decided once, at start; no call is virtual.
+/// The four implementations. The choice is made once, at start; no call is virtual.
 enum In<F: Fabric> {
     SendReceive(SendReceive<F>),
     Datagrams(Datagrams<F>),
@@ -175,7 +175,7 @@ impl<F: Fabric> Drop for ReceiverHalf<F> {
     }
 }
 
-/// What [`Receiver::try_get`] found.
+/// Result of [`Receiver::try_get`].
 pub enum Received<'a, F: Fabric> {
     /// A message.
     Message(Delivery<'a, F>),
@@ -242,8 +242,8 @@ impl<F: Fabric> Receiver<F> {
         })
     }
 
-    /// Takes what has come, and tells senders what they wait for. Every call of
-    /// [`Receiver::try_get`] that finds nothing at hand does so, too.
+    /// Takes in received messages, and sends credit to waiting senders. Every call of
+    /// [`Receiver::try_get`] that finds no message at hand does the same.
     pub fn keep_alive(&self) -> Result<()> {
         self.inner.with(ReceiverHalf::advance)
     }
@@ -269,7 +269,7 @@ impl<F: Fabric> Receiver<F> {
         self.inner.wait(timeout, what, || Ok(self.try_finish()?.then_some(())))
     }
 
-    /// What it has done so far, also after an error.
+    /// Counters so far, also after an error.
     pub fn counters(&self) -> Counters {
         self.inner.look(|ReceiverHalf { from, core }| {
             let mut counters = core.counters();

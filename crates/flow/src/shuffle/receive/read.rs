@@ -16,7 +16,7 @@ pub(crate) struct Read<F: Fabric> {
     pub(crate) sources: Sources<F>,
     /// Local buffers that are free (state Wait).
     wait: VecDeque<u32>,
-    /// By local buffer: what is being read into it.
+    /// By local buffer: the read under way.
     reading: Vec<Option<(usize, Entry)>>,
     /// The source that is looked at first, so that each has its turn.
     first: usize,

@@ -148,7 +148,7 @@ impl<F: Fabric> ReceiverSetup<F> {
         Ok(())
     }
 
-    /// What sender number `from` has to be told.
+    /// Set-up message for sender number `from`.
     ///
     /// # Panics
     /// If there is no such sender.

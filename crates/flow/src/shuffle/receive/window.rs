@@ -11,7 +11,7 @@ pub(crate) struct Window {
     most: usize,
 }
 
-/// What a number means.
+/// Meaning of a number.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     New,

@@ -18,7 +18,7 @@ use crate::shuffle::wire::{Entry, of_immediate, unseal};
 pub(crate) struct Write<F: Fabric> {
     pub(crate) sources: Sources<F>,
     notification: Notification,
-    /// By source: its free buffers, in the order in which it fills them. Numbers are the source's.
+    /// By source: its free buffers, in the order of filling, with the source's numbers.
     granted: Vec<VecDeque<u32>>,
 }
 

@@ -1,5 +1,5 @@
-//! What the four sending endpoints have in common: buffers and their states, and the messages that
-//! wait for credit.
+//! Common part of the four sending endpoints: buffers and their states, and the messages that wait
+//! for credit.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::shuffle::pool::{Buffers, Slot};
 use crate::shuffle::settings::{Depth, Settings};
 use crate::shuffle::wire::{HEADER_AT, Header, Kind, State};
 
-/// A message on its way to one destination.
+/// A message on its way to a destination.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parcel {
     pub(crate) slot: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Parcel {
     pub(crate) state: State,
 }
 
-/// What goes to one destination.
+/// State of a destination.
 pub(crate) struct Lane {
     /// Messages that were put and have no credit yet, oldest first.
     pub(crate) backlog: VecDeque<Parcel>,
@@ -85,7 +85,7 @@ impl<F: Fabric> Core<F> {
         self.fabric.now()
     }
 
-    /// What was counted here.
+    /// Counters of this part.
     pub(crate) fn counters(&self) -> Counters {
         let slots = self.buffers.registered_bytes(self.settings.slot_bytes());
         let buffers = self.buffers.circulating() as u64;
@@ -116,8 +116,8 @@ impl<F: Fabric> Core<F> {
         |to| !self.lanes[to].is_done()
     }
 
-    /// A free buffer (paper, AdaptiveAcquire): if there are several, the others may leave; if there
-    /// is none, one may come.
+    /// A free buffer (paper, AdaptiveAcquire): of several free buffers, the rest may leave; without
+    /// a free buffer, a new buffer may come.
     pub(crate) fn take(&mut self) -> Result<Option<u32>> {
         if let Depth::Adaptive { .. } = self.settings.depth {
             let least = self.settings.per_peer().0 as usize * self.lanes.len();

@@ -43,9 +43,9 @@ pub(crate) struct Target<F: Fabric> {
     /// When it was last heard of, and last spoken to.
     heard: Duration,
     spoke: Duration,
-    /// It has the whole stream.
+    /// The destination has the whole stream.
     complete: bool,
-    /// It has failed.
+    /// The destination has failed.
     failed: bool,
 }
 
@@ -61,9 +61,9 @@ impl<F: Fabric> Target<F> {
     }
 }
 
-/// Where credit lands in its slot, so that its word is aligned.
+/// Place of credit in a slot, so that the word is aligned.
 const CREDIT_AT: usize = 64 - DATAGRAM_HEADER_BYTES - HEADER_BYTES;
-/// The id of what is no message.
+/// Id of work that is no message.
 const TOLD: u64 = u64::MAX;
 /// Most completions taken at a time.
 const BATCH: usize = 16;
@@ -180,8 +180,8 @@ impl<F: Fabric> Datagrams<F> {
         post_receive(&mut self.pair, &self.memory, completion.id)
     }
 
-    /// Says something to destinations that have heard nothing for a while. It takes credit, as any
-    /// message does; a receiver that has given none does not wait for this endpoint.
+    /// Sends a sign of life to destinations after a silence. The sign takes credit, as any message
+    /// does; a receiver that has given no credit does not wait for this endpoint.
     fn keep_alive(&mut self, core: &mut Core<F>, now: Duration) -> Result<()> {
         for to in 0..self.targets.len() {
             let quiet = now.saturating_sub(self.targets[to].spoke) >= core.settings.silence / 4;
@@ -217,8 +217,8 @@ impl<F: Fabric> Datagrams<F> {
         self.used == 0 && self.targets.iter().all(|target| target.complete)
     }
 
-    /// Tells destinations whose streams are not over that no more will come, as far as there is
-    /// credit to say so; the others miss what they grant credit for.
+    /// Tells destinations with open streams that no more will come, as far as credit allows;
+    /// further destinations notice missing messages for which they granted credit.
     pub(crate) fn part(&mut self, core: &Core<F>) {
         if std::mem::replace(&mut self.parted, true) {
             return;

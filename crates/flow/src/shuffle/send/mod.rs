@@ -25,7 +25,7 @@ use crate::shuffle::error::{Error, Result};
 use crate::shuffle::links::Links;
 use crate::shuffle::wire::State;
 
-/// The four implementations. Which it is decided once, at start; no call is virtual.
+/// The four implementations. The choice is made once, at start; no call is virtual.
 enum Out<F: Fabric> {
     SendReceive(SendReceive<F>),
     Datagrams(Datagrams<F>),
@@ -181,7 +181,7 @@ impl<F: Fabric> Sender<F> {
         self.receivers
     }
 
-    /// Buffers that it has at least.
+    /// Least number of the endpoint's buffers.
     pub fn buffers(&self) -> usize {
         self.buffers
     }
@@ -210,10 +210,9 @@ impl<F: Fabric> Sender<F> {
     /// what has no credit yet is sent by later calls, of any kind. Messages for one destination
     /// are sent in the order of putting.
     ///
-    /// With 0 bytes it is a message as any other. With [`State::Depleted`] it is the last for these
-    /// destinations. An error about the call
-    /// itself ([`Error::TooLong`], [`Error::Destination`], [`Error::Ended`]) gives the buffer back
-    /// unsent.
+    /// A message of 0 bytes is a message like any other. With [`State::Depleted`] it is the last
+    /// for these destinations. An error about the call itself ([`Error::TooLong`],
+    /// [`Error::Destination`], [`Error::Ended`]) gives the buffer back unsent.
     pub fn put(
         &self,
         buffer: Buffer<'_, F>,
@@ -252,9 +251,9 @@ impl<F: Fabric> Sender<F> {
         self.inner.wait(timeout, what, || Ok(self.try_flush()?.then_some(())))
     }
 
-    /// Ends the streams to all destinations that have not ended yet, and returns whether all
-    /// receivers have all that they need from this endpoint (see [`Sender::finish`]). Does not
-    /// wait; call it until it is true. It needs a free buffer once.
+    /// Ends all open streams, and returns whether receivers have received all messages of this
+    /// endpoint (see [`Sender::finish`]). Does not wait; call it until it is true. Needs a free
+    /// buffer once.
     pub fn try_finish(&self) -> Result<bool> {
         self.inner.with(|inner| {
             inner.advance()?;
@@ -281,7 +280,7 @@ impl<F: Fabric> Sender<F> {
         self.inner.wait(timeout, what, || Ok(self.try_finish()?.then_some(())))
     }
 
-    /// What it has done so far, also after an error.
+    /// Counters so far, also after an error.
     pub fn counters(&self) -> Counters {
         self.inner.look(|SenderHalf { out, core }| {
             let mut counters = core.counters();

@@ -97,7 +97,7 @@ impl<F: Fabric> SenderSetup<F> {
         Ok(SenderSetup { pairs, core, events, receivers })
     }
 
-    /// What receiver number `to` has to be told.
+    /// Set-up message for receiver number `to`.
     ///
     /// # Panics
     /// If there is no such receiver.

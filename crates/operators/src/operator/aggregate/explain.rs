@@ -1,5 +1,5 @@
-//! What messages and `EXPLAIN` say of an aggregate: its name, the words of its row, and the bytes
-//! that a key costs.
+//! Texts about an aggregate for messages and `EXPLAIN`: its name, the words of its row, and the
+//! bytes per key.
 
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// What a value keeps of what it has met.
+/// Text about the kept state of a value.
 fn kept_of(kind: ValueKind) -> String {
     use ValueKind::*;
     let kept = match kind {

@@ -28,8 +28,8 @@ pub(crate) struct Joining {
     on: bool,
     may_change: bool,
     leaders: usize,
-    /// Rows of epochs since the last decision, and how many of them were distinct: small ones tell
-    /// nothing by themselves.
+    /// Rows of epochs since the last decision, and the number of distinct rows: small epochs alone
+    /// do not decide.
     seen: usize,
     distinct: usize,
     /// Rows that the last decision was taken on. The end of a window may come after a few more, of
@@ -64,8 +64,8 @@ impl Joining {
         small
     }
 
-    /// Decides at the end of an epoch in which a joint table has `seen` so many rows; what it holds
-    /// for other leaders is about to be sealed. True if rows are better passed through.
+    /// Decides at the end of an epoch in which a joint table has `seen` so many rows; its rows for
+    /// other leaders are about to be sealed. True if rows are better passed through.
     pub(crate) fn decide(&mut self, table: &Table, seen: usize, costs: &Costs) -> bool {
         self.seen += seen;
         self.distinct += self.distinct_of(table);
@@ -78,8 +78,8 @@ impl Joining {
         passes
     }
 
-    /// About how many of an epoch's rows were distinct: its own rows were there before, perhaps,
-    /// those of other leaders not.
+    /// Estimated number of distinct rows of an epoch: the table's own rows may be older, but its
+    /// rows for other leaders are of the epoch.
     pub(crate) fn distinct_of(&self, table: &Table) -> usize {
         table.other_rows() * self.leaders / (self.leaders - 1).max(1)
     }
@@ -213,7 +213,7 @@ mod tests {
         assert!(!worker.take(0..1) && worker.passes);
     }
 
-    /// Whatever an epoch's rows are like: the table is to lie in a near cache.
+    /// For any kind of rows in an epoch, the table must fit a near cache.
     #[test]
     fn many_keys_are_not_joint() {
         let mut worker = Worker::new();
@@ -232,7 +232,7 @@ mod tests {
         assert!(worker.take(0..1));
     }
 
-    /// Epochs of few rows, all of them distinct: each says nothing, together they do.
+    /// Epochs of few rows, all of them distinct: each alone does not decide, but all together do.
     #[test]
     fn small_epochs_are_judged_together() {
         let mut worker = Worker::new();

@@ -38,7 +38,7 @@ use grouping::Grouping;
 use pipeline::Pipeline;
 use slices::Slices;
 
-/// What an aggregate does, in executable form.
+/// Executable form of an aggregate.
 #[derive(Debug)]
 pub struct Program {
     grouping: Grouping,
@@ -127,7 +127,7 @@ struct Aggregate {
     program: Arc<Program>,
     slices: Slices,
     leads_empty_key: bool,
-    /// What windows of several slices share, and the window that fires.
+    /// State common to windows of several slices, and the firing window.
     combined: Combined,
     buffers: Buffers,
 }

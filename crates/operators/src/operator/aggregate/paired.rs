@@ -58,8 +58,8 @@ impl Pairing {
         Pairing { sides: pairs.sides.each_ref().map(side), schema: schema.clone() }
     }
 
-    /// The pairs of some rows; `of` are their groups, which ascend, and `times` their event times,
-    /// if they have such. `None`: there are none.
+    /// The pairs of some rows; `of` are the rows' groups, ascending, and `times` the event times,
+    /// if any. `None` if there are no pairs.
     pub(super) fn pairs(
         &self,
         rows: &RecordBatch,
@@ -83,7 +83,7 @@ impl Pairing {
         })
     }
 
-    /// What some rows of a group become on a side.
+    /// Rows of a group as shown by a side.
     pub(super) fn rows_of(&self, side: usize, rows: &RecordBatch) -> Result<RecordBatch> {
         self.sides[side].rows(rows)
     }

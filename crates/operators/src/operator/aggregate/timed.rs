@@ -1,6 +1,6 @@
-//! What is known of the event times of a batch's rows as a column of it: with sessions, for what is
-//! aggregated of them, the times themselves; where slices pack windows, when a row's window begins,
-//! which is a key.
+//! Facts about the event times of a batch's rows, as a column of the batch: with sessions, the
+//! times themselves, for aggregates of them; where slices pack windows, the begin of a row's
+//! window, which is a key.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::operator::{Batch, Rows};
 use crate::windowing::{Bounds, Windowing};
 
-/// What is wanted to be known of times.
+/// Kinds of facts about times.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Timed {
     Nothing,

@@ -1,4 +1,4 @@
-//! The versions of one slice, in their order, and keys that are looked for among them.
+//! The versions of a slice, in order, and sought keys.
 
 use arrow::array::Array;
 use arrow::compute::cast;

@@ -17,6 +17,9 @@ use super::rows::{Arguments, TEXT, function};
 use crate::expr::wording::NOT_OF_FORM;
 use crate::syntax::types::UTC;
 
+/// Seconds of the largest offset from UTC.
+const OFFSET_MAX: i32 = 18 * 3_600;
+
 /// The names of the functions, whose patterns are those of `strftime`.
 pub(crate) const BY_PATTERN: [&str; 4] =
     ["$to_timestamp", "$try_to_timestamp", "$to_timestamp_ltz", "$try_to_timestamp_ltz"];
@@ -66,6 +69,7 @@ pub(super) fn by_pattern(text: &str, pattern: &str) -> DfResult<(i64, Option<i64
     });
     let local = time.map_err(|_| not_of_form(text, pattern))?.and_utc();
     let ahead = match (parsed.offset, pattern.strip_suffix("%Z")) {
+        (Some(seconds), _) if seconds.abs() > OFFSET_MAX => return Err(not_of_form(text, pattern)),
         (Some(seconds), _) => Some(i64::from(seconds) * 1_000),
         (None, Some(_)) => {
             let name = text.rsplit(|c: char| c.is_whitespace() || c == '[').next();

@@ -8,7 +8,9 @@ use datafusion_common::{Result as DfResult, exec_err};
 use datafusion_expr::ScalarUDF;
 use millstream_contract::zone::Zone;
 
+use super::clock_texts::has_offset;
 use super::rows::{Arguments, TEXT, function, push};
+use crate::expr::wording::HAS_OFFSET;
 
 /// Zones that are kept at a time.
 const ZONES_MAX: usize = 64;
@@ -43,8 +45,12 @@ fn convert(args: &Arguments) -> DfResult<ArrayRef> {
     let mut zones = Zones::default();
     args.texts(|row, out| {
         let (from, to) = (zones.get(args.text(1, row)?)?, zones.get(args.text(2, row)?)?);
+        let text = args.text(0, row)?;
+        if has_offset(text) {
+            return exec_err!("Error parsing timestamp from '{text}': {HAS_OFFSET}");
+        }
         // Java, which reads the text in Flink, passes over the characters after the seconds.
-        let read = NaiveDateTime::parse_and_remainder(args.text(0, row)?, "%Y-%m-%d %H:%M:%S");
+        let read = NaiveDateTime::parse_and_remainder(text, "%Y-%m-%d %H:%M:%S");
         let Ok((time, _)) = read else { return Ok(None) };
         let instant = from.clock().instant(time.and_utc().timestamp_micros());
         let Some(time) = DateTime::from_timestamp_micros(to.clock().local(instant)) else {

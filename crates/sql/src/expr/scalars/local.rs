@@ -10,19 +10,21 @@ use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result as DfResult, exec_err};
+use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, TryCast, Volatility,
+    BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, TryCast, Volatility,
 };
 use millstream_contract::zone::Zone;
 
 use super::date_ceil::CEIL_TIME;
+use super::time_units::{TimeStep, time_step};
 use super::window::is_of_window;
 use crate::syntax::types::UTC;
 use crate::syntax::walk::Nodes;
 
 /// Functions that look at the parts of a time.
-const PARTS: [&str; 4] = ["date_part", "to_char", "to_date", IN_SOME_WINDOW];
+const PARTS: [&str; 5] = ["date_part", "datediff", "to_char", "to_date", IN_SOME_WINDOW];
 /// Whether a condition holds for a window of a time. Windows divide local time.
 pub(crate) const IN_SOME_WINDOW: &str = "in_some_window";
 /// Functions that look at the parts of a time, and give one.
@@ -66,57 +68,128 @@ pub(crate) fn with_zone(config: &Arc<ConfigOptions>, zone: Option<&Zone>) -> Arc
     Arc::new(own)
 }
 
+/// The session's time zone, if it is not UTC.
+pub(super) fn zone_of(config: &ConfigOptions) -> Option<&Zone> {
+    config.extensions.get::<SessionZone>().map(|SessionZone(zone)| zone)
+}
+
 /// Writes `expr`, which is over `schema`, with local times where it looks at the parts of instants,
-/// or at their windows, which divide local time.
+/// or at their windows, which divide local time; and with instants where a time of a clock meets an
+/// instant, or is counted from 1970.
 pub(super) fn in_local_time(
     expr: Expr,
     schema: &DFSchema,
     config: &ConfigOptions,
 ) -> DfResult<Expr> {
-    let Some(SessionZone(zone)) = config.extensions.get::<SessionZone>() else { return Ok(expr) };
-    let zoned = |gives| Zoned { zone: zone.clone(), gives, signature: any() };
-    let local = |e: Expr| Arc::new(ScalarUDF::from(zoned(LocalResult::Local))).call(vec![e]);
-    let instant = |e: Expr| Arc::new(ScalarUDF::from(zoned(LocalResult::Instant))).call(vec![e]);
-    let is_instant = |e: &Expr| e.get_type(schema).is_ok_and(|t| unit_of_instant(&t).is_some());
-    let written = expr.changed_up(|mut e| match &mut e {
-        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
-            let from = expr.get_type(schema)?;
-            match (unit_of_instant(&from), unit_of_instant(field.data_type())) {
-                (Some(_), None) if has_parts(field.data_type()) => {
-                    **expr = local(std::mem::take(expr));
-                    Ok(Transformed::yes(e))
+    let Some(zone) = zone_of(config) else { return Ok(expr) };
+    let conversion = Conversion { zone, schema };
+    Ok(expr.changed_up(|e| conversion.of(e))?.data)
+}
+
+/// Conversions of operands between instants and local times.
+struct Conversion<'a> {
+    zone: &'a Zone,
+    schema: &'a DFSchema,
+}
+
+impl Conversion<'_> {
+    /// An expression with converted operands.
+    fn of(&self, mut e: Expr) -> DfResult<Transformed<Expr>> {
+        let changed = match &mut e {
+            Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
+                let from = expr.get_type(self.schema)?;
+                match (unit_of_instant(&from), unit_of_instant(field.data_type())) {
+                    (Some(_), None) if has_parts(field.data_type()) => self.local(expr)?,
+                    (None, Some(_)) if from != DataType::Utf8 => self.instant(expr)?,
+                    _ => false,
                 }
-                (None, Some(unit))
-                    if matches!(from, DataType::Timestamp(..) | DataType::Date32) =>
-                {
-                    let time = DataType::Timestamp(unit, None);
-                    let time = Cast::new(Box::new(std::mem::take(expr)), time);
-                    Ok(Transformed::yes(instant(Expr::Cast(time))))
-                }
-                _ => Ok(Transformed::no(e)),
             }
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
+                match (self.is_instant(left), self.is_instant(right)) {
+                    (true, false) => self.instant(right)?,
+                    (false, true) => self.instant(left)?,
+                    _ => false,
+                }
+            }
+            Expr::ScalarFunction(call) if TIMES.contains(&call.func.name()) => {
+                let changed = self.all(&mut call.args, Self::local)?;
+                return Ok(match changed {
+                    true => Transformed::yes(self.call(LocalResult::Instant, e)),
+                    false => Transformed::no(e),
+                });
+            }
+            Expr::ScalarFunction(call) => self.arguments(call)?,
+            _ => false,
+        };
+        Ok(if changed { Transformed::yes(e) } else { Transformed::no(e) })
+    }
+
+    /// Converts the arguments of a function that gives no time.
+    fn arguments(&self, call: &mut ScalarFunction) -> DfResult<bool> {
+        let first = || match call.args.first() {
+            Some(Expr::Literal(value, _)) => value.try_as_str().flatten().unwrap_or_default(),
+            _ => "",
+        };
+        let meets_instant = || call.args.iter().any(|e| self.is_instant(e));
+        let by_instants = match call.func.name() {
+            "to_unixtime" => call.args.len() == 1,
+            "date_part" => first().trim_matches(['\'', '"']).eq_ignore_ascii_case("epoch"),
+            "timestampdiff" if matches!(time_step(first()), Some(TimeStep::Nanos(_))) => {
+                meets_instant()
+            }
+            "timestampdiff" => false,
+            name if PARTS.contains(&name) || is_of_window(&call.func) => false,
+            _ => return Ok(false),
+        };
+        match by_instants {
+            true => self.all(times_of(&mut call.args), Self::instant),
+            false => self.all(&mut call.args, Self::local),
         }
-        Expr::ScalarFunction(call) => {
-            let gives_time = TIMES.contains(&call.func.name());
-            if !gives_time && !PARTS.contains(&call.func.name()) && !is_of_window(&call.func) {
-                return Ok(Transformed::no(e));
-            }
-            let mut changed = false;
-            for argument in &mut call.args {
-                if is_instant(argument) {
-                    *argument = local(std::mem::take(argument));
-                    changed = true;
-                }
-            }
-            Ok(match (changed, gives_time) {
-                (false, _) => Transformed::no(e),
-                (true, false) => Transformed::yes(e),
-                (true, true) => Transformed::yes(instant(e)),
-            })
+    }
+
+    fn all(
+        &self,
+        args: &mut [Expr],
+        convert: impl Fn(&Self, &mut Expr) -> DfResult<bool>,
+    ) -> DfResult<bool> {
+        args.iter_mut().try_fold(false, |changed, e| Ok(convert(self, e)? || changed))
+    }
+
+    fn is_instant(&self, e: &Expr) -> bool {
+        e.get_type(self.schema).is_ok_and(|t| unit_of_instant(&t).is_some())
+    }
+
+    fn call(&self, gives: LocalResult, of: Expr) -> Expr {
+        let zoned = Zoned { zone: self.zone.clone(), gives, signature: any() };
+        Arc::new(ScalarUDF::from(zoned)).call(vec![of])
+    }
+
+    /// Makes the local time of an instant.
+    fn local(&self, e: &mut Expr) -> DfResult<bool> {
+        let changes = self.is_instant(e);
+        if changes {
+            *e = self.call(LocalResult::Local, std::mem::take(e));
         }
-        _ => Ok(Transformed::no(e)),
-    })?;
-    Ok(written.data)
+        Ok(changes)
+    }
+
+    /// Makes the instant of a time of a clock, of a date, or of a text.
+    fn instant(&self, e: &mut Expr) -> DfResult<bool> {
+        let unit = match e.get_type(self.schema)? {
+            DataType::Timestamp(unit, None) => unit,
+            DataType::Date32 | DataType::Utf8 => TimeUnit::Millisecond,
+            _ => return Ok(false),
+        };
+        let time = std::mem::take(e).cast_to(&DataType::Timestamp(unit, None), self.schema)?;
+        *e = self.call(LocalResult::Instant, time);
+        Ok(true)
+    }
+}
+
+/// The arguments without the part or the unit that comes before them.
+fn times_of(args: &mut [Expr]) -> &mut [Expr] {
+    let skipped = usize::from(args.len() > 1);
+    &mut args[skipped..]
 }
 
 fn any() -> Signature {

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, TimestampMillisecondArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
 use chrono::DateTime;
 use datafusion_common::{Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err};
 use datafusion_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use millstream_contract::zone::Zone;
 
 use super::by_pattern::by_pattern;
-use super::clock_texts::texts_as_times;
+use super::clock_texts::{has_offset, texts_as_times};
+use super::local::zone_of;
 use crate::syntax::types::{UTC, sql_type_name};
 
 const MILLIS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
@@ -97,8 +99,9 @@ fn millis_of(text: &str, pattern: &str) -> DfResult<i64> {
     by_pattern(text, pattern).map(|(local, ahead)| local - ahead.unwrap_or(0))
 }
 
-/// `TO_TIMESTAMP_LTZ(milliseconds)` or `TO_TIMESTAMP_LTZ(number, digits)`, where the digits are a
-/// constant: 0 if the number counts seconds, 3 if it counts milliseconds.
+/// `TO_TIMESTAMP_LTZ(text)`, `TO_TIMESTAMP_LTZ(milliseconds)` or `TO_TIMESTAMP_LTZ(number,
+/// digits)`, where the digits are a constant: 0 if the number counts seconds, 3 if it counts
+/// milliseconds.
 pub(super) fn to_timestamp_ltz() -> ScalarUDF {
     ScalarUDF::from(ToTimestampLtz(Signature::user_defined(Volatility::Immutable)))
 }
@@ -123,6 +126,7 @@ impl ScalarUDFImpl for ToTimestampLtz {
             })
         };
         let coerced = match types {
+            [text] if text.is_string() => Some(vec![DataType::Utf8]),
             [count] => number(count).map(|count| vec![count]),
             [count, digits] if digits.is_integer() => {
                 number(count).map(|count| vec![count, DataType::Int64])
@@ -133,8 +137,8 @@ impl ScalarUDFImpl for ToTimestampLtz {
             || {
                 let given: Vec<String> = types.iter().map(sql_type_name).collect();
                 plan_err!(
-                    "there is no TO_TIMESTAMP_LTZ of {}; it takes TO_TIMESTAMP_LTZ(milliseconds) or \
-                     TO_TIMESTAMP_LTZ(seconds, 0)",
+                    "there is no TO_TIMESTAMP_LTZ of {}; it takes TO_TIMESTAMP_LTZ(milliseconds), \
+                     TO_TIMESTAMP_LTZ(seconds, 0) or a text",
                     if given.is_empty() { "nothing".into() } else { given.join(", ") }
                 )
             },
@@ -156,8 +160,28 @@ impl ScalarUDFImpl for ToTimestampLtz {
             return exec_err!("TO_TIMESTAMP_LTZ takes a number");
         };
         let counts = counts.to_array(rows(&args, &[counts]))?;
-        result(&args, instants(&counts, millis_in_one)?)
+        let instants = match counts.data_type() {
+            DataType::Utf8 => instants_of_texts(&counts, zone_of(&args.config_options))?,
+            _ => instants(&counts, millis_in_one)?,
+        };
+        result(&args, instants)
     }
+}
+
+/// Instants of texts, those without an offset from UTC by a clock of the zone.
+fn instants_of_texts(texts: &ArrayRef, zone: Option<&Zone>) -> DfResult<ArrayRef> {
+    let instant = DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into()));
+    let instants = texts_as_times(texts, &instant, false)?;
+    let Some(zone) = zone else { return Ok(instants) };
+    let mut clock = zone.clock();
+    let millis = instants.as_primitive::<TimestampMillisecondType>().iter();
+    let pairs = millis.zip(texts.as_string::<i32>());
+    let moved = pairs.map(|(millis, text)| {
+        let (millis, text) = millis.zip(text)?;
+        let local = (!has_offset(text)).then(|| millis.saturating_mul(1_000));
+        Some(local.map_or(millis, |us| clock.instant(us).div_euclid(1_000)))
+    });
+    Ok(Arc::new(moved.collect::<TimestampMillisecondArray>().with_timezone(UTC)))
 }
 
 fn instants(counts: &ArrayRef, millis_in_one: i64) -> DfResult<ArrayRef> {

@@ -109,15 +109,9 @@ impl SessionColumns {
             directions: Directions::default(),
             keeps_last: false,
         };
-        let mut call = Call {
-            name: String::new(),
-            function: AggregateFunction::Best(best),
-            arguments: vec![row_of(columns)],
-            distinct: None,
-            filter: None,
-            result_type: DataType::Struct(Fields::from(fields)),
-            place: None,
-        };
+        let row = DataType::Struct(Fields::from(fields));
+        let call = Call::new(AggregateFunction::Best(best), row);
+        let mut call = Call { arguments: vec![row_of(columns)], ..call };
         call.name = call.text();
         call
     }

@@ -35,7 +35,7 @@ use spans::{DEAD_SHARE, Spans};
 /// No more rows are given together when they refer to so many bytes.
 const GIVEN_BYTES_MAX: usize = 4 << 20;
 
-/// What the note of a row says: its session is open, or has been given.
+/// Values of a row's note: the session is open, or has been given.
 const OPEN: u64 = 1;
 const OVER: u64 = 2;
 
@@ -190,7 +190,7 @@ impl Sessions {
         if let (Some(spans), Some((table, block))) = (spans, slice.next_block()) {
             let rows = table.scan(block);
             let places: Vec<*const u64> = rows.places().collect();
-            // SAFETY: rows of a table that nobody changes.
+            // SAFETY: rows of a table that does not change meanwhile.
             let time = |row: *const u64, word: usize| unsafe { *row.wrapping_add(word) } as i64;
             for rows in places.chunks(BLOCK_ROWS) {
                 let times = rows.iter().map(|row| [time(*row, *first), time(*row, *last)]);
@@ -229,7 +229,7 @@ impl Sessions {
         }
         let Noted { layout, table: open, .. } = &mut self.open;
         let mut joined = Block::new(layout, &mut open.arena, &places, 0);
-        // SAFETY: rows that nobody changes, and that are none of the table of sessions.
+        // SAFETY: rows that do not change meanwhile, and do not belong to the table of sessions.
         unsafe { joined.merge_rows(|k| rows.place(k), arena) };
         self.open.scratch.places = places;
     }
@@ -307,7 +307,7 @@ impl Sessions {
 
     /// As [`Sessions::close`], of shared sessions.
     fn close_shared(&mut self, block: usize, before: i64) {
-        // A session lasts no shorter than what one key has of it.
+        // A session is at least as long as the part of a single key.
         let rows: Vec<*mut u64> = self.open_until(block, before).collect();
         for rows in rows.chunks(BLOCK_ROWS) {
             if self.gives_much() {

@@ -1,8 +1,9 @@
 //! Sessions that rows of several keys share: when those of each prefix of keys begin and end.
 //!
-//! Of a slice, all rows of a prefix are in one session, and together they say which: one of them
-//! alone may be too far from the open session, and lie near a row that is not. So first all rows of
-//! the slice are noted. Then it is known which sessions go on, which are over, and which begin.
+//! In a slice, all rows of a prefix are in the same session, and only together do they determine
+//! the session: a single row may be too far from the open session, and lie near a row that is not.
+//! So first all rows of the slice are noted. Then the sessions that go on, are over, or begin are
+//! known.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use crate::windows::noted::{Noted, PlacedVars, Rebuild, enter};
 /// Rows are left behind when one of so many has no open session any more.
 pub(super) const DEAD_SHARE: usize = 4;
 
-/// What the note of a span says: its session is open, or has ended; and besides, that there are
-/// rows of it in the slice that has just been noted.
+/// Values of a span's note: the session is open, or has ended; and besides, the session has rows in
+/// the slice just noted.
 const OPEN: u64 = 1;
 const OVER: u64 = 2;
 const CAME: u64 = 4;

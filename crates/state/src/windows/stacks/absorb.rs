@@ -9,11 +9,11 @@ use crate::table::segment::Sources;
 use crate::table::value::Block;
 use crate::windows::noted::{reset, values_at};
 
-/// What becomes of a row that is taken in.
+/// Treatment of a row that is taken in.
 enum Taken {
-    /// It adds to the row of its key, and perhaps to an entry of the back.
+    /// Adds to the row of its key, and perhaps to an entry of the back.
     Add(Option<EntryId>),
-    /// It is of a pane before the key's newest one, or of one in front.
+    /// The row's pane is before the key's newest pane, or in front.
     Between,
 }
 
@@ -43,7 +43,8 @@ impl Stacks {
             }
         }
         let mut block = Block::new(&layout, &mut self.live.table.arena, &places[..adds], 0);
-        // SAFETY: rows of a table that nobody changes; they are none of the live ones.
+        // SAFETY: rows of a table that does not change meanwhile; they are not rows of the live
+        // table.
         unsafe { block.merge_rows(|i| rows.place(added[i]), arena) };
         if !entered.is_empty() {
             let back = &mut self.back;
@@ -101,8 +102,8 @@ impl Stacks {
         taken
     }
 
-    /// The entries of a key, one of which has what its row has alone. What the key had in front is
-    /// not in its row then.
+    /// The entries of a key, with an entry for the values of its row alone. Values in front are not
+    /// in the row then.
     fn own_entries(&mut self, note: Note, row: *mut u64) -> Entries {
         let in_back = !older(note.last, self.mid);
         // SAFETY: a written row of the live table, which this has to itself.

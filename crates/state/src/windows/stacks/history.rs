@@ -1,4 +1,4 @@
-//! What keys had in single panes: one entry for each pane in which a key came, where there are
+//! Values of keys in single panes: an entry for each pane of a key, for keys with several panes.
 //! several.
 
 use crate::memory::arena::Arena;

@@ -62,7 +62,7 @@ pub(crate) struct Stacks {
 /// The panes of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Note {
-    /// The newest pane in which it came.
+    /// The newest pane of the key.
     last: u32,
     entries: Entries,
 }
@@ -70,7 +70,7 @@ struct Note {
 /// The entries of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entries {
-    /// It came in one pane only; its row has the values.
+    /// The key came in a single pane; its row has the values.
     None,
     /// In front, this is the oldest. If it came once in the back, its row has these values.
     Front(EntryId),
@@ -169,7 +169,7 @@ impl Stacks {
         true
     }
 
-    /// The window has been read; whether later ones need its panes.
+    /// Ends the read window; `needed` if later windows need its panes.
     pub(crate) fn end(&mut self, needed: bool) {
         self.front.forget_before(self.first);
         if !needed || self.live.dead == self.live.table.rows() {

@@ -12,7 +12,7 @@ use crate::windows::noted::{Aside, Noted, values_at};
 struct Parts {
     /// Whether its row has some.
     own: bool,
-    /// The entry that has what came in front; 0: nothing did.
+    /// The entry with the values in front; 0: no values.
     front: EntryId,
 }
 
@@ -21,7 +21,7 @@ struct Parts {
 pub(crate) struct To {
     /// Whether the bytes that they refer to are copied, too.
     pub(crate) moves: bool,
-    /// A word that each has behind its key.
+    /// A word behind each row's key.
     pub(crate) mark: Option<u64>,
 }
 
@@ -41,8 +41,8 @@ impl Stacks {
         (!self.hops).then(|| self.live.table.scan(block))
     }
 
-    /// Adds the rows of one block of keys that came in the window to `output`, each with the values
-    /// of all its panes. All blocks are read, one after the other.
+    /// Adds the rows of a block of keys that came in the window to `output`, each with the values
+    /// of all its panes. Blocks are read one after the other, up to the last.
     pub(crate) fn read(&mut self, block: usize, output: &mut Aside, to: To) {
         if block == 0 {
             self.live.dead = 0;

@@ -3,10 +3,10 @@
 
 use millstream_state::Mode;
 
-/// Windows that say nothing after which it is forgotten what was known before.
+/// Number of undecided windows after which earlier findings are forgotten.
 const KNOWN_WINDOWS: u8 = 4;
 
-/// What fragments have found out for those of later windows.
+/// Findings of fragments for fragments of later windows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Known {
     pub(super) mode: Option<Mode>,

@@ -1,4 +1,4 @@
-//! Updating one slice from one batch. Rows go to the worker's own table, to fragments for other
+//! Updates of a slice from a batch. Rows go to the worker's own table, to fragments for other
 //! leaders, or straight to leaders in other processes.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::passed::{Onward, Outgoing, Passed, Passing};
 use crate::windowing::SliceId;
 
-/// One slice being updated from one batch.
+/// A slice being updated from a batch.
 pub(super) struct Update<'a> {
     pub(super) slice: &'a mut Slice,
     pub(super) layout: &'a Arc<RowLayout>,
@@ -37,8 +37,9 @@ pub(super) struct Update<'a> {
 }
 
 impl Update<'_> {
-    /// Takes in rows of another leader: passes them on, if that is what its fragment does, as keys
-    /// and arguments: at once, as far as there is room, or later. Others are kept as rows of state.
+    /// Takes in rows of another leader. If its fragment passes rows on, they go on as keys and
+    /// arguments, at once as far as there is room, or later. Otherwise they are kept as rows of
+    /// state.
     pub(super) fn foreign(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<()> {
         self.fragment_rows += rows.len() as u64;
         let passed = self.pass(leader, rows, keys)?;
@@ -160,9 +161,9 @@ fn open_fragment(
 /// Which of a slice's tables rows go to.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum To<'a> {
-    /// Whoever leads them; these are the worker's own.
+    /// The leader of each key; these are the worker's own rows.
     All(Own<'a>),
-    /// The worker leads them itself.
+    /// The worker itself is the leader.
     Primary,
     /// Another leader.
     Fragment(usize),
@@ -198,7 +199,7 @@ pub(super) struct Passage<'a> {
     onward: Option<&'a dyn Onward>,
     passing: &'a mut Passing,
     slice: SliceId,
-    /// What has variable length.
+    /// Columns of variable length.
     vars: Vec<VarColumn<'a>>,
 }
 

@@ -1,0 +1,109 @@
+//! Comparisons of times in nanoseconds with others. Nanoseconds reach from 1677 to 2262 only, and
+//! a year such as 9999 is compared with them as the last one of these.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type, TimeUnit};
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, exec_err, internal_err};
+use datafusion_expr::expr::InList;
+use datafusion_expr::{
+    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::calendar::tick_ns;
+use super::rounded::Rounded;
+use crate::expr::one_form::compares;
+use crate::syntax::walk::Nodes;
+
+static NEAREST: LazyLock<Arc<ScalarUDF>> =
+    LazyLock::new(|| Arc::new(ScalarUDF::from(Near(Signature::any(1, Volatility::Immutable)))));
+
+/// Makes comparisons within `expr`, which is over `schema`, of all times.
+pub(crate) fn compare_far(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
+    let compared = expr.changed_up(|mut e| {
+        let sides: Vec<&mut Expr> = match &mut e {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => vec![left, right],
+            Expr::Between(Between { expr, low, high, .. }) => vec![expr, low, high],
+            Expr::InList(InList { expr, list, .. }) => {
+                std::iter::once(&mut **expr).chain(list).collect()
+            }
+            Expr::Case(Case { expr: Some(expr), when_then_expr, .. }) => {
+                let compared = when_then_expr.iter_mut().map(|(when, _)| &mut **when);
+                std::iter::once(&mut **expr).chain(compared).collect()
+            }
+            _ => return Ok(Transformed::no(e)),
+        };
+        let mut changes = false;
+        for side in sides {
+            if let Some(near) = near(side, schema)? {
+                *side = near;
+                changes = true;
+            }
+        }
+        Ok(if changes { Transformed::yes(e) } else { Transformed::no(e) })
+    })?;
+    Ok(compared.data)
+}
+
+/// The same of a cast to nanoseconds that does not fail.
+fn near(side: &Expr, schema: &DFSchema) -> DfResult<Option<Expr>> {
+    Ok(match side {
+        Expr::ScalarFunction(call) if call.func.inner().is::<Rounded>() => match &call.args[..] {
+            [cast] => near(cast, schema)?,
+            _ => None,
+        },
+        Expr::Cast(Cast { expr, field }) => match (expr.get_type(schema)?, field.data_type()) {
+            (DataType::Timestamp(from, a), DataType::Timestamp(TimeUnit::Nanosecond, b))
+                if from != TimeUnit::Nanosecond && a == *b =>
+            {
+                Some(NEAREST.call(vec![expr.as_ref().clone()]))
+            }
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Near(Signature);
+
+impl ScalarUDFImpl for Near {
+    fn name(&self) -> &str {
+        "$near"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [DataType::Timestamp(_, zone)] => {
+                Ok(DataType::Timestamp(TimeUnit::Nanosecond, zone.clone()))
+            }
+            _ => internal_err!("a time is one value"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let [times] = &args.args[..] else { return internal_err!("a time is one value") };
+        let constant = matches!(times, ColumnarValue::Scalar(_));
+        let times = times.to_array(if constant { 1 } else { args.number_rows })?;
+        let ticks = match times.data_type() {
+            DataType::Timestamp(unit, _) => tick_ns(*unit) as i64,
+            other => return exec_err!("{other} is no time"),
+        };
+        let values = cast(&times, &DataType::Int64)?;
+        let values = values.as_primitive::<Int64Type>();
+        let nanos: Int64Array = values.unary(|value| value.saturating_mul(ticks));
+        let nanos = cast(&nanos, args.return_type())?;
+        Ok(match constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&nanos, 0)?),
+            false => ColumnarValue::Array(nanos),
+        })
+    }
+}
