@@ -41,6 +41,7 @@ FLOORS = [
 ]
 # So may a module of these crates; modules that are not named here stand on the lowest floor.
 FLOORS_WITHIN = {
+    "flow": [{"link"}, {"channel", "shuffle"}],
     "state": [{"memory"}, {"values"}, {"table"}, {"deltas"}, {"windows"}],
     "sql": [{"syntax"}, {"expr"}, {"names"}, {"stages"}, {"faults"}, {"plan"}],
     "operators": [{"columns"}, {"passed"}, {"operator"}],
