@@ -41,6 +41,7 @@ FLOORS = [
 ]
 # So may a module of these crates; modules that are not named here stand on the lowest floor.
 FLOORS_WITHIN = {
+    "flow": [{"link"}, {"channel", "shuffle"}],
     "state": [{"memory"}, {"values"}, {"table"}, {"deltas"}, {"windows"}],
     "sql": [{"syntax"}, {"expr"}, {"names"}, {"stages"}, {"faults"}, {"plan"}],
     "operators": [{"columns"}, {"passed"}, {"operator"}],
@@ -62,9 +63,9 @@ RUST_COLUMNS_MAX = 100
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 ARCHITECTURE_WORDS_MAX = 1800
-# These two may only shrink, to 300 and 30.
-HARD_SENTENCES_MAX = 267
-HEADLESS_COMMENTS_MAX = 143
+# These two may only shrink.
+HARD_SENTENCES_MAX = 84
+HEADLESS_COMMENTS_MAX = 29
 
 BANNED = {
     "utilize": "use",

@@ -4,8 +4,9 @@ use millstream_fabric::RemoteRegion;
 use millstream_fabric::setup::Hello;
 
 use crate::link::check_region;
+use crate::shuffle::design::Transport;
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::settings::Settings;
+use crate::shuffle::settings::{Role, Settings};
 
 /// A peer's description of itself.
 #[derive(Debug, Clone, Copy)]
@@ -17,13 +18,6 @@ pub(crate) struct Peer {
     pub(crate) granted: u64,
     /// Posted receives.
     pub(crate) receives: u64,
-}
-
-/// Which half of the shuffle an endpoint is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Sender = 1,
-    Receiver = 2,
 }
 
 /// The numbers of a set-up message, behind the role.
@@ -46,12 +40,7 @@ pub(crate) fn parameters(
 }
 
 /// Checks a peer's description; `regions` is the count of regions to be open.
-pub(crate) fn peer_of(
-    hello: &Hello,
-    theirs: Role,
-    settings: &Settings,
-    regions: usize,
-) -> Result<Peer> {
+fn peer_of(hello: &Hello, theirs: Role, settings: &Settings, regions: usize) -> Result<Peer> {
     let number = |at: usize| hello.parameters.get(at).copied().unwrap_or(0);
     for (what, ours, theirs) in [
         ("half of a shuffle (1 sends, 2 receives)", theirs as u64, number(0)),
@@ -77,13 +66,30 @@ pub(crate) fn peer_of(
     Ok(Peer { id, control, buffers: region(1), granted: number(5), receives: number(6) })
 }
 
-/// Checks that no two peers have the same id.
-pub(crate) fn check_ids(ids: &[u32]) -> Result<()> {
-    for (number, id) in ids.iter().enumerate() {
-        if ids[..number].contains(id) {
-            let what = "peers, each with an id of its own";
-            return Err(Error::Mismatch { what, ours: number as u64, theirs: (*id).into() });
-        }
+/// Checks the set-up messages of so many peers of the other half.
+pub(crate) fn peers_of(
+    hellos: &[Hello],
+    theirs: Role,
+    settings: &Settings,
+    count: usize,
+) -> Result<Vec<Peer>> {
+    if hellos.len() != count {
+        let (what, theirs) = ("count of peers", hellos.len() as u64);
+        return Err(Error::Mismatch { what, ours: count as u64, theirs });
     }
-    Ok(())
+    let regions = match (settings.design.transport, theirs) {
+        (Transport::Datagrams, _) => 0,
+        (Transport::Read, Role::Sender) | (Transport::Write(_), Role::Receiver) => 2,
+        _ => 1,
+    };
+    let mut peers: Vec<Peer> = Vec::new();
+    for hello in hellos {
+        let peer = peer_of(hello, theirs, settings, regions)?;
+        if peers.iter().any(|before| before.id == peer.id) {
+            let (what, ours) = ("peers, each with an id of its own", peers.len() as u64);
+            return Err(Error::Mismatch { what, ours, theirs: peer.id.into() });
+        }
+        peers.push(peer);
+    }
+    Ok(peers)
 }

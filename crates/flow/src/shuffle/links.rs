@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use millstream_fabric::setup::Hello;
 use millstream_fabric::{
-    Access, Completion, Fabric, Operation, QueuePair, QueueSizes, Receive, Region, RemoteRegion,
-    WorkRequest,
+    Access, Completion, Datagram, Fabric, Operation, QueuePair, QueueSizes, Receive, Region,
+    RemoteRegion, WorkRequest,
 };
 
 use crate::link::{BLOCK_BYTES, Block, CONTROL, Event, Link, PEER_COUNT, Position, WAKES};
 use crate::shuffle::counters::Counters;
+use crate::shuffle::design::Transport;
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::hello::Peer;
-use crate::shuffle::settings::{SIGNAL_EVERY, Settings};
+use crate::shuffle::settings::{Role, SIGNAL_EVERY, Settings};
 use crate::shuffle::wire::Entry;
 
 /// The immediate value of a message that wakes its peer.
@@ -39,19 +40,64 @@ impl Blocks {
     }
 }
 
-/// A connection before it is connected; with `listens` it has receives for wake-ups.
-pub(crate) fn new_pair<F: Fabric>(
+/// The queue pairs of an endpoint. Datagrams may have memory of their own, `M`.
+pub(crate) enum Pairs<F: Fabric, M> {
+    Reliable(Vec<F::QueuePair>, Blocks),
+    Datagrams(F::Datagram, M),
+}
+
+/// Queue pairs, their completion queue, and the events for sleeping threads.
+type Opened<F, M> = (Pairs<F, M>, <F as Fabric>::CompletionQueue, <F as Fabric>::Events);
+
+/// Opens an endpoint's half for so many peers.
+pub(crate) fn open<F: Fabric, M>(
     fabric: &F,
-    queue: &F::CompletionQueue,
-    sizes: QueueSizes,
     settings: &Settings,
-    listens: bool,
-) -> Result<F::QueuePair> {
-    let mut pair = fabric.queue_pair(queue, queue, sizes, settings.timing)?;
-    if listens {
-        pair.post_receive(&[Receive { id: 0, buffer: None }; WAKES as usize])?;
+    role: Role,
+    peers: usize,
+    memory: impl FnOnce(QueueSizes) -> Result<M>,
+) -> Result<Opened<F, M>> {
+    settings.check(fabric.limits(), peers)?;
+    let events = fabric.events()?;
+    let (sizes, count) = settings.queues(role, peers);
+    let queue = fabric.completion_queue(settings.completions(sizes, count), Some(&events))?;
+    let pairs = match settings.design.transport {
+        Transport::Datagrams => {
+            Pairs::Datagrams(fabric.datagram(&queue, &queue, sizes)?, memory(sizes)?)
+        }
+        _ => {
+            let pair = |_| -> Result<F::QueuePair> {
+                let mut pair = fabric.queue_pair(&queue, &queue, sizes, settings.timing)?;
+                if settings.listens(role) {
+                    pair.post_receive(&[Receive { id: 0, buffer: None }; WAKES as usize])?;
+                }
+                Ok(pair)
+            };
+            let pairs = (0..peers).map(pair).collect::<Result<_>>()?;
+            Pairs::Reliable(pairs, Blocks::new(fabric, settings, peers)?)
+        }
+    };
+    Ok((pairs, queue, events))
+}
+
+impl<F: Fabric, M> Pairs<F, M> {
+    /// The set-up message for a peer, which opens a region beside the block of words or none.
+    pub(crate) fn hello(
+        &self,
+        peer: usize,
+        parameters: Vec<u64>,
+        open: Option<RemoteRegion>,
+    ) -> Hello {
+        match self {
+            Pairs::Datagrams(pair, _) => {
+                Hello { endpoint: pair.endpoint(), regions: Vec::new(), parameters }
+            }
+            Pairs::Reliable(pairs, blocks) => {
+                let regions = [blocks.remote(peer)].into_iter().chain(open).collect();
+                Hello { endpoint: pairs[peer].endpoint(), regions, parameters }
+            }
+        }
     }
-    Ok(pair)
 }
 
 /// A reliable connection. Its two ends tell each other by entries of queues, and by credit. A
@@ -64,7 +110,8 @@ pub(crate) struct Connection<F: Fabric> {
     /// The next entry of the peer's, and of this side's in the peer's block.
     reading: Position,
     writing: Position,
-    /// Receives that the peer has posted since the beginning, as last seen.
+    /// Messages that use credit, and receives of the peer as last seen, since the beginning.
+    pub(crate) sent: u64,
     credit: u64,
     /// How much the peer was told since it was connected, and how much it has told: entries,
     /// sealed buffers, and receives that credit was for.
@@ -137,14 +184,17 @@ impl<F: Fabric> Connection<F> {
         self.seen = self.seen.wrapping_add(much);
     }
 
-    /// Receives that the peer has posted since the beginning; its word is 0 until it has told for
-    /// the first time.
-    pub(crate) fn credit(&mut self, counters: &mut Counters) -> u64 {
-        counters.looks += 1;
-        self.look_for_credit();
-        self.credit
+    /// Whether the peer has posted a receive for another message; looks at its count if the last
+    /// one is used up.
+    pub(crate) fn has_credit(&mut self, counters: &mut Counters) -> bool {
+        if self.sent >= self.credit {
+            counters.looks += 1;
+            self.look_for_credit();
+        }
+        self.sent < self.credit
     }
 
+    /// The peer's word is 0 until it has told for the first time.
     fn look_for_credit(&mut self) {
         let more = self.link.block.peer_count().saturating_sub(self.credit);
         self.credit += more;
@@ -189,21 +239,23 @@ const IDLE_CALLS: u32 = 16;
 impl<F: Fabric> Links<F> {
     /// Connects all pairs.
     pub(crate) fn connect<'a>(
-        pairs: impl Iterator<Item = F::QueuePair>,
+        pairs: Vec<F::QueuePair>,
         peers: impl Iterator<Item = (&'a Peer, &'a Hello)>,
         blocks: Blocks,
-        (settings, entries, listens): (&Settings, u32, bool),
+        (settings, role): (&Settings, Role),
         now: Duration,
     ) -> Result<Links<F>> {
         let ring = Position::new(settings.per_peer().1 as usize, 8);
+        let (entries, listens) = (settings.queues(role, 1).0.send, settings.listens(role));
         let mut all = Vec::new();
-        for (index, (pair, (peer, hello))) in pairs.zip(peers).enumerate() {
+        for (index, (pair, (peer, hello))) in pairs.into_iter().zip(peers).enumerate() {
             let block = Block::new(blocks.region.clone(), index * blocks.block_bytes);
             all.push(Connection {
                 link: Link::connect(pair, hello, (block, peer.control), (entries, listens), now)?,
                 listens,
                 reading: ring,
                 writing: ring,
+                sent: 0,
                 credit: peer.receives,
                 peer: *peer,
                 told: 0,

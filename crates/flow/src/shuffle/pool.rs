@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millstream_fabric::{Access, Fabric, Region};
 
 use crate::shuffle::error::{Error, Result};
+use crate::shuffle::settings::{Depth, Settings};
 
 /// Bytes that a pool registers at a time, if a slot is shorter.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -142,8 +143,30 @@ pub(crate) struct Buffers<F: Fabric> {
 }
 
 impl<F: Fabric> Buffers<F> {
-    /// Own buffers in one region. None circulates yet.
-    pub(crate) fn own(fabric: &F, count: usize, slot_bytes: usize, access: Access) -> Result<Self> {
+    /// Up to `most` buffers: of a pool, in one region that peers may access, or registered as they
+    /// are needed. None circulates yet.
+    pub(crate) fn open(
+        fabric: &F,
+        pool: Option<&Pool<F>>,
+        settings: &Settings,
+        most: usize,
+        access: Access,
+    ) -> Result<Self> {
+        let slot_bytes = settings.slot_bytes();
+        match (pool, settings.depth) {
+            (Some(pool), _) => Buffers::of_pool(pool, most, slot_bytes),
+            (None, Depth::Adaptive { .. }) if access == Access::LOCAL => {
+                let pool = Pool::of_slots(fabric, slot_bytes, most);
+                let mut buffers = Buffers::of_pool(&pool, most, slot_bytes)?;
+                buffers.alone = true;
+                Ok(buffers)
+            }
+            (None, _) => Buffers::own(fabric, most, slot_bytes, access),
+        }
+    }
+
+    /// Own buffers in one region.
+    fn own(fabric: &F, count: usize, slot_bytes: usize, access: Access) -> Result<Self> {
         let region = fabric.allocate(count * slot_bytes, access)?;
         let slot = |number| Some(Slot { region: region.clone(), offset: number * slot_bytes });
         Ok(Buffers {
@@ -155,16 +178,8 @@ impl<F: Fabric> Buffers<F> {
         })
     }
 
-    /// Up to `most` own buffers, registered as they are needed. None circulates yet.
-    pub(crate) fn as_needed(fabric: &F, most: usize, slot_bytes: usize) -> Result<Self> {
-        let pool = Pool::of_slots(fabric, slot_bytes, most);
-        let mut buffers = Buffers::of_pool(&pool, most, slot_bytes)?;
-        buffers.alone = true;
-        Ok(buffers)
-    }
-
-    /// Up to `most` buffers of a pool. None circulates yet.
-    pub(crate) fn of_pool(pool: &Pool<F>, most: usize, slot_bytes: usize) -> Result<Self> {
+    /// Up to `most` buffers of a pool.
+    fn of_pool(pool: &Pool<F>, most: usize, slot_bytes: usize) -> Result<Self> {
         let theirs = pool.slot_bytes();
         if theirs != slot_bytes {
             return Err(Error::Mismatch {

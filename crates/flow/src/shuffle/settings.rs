@@ -74,6 +74,13 @@ impl fmt::Display for Depth {
     }
 }
 
+/// A half of the shuffle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sender = 1,
+    Receiver = 2,
+}
+
 /// Settings of a shuffle. All endpoints of one need the same, but for `spin` and the times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -217,13 +224,7 @@ impl Settings {
 
     /// Checks that the fabric's queues have room for the requests of all buffers.
     fn check_queues(&self, limits: &Limits, peers: usize) -> Result<()> {
-        let (halves, pairs) = match self.design.transport {
-            Transport::Datagrams => {
-                ([self.sender_datagrams(peers), self.receiver_datagrams(peers)], 1)
-            }
-            _ => ([self.sender_queues(), self.receiver_queues()], peers),
-        };
-        for queues in halves {
+        for (queues, pairs) in [Role::Sender, Role::Receiver].map(|role| self.queues(role, peers)) {
             for (what, needed, max) in [
                 ("entries of a queue", queues.send.max(queues.receive), limits.queue_entries),
                 (
@@ -244,6 +245,16 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// The sizes of an endpoint's queues, and how many queue pairs have them.
+    pub(crate) fn queues(&self, role: Role, peers: usize) -> (QueueSizes, usize) {
+        match (role, self.design.transport) {
+            (Role::Sender, Transport::Datagrams) => (self.sender_datagrams(peers), 1),
+            (Role::Receiver, Transport::Datagrams) => (self.receiver_datagrams(peers), 1),
+            (Role::Sender, _) => (self.sender_queues(), peers),
+            (Role::Receiver, _) => (self.receiver_queues(), peers),
+        }
     }
 
     /// Bytes of a slot: header's line, payload, and the seal's line where there is one.
@@ -268,17 +279,18 @@ impl Settings {
         QueueSizes { send: 2 * self.per_peer().1 + 2 * SIGNAL_EVERY + 8, receive: WAKES }
     }
 
-    /// Whether messages land in a receiver's memory without a completion there.
-    pub(crate) fn receiver_listens(&self) -> bool {
+    /// Whether news land in an endpoint's memory without a completion there.
+    pub(crate) fn listens(&self, role: Role) -> bool {
         use Notification::{Buffers, MessageQueue};
         let transport = self.design.transport;
-        matches!(transport, Transport::Read | Transport::Write(Buffers | MessageQueue))
+        role == Role::Sender
+            || matches!(transport, Transport::Read | Transport::Write(Buffers | MessageQueue))
     }
 
     /// Queues of a receiver's connection. Send queue: a read and a free entry or a credit for every
     /// buffer, batches as above. Receive queue: a receive for every buffer, and where receives have
     /// no buffers as many more as credit may be late; those for waking a sleeper where a receiver
-    /// [listens](Settings::receiver_listens).
+    /// [listens](Settings::listens).
     pub(crate) fn receiver_queues(&self) -> QueueSizes {
         let most = self.per_peer().1;
         let send = 3 * most + 2 * SIGNAL_EVERY + 8;

@@ -15,22 +15,16 @@ use super::write::Write;
 use super::{In, Receiver};
 use crate::shuffle::design::{Notification, Transport};
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::hello::{Role, check_ids, parameters, peer_of};
-use crate::shuffle::links::{Blocks, Links, new_pair};
+use crate::shuffle::hello::{parameters, peers_of};
+use crate::shuffle::links::{Links, Pairs, open};
 use crate::shuffle::pool::{Buffers, Pool};
-use crate::shuffle::settings::{Depth, Settings};
-
-/// The queue pairs of an endpoint.
-enum Pairs<F: Fabric> {
-    Reliable(Vec<F::QueuePair>, Blocks),
-    Datagrams(F::Datagram),
-}
+use crate::shuffle::settings::{Role, Settings};
 
 /// A receiving endpoint that is open, and not connected yet (`Open`): memory is registered,
 /// receives are posted, and every sender can be told where to connect.
 pub struct ReceiverSetup<F: Fabric> {
     // Queue pairs go before the buffers.
-    pairs: Pairs<F>,
+    pairs: Pairs<F, ()>,
     core: Core<F>,
     events: F::Events,
     /// Local buffers that are free, where the receiver reads.
@@ -66,37 +60,11 @@ impl<F: Fabric> ReceiverSetup<F> {
         settings: Settings,
         pool: Option<&Pool<F>>,
     ) -> Result<Self> {
-        settings.check(fabric.limits(), senders)?;
-        let most = settings.per_peer().1 as usize * senders;
-        let slot_bytes = settings.slot_bytes();
+        let (pairs, queue, events) = open(fabric, &settings, Role::Receiver, senders, |_| Ok(()))?;
         let write = matches!(settings.design.transport, Transport::Write(_));
         let access = Access { remote_write: write, ..Access::LOCAL };
-        let buffers = match (pool, settings.depth) {
-            (Some(pool), _) => Buffers::of_pool(pool, most, slot_bytes)?,
-            (None, Depth::Adaptive { .. }) if !write => {
-                Buffers::as_needed(fabric, most, slot_bytes)?
-            }
-            (None, _) => Buffers::own(fabric, most, slot_bytes, access)?,
-        };
-        let events = fabric.events()?;
-        let (queue, pairs) = match settings.design.transport {
-            Transport::Datagrams => {
-                let sizes = settings.receiver_datagrams(senders);
-                let queue =
-                    fabric.completion_queue(settings.completions(sizes, 1), Some(&events))?;
-                let pair = fabric.datagram(&queue, &queue, sizes)?;
-                (queue, Pairs::Datagrams(pair))
-            }
-            _ => {
-                let sizes = settings.receiver_queues();
-                let entries = settings.completions(sizes, senders);
-                let queue = fabric.completion_queue(entries, Some(&events))?;
-                let listens = settings.receiver_listens();
-                let pair = |_| new_pair(fabric, &queue, sizes, &settings, listens);
-                let pairs: Result<Vec<_>> = (0..senders).map(pair).collect();
-                (queue, Pairs::Reliable(pairs?, Blocks::new(fabric, &settings, senders)?))
-            }
-        };
+        let most = settings.per_peer().1 as usize * senders;
+        let buffers = Buffers::open(fabric, pool, &settings, most, access)?;
         let core = Core::new(fabric, settings, id, queue, buffers, senders);
         let mut setup = ReceiverSetup { pairs, core, events, wait: VecDeque::new() };
         for source in 0..senders {
@@ -115,7 +83,7 @@ impl<F: Fabric> ReceiverSetup<F> {
             }
             core.circulate(source, least);
             if how == Notification::CompletionQueue {
-                let count = core.settings.receiver_queues().receive;
+                let count = core.settings.queues(Role::Receiver, 1).0.receive;
                 let receives = vec![Receive { id: 0, buffer: None }; count as usize];
                 if let Pairs::Reliable(pairs, _) = pairs {
                     pairs[source].post_receive(&receives)?;
@@ -126,7 +94,7 @@ impl<F: Fabric> ReceiverSetup<F> {
         } else {
             for slot in core.first_buffers(source)? {
                 match pairs {
-                    Pairs::Datagrams(pair) => post(pair, core, slot)?,
+                    Pairs::Datagrams(pair, ()) => post(pair, core, slot)?,
                     Pairs::Reliable(..) if core.settings.design.transport == Transport::Read => {
                         wait.push_back(slot);
                         continue;
@@ -157,49 +125,27 @@ impl<F: Fabric> ReceiverSetup<F> {
         let settings = &core.settings;
         let (granted, receives) = (settings.per_peer().0.into(), core.sources[from].granted);
         let parameters = parameters(Role::Receiver, core.id, settings, granted, receives);
-        match &self.pairs {
-            Pairs::Datagrams(pair) => {
-                Hello { endpoint: pair.endpoint(), regions: Vec::new(), parameters }
-            }
-            Pairs::Reliable(pairs, blocks) => {
-                let mut regions = vec![blocks.remote(from)];
-                if let Transport::Write(_) = settings.design.transport
-                    && let Some(region) = core.buffers.region()
-                {
-                    // The source's own buffers.
-                    let RemoteRegion { address, key, .. } = region.remote();
-                    let bytes = u64::from(settings.per_peer().1) * settings.slot_bytes() as u64;
-                    let address = address + from as u64 * bytes;
-                    regions.push(RemoteRegion { address, bytes, key });
-                }
-                Hello { endpoint: pairs[from].endpoint(), regions, parameters }
-            }
-        }
+        let write = matches!(settings.design.transport, Transport::Write(_));
+        let own = core.buffers.region().filter(|_| write).map(|region| {
+            // The source's own buffers.
+            let RemoteRegion { address, key, .. } = region.remote();
+            let bytes = u64::from(settings.per_peer().1) * settings.slot_bytes() as u64;
+            RemoteRegion { address: address + from as u64 * bytes, bytes, key }
+        });
+        self.pairs.hello(from, parameters, own)
     }
 
     /// Connects to the senders, whose messages come in the order of their numbers.
     pub fn connect(self, hellos: &[Hello]) -> Result<Receiver<F>> {
         let ReceiverSetup { pairs, mut core, events, wait } = self;
         let (senders, settings) = (core.sources.len(), core.settings);
-        if hellos.len() != senders {
-            let (ours, theirs) = (senders as u64, hellos.len() as u64);
-            return Err(Error::Mismatch { what: "count of senders", ours, theirs });
-        }
-        let regions = match settings.design.transport {
-            Transport::Datagrams => 0,
-            Transport::Read => 2,
-            _ => 1,
-        };
-        let peer = |hello: &Hello| peer_of(hello, Role::Sender, &settings, regions);
-        let peers: Vec<_> = hellos.iter().map(peer).collect::<Result<_>>()?;
-        let ids: Vec<u32> = peers.iter().map(|peer| peer.id).collect();
-        check_ids(&ids)?;
-        for (source, id) in core.sources.iter_mut().zip(ids) {
-            source.id = id;
+        let peers = peers_of(hellos, Role::Sender, &settings, senders)?;
+        for (source, peer) in core.sources.iter_mut().zip(&peers) {
+            source.id = peer.id;
         }
         let now = core.now();
         let from = match pairs {
-            Pairs::Datagrams(mut pair) => {
+            Pairs::Datagrams(mut pair, ()) => {
                 let mut streams = Vec::new();
                 for hello in hellos {
                     let address = pair.resolve(&hello.endpoint)?;
@@ -209,11 +155,8 @@ impl<F: Fabric> ReceiverSetup<F> {
                 In::Datagrams(Datagrams::new(pair, streams, &core))
             }
             Pairs::Reliable(pairs, blocks) => {
-                let entries = settings.receiver_queues().send;
-                let peers = peers.iter().zip(hellos);
-                let how = (&settings, entries, settings.receiver_listens());
-                let links = Links::connect(pairs.into_iter(), peers, blocks, how, now)?;
-                let sources = Sources::new(links);
+                let (peers, half) = (peers.iter().zip(hellos), (&settings, Role::Receiver));
+                let sources = Sources::new(Links::connect(pairs, peers, blocks, half, now)?);
                 match settings.design.transport {
                     Transport::Read => {
                         let slots = settings.per_peer().1 as usize * senders;

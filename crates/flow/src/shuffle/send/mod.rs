@@ -1,6 +1,5 @@
 //! The sending half: endpoints that data are put into (paper, section 4.2).
 
-mod buffer;
 mod core;
 mod datagrams;
 mod read;
@@ -8,11 +7,11 @@ mod send_receive;
 mod setup;
 mod write;
 
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-use millstream_fabric::{CompletionQueue, Fabric};
+use millstream_fabric::{CompletionQueue, Fabric, Region};
 
-pub use self::buffer::Buffer;
 use self::core::Core;
 use self::datagrams::Datagrams;
 use self::read::Read;
@@ -23,7 +22,8 @@ use crate::shuffle::counters::Counters;
 use crate::shuffle::endpoint::{Endpoint, Half};
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::links::Links;
-use crate::shuffle::wire::State;
+use crate::shuffle::pool::Slot;
+use crate::shuffle::wire::{PAYLOAD_AT, State};
 
 /// The four implementations. The choice is made once, at start; no call is virtual.
 enum Out<F: Fabric> {
@@ -220,12 +220,12 @@ impl<F: Fabric> Sender<F> {
         to: &[usize],
         state: State,
     ) -> Result<()> {
-        if !std::ptr::eq(buffer.sender(), self) {
+        if !std::ptr::eq(buffer.sender, self) {
             // Dropped, it goes back to where it is from.
             return Err(Error::Destination { number: 0, count: 0 });
         }
         // An error drops the buffer, which takes the lock, so not under it.
-        self.inner.with(|inner| inner.core.put(buffer.number(), bytes, to, state))?;
+        self.inner.with(|inner| inner.core.put(buffer.number, bytes, to, state))?;
         buffer.forget();
         self.inner.with(SenderHalf::advance)
     }
@@ -289,11 +289,52 @@ impl<F: Fabric> Sender<F> {
                     counters.queue_pairs = 1;
                     counters.registered_bytes += out.memory_bytes() as u64;
                 }
-                Out::SendReceive(SendReceive { links, .. })
+                Out::SendReceive(SendReceive { links })
                 | Out::Read(Read { links })
                 | Out::Write(Write { links, .. }) => links.count(&mut counters),
             }
             counters
         })
+    }
+}
+
+/// A registered buffer to fill and put. Dropped without, it is free again.
+pub struct Buffer<'a, F: Fabric> {
+    sender: &'a Sender<F>,
+    number: u32,
+    payload: &'a mut [u8],
+    /// Keeps the payload's memory registered.
+    region: Region,
+}
+
+impl<'a, F: Fabric> Buffer<'a, F> {
+    fn new(sender: &'a Sender<F>, number: u32, slot: &Slot) -> Buffer<'a, F> {
+        let region = slot.region.clone();
+        // SAFETY: the buffer is in state Populate, so no work names it, peers cannot write to it,
+        // and this is the only handle to it. The region, of which it keeps a handle, does not move.
+        let payload = unsafe {
+            let payload = region.slice_mut(slot.offset + PAYLOAD_AT, sender.message_bytes);
+            std::slice::from_raw_parts_mut(payload.as_mut_ptr(), payload.len())
+        };
+        Buffer { sender, number, payload, region }
+    }
+
+    /// Lets go of the handle after putting.
+    fn forget(self) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: nobody uses or drops `this` after it; only the region needs dropping.
+        unsafe { std::ptr::drop_in_place(&raw mut this.region) }
+    }
+
+    /// The payload, whose content is whatever was there last. It begins at a cache line.
+    #[inline]
+    pub fn payload(&mut self) -> &mut [u8] {
+        self.payload
+    }
+}
+
+impl<F: Fabric> Drop for Buffer<'_, F> {
+    fn drop(&mut self) {
+        self.sender.inner.look(|inner| inner.core.give_back(self.number));
     }
 }

@@ -12,22 +12,12 @@ use crate::shuffle::wire::{HEADER_AT, HEADER_BYTES};
 
 pub(crate) struct SendReceive<F: Fabric> {
     pub(crate) links: Links<F>,
-    /// By destination: messages sent, and credit as it was last seen.
-    sent: Vec<u64>,
-    credit: Vec<u64>,
 }
 
 impl<F: Fabric> SendReceive<F> {
-    pub(crate) fn new(links: Links<F>) -> SendReceive<F> {
-        let credit = links.all.iter().map(|link| link.peer.receives).collect();
-        SendReceive { sent: vec![0; links.all.len()], credit, links }
-    }
-
     pub(crate) fn ready(&mut self, core: &mut Core<F>, to: usize) -> bool {
-        if self.sent[to] >= self.credit[to] {
-            self.credit[to] = self.links.all[to].credit(&mut core.counters);
-        }
-        self.sent[to] < self.credit[to] && self.links.all[to].room(1)
+        let link = &mut self.links.all[to];
+        link.has_credit(&mut core.counters) && link.room(1)
     }
 
     pub(crate) fn send(&mut self, core: &mut Core<F>, to: usize, parcel: Parcel) -> Result<()> {
@@ -36,8 +26,9 @@ impl<F: Fabric> SendReceive<F> {
         let source =
             Source::Region { region: &slot.region, offset: slot.offset + HEADER_AT, bytes };
         let request = WorkRequest::new(Operation::Send { source, immediate: None });
-        self.sent[to] += 1;
-        self.links.all[to].post(&mut [request], Some(parcel.slot))
+        let link = &mut self.links.all[to];
+        link.sent += 1;
+        link.post(&mut [request], Some(parcel.slot))
     }
 
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {

@@ -16,29 +16,14 @@ use crate::shuffle::wire::{Entry, HEADER_AT, HEADER_BYTES, immediate, seal};
 pub(crate) struct Write<F: Fabric> {
     pub(crate) links: Links<F>,
     notification: Notification,
-    targets: Vec<Target>,
-}
-
-/// The receiver's side of a connection, as it is known here.
-struct Target {
-    /// Its free buffers.
-    free: VecDeque<u32>,
-    /// Its buffers at most.
-    slots: u32,
-    /// Messages sent, and receives that it has posted for them.
-    sent: u64,
-    credit: u64,
+    /// By destination: free buffers there.
+    free: Vec<VecDeque<u32>>,
 }
 
 impl<F: Fabric> Write<F> {
     pub(crate) fn new(links: Links<F>, notification: Notification, most: u32) -> Write<F> {
-        let target = |link: &Connection<F>| Target {
-            free: (0..link.peer.granted.min(most.into()) as u32).collect(),
-            slots: most,
-            sent: 0,
-            credit: link.peer.receives,
-        };
-        Write { targets: links.all.iter().map(target).collect(), notification, links }
+        let free = |link: &Connection<F>| (0..link.peer.granted.min(most.into()) as u32).collect();
+        Write { free: links.all.iter().map(free).collect(), notification, links }
     }
 
     /// Where the message of `bytes` goes: from its header to its end, or to the seal.
@@ -50,16 +35,11 @@ impl<F: Fabric> Write<F> {
     }
 
     pub(crate) fn ready(&mut self, core: &mut Core<F>, to: usize) -> bool {
-        let target = &mut self.targets[to];
-        if self.notification == Notification::CompletionQueue {
-            if target.sent >= target.credit {
-                target.credit = self.links.all[to].credit(&mut core.counters);
-            }
-            if target.sent >= target.credit {
-                return false;
-            }
-        }
-        !target.free.is_empty() && self.links.all[to].room(2)
+        let link = &mut self.links.all[to];
+        let needs_credit = self.notification == Notification::CompletionQueue;
+        !self.free[to].is_empty()
+            && (!needs_credit || link.has_credit(&mut core.counters))
+            && link.room(2)
     }
 
     pub(crate) fn send(&mut self, core: &mut Core<F>, to: usize, parcel: Parcel) -> Result<()> {
@@ -70,10 +50,9 @@ impl<F: Fabric> Write<F> {
             let word = seal(parcel.bytes, parcel.state).to_le_bytes();
             local.region.write(local.offset + slot_bytes - 8, &word)?;
         }
-        let target = &mut self.targets[to];
-        let Some(slot) = target.free.pop_front() else { return Ok(()) };
-        target.sent += 1;
+        let Some(slot) = self.free[to].pop_front() else { return Ok(()) };
         let link = &mut self.links.all[to];
+        link.sent += 1;
         let at = u64::from(slot) * slot_bytes as u64 + HEADER_AT as u64;
         let there = link.peer.buffers.at(at, bytes as u64)?;
         let offset = local.offset + HEADER_AT;
@@ -98,22 +77,21 @@ impl<F: Fabric> Write<F> {
 
     pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
         let mut found = core.complete_links(&mut self.links, true)?;
-        for to in 0..self.targets.len() {
+        let most = core.settings.per_peer().1;
+        for (to, (link, free)) in self.links.all.iter_mut().zip(&mut self.free).enumerate() {
             if core.lanes[to].is_done() {
                 continue;
             }
-            let link = &mut self.links.all[to];
             while let Some(entry) = link.next_entry(&mut core.counters) {
                 link.took_entry();
-                let target = &mut self.targets[to];
-                if entry.slot >= target.slots || target.free.len() >= target.slots as usize {
+                if entry.slot >= most || free.len() >= most as usize {
                     return Err(Error::Protocol {
                         peer: link.peer.id,
                         what: "it freed a buffer that it does not have",
                         found: entry.slot.into(),
                     });
                 }
-                target.free.push_back(entry.slot);
+                free.push_back(entry.slot);
                 found = true;
             }
         }
