@@ -91,16 +91,12 @@ impl Table for GeneratorTable {
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let split = |number| -> Box<dyn Split> {
+            let name = format!("generator {}, shard {number}", self.spec.workload.name());
             let mut batches = BatchIter::new(&self.spec, number, self.splits, options.batch_rows);
             // Draws follow from each other, so going on means drawing again what came before.
-            let given = options.from(number).0.first().map_or(0, |given| *given);
+            let given = options.from(&name).0.first().map_or(0, |given| *given);
             batches.by_ref().take(given as usize).for_each(drop);
-            Box::new(GeneratorSplit {
-                name: format!("generator {}, shard {number}", self.spec.workload.name()),
-                batches,
-                given,
-                projection: projection.into(),
-            })
+            Box::new(GeneratorSplit { name, batches, given, projection: projection.into() })
         };
         Ok((0..self.splits).map(split).collect())
     }

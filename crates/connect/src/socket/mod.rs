@@ -108,7 +108,7 @@ pub(crate) fn everybody(address: SocketAddr) -> &'static str {
 
 /// That lines which come once are not read from a position.
 pub(crate) fn refuse_position(options: &OpenOptions, place: &str) -> Result<()> {
-    if options.from.iter().all(Position::is_beginning) {
+    if options.from.values().all(Position::is_beginning) {
         return Ok(());
     }
     Err(Error::Io {

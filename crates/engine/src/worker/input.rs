@@ -12,7 +12,7 @@ use crate::meter;
 use crate::obstacle::Obstacle;
 use crate::plan::malformed_schema;
 use crate::rows::Rows;
-use millstream_operators::operator::{Program, Records};
+use millstream_operators::operator::Records;
 use millstream_operators::prepare::Prepared;
 use millstream_operators::skipped::{note_malformed, note_row};
 use millstream_operators::stamped::Stamped;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use millstream_operators::budget::batch_bytes;
 use millstream_operators::operator::assign::dropped;
 use millstream_operators::operator::expansion::{Expansion, Piece};
-use millstream_operators::operator::{Dropped, Program, Records, stateless};
+use millstream_operators::operator::{Dropped, Records, stateless};
 use millstream_operators::skipped::{note_row, place_of};
 use millstream_operators::stamped::Stamped;
 

@@ -17,7 +17,7 @@ use crate::operator::aggregate::fire::Finisher;
 use crate::operator::assign::event_times;
 use crate::operator::counted::{Buffers, assign_rows};
 use crate::operator::record_order::{times_of, with_order};
-use crate::operator::{Batch, BySlice, Operator, Passing, Rows};
+use crate::operator::{Batch, BySlice, Passing, Rows};
 use crate::plan::{self, Cumulate, JoinKind, Window};
 use crate::windowing::{SliceId, WindowId, Windowing};
 
