@@ -150,7 +150,7 @@ pub enum SealSlice {
     Nothing,
 }
 
-/// Rows of state sealed by another worker.
+/// Rows of state that another worker has sealed.
 #[derive(Debug)]
 pub enum Delta<'a> {
     /// Of this process.
@@ -173,7 +173,7 @@ pub struct Firing {
     pub live_bytes: u64,
 }
 
-/// Result of a step of firing.
+/// What came of a step of firing.
 #[derive(Debug)]
 pub enum Step {
     /// The window's next rows.

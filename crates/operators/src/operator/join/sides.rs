@@ -63,7 +63,7 @@ const HIDDEN: [DataType; 2] = [DataType::Int64, DataType::Binary];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Key(usize),
-    /// A value kept beside the keys.
+    /// One of what is kept beside the keys.
     Value(usize),
 }
 
