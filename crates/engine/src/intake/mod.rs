@@ -78,7 +78,7 @@ pub(crate) enum Admitted {
 struct State {
     splits: Vec<SplitState>,
     sources: Vec<SourceState>,
-    /// Per worker: the batch that it works on.
+    /// Per worker: the batch in work.
     current: Vec<Option<Current>>,
     /// Per worker: the next source in turn, among independent sources.
     turns: Vec<usize>,

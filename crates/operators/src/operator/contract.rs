@@ -150,7 +150,7 @@ pub enum SealSlice {
     Nothing,
 }
 
-/// Rows of state that another worker has sealed.
+/// Sealed rows of state from another worker.
 #[derive(Debug)]
 pub enum Delta<'a> {
     /// Of this process.
@@ -173,7 +173,7 @@ pub struct Firing {
     pub live_bytes: u64,
 }
 
-/// What came of a step of firing.
+/// Result of a step of firing.
 #[derive(Debug)]
 pub enum Step {
     /// The window's next rows.

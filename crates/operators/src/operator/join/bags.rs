@@ -299,7 +299,7 @@ impl Bags {
     }
 }
 
-/// Who is to have rows.
+/// Destination of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum To {
     /// The leaders of their keys.
