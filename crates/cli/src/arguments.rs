@@ -171,7 +171,7 @@ impl ProcessArguments {
         self.fabric.unwrap_or(FabricName::Shm)
     }
 
-    /// Who names a fabric should not believe that one process uses it.
+    /// Says that a fabric has no effect with one process.
     pub(crate) fn check_fabric(&self) {
         if self.count() == 1 && self.fabric.is_some() {
             note(&"--fabric has no effect: it connects processes, and there is one (--processes)");
@@ -251,7 +251,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// In the format of a table that prints its rows, if it has one of its own.
+    /// Output in the format of a printing table, if the table names a format.
     pub(crate) fn with_format(self, format: Option<millstream::Format>) -> Output {
         let format = match format {
             None => return self,
@@ -290,7 +290,7 @@ pub(crate) enum Format {
     Ndjson,
 }
 
-/// How a run shows what it does.
+/// Live views of a run.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct LiveArguments {
     /// Show no progress line and no closing line: rows, warnings and errors alone
@@ -385,7 +385,8 @@ fn words(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// A command that is none, with the one that is most like it: clap knows none for a short one.
+/// Adds the most similar command to the error of an unknown command; clap suggests none for a
+/// short name.
 fn with_meant(mut error: clap::Error) -> clap::Error {
     let command = Arguments::command();
     let names = command.get_subcommands().filter(|command| !command.is_hide_set());

@@ -166,7 +166,7 @@ impl Table for ChannelTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        if options.from.iter().any(|from| !from.is_beginning()) {
+        if options.from.values().any(|from| !from.is_beginning()) {
             return Err(Error::Data {
                 place: "channel".into(),
                 message: "its records come once, and nothing goes on in the middle of them".into(),

@@ -135,10 +135,11 @@ impl Table for MemoryTable {
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let open = |split: usize| -> Result<Box<dyn Split>> {
-            let from = options.from(split).0;
+            let name = format!("memory, split {split}");
+            let from = options.from(&name).0;
             let (batch, row) = (from.first().map_or(0, |b| *b), from.get(1).map_or(0, |r| *r));
             let mut opened = MemorySplit {
-                name: format!("memory, split {split}"),
+                name,
                 splits: self.splits.clone(),
                 split,
                 batch: batch as usize,

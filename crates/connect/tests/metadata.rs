@@ -84,7 +84,8 @@ fn written(directory: &Path, format: &str) -> (String, Vec<(i64, i64)>) {
 
 fn open(table: &dyn Table, batch_rows: usize, from: Position) -> Box<dyn Split> {
     let mut options = OpenOptions::alone(batch_rows, 0, 1);
-    options.from = vec![from];
+    let name = table.open(&[0], &options).unwrap()[0].name().to_string();
+    options.from.insert(name, from);
     // In another order than they are declared in.
     table.open(&[2, 1, 0], &options).unwrap().remove(0)
 }

@@ -89,9 +89,9 @@ pub struct OpenOptions {
     pub process: usize,
     /// How many processes the job has.
     pub processes: usize,
-    /// By split, where reading begins: what [`Split::position`] has said. Empty: all begin with
-    /// their first records.
-    pub from: Vec<Position>,
+    /// By split name: the position where reading begins, from [`Split::position`]. Other splits
+    /// begin with their first records.
+    pub from: Positions,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
     /// Conditions over the columns that are read, all of which are TRUE on each row that counts. A
@@ -115,7 +115,7 @@ impl OpenOptions {
             workers,
             process: 0,
             processes: 1,
-            from: Vec::new(),
+            from: Positions::new(),
             pruning: Pruning::default(),
             conditions: Vec::new(),
             dictionaries: Vec::new(),
@@ -139,9 +139,9 @@ impl OpenOptions {
         OpenOptions { batch_rows, ..self }
     }
 
-    /// Where split `number` begins.
-    pub fn from(&self, number: usize) -> Position {
-        self.from.get(number).cloned().unwrap_or_default()
+    /// The position where the split of this name begins.
+    pub fn from(&self, name: &str) -> Position {
+        self.from.get(name).cloned().unwrap_or_default()
     }
 }
 
@@ -150,6 +150,9 @@ impl OpenOptions {
 /// number of its line. Without numbers it is the beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position(pub Vec<u64>);
+
+/// Positions of splits, by name.
+pub type Positions = BTreeMap<String, Position>;
 
 impl Position {
     /// Before the first record.

@@ -28,6 +28,7 @@ use crate::shared::Shared;
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::{Leftover, Stats};
+use crate::table::Positions;
 use crate::worker::Worker;
 use compile::Compiled;
 use millstream_operators::budget::Budget;
@@ -69,6 +70,13 @@ impl Stopper {
     pub fn counters(&self) -> Stats {
         let rows = self.0.gathers.iter().map(Gather::rows).sum();
         Stats { rows, ..Stats::default() }
+    }
+
+    /// By name: the positions of the splits that this process reads, before the first record that
+    /// no worker has finished. A job whose tables are opened there
+    /// ([`OpenOptions::from`](crate::table::OpenOptions)) reads the rest.
+    pub fn positions(&self) -> Positions {
+        self.0.intake.positions()
     }
 
     /// News for the user on the reading of the sources, a line each: the last lines, in this

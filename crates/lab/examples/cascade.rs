@@ -1,4 +1,4 @@
-//! What a second stage costs: ten-second counts of `ysb`, alone and summed up to minutes.
+//! Cost of a second stage: ten-second counts of `ysb`, alone and summed up to minutes.
 //!
 //!     cargo run --release -p millstream-lab --example cascade -- [RECORDS] [WORKERS] [PAIRS]
 //!

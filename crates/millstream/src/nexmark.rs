@@ -137,12 +137,13 @@ impl Table for NexmarkTable {
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let split = |split: u64| -> Box<dyn Split> {
+            let name = format!("nexmark, split {split}");
             Box::new(NexmarkSplit {
-                name: format!("nexmark, split {split}"),
+                next: options.from(&name).0.first().map_or(0, |next| *next),
+                name,
                 events: self.events.clone(),
                 projection: projection.into(),
                 deal: Deal::new(self.events.config(), split, self.splits),
-                next: options.from(split as usize).0.first().map_or(0, |next| *next),
                 batch_rows: options.batch_rows.clamp(1, 1 << 16) as u64,
                 started_us: self.paced.then_some(options.start_time_us),
                 stays: self.stays,
@@ -290,7 +291,9 @@ mod tests {
 
     fn open(table: &NexmarkTable, rows: usize, from: &[u64]) -> Vec<Box<dyn Split>> {
         let mut options = OpenOptions::alone(rows, 1_000_000, 1);
-        options.from = from.iter().map(|at| Position(vec![*at])).collect();
+        let at =
+            |(split, at): (usize, &u64)| (format!("nexmark, split {split}"), Position(vec![*at]));
+        options.from = from.iter().enumerate().map(at).collect();
         table.open(&[0, 3], &options).unwrap()
     }
 

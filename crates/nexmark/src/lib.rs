@@ -1,5 +1,4 @@
-//! The event stream of the NEXMark benchmark: persons, auctions and bids of an auction house, as
-//! Apache Flink's suite has them.
+//! The queries of NEXMark as SQL text, and their answers.
 //!
 //! | module | content |
 //! |---|---|

@@ -21,7 +21,7 @@ impl From<AwaitedPipe> for Awaited {
     }
 }
 
-/// Pipes that this process waits for.
+/// Pipes for whose writers this process waits.
 pub(super) fn awaited() -> Vec<Awaited> {
     awaited_pipes().into_iter().map(Awaited::from).collect()
 }

@@ -96,9 +96,8 @@ impl Table for DatagenTable {
         let open = |split| -> Box<dyn Split> {
             // Rows `i < rows` with `i % splits == split`.
             let rows = self.rows.map(|rows| rows.saturating_sub(split).div_ceil(self.splits));
-            let next = options.from(split as usize).0.first().map_or(0, |next| *next);
             let batch_rows = options.batch_rows_of(plan.row_bytes() as u64).max(1);
-            Box::new(DatagenSplit::new(plan.clone(), split, rows, batch_rows, next))
+            Box::new(DatagenSplit::new(plan.clone(), split, rows, batch_rows, options))
         };
         Ok((0..self.splits).map(open).collect())
     }

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use millstream_contract::table::{Chunk, Extent, Position, Split, SplitPoll};
+use millstream_contract::table::{Chunk, Extent, OpenOptions, Position, Split, SplitPoll};
 use millstream_contract::{Error, Result};
 
 use super::column::GeneratedColumn;
@@ -69,9 +69,10 @@ impl DatagenSplit {
         split: u64,
         rows: Option<u64>,
         batch_rows: usize,
-        next: u64,
+        options: &OpenOptions,
     ) -> DatagenSplit {
         let name = format!("datagen, split {split}");
+        let next = options.from(&name).0.first().map_or(0, |next| *next);
         DatagenSplit { plan, name, split, rows, batch_rows, next, not_before_us: i64::MIN }
     }
 }

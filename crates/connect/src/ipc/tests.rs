@@ -188,7 +188,8 @@ fn any_position_plus_the_rest_is_the_whole() {
         // Of 150,000 rows three chunks, of 10 one, of 70,000 two.
         assert_eq!((count, places.len()), (220_010, 7));
         for (before, position) in places {
-            let options = OpenOptions { from: vec![position], ..options.clone() };
+            let options =
+                OpenOptions { from: [(split.name().into(), position)].into(), ..options.clone() };
             let mut split = table(&bytes).open(&[0], &options).unwrap().remove(0);
             let rest = drain(&mut *split).unwrap();
             let numbers = rest

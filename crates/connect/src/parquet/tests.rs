@@ -156,7 +156,8 @@ fn large_row_groups_are_cut_and_any_position_plus_the_rest_is_the_whole() {
     // Of 200,000 rows four chunks, of 100,000 two.
     assert_eq!((rows, places.len()), (300_000, 7));
     for (before, position) in places {
-        let options = OpenOptions { from: vec![position], ..options.clone() };
+        let options =
+            OpenOptions { from: [(split.name().into(), position)].into(), ..options.clone() };
         let rest = read(&table, &[0], &options).unwrap();
         let rest = concat_batches(&schema, &rest).unwrap();
         assert_eq!(rest.column(0), &batch.column(0).slice(before, 300_000 - before));

@@ -107,7 +107,7 @@ pub(crate) fn everybody(address: SocketAddr) -> &'static str {
 
 /// Refuses a position: lines that come only once cannot be read from there.
 pub(crate) fn refuse_position(options: &OpenOptions, place: &str) -> Result<()> {
-    if options.from.iter().all(Position::is_beginning) {
+    if options.from.values().all(Position::is_beginning) {
         return Ok(());
     }
     Err(Error::Io {

@@ -243,7 +243,7 @@ fn other_processes_and_positions() {
     assert_eq!(split.sharing(), Sharing::Coordinator);
     assert_eq!(next(&mut split).unwrap(), None);
     opened.process = 0;
-    opened.from = vec![Position(vec![5, 2])];
+    opened.from.insert("any".into(), Position(vec![5, 2]));
     let error = table.open(&[0], &opened).err().unwrap().to_string();
     assert!(error.contains("come once"), "{error}");
     assert_eq!(table.describe(&[0]), "socket 127.0.0.1:1 (CSV, 1 of 1 column)");

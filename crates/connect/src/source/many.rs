@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use millstream_contract::Result;
-use millstream_contract::table::{Extent, OpenOptions, Position, Sharing, Split, SplitPoll};
+use millstream_contract::table::{
+    Extent, OpenOptions, Position, Positions, Sharing, Split, SplitPoll,
+};
 
 use super::{FileSlot, FileTable, OneFile};
 
@@ -45,11 +47,11 @@ impl LaterSplit {
         LaterSplit {
             table,
             length: file.given_spec().and_then(|spec| spec.length),
+            position: options.from(&file.name),
             file,
             place,
             projection: projection.into(),
-            position: options.from(place.number),
-            options: OpenOptions { from: Vec::new(), ..options.clone() },
+            options: OpenOptions { from: Positions::new(), ..options.clone() },
             sharing,
             chunks: 0,
             open: None,
@@ -63,8 +65,7 @@ impl LaterSplit {
             Some(open) => open,
             None => {
                 let mut options = self.options.clone();
-                options.from = vec![Position::default(); self.place.number];
-                options.from.push(self.position.clone());
+                options.from.insert(self.file.name.to_string(), self.position.clone());
                 self.table.open_file(&self.file, self.place, &self.projection, &options)?
             }
         };

@@ -167,7 +167,7 @@ impl FileTable {
             schema: &self.beside.data,
             projection: &read.data,
             batch_rows: options.batch_rows,
-            from: options.from(place.number),
+            from: options.from(&file.name),
             length,
             sharing: place.sharing.unwrap_or_else(|| file.sharing(length)),
             one_of_many: place.one_of_many,
@@ -194,8 +194,6 @@ impl FileTable {
 /// Which file of a table is opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileSlot {
-    /// From 0.
-    pub(crate) number: usize,
     pub(crate) one_of_many: bool,
     /// How processes share it; `None`: by its length.
     pub(crate) sharing: Option<Sharing>,
@@ -242,7 +240,7 @@ impl Table for FileTable {
             if file.is_elsewhere(options)? {
                 return Ok(vec![Box::new(Elsewhere(file.name.clone()))]);
             }
-            let place = FileSlot { number: 0, one_of_many: false, sharing: None };
+            let place = FileSlot { one_of_many: false, sharing: None };
             if file.given_spec().is_some_and(|spec| spec.packed) {
                 let (table, file, whole) = (self.clone(), file.clone(), Sharing::Whole);
                 let split = LaterSplit::new(table, file, place, projection, options, whole);
@@ -253,15 +251,15 @@ impl Table for FileTable {
         let files = self.files_now(&counts)?;
         let whole = files.len() >= FILES_PER_PROCESS * options.processes;
         let several = files.len() > 1;
-        let open = |(number, (file, spec)): (usize, (OneFile, SplitSpec))| -> Box<dyn Split> {
+        let open = |(file, spec): (OneFile, SplitSpec)| -> Box<dyn Split> {
             let sharing = whole.then_some(Sharing::Whole);
-            let place = FileSlot { number, one_of_many: several, sharing };
+            let place = FileSlot { one_of_many: several, sharing };
             let file = file.told(&spec);
             let sharing = sharing.unwrap_or_else(|| file.sharing(spec.length));
             let later = LaterSplit::new(self.clone(), file, place, projection, options, sharing);
             Box::new(later)
         };
-        let mut splits: Vec<_> = files.into_iter().enumerate().map(open).collect();
+        let mut splits: Vec<_> = files.into_iter().map(open).collect();
         if splits.is_empty() {
             splits.push(Box::new(Elsewhere(self.name.clone())));
         }

@@ -181,8 +181,7 @@ fn any_position_plus_the_rest_is_the_whole() {
                 assert_eq!(before, (0..5000).collect::<Vec<i64>>(), "{path}");
                 assert!(places.len() > 5, "{path}: {} chunks", places.len());
                 for (rows, position) in places {
-                    let mut from = vec![Position::default(); splits];
-                    from[split] = position;
+                    let from = [(whole.name().to_string(), position)].into();
                     let options = OpenOptions { from, ..options.clone() };
                     let mut again = table.open(&[0], &options).unwrap().remove(split);
                     assert_eq!(rest(&mut *again), before[rows..], "{path} from row {rows}");

@@ -25,7 +25,7 @@ use std::task::{Wake, Waker};
 
 use crate::network::Net;
 use crate::roles::{Place, Reading};
-use crate::table::{Sharing, Split};
+use crate::table::{Positions, Sharing, Split};
 use millstream_operators::budget::Budget;
 use millstream_operators::env::Env;
 use source::{SourceIn, SourceState};
@@ -78,10 +78,32 @@ pub(crate) enum Admitted {
 struct State {
     splits: Vec<SplitState>,
     sources: Vec<SourceState>,
-    /// Per worker: the source and the stamp of the batch that it works on.
-    current: Vec<Option<(usize, i64)>>,
+    /// Per worker: the batch in work.
+    current: Vec<Option<Current>>,
     /// Per worker: the next source in turn, among independent sources.
     turns: Vec<usize>,
+}
+
+/// A batch in the hands of a worker.
+#[derive(Debug, Clone)]
+struct Current {
+    source: usize,
+    split: usize,
+    /// The number of its chunk.
+    sequence: u64,
+    /// Its stamp.
+    holds: i64,
+}
+
+impl State {
+    /// Chunks of a split, from the first on, all batches of which workers have finished.
+    fn chunks_done(&self, split: usize) -> u64 {
+        let s = &self.splits[split];
+        let current = self.current.iter().flatten().filter(|current| current.split == split);
+        let ready = s.ready.front().map(|batch| batch.sequence);
+        let open = current.map(|current| current.sequence).chain(ready);
+        open.min().unwrap_or(s.stamped)
+    }
 }
 
 /// Wakes every worker when a source has something.
@@ -176,6 +198,19 @@ impl Intake {
             None => name.clone(),
         };
         self.splits.iter().map(described).collect()
+    }
+
+    /// By name: the positions of the splits that this process reads, before the first record that
+    /// no worker has finished. A job goes on there
+    /// ([`OpenOptions::from`](crate::table::OpenOptions)).
+    pub(crate) fn positions(&self) -> Positions {
+        let state = self.lock();
+        let position = |(number, split): (usize, &SplitIn)| {
+            let s = &state.splits[number];
+            let position = s.position(state.chunks_done(number)).filter(|_| !s.elsewhere)?;
+            Some((split.name.clone(), position.clone()))
+        };
+        self.splits.iter().enumerate().filter_map(position).collect()
     }
 
     /// A split's name, for messages.

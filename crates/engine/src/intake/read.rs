@@ -11,7 +11,7 @@ use super::{Intake, SplitIn, State};
 use crate::error::{Error, Result};
 use crate::network::{self, Head};
 use crate::roles::Reading;
-use crate::table::{self, SplitPoll};
+use crate::table::{self, Position, SplitPoll};
 use millstream_operators::budget::Kind;
 use millstream_operators::event_time::{BEGINNING, END};
 
@@ -104,6 +104,7 @@ impl Intake {
             self.notices.tell(notice);
         }
         let progress = reader.progress();
+        let position = matches!(poll, SplitPoll::Chunk(_)).then(|| reader.position());
         drop(reader);
         let mut state = self.lock();
         let s = &mut state.splits[split];
@@ -115,7 +116,8 @@ impl Intake {
         }
         match poll {
             SplitPoll::Chunk(chunk) => {
-                let own = self.note_chunk(&mut state, split, now)?;
+                let position = position.unwrap_or_default();
+                let own = self.note_chunk(&mut state, split, now, position)?;
                 drop(state);
                 let Some((sequence, now)) = own else { return Ok(Read::Skipped) };
                 self.prepare(split, sequence, chunk, now)?;
@@ -144,12 +146,19 @@ impl Intake {
 
     /// Notes that a chunk of a split has come: its number, and when it has come, if this process
     /// is to decode it.
-    fn note_chunk(&self, state: &mut State, split: usize, now: i64) -> Result<Option<(u64, i64)>> {
+    fn note_chunk(
+        &self,
+        state: &mut State,
+        split: usize,
+        now: i64,
+        position: Position,
+    ) -> Result<Option<(u64, i64)>> {
         let SplitIn { by_chunk, source, .. } = &self.splits[split];
-        let low = state.sources[*source].low;
+        let (low, done) = (state.sources[*source].low, state.chunks_done(split));
         let s = &mut state.splits[split];
         let sequence = s.read;
         s.read += 1;
+        s.note_position(position, done);
         // Only now, as the watermark of a source of which the clock decides goes on until there is
         // something.
         let has_clock = self.sources[*source].preparer.has_clock();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::table::Extent;
+use crate::table::{Extent, Position};
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::prepare::Prepared;
 use millstream_operators::stamped::Stamped;
@@ -19,6 +19,8 @@ pub(super) struct SplitState {
     /// Input bytes of the chunks prepared here, and how much of the split that is.
     pub(super) bytes: u64,
     pub(super) progress: Option<Extent>,
+    /// Behind so many chunks: their positions, from the last chunk that is done on.
+    positions: VecDeque<(u64, Position)>,
     /// The watermark after the last stamped batch.
     pub(super) watermark: i64,
     /// The clock when it was looked at last: time does not go back.
@@ -98,6 +100,7 @@ impl SplitState {
             own_records: 0,
             bytes: 0,
             progress: None,
+            positions: VecDeque::new(),
             watermark: BEGINNING,
             clock_us: i64::MIN,
             prepared: BTreeMap::new(),
@@ -136,6 +139,20 @@ impl SplitState {
         (self.ended, self.closed) = (true, true);
         self.prepared.clear();
         self.ready.clear();
+    }
+
+    /// A chunk has been read, up to a position; so many chunks are done.
+    pub(super) fn note_position(&mut self, position: Position, done: u64) {
+        while self.positions.get(1).is_some_and(|(chunks, _)| *chunks <= done) {
+            self.positions.pop_front();
+        }
+        self.positions.push_back((self.read, position));
+    }
+
+    /// The position behind so many chunks.
+    pub(super) fn position(&self, done: u64) -> Option<&Position> {
+        let mut latest_first = self.positions.iter().rev();
+        latest_first.find(|(chunks, _)| *chunks <= done).map(|(_, position)| position)
     }
 
     /// Whether the split waits for the report of its end from other processes.

@@ -3,7 +3,7 @@
 use super::order::{Taking, ToRead};
 use super::read::Read;
 use super::split::SplitState;
-use super::{Admitted, Intake, SplitIn};
+use super::{Admitted, Current, Intake, SplitIn};
 use crate::error::Result;
 use millstream_operators::stamped::Stamped;
 
@@ -159,7 +159,8 @@ impl Intake {
             _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
         };
         let batch = s.ready.remove(pick.unwrap_or(0))?;
-        state.current[worker] = Some((source, batch.holds));
+        let (sequence, holds) = (batch.sequence, batch.holds);
+        state.current[worker] = Some(Current { source, split, sequence, holds });
         state.turns[worker] += 1;
         Some(Box::new(batch))
     }

@@ -12,7 +12,7 @@ use super::*;
 use crate::error::Result;
 use crate::plan::{EventTime, Source, Tumble, Watermark};
 use crate::roles::Reading;
-use crate::table::{Chunk, OpenOptions, Position, SplitPoll, Table};
+use crate::table::{Chunk, OpenOptions, Position, Positions, SplitPoll, Table};
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::prepare::Preparer;
 use millstream_operators::stamped::Stamped;
@@ -48,7 +48,20 @@ impl Env for Clock {
 #[derive(Debug, Clone)]
 struct Timed(Vec<VecDeque<(i64, i64)>>);
 
-struct TimedSplit(VecDeque<(i64, i64)>);
+struct TimedSplit {
+    name: String,
+    chunks: VecDeque<(i64, i64)>,
+    /// Chunks handed out, also before it was opened.
+    given: u64,
+}
+
+impl TimedSplit {
+    fn new(number: usize, chunks: &VecDeque<(i64, i64)>, options: &OpenOptions) -> TimedSplit {
+        let name = format!("timed {number}");
+        let given = options.from(&name).0.first().map_or(0, |given| *given);
+        TimedSplit { chunks: chunks.iter().skip(given as usize).copied().collect(), name, given }
+    }
+}
 
 impl Table for Timed {
     fn schema(&self) -> SchemaRef {
@@ -57,9 +70,11 @@ impl Table for Timed {
     fn bounded(&self) -> bool {
         false
     }
-    fn open(&self, _: &[usize], _: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        let split = |chunks: &VecDeque<_>| Box::new(TimedSplit(chunks.clone())) as Box<dyn Split>;
-        Ok(self.0.iter().map(split).collect())
+    fn open(&self, _: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let split = |(number, chunks)| -> Box<dyn Split> {
+            Box::new(TimedSplit::new(number, chunks, options))
+        };
+        Ok(self.0.iter().enumerate().map(split).collect())
     }
     fn describe(&self, _: &[usize]) -> String {
         "timed".into()
@@ -67,18 +82,19 @@ impl Table for Timed {
 }
 
 impl Split for TimedSplit {
-    /// No test goes on from a position.
     fn position(&self) -> Position {
-        Position::default()
+        Position(vec![self.given])
     }
     fn name(&self) -> &str {
-        "timed"
+        &self.name
     }
     fn poll_next(&mut self, now_us: i64, _: &Waker) -> Result<SplitPoll> {
-        if self.0.front().is_none_or(|(moment, _)| *moment > now_us) {
+        if self.chunks.front().is_none_or(|(moment, _)| *moment > now_us) {
             return Ok(SplitPoll::Pending { retry_at_us: None });
         }
-        let chunk = self.0.pop_front().map(|(_, time)| Box::new(batch(time)) as Box<dyn Chunk>);
+        self.given += 1;
+        let chunk = self.chunks.pop_front();
+        let chunk = chunk.map(|(_, time)| Box::new(batch(time)) as Box<dyn Chunk>);
         Ok(chunk.map_or(SplitPoll::Ended, SplitPoll::Chunk))
     }
 }
@@ -187,8 +203,10 @@ fn nobody_waits_for_a_split_that_another_reads_from() {
     let (reads, says) = channel();
     let (opens, gate) = channel();
     let table = Timed(vec![VecDeque::from([(0, 10), (0, 20)])]);
-    let splits: Vec<Box<dyn Split>> =
-        vec![Box::new(Gated(reads, gate)), Box::new(TimedSplit(table.0[0].clone()))];
+    let splits: Vec<Box<dyn Split>> = vec![
+        Box::new(Gated(reads, gate)),
+        Box::new(TimedSplit::new(0, &table.0[0], &OpenOptions::alone(1, 0, 1))),
+    ];
     let intake = intake_of(splits, table, &clock);
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| take(&intake, 0).after);
@@ -263,8 +281,10 @@ fn a_drained_split_hands_out_what_it_has_accepted() {
             drained: false,
             chunks: VecDeque::from([10, 20]),
         };
-        let splits: Vec<Box<dyn Split>> =
-            vec![Box::new(accepting), Box::new(TimedSplit(table.0[0].clone()))];
+        let splits: Vec<Box<dyn Split>> = vec![
+            Box::new(accepting),
+            Box::new(TimedSplit::new(0, &table.0[0], &OpenOptions::alone(1, 0, 1))),
+        ];
         let intake = intake_of(splits, table, &clock);
         std::thread::scope(|scope| {
             let reader = reads.then(|| {
@@ -464,3 +484,5 @@ fn a_split_that_has_been_looked_at_holds_the_low_watermark_where_it_begins() {
     let batch = take(&intake, 0);
     assert_eq!((batch.split, batch.stamp, batch.holds), (1, BEGINNING, 400));
 }
+
+mod positions;

@@ -129,8 +129,8 @@ impl Intake {
     fn own_low(&self, state: &State, source: usize) -> (i64, bool) {
         let splits = self.splits_in(state, source);
         let active = splits.clone().filter(|s| !s.idle && !s.exhausted());
-        let current = state.current.iter().flatten().filter(|(of, _)| *of == source);
-        let current = current.map(|(_, stamp)| *stamp);
+        let current = state.current.iter().flatten().filter(|current| current.source == source);
+        let current = current.map(|current| current.holds);
         if let Some(low) = active.map(SplitState::low).chain(current).min() {
             return (low, false);
         }

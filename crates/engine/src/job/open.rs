@@ -14,7 +14,7 @@ use crate::pruning::Pruning;
 use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::{RowOrder, Sink, Writers};
-use crate::table::{OpenOptions, Table};
+use crate::table::{OpenOptions, Positions, Table};
 use millstream_operators::budget::Budget;
 use millstream_operators::prepare::Preparer;
 
@@ -33,7 +33,7 @@ pub(super) fn origins(
         workers: leaders,
         process: place.process,
         processes: place.processes,
-        from: Vec::new(),
+        from: Positions::new(),
         pruning: Pruning::default(),
         conditions: Vec::new(),
         dictionaries: Vec::new(),

@@ -150,7 +150,7 @@ pub enum SealSlice {
     Nothing,
 }
 
-/// Rows of state sealed by another worker.
+/// Sealed rows of state from another worker.
 #[derive(Debug)]
 pub enum Delta<'a> {
     /// Of this process.

@@ -78,7 +78,7 @@ fn of_records(input: usize, records: &Records<'_>) -> BinaryArray {
 }
 
 fn of_fired(input: usize, rows: &RecordBatch, times: &RowTimes) -> Result<BinaryArray> {
-    // Maps have no order; rows that differ only in maps come in any order.
+    // Maps have no order: rows that differ in maps alone come in any order.
     let field = |column: &&ArrayRef| SortField::new(column.data_type().clone());
     let columns = rows.columns().iter();
     let ordered = |column: &&ArrayRef| RowConverter::supports_fields(&[field(column)]);

@@ -78,7 +78,7 @@ impl Table for Given {
     fn open(&self, columns: &[usize], options: &OpenOptions) -> TableResult<Vec<Box<dyn Split>>> {
         let (rows, most) = (self.rows.project(columns)?, options.batch_rows.max(1));
         let batch = |start| rows.slice(start, most.min(rows.num_rows() - start));
-        let read = options.from(0).0.first().map_or(0, |read| *read);
+        let read = options.from(SPLIT_NAME).0.first().map_or(0, |read| *read);
         let first = rows.num_rows().min(read as usize);
         let batches = (first..rows.num_rows()).step_by(most).map(batch).collect();
         Ok(vec![Box::new(GivenSplit { batches, read })])
@@ -89,6 +89,9 @@ impl Table for Given {
     }
 }
 
+/// The name of the only split.
+const SPLIT_NAME: &str = "the query";
+
 struct GivenSplit {
     batches: VecDeque<RecordBatch>,
     /// Rows handed out.
@@ -97,7 +100,7 @@ struct GivenSplit {
 
 impl Split for GivenSplit {
     fn name(&self) -> &str {
-        "the query"
+        SPLIT_NAME
     }
 
     fn position(&self) -> Position {

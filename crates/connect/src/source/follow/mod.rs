@@ -127,12 +127,12 @@ impl Table for FollowTable {
             offsets: read.offsets(),
         };
         let mut split = FollowSplit {
+            saved: Saved::all_of(&options.from(&name)),
             name,
             files: self.files.clone(),
             wanted,
             read,
             cursors: Vec::new(),
-            saved: Saved::all_of(&options.from(0)),
             looked: Instant::now(),
         };
         split.look()?;

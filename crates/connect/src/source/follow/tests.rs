@@ -58,9 +58,10 @@ impl Folder {
 
     fn follow(&self, path: &str, from: Position) -> Followed {
         let mut options = OpenOptions::alone(3, 0, 1);
-        options.from = vec![from];
         let table = self.table(path, "csv").unwrap();
         assert!(!table.bounded() && table.live());
+        let name = table.open(&[0], &options).unwrap()[0].name().to_string();
+        options.from.insert(name, from);
         Followed(table.open(&[0], &options).unwrap().remove(0))
     }
 }
@@ -293,8 +294,6 @@ fn many_files_need_few_descriptors() {
     for number in &numbers {
         folder.append(&name(*number), &format!("a\n{number}\n"));
     }
-    let mut options = OpenOptions::alone(100, 0, 1);
-    options.from = vec![Position::default()];
     let files = folder.table("*.csv", "csv").unwrap();
     let wanted = Wanted {
         format: files.format.clone(),

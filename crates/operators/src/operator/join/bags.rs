@@ -299,7 +299,7 @@ impl Bags {
     }
 }
 
-/// Receivers of rows.
+/// Destination of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum To {
     /// The leaders of their keys.

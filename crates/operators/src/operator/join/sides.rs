@@ -63,7 +63,7 @@ const HIDDEN: [DataType; 2] = [DataType::Int64, DataType::Binary];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Key(usize),
-    /// A value kept beside the keys.
+    /// A value beside the keys, by number.
     Value(usize),
 }
 

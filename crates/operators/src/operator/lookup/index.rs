@@ -8,7 +8,7 @@ use crate::budget::{Held, batch_bytes};
 use crate::columns::keys::{VarColumn, is_variable};
 use crate::error::Result;
 
-/// Rows of a version of a side table.
+/// Rows of a version of a side table, with an index by key.
 #[derive(Debug)]
 pub(super) struct Index {
     pub(super) rows: RecordBatch,
