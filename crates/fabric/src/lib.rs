@@ -12,7 +12,6 @@
 //! process opened. What it does not do: it has no flow control and no framing, it does not retry a
 //! failed connection (these are tasks of `flow`), and nothing on the wire is secret.
 
-pub mod conformance;
 mod contract;
 mod datagram;
 mod endpoint;
