@@ -16,13 +16,13 @@
 
 mod beside;
 mod channel;
-mod columnar_fuzz;
 mod columns;
 mod conform;
 mod csv;
 mod datagen;
 mod datetime;
 mod files;
+mod fuzz;
 mod guard;
 mod hidden;
 mod http;
@@ -39,7 +39,7 @@ mod raw;
 mod records;
 mod registry;
 #[cfg(test)]
-mod round_trip;
+mod round_trip_tests;
 mod scalar;
 mod secrets;
 mod sinks;
