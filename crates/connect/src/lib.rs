@@ -25,7 +25,7 @@ mod files;
 mod fuzz;
 mod guard;
 mod hidden;
-mod http;
+pub mod http;
 mod infer;
 mod input;
 mod ipc;

@@ -1,7 +1,6 @@
 //! What shows a running script: the progress line, the local socket, metrics and the page. All of
 //! them look at the [`Desk`].
 
-mod accept;
 mod ask;
 mod desk;
 mod http;
