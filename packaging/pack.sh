@@ -21,7 +21,7 @@ mkdir -p "$stage/completions" "$stage/man"
 strip -o "$stage/millstream" "$program"
 chmod 755 "$stage/millstream"
 # What README.md, and the pages that it leads to, lead to.
-read_on=(README.md CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md LICENSE NOTICE docs examples)
+read_on=(README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE NOTICE docs examples)
 (cd "$root" && cp -r "${read_on[@]}" "$stage")
 chmod -R u=rwX,go=rX "$stage/docs" "$stage/examples"
 for shell in bash zsh fish; do

@@ -3,18 +3,18 @@
 //!
 //! Events come from the library, too (crate `tracing`). Without `--log` they have no listener.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::io::{Write, stderr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::ValueEnum;
 use millstream::Stats;
-use serde_json::{Map, Value};
-use tracing::field::{Field, Visit};
+use serde_json::{Map, Value, json};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{JsonFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
@@ -157,28 +157,28 @@ impl<S: Subscriber> Layer<S> for Lines {
         let mut time = String::new();
         // A clock that cannot be read leaves it empty.
         let _ = SystemTime.format_time(&mut Writer::new(&mut time));
-        let mut fields = Fields::default();
-        event.record(&mut fields);
+        let mut fields = String::new();
+        // No field is without a value in JSON.
+        let _ = JsonFields::new().format_fields(Writer::new(&mut fields), event);
+        let mut fields: Map<String, Value> = serde_json::from_str(&fields).unwrap_or_default();
+        let message = fields.remove("message").unwrap_or_default();
         let level = event.metadata().level();
         let process = PROCESS.load(Ordering::Relaxed);
         let mut line = match self.0 {
             LogFormat::Json => {
-                let first: [(&str, Value); 4] = [
-                    ("time", time.into()),
-                    ("level", level.as_str().to_lowercase().into()),
-                    ("process", process.into()),
-                    ("message", fields.message.into()),
-                ];
-                let rest = fields.others.iter().map(|(key, value)| (key.as_str(), value.clone()));
-                let pairs = first.into_iter().chain(rest);
-                let pairs: Vec<String> =
-                    pairs.map(|(key, value)| format!("{}:{value}", Value::from(key))).collect();
-                format!("{{{}}}", pairs.join(","))
+                let rest = fields.iter().map(|(key, value)| format!(",{}:{value}", json!(key)));
+                format!(
+                    r#"{{"time":{},"level":{},"process":{process},"message":{message}{}}}"#,
+                    json!(time),
+                    json!(level.as_str().to_lowercase()),
+                    rest.collect::<String>()
+                )
             }
             LogFormat::Text => {
-                let text = millstream::harmless(&fields.message).replace('\n', "\n    ");
+                let text = message.as_str().unwrap_or_default();
+                let text = millstream::harmless(text).replace('\n', "\n    ");
                 let mut line = format!("{time} {level:5} process={process} {text}");
-                for (key, value) in fields.others {
+                for (key, value) in fields {
                     line.push_str(&format!(" {key}={value}"));
                 }
                 line
@@ -188,48 +188,5 @@ impl<S: Subscriber> Layer<S> for Lines {
         let _erased = erase();
         // Where that cannot be written to, nobody is left to be told.
         let _ = stderr().write_all(line.as_bytes());
-    }
-}
-
-/// Content of an event.
-#[derive(Default)]
-struct Fields {
-    message: String,
-    others: Map<String, Value>,
-}
-
-impl Fields {
-    fn add(&mut self, field: &Field, value: Value) {
-        self.others.insert(field.name().to_string(), value);
-    }
-}
-
-impl Visit for Fields {
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.add(field, value.into());
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.add(field, value.into());
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.add(field, value.into());
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.add(field, value.into());
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, value.into());
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let text = format!("{value:?}");
-        match field.name() {
-            "message" => self.message = text,
-            _ => self.add(field, text.into()),
-        }
     }
 }

@@ -15,16 +15,16 @@
 
 mod beside;
 mod channel;
-mod columnar_fuzz;
 mod columns;
 mod conform;
 mod csv;
 mod datagen;
 mod datetime;
 mod files;
+mod fuzz;
 mod guard;
 mod hidden;
-mod http;
+pub mod http;
 mod infer;
 mod input;
 mod ipc;
@@ -38,7 +38,7 @@ mod raw;
 mod records;
 mod registry;
 #[cfg(test)]
-mod round_trip;
+mod round_trip_tests;
 mod scalar;
 mod secrets;
 mod sinks;

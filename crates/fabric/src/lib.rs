@@ -12,7 +12,6 @@
 //! promised: there is no flow control and no framing, a failed connection is not retried (these are
 //! tasks of `flow`), and nothing on the wire is secret.
 
-pub mod conformance;
 mod contract;
 mod datagram;
 mod endpoint;

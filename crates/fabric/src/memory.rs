@@ -123,8 +123,9 @@ impl Region {
         }
     }
 
+    /// Number of the device that the region belongs to, within this process.
     #[inline]
-    pub(crate) fn device(&self) -> u32 {
+    pub fn device(&self) -> u32 {
         self.0.device
     }
 

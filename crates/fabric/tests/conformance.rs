@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use millstream_fabric::conformance::{Bed, Report, Skip, run};
+mod suite;
+
+use self::suite::{Bed, Report, Skip, run};
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::sim::{Model, Placement, Sim};

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use millstream_fabric::conformance::{Bed, Ends};
+mod suite;
+
+use self::suite::{Bed, Ends};
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;

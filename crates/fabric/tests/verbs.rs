@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use millstream_fabric::conformance::{Bed, Skip, run};
+mod suite;
+
+use self::suite::{Bed, Skip, run};
 use millstream_fabric::survey::survey;
 use millstream_fabric::verbs::{Options, Verbs, devices};
 use millstream_fabric::{Error, Fabric, Provider};

@@ -34,7 +34,7 @@ mod syntax;
 #[cfg(test)]
 mod precedence_tests;
 #[cfg(test)]
-mod scalar_forms;
+mod scalar_test_forms;
 #[cfg(test)]
 mod scalar_tests;
 #[cfg(test)]

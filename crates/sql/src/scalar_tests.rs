@@ -16,7 +16,7 @@ use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 
 use crate::plan::planner::{Outcome, Planner};
-use crate::scalar_forms::FORMS;
+use crate::scalar_test_forms::FORMS;
 use crate::stages::functions::Functions;
 use crate::syntax::error::ErrorKind;
 use crate::syntax::script::parse_script;

@@ -65,7 +65,7 @@ mod device;
 mod error;
 mod event;
 #[cfg(test)]
-mod layout;
+mod layout_tests;
 mod library;
 mod memory;
 mod path;

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::accept::accept_all;
 use super::desk::{Desk, Report, Told};
 use crate::console::warn;
 
@@ -160,24 +159,34 @@ pub(super) fn open(desk: &Arc<Desk>) -> Option<Listening> {
     }
     let (desk, over) = (desk.clone(), Arc::<AtomicBool>::default());
     let (listening, thread) = (over.clone(), thread::Builder::new().name("local".into()));
-    thread.spawn(move || accept(&listener, desk, &listening)).ok()?;
+    thread.spawn(move || accept(&listener, &desk, &listening)).ok()?;
     Some(Listening { path, over })
 }
 
-fn accept(listener: &UnixListener, desk: Arc<Desk>, over: &Arc<AtomicBool>) {
-    let served = over.clone();
-    accept_all(
-        ("local", CONNECTIONS_MAX),
-        || {
-            let (stream, _) = listener.accept()?;
-            Ok((!over.load(SeqCst)).then_some(stream))
-        },
-        |_| None,
-        move |stream| {
-            // Whoever has gone needs no answer.
-            let _ = serve(stream, &desk, &served);
-        },
-    );
+/// Serves each connection on a thread of its own, until the job has ended. Too many are closed.
+fn accept(listener: &UnixListener, desk: &Arc<Desk>, over: &Arc<AtomicBool>) {
+    // Each connection holds a copy.
+    let open = Arc::new(());
+    for stream in listener.incoming() {
+        if over.load(SeqCst) {
+            return;
+        }
+        let Ok(stream) = stream else {
+            // No descriptor is left, perhaps, which may change.
+            thread::sleep(LOOK);
+            continue;
+        };
+        if Arc::strong_count(&open) > CONNECTIONS_MAX {
+            continue;
+        }
+        let (desk, over, open) = (desk.clone(), over.clone(), open.clone());
+        // Without a thread, the connection is closed with the closure.
+        let _ = thread::Builder::new().name("local".into()).spawn(move || {
+            // A client that has gone needs no answer.
+            let _ = serve(stream, &desk, &over);
+            drop(open);
+        });
+    }
 }
 
 fn serve(stream: UnixStream, desk: &Desk, over: &AtomicBool) -> io::Result<()> {

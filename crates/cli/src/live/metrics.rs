@@ -6,16 +6,16 @@
 use std::fmt::Write;
 
 use millstream::observe::{Doing, Snapshot, Split, Worker, share_read};
+use millstream_connect::http::message::Answer;
 
 use super::desk::Desk;
-use super::http::Answer;
 
 /// Answers a request for metrics.
 pub(super) fn answer(desk: &Desk, path: &str) -> Answer {
     match path {
-        "/metrics" => Answer::new("text/plain; version=0.0.4; charset=utf-8", text(desk)),
-        "/healthz" => Answer::new("text/plain; charset=utf-8", "ok\n".into()),
-        _ => Answer::failed(404, "there is /metrics, and /healthz"),
+        "/metrics" => Answer::document("text/plain; version=0.0.4; charset=utf-8", text(desk)),
+        "/healthz" => Answer::document("text/plain; charset=utf-8", "ok\n".into()),
+        _ => Answer::new(404, "there is /metrics, and /healthz"),
     }
 }
 

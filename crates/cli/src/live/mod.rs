@@ -1,7 +1,6 @@
 //! Displays of a running script: the progress line, the local socket, metrics and the page. All
 //! displays read the [`Desk`].
 
-mod accept;
 mod ask;
 mod desk;
 mod http;

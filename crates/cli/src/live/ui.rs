@@ -1,20 +1,20 @@
 //! `--ui`: a single page without outside resources, and its JSON.
 
 use millstream::observe::{Reason, why};
+use millstream_connect::http::message::Answer;
 use serde_json::json;
 
 use super::desk::Desk;
-use super::http::Answer;
 
 const PAGE: &str = include_str!("ui.html");
 
 /// Answers a request for the page, or for what it shows.
 pub(super) fn answer(desk: &Desk, path: &str) -> Answer {
     match path {
-        "/" => Answer::new("text/html; charset=utf-8", PAGE.into()),
-        "/report" => Answer::new("application/json", report(desk)),
-        "/healthz" => Answer::new("text/plain; charset=utf-8", "ok\n".into()),
-        _ => Answer::failed(404, "there is /, and /report"),
+        "/" => Answer::document("text/html; charset=utf-8", PAGE.into()),
+        "/report" => Answer::document("application/json", report(desk)),
+        "/healthz" => Answer::document("text/plain; charset=utf-8", "ok\n".into()),
+        _ => Answer::new(404, "there is /, and /report"),
     }
 }
 

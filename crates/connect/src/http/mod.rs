@@ -19,8 +19,8 @@
 //! the setting `memory` at most, 64 MiB at most, or one body. Beyond that the answer is 429,
 //! `Retry-After: 1`. This comes on top of the job's budget.
 //!
-//! **Senders** are trusted with nothing: see [`request`] for what is refused, and [`server`] for
-//! how long one may take. There are at most 64 connections. What a web page sends is refused (403),
+//! **Senders** are trusted with nothing: [`request`] refuses ambiguous heads, and [`port`] bounds
+//! the time of each part. There are at most 64 connections. What a web page sends is refused (403),
 //! because any page that somebody looks at could send to this machine. There is no encryption, and
 //! no password: another address than one of this machine has to be written.
 //!
@@ -31,9 +31,12 @@
 
 mod body;
 mod fuzz;
+pub mod message;
+mod port;
+mod receive;
 mod request;
 mod route;
-mod server;
+pub mod server;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -49,8 +52,9 @@ use millstream_contract::wording::counted;
 use millstream_contract::{Result, decoding};
 
 pub use self::fuzz::fuzz_http;
+use self::port::{BODY, LIMITS, Server};
 use self::route::{Next, Served};
-use self::server::{Patience, Server};
+
 use crate::input::{Name, io_error};
 use crate::options::Options;
 use crate::records::{RecordFormat, Wanted};
@@ -150,7 +154,7 @@ impl Table for HttpTable {
             waiting_bytes_max,
             decoding_bytes_max: decoding::bytes_max(options.memory_bytes),
         };
-        let (server, address) = Server::start(self.address, served, Patience::default())
+        let (server, address) = Server::start(self.address, served, LIMITS, BODY)
             .map_err(|error| io_error(Path::new(&*name), &error))?;
         let remark = format!(
             "waits for POST requests on http://{address}{}{}",

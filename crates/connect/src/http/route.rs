@@ -1,8 +1,8 @@
 //! The path of a table: bodies that are sent to it, until they are handed on.
 //!
-//! A body is decoded before it is accepted, piece by piece. Pieces stay decoded as long as they
-//! take no more than the body itself. The others are decoded again when they are handed on: a body
-//! of empty objects takes a thousand times its length.
+//! A body is decoded before it is accepted, piece by piece. Decoded pieces are kept as long as they
+//! take no more than the body itself and the room that is left for bodies. The rest of a body is
+//! decoded again when it is handed on: a body of empty objects takes a thousand times its length.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,8 @@ use millstream_contract::wording::counted;
 use millstream_contract::{Result, decoding};
 
 use super::body::unpack;
-use super::request::{Answer, Packed};
+use super::message::Answer;
+use super::request::Packing;
 use crate::input::Name;
 use crate::records::{Arriving, RecordChunk, Wanted};
 
@@ -146,6 +147,18 @@ impl Room {
         Ok(())
     }
 
+    /// Makes room for decoded records, if half of all room stays free; whether it did.
+    fn keep(&mut self, bytes: u64) -> bool {
+        let max = self.route.served.waiting_bytes_max / 2;
+        let mut state = self.route.lock();
+        let fits = state.waiting.saturating_add(bytes) <= max;
+        if fits {
+            state.waiting += bytes;
+            self.bytes += bytes;
+        }
+        fits
+    }
+
     /// Gives back what is more than so many bytes.
     fn shrink(&mut self, bytes: u64) {
         let spare = self.bytes.saturating_sub(bytes);
@@ -216,10 +229,10 @@ impl Route {
     pub(super) fn take(
         &self,
         body: Vec<u8>,
-        packed: Packed,
+        packing: Option<Packing>,
         room: Room,
     ) -> (Answer, Option<Answering<'_>>) {
-        match self.accept(body, packed, room) {
+        match self.accept(body, packing, room) {
             Ok(accepted) => (accepted, Some(Answering(self))),
             Err(refused) => (refused, None),
         }
@@ -228,18 +241,18 @@ impl Route {
     fn accept(
         &self,
         body: Vec<u8>,
-        packed: Packed,
+        packing: Option<Packing>,
         mut room: Room,
     ) -> std::result::Result<Answer, Answer> {
-        let body = match packed {
-            Packed::Not => body,
-            packed => {
+        let body = match packing {
+            None => body,
+            Some(packing) => {
                 let _alone = self.decoding.lock().unwrap_or_else(PoisonError::into_inner);
-                unpack(&body, packed, self.served.body_bytes_max, |bytes| room.add(bytes))?
+                unpack(&body, packing, self.served.body_bytes_max, |bytes| room.add(bytes))?
             }
         };
         room.shrink(body.len() as u64);
-        let Records { pieces, count, left_out } = self.decode(body)?;
+        let Records { pieces, count, left_out } = self.decode(body, &mut room)?;
         let room = Arc::new(room);
         let accepted = |(piece, bytes)| Accepted { piece, bytes, room: room.clone() };
         let mut state = self.lock();
@@ -261,7 +274,7 @@ impl Route {
     }
 
     /// The records of a body that is not packed.
-    fn decode(&self, mut body: Vec<u8>) -> std::result::Result<Records, Answer> {
+    fn decode(&self, mut body: Vec<u8>, room: &mut Room) -> std::result::Result<Records, Answer> {
         let wanted = &self.served.wanted;
         let number = {
             let mut state = self.lock();
@@ -294,7 +307,8 @@ impl Route {
             records.left_out += decoded.left_out;
             let bytes = chunk.bytes();
             let decoded_bytes = decoded.batch.get_array_memory_size();
-            let piece = match decoded_bytes <= left {
+            let more = decoded_bytes.saturating_sub(left) as u64;
+            let piece = match more == 0 || room.keep(more) {
                 true => Piece::Decoded(decoded),
                 false => Piece::Raw(chunk),
             };
@@ -304,6 +318,7 @@ impl Route {
     }
 }
 
+/// The refusal of every body, where the table takes no more.
 fn refusal(state: &State) -> Option<Answer> {
     match (state.gone, state.draining) {
         (true, _) => Some(Answer::new(503, "the job has ended")),

@@ -9,7 +9,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use millstream_contract::settings::parse_bytes;
 
-use super::server::CONNECTIONS_MAX;
+use super::server::Limits;
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -383,8 +383,8 @@ fn a_head_without_end_is_refused() {
 #[test]
 fn there_are_only_so_many_connections() {
     let (_split, address) = served(&[("format", "csv")]);
-    let mut streams: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect(&address)).collect();
-    for at in [CONNECTIONS_MAX - 1, 0] {
+    let mut streams: Vec<TcpStream> = (0..LIMITS.connections).map(|_| connect(&address)).collect();
+    for at in [LIMITS.connections - 1, 0] {
         streams[at].write_all(post("1\n").as_bytes()).unwrap();
         assert_eq!(answer(&mut streams[at]).0, 202);
     }
@@ -392,7 +392,7 @@ fn there_are_only_so_many_connections() {
     let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
     streams[1].write_all(head.as_bytes()).unwrap();
     assert_eq!(answer(&mut streams[1]).0, 100);
-    let mut more: Vec<TcpStream> = (0..CONNECTIONS_MAX - 2).map(|_| connect(&address)).collect();
+    let mut more: Vec<TcpStream> = (0..LIMITS.connections - 2).map(|_| connect(&address)).collect();
     for stream in &mut more {
         stream.write_all(post("1\n").as_bytes()).unwrap();
         assert_eq!(answer(stream).0, 202);
@@ -462,9 +462,9 @@ fn impatient() -> (Server, String) {
         decoding_bytes_max: 1 << 20,
     };
     let short = Duration::from_millis(500);
-    let patience = Patience { idle: short, head: short, body: short };
+    let limits = Limits { idle: short, head: short, ..LIMITS };
     let (server, address) =
-        Server::start("127.0.0.1:0".parse().unwrap(), served, patience).unwrap();
+        Server::start("127.0.0.1:0".parse().unwrap(), served, limits, short).unwrap();
     (server, address.to_string())
 }
 

@@ -8,7 +8,7 @@ use millstream_contract::pruning::Pruning;
 use millstream_contract::table::Position;
 
 use super::{IpcSplit, schema_of, source};
-use crate::columnar_fuzz::{check, read};
+use crate::fuzz::{check, read};
 use crate::input::{Input, Pipe};
 use crate::records::Reading;
 

@@ -9,7 +9,7 @@ use millstream_contract::compare::Comparison;
 use millstream_contract::pruning::{AnyOf, Condition, Pruning};
 
 use super::{ParquetSplit, schema_of};
-use crate::columnar_fuzz::check;
+use crate::fuzz::check;
 use crate::input::Input;
 use crate::records::Reading;
 

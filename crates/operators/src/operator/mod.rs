@@ -13,7 +13,7 @@ mod record_order;
 mod routed;
 pub mod stateless;
 #[cfg(test)]
-mod tally;
+mod tally_tests;
 pub mod unnest;
 
 pub use contract::{Counters, Delta, Firing, Leadership, Operator, Program, Room, SealSlice, Step};

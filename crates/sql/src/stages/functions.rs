@@ -361,7 +361,7 @@ impl ContextProvider for Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scalar_forms::FORMS;
+    use crate::scalar_test_forms::FORMS;
 
     #[test]
     fn every_call_that_is_tested_is_listed() {

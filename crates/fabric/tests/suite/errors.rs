@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::ends::{Ends, MEMORY_BYTES, SIZES, into, receive};
 use super::{Bed, Check, Outcome, ensure, same, text};
-use crate::contract::{CompletionQueue, Fabric, QueuePair, State};
-use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
-use crate::error::Error;
-use crate::memory::{Access, RemoteAddress};
-use crate::work::{
+use millstream_fabric::Error;
+use millstream_fabric::{Access, RemoteAddress};
+use millstream_fabric::{
     Completion, Destination, Operation, Receive, Source, Status, Timing, WorkRequest,
 };
+use millstream_fabric::{CompletionQueue, Fabric, QueuePair, State};
+use millstream_fabric::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 
 pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     vec![
@@ -42,7 +42,7 @@ fn write(to: RemoteAddress, id: u64) -> WorkRequest<'static> {
     WorkRequest::write(Source::Inline(b"8 bytes."), to).signalled(id)
 }
 
-fn refused(result: Result<(), crate::Rejected>) -> Result<Error, String> {
+fn refused(result: Result<(), millstream_fabric::Rejected>) -> Result<Error, String> {
     match result {
         Ok(()) => Err("it was accepted".into()),
         Err(rejected) if rejected.posted == 0 => Ok(rejected.reason),

@@ -1,9 +1,9 @@
 //! Setup of the checks: two connected queue pairs with their completion queues and some memory.
 
 use super::{Bed, Failure, text};
-use crate::contract::{Fabric, QueuePair};
-use crate::memory::{Access, Region};
-use crate::work::{Destination, QueueSizes, Receive, Source, Timing};
+use millstream_fabric::{Access, Region};
+use millstream_fabric::{Destination, QueueSizes, Receive, Source, Timing};
+use millstream_fabric::{Fabric, QueuePair};
 
 /// Two ends of a connection and what they need.
 pub struct Ends<F: Fabric> {

@@ -2,13 +2,13 @@
 
 use super::ends::SIZES;
 use super::{Bed, Check, Failure, Outcome, ensure, pattern, same, text};
-use crate::contract::{CompletionQueue, Datagram, Fabric};
-use crate::error::Error;
-use crate::memory::{Access, Region};
-use crate::work::{
+use millstream_fabric::Error;
+use millstream_fabric::{Access, Region};
+use millstream_fabric::{
     Completion, DATAGRAM_HEADER_BYTES, Destination, Kind, Outgoing, QueueSizes, Receive, Source,
     Status,
 };
+use millstream_fabric::{CompletionQueue, Datagram, Fabric};
 
 pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     vec![

@@ -2,10 +2,12 @@
 
 use super::ends::{MEMORY_BYTES, SIZES, receive, source};
 use super::{Bed, Check, Failure, Outcome, ensure, same, text};
-use crate::contract::{CompletionQueue, Fabric, QueuePair, SharedReceives, State};
-use crate::error::Error;
-use crate::memory::{Access, Region};
-use crate::work::{Completion, Kind, Operation, Receive, Source, Status, Timing, WorkRequest};
+use millstream_fabric::Error;
+use millstream_fabric::{Access, Region};
+use millstream_fabric::{
+    Completion, Kind, Operation, Receive, Source, Status, Timing, WorkRequest,
+};
+use millstream_fabric::{CompletionQueue, Fabric, QueuePair, SharedReceives, State};
 
 pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     vec![

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::ends::{Ends, SIZES, into, receive, source};
 use super::{Bed, Check, Failure, Outcome, ensure, pattern, same, text};
-use crate::contract::{CompletionQueue, Events, Fabric, QueuePair, State};
-use crate::memory::{Access, Region, RemoteAddress};
-use crate::work::{
+use millstream_fabric::{Access, Region, RemoteAddress};
+use millstream_fabric::{
     Completion, Kind, Operation, QueueSizes, Receive, Source, Status, Timing, WorkRequest,
 };
+use millstream_fabric::{CompletionQueue, Events, Fabric, QueuePair, State};
 
 pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     vec![
@@ -374,7 +374,9 @@ fn full_send_queue<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
         ensure(posted <= most, || format!("{posted} requests were taken"))?;
     };
     same("posted of the list", refused.posted, 0)?;
-    ensure(matches!(refused.reason, crate::Error::QueueFull), || refused.reason.to_string())?;
+    ensure(matches!(refused.reason, millstream_fabric::Error::QueueFull), || {
+        refused.reason.to_string()
+    })?;
     ensure(posted >= 4, || format!("only {posted} of 4 entries could be used"))?;
 
     // All entries but the last unsignalled, and a list that is too long by one.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::ends::SIZES;
 use super::{Bed, Check, Outcome, ensure, same, text};
-use crate::contract::{CompletionQueue, Events, Fabric, QueuePair};
-use crate::memory::Access;
-use crate::work::{Completion, Kind, Receive, Source, Timing, WorkRequest};
+use millstream_fabric::Access;
+use millstream_fabric::{Completion, Kind, Receive, Source, Timing, WorkRequest};
+use millstream_fabric::{CompletionQueue, Events, Fabric, QueuePair};
 
 pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     vec![
