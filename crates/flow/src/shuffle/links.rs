@@ -46,14 +46,17 @@ pub(crate) enum Pairs<F: Fabric, M> {
     Datagrams(F::Datagram, M),
 }
 
-/// Queue pairs for so many peers, their completion queue, and the events for sleeping threads.
+/// Queue pairs, their completion queue, and the events for sleeping threads.
+type Opened<F, M> = (Pairs<F, M>, <F as Fabric>::CompletionQueue, <F as Fabric>::Events);
+
+/// Opens an endpoint's half for so many peers.
 pub(crate) fn open<F: Fabric, M>(
     fabric: &F,
     settings: &Settings,
     role: Role,
     peers: usize,
     memory: impl FnOnce(QueueSizes) -> Result<M>,
-) -> Result<(Pairs<F, M>, F::CompletionQueue, F::Events)> {
+) -> Result<Opened<F, M>> {
     settings.check(fabric.limits(), peers)?;
     let events = fabric.events()?;
     let (sizes, count) = settings.queues(role, peers);
