@@ -82,14 +82,13 @@ pub(crate) fn peers_of(
         (Transport::Read, Role::Sender) | (Transport::Write(_), Role::Receiver) => 2,
         _ => 1,
     };
-    let mut peers: Vec<Peer> = Vec::new();
-    for hello in hellos {
-        let peer = peer_of(hello, theirs, settings, regions)?;
-        if peers.iter().any(|before| before.id == peer.id) {
-            let (what, ours) = ("peers, each with an id of its own", peers.len() as u64);
+    let peer = |hello: &Hello| peer_of(hello, theirs, settings, regions);
+    let peers: Vec<Peer> = hellos.iter().map(peer).collect::<Result<_>>()?;
+    for (number, peer) in peers.iter().enumerate() {
+        if peers[..number].iter().any(|before| before.id == peer.id) {
+            let (what, ours) = ("peers, each with an id of its own", number as u64);
             return Err(Error::Mismatch { what, ours, theirs: peer.id.into() });
         }
-        peers.push(peer);
     }
     Ok(peers)
 }
