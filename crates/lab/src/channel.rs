@@ -3,7 +3,6 @@
 //! touches the bytes, because the limit does not either.
 
 pub(crate) mod compare;
-pub mod costs;
 mod limits;
 mod transfer;
 pub(crate) mod waiting;
