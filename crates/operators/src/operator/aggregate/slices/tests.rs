@@ -52,7 +52,7 @@ fn spare_tables_and_fragments_are_counted_until_they_are_released() {
     assert_eq!(slices.counters().growths, counters.growths, "those that are gone still count");
 }
 
-/// Slices come, change and go by the hundred: sums are those of all that are open, and no maximum is
+/// Slices come, change and go by the hundred: sums are those of all open slices, and no maximum is
 /// too small.
 #[test]
 fn many_slices_count_as_each_by_itself() {
