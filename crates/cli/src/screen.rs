@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use crate::closed;
 
-/// State of the terminal.
+/// What stands on the terminal.
 struct Screen {
-    /// A line of progress does.
+    /// A progress line is shown.
     drawn: bool,
     /// The last text on stdout has no end of its line.
     within_line: bool,

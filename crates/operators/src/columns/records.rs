@@ -64,7 +64,12 @@ impl Reading {
 
     /// Goes on with the group that follows.
     pub(crate) fn skip_group(&mut self) {
-        *self = Reading { portion: self.portion, group: self.group + 1, rows: 0, bytes: 0 };
+        self.skip_to(self.group + 1);
+    }
+
+    /// Goes on with a group.
+    pub(crate) fn skip_to(&mut self, group: usize) {
+        *self = Reading { portion: self.portion, group, rows: 0, bytes: 0 };
     }
 }
 

@@ -11,9 +11,9 @@
 //! - Tumbling windows, and the single window of an undivided input: a slice is a window.
 //! - Short tumbling windows that are *packed*: a slice is several windows in sequence, which fire
 //!   together. A *window* is the name under which they fire; each row names its own window.
-//! - Windows that hop or cumulate ([`panes`]): a slice is a pane, as wide as windows are apart. A
-//!   record that is late for some of its windows goes to a slice of its own, named by the first
-//!   window for which the record is in time. Short panes are packed, too ([`packs`]).
+//! - Windows that hop or cumulate: a slice is a pane, as wide as windows are apart, or packs some
+//!   ([`packs`]). A record that is late for some of its windows goes to a slice of its own, named by
+//!   the first window for which the record is in time.
 //! - Sessions: a slice is a gap wide at the most, so that all records of a key in it belong to one
 //!   session; or it packs many such parts, and each row names its part. A *window* is the name
 //!   under which sessions fire that ended in about the same time; each row has its session's begin
@@ -30,7 +30,6 @@ mod answers;
 mod interval;
 mod names;
 mod packs;
-mod panes;
 mod results;
 #[cfg(test)]
 mod tests;
@@ -41,8 +40,7 @@ use crate::event_time::{BEGINNING, END, USABLE};
 use crate::plan::{Interval, Session, Tumble, Window};
 pub use answers::{Bounds, Combining, Fate, OrderWithin, Packing};
 pub use names::{SliceId, WindowId};
-use packs::Packs;
-use panes::Panes;
+use packs::{Packs, Panes};
 
 /// How long before its window's end a result's event time (`window_time`) is.
 pub(crate) const ROW_TIME_BEFORE_END_US: i64 = 1000;
@@ -62,10 +60,9 @@ pub struct Windowing {
 enum Kind {
     /// Each is a slice, and is named by the time at which it begins.
     Slices,
-    Panes(Panes),
     /// The windows that a slice packs.
     Packed(Tumble),
-    /// The panes that a slice packs.
+    /// Panes, of which a slice packs one or several.
     Packs(Packs),
     /// Sessions; a name, the begin of a slice, stands for all sessions that are over when the slice
     /// is complete.
@@ -82,11 +79,11 @@ impl Windowing {
             Some(Window::Tumble(tumble)) => (Some(tumble), Kind::Slices),
             Some(Window::Hop(hop)) => {
                 let slices = Tumble { size_us: hop.slide_us, offset_us: hop.offset_us };
-                (Some(slices), Kind::panes(hop.size_us / hop.slide_us, true))
+                (Some(slices), Kind::panes(slices, hop.size_us, true))
             }
             Some(Window::Cumulate(window)) => {
                 let slices = Tumble { size_us: window.step_us, offset_us: window.offset_us };
-                (Some(slices), Kind::panes(window.size_us / window.step_us, false))
+                (Some(slices), Kind::panes(slices, window.size_us, false))
             }
             Some(Window::Session(session)) => {
                 let size_us = part_us(&session);
@@ -105,7 +102,7 @@ impl Windowing {
         let Some(pane) = self.slices.filter(|_| count > 1) else { return self };
         let kind = match self.kind {
             Kind::Slices => Kind::Packed(pane),
-            Kind::Panes(panes) => Kind::Packs(Packs { panes, pane, count }),
+            Kind::Packs(packs) => Kind::Packs(Packs { count, ..packs }),
             Kind::Sessions(session) => Kind::Sessions(session),
             _ => return self,
         };
@@ -117,7 +114,7 @@ impl Windowing {
     pub(crate) fn packing(&self) -> Packing {
         match self.kind {
             Kind::Packed(_) => Packing::Windows,
-            Kind::Packs(_) => Packing::Parts,
+            Kind::Packs(packs) if packs.count > 1 => Packing::Parts,
             Kind::Sessions(session)
                 if self.slices.is_some_and(|s| s.size_us > part_us(&session)) =>
             {
@@ -131,7 +128,9 @@ impl Windowing {
     /// by this, of the event time of each. `None`: there is no need for that.
     pub fn order_within(&self) -> Option<OrderWithin> {
         match self.kind {
-            Kind::Packed(_) | Kind::Packs(_) => Some(OrderWithin { size_us: 1, before_end_us: 0 }),
+            Kind::Packed(_) | Kind::Packs(Packs { count: 2.., .. }) => {
+                Some(OrderWithin { size_us: 1, before_end_us: 0 })
+            }
             // As if they had fired in shorter slices, so that their order does not tell how long
             // slices are.
             Kind::Sessions(session) => {
@@ -172,8 +171,7 @@ impl Windowing {
     pub(crate) fn combining(&self) -> Combining {
         match self.kind {
             Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => Combining::OneSlice,
-            Kind::Panes(Panes { count, hop })
-            | Kind::Packs(Packs { panes: Panes { count, hop }, .. }) => {
+            Kind::Packs(Packs { panes: Panes { count, hop }, .. }) => {
                 Combining::Panes { count, hop }
             }
             Kind::Sessions(session) => Combining::Sessions { gap_us: session.gap_us },
@@ -186,9 +184,9 @@ impl Windowing {
         let slices = self.slices.as_ref()?;
         Some(match self.kind {
             Kind::Slices | Kind::Packed(_) => slices.size_us,
-            Kind::Panes(panes) => slices.size_us.saturating_mul(panes.count),
-            Kind::Packs(Packs { panes, pane, .. }) => {
-                slices.size_us.saturating_add(pane.size_us.saturating_mul(panes.count))
+            Kind::Packs(Packs { panes, pane, count }) => {
+                let pack_us = if count > 1 { slices.size_us } else { 0 };
+                pane.size_us.saturating_mul(panes.count).saturating_add(pack_us)
             }
             Kind::Sessions(session) => session.gap_us.max(slices.size_us),
             Kind::Interval(interval) => {
@@ -217,7 +215,6 @@ impl Windowing {
                 let start = start_of(slices, time);
                 let end = start.saturating_add(slices.size_us);
                 let slice = match &self.kind {
-                    Kind::Panes(panes) => panes.slice_of(index_of(slices, start)),
                     Kind::Packs(packs) => return packs.slice_of(time),
                     Kind::Sessions(session) => {
                         let slice = SliceId(start);
@@ -277,35 +274,22 @@ impl Windowing {
             return Fate::InTime;
         }
         let ended = watermark.saturating_sub(self.lateness_us).max(-USABLE);
+        let Kind::Packs(packs) = &self.kind else { return Fate::Late };
         // Windows end where a pane does: the first that ends later than this is still open.
-        let window = |panes: &Panes, pane: &Tumble| {
-            panes.window_ending_with(index_of(pane, start_of(pane, ended)))
-        };
-        let left = match (&self.kind, &self.slices) {
-            (Kind::Panes(panes), Some(pane)) => {
-                panes.slice_from(index_of(pane, slice.start), window(panes, pane))
-            }
-            (Kind::Packs(packs), _) => {
-                packs.slice_from(packs.pane_from(slice.start), window(&packs.panes, &packs.pane))
-            }
-            _ => None,
-        };
+        let window = index_of(&packs.pane, start_of(&packs.pane, ended));
+        let left = packs.slice_from(packs.pane_from(slice.start), window);
         left.map_or(Fate::Late, Fate::Partly)
     }
 
     /// End of the last window of a late record. `None`: lateness follows from the record's own
     /// time.
     pub(crate) fn last_end_of(&self, slice: &Bounds) -> Option<i64> {
-        match (&self.kind, &self.slices) {
-            (Kind::Panes(panes), Some(slices)) => {
-                let window = panes.last_window_of(index_of(slices, slice.start));
-                Some(start_of_index(slices, panes.end_of(window)))
-            }
-            (Kind::Packs(packs), _) => {
+        match &self.kind {
+            Kind::Packs(packs) => {
                 let [_, last] = packs.ends_of(slice.slice, slice.start);
                 Some(packs.bounds_of(last)[1])
             }
-            (Kind::Sessions(_) | Kind::Interval(_), _) => None,
+            Kind::Sessions(_) | Kind::Interval(_) => None,
             _ => Some(slice.end),
         }
     }
@@ -321,9 +305,6 @@ impl Windowing {
     pub fn has_slice(&self, slice: SliceId) -> bool {
         let Some(slices) = &self.slices else { return slice == SliceId::WHOLE };
         let start = match &self.kind {
-            Kind::Panes(panes) => panes
-                .pane_of(slice)
-                .and_then(|pane| pane.checked_mul(slices.size_us)?.checked_add(slices.offset_us)),
             Kind::Packs(packs) => packs.begin_of(slice),
             _ => Some(slice.0),
         };
@@ -344,7 +325,6 @@ impl Windowing {
     #[inline(always)]
     pub fn closes_at(&self, slice: SliceId) -> i64 {
         match &self.kind {
-            Kind::Panes(panes) => self.fires_at(panes.first_window_of(slice)),
             Kind::Packs(packs) => self.fires_at(WindowId(packs.numbers_of(slice)[0])),
             _ => self.ends_for_good(slice.0),
         }
@@ -364,9 +344,6 @@ impl Windowing {
     pub fn begin_of(&self, slice: SliceId) -> i64 {
         match (&self.kind, &self.slices) {
             (_, None) => BEGINNING,
-            (Kind::Panes(panes), Some(slices)) => {
-                panes.pane_of(slice).map_or(END, |pane| start_of_index(slices, pane))
-            }
             (Kind::Packs(packs), _) => packs.begin_of(slice).unwrap_or(END),
             _ => slice.0,
         }
@@ -376,7 +353,6 @@ impl Windowing {
     pub fn begin_of_last_slice(&self, window: WindowId) -> i64 {
         match (&self.kind, &self.slices) {
             (_, None) => BEGINNING,
-            (Kind::Panes(panes), Some(slices)) => start_of_index(slices, panes.end_of(window) - 1),
             (Kind::Packs(_), Some(slices)) => start_of_index(slices, window.0),
             _ => window.0,
         }
@@ -385,7 +361,6 @@ impl Windowing {
     /// The windows that a slice serves, in the order in which they fire.
     pub fn windows_of(&self, slice: SliceId) -> impl Iterator<Item = WindowId> {
         let first = match &self.kind {
-            Kind::Panes(panes) => panes.first_window_of(slice).0,
             Kind::Packs(packs) => packs.numbers_of(slice)[0],
             _ => slice.0,
         };
@@ -395,9 +370,6 @@ impl Windowing {
     /// The last window that a slice serves.
     pub(crate) fn last_window_of(&self, slice: SliceId) -> WindowId {
         WindowId(match &self.kind {
-            Kind::Panes(panes) => {
-                panes.pane_of(slice).map_or(BEGINNING, |pane| panes.last_window_of(pane).0)
-            }
             Kind::Packs(packs) => packs.numbers_of(slice)[1],
             _ => slice.0,
         })
@@ -418,9 +390,7 @@ impl Windowing {
         });
         match &self.kind {
             Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => None,
-            Kind::Panes(_) | Kind::Packs(_) => {
-                (next <= self.last_window_of(newest)).then_some(next)
-            }
+            Kind::Packs(_) => (next <= self.last_window_of(newest)).then_some(next),
             Kind::Sessions(_) => Some(next),
         }
     }
@@ -429,7 +399,6 @@ impl Windowing {
     /// slice.
     pub(crate) fn slices_of(&self, window: WindowId) -> RangeInclusive<SliceId> {
         match &self.kind {
-            Kind::Panes(panes) => panes.slices_of(window),
             Kind::Packs(packs) => packs.slices_of(window),
             _ => SliceId(window.0)..=SliceId(window.0),
         }
@@ -439,11 +408,10 @@ impl Windowing {
     /// the pane with which the first window ends that they count for.
     pub(crate) fn panes_from(&self, slice: SliceId, start: i64) -> [i64; 2] {
         match &self.kind {
-            Kind::Panes(panes) => {
-                let first = panes.end_of(panes.first_window_of(slice)) - 1;
-                [panes.pane_of(slice).unwrap_or(first), first]
+            Kind::Packs(packs) => {
+                let start = if packs.count > 1 { start } else { self.begin_of(slice) };
+                [packs.pane_from(start), packs.ends_of(slice, start)[0]]
             }
-            Kind::Packs(packs) => [packs.pane_from(start), packs.ends_of(slice, start)[0]],
             _ => [0, 0],
         }
     }
@@ -452,7 +420,6 @@ impl Windowing {
     /// that fire under this name; of sessions, when the slice with which they are over ends.
     pub(crate) fn last_end_in(&self, window: WindowId) -> i64 {
         match &self.kind {
-            Kind::Panes(panes) => panes.end_of(window) - 1,
             Kind::Packs(packs) => packs.last_end_of(window),
             Kind::Sessions(_) => self.fires_at(window).saturating_sub(self.lateness_us),
             _ => window.0,
@@ -463,9 +430,6 @@ impl Windowing {
     #[inline(always)]
     pub fn fires_at(&self, window: WindowId) -> i64 {
         match (&self.kind, &self.slices) {
-            (Kind::Panes(panes), Some(slices)) => {
-                start_of_index(slices, panes.end_of(window)).saturating_add(self.lateness_us)
-            }
             (Kind::Packs(_), Some(slices)) => {
                 let end = start_of_index(slices, window.0.saturating_add(1));
                 end.saturating_add(self.lateness_us)
@@ -496,9 +460,12 @@ impl Windowing {
 }
 
 impl Kind {
-    /// Windows of so many panes.
-    fn panes(count: i64, hop: bool) -> Kind {
-        if count == 1 { Kind::Slices } else { Kind::Panes(Panes { count, hop }) }
+    /// Windows of this size, of panes that follow each other.
+    fn panes(pane: Tumble, size_us: i64, hop: bool) -> Kind {
+        match size_us / pane.size_us {
+            1 => Kind::Slices,
+            count => Kind::Packs(Packs { panes: Panes { count, hop }, pane, count: 1 }),
+        }
     }
 }
 

@@ -1,5 +1,9 @@
-//! Packs of panes: where windows overlap and panes are short, a slice has the panes that fire
-//! together. Each row of a slice names its own pane.
+//! Packs of panes, where windows overlap: a slice has one pane or, where panes are short, as many
+//! as fire together. Then each row names its own pane.
+//!
+//! Panes follow each other and are numbered, and so are windows: by the number of their last pane.
+//! Where windows hop, a window has so many panes; where they cumulate, a new one begins every so
+//! many panes, and a window has the panes from that begin on.
 //!
 //! Packs follow each other and are numbered. Under the number of a pack fire all windows whose last
 //! pane is in the pack. A slice is a pack, or a pane of a record that is late for some of its
@@ -9,9 +13,30 @@
 
 use std::ops::RangeInclusive;
 
-use super::panes::Panes;
 use super::{Bounds, SliceId, WindowId, index_of, start_of, start_of_index};
 use crate::plan::Tumble;
+
+/// How windows consist of panes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Panes {
+    /// How many a window has at the most, at least 2.
+    pub(super) count: i64,
+    /// Whether windows hop; else they cumulate.
+    pub(super) hop: bool,
+}
+
+impl Panes {
+    /// The first pane of a window.
+    fn first_of(self, window: i64) -> i64 {
+        if self.hop { window - self.count + 1 } else { window - window.rem_euclid(self.count) }
+    }
+
+    /// The last window that has a pane.
+    fn last_window_of(self, pane: i64) -> i64 {
+        let before = if self.hop { 0 } else { pane.rem_euclid(self.count) };
+        pane - before + self.count - 1
+    }
+}
 
 /// How windows consist of panes, and slices of those.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +44,7 @@ pub(super) struct Packs {
     pub(super) panes: Panes,
     /// How panes follow each other.
     pub(super) pane: Tumble,
-    /// How many a pack has, at least 2.
+    /// How many a pack has.
     pub(super) count: i64,
 }
 
@@ -42,19 +67,13 @@ impl Packs {
         pane.div_euclid(self.count)
     }
 
-    /// A window's last pane.
-    fn last_pane_of(self, window: i64) -> i64 {
-        self.panes.end_of(WindowId(window)) - 1
-    }
-
     fn name(self, content: Content) -> SliceId {
         let (number, rank) = match content {
             Content::Pack(pack) => (pack, 0),
             Content::Pane { pane, window } => {
-                let last = self.last_pane_of(window);
-                let before = pane - (last - self.panes.count + 1);
-                let rank = last.rem_euclid(self.count) * self.panes.count + before;
-                (self.pack_of(last), rank + 1)
+                let before = pane - (window - self.panes.count + 1);
+                let rank = window.rem_euclid(self.count) * self.panes.count + before;
+                (self.pack_of(window), rank + 1)
             }
         };
         SliceId(number.saturating_mul(self.names()).saturating_add(rank))
@@ -67,10 +86,9 @@ impl Packs {
         if rank < 0 {
             return Some(Content::Pack(number));
         }
-        let last = number.checked_mul(self.count)? + rank / self.panes.count;
-        let window = self.panes.window_ending_with(last);
-        let pane = last - self.panes.count + 1 + rank % self.panes.count;
-        let is_of_window = pane >= self.panes.first_pane_of(WindowId(window));
+        let window = number.checked_mul(self.count)? + rank / self.panes.count;
+        let pane = window - self.panes.count + 1 + rank % self.panes.count;
+        let is_of_window = pane >= self.panes.first_of(window);
         is_of_window.then_some(Content::Pane { pane, window })
     }
 
@@ -89,7 +107,7 @@ impl Packs {
     /// The slice of a pane's records that are late for the windows before `window`; `None`: it has
     /// no other.
     pub(super) fn slice_from(self, pane: i64, window: i64) -> Option<SliceId> {
-        let is_left = window <= self.panes.last_window_of(pane).0;
+        let is_left = window <= self.panes.last_window_of(pane);
         is_left.then(|| self.name(Content::Pane { pane, window }))
     }
 
@@ -110,7 +128,7 @@ impl Packs {
             Some(Content::Pane { pane, .. }) => pane,
             None => return [number, number - 1],
         };
-        [number, self.pack_of(self.last_pane_of(self.panes.last_window_of(last).0))]
+        [number, self.pack_of(self.panes.last_window_of(last))]
     }
 
     /// The names of the slices whose first windows fire under this number.
@@ -119,26 +137,24 @@ impl Packs {
         SliceId(first)..=SliceId(first.saturating_add(self.names() - 1))
     }
 
-    /// The first and the last pane with which windows end that a slice's records of the pane from
-    /// `start` count for.
+    /// The first and the last window that a slice's records of the pane from `start` count for.
     pub(super) fn ends_of(self, slice: SliceId, start: i64) -> [i64; 2] {
         let pane = self.pane_from(start);
         let first = match self.content(slice) {
-            Some(Content::Pane { window, .. }) => self.last_pane_of(window).max(pane),
+            Some(Content::Pane { window, .. }) => window.max(pane),
             _ => pane,
         };
-        [first, self.last_pane_of(self.panes.last_window_of(pane).0)]
+        [first, self.panes.last_window_of(pane)]
     }
 
-    /// The last pane of those windows that fire under a number.
+    /// The last of the windows that fire under a number.
     pub(super) fn last_end_of(self, number: WindowId) -> i64 {
         (number.0 + 1).saturating_mul(self.count) - 1
     }
 
-    /// Start and end of the window that ends with a pane.
-    pub(super) fn bounds_of(self, last: i64) -> [i64; 2] {
-        let window = WindowId(self.panes.window_ending_with(last));
-        let first = self.panes.first_pane_of(window);
-        [start_of_index(&self.pane, first), start_of_index(&self.pane, last.saturating_add(1))]
+    /// Start and end of a window.
+    pub(super) fn bounds_of(self, window: i64) -> [i64; 2] {
+        let panes = [self.panes.first_of(window), window.saturating_add(1)];
+        panes.map(|pane| start_of_index(&self.pane, pane))
     }
 }

@@ -1,9 +1,7 @@
 //! The results of windows: their bounds, their event time, and the watermark of all results.
 
 use super::packs::Packs;
-use super::{
-    Kind, ROW_TIME_BEFORE_END_US, WindowId, Windowing, start_of, start_of_index, time_before,
-};
+use super::{Kind, ROW_TIME_BEFORE_END_US, WindowId, Windowing, start_of, time_before};
 use crate::event_time::{BEGINNING, END, USABLE};
 
 impl Windowing {
@@ -14,10 +12,7 @@ impl Windowing {
         let slices = self.slices.as_ref()?;
         let (start, end) = match &self.kind {
             Kind::Slices | Kind::Interval(_) => (window.0, window.0.saturating_add(slices.size_us)),
-            Kind::Panes(panes) => (
-                start_of_index(slices, panes.first_pane_of(window)),
-                start_of_index(slices, panes.end_of(window)),
-            ),
+            Kind::Packs(packs) if packs.count == 1 => packs.bounds_of(window.0).into(),
             Kind::Packed(_) | Kind::Packs(_) | Kind::Sessions(_) => return None,
         };
         Some([start, end, time_before(end)])
@@ -65,7 +60,7 @@ impl Windowing {
                     // Rows of the next slice have times of their own in it.
                     Kind::Interval(_) => return start,
                     // The next window ends with the next slice.
-                    Kind::Slices | Kind::Panes(_) => start.saturating_add(slices.size_us),
+                    Kind::Slices => start.saturating_add(slices.size_us),
                     // The next window is the first of the next slice, or ends with its first pane.
                     Kind::Packed(first) | Kind::Packs(Packs { pane: first, .. }) => {
                         start.saturating_add(first.size_us)
@@ -88,7 +83,7 @@ impl Windowing {
                 let before = watermark.max(-USABLE).saturating_add(ROW_TIME_BEFORE_END_US - 1);
                 let start = start_of(slices, before);
                 let fired = match self.kind {
-                    Kind::Slices | Kind::Panes(_) => start,
+                    Kind::Slices => start,
                     Kind::Interval(_) => {
                         start_of(slices, watermark.max(-USABLE).saturating_add(slices.size_us - 1))
                     }

@@ -50,7 +50,7 @@ struct Fire {
     /// The slices that it is the first to need, and how far it reaches.
     slices: Vec<SliceId>,
     until: i64,
-    /// Sessions that are over, as far as they have not been read.
+    /// Rows that are ready, as far as they have not been read.
     over: Option<Over>,
     rows: ResultRows,
 }
@@ -141,18 +141,10 @@ impl Combined {
             } else if rows.ready().is_empty() {
                 return Ok(Step::Over);
             } else {
-                let ready = rows.ready();
-                match (bounds.of(&ready, &grouping.windowing), &bounds) {
-                    (Some(bounds), Bounds::InTimes { .. }) => {
-                        fire.over = Some(Over::new(bounds, finisher));
-                        continue;
-                    }
-                    (Some(bounds), _) => {
-                        fire.rows.decode_bounded(grouping, finisher, &ready, bounds)?;
-                    }
-                    (None, _) => fire.rows.decode(grouping, finisher, &ready)?,
-                }
-                rows.clear_ready();
+                let (ready, are_sessions) =
+                    (rows.ready(), matches!(bounds, Bounds::InTimes { .. }));
+                let bounds = bounds.of(&ready, &grouping.windowing);
+                fire.over = Some(Over::new(ready.len(), bounds, are_sessions, finisher));
             }
         }
         let (result, times) = fire.rows.project(finisher)?;

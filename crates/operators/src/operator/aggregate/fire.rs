@@ -187,24 +187,20 @@ impl ResultRows {
         self.left.is_some() || self.pairs.is_some()
     }
 
-    /// Takes rows of state; none are left of those before.
-    pub(crate) fn decode(
+    /// Takes rows of state, each with its bounds if it has some of its own; none are left of those
+    /// before. Where each becomes several, takes those of these that are read next.
+    pub(super) fn read(
         &mut self,
         grouping: &Grouping,
         finisher: &Finisher,
         rows: &RowsRef<'_>,
-    ) -> Result<()> {
-        self.read(grouping, finisher, rows, &mut Reading::default())
-    }
-
-    /// Takes rows of state, or where each becomes several, those of these that are read next.
-    fn read(
-        &mut self,
-        grouping: &Grouping,
-        finisher: &Finisher,
-        rows: &RowsRef<'_>,
+        bounds: Option<&BoundsOfRows>,
         reading: &mut Reading,
     ) -> Result<()> {
+        if let Some(bounds) = bounds {
+            self.times = Some(bounds.times.clone());
+            self.bounds = bounds.columns.clone();
+        }
         let (left, of) = finisher.decode(grouping, &self.bounds, rows, reading)?;
         if let (Some(of), Some(times)) = (&of, &mut self.times) {
             *times = of.iter().map(|row| times[*row as usize]).collect();
@@ -229,38 +225,6 @@ impl ResultRows {
             self.pairs.take_if(|pairs| pairs.is_over());
         }
         Ok(())
-    }
-
-    /// As [`ResultRows::decode`]: each row has these bounds.
-    pub(crate) fn decode_bounded(
-        &mut self,
-        grouping: &Grouping,
-        finisher: &Finisher,
-        rows: &RowsRef<'_>,
-        bounds: [Vec<i64>; 3],
-    ) -> Result<()> {
-        self.read_bounded(
-            grouping,
-            finisher,
-            rows,
-            &BoundsOfRows::new(bounds),
-            &mut Reading::default(),
-        )
-    }
-
-    /// As [`ResultRows::decode_bounded`]: where each row of state becomes several, takes those that
-    /// are read next.
-    pub(super) fn read_bounded(
-        &mut self,
-        grouping: &Grouping,
-        finisher: &Finisher,
-        rows: &RowsRef<'_>,
-        bounds: &BoundsOfRows,
-        reading: &mut Reading,
-    ) -> Result<()> {
-        self.times = Some(bounds.times.clone());
-        self.bounds = bounds.columns.clone();
-        self.read(grouping, finisher, rows, reading)
     }
 
     /// Takes pairs that are to be made; none are left of those before.

@@ -1,4 +1,4 @@
-//! Sessions that are over become result rows a portion at a time, so that neither many of them nor
+//! Rows of state become result rows; sessions a portion at a time, so that neither many of them nor
 //! a long one are decoded at once.
 //!
 //! Where pairs of the rows of a session are what fires, and it has more rows than a portion, all
@@ -16,9 +16,11 @@ use super::paired::{Paired, Pairing};
 use crate::columns::records::{PORTION_BYTES, PORTION_ROWS, Portion, Reading};
 use crate::error::Result;
 
-/// Sessions that are over.
+/// Rows of state that are being read.
 pub(super) struct Over {
-    bounds: BoundsOfRows,
+    groups: usize,
+    /// If each has its own.
+    bounds: Option<BoundsOfRows>,
     reading: Reading,
     large: Option<Large>,
 }
@@ -41,18 +43,26 @@ struct Large {
 }
 
 impl Over {
-    /// With the starts, ends and times of each.
-    pub(super) fn new(bounds: [Vec<i64>; 3], finisher: &Finisher) -> Over {
+    /// So many groups, with the starts, ends and times of each, if it has its own; whether they are
+    /// sessions, which may be long.
+    pub(super) fn new(
+        groups: usize,
+        bounds: Option<[Vec<i64>; 3]>,
+        are_sessions: bool,
+        finisher: &Finisher,
+    ) -> Over {
         let portion = match finisher.pairing() {
+            _ if !are_sessions => Portion::All,
             Some(_) => Portion::Groups,
             None => Portion::Rows,
         };
-        Over { bounds: BoundsOfRows::new(bounds), reading: Reading::by(portion), large: None }
+        let bounds = bounds.map(BoundsOfRows::new);
+        Over { groups, bounds, reading: Reading::by(portion), large: None }
     }
 
     /// Whether all of them have been read.
     pub(super) fn is_read(&self) -> bool {
-        self.large.is_none() && self.reading.group() >= self.bounds.times.len()
+        self.large.is_none() && self.reading.group() >= self.groups
     }
 
     /// Reads the next portion of `rows`, which are theirs, into `result`; returns how many rows
@@ -70,13 +80,14 @@ impl Over {
         match finisher.pairing() {
             Some(pairing) if aggregates.records_of(rows, group).is_some_and(is_large) => {
                 let large = self.large.get_or_insert_with(Large::new);
-                let columns = self.bounds.columns.iter().map(|column| column.slice(group, 1));
-                let columns: Vec<_> = columns.collect();
+                let bounds = self.bounds.as_ref();
+                let columns = bounds.iter().flat_map(|bounds| &bounds.columns);
+                let columns: Vec<_> = columns.map(|column| column.slice(group, 1)).collect();
                 let rows = rows.slice(group..group + 1);
                 let mut records = |reading: &mut Reading| -> Result<RecordBatch> {
                     Ok(finisher.decode(grouping, &columns, &rows, reading)?.0)
                 };
-                let time = self.bounds.times.get(group).copied();
+                let time = bounds.and_then(|bounds| bounds.times.get(group).copied());
                 result.give_pairs(large.read(&mut records, pairing, time)?);
                 if large.is_over() {
                     self.large = None;
@@ -84,16 +95,13 @@ impl Over {
                 }
                 Ok(PORTION_ROWS)
             }
-            _ if aggregates.gives_several() => {
-                result.read_bounded(grouping, finisher, rows, &self.bounds, &mut self.reading)?;
-                Ok(PORTION_ROWS)
-            }
             _ => {
-                let reading = &mut Reading::default();
-                result.read_bounded(grouping, finisher, rows, &self.bounds, reading)?;
-                while !self.is_read() {
-                    self.reading.skip_group();
+                let bounds = self.bounds.as_ref();
+                result.read(grouping, finisher, rows, bounds, &mut self.reading)?;
+                if aggregates.gives_several() {
+                    return Ok(PORTION_ROWS);
                 }
+                self.reading.skip_to(self.groups);
                 Ok(rows.len())
             }
         }

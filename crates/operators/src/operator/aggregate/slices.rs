@@ -1,6 +1,7 @@
 //! A worker's state: for each window slice, the table that the worker leads and a fragment for
 //! every other leader.
 
+mod counted;
 mod known;
 mod slice;
 mod spare;
@@ -24,6 +25,7 @@ use crate::operator::routed::Routed;
 use crate::operator::{Counters, Room, SealSlice};
 use crate::passed::{Format, Onward, Parcel, PassedRows, Passing, Pool, ReadRows};
 use crate::windowing::{SliceId, WindowId, Windowing};
+use counted::Counted;
 use known::Known;
 use slice::{Sealed, Slice, slice_bytes};
 use spare::Spare;
@@ -59,8 +61,7 @@ pub struct Slices {
     frugal: bool,
     /// Slices opened since the last batch began.
     opened: usize,
-    /// For what slices were counted: the next input, and what there should be room for.
-    counted_for: [Load; 2],
+    counted: Counted,
     /// Rows that went into joint tables.
     joint_rows: u64,
 }
@@ -120,7 +121,7 @@ impl Slices {
             arena_bytes_max: pool_bytes / 16,
             frugal: false,
             opened: 0,
-            counted_for: [Load::default(); 2],
+            counted: Counted::default(),
             joint_rows: 0,
         }
     }
@@ -141,6 +142,7 @@ impl Slices {
         let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
         primary.expect(keys);
         self.slices.insert(slice, Slice::new(primary, self.leaders.count()));
+        self.counted.open(slice);
         self.opened += 1;
     }
 
@@ -179,7 +181,7 @@ impl Slices {
         let leaders = self.leaders.count();
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return Ok(0) };
-        slice.counted = None;
+        self.counted.change(id, slice);
         let is_joint = self.joining.joins(&slice.primary, input.rows.len());
         let (near, direct) = (slice.primary.is_near(), slice.primary.is_direct());
         let mut update = Update {
@@ -251,7 +253,7 @@ impl Slices {
         }
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
-        slice.counted = None;
+        self.counted.change(id, slice);
         let feeds = read.feeds();
         let hashes = &mut self.block.hashes;
         if slice.primary.is_direct() {
@@ -291,6 +293,9 @@ impl Slices {
             if how == SealSlice::Nothing {
                 break;
             }
+            if scarce || slice.has_rows_of_others() {
+                self.counted.change(*id, slice);
+            }
             if how == SealSlice::EndEpoch {
                 if slice.tell(joining, costs, scarce) {
                     known.fill(Known::mode(Mode::PassThrough));
@@ -309,7 +314,7 @@ impl Slices {
     pub(crate) fn merge(&mut self, id: SliceId, segment: &Segment) {
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return };
-        slice.counted = None;
+        self.counted.change(id, slice);
         slice.primary.merge(segment, &mut self.pool, &mut self.scratch);
     }
 
@@ -326,7 +331,7 @@ impl Slices {
         }
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
-        slice.counted = None;
+        self.counted.change(id, slice);
         slice.primary.merge_words(words, arena, &mut self.pool, &mut self.scratch)
     }
 
@@ -378,6 +383,7 @@ impl Slices {
     pub fn remove(&mut self, window: RangeInclusive<SliceId>) -> Option<Table> {
         let id = *self.slices.range(window).next()?.0;
         let mut slice = self.slices.remove(&id)?;
+        self.counted.change(id, &mut slice);
         for (leader, fragment) in slice.fragments.into_iter().enumerate() {
             let Some(mut fragment) = fragment else { continue };
             debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
@@ -389,12 +395,12 @@ impl Slices {
         }
         debug_assert!(slice.primary.other_rows() == 0 && slice.sealed.is_empty(), "left behind");
         self.last_keys = self.keys_of(&slice.primary);
-        if let Some(next) = self.slices.values_mut().next()
+        if let Some((id, next)) = self.slices.iter_mut().next()
             && !self.frugal
             && slice.primary.index_bytes() >= HANDED_ON_BYTES_MIN
             && next.primary.take_index(&mut slice.primary, &mut self.pool, &mut self.scratch)
         {
-            next.counted = None;
+            self.counted.change(*id, next);
         }
         Some(slice.primary)
     }
@@ -425,7 +431,10 @@ impl Slices {
             1 => self.joining.force(false),
             2 => {
                 let Slices { slices, leaders, pool, scratch, .. } = self;
-                slices.values_mut().for_each(|slice| slice.seal_others(leaders, pool, scratch));
+                for (id, slice) in slices {
+                    self.counted.change(*id, slice);
+                    slice.seal_others(leaders, pool, scratch);
+                }
             }
             _ => {}
         }
@@ -453,40 +462,18 @@ impl Slices {
         // The next batch may open as many slices as the last one.
         let growth_bytes =
             (self.opened * small_table_bytes(&self.layout, self.leaders.count())) as u64;
-        let room_bytes = growth_bytes;
-        let mut usage = Usage { bytes, spare_bytes, growth_bytes, room_bytes, ..Usage::default() };
-        let room = next.max(room);
-        let counted_for = std::mem::replace(&mut self.counted_for, [next, room]);
-        if counted_for != self.counted_for {
-            self.slices.values_mut().for_each(|slice| slice.counted = None);
-        }
-        for slice in self.slices.values_mut() {
-            let own = match slice.counted {
-                Some(own) => own,
-                None => {
-                    let own = slice.usage(next, room, self.passing.as_ref());
-                    *slice.counted.insert(own)
-                }
-            };
-            usage.bytes += own.bytes;
-            usage.live_bytes += own.live_bytes;
-            usage.keys += own.keys;
-            usage.room_bytes = usage.room_bytes.max(own.room_bytes);
-            if own.growth_bytes > usage.growth_bytes {
-                usage.growth_bytes = own.growth_bytes;
-                usage.batch_growth_bytes = own.batch_growth_bytes;
-            }
-            usage.largest_fragment_bytes =
-                usage.largest_fragment_bytes.max(own.largest_fragment_bytes);
-            usage.largest_passed_bytes = usage.largest_passed_bytes.max(own.largest_passed_bytes);
-            usage.largest_kept_bytes = usage.largest_kept_bytes.max(own.largest_kept_bytes);
-        }
+        let opened = Usage { growth_bytes, room_bytes: growth_bytes, ..Usage::default() };
+        let loads = [next, next.max(room)];
+        let mut usage = self.counted.count(&mut self.slices, loads, self.passing.as_ref());
+        usage.take_maxima(&opened);
+        usage.bytes += bytes;
+        usage.spare_bytes = spare_bytes;
         usage
     }
 
     /// Whether rows are held for other leaders.
     pub(crate) fn has_fragment_rows(&self) -> bool {
-        self.slices.values().any(Slice::has_rows_of_others)
+        self.counted.holds_for_others(&self.slices)
     }
 
     /// What has been done so far.

@@ -44,8 +44,9 @@ impl Random {
 /// Packs beside their model.
 struct Run {
     overlap: Overlap,
-    /// Whether keys and values are texts.
+    /// Whether keys and values are texts, and whether slices pack panes.
     texts: bool,
+    packed: bool,
     layout: Arc<RowLayout>,
     panes: Panes,
     found: Rows,
@@ -53,16 +54,17 @@ struct Run {
 }
 
 impl Run {
-    fn new(overlap: Overlap, texts: bool) -> Run {
+    fn new(overlap: Overlap, texts: bool, packed: bool) -> Run {
         let count = (ValueKind::Count, false);
         // A number and, perhaps, a text; and a pane.
+        let pane = usize::from(packed);
         let layout = match texts {
-            true => RowLayout::new(3, vec![1], &[count, (ValueKind::MaxBytes, true)]),
-            false => RowLayout::new(2, vec![], &[count]),
+            true => RowLayout::new(2 + pane, vec![1], &[count, (ValueKind::MaxBytes, true)]),
+            false => RowLayout::new(1 + pane, vec![], &[count]),
         };
         let layout = Arc::new(layout);
-        let panes = Panes::new(layout.clone(), overlap, true, 1 << 20);
-        Run { overlap, texts, layout, panes, found: Rows::new(), inputs: Vec::new() }
+        let panes = Panes::new(layout.clone(), overlap, packed, 1 << 20);
+        Run { overlap, texts, packed, layout, panes, found: Rows::new(), inputs: Vec::new() }
     }
 
     /// The last pane with which windows end that have a pane.
@@ -77,20 +79,23 @@ impl Run {
         let mut table = Table::new(self.layout.clone());
         let mut pool = ChunkPool::new(self.layout.row_words(), 1 << 20, None);
         let (mut scratch, slots) = (Scratch::default(), self.layout.values().to_vec());
+        let width = self.layout.key_words();
         for (key, pane, _) in inputs {
             if self.texts {
                 let text = TextKey(text_of(*key));
                 let words = [hash_bytes(&text.0), (text.0.len() as u64) << 32, *pane as u64];
-                let hashes = [hash_words(&words)];
-                let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: &text };
+                let words = &words[..width];
+                let hashes = [hash_words(words)];
+                let keys = Keys { hashes: &hashes, ahead: &[], words, vars: &text };
                 let mut block = table.update(&keys, &mut pool, &mut scratch);
                 block.count(slots[0], None);
                 let greatest = pane_text(*pane);
                 block.extreme_bytes(slots[1], None, |_| &greatest);
             } else {
                 let words = [*key, *pane as u64];
-                let hashes = [hash_words(&words)];
-                let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: NoVarKeys };
+                let words = &words[..width];
+                let hashes = [hash_words(words)];
+                let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
                 table.update(&keys, &mut pool, &mut scratch).count(slots[0], None);
             }
         }
@@ -99,9 +104,11 @@ impl Run {
 
     /// Makes the windows that end with the pane `last` or before, of two tables of inputs.
     fn fire(&mut self, tables: [&[Input]; 2], last: i64, random: &mut Random) {
+        let packed = self.packed;
         let from = |table: usize, pane: i64| {
-            let same = tables[table].iter().find(|input| input.1 == pane);
-            [pane, same.expect("an input of this pane").2]
+            let same = tables[table].iter().find(|input| !packed || input.1 == pane);
+            let same = same.expect("an input of this pane");
+            [same.1, same.2]
         };
         self.panes.begin(tables.iter().map(|table| self.table_of(table)).collect());
         self.inputs.extend(tables.into_iter().flatten());
@@ -125,7 +132,7 @@ impl Run {
         let (rows, word) = (self.panes.ready(), self.layout.key_words() - 1);
         assert!(rows.len() <= CHUNK_ROWS);
         for row in 0..rows.len() {
-            let end = rows.word(row, word) as i64;
+            let end = if self.packed { rows.word(row, word) as i64 } else { last };
             let newest = self.found.last_key_value().map_or(end, |((end, _), _)| *end);
             assert!(newest <= end && end <= last, "{newest} and {end} before {last}");
             let [count, text] = [0, 1].map(|n| self.layout.values().get(n).map(|slot| slot.word));
@@ -170,7 +177,7 @@ fn every_window_has_the_rows_of_its_panes() {
     for round in 0..120 {
         let count = [2, 3, 17, 40][round % 4];
         let overlap = if round % 8 < 4 { Overlap::Hop(count) } else { Overlap::Cumulate(count) };
-        let mut run = Run::new(overlap, round % 3 == 0);
+        let mut run = Run::new(overlap, round % 3 == 0, true);
         let pack = 1 + random.below(20);
         let keys = [2, 50, 3000][random.below(3) as usize];
         for number in -3..9 {
@@ -206,10 +213,42 @@ fn every_window_has_the_rows_of_its_panes() {
     assert!(late > 1_000 && read > 500_000, "{late} {read}");
 }
 
+/// The same of slices of one pane, each of which is given with the first window that needs it.
+#[test]
+fn every_window_has_the_rows_of_slices_of_one_pane() {
+    let (mut random, mut late, mut read) = (Random(9), 0, 0);
+    for round in 0..80 {
+        let count = [2, 3, 17, 40][round % 4];
+        let overlap = if round % 8 < 4 { Overlap::Hop(count) } else { Overlap::Cumulate(count) };
+        let mut run = Run::new(overlap, round % 3 == 0, false);
+        let keys = [2, 50, 3000][random.below(3) as usize];
+        let draw = |random: &mut Random, most: i64, pane: i64, first: i64| -> Vec<Input> {
+            let rows = random.below(most);
+            (0..rows).map(|_| (random.below(keys) as u64, pane, first)).collect()
+        };
+        for pane in -20..60 {
+            let most = [1, 30, 700][random.below(3) as usize];
+            let inputs = draw(&mut random, most, pane, pane);
+            let of_late = pane - 1 - random.below(count);
+            let is_left = pane <= run.last_end(of_late);
+            let behind = draw(&mut random, if is_left { 20 } else { 1 }, of_late, pane);
+            late += behind.len();
+            run.fire([&behind, &inputs], pane, &mut random);
+        }
+        let last = 60 + 2 * count;
+        (60..=last).for_each(|pane| run.fire([&[], &[]], pane, &mut random));
+        assert!(run.panes.is_empty(), "round {round}");
+        let expected = run.expected(last);
+        assert!(run.found == expected, "round {round}, {overlap:?}");
+        read += expected.len();
+    }
+    assert!(late > 1_000 && read > 500_000, "{late} {read}");
+}
+
 /// What is left of a pack that nobody wants does not come out with the next.
 #[test]
 fn what_is_forgotten_is_of_no_window() {
-    let mut run = Run::new(Overlap::Hop(4), false);
+    let mut run = Run::new(Overlap::Hop(4), false, true);
     let inputs: Vec<Input> = (0..10).map(|pane| (7, pane, pane)).collect();
     run.panes.begin(vec![run.table_of(&inputs)]);
     run.panes.go_on(9, 60, &|_, pane| [pane as i64; 2]);

@@ -30,13 +30,13 @@ impl Stacks {
         let layout = self.live.layout.clone();
         let mut places = self.live.find(rows, count, arena);
         // Rows of the pane that are merged into their keys' rows, and into entries.
-        let (mut added, mut entered) = ([0; BLOCK_ROWS], Vec::new());
+        let (mut added, mut entered) = ([0_u16; BLOCK_ROWS], Vec::new());
         let mut adds = 0;
         for k in 0..count {
             match self.note_pane(pane, places[k], rows.place(k), arena) {
                 Taken::Between => self.put_between(pane, places[k], rows.place(k), arena),
                 Taken::Add(entry) => {
-                    (places[adds], added[adds]) = (places[k], k);
+                    (places[adds], added[adds]) = (places[k], k as u16);
                     adds += 1;
                     entered.extend(entry.map(|entry| (k, entry)));
                 }
@@ -45,7 +45,7 @@ impl Stacks {
         let mut block = Block::new(&layout, &mut self.live.table.arena, &places[..adds], 0);
         // SAFETY: rows of a table that does not change meanwhile; they are not rows of the live
         // table.
-        unsafe { block.merge_rows(|i| rows.place(added[i]), arena) };
+        unsafe { block.merge_rows(|i| rows.place(added[i].into()), arena) };
         if !entered.is_empty() {
             let back = &mut self.back;
             let some: Vec<_> = entered.iter().map(|(_, entry)| back.place_mut(*entry)).collect();

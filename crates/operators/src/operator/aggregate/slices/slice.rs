@@ -22,8 +22,9 @@ pub(super) struct Slice {
     /// What its table held for other leaders and has sealed, by leader: at the end of an epoch, or
     /// when it became too large to be joint.
     pub(super) sealed: Vec<(usize, Segment)>,
-    /// What it amounted to when it was counted last; `None` if it has changed.
-    pub(super) counted: Option<Usage>,
+    /// What it amounted to when it was counted last, and whether it held rows for other leaders
+    /// then; `None` if it has changed.
+    pub(super) counted: Option<(Usage, bool)>,
 }
 
 /// What has been sealed for a leader.
@@ -120,7 +121,6 @@ impl Slice {
         pool: &mut ChunkPool,
         scratch: &mut Scratch,
     ) {
-        self.counted = None;
         self.sealed.extend(self.primary.seal_others(leaders, pool, scratch));
     }
 
@@ -135,7 +135,6 @@ impl Slice {
         spare: &mut Spare,
         mut take: impl FnMut(usize, Sealed),
     ) {
-        self.counted = None;
         if how != SealSlice::Nothing {
             // Where there is little it may yet find a slot, or company.
             let largest = self.passed.iter().map(Passed::bytes).max().unwrap_or(0);

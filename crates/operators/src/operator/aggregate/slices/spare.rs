@@ -17,6 +17,8 @@ pub(super) struct Spare {
     fragments: Vec<Vec<Fragment>>,
     /// How many of either are kept if they are small.
     small_max: usize,
+    /// Bytes of all.
+    bytes: usize,
     retired: Counters,
 }
 
@@ -27,21 +29,27 @@ impl Spare {
             tables: Vec::new(),
             fragments: (0..leaders).map(|_| Vec::new()).collect(),
             small_max: small_max.min(SMALL_MAX),
+            bytes: 0,
             retired: Counters::default(),
         }
     }
 
     pub(super) fn take_table(&mut self) -> Option<Table> {
-        self.tables.pop()
+        let table = self.tables.pop()?;
+        self.bytes -= table.bytes();
+        Some(table)
     }
 
     pub(super) fn take_fragment(&mut self, leader: usize) -> Option<Fragment> {
-        self.fragments[leader].pop()
+        let fragment = self.fragments[leader].pop()?;
+        self.bytes -= fragment.bytes();
+        Some(fragment)
     }
 
     /// Keeps an emptied table, unless there are enough.
     pub(super) fn keep_table(&mut self, table: Table) {
         if self.keeps(self.tables.len(), &table) {
+            self.bytes += table.bytes();
             self.tables.push(table);
         } else {
             self.retire_table(table);
@@ -51,6 +59,7 @@ impl Spare {
     /// Keeps an emptied fragment, unless there are enough for its leader.
     pub(super) fn keep_fragment(&mut self, leader: usize, fragment: Fragment) {
         if self.keeps(self.fragments[leader].len(), fragment.table()) {
+            self.bytes += fragment.bytes();
             self.fragments[leader].push(fragment);
         } else {
             self.retire_fragment(fragment);
@@ -82,14 +91,14 @@ impl Spare {
 
     /// Keeps none any more.
     pub(super) fn release(&mut self) {
+        self.bytes = 0;
         self.tables.drain(..).for_each(|table| self.retired.add_table(&table));
         let fragments = self.fragments.iter_mut().flat_map(|fragments| fragments.drain(..));
         fragments.for_each(|fragment| self.retired.add_fragment(&fragment));
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.tables.iter().map(Table::bytes).sum::<usize>()
-            + self.fragments.iter().flatten().map(Fragment::bytes).sum::<usize>()
+        self.bytes
     }
 
     /// What those that are kept and those that are gone have done.

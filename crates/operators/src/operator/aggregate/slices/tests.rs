@@ -51,3 +51,39 @@ fn spare_tables_and_fragments_are_counted_until_they_are_released() {
     assert_eq!((usage.bytes, usage.spare_bytes), (0, 0));
     assert_eq!(slices.counters().growths, counters.growths, "those that are gone still count");
 }
+
+/// Slices come, change and go by the hundred: sums are those of all open slices, and no maximum is
+/// too small.
+#[test]
+fn many_slices_count_as_each_by_itself() {
+    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+    let mut slices = Slices::new(layout, Leaders::even(1), 0, None, Room::default());
+    let load = Load::rows(10);
+    for n in 0..400_u64 {
+        slices.begin_batch();
+        for id in [n, n / 2] {
+            let id = SliceId::from_word(id);
+            slices.ensure(id);
+            let Slices { slices: open, counted, pool, scratch, .. } = &mut slices;
+            let slice = open.get_mut(&id).expect("it was opened");
+            counted.change(id, slice);
+            update(1 + n % 7 * 40, |keys| drop(slice.primary.update(keys, pool, scratch)));
+        }
+        if n % 3 == 0 {
+            let id = SliceId::from_word(n / 3);
+            slices.remove(id..=id).into_iter().for_each(|table| slices.recycle(table));
+        }
+        let usage = slices.usage(load, load);
+        let each = slices.slices.values().map(|slice| slice.usage(load, load, None));
+        let (mut bytes, mut keys, mut growth_bytes) = (usage.spare_bytes, 0, 0);
+        for own in each {
+            bytes += own.bytes + slice_bytes(1) as u64;
+            keys += own.keys;
+            growth_bytes = growth_bytes.max(own.growth_bytes);
+        }
+        assert_eq!((usage.bytes, usage.keys), (bytes, keys), "after {n}");
+        assert!(usage.growth_bytes >= growth_bytes, "after {n}");
+        assert!(!slices.has_fragment_rows());
+    }
+    assert!(slices.slices.len() > 200);
+}
