@@ -9,6 +9,7 @@
 //! [`declaration`], which writes some. What it does not do: it runs nothing.
 
 mod available;
+pub mod calendar;
 pub mod compare;
 pub mod declaration;
 pub mod decoding;
