@@ -21,7 +21,7 @@ extern "C" fn look() {
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
-/// Stdout, or what fails in its place if it was closed.
+/// Stdout, or a writer that always fails if stdout was closed.
 pub(crate) fn stdout() -> Box<dyn Write + Send> {
     match IS_CLOSED.load(Relaxed) {
         true => Box::new(Closed),

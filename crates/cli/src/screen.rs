@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use crate::closed;
 
-/// What stands on the terminal.
+/// State of the terminal.
 struct Screen {
-    /// A progress line is shown.
+    /// A line of progress does.
     drawn: bool,
     /// The last text on stdout has no end of its line.
     within_line: bool,

@@ -21,6 +21,7 @@ use arrow::array::{
 };
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use millstream_contract::calendar::tick_ns;
 use millstream_contract::expr::Evaluate;
 use millstream_contract::pruning::{AnyOf, Condition, Pruning};
 use millstream_contract::table::{
@@ -233,16 +234,10 @@ fn modified(file: &FileFacts, field: &Field) -> Result<ArrayRef> {
     let DataType::Timestamp(unit, _) = field.data_type() else {
         return Err(Error::Internal(format!("'{}' is no timestamp", field.name())));
     };
-    let tick_ns = match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    };
     // Digits that the type has not are cut off towards the past, as in CSV.
     let ticks = |(seconds, nanos): (i64, i64)| {
         let nanos = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-        i64::try_from(nanos.div_euclid(tick_ns)).ok()
+        i64::try_from(nanos.div_euclid(tick_ns(*unit))).ok()
     };
     let ticks = file.modified.and_then(ticks);
     if ticks.is_none() && !field.is_nullable() {

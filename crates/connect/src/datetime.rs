@@ -1,59 +1,19 @@
 //! Parsing and formatting dates and times (proleptic Gregorian calendar, UTC, no leap seconds).
 
 use arrow::datatypes::TimeUnit;
+use millstream_contract::calendar::{
+    civil_from_days, days_from_civil, days_in_month, digits, per_second,
+};
 
 use crate::number::{write_i64, write_padded};
 
 pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
-
-/// Days since 1970-01-01 of a civil date (H. Hinnant, *chrono-compatible low-level date
-/// algorithms*): eras of 400 years of 146,097 days, each year starting in March.
-pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((i64::from(month) + 9) % 12) + 2) / 5 + i64::from(day) - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// The civil date of a day since 1970-01-01: `(year, month, day)`.
-pub(crate) fn civil_from_days(days: i64) -> (i64, u32, u32) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let doe = shifted.rem_euclid(146_097);
-    let year_of_era = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let day_of_year = doe - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let mp = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * mp + 2) / 5 + 1) as u32;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 } as u32;
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
-fn days_in_month(year: i64, month: u32) -> u32 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
 
 /// Seconds since the epoch and nanoseconds after that second (`0..1_000_000_000`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant {
     pub(crate) seconds: i64,
     pub(crate) nanos: u32,
-}
-
-/// Number of `unit`s in a second.
-pub(crate) fn per_second(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
 }
 
 impl Instant {
@@ -308,7 +268,7 @@ pub(crate) fn write_time(value: i64, unit: TimeUnit, out: &mut Vec<u8>) {
     write_padded(seconds % 60, 2, out);
     if factor > 1 {
         out.push(b'.');
-        write_padded((value % factor) as u64, fraction_digits(unit), out);
+        write_padded((value % factor) as u64, digits(unit), out);
     }
 }
 
@@ -323,37 +283,12 @@ pub(crate) fn write_timestamp(value: i64, unit: TimeUnit, zoned: bool, out: &mut
     }
 }
 
-fn fraction_digits(unit: TimeUnit) -> usize {
-    match unit {
-        TimeUnit::Second => 0,
-        TimeUnit::Millisecond => 3,
-        TimeUnit::Microsecond => 6,
-        TimeUnit::Nanosecond => 9,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn ms(text: &str) -> Option<i64> {
         parse_timestamp(text.as_bytes())?.in_unit(TimeUnit::Millisecond)
-    }
-
-    #[test]
-    fn civil_dates_and_days_agree_over_eight_centuries() {
-        let mut days = days_from_civil(1600, 1, 1);
-        for year in 1600..2400i64 {
-            for month in 1..=12 {
-                for day in 1..=days_in_month(year, month) {
-                    assert_eq!(days_from_civil(year, month, day), days);
-                    assert_eq!(civil_from_days(days), (year, month, day));
-                    days += 1;
-                }
-            }
-        }
-        assert_eq!(days_from_civil(1970, 1, 1), 0);
-        assert_eq!(days_from_civil(2000, 3, 1), 11_017);
     }
 
     #[test]

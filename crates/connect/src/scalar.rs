@@ -4,7 +4,9 @@ use arrow::datatypes::TimeUnit;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::datetime::{Instant, parse_local, parse_time, parse_timestamp, per_second};
+use millstream_contract::calendar::per_second;
+
+use crate::datetime::{Instant, parse_local, parse_time, parse_timestamp};
 use crate::number::{NumberError, parse_decimal, parse_exact_decimal};
 
 /// Standard base64, with or without padding.

@@ -1,46 +1,9 @@
 //! Arrow types in messages: SQL names, ranges, advice.
 
-use arrow::datatypes::{DataType, TimeUnit};
-use millstream_contract::nested::nested_name;
+use arrow::datatypes::DataType;
+pub(crate) use millstream_contract::nested::sql_name;
 
 use crate::datetime::parse_timestamp;
-
-/// The SQL name of a type, as a `CREATE TABLE` would have it.
-pub(crate) fn sql_name(data_type: &DataType) -> String {
-    let digits = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => 0,
-        TimeUnit::Millisecond => 3,
-        TimeUnit::Microsecond => 6,
-        TimeUnit::Nanosecond => 9,
-    };
-    let name = match data_type {
-        DataType::Boolean => "BOOLEAN",
-        DataType::Int8 => "TINYINT",
-        DataType::Int16 => "SMALLINT",
-        DataType::Int32 => "INT",
-        DataType::Int64 => "BIGINT",
-        DataType::UInt8 => "TINYINT UNSIGNED",
-        DataType::UInt16 => "SMALLINT UNSIGNED",
-        DataType::UInt32 => "INT UNSIGNED",
-        DataType::UInt64 => "BIGINT UNSIGNED",
-        DataType::Float32 => "FLOAT",
-        DataType::Float64 => "DOUBLE",
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "STRING",
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTES",
-        DataType::Date32 => "DATE",
-        DataType::Decimal128(precision, scale) => return format!("DECIMAL({precision}, {scale})"),
-        DataType::Time32(unit) | DataType::Time64(unit) => {
-            return format!("TIME({})", digits(unit));
-        }
-        DataType::Timestamp(unit, None) => return format!("TIMESTAMP({})", digits(unit)),
-        DataType::Timestamp(unit, Some(_)) => {
-            return format!("TIMESTAMP_LTZ({})", digits(unit));
-        }
-        DataType::Dictionary(_, value) => return sql_name(value),
-        other => return nested_name(other, &sql_name).unwrap_or_else(|| other.to_string()),
-    };
-    name.to_string()
-}
 
 /// The whole numbers that a type of integers holds: `(min, max)`.
 pub(crate) fn integer_range(data_type: &DataType) -> Option<(i128, i128)> {

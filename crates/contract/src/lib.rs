@@ -9,6 +9,7 @@
 //! [`declaration`], which writes some. The crate runs nothing.
 
 mod available;
+pub mod calendar;
 pub mod compare;
 pub mod declaration;
 pub mod decoding;

@@ -1,14 +1,46 @@
-//! Types with member types: `ROW`, `ARRAY` and `MAP`, and their SQL names.
+//! SQL names of types, and types that are made of others: `ROW`, `ARRAY` and `MAP`.
 
 use arrow::datatypes::{DataType, Field};
 
-/// The SQL name of a type with member types, as in a `CREATE TABLE`; `None` for other types.
-/// `name_of` names the member types.
-pub fn nested_name(data_type: &DataType, name_of: &dyn Fn(&DataType) -> String) -> Option<String> {
+use crate::calendar::digits;
+
+/// The SQL name of a type, as a `CREATE TABLE` would have it. A type that SQL lacks has Arrow's
+/// name in capitals.
+pub fn sql_name(data_type: &DataType) -> String {
+    use DataType::*;
+    let name = match data_type {
+        Null => "NULL",
+        Boolean => "BOOLEAN",
+        Int8 => "TINYINT",
+        Int16 => "SMALLINT",
+        Int32 => "INT",
+        Int64 => "BIGINT",
+        UInt8 => "TINYINT UNSIGNED",
+        UInt16 => "SMALLINT UNSIGNED",
+        UInt32 => "INT UNSIGNED",
+        UInt64 => "BIGINT UNSIGNED",
+        Float32 => "FLOAT",
+        Float64 => "DOUBLE",
+        Utf8 | LargeUtf8 | Utf8View => "STRING",
+        Binary | LargeBinary | BinaryView => "BYTES",
+        Date32 | Date64 => "DATE",
+        Interval(_) | Duration(_) => "INTERVAL",
+        Decimal128(precision, scale) => return format!("DECIMAL({precision}, {scale})"),
+        Time32(unit) | Time64(unit) => return format!("TIME({})", digits(*unit)),
+        Timestamp(unit, None) => return format!("TIMESTAMP({})", digits(*unit)),
+        Timestamp(unit, Some(_)) => return format!("TIMESTAMP_LTZ({})", digits(*unit)),
+        Dictionary(_, value) => return sql_name(value),
+        other => return nested_name(other).unwrap_or_else(|| other.to_string().to_uppercase()),
+    };
+    name.to_string()
+}
+
+/// The SQL name of a type that is made of others; `None` for any other type.
+fn nested_name(data_type: &DataType) -> Option<String> {
     use DataType::*;
     let member = |field: &Field| {
         let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
-        name_of(field.data_type()) + not_null
+        sql_name(field.data_type()) + not_null
     };
     Some(match data_type {
         Struct(fields) => {
@@ -23,7 +55,7 @@ pub fn nested_name(data_type: &DataType, name_of: &dyn Fn(&DataType) -> String) 
         | FixedSizeList(element, _) => format!("ARRAY<{}>", member(element)),
         Map(entries, _) => match entries.data_type() {
             Struct(fields) if fields.len() == 2 => {
-                format!("MAP<{}, {}>", name_of(fields[0].data_type()), member(&fields[1]))
+                format!("MAP<{}, {}>", sql_name(fields[0].data_type()), member(&fields[1]))
             }
             _ => return None,
         },
@@ -65,28 +97,22 @@ mod tests {
 
     use super::*;
 
-    fn name(data_type: &DataType) -> String {
-        let plain = |other: &DataType| match other {
-            DataType::Int32 => "INT".to_string(),
-            DataType::Utf8 => "STRING".to_string(),
-            other => panic!("{other} here"),
-        };
-        nested_name(data_type, &name).unwrap_or_else(|| plain(data_type))
-    }
-
     #[test]
     fn types_within_types_are_written_as_sql_reads_them() {
         let field = |name: &str, of: DataType, nullable| Field::new(name, of, nullable);
         let row = DataType::Struct(
             vec![field("a", DataType::Int32, true), field("b c", DataType::Utf8, false)].into(),
         );
-        assert_eq!(name(&row), "ROW<a INT, `b c` STRING NOT NULL>");
+        assert_eq!(sql_name(&row), "ROW<a INT, `b c` STRING NOT NULL>");
         let list = DataType::List(Arc::new(field("item", row, false)));
-        assert_eq!(name(&list), "ARRAY<ROW<a INT, `b c` STRING NOT NULL> NOT NULL>");
+        assert_eq!(sql_name(&list), "ARRAY<ROW<a INT, `b c` STRING NOT NULL> NOT NULL>");
         let entry = vec![field("key", DataType::Utf8, false), field("value", list, true)];
         let entries = Arc::new(field("entries", DataType::Struct(entry.into()), false));
         let map = DataType::Map(entries, false);
-        assert_eq!(name(&map), "MAP<STRING, ARRAY<ROW<a INT, `b c` STRING NOT NULL> NOT NULL>>");
+        assert_eq!(
+            sql_name(&map),
+            "MAP<STRING, ARRAY<ROW<a INT, `b c` STRING NOT NULL> NOT NULL>>"
+        );
         assert!(is_nested(&map) && !is_nested(&DataType::Utf8));
     }
 }

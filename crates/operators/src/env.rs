@@ -29,7 +29,7 @@ pub trait Env: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub struct Threads {
     bells: Vec<Bell>,
-    /// Those who wake workers that sleep at a network's events.
+    /// Wakers of workers that sleep at a network's events.
     wakers: Vec<Waker>,
     start: Instant,
     start_us: i64,

@@ -16,7 +16,7 @@ pub struct BatchPlace {
     pub part: u64,
 }
 
-/// A batch with its place in its split.
+/// A batch with its position in the split.
 #[derive(Debug)]
 pub struct Stamped {
     /// The split's number.

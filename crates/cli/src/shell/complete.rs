@@ -227,7 +227,7 @@ fn is_part(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The word that a text ends with; empty if it ends with something else.
+/// The word at the end of a text; empty if the text does not end with a word.
 fn last_word(text: &str) -> &str {
     text.rfind(|c| !is_part(c))
         .map_or(text, |at| &text[at + text[at..].chars().next().map_or(0, char::len_utf8)..])

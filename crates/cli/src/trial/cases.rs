@@ -131,8 +131,8 @@ pub(crate) struct Directives {
     pub(crate) settings: Vec<(String, String)>,
     /// `-- counters: records=9 late_records=2`: what each run must count.
     pub(crate) counters: Vec<(String, u64)>,
-    /// `-- outputs: kept, counts`: directories that it writes, whose lines stand behind those that
-    /// it prints.
+    /// `-- outputs: kept, counts`: directories written by the query; their lines follow the printed
+    /// lines.
     pub(crate) outputs: Vec<String>,
     /// `-- now: 2024-05-01 12:00:00`: value of `NOW()`, in UTC; microseconds since the epoch.
     pub(crate) now_us: Option<i64>,

@@ -12,10 +12,11 @@ use arrow::datatypes::{
     Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
+use millstream_contract::calendar::per_second;
 use millstream_contract::{Error, Result};
 
 use super::split::RowNumbers;
-use crate::datetime::{SECONDS_PER_DAY, parse_date, parse_time, parse_timestamp, per_second};
+use crate::datetime::{SECONDS_PER_DAY, parse_date, parse_time, parse_timestamp};
 use crate::number::parse_decimal;
 use crate::options::Options;
 use crate::random::{Random, mix};

@@ -14,11 +14,11 @@
 use std::collections::HashSet;
 
 use arrow::datatypes::{DataType, TimeUnit};
+use millstream_contract::calendar::per_second;
 use millstream_contract::declaration::{ComputedColumn, DeclaredTime, free_name};
 
 use super::order::Order;
 use super::value::ValueStats;
-use crate::datetime::per_second;
 
 const SECOND_US: i64 = 1_000_000;
 const MINUTE_US: i64 = 60 * SECOND_US;

@@ -27,7 +27,7 @@ use millstream_contract::interval::{write_duration, write_interval};
 use millstream_contract::{Error, Result};
 
 use super::nested::Nested;
-use crate::datetime::{per_second, write_date, write_time, write_timestamp};
+use crate::datetime::{write_date, write_time, write_timestamp};
 use crate::number::{
     write_decimal128, write_decimal256, write_f32, write_f64, write_i64, write_u64,
 };
@@ -252,7 +252,7 @@ impl<'a> Cells<'a> {
                 write_timestamp(values[row], *unit, *zoned, out);
             }
             CellValues::Duration(values, unit) => {
-                let nanos = 1_000_000_000 / per_second(*unit);
+                let nanos = 1_000_000_000 / millstream_contract::calendar::per_second(*unit);
                 write_duration(i128::from(values[row]) * i128::from(nanos), out);
             }
             CellValues::Months(values) => write_interval(values[row].into(), 0, 0, out),

@@ -173,7 +173,7 @@ pub struct Firing {
     pub live_bytes: u64,
 }
 
-/// What came of a step of firing.
+/// Result of a step of firing.
 #[derive(Debug)]
 pub enum Step {
     /// The window's next rows.

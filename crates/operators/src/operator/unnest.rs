@@ -116,7 +116,7 @@ impl Picked {
         self.positions.push(element.map(|(_, position)| position as i32));
     }
 
-    /// The range of the elements, if they are consecutive.
+    /// The elements, if they stand one after the other.
     fn range(&self) -> Option<Range<usize>> {
         let Some(first) = self.elements.first() else { return Some(0..0) };
         let first = (*first)?;

@@ -12,8 +12,8 @@
 //! - Short tumbling windows that are *packed*: a slice is several windows in sequence, which fire
 //!   together. A *window* is the name under which they fire; each row names its own window.
 //! - Windows that hop or cumulate: a slice is a pane, as wide as windows are apart, or packs some
-//!   ([`packs`]). A record that is late for some of its windows goes to a slice of its own, named by
-//!   the first window for which the record is in time.
+//!   ([`packs`]). A record that is late for some of its windows goes to a slice of its own, named
+//!   by the first window for which the record is in time.
 //! - Sessions: a slice is a gap wide at the most, so that all records of a key in it belong to one
 //!   session; or it packs many such parts, and each row names its part. A *window* is the name
 //!   under which sessions fire that ended in about the same time; each row has its session's begin

@@ -18,6 +18,7 @@ use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, Negativ
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
 use millstream_contract::Error;
+use millstream_contract::calendar::{DAY_NS, tick_ns};
 use millstream_contract::compare::CompareColumn;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
 use millstream_contract::pruning::AnyOf;
@@ -213,19 +214,13 @@ fn in_ticks(
 ) -> DfResult<Option<Arc<dyn PhysicalExpr>>> {
     /// A century, which takes no time out of the calendar.
     const MOST_NS: i128 = 100 * 366 * DAY_NS;
-    const DAY_NS: i128 = 86_400_000_000_000;
     let Some(literal) = interval.downcast_ref::<Literal>() else { return Ok(None) };
     let ScalarValue::IntervalMonthDayNano(Some(interval)) = literal.value() else {
         return Ok(None);
     };
     let DataType::Timestamp(unit, zone) = time.data_type(schema)? else { return Ok(None) };
     let ns = i128::from(interval.days) * DAY_NS + i128::from(interval.nanoseconds);
-    let tick: i128 = match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1000,
-        TimeUnit::Nanosecond => 1,
-    };
+    let tick = tick_ns(unit);
     let has_ticks = interval.months == 0 && (interval.days == 0 || zone.is_none());
     if !has_ticks || ns % tick != 0 || ns.abs() > MOST_NS {
         return Ok(None);

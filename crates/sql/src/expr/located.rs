@@ -21,6 +21,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use crate::expr::evaluate::evaluation_error;
 use crate::expr::scalars::{Constant, Rounded};
+use crate::expr::udf::called;
 use crate::syntax::error::Place;
 use crate::syntax::walk::Nodes;
 
@@ -61,16 +62,10 @@ pub(crate) fn without_marks(expr: &Expr) -> Expr {
 }
 
 impl ScalarUDFImpl for Located {
-    fn name(&self) -> &str {
-        "located"
-    }
+    called!("located", signature);
 
     fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
         Ok(UNNAMED.into())
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
@@ -205,13 +200,7 @@ pub(crate) fn without_cast_names(expr: Expr) -> DfResult<Expr> {
 }
 
 impl ScalarUDFImpl for NamedCast {
-    fn name(&self) -> &str {
-        NAMED_CAST
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
+    called!(NAMED_CAST, 0);
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match types {

@@ -18,6 +18,7 @@ pub(crate) mod safe;
 pub(crate) mod scalars;
 pub(crate) mod simplified;
 pub(crate) mod text;
+pub(crate) mod udf;
 pub(crate) mod widest;
 pub(crate) mod window_node;
 pub(crate) mod wording;

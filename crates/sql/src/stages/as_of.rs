@@ -16,6 +16,7 @@ use datafusion_sql::sqlparser::ast::{
     TableWithJoins, Value,
 };
 
+use crate::expr::udf::called;
 use crate::syntax::calls::function;
 use crate::syntax::tree::constraint;
 
@@ -35,17 +36,7 @@ pub(crate) fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
 }
 
 impl ScalarUDFImpl for AsOfMarker {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Boolean)
-    }
+    called!(NAME, signature, DataType::Boolean);
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         exec_err!("{NAME} outside of a join")

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, IntervalUnit, TimeUnit,
-};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, TimeUnit};
 use datafusion_common::{DataFusionError, Result as DfResult};
 use datafusion_expr::planner::TypePlanner;
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
-use millstream_contract::nested::nested_name;
+pub use millstream_contract::nested::sql_name as sql_type_name;
 use millstream_contract::settings::closest;
 
 use crate::syntax::error::{Result, SqlError};
@@ -114,44 +112,6 @@ fn decimal(info: &ExactNumberInfo) -> Result<DataType> {
             .help("write DECIMAL(p, s) with 1 <= p <= 38 and 0 <= s <= p"));
     }
     Ok(DataType::Decimal128(precision as u8, scale as i8))
-}
-
-/// The SQL name of an Arrow type.
-pub fn sql_type_name(data_type: &DataType) -> String {
-    use DataType::*;
-    let digits = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => 0,
-        TimeUnit::Millisecond => 3,
-        TimeUnit::Microsecond => 6,
-        TimeUnit::Nanosecond => 9,
-    };
-    match data_type {
-        Null => "NULL".into(),
-        Boolean => "BOOLEAN".into(),
-        Int8 => "TINYINT".into(),
-        Int16 => "SMALLINT".into(),
-        Int32 => "INT".into(),
-        Int64 => "BIGINT".into(),
-        UInt8 => "TINYINT UNSIGNED".into(),
-        UInt16 => "SMALLINT UNSIGNED".into(),
-        UInt32 => "INT UNSIGNED".into(),
-        UInt64 => "BIGINT UNSIGNED".into(),
-        Float32 => "FLOAT".into(),
-        Float64 => "DOUBLE".into(),
-        Decimal128(p, s) => format!("DECIMAL({p}, {s})"),
-        Utf8 | LargeUtf8 | Utf8View => "STRING".into(),
-        Binary | LargeBinary | BinaryView => "BYTES".into(),
-        Date32 | Date64 => "DATE".into(),
-        Time32(unit) | Time64(unit) => format!("TIME({})", digits(unit)),
-        Timestamp(unit, None) => format!("TIMESTAMP({})", digits(unit)),
-        Timestamp(unit, Some(_)) => format!("TIMESTAMP_LTZ({})", digits(unit)),
-        Interval(IntervalUnit::YearMonth | IntervalUnit::DayTime | IntervalUnit::MonthDayNano)
-        | Duration(_) => "INTERVAL".into(),
-        Dictionary(_, value) => sql_type_name(value),
-        other => {
-            nested_name(other, &sql_type_name).unwrap_or_else(|| other.to_string().to_uppercase())
-        }
-    }
 }
 
 /// Replaces Arrow's type names in a message of DataFusion by SQL's.

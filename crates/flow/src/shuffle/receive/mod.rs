@@ -293,8 +293,7 @@ impl<F: Fabric> Receiver<F> {
     }
 }
 
-/// A message, read where it arrived. Dropping it releases its buffer, as [`Delivery::release`]
-/// does.
+/// A message, read in place. Dropping it releases its buffer, as [`Delivery::release`] does.
 pub struct Delivery<'a, F: Fabric> {
     receiver: &'a Receiver<F>,
     ready: Ready,
@@ -314,7 +313,7 @@ impl<'a, F: Fabric> Delivery<'a, F> {
         self.ready.source
     }
 
-    /// Whether it is that endpoint's last message. That one may be empty.
+    /// Whether the message is the endpoint's last, which may be empty.
     pub fn state(&self) -> State {
         self.ready.state
     }
@@ -323,7 +322,7 @@ impl<'a, F: Fabric> Delivery<'a, F> {
     pub fn release(self) -> Result<()> {
         let mut this = ManuallyDrop::new(self);
         let result = this.receiver.release(&this.ready);
-        // SAFETY: nobody uses or drops `this` after it; only the region needs dropping.
+        // SAFETY: `this` is neither used nor dropped afterwards; only the region needs dropping.
         unsafe { std::ptr::drop_in_place(&raw mut this.region) }
         result
     }
@@ -336,8 +335,8 @@ impl<F: Fabric> Deref for Delivery<'_, F> {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the buffer is in state Consume: its receive or read has completed, or its sender
-        // holds no credit for it, so nobody writes to it until it is released, which ends this
-        // borrow. The length was checked when the message was taken.
+        // holds no credit for it, so no peer writes to the buffer until its release, which ends
+        // this borrow. The length was checked when the message was taken.
         unsafe { self.region.slice(self.offset, self.ready.bytes as usize) }
     }
 }

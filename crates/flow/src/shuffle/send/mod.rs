@@ -322,7 +322,7 @@ impl<'a, F: Fabric> Buffer<'a, F> {
     /// Lets go of the handle after putting.
     fn forget(self) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: nobody uses or drops `this` after it; only the region needs dropping.
+        // SAFETY: `this` is neither used nor dropped afterwards; only the region needs dropping.
         unsafe { std::ptr::drop_in_place(&raw mut this.region) }
     }
 

@@ -1,7 +1,7 @@
 //! Writes into the receiver's buffers (MQ/WR; paper, section 5.5, algorithms 5 and 6).
 //!
-//! The receiver tells in a queue here which of its buffers are free; a message takes the oldest, so
-//! the receiver knows in which order they fill. How it learns that one is full is the notification.
+//! The receiver announces free buffers in a queue here; a message takes the oldest, so the receiver
+//! knows in which order they fill. The notification tells the receiver that a buffer is full.
 
 use std::collections::VecDeque;
 
@@ -69,7 +69,7 @@ impl<F: Fabric> Write<F> {
                 let write = WorkRequest::write(source, there);
                 link.post(&mut [write], None)?;
                 let entry = Entry { slot, bytes: parcel.bytes, state: parcel.state };
-                // It completes after the write before it.
+                // The entry completes after the write before.
                 link.write_entry(entry, token)
             }
         }

@@ -105,7 +105,7 @@ impl Versions {
         self.merge(side)
     }
 
-    /// Adds a chunk of versions, which replace earlier versions of their keys.
+    /// Adds a chunk of versions that replace others.
     fn add(&mut self, side: &Side, columns: Columns) {
         let (chunk, rows) = (self.chunks.len(), columns.rows);
         self.chunks.push(Chunk { columns, live: vec![true; rows], live_rows: rows });

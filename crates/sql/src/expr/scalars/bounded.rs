@@ -29,6 +29,7 @@ use super::lengths::{Lengths, has_texts, text_bytes};
 use super::nested::row_fields;
 use super::number_casts::number_cast;
 use crate::expr::located::{UNNAMED, within_mark};
+use crate::expr::udf::{called, result_of, rows_of};
 use crate::syntax::subscripts::FIELD;
 use crate::syntax::walk::Nodes;
 
@@ -275,8 +276,7 @@ impl ScalarUDFImpl for Bounded {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { args.number_rows };
+        let rows = rows_of(&args);
         let growth = Growth::new(self.name(), &args.args);
         let slices = slices(rows, |row| growth.bytes(row))?;
         if slices.len() < 2 {
@@ -433,13 +433,7 @@ static CONCAT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
 struct Concat(Signature);
 
 impl ScalarUDFImpl for Concat {
-    fn name(&self) -> &str {
-        "||"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
+    called!("||", 0);
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match types {
@@ -449,15 +443,11 @@ impl ScalarUDFImpl for Concat {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { args.number_rows };
+        let rows = rows_of(&args);
         let [left, right] = &args.args[..] else { return exec_err!("|| has two sides") };
         let (left, right) = (left.to_array(rows)?, right.to_array(rows)?);
         let joined = concat_elements_dyn(&left, &right)?;
-        match constant {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&joined, 0)?)),
-            false => Ok(ColumnarValue::Array(joined)),
-        }
+        result_of(&args, joined)
     }
 }
 
@@ -469,13 +459,7 @@ static CONSTANT: LazyLock<Arc<ScalarUDF>> =
 pub(crate) struct Constant(Signature);
 
 impl ScalarUDFImpl for Constant {
-    fn name(&self) -> &str {
-        "constant"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
+    called!("constant", 0);
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match types {

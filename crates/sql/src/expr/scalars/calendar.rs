@@ -2,24 +2,13 @@
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
+use arrow::datatypes::{DataType, Int64Type};
 use chrono::{Datelike, Months, NaiveDate};
 use datafusion_common::{Result as DfResult, exec_datafusion_err, exec_err};
 
 /// 1970-01-01, counted from the first day of year 1, which is 1.
 pub(super) const EPOCH_FROM_YEAR_1: i64 = 719_163;
-/// Nanoseconds of a day.
-pub(super) const DAY_NS: i128 = 86_400_000_000_000;
-
-/// Nanoseconds of a tick of a type of times.
-pub(super) fn tick_ns(unit: TimeUnit) -> i128 {
-    match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    }
-}
+pub(super) use millstream_contract::calendar::{DAY_NS, tick_ns};
 
 /// Times or dates in nanoseconds since 1970.
 pub(super) fn instants(times: &ArrayRef) -> DfResult<Vec<Option<i128>>> {

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::util::display::FormatOptions;
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err};
+use datafusion_common::{Result as DfResult, exec_err};
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -15,6 +15,7 @@ use datafusion_expr::{
 
 use super::bounded::unbounded;
 use super::fewer_digits::{rounded_down, ticks_in_one};
+use crate::expr::udf::{called, result_of, rows_of};
 
 /// `expr` as a value of the type `to`, which is made of others.
 pub(crate) fn conformed(expr: Expr, to: DataType) -> Expr {
@@ -36,13 +37,7 @@ struct Conform {
 }
 
 impl ScalarUDFImpl for Conform {
-    fn name(&self) -> &str {
-        "$conform"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!("$conform", signature);
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
         Ok(self.to.clone())
@@ -55,11 +50,7 @@ impl ScalarUDFImpl for Conform {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         match &args.args[..] {
-            [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(conform(array, &self.to)?)),
-            [ColumnarValue::Scalar(value)] => {
-                let array = conform(&value.to_array()?, &self.to)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
-            }
+            [value] => result_of(&args, conform(&value.to_array(rows_of(&args))?, &self.to)?),
             many => exec_err!("one value conforms to a type, not {}", many.len()),
         }
     }

@@ -6,13 +6,14 @@ use arrow::array::{ArrayRef, AsArray, PrimitiveArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion_common::{
-    DataFusionError, Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err,
+    DataFusionError, Result as DfResult, exec_datafusion_err, exec_err, plan_err,
 };
 use datafusion_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::date_trunc::{DAY_NS, Unit, ticks};
+use crate::expr::udf::{called, result_of, rows_of};
 use crate::syntax::types::sql_type_name;
 
 /// `CEIL(time TO unit)`, as a call of the unit and the time. It cannot be written in SQL.
@@ -27,13 +28,7 @@ pub(super) fn function() -> ScalarUDF {
 struct CeilTime(Signature);
 
 impl ScalarUDFImpl for CeilTime {
-    fn name(&self) -> &str {
-        CEIL_TIME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
+    called!(CEIL_TIME, 0);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         use DataType::{Date32, Null, Time32, Time64, Timestamp};
@@ -64,14 +59,7 @@ impl ScalarUDFImpl for CeilTime {
         };
         let name = unit.try_as_str().flatten().unwrap_or_default();
         let Some(unit) = Unit::named(name) else { return exec_err!("CEIL has no unit {name}") };
-        let rows = if matches!(time, ColumnarValue::Scalar(_)) { 1 } else { args.number_rows };
-        let next = next_times(&time.to_array(rows)?, unit)?;
-        Ok(match time {
-            ColumnarValue::Scalar(_) => {
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&next, 0)?)
-            }
-            ColumnarValue::Array(_) => ColumnarValue::Array(next),
-        })
+        result_of(&args, next_times(&time.to_array(rows_of(&args))?, unit)?)
     }
 }
 

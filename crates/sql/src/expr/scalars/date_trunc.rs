@@ -10,9 +10,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Date32Type, FieldRef, Int64Type, TimeUnit};
 use chrono::{Datelike, NaiveDate};
 use datafusion_common::types::{NativeType, logical_date, logical_string};
-use datafusion_common::{
-    DataFusionError, Result as DfResult, ScalarValue, exec_datafusion_err, exec_err,
-};
+use datafusion_common::{DataFusionError, Result as DfResult, exec_datafusion_err, exec_err};
 use datafusion_expr::{
     Coercion, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, TypeSignature, TypeSignatureClass, Volatility,
@@ -21,6 +19,7 @@ use datafusion_expr::{
 use super::calendar::{date, day, tick_ns};
 use super::strict::nulls_of_any;
 use super::time_units::{TimeStep, time_step};
+use crate::expr::udf::{result_of, rows_of};
 
 /// DataFusion's function, but for days as wholes.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -85,7 +84,7 @@ impl ScalarUDFImpl for DateTrunc {
                 _ => return self.inner.invoke_with_args(args),
             },
         };
-        let rows = if matches!(time, ColumnarValue::Scalar(_)) { 1 } else { args.number_rows };
+        let rows = rows_of(&args);
         let first = match time.data_type() {
             DataType::Date32 => first_dates(&time.to_array(rows)?, unit)?,
             DataType::Timestamp(time_unit, _) => {
@@ -93,12 +92,7 @@ impl ScalarUDFImpl for DateTrunc {
             }
             _ => return self.inner.invoke_with_args(args),
         };
-        match time {
-            ColumnarValue::Scalar(_) => {
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&first, 0)?))
-            }
-            ColumnarValue::Array(_) => Ok(ColumnarValue::Array(first)),
-        }
+        result_of(&args, first)
     }
 }
 
@@ -130,8 +124,7 @@ impl ScalarUDFImpl for DateBin {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { args.number_rows };
+        let rows = rows_of(&args);
         let known = nulls_of_any(&args.args, rows)?;
         let bins = self.0.invoke_with_args(args)?;
         let nulls = bins.to_array(rows)?.logical_null_count();

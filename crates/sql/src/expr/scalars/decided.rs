@@ -13,6 +13,8 @@ use datafusion_expr::{
     Volatility,
 };
 
+use crate::expr::udf::called;
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Decided {
     /// The outcome that NULL is taken for; `None`: NULL stays.
@@ -64,21 +66,11 @@ fn within(expr: &Expr, held: bool) -> Option<&Expr> {
 }
 
 impl ScalarUDFImpl for Decided {
-    fn name(&self) -> &str {
-        DECIDED
-    }
+    called!(DECIDED, signature, DataType::Boolean);
 
     /// No text of what is within, which DataFusion would write anew at every level.
     fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
         Ok(DECIDED.into())
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Boolean)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {

@@ -11,13 +11,14 @@ use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type,
 };
 use arrow::error::ArrowError;
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion_common::{Result as DfResult, exec_err, internal_err, plan_err};
 use datafusion_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
 
 use super::exact::rounded;
+use crate::expr::udf::{result_of, rows_of};
 use crate::expr::widest::check_digits;
 use crate::syntax::types::sql_type_name;
 
@@ -95,8 +96,7 @@ impl ScalarUDFImpl for ToDigits {
         if !own {
             return self.inner.invoke_with_args(args);
         }
-        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { args.number_rows };
+        let rows = rows_of(&args);
         let x = x.to_array(rows)?;
         let digits = match args.args.get(1) {
             Some(digits) => cast(&digits.to_array(rows)?, &DataType::Int64)?,
@@ -110,10 +110,7 @@ impl ScalarUDFImpl for ToDigits {
             }
             _ => integers(&x, digits)?,
         };
-        match constant {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),
-            false => Ok(ColumnarValue::Array(result)),
-        }
+        result_of(&args, result)
     }
 }
 

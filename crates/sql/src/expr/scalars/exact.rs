@@ -10,12 +10,13 @@ use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, i256};
 use arrow::error::ArrowError;
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err, internal_err};
+use datafusion_common::{Result as DfResult, exec_err, internal_err};
 use datafusion_expr::{
     ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility,
 };
 
+use crate::expr::udf::{result_of, rows_of};
 use crate::expr::widest::check_digits;
 
 /// Digits after the point that a result of more than 38 digits keeps at least, if it has them.
@@ -155,18 +156,14 @@ impl ScalarUDFImpl for Exact {
         };
         let (left, right) = (Operand::of(left)?, Operand::of(right)?);
         let step = DigitStep::new(self.op, (left.scale, right.scale), scale);
-        let is_scalar = left.is_scalar && right.is_scalar;
-        let rows = if is_scalar { 1 } else { args.number_rows };
+        let rows = rows_of(&args);
         let value = |row: usize| match (left.value(row), right.value(row)) {
             (Some(left), Some(right)) => step.value(left, right, (precision, scale)).map(Some),
             _ => Ok(None),
         };
         let values = (0..rows).map(value).collect::<Result<Decimal128Array, ArrowError>>()?;
         let values: ArrayRef = Arc::new(values.with_precision_and_scale(precision, scale)?);
-        match is_scalar {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?)),
-            false => Ok(ColumnarValue::Array(values)),
-        }
+        result_of(&args, values)
     }
 }
 

@@ -20,6 +20,7 @@ use datafusion_expr::{
 };
 
 use super::calendar::{DAY_NS, tick_ns};
+use crate::expr::udf::{result_of, rows_of};
 use crate::syntax::types::sql_type_name;
 
 /// Parts of timestamps and dates that can be extracted. A time of day has those from the hour on.
@@ -170,8 +171,7 @@ impl ScalarUDFImpl for Extract {
             return exec_err!("the part to extract must be a constant text");
         };
         let (part, of) = (part_name(Some(part))?, of.clone());
-        let constant = matches!(of, ColumnarValue::Scalar(_));
-        let rows = if constant { 1 } else { args.number_rows };
+        let rows = rows_of(&args);
         let extracted = match is_interval(&of.data_type()) {
             true => of_intervals(&part, &of.to_array(rows)?)?,
             false => {
@@ -193,10 +193,7 @@ impl ScalarUDFImpl for Extract {
                 }
             }
         };
-        match constant {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&extracted, 0)?)),
-            false => Ok(ColumnarValue::Array(extracted)),
-        }
+        result_of(&args, extracted)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::{ArrayRef, AsArray, Decimal128Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, exec_err};
 use datafusion_expr::expr::InList;
@@ -14,10 +14,10 @@ use datafusion_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::calendar::{DAY_NS, tick_ns};
 use crate::expr::located::within_mark;
+use crate::expr::udf::called;
 use crate::syntax::walk::Nodes;
-
-const DAY_NS: i128 = 86_400_000_000_000;
 
 /// Makes comparisons in `expr`, which is over `schema`, compare intervals by their length. A month
 /// is 30 days, as in PostgreSQL.
@@ -102,17 +102,7 @@ static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
 struct IntervalLength(Signature);
 
 impl ScalarUDFImpl for IntervalLength {
-    fn name(&self) -> &str {
-        "interval_length"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Decimal128(38, 0))
-    }
+    called!("interval_length", 0, DataType::Decimal128(38, 0));
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let [intervals] = &args.args[..] else { return exec_err!("a length takes one interval") };
@@ -125,12 +115,7 @@ impl ScalarUDFImpl for IntervalLength {
 /// Nanoseconds; 31 digits at most.
 pub(super) fn lengths(intervals: &ArrayRef) -> DfResult<Decimal128Array> {
     if let DataType::Duration(unit) = intervals.data_type() {
-        let factor: i128 = match unit {
-            TimeUnit::Second => 1_000_000_000,
-            TimeUnit::Millisecond => 1_000_000,
-            TimeUnit::Microsecond => 1_000,
-            TimeUnit::Nanosecond => 1,
-        };
+        let factor = tick_ns(*unit);
         let numbers = cast(intervals, &DataType::Int64)?;
         return Ok(numbers.as_primitive::<Int64Type>().unary(|n| i128::from(n) * factor));
     }

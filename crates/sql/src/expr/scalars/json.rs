@@ -18,6 +18,7 @@ use datafusion_expr::{
 };
 
 use super::json_path::{JsonPath, whole};
+use crate::expr::udf::{result_of, rows_of};
 use crate::syntax::calls::{DEFAULT, IS_JSON};
 use crate::syntax::types::sql_type_name;
 
@@ -141,9 +142,7 @@ impl ScalarUDFImpl for Json {
             Some(ColumnarValue::Scalar(value)) => text_of(value),
             _ => None,
         };
-        let is_scalar = matches!(json, ColumnarValue::Scalar(_));
-        let json =
-            cast(&json.to_array(if is_scalar { 1 } else { args.number_rows })?, &DataType::Utf8)?;
+        let json = cast(&json.to_array(rows_of(&args))?, &DataType::Utf8)?;
         let json = json.as_string::<i32>();
         let Some(first) = constant(0) else {
             return exec_err!(
@@ -166,10 +165,7 @@ impl ScalarUDFImpl for Json {
                 lookup.values(json)?
             }
         };
-        match is_scalar {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),
-            false => Ok(ColumnarValue::Array(result)),
-        }
+        result_of(&args, result)
     }
 }
 

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
 use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err, plan_err};
+use datafusion_common::{Result as DfResult, exec_err, plan_err};
 use datafusion_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
 
 use super::rows::{Arguments, TEXT, function, push};
+use crate::expr::udf::{result_of, rows_of};
 use crate::syntax::calls::{JSON_ARRAY, JSON_IS_JSON, JSON_OBJECT};
 use crate::syntax::types::sql_type_name;
 
@@ -138,8 +139,7 @@ impl ScalarUDFImpl for Made {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if is_scalar { 1 } else { args.number_rows };
+        let rows = rows_of(&args);
         let arrays =
             args.args.iter().map(|arg| arg.to_array(rows)).collect::<DfResult<Vec<_>>>()?;
         let mut texts = StringBuilder::new();
@@ -151,10 +151,7 @@ impl ScalarUDFImpl for Made {
             }
         }
         let texts: ArrayRef = Arc::new(texts.finish());
-        match is_scalar {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?)),
-            false => Ok(ColumnarValue::Array(texts)),
-        }
+        result_of(&args, texts)
     }
 }
 

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use arrow::array::{AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err, plan_err};
+use datafusion_common::{Result as DfResult, exec_err, plan_err};
 use datafusion_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::json::{no_json, path, text_of};
 use super::json_path::JsonPath;
+use crate::expr::udf::{called, result_of, rows_of};
 use crate::syntax::types::sql_type_name;
 
 /// The function.
@@ -25,13 +26,7 @@ pub(super) fn function() -> ScalarUDF {
 struct JsonQuery(Signature);
 
 impl ScalarUDFImpl for JsonQuery {
-    fn name(&self) -> &str {
-        "json_query"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
+    called!("json_query", 0);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let is_text = |given: &DataType| given.is_null() || given.is_string();
@@ -67,16 +62,12 @@ impl ScalarUDFImpl for JsonQuery {
             on_empty: constant(2).unwrap_or("NULL"),
             on_error: constant(3).unwrap_or("NULL"),
         };
-        let is_scalar = matches!(json, ColumnarValue::Scalar(_));
-        let json = json.to_array(if is_scalar { 1 } else { args.number_rows })?;
+        let json = json.to_array(rows_of(&args))?;
         let json = cast(&json, &DataType::Utf8)?;
         let texts = json.as_string::<i32>().iter();
         let found = texts.map(|text| text.map_or(Ok(None), |text| query.of(text)));
         let found = found.collect::<DfResult<StringArray>>()?;
-        match is_scalar {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)),
-            false => Ok(ColumnarValue::Array(Arc::new(found))),
-        }
+        result_of(&args, Arc::new(found))
     }
 }
 

@@ -20,6 +20,7 @@ use millstream_contract::zone::Zone;
 use super::date_ceil::CEIL_TIME;
 use super::time_units::{TimeStep, time_step};
 use super::window::is_of_window;
+use crate::expr::udf::{result_of, rows_of};
 use crate::syntax::types::UTC;
 use crate::syntax::walk::Nodes;
 
@@ -249,16 +250,9 @@ impl ScalarUDFImpl for Zoned {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let [times] = &args.args[..] else { return exec_err!("{} takes a time", self.name()) };
-        let is_scalar = matches!(times, ColumnarValue::Scalar(_));
-        let times = times.to_array(if is_scalar { 1 } else { args.number_rows })?;
+        let times = times.to_array(rows_of(&args))?;
         let to = self.return_type(&[times.data_type().clone()])?;
-        let converted = self.convert(&times, &to)?;
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(datafusion_common::ScalarValue::try_from_array(
-                &converted, 0,
-            )?),
-            false => ColumnarValue::Array(converted),
-        })
+        result_of(&args, self.convert(&times, &to)?)
     }
 }
 

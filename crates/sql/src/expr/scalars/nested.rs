@@ -22,6 +22,7 @@ use millstream_contract::settings::closest;
 use super::bounded::unbounded;
 use super::doubles::common_type;
 use super::maps::{entry_types, key_and_value, map, map_of, value_of_key};
+use crate::expr::udf::{result_of, rows_of};
 use crate::syntax::calls::MAP;
 use crate::syntax::error::{Result, SqlError};
 use crate::syntax::subscripts::{FIELD, ITEM};
@@ -166,10 +167,7 @@ impl ScalarUDFImpl for Nested {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let rows = args.number_rows;
-        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        // Of constants alone, one row is enough.
-        let rows = if constant { 1 } else { rows };
+        let rows = rows_of(&args);
         let evaluated = |(at, arg): (usize, &ColumnarValue)| match (self.kind, at) {
             (NestedKind::Item, 0) | (NestedKind::FieldOf, 1) => arg.to_array(rows.min(1)),
             _ => arg.to_array(rows),
@@ -188,10 +186,7 @@ impl ScalarUDFImpl for Nested {
             (NestedKind::Row, values) => row(values, args.return_field.data_type())?,
             _ => return internal_err!("{} with {} arguments", self.name(), arrays.len()),
         };
-        match constant {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),
-            false => Ok(ColumnarValue::Array(result)),
-        }
+        result_of(&args, result)
     }
 }
 

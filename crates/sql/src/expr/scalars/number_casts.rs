@@ -22,6 +22,7 @@ use datafusion_expr::{
 
 use super::clock_texts::{is_time, texts_as_times};
 use super::fewer_digits::{rounded_down, ticks_in_one};
+use crate::expr::udf::{called, result_of, rows_of};
 use crate::syntax::walk::Nodes;
 
 /// Replaces such casts in `expr`, which is over `schema`.
@@ -66,13 +67,7 @@ struct NumberCast {
 }
 
 impl ScalarUDFImpl for NumberCast {
-    fn name(&self) -> &str {
-        "$number_cast"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!("$number_cast", signature);
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
         Ok(self.to.clone())
@@ -86,8 +81,7 @@ impl ScalarUDFImpl for NumberCast {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let [of] = &args.args[..] else { return internal_err!("a cast takes one value") };
-        let constant = matches!(of, ColumnarValue::Scalar(_));
-        let values = of.to_array(if constant { 1 } else { args.number_rows })?;
+        let values = of.to_array(rows_of(&args))?;
         let made = match &self.to {
             to if let Some(ticks) = ticks_in_one(values.data_type(), to) => {
                 rounded_down(&values, to, ticks, self.tries)?
@@ -95,10 +89,7 @@ impl ScalarUDFImpl for NumberCast {
             DataType::Utf8 => doubles_as_texts(&values)?,
             to => read_texts(&values, to, self.tries)?,
         };
-        match constant {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)),
-            false => Ok(ColumnarValue::Array(made)),
-        }
+        result_of(&args, made)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crate::expr::udf::called;
 use crate::syntax::walk::Nodes;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::tree_node::Transformed;
@@ -53,13 +54,7 @@ fn loses_digits(from: &DataType, to: &DataType) -> bool {
 }
 
 impl ScalarUDFImpl for Rounded {
-    fn name(&self) -> &str {
-        "$rounded"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
+    called!("$rounded", 0);
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match types {

@@ -18,6 +18,7 @@ use regex::Regex;
 
 use super::regexps::Patterns;
 use crate::expr::located::within_mark;
+use crate::expr::udf::called;
 use crate::syntax::walk::Nodes;
 
 /// Special characters of patterns.
@@ -68,17 +69,7 @@ struct Similar {
 }
 
 impl ScalarUDFImpl for Similar {
-    fn name(&self) -> &str {
-        "similar_to"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Boolean)
-    }
+    called!("similar_to", signature, DataType::Boolean);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;

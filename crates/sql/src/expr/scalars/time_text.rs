@@ -18,6 +18,7 @@ use datafusion_expr::{
 use millstream_contract::interval::{write_duration, write_interval};
 
 use super::interval_order::lengths;
+use crate::expr::udf::called;
 use crate::syntax::walk::Nodes;
 
 /// Replaces the CASTs of timestamps and intervals to text in `expr`, which is over `schema`.
@@ -49,17 +50,7 @@ static FUNCTION: LazyLock<Arc<ScalarUDF>> =
 struct TimeText(Signature);
 
 impl ScalarUDFImpl for TimeText {
-    fn name(&self) -> &str {
-        "time_text"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Utf8)
-    }
+    called!("time_text", 0, DataType::Utf8);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let [times] = &args.args[..] else { return exec_err!("time_text takes one argument") };

@@ -12,6 +12,7 @@ use datafusion_expr::{
 };
 
 use super::calendar::{DAY_NS, add_months, instants, months_between, tick_ns};
+use crate::expr::udf::{result_of, rows_of};
 use crate::syntax::types::sql_type_name;
 
 /// A unit's length.
@@ -179,8 +180,7 @@ impl ScalarUDFImpl for TimeUnits {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { args.number_rows };
+        let rows = rows_of(&args);
         let array = |i: usize| match args.args.get(i) {
             Some(value) => value.to_array(rows),
             None => exec_err!("{} lacks an argument", self.name()),
@@ -194,10 +194,7 @@ impl ScalarUDFImpl for TimeUnits {
             UnitFunction::Add => moved(step()?, &array(1)?, &array(2)?, args.return_type())?,
             UnitFunction::Days => Arc::new(days(&array(0)?, &array(1)?)?),
         };
-        match constant {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),
-            false => Ok(ColumnarValue::Array(result)),
-        }
+        result_of(&args, result)
     }
 }
 

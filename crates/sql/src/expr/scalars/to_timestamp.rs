@@ -17,6 +17,7 @@ use millstream_contract::zone::Zone;
 use super::by_pattern::by_pattern;
 use super::clock_texts::{has_offset, texts_as_times};
 use super::local::zone_of;
+use crate::expr::udf::{called, result_of, rows_of};
 use crate::syntax::types::{UTC, sql_type_name};
 
 const MILLIS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
@@ -58,30 +59,16 @@ impl ScalarUDFImpl for ToTimestamp {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
         match &args.args[..] {
-            [text] if types[0].is_string() => result(
-                &args,
-                texts_as_times(&text.to_array(rows(&args, &[text]))?, &MILLIS, false)?,
-            ),
+            [text] if types[0].is_string() => {
+                result_of(&args, texts_as_times(&text.to_array(rows_of(&args))?, &MILLIS, false)?)
+            }
             [text, pattern] if self.has_pattern(&types) => {
-                let rows = rows(&args, &[text, pattern]);
-                result(&args, read(&text.to_array(rows)?, &pattern.to_array(rows)?)?)
+                let rows = rows_of(&args);
+                result_of(&args, read(&text.to_array(rows)?, &pattern.to_array(rows)?)?)
             }
             _ => self.0.invoke_with_args(args),
         }
     }
-}
-
-/// One row stands for all if each argument is a constant.
-fn rows(args: &ScalarFunctionArgs, of: &[&ColumnarValue]) -> usize {
-    let constant = of.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
-    if constant { 1 } else { args.number_rows }
-}
-
-fn result(args: &ScalarFunctionArgs, times: ArrayRef) -> DfResult<ColumnarValue> {
-    Ok(match args.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_))) {
-        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&times, 0)?),
-        false => ColumnarValue::Array(times),
-    })
 }
 
 fn read(texts: &ArrayRef, patterns: &ArrayRef) -> DfResult<ArrayRef> {
@@ -110,13 +97,7 @@ pub(super) fn to_timestamp_ltz() -> ScalarUDF {
 struct ToTimestampLtz(Signature);
 
 impl ScalarUDFImpl for ToTimestampLtz {
-    fn name(&self) -> &str {
-        "to_timestamp_ltz"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
+    called!("to_timestamp_ltz", 0);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let number = |given: &DataType| {
@@ -159,12 +140,12 @@ impl ScalarUDFImpl for ToTimestampLtz {
         let Some(counts) = args.args.first() else {
             return exec_err!("TO_TIMESTAMP_LTZ takes a number");
         };
-        let counts = counts.to_array(rows(&args, &[counts]))?;
+        let counts = counts.to_array(rows_of(&args))?;
         let instants = match counts.data_type() {
             DataType::Utf8 => instants_of_texts(&counts, zone_of(&args.config_options))?,
             _ => instants(&counts, millis_in_one)?,
         };
-        result(&args, instants)
+        result_of(&args, instants)
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Decimal128Type};
-use datafusion_common::{Result as DfResult, ScalarValue, plan_err};
+use datafusion_common::{Result as DfResult, plan_err};
 use datafusion_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use crate::expr::udf::{result_of, rows_of};
 use crate::syntax::types::sql_type_name;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -68,10 +69,7 @@ impl ScalarUDFImpl for Whole {
             integer if integer.is_integer() => return Ok(value.clone()),
             _ => return self.inner.invoke_with_args(args),
         };
-        let (array, is_scalar) = match value {
-            ColumnarValue::Array(array) => (array.clone(), false),
-            ColumnarValue::Scalar(value) => (value.to_array()?, true),
-        };
+        let array = value.to_array(rows_of(&args))?;
         // At most 10^38, which 128 bits hold.
         let one = 10_i128.pow(u32::from(scale.unsigned_abs()));
         let up = self.name() == "ceil";
@@ -79,9 +77,6 @@ impl ScalarUDFImpl for Whole {
             value.div_euclid(one) + i128::from(up && value.rem_euclid(one) != 0)
         });
         let whole = whole.with_precision_and_scale(precision, 0)?;
-        match is_scalar {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&whole, 0)?)),
-            false => Ok(ColumnarValue::Array(Arc::new(whole))),
-        }
+        result_of(&args, Arc::new(whole))
     }
 }

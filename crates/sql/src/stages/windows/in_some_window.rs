@@ -20,6 +20,7 @@ use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::plan::Window;
 
 use crate::expr::scalars::{IN_SOME_WINDOW, Overlapping, Times, start_on};
+use crate::expr::udf::called;
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::stages::compiler::Compiler;
 use crate::stages::lower::WINDOW;
@@ -64,17 +65,7 @@ impl Hash for InSomeWindow {
 }
 
 impl ScalarUDFImpl for InSomeWindow {
-    fn name(&self) -> &str {
-        IN_SOME_WINDOW
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Boolean)
-    }
+    called!(IN_SOME_WINDOW, signature, DataType::Boolean);
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> DfResult<ExprSimplifyResult> {
         if self.compiled.is_some() {
