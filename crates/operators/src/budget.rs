@@ -200,8 +200,10 @@ impl Budget {
     pub fn note_rest(&self) {
         let mut ledger = self.ledger();
         let bytes = ledger.sum(|w| w.bytes);
-        if self.held(Kind::Segments) == 0 && bytes > ledger.rest.bytes {
-            ledger.rest = Share { bytes, live_bytes: ledger.sum(|w| w.live_bytes) };
+        let live_bytes = ledger.sum(|w| w.live_bytes);
+        let rest = (ledger.rest.bytes, ledger.rest.live_bytes);
+        if self.held(Kind::Segments) == 0 && (bytes, live_bytes) > rest {
+            ledger.rest = Share { bytes, live_bytes };
         }
     }
 
