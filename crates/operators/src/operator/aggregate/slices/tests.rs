@@ -67,7 +67,7 @@ fn many_slices_count_as_each_by_itself() {
             let Slices { slices: open, counted, pool, scratch, .. } = &mut slices;
             let slice = open.get_mut(&id).expect("it was opened");
             counted.change(id, slice);
-            update(1 + n % 7 * 40, |keys| drop(slice.primary.update(keys, pool, scratch)));
+            update(1 + n % 7 * 40, |keys| _ = slice.primary.update(keys, pool, scratch));
         }
         if n % 3 == 0 {
             let id = SliceId::from_word(n / 3);
