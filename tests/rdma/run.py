@@ -146,7 +146,7 @@ class Guest:
         self.nonce = secrets.token_hex(8)
         options = f"console=ttyS0 quiet panic=-1 millstream.suite={suite} millstream.host={host}"
         options += f" millstream.nonce={self.nonce}"
-        command = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1024"]
+        command = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1536"]
         command += ["-nodefaults", "-display", "none", "-no-reboot"]
         command += ["-serial", f"file:{self.console}", *network]
         command += ["-kernel", machine.stock.image, "-initrd", machine.initrd, "-append", options]
