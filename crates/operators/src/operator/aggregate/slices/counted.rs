@@ -24,6 +24,9 @@ pub(super) struct Counted {
     changed: Vec<SliceId>,
     /// Changes since maxima were found.
     changes: usize,
+    /// Whether a slice has changed that held as many bytes for others as the maximum: an epoch that
+    /// ends because of them must see them gone.
+    is_stale: bool,
     /// The next input, and the one for which there should be room.
     loads: [Load; 2],
 }
@@ -41,6 +44,11 @@ impl Counted {
         self.all.live_bytes -= own.live_bytes;
         self.all.keys -= own.keys;
         self.holding -= usize::from(holds);
+        let all = &self.all;
+        let is_most = |own: u64, most: u64| own > 0 && own >= most;
+        self.is_stale |= is_most(own.largest_fragment_bytes, all.largest_fragment_bytes)
+            || is_most(own.largest_passed_bytes, all.largest_passed_bytes)
+            || is_most(own.largest_kept_bytes, all.largest_kept_bytes);
         self.changes += 1;
         self.changed.push(id);
     }
@@ -75,8 +83,8 @@ impl Counted {
             self.holding += usize::from(holds);
             self.all.take_maxima(&own);
         }
-        if slices.len() <= FEW || self.changes > slices.len() / 4 {
-            self.changes = 0;
+        if slices.len() <= FEW || self.is_stale || self.changes > slices.len() / 4 {
+            (self.changes, self.is_stale) = (0, false);
             let Usage { bytes, live_bytes, keys, .. } = self.all;
             self.all = Usage { bytes, live_bytes, keys, ..Usage::default() };
             let counted = slices.values().filter_map(|slice| slice.counted.as_ref());
