@@ -24,8 +24,8 @@ pub(super) struct Counted {
     changed: Vec<SliceId>,
     /// Changes since maxima were found.
     changes: usize,
-    /// Whether a slice has changed that held as many bytes for others as the maximum: an epoch that
-    /// ends because of them must see them gone.
+    /// True after a change of a slice with the maximum of bytes for other leaders: the end of an
+    /// epoch depends on these maxima.
     is_stale: bool,
     /// The next input, and the one for which there should be room.
     loads: [Load; 2],
