@@ -384,25 +384,29 @@ fn a_head_without_end_is_refused() {
 fn there_are_only_so_many_connections() {
     let (_split, address) = served(&[("format", "csv")]);
     let mut streams: Vec<TcpStream> = (0..LIMITS.connections).map(|_| connect(&address)).collect();
-    for at in [LIMITS.connections - 1, 0] {
+    // Connections are taken in their order: the answer to the last shows that all are taken.
+    let last = LIMITS.connections - 1;
+    for at in [last, 0] {
         streams[at].write_all(post("1\n").as_bytes()).unwrap();
         assert_eq!(answer(&mut streams[at]).0, 202);
     }
-    // Who is sending stays longer than those that are idle.
+    // A sender stays longer than idle connections.
     let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
     streams[1].write_all(head.as_bytes()).unwrap();
     assert_eq!(answer(&mut streams[1]).0, 100);
-    let mut more: Vec<TcpStream> = (0..LIMITS.connections - 2).map(|_| connect(&address)).collect();
+    // Connections without a request give way to as many new connections. No more come: which of
+    // the two answered connections has been idle longer depends on their threads.
+    let mut more: Vec<TcpStream> = streams[2..last].iter().map(|_| connect(&address)).collect();
     for stream in &mut more {
         stream.write_all(post("1\n").as_bytes()).unwrap();
         assert_eq!(answer(stream).0, 202);
     }
-    for stream in &mut streams[2..] {
+    for stream in &mut streams[2..last] {
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it gave way");
     }
-    for stream in &mut streams[..2] {
-        stream.set_nonblocking(true).unwrap();
-        let kind = stream.read(&mut [0]).map_err(|error| error.kind());
+    for at in [0, 1, last] {
+        streams[at].set_nonblocking(true).unwrap();
+        let kind = streams[at].read(&mut [0]).map_err(|error| error.kind());
         assert_eq!(kind, Err(std::io::ErrorKind::WouldBlock), "it is open");
     }
 }
