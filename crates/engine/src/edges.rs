@@ -63,7 +63,7 @@ pub(crate) struct Feeds {
 pub(crate) struct Takers {
     pub(crate) edges: Vec<Edge>,
     pub(crate) passes: Vec<Pass>,
-    pub(crate) ways: Vec<Way>,
+    pub(crate) ways: Vec<OutputPath>,
 }
 
 /// A stage with state that takes rows.
@@ -100,7 +100,7 @@ pub(crate) struct Pass {
 
 /// An output that takes rows through an input.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct OutputPath {
     pub(crate) output: usize,
     pub(crate) input: usize,
     /// Whether others of the output's inputs are of the same source or stage.
@@ -120,7 +120,7 @@ impl Takers {
         self.edges.iter().chain(behind).collect()
     }
 
-    pub(crate) fn all_ways(&self) -> Vec<&Way> {
+    pub(crate) fn all_ways(&self) -> Vec<&OutputPath> {
         let behind = self.passes.iter().flat_map(|pass| pass.takers.all_ways());
         self.ways.iter().chain(behind).collect()
     }
@@ -161,7 +161,7 @@ impl Takers {
         stages
     }
 
-    fn all_ways_mut(&mut self) -> Vec<&mut Way> {
+    fn all_ways_mut(&mut self) -> Vec<&mut OutputPath> {
         let behind = self.passes.iter_mut().flat_map(|pass| pass.takers.all_ways_mut());
         self.ways.iter_mut().chain(behind).collect()
     }
@@ -282,7 +282,7 @@ fn number_inputs(
         all.extend(takers.iter_mut().enumerate().map(|(i, takers)| (Root::Source(i), takers)));
     }
     all.extend(of_stages.iter_mut().enumerate().map(|(i, takers)| (Root::Stage(i), takers)));
-    let mut ways: Vec<(Root, &mut Way)> = Vec::new();
+    let mut ways: Vec<(Root, &mut OutputPath)> = Vec::new();
     for (root, takers) in &mut all {
         ways.extend(takers.all_ways_mut().into_iter().map(|way| (*root, way)));
     }
@@ -352,7 +352,7 @@ impl Nodes<'_> {
         for (output, of) in self.plan.outputs.iter().enumerate() {
             if Node::Stage(of.stage) == node {
                 let (input, has_siblings, path) = (0, false, path.to_vec());
-                takers.ways.push(Way { output, input, has_siblings, path });
+                takers.ways.push(OutputPath { output, input, has_siblings, path });
             }
         }
         takers

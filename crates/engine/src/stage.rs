@@ -36,7 +36,7 @@ pub(crate) struct Stage {
     /// Whether the state keeps computed texts, computed by the stage or on the way to it.
     pub(crate) computes_texts: bool,
     /// Its part of the budget.
-    pub(crate) limits: Limits,
+    pub(crate) limits: StageLimits,
     /// Per worker of this process: up to where it has fired.
     fired: Vec<AtomicI64>,
     /// How many workers of this process have a window that is firing.
@@ -57,7 +57,7 @@ pub(crate) struct Operation {
 
 /// How much of the budget parts of a stage may take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct StageLimits {
     /// State is counted at the latest when so many tables of windows have been opened.
     pub(crate) tables_max: usize,
     /// Bytes of keys and values in one fragment after which an epoch ends.
@@ -66,7 +66,7 @@ pub(crate) struct Limits {
     pub(crate) pool_bytes: usize,
 }
 
-impl Limits {
+impl StageLimits {
     /// For one of so many stages of a job with these settings, all of whose processes have so many
     /// `leaders`.
     pub(crate) fn new(
@@ -74,7 +74,7 @@ impl Limits {
         stages: usize,
         leaders: usize,
         program: Option<&dyn Program>,
-    ) -> Limits {
+    ) -> StageLimits {
         let (memory, workers) = (settings.memory_bytes / stages as u64, settings.workers as u64);
         // Tables that all workers open before state is counted take a 32nd of the budget at the
         // most.
@@ -83,7 +83,7 @@ impl Limits {
         // All fragments and the deltas on their way, at most two per worker and leader, take a
         // quarter.
         let fragment_bytes = memory / 12 / (workers * leaders as u64);
-        Limits {
+        StageLimits {
             tables_max: (tables as usize / table_bytes).max(1),
             fragment_bytes: settings.fragment_bytes.min(fragment_bytes),
             pool_bytes: (memory / 16 / workers).min(64 << 20) as usize,
@@ -107,7 +107,7 @@ impl Stage {
         number: usize,
         inputs: Vec<Root>,
         Operation { program, computes_texts, place }: Operation,
-        limits: Limits,
+        limits: StageLimits,
         workers: usize,
     ) -> Stage {
         let fired = (0..workers).map(|_| AtomicI64::new(BEGINNING)).collect();

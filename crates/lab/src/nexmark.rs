@@ -17,7 +17,7 @@ use millstream::{
 use millstream_nexmark::{Config, Events, schema};
 use millstream_workloads::nexmark::model;
 use millstream_workloads::nexmark::queries::{QUERIES, TABLES, query, side_input};
-use millstream_workloads::nexmark::rows::Rows;
+use millstream_workloads::nexmark::rows::RowSummary;
 use serde_json::{Map, Value, json};
 
 use crate::failure::{fail, note, print, usage};
@@ -119,7 +119,7 @@ impl Nexmark {
             Some(expected) => expected == answer && expected.rows == stats.rows,
             None => column == i128::from(model::count_bids(&events)),
         };
-        let Rows { rows, mix } = answer;
+        let RowSummary { rows, mix } = answer;
         Ok(Run { seconds, rows, mix, ok, peak_rss_bytes, stats })
     }
 
@@ -205,15 +205,15 @@ impl Nexmark {
 /// Reduces rows to their number and sum as they come, and adds up the second column, if it is one
 /// of whole numbers.
 #[derive(Debug)]
-struct SummingSink(Vec<Mutex<(Rows, i128)>>);
+struct SummingSink(Vec<Mutex<(RowSummary, i128)>>);
 
 impl SummingSink {
     fn new(workers: usize) -> SummingSink {
         SummingSink((0..workers).map(|_| Mutex::default()).collect())
     }
 
-    fn take(&self) -> (Rows, i128) {
-        let (mut rows, mut sum) = (Rows::default(), 0);
+    fn take(&self) -> (RowSummary, i128) {
+        let (mut rows, mut sum) = (RowSummary::default(), 0);
         for part in &self.0 {
             let part = part.lock().unwrap_or_else(PoisonError::into_inner);
             rows.merge(&part.0);

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crate::spec::{Spec, Workload};
 use crate::verify::Answer;
-use crate::window::Kind;
+use crate::window::WindowKind;
 use crate::zipf::inverse_power;
 
 /// Result of a (window, key) group.
@@ -176,7 +176,7 @@ fn rows(spec: &Spec, dealt: impl Fn(u64, u64) -> bool, mut take: impl FnMut(Row)
         return pairs(spec, dealt, take);
     }
     match spec.windows {
-        Kind::Tumble => {
+        WindowKind::Tumble => {
             for ((start, key), group) in groups(spec, dealt) {
                 take(Row { start: start as i64, end: None, key, group });
             }

@@ -1,24 +1,24 @@
 //! The workloads' queries as SQL text in Flink's dialect.
 
 use crate::spec::{Spec, Workload};
-use crate::window::Kind;
+use crate::window::WindowKind;
 
 /// The `SELECT` of `spec` over a table named after the workload, in whose schema (see
 /// [`crate::schema`]) `ts` is the event time with a watermark [`Spec::watermark_delay_ms`] behind.
 pub fn sql(spec: &Spec) -> String {
     let table = spec.workload.name();
     let (name, keys, lengths) = match spec.windows {
-        Kind::Tumble => ("TUMBLE", "", vec![spec.window_ms]),
-        Kind::Hop { slide_ms } => ("HOP", "", vec![slide_ms, spec.window_ms]),
-        Kind::Cumulate { step_ms } => ("CUMULATE", "", vec![step_ms, spec.window_ms]),
-        Kind::Session => ("SESSION", " PARTITION BY key", vec![spec.window_ms]),
+        WindowKind::Tumble => ("TUMBLE", "", vec![spec.window_ms]),
+        WindowKind::Hop { slide_ms } => ("HOP", "", vec![slide_ms, spec.window_ms]),
+        WindowKind::Cumulate { step_ms } => ("CUMULATE", "", vec![step_ms, spec.window_ms]),
+        WindowKind::Session => ("SESSION", " PARTITION BY key", vec![spec.window_ms]),
     };
     let lengths: Vec<String> =
         lengths.iter().map(|ms| format!("INTERVAL {}", interval_seconds(*ms))).collect();
     let lengths = lengths.join(", ");
     let windows =
         |table: &str| format!("TABLE({name}(TABLE {table}{keys}, DESCRIPTOR(ts), {lengths}))");
-    if spec.windows == Kind::Session && spec.workload.has_event_type() {
+    if spec.windows == WindowKind::Session && spec.workload.has_event_type() {
         // What does not count does not make sessions longer.
         return format!(
             "WITH seen AS (SELECT * FROM {table} WHERE event_type = 0) \

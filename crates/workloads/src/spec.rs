@@ -111,10 +111,10 @@ impl Workload {
     }
 
     /// The windows of its own.
-    pub fn windows(self) -> window::Kind {
+    pub fn windows(self) -> window::WindowKind {
         match self {
-            Workload::Nb11 => window::Kind::Session,
-            _ => window::Kind::Tumble,
+            Workload::Nb11 => window::WindowKind::Session,
+            _ => window::WindowKind::Tumble,
         }
     }
 
@@ -185,7 +185,7 @@ pub struct Spec {
     /// Length of the windows, or the gap of sessions, milliseconds, at least 1 (`ro` ignores it).
     pub window_ms: u64,
     /// How windows lie (`ro` ignores it).
-    pub windows: window::Kind,
+    pub windows: window::WindowKind,
     /// Modulus of `event_type`'s draw, so that one record in so many passes the filter.
     pub event_modulus: u64,
     /// Seed of the generator, normally the workload's id.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// How windows lie in event time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum WindowKind {
     /// One after the other.
     #[default]
     Tumble,
@@ -23,10 +23,10 @@ pub enum Kind {
     Session,
 }
 
-impl Kind {
+impl WindowKind {
     /// Whether a window's end does not follow from its start.
     pub fn has_ends(self) -> bool {
-        matches!(self, Kind::Cumulate { .. } | Kind::Session)
+        matches!(self, WindowKind::Cumulate { .. } | WindowKind::Session)
     }
 }
 
@@ -35,7 +35,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// How they lie.
-    pub kind: Kind,
+    pub kind: WindowKind,
     /// Their size, or the sessions' gap, milliseconds, at least 1.
     pub ms: u64,
 }
@@ -66,15 +66,15 @@ impl FromStr for Window {
             Ok((size, part))
         };
         match parts[..] {
-            ["tumble", size] => Ok(Window { kind: Kind::Tumble, ms: ms(size)? }),
-            ["session", gap] => Ok(Window { kind: Kind::Session, ms: ms(gap)? }),
+            ["tumble", size] => Ok(Window { kind: WindowKind::Tumble, ms: ms(size)? }),
+            ["session", gap] => Ok(Window { kind: WindowKind::Session, ms: ms(gap)? }),
             ["hop", size, slide] => {
                 let (ms, slide_ms) = parts_of(size, slide, "slide")?;
-                Ok(Window { kind: Kind::Hop { slide_ms }, ms })
+                Ok(Window { kind: WindowKind::Hop { slide_ms }, ms })
             }
             ["cumulate", size, step] => {
                 let (ms, step_ms) = parts_of(size, step, "step")?;
-                Ok(Window { kind: Kind::Cumulate { step_ms }, ms })
+                Ok(Window { kind: WindowKind::Cumulate { step_ms }, ms })
             }
             _ => Err(forms(format!("'{text}' is no window"))),
         }
@@ -85,10 +85,10 @@ impl Display for Window {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let ms = self.ms;
         match self.kind {
-            Kind::Tumble => write!(f, "tumble:{ms}ms"),
-            Kind::Hop { slide_ms } => write!(f, "hop:{ms}ms:{slide_ms}ms"),
-            Kind::Cumulate { step_ms } => write!(f, "cumulate:{ms}ms:{step_ms}ms"),
-            Kind::Session => write!(f, "session:{ms}ms"),
+            WindowKind::Tumble => write!(f, "tumble:{ms}ms"),
+            WindowKind::Hop { slide_ms } => write!(f, "hop:{ms}ms:{slide_ms}ms"),
+            WindowKind::Cumulate { step_ms } => write!(f, "cumulate:{ms}ms:{step_ms}ms"),
+            WindowKind::Session => write!(f, "session:{ms}ms"),
         }
     }
 }
@@ -114,10 +114,10 @@ mod tests {
 
     #[test]
     fn windows_are_read_as_they_are_written() {
-        let hop = Window { kind: Kind::Hop { slide_ms: 1000 }, ms: 60_000 };
+        let hop = Window { kind: WindowKind::Hop { slide_ms: 1000 }, ms: 60_000 };
         assert_eq!("hop:60s:1s".parse(), Ok(hop));
         assert_eq!("hop:1m:1000ms".parse(), Ok(hop));
-        assert_eq!("session:500ms".parse(), Ok(Window { kind: Kind::Session, ms: 500 }));
+        assert_eq!("session:500ms".parse(), Ok(Window { kind: WindowKind::Session, ms: 500 }));
         for text in ["tumble:2000ms", "hop:60000ms:1ms", "cumulate:6ms:3ms", "session:1ms"] {
             assert_eq!(text.parse::<Window>().map(|window| window.to_string()), Ok(text.into()));
         }

@@ -302,7 +302,7 @@ fn numbers(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
-    use millstream::observe::{Source, Stage, Window};
+    use millstream::observe::{OpenWindow, Source, StageStatus};
 
     use super::super::desk::Phase;
 
@@ -359,7 +359,7 @@ mod tests {
         let source = Source { live: true, watermark_us: Some(7_200_000_000), ..Source::default() };
         let snapshot = Snapshot { sources: vec![source], ..Snapshot::default() };
         assert!(numbers(&snapshot).ends_with(", 2 h 0 min ahead of the clock"));
-        let one = Stage { open: vec![Window::default()], ..Stage::default() };
+        let one = StageStatus { open: vec![OpenWindow::default()], ..StageStatus::default() };
         let snapshot = Snapshot { records: 1, late_records: 1, stages: vec![one], ..snapshot };
         let text = numbers(&snapshot);
         assert!(text.starts_with("1 record, 0 B, 0 rows written, 1 window open, "), "{text}");

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use millstream::observe::{Doing, Snapshot, Split, Worker, share_read};
+use millstream::observe::{Doing, Snapshot, Split, WorkerStatus, share_read};
 use millstream_connect::http::message::Answer;
 
 use super::desk::Desk;
@@ -124,7 +124,7 @@ fn splits(text: &mut Text, snapshot: &Snapshot) {
 }
 
 fn workers(text: &mut Text, snapshot: &Snapshot) {
-    let label = |worker: &Worker, state: &str| {
+    let label = |worker: &WorkerStatus, state: &str| {
         [
             ("process", worker.process.to_string()),
             ("worker", worker.worker.to_string()),
@@ -152,7 +152,7 @@ fn workers(text: &mut Text, snapshot: &Snapshot) {
 
 fn stages(text: &mut Text, snapshot: &Snapshot) {
     let label = |stage: usize| [("stage", stage.to_string())];
-    type Of = fn(&millstream::observe::Stage) -> u64;
+    type Of = fn(&millstream::observe::StageStatus) -> u64;
     let counters: [(&str, &str, Of); 4] = [
         (
             "millstream_stage_rows_in_total",
@@ -394,7 +394,7 @@ mod tests {
                 ..Source::default()
             }],
             splits: vec![Split { name: "s".into(), idle: true, ..Split::default() }],
-            workers: vec![Worker { busy_us: 1_500_000, ..Worker::default() }],
+            workers: vec![WorkerStatus { busy_us: 1_500_000, ..WorkerStatus::default() }],
             channels: vec![Channel { from: 1, to: 0, bytes: 9, ..Channel::default() }],
             ..Snapshot::default()
         });

@@ -290,7 +290,7 @@ fn clock_text(us: i64, now_us: i64) -> String {
 #[cfg(test)]
 mod tests {
     use millstream::Extent;
-    use millstream::observe::{Source, Split, Stage, Window};
+    use millstream::observe::{OpenWindow, Source, Split, StageStatus};
 
     use super::*;
 
@@ -302,7 +302,10 @@ mod tests {
             elapsed_us: 4_000_000,
             sources: vec![Source { watermark_us: at, live: !bounded, ..Source::default() }],
             splits: vec![Split { progress, ..Split::default() }],
-            stages: vec![Stage { open: vec![Window::default(); 3], ..Stage::default() }],
+            stages: vec![StageStatus {
+                open: vec![OpenWindow::default(); 3],
+                ..StageStatus::default()
+            }],
             ..Snapshot::default()
         };
         snapshot.memory.state_bytes = 12_345_678;

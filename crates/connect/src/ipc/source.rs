@@ -42,7 +42,7 @@ enum MessageSource {
     File {
         bytes: Anywhere,
         schema: Arc<Schema>,
-        blocks: Vec<Block>,
+        blocks: Vec<MessageBlock>,
         dictionaries: usize,
         next: usize,
     },
@@ -65,7 +65,7 @@ enum PipePart {
 
 /// Where a message lies in a file.
 #[derive(Debug, Clone, Copy)]
-struct Block {
+struct MessageBlock {
     offset: u64,
     metadata_bytes: usize,
     body_bytes: u64,
@@ -149,7 +149,7 @@ impl Source {
             MessageSource::File { bytes, blocks, next, .. } => {
                 let Some(block) = blocks.get(*next).copied() else { return Ok(NextMessage::Ended) };
                 *next += 1;
-                let Block { offset, metadata_bytes, body_bytes } = block;
+                let MessageBlock { offset, metadata_bytes, body_bytes } = block;
                 let metadata = bytes.read(offset, metadata_bytes)?;
                 let wrong = |message: String| damaged(&at(&name, offset), message);
                 let (prefix, _) = prefix(&metadata).ok_or_else(|| wrong(CUT_OFF.into()))?;
@@ -223,11 +223,11 @@ fn file(bytes: Anywhere) -> Result<MessageSource> {
             let metadata_bytes = usize::try_from(block.metaDataLength()).ok()?;
             let body_bytes = u64::try_from(block.bodyLength()).ok()?;
             let end = offset.checked_add(metadata_bytes as u64)?.checked_add(body_bytes)?;
-            (end <= footer_at).then_some(Block { offset, metadata_bytes, body_bytes })
+            (end <= footer_at).then_some(MessageBlock { offset, metadata_bytes, body_bytes })
         };
         let dictionaries = footer.dictionaries().map_or(0, |blocks| blocks.len());
         let all = footer.dictionaries().into_iter().chain(footer.recordBatches()).flatten();
-        let blocks: Option<Vec<Block>> = all.map(block).collect();
+        let blocks: Option<Vec<MessageBlock>> = all.map(block).collect();
         let blocks = blocks.ok_or("a record batch lies outside of the file")?;
         Ok::<_, String>((Arc::new(schema), blocks, dictionaries))
     });

@@ -42,7 +42,7 @@ pub(super) fn find<'a>(
         return Err(Wrong::new(start + at, message, DEPTH_HELP));
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let members = Members { names, slots };
+    let members = MembersSeed { names, slots };
     let read = members.deserialize(&mut deserializer).and_then(|()| deserializer.end());
     read.map_err(|error| syntax(line, start, &error))
 }
@@ -98,12 +98,12 @@ fn too_deep(line: &[u8]) -> Option<usize> {
 }
 
 /// Takes the members of an object that are columns.
-struct Members<'s, 'a> {
+struct MembersSeed<'s, 'a> {
     names: &'s Names,
     slots: &'s mut [Slot<'a>],
 }
 
-impl<'a> DeserializeSeed<'a> for Members<'_, 'a> {
+impl<'a> DeserializeSeed<'a> for MembersSeed<'_, 'a> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -111,7 +111,7 @@ impl<'a> DeserializeSeed<'a> for Members<'_, 'a> {
     }
 }
 
-impl<'a> Visitor<'a> for Members<'_, 'a> {
+impl<'a> Visitor<'a> for MembersSeed<'_, 'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,7 @@ use crate::network::{CREDITED, HEAD_BYTES, Head, Kind, MORE, decode_rows, encode
 use crate::plan::Plan;
 use crate::settings::{Exchange, FragmentMode, Settings};
 use crate::support::{self, Random, query, records, table};
-use relay::{Came, Way, run};
+use relay::{Came, RelayChannel, run};
 
 /// How what a process has for the leader of another goes there.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,7 +77,7 @@ fn refused(
     form: Form,
     workers: usize,
     says: &str,
-    mut change: impl FnMut(Way, Vec<u8>) -> Vec<(Way, Vec<u8>)>,
+    mut change: impl FnMut(RelayChannel, Vec<u8>) -> Vec<(RelayChannel, Vec<u8>)>,
 ) {
     let (query, settings, expected) = job(form, workers);
     let Came { ends, rows } = run(&query, &settings, 3, &mut change);
@@ -89,16 +89,16 @@ fn refused(
 }
 
 /// The leader of process 0, where each process has one worker, and the lane to it.
-const LEADER: Way = Way { to: 0, channel: 0 };
-const LANE: Way = Way { to: 0, channel: 2 };
+const LEADER: RelayChannel = RelayChannel { to: 0, channel: 0 };
+const LANE: RelayChannel = RelayChannel { to: 0, channel: 2 };
 
 /// Changes the `n`th of the messages over a channel of which `picked` is true.
 fn nth(
     n: usize,
-    over: Way,
+    over: RelayChannel,
     picked: impl Fn(&[u8]) -> bool,
     mut change: impl FnMut(Vec<u8>) -> Vec<Vec<u8>>,
-) -> impl FnMut(Way, Vec<u8>) -> Vec<(Way, Vec<u8>)> {
+) -> impl FnMut(RelayChannel, Vec<u8>) -> Vec<(RelayChannel, Vec<u8>)> {
     let mut left = n;
     move |way, message| {
         if way != over || !picked(&message) {
@@ -189,7 +189,7 @@ fn rows_of_another_leaders_keys_are_refused() {
         refused(form, 2, "rows of another leader's keys", |way, message| {
             let goes = way.to == 0 && way.channel < 2 && kinds.iter().any(|k| is(*k)(&message));
             let channel = if goes { 1 - way.channel } else { way.channel };
-            vec![(Way { channel, ..way }, message)]
+            vec![(RelayChannel { channel, ..way }, message)]
         });
     }
 }
@@ -338,7 +338,7 @@ fn damaged_slots_of_exchanged_rows_are_refused() {
 /// Damages to messages with result rows, whose reader must not panic.
 #[test]
 fn damaged_row_messages_are_refused() {
-    let messages = Way { to: 0, channel: 1 };
+    let messages = RelayChannel { to: 0, channel: 1 };
     let rows: &[Damage] = &[
         ("a message that is of an unknown kind", |m| m[0] = 0),
         ("a message of kind Rows", |m| m[0] = Kind::Rows as u8),

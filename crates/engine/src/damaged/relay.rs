@@ -28,16 +28,17 @@ use millstream_operators::env::{Env, Simulated};
 /// Channel of a message: the receiving process, and the place among its channels: deltas for each
 /// leader, messages, and lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct RelayChannel {
     pub(super) to: usize,
     pub(super) channel: usize,
 }
 
 /// Change of a message: returns messages in its place, each with its channel.
-pub(super) type Change<'c> = &'c mut dyn FnMut(Way, Vec<u8>) -> Vec<(Way, Vec<u8>)>;
+pub(super) type Change<'c> =
+    &'c mut dyn FnMut(RelayChannel, Vec<u8>) -> Vec<(RelayChannel, Vec<u8>)>;
 
 struct Line {
-    way: Way,
+    way: RelayChannel,
     from: Receiver<SimDevice>,
     to: Sender<SimDevice>,
     waiting: VecDeque<Vec<u8>>,
@@ -86,7 +87,7 @@ impl Relay {
                 heard[from][receiver] = Some(receiving.hello());
                 heard[to][sender] = Some(sending.hello());
                 relayed.push(Line {
-                    way: Way { to, channel },
+                    way: RelayChannel { to, channel },
                     from: receiving.connect(&told[from][sender])?,
                     to: sending.connect(&told[to][receiver])?,
                     waiting: VecDeque::new(),

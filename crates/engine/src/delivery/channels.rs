@@ -7,7 +7,7 @@ use millstream_state::Arena;
 
 use crate::error::{Error, Result};
 use crate::network::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sent_by};
-use crate::progress::{Context, Owed, State};
+use crate::progress::{Context, Owed, StageState};
 use crate::shared::Shared;
 use millstream_operators::budget::{Budget, Held, Kind};
 use millstream_operators::event_time::END;
@@ -52,7 +52,7 @@ pub(super) fn ended_early(process: usize) -> Error {
 impl Incoming {
     /// Whether the last rows that were passed through are of a slice that begins later. The next
     /// are, most likely, of the same slice.
-    fn is_later_than(&self, time: i64, state: &State) -> bool {
+    fn is_later_than(&self, time: i64, state: &StageState) -> bool {
         let last = self.reader.as_ref().and_then(Reader::last_slice);
         last.is_some_and(|slice| state.stage.windowing().begin_of(slice) > time)
     }
@@ -90,7 +90,7 @@ impl Incoming {
         context: &mut Context,
         process: usize,
         message: &[u8],
-        state: &mut State,
+        state: &mut StageState,
     ) -> Result<()> {
         let (head, body) = network::Head::decode(message)?;
         if head.kind != network::Kind::Arena && !self.words.is_empty() {
@@ -132,11 +132,11 @@ impl Incoming {
     }
 
     /// Takes in rows that have been passed through; returns how many.
-    fn take_in(&mut self, words: &[u64], announced: i64, state: &mut State) -> Result<usize> {
+    fn take_in(&mut self, words: &[u64], announced: i64, state: &mut StageState) -> Result<usize> {
         let Some(reader) = &mut self.reader else {
             return Err(Error::Internal("rows to a stage that takes none".into()));
         };
-        let State { operator, stage, .. } = state;
+        let StageState { operator, stage, .. } = state;
         let before = reader.rows();
         reader.read_rows(words, &mut |rows| {
             stage.check_slice(rows.slice(), announced)?;
@@ -151,7 +151,7 @@ impl Incoming {
         context: &Context,
         process: usize,
         head: &network::Head,
-        state: &mut State,
+        state: &mut StageState,
     ) -> Result<()> {
         let helper = context.shared.settings.workers + process;
         let expected = state.expected[helper];
@@ -191,7 +191,7 @@ impl DeltaInlet {
         &mut self,
         context: &mut Context,
         process: usize,
-        state: &mut State,
+        state: &mut StageState,
     ) -> Result<bool> {
         if self.ended {
             return Ok(false);
@@ -235,7 +235,7 @@ impl Channels {
     pub(super) fn receive(
         &mut self,
         context: &mut Context,
-        state: &mut State,
+        state: &mut StageState,
         up_to: i64,
     ) -> Result<bool> {
         let Some(Inlets { inlets, turn }) = self.0.get_mut(state.stage.number) else {
@@ -292,18 +292,23 @@ impl Channels {
 }
 
 /// Watermark that a process has announced for a stage.
-fn announced(context: &Context, process: usize, state: &State) -> i64 {
+fn announced(context: &Context, process: usize, state: &StageState) -> i64 {
     state.clock.of(context.shared.settings.workers + process)
 }
 
 /// Whether a process has announced all windows that this one has passed. If it has not, this
 /// leader waits for its watermark, whatever record far ahead it has met.
-fn is_ahead(context: &Context, process: usize, state: &State) -> bool {
+fn is_ahead(context: &Context, process: usize, state: &StageState) -> bool {
     state.passed(announced(context, process, state)) >= state.passed(state.low)
 }
 
 /// Hands what was sealed for a leader in another process over to be sent.
-pub(super) fn ship(shared: &Shared, state: &State, leader: usize, sealed: Sealed) -> Result<()> {
+pub(super) fn ship(
+    shared: &Shared,
+    state: &StageState,
+    leader: usize,
+    sealed: Sealed,
+) -> Result<()> {
     match state.outboxes(shared) {
         Some(outboxes) => outboxes.ship(leader, sealed),
         None => Err(Error::Internal(format!("there is no leader {leader}"))),

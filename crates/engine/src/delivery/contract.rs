@@ -5,7 +5,7 @@ use millstream_state::Load;
 
 use crate::error::Result;
 use crate::obstacle::Obstacle;
-use crate::progress::{Context, State};
+use crate::progress::{Context, StageState};
 use millstream_operators::operator::{Batch, Updated};
 use millstream_operators::windowing::SliceId;
 
@@ -26,21 +26,21 @@ pub(crate) enum Seal {
 /// The way between a worker's state and those who lead the keys. No method blocks.
 pub(crate) trait Delivery: Send {
     /// Merges a received message, or returns credit for it. True after a step's work.
-    fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
+    fn receive(&mut self, context: &mut Context, stages: &mut [StageState]) -> Result<bool>;
 
     /// Sends on what waits, and tells the others how far this worker is, where it is time; of
     /// several stages the last first. True if that was a step's work.
-    fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
+    fn announce(&mut self, context: &mut Context, stages: &mut [StageState]) -> Result<bool>;
 
     /// Why a stage takes no more input for now, if it does not.
-    fn hold(&self, context: &Context, state: &State) -> Result<Option<Obstacle>>;
+    fn hold(&self, context: &Context, state: &StageState) -> Result<Option<Obstacle>>;
 
     /// Whether there is room for a batch with this load. Without room the batch has to wait, unless
     /// all is `settled`: then waiting cannot make room, and the result is an error.
     fn has_room(
         &self,
         context: &Context,
-        state: &mut State,
+        state: &mut StageState,
         load: Load,
         tight: bool,
         settled: &dyn Fn() -> bool,
@@ -50,7 +50,7 @@ pub(crate) trait Delivery: Send {
     fn update(
         &mut self,
         context: &mut Context,
-        state: &mut State,
+        state: &mut StageState,
         batch: &Batch<'_>,
     ) -> Result<Updated>;
 
@@ -59,7 +59,7 @@ pub(crate) trait Delivery: Send {
     fn has_mail(&self, context: &Context) -> bool;
 
     /// Whether no input is left, and nothing that is still to come can yield rows.
-    fn is_over(&self, context: &Context, stages: &[State]) -> bool;
+    fn is_over(&self, context: &Context, stages: &[StageState]) -> bool;
 
     /// One step towards sleep: asks all channels to ring. Returns whether the worker may sleep.
     fn park(&mut self) -> Result<bool>;
@@ -74,12 +74,12 @@ pub(crate) trait Delivery: Send {
     fn collect(&mut self, _: &Context) {}
 
     /// Continues deferred work of [`Delivery::receive`], when the worker has nothing better to do.
-    fn receive_put_off(&mut self, _: &mut Context, _: &mut [State]) -> Result<bool> {
+    fn receive_put_off(&mut self, _: &mut Context, _: &mut [StageState]) -> Result<bool> {
         Ok(false)
     }
 
     /// Ends an epoch of a stage at once, as far as it keeps anything for others.
-    fn end_epoch(&mut self, _: &mut Context, _: &mut State, _: Seal) -> Result<()> {
+    fn end_epoch(&mut self, _: &mut Context, _: &mut StageState, _: Seal) -> Result<()> {
         Ok(())
     }
 

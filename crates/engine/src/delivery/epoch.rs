@@ -1,11 +1,11 @@
 //! Epochs: when one ends (paper, section 7.2.2).
 
 use super::contract::Seal;
-use crate::progress::{Context, State};
+use crate::progress::{Context, StageState};
 use millstream_operators::event_time::END;
 
 /// Whether the epoch is over, and what is to be sealed then.
-pub(super) fn epoch_is_over(context: &Context, state: &State) -> Option<Seal> {
+pub(super) fn epoch_is_over(context: &Context, state: &StageState) -> Option<Seal> {
     let shared = &context.shared;
     let settings = &shared.settings;
     let limits = &state.stage.limits;
@@ -30,12 +30,12 @@ pub(super) fn epoch_is_over(context: &Context, state: &State) -> Option<Seal> {
 }
 
 /// Whether a window may fire when leaders hear of this worker's low watermark.
-pub(super) fn lets_fire(state: &State) -> bool {
+pub(super) fn lets_fire(state: &StageState) -> bool {
     state.passed(state.low) > state.passed(state.announced)
 }
 
 /// Whether there are changes, and the last of them came so long ago that they are sent.
-pub(super) fn is_idle(context: &Context, state: &State) -> bool {
+pub(super) fn is_idle(context: &Context, state: &StageState) -> bool {
     let idle_us = context.shared.settings.epoch_max_idle_us();
     state.changed_at_us.is_some_and(|at| context.shared.env.now_us() >= at + idle_us)
 }

@@ -17,14 +17,14 @@ use crate::exchange::Sender;
 use crate::gather::Gather;
 use crate::network::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::obstacle::Obstacle;
-use crate::progress::{Context, State};
+use crate::progress::{Context, StageState};
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::operator::{Batch, Updated};
 use millstream_operators::passed::{Format, Outlet, Reader};
 
 /// A worker's roles.
 pub(super) struct Exchanged {
-    sending: Option<Sending>,
+    sending: Option<ExchangeSender>,
     receiving: Option<Receiving>,
     /// The last batch, or a watermark, has not been written for lack of credit.
     blocked: bool,
@@ -34,16 +34,16 @@ pub(super) struct Exchanged {
     channels: Channels,
 }
 
-struct Sending {
+struct ExchangeSender {
     sender: Sender,
     /// To each receiver.
-    ways: Vec<Way>,
+    ways: Vec<ExchangeLane>,
     /// The watermark that receivers are being told.
     marking: i64,
 }
 
 /// The way to one receiver.
-struct Way {
+struct ExchangeLane {
     /// The receiver's process.
     process: usize,
     /// `None` to the worker itself.
@@ -77,7 +77,7 @@ struct FromSender {
 /// Words of a slot that a worker fills for itself.
 const OWN_WORDS: usize = 8 << 10;
 
-impl Outlet for Way {
+impl Outlet for ExchangeLane {
     fn slot(&mut self) -> Result<Option<&mut [u64]>> {
         let Some(lane) = &mut self.lane else {
             return Ok((self.waiting == 0).then_some(&mut self.own[..]));
@@ -100,7 +100,7 @@ impl Outlet for Way {
     }
 }
 
-impl Sending {
+impl ExchangeSender {
     /// Goes on with the batch; see [`Sender::advance`].
     fn advance(&mut self) -> Result<bool> {
         self.sender.advance(&mut self.ways)
@@ -108,7 +108,7 @@ impl Sending {
 
     /// Tells receivers how far this sender is, if it may let a window fire, and sends what has
     /// waited for too long. False if credit is missing.
-    fn mark(&mut self, context: &mut Context, state: &mut State) -> Result<bool> {
+    fn mark(&mut self, context: &mut Context, state: &mut StageState) -> Result<bool> {
         if self.marking == state.announced && lets_fire(state) {
             self.marking = state.low;
             context.stats.epochs += 1;
@@ -139,8 +139,8 @@ impl FromSender {
     /// last watermark in it. `may_end`: also before the last watermark.
     fn receive(
         &mut self,
-        own: Option<&mut Sending>,
-        state: &mut State,
+        own: Option<&mut ExchangeSender>,
+        state: &mut StageState,
         announced: i64,
         may_end: bool,
     ) -> Result<Option<Option<i64>>> {
@@ -148,7 +148,7 @@ impl FromSender {
         let mut marked = Ok(None);
         match &mut self.inlet {
             None => {
-                let Some(words) = own.and_then(Sending::take_own) else { return Ok(None) };
+                let Some(words) = own.and_then(ExchangeSender::take_own) else { return Ok(None) };
                 marked = take_in(reader, words, state, announced);
             }
             Some(_) if self.ended => return Ok(None),
@@ -192,11 +192,11 @@ impl FromSender {
 fn take_in(
     reader: &mut Reader,
     words: &[u64],
-    state: &mut State,
+    state: &mut StageState,
     announced: i64,
 ) -> Result<Option<i64>> {
     let before = reader.rows();
-    let State { operator, stage, .. } = state;
+    let StageState { operator, stage, .. } = state;
     let marked = reader.read(words, &mut |rows| {
         stage.check_slice(rows.slice(), announced)?;
         operator.take_in(rows)
@@ -208,7 +208,7 @@ fn take_in(
 }
 
 /// The only stage of the job.
-fn only(stages: &mut [State]) -> Result<&mut State> {
+fn only(stages: &mut [StageState]) -> Result<&mut StageState> {
     match stages {
         [state] => Ok(state),
         _ => Err(Error::Internal("an exchange of several stages".into())),
@@ -216,7 +216,7 @@ fn only(stages: &mut [State]) -> Result<&mut State> {
 }
 
 /// Whether some other leader has not fired a window that this leader has fired.
-fn others_behind(context: &Context, state: &State) -> bool {
+fn others_behind(context: &Context, state: &StageState) -> bool {
     let behind = |gather: &Gather| gather.others_behind(state.stage.number, state.frontier);
     context.shared.gathers.iter().any(behind)
 }
@@ -231,7 +231,7 @@ impl Exchanged {
     ) -> Exchanged {
         let (roles, workers) = (&context.shared.roles, context.shared.settings.workers);
         let own = |lane: &Option<_>| vec![0; if lane.is_none() { OWN_WORDS } else { 0 }];
-        let ways = roles.receivers.iter().zip(lanes.out).map(|(receiver, lane)| Way {
+        let ways = roles.receivers.iter().zip(lanes.out).map(|(receiver, lane)| ExchangeLane {
             process: receiver / workers,
             own: own(&lane),
             lane,
@@ -240,7 +240,7 @@ impl Exchanged {
             messages: 0,
             bytes: 0,
         });
-        let sending = roles.sender(context.leader).map(|_| Sending {
+        let sending = roles.sender(context.leader).map(|_| ExchangeSender {
             sender: Sender::new(format.clone(), Leaders::even(roles.receivers.len())),
             ways: ways.collect(),
             marking: BEGINNING,
@@ -270,7 +270,7 @@ impl Exchanged {
 impl Delivery for Exchanged {
     /// Takes in a received slot. The slot stays in its channel if it does not fit while complete
     /// windows fire, here or elsewhere: afterwards there may be room.
-    fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+    fn receive(&mut self, context: &mut Context, stages: &mut [StageState]) -> Result<bool> {
         let state = only(stages)?;
         let Some(receiving) = &mut self.receiving else { return Ok(false) };
         receiving.leaves = !matches!(context.shared.budget.check(), Ok(true))
@@ -301,7 +301,7 @@ impl Delivery for Exchanged {
         Ok(false)
     }
 
-    fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+    fn announce(&mut self, context: &mut Context, stages: &mut [StageState]) -> Result<bool> {
         let Some(sending) = &mut self.sending else { return Ok(false) };
         let before = sending.sender.rows_sent();
         self.blocked = !sending.advance()?;
@@ -314,7 +314,7 @@ impl Delivery for Exchanged {
         Ok(false)
     }
 
-    fn hold(&self, context: &Context, state: &State) -> Result<Option<Obstacle>> {
+    fn hold(&self, context: &Context, state: &StageState) -> Result<Option<Obstacle>> {
         let shared = &context.shared;
         if self.receiving.as_ref().is_some_and(|receiving| receiving.leaves) {
             return Ok(Some(Obstacle::Memory));
@@ -337,7 +337,7 @@ impl Delivery for Exchanged {
     fn has_room(
         &self,
         context: &Context,
-        _: &mut State,
+        _: &mut StageState,
         _: Load,
         tight: bool,
         settled: &dyn Fn() -> bool,
@@ -353,7 +353,7 @@ impl Delivery for Exchanged {
     fn update(
         &mut self,
         context: &mut Context,
-        state: &mut State,
+        state: &mut StageState,
         batch: &Batch<'_>,
     ) -> Result<Updated> {
         let Some(sending) = &mut self.sending else {
@@ -374,12 +374,12 @@ impl Delivery for Exchanged {
 
     /// True if all senders have announced their ends. A worker that only receives has no unread
     /// input.
-    fn is_over(&self, _: &Context, stages: &[State]) -> bool {
-        stages.iter().all(State::is_over)
+    fn is_over(&self, _: &Context, stages: &[StageState]) -> bool {
+        stages.iter().all(StageState::is_over)
     }
 
     fn count(&self, context: &mut Context) {
-        let Some(Sending { sender, ways, .. }) = &self.sending else { return };
+        let Some(ExchangeSender { sender, ways, .. }) = &self.sending else { return };
         let place = context.shared.net.as_ref().map_or(0, |net| net.place.process);
         let stats = &mut context.stats;
         stats.rows_shipped = sender.rows_sent();

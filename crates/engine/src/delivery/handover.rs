@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millstream_state::Segment;
 
 use crate::error::{Error, Result};
-use crate::progress::{Context, Owed, State};
+use crate::progress::{Context, Owed, StageState};
 use crate::stage::Stage;
 use millstream_operators::budget::{Held, Kind};
 use millstream_operators::operator::Delta as Merged;
@@ -14,7 +14,7 @@ use millstream_operators::passed::{Parcel, PassedRows, Reader};
 use millstream_operators::windowing::SliceId;
 
 /// Messages between the workers of a process.
-enum Message {
+enum WorkerMessage {
     /// Changes of an epoch, with the watermark that they cover.
     Delta(Delta),
     /// The leader has merged a delta of a stage, and has no more windows of it to fire than it can
@@ -50,7 +50,7 @@ impl Delta {
 }
 
 /// Messages for each worker of a process.
-pub(crate) struct Mailboxes(Vec<Mutex<VecDeque<Message>>>);
+pub(crate) struct Mailboxes(Vec<Mutex<VecDeque<WorkerMessage>>>);
 
 impl Mailboxes {
     /// For so many workers.
@@ -58,7 +58,7 @@ impl Mailboxes {
         Mailboxes((0..workers).map(|_| Mutex::default()).collect())
     }
 
-    fn of(&self, worker: usize) -> MutexGuard<'_, VecDeque<Message>> {
+    fn of(&self, worker: usize) -> MutexGuard<'_, VecDeque<WorkerMessage>> {
         self.0[worker].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -66,7 +66,7 @@ impl Mailboxes {
 /// A worker's part in the hand-over.
 pub(super) struct HandOver {
     mailboxes: Arc<Mailboxes>,
-    inbox: VecDeque<Message>,
+    inbox: VecDeque<WorkerMessage>,
     /// Readers of passed rows, by stage; `None` for stages without passed rows.
     readers: Vec<Option<Reader>>,
 }
@@ -95,8 +95,8 @@ impl HandOver {
 
     /// Tells of all that has come, and is not merged, its stage and its slice.
     pub(super) fn look(&self, context: &Context, see: &mut dyn FnMut(usize, SliceId)) {
-        let mut note = |message: &Message| {
-            if let Message::Delta(delta) = message {
+        let mut note = |message: &WorkerMessage| {
+            if let WorkerMessage::Delta(delta) = message {
                 delta.slices().for_each(|slice| see(delta.stage, slice));
             }
         };
@@ -104,7 +104,7 @@ impl HandOver {
         self.mailboxes.of(context.id).iter().for_each(note);
     }
 
-    fn send(&self, context: &Context, to: usize, message: Message) {
+    fn send(&self, context: &Context, to: usize, message: WorkerMessage) {
         self.mailboxes.of(to).push_back(message);
         context.shared.env.wake(to);
     }
@@ -114,7 +114,7 @@ impl HandOver {
     pub(super) fn ship(
         &self,
         context: &Context,
-        state: &mut State,
+        state: &mut StageState,
         to: usize,
         parcel: Parcel,
         held: Option<Held>,
@@ -124,24 +124,28 @@ impl HandOver {
         let watermark = state.low;
         let (segments, passed) = (parcel.segments.into(), parcel.passed.into());
         let delta = Delta { stage, from, epoch, watermark, segments, passed, held };
-        self.send(context, to, Message::Delta(delta));
+        self.send(context, to, WorkerMessage::Delta(delta));
     }
 
     /// Lets another delta come from a worker.
     pub(super) fn return_credit(&self, context: &Context, to: usize, stage: usize) {
-        self.send(context, to, Message::Credit { stage, leader: context.id });
+        self.send(context, to, WorkerMessage::Credit { stage, leader: context.id });
     }
 
     /// Merges one received segment; true if there was anything to do.
-    pub(super) fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+    pub(super) fn receive(
+        &mut self,
+        context: &mut Context,
+        stages: &mut [StageState],
+    ) -> Result<bool> {
         let Some(message) = self.inbox.front_mut() else { return Ok(false) };
         let delta = match message {
-            Message::Credit { stage, leader } => {
+            WorkerMessage::Credit { stage, leader } => {
                 stages[*stage].in_flight[*leader] -= 1;
                 self.inbox.pop_front();
                 return Ok(true);
             }
-            Message::Delta(delta) => delta,
+            WorkerMessage::Delta(delta) => delta,
         };
         let state = &mut stages[delta.stage];
         if delta.epoch != state.expected[delta.from] {
@@ -176,7 +180,12 @@ impl HandOver {
 }
 
 /// Merges a segment of a slice.
-fn merge(context: &mut Context, state: &mut State, slice: SliceId, segment: Segment) -> Result<()> {
+fn merge(
+    context: &mut Context,
+    state: &mut StageState,
+    slice: SliceId,
+    segment: Segment,
+) -> Result<()> {
     if state.stage.windowing().closes_at(slice) <= state.frontier {
         return Err(Error::Internal(format!("state for {slice}, whose windows have fired")));
     }
@@ -193,14 +202,14 @@ fn merge(context: &mut Context, state: &mut State, slice: SliceId, segment: Segm
 /// Takes in rows that the worker `from` has passed through.
 fn take_in(
     reader: &mut Option<Reader>,
-    state: &mut State,
+    state: &mut StageState,
     from: usize,
     rows: PassedRows,
 ) -> Result<()> {
     let Some(reader) = reader else {
         return Err(Error::Internal("rows passed through to a stage that takes none".into()));
     };
-    let (announced, State { operator, stage, .. }) = (state.clock.of(from), state);
+    let (announced, StageState { operator, stage, .. }) = (state.clock.of(from), state);
     stage.check_slice(rows.slice, announced)?;
     let Some(rows) = operator.adopt(rows) else { return Ok(()) };
     reader.read_rows(rows.words(), &mut |read| {

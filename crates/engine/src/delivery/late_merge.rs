@@ -10,7 +10,7 @@ use super::handover::{self, HandOver};
 use crate::error::Result;
 use crate::network::{GO_ON, MERGED, Sealed};
 use crate::obstacle::Obstacle;
-use crate::progress::{Context, State};
+use crate::progress::{Context, StageState};
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::operator::{Batch, SealSlice, Updated};
 use millstream_operators::passed::Parcel;
@@ -32,7 +32,7 @@ impl LateMerge {
     /// if the senders went on. Under scarce memory, processes that are windows ahead of the slowest
     /// process wait too, since the slowest alone lets windows fire; the slowest always gets credit.
     /// Word of freed memory goes to other processes at once, in case they need the memory to fire.
-    fn return_credit(&self, context: &Context, state: &mut State) -> Result<()> {
+    fn return_credit(&self, context: &Context, state: &mut StageState) -> Result<()> {
         if state.owed.is_empty() {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl LateMerge {
 
     /// Ends the epoch: seals fragments and ships them to their leaders, with the watermark that
     /// this brings the leaders up to. Leaders without changes get the header alone.
-    fn end(&self, context: &mut Context, state: &mut State, seal: Seal) -> Result<()> {
+    fn end(&self, context: &mut Context, state: &mut StageState, seal: Seal) -> Result<()> {
         let (shared, watermark) = (context.shared.clone(), state.low);
         let windowing = *state.stage.windowing();
         let how = |slice| match seal {
@@ -120,7 +120,7 @@ impl Delivery for LateMerge {
         }
     }
 
-    fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+    fn receive(&mut self, context: &mut Context, stages: &mut [StageState]) -> Result<bool> {
         if self.handover.receive(context, stages)? {
             return Ok(true);
         }
@@ -136,7 +136,11 @@ impl Delivery for LateMerge {
         Ok(false)
     }
 
-    fn receive_put_off(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+    fn receive_put_off(
+        &mut self,
+        context: &mut Context,
+        stages: &mut [StageState],
+    ) -> Result<bool> {
         for state in stages.iter_mut().rev() {
             if self.channels.receive(context, state, END)? {
                 return Ok(true);
@@ -145,7 +149,7 @@ impl Delivery for LateMerge {
         Ok(false)
     }
 
-    fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+    fn announce(&mut self, context: &mut Context, stages: &mut [StageState]) -> Result<bool> {
         context.note_lows(stages)?;
         for state in stages.iter_mut().rev() {
             if let Some(seal) = epoch_is_over(context, state) {
@@ -156,7 +160,12 @@ impl Delivery for LateMerge {
         Ok(false)
     }
 
-    fn end_epoch(&mut self, context: &mut Context, state: &mut State, seal: Seal) -> Result<()> {
+    fn end_epoch(
+        &mut self,
+        context: &mut Context,
+        state: &mut StageState,
+        seal: Seal,
+    ) -> Result<()> {
         self.end(context, state, seal)
     }
 
@@ -168,7 +177,7 @@ impl Delivery for LateMerge {
         }
     }
 
-    fn hold(&self, context: &Context, state: &State) -> Result<Option<Obstacle>> {
+    fn hold(&self, context: &Context, state: &StageState) -> Result<Option<Obstacle>> {
         if !state.has_credit() {
             return Ok(Some(Obstacle::Credit));
         }
@@ -178,7 +187,7 @@ impl Delivery for LateMerge {
     fn has_room(
         &self,
         context: &Context,
-        state: &mut State,
+        state: &mut StageState,
         load: Load,
         tight: bool,
         settled: &dyn Fn() -> bool,
@@ -189,7 +198,7 @@ impl Delivery for LateMerge {
     fn update(
         &mut self,
         context: &mut Context,
-        state: &mut State,
+        state: &mut StageState,
         batch: &Batch<'_>,
     ) -> Result<Updated> {
         let onward = state.onward(&context.shared);
@@ -203,8 +212,8 @@ impl Delivery for LateMerge {
         self.handover.has_mail(context)
     }
 
-    fn is_over(&self, context: &Context, stages: &[State]) -> bool {
-        stages.iter().all(State::is_over) && !context.shared.intake.has_more()
+    fn is_over(&self, context: &Context, stages: &[StageState]) -> bool {
+        stages.iter().all(StageState::is_over) && !context.shared.intake.has_more()
     }
 
     fn is_empty(&self, context: &Context) -> bool {
@@ -230,7 +239,7 @@ impl Delivery for LateMerge {
 /// beside the full table; left there, they keep the processes ahead from getting farther. Of
 /// windows that consist of many slices, some are taken: otherwise all processes would keep step
 /// with the slowest, slice by slice.
-fn takes_up_to(state: &State) -> i64 {
+fn takes_up_to(state: &StageState) -> i64 {
     let windowing = state.stage.windowing();
     match state.operator.firing() {
         _ if windowing.is_whole() => END,

@@ -27,7 +27,7 @@ const _: () = assert!(GROUP_ROWS_MAX <= SECTION_ROWS_MAX);
 pub(crate) struct Sender {
     format: Arc<Format>,
     receivers: Leaders,
-    lanes: Vec<Lane>,
+    lanes: Vec<LaneBuffer>,
     batches: VecDeque<Batch>,
     block: KeyBlock,
     routes: Routes,
@@ -36,7 +36,7 @@ pub(crate) struct Sender {
 
 /// State of the channel to a receiver.
 #[derive(Debug, Default)]
-struct Lane {
+struct LaneBuffer {
     /// Words written into the open slot.
     used: usize,
     /// Rows of the present group that have been written.
@@ -63,7 +63,7 @@ struct Batch {
 impl Sender {
     /// A sender to as many receivers as there are leaders.
     pub(crate) fn new(format: Arc<Format>, receivers: Leaders) -> Sender {
-        let lane = || Lane { marked: BEGINNING, ..Lane::default() };
+        let lane = || LaneBuffer { marked: BEGINNING, ..LaneBuffer::default() };
         let lanes = (0..receivers.count()).map(|_| lane()).collect();
         let (block, routes, scratch) = Default::default();
         Sender { format, receivers, lanes, batches: VecDeque::new(), block, routes, scratch }
@@ -190,7 +190,7 @@ impl Sender {
     }
 }
 
-impl Lane {
+impl LaneBuffer {
     /// Writes what is left of a group's rows for this receiver; false if credit ran out before.
     fn write<O: Outlet>(
         &mut self,

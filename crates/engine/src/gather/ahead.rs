@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::outlet::Role;
+use super::output::Role;
 use super::turns::{ChunkAt, Turns};
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::stamped::BatchPlace;

@@ -16,7 +16,7 @@
 mod ahead;
 mod batches;
 mod limit;
-mod outlet;
+mod output;
 mod packs;
 mod queue;
 mod records;
@@ -39,23 +39,23 @@ use batches::Batches;
 use limit::Limit;
 use millstream_operators::budget::Budget;
 use millstream_operators::event_time::{BEGINNING, END};
-use packs::Fired;
+use packs::FiredRuns;
 use queue::{Queue, Waiting};
 
-pub(crate) use outlet::{Outlet, Role};
-pub(crate) use packs::Window;
+pub(crate) use output::{GatheredOutput, Role};
+pub(crate) use packs::OutputWindow;
 pub(crate) use records::BatchRows;
 pub(crate) use turns::{ChunkAt, Turns};
 
 /// Collects the rows of an output.
 pub(crate) struct Gather {
-    outlet: Outlet,
+    output: GatheredOutput,
     sink: Arc<dyn Sink>,
     ordered: bool,
     /// Of rows within a window, when the first is there.
     order: OnceLock<Order>,
     /// Held for bookkeeping only: never while rows are sorted, merged or written.
-    state: Mutex<State>,
+    state: Mutex<GatherState>,
     /// Contents of the queue, readable without the lock.
     waiting: Waiting,
     rows: AtomicU64,
@@ -64,9 +64,9 @@ pub(crate) struct Gather {
     ended: AtomicBool,
 }
 
-struct State {
+struct GatherState {
     /// Windows with rows that some leader may still add to.
-    windows: BTreeMap<Window, Fired>,
+    windows: BTreeMap<OutputWindow, FiredRuns>,
     /// Rows that are written in an order of their own, at the end.
     sorted: Vec<Run>,
     /// Per stage, per leader: every window that fires at or before this has been fired there.
@@ -86,51 +86,51 @@ struct State {
 }
 
 impl Gather {
-    pub(crate) fn new(outlet: Outlet, sink: Arc<dyn Sink>, budget: Arc<Budget>) -> Gather {
-        let limit = match &outlet.sort {
+    pub(crate) fn new(output: GatheredOutput, sink: Arc<dyn Sink>, budget: Arc<Budget>) -> Gather {
+        let limit = match &output.sort {
             Some(sort) => Limit::new(sort.offset, sort.limit),
-            None => Limit::new(outlet.offset, outlet.limit),
+            None => Limit::new(output.offset, output.limit),
         };
         // Which rows a LIMIT lets through must not depend on who is first.
         let ordered = sink.order() == RowOrder::Deterministic || !limit.is_all();
-        let stages = outlet.stages.len();
+        let stages = output.stages.len();
         Gather {
-            ordered: ordered || outlet.sort.is_some(),
+            ordered: ordered || output.sort.is_some(),
             order: OnceLock::new(),
-            state: Mutex::new(State {
+            state: Mutex::new(GatherState {
                 windows: BTreeMap::new(),
                 sorted: Vec::new(),
-                frontiers: vec![vec![BEGINNING; outlet.leaders]; stages],
+                frontiers: vec![vec![BEGINNING; output.leaders]; stages],
                 windows_fired: 0,
-                batches: Batches::new(&outlet.turns),
+                batches: Batches::new(&output.turns),
                 queue: Queue::new(limit),
                 queued: vec![BEGINNING; stages],
                 written: vec![BEGINNING; stages],
-                ahead: Ahead::new(stages, &outlet.turns),
-                requested: Requested::new(&outlet.turns),
+                ahead: Ahead::new(stages, &output.turns),
+                requested: Requested::new(&output.turns),
             }),
             waiting: Waiting::default(),
             rows: AtomicU64::new(0),
             budget,
             ended: AtomicBool::new(limit.is_over()),
             sink,
-            outlet,
+            output,
         }
     }
 
     /// Whether rows beyond some number are not wanted, so that they need not be looked at.
     pub(crate) fn has_limit(&self) -> bool {
-        self.outlet.sort.is_none() && self.outlet.limit.is_some()
+        self.output.sort.is_none() && self.output.limit.is_some()
     }
 
     /// Whether the result has an order of its own, for which all of its rows must be there.
     pub(crate) fn sorts(&self) -> bool {
-        self.outlet.sorts()
+        self.output.sorts()
     }
 
     /// The number of its output.
     pub(crate) fn output(&self) -> usize {
-        self.outlet.output
+        self.output.output
     }
 
     /// Where the rows go.
@@ -140,7 +140,7 @@ impl Gather {
 
     /// Whether the output alone causes no reading.
     pub(crate) fn is_side(&self) -> bool {
-        self.outlet.side
+        self.output.side
     }
 
     /// Whether no more rows are taken.
@@ -155,24 +155,24 @@ impl Gather {
         let windows = std::mem::take(&mut state.windows);
         state.windows_fired += windows
             .into_iter()
-            .map(|(window, fired)| self.outlet.count(&window, fired.windows))
+            .map(|(window, fired)| self.output.count(&window, fired.windows))
             .sum::<u64>();
         state.sorted.clear();
         state.batches.clear();
-        let State { ahead, queue, .. } = &mut *state;
+        let GatherState { ahead, queue, .. } = &mut *state;
         queue.clear(&self.waiting);
-        ahead.remove(&self.outlet.role, |_| true);
+        ahead.remove(&self.output.role, |_| true);
         first
     }
 
     /// Whether rows of windows wait in this process until their turn comes.
     pub(crate) fn holds(&self) -> bool {
-        self.ordered && !matches!(self.outlet.role, Role::Helper { .. })
+        self.ordered && !matches!(self.output.role, Role::Helper { .. })
     }
 
     /// Whether no further rows may wait for earlier ones.
     pub(crate) fn is_full(&self) -> bool {
-        match &self.outlet.role {
+        match &self.output.role {
             Role::Helper { net, ahead_bytes_max } => {
                 net.ahead_bytes().load(Ordering::Relaxed) >= *ahead_bytes_max
             }
@@ -182,7 +182,7 @@ impl Gather {
 
     /// Whether rows have to wait until others have been taken: by the coordinator, or by the sink.
     pub(crate) fn is_congested(&self) -> bool {
-        match &self.outlet.role {
+        match &self.output.role {
             Role::Helper { net, .. } => net.is_congested(),
             _ => self.waiting.bytes() >= self.budget.queue_bytes_max(),
         }
@@ -196,14 +196,14 @@ impl Gather {
     /// Whether some leader, anywhere, has not fired a stage up to `frontier`, or its rows have not
     /// been written.
     pub(crate) fn others_behind(&self, stage: usize, frontier: i64) -> bool {
-        let Some(place) = self.outlet.place_of(stage) else { return false };
-        match &self.outlet.role {
+        let Some(place) = self.output.place_of(stage) else { return false };
+        match &self.output.role {
             Role::Helper { .. } => self.lock().ahead.fired[place] < frontier,
             _ => self.fired(stage) < frontier,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GatherState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -219,19 +219,19 @@ impl Gather {
         }
         let state = self.lock();
         let fired = state.windows.iter();
-        let open = fired.map(|(window, fired)| self.outlet.count(window, fired.windows.clone()));
+        let open = fired.map(|(window, fired)| self.output.count(window, fired.windows.clone()));
         state.windows_fired + open.sum::<u64>()
     }
 
     /// Whether rows of windows come here.
     pub(crate) fn is_windowed(&self) -> bool {
-        self.outlet.stages.iter().any(|(_, windowing)| windowing.has_windows())
+        self.output.stages.iter().any(|(_, windowing)| windowing.has_windows())
     }
 
     /// Up to which watermark every leader has fired what is complete of a stage, and its rows have
     /// been written.
     pub(crate) fn fired(&self, stage: usize) -> i64 {
-        let place = self.outlet.place_of(stage);
+        let place = self.output.place_of(stage);
         place.map_or(END, |place| self.lock().written[place])
     }
 }

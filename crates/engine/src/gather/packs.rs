@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 
-use super::outlet::Outlet;
+use super::output::GatheredOutput;
 use crate::error::Result;
 use crate::order::Run;
 use crate::plan::SortKey;
@@ -27,7 +27,7 @@ const DISTINCT_MIN: usize = 1 << 10;
 
 /// A window of an output, in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Window {
+pub(crate) struct OutputWindow {
     pub(crate) fires_at: i64,
     /// The number of the output's input.
     pub(crate) input: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Window {
 
 /// Fired rows under the name of one window.
 #[derive(Debug, Default)]
-pub(super) struct Fired {
+pub(super) struct FiredRuns {
     pub(super) runs: Vec<Run>,
     pub(super) windows: Windows,
 }
@@ -69,14 +69,14 @@ impl Windows {
     }
 }
 
-impl Outlet {
+impl GatheredOutput {
     /// Order of the windows that fire together, in a pack.
     fn order_within(&self) -> Option<OrderWithin> {
         self.stages.iter().find_map(|(_, windowing)| windowing.order_within())
     }
 
     /// How many windows have fired under the name of one.
-    pub(super) fn count(&self, window: &Window, fired: Windows) -> u64 {
+    pub(super) fn count(&self, window: &OutputWindow, fired: Windows) -> u64 {
         match self.windowing_of(window.input).is_some_and(Windowing::has_windows) {
             true => fired.count(),
             false => 0,

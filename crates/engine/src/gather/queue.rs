@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::limit::Limit;
-use super::packs::Window;
+use super::packs::OutputWindow;
 use super::turns::ChunkAt;
 use crate::error::Error;
 use crate::order::Run;
@@ -12,7 +12,7 @@ use crate::order::Run;
 /// An entry of the queue: rows to be written, or a notice for when all before it has been written.
 pub(super) enum QueuedItem {
     /// The rows of a window, in sorted runs; empty for a window written already.
-    Window(Window, Vec<Run>),
+    OutputWindow(OutputWindow, Vec<Run>),
     /// A result with an order of its own, in sorted runs.
     Sorted(Vec<Run>),
     /// Rows as they are.
@@ -20,7 +20,7 @@ pub(super) enum QueuedItem {
     /// Why there are no more rows of a batch, if more are wanted.
     Failed(Error),
     /// All leaders have fired a stage, by its place, up to a watermark.
-    Fired { place: usize, watermark: i64 },
+    FiredRuns { place: usize, watermark: i64 },
     /// This chunk's rows come next of its turn.
     Next(ChunkAt),
 }
@@ -29,9 +29,9 @@ impl QueuedItem {
     /// Bytes of rows.
     pub(super) fn bytes(&self) -> u64 {
         let runs = match self {
-            QueuedItem::Window(_, runs) | QueuedItem::Sorted(runs) => &runs[..],
+            QueuedItem::OutputWindow(_, runs) | QueuedItem::Sorted(runs) => &runs[..],
             QueuedItem::Rows(run) => std::slice::from_ref(run),
-            QueuedItem::Failed(_) | QueuedItem::Fired { .. } | QueuedItem::Next(_) => &[],
+            QueuedItem::Failed(_) | QueuedItem::FiredRuns { .. } | QueuedItem::Next(_) => &[],
         };
         runs.iter().map(|run| run.held.bytes() as u64).sum()
     }

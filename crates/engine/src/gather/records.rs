@@ -2,8 +2,8 @@
 //! queued.
 
 use super::ahead::Turn;
-use super::outlet::Role;
-use super::{Gather, State};
+use super::output::Role;
+use super::{Gather, GatherState};
 use crate::error::{Error, Result};
 use crate::network::{Head, Kind, LAST, encode_rows};
 use crate::rows::{Rows, RowsKind};
@@ -21,7 +21,7 @@ pub(crate) struct BatchRows {
 impl Gather {
     /// Whether rows of records come here.
     pub(crate) fn takes_batches(&self) -> bool {
-        !self.outlet.turns.is_empty()
+        !self.output.turns.is_empty()
     }
 
     /// Takes rows of a batch of records; `ended` has the number of batches of each ended split.
@@ -42,22 +42,22 @@ impl Gather {
         let rows = rows.batch;
         if self.sorts() {
             let rows = self.sorted(rows)?;
-            return match &self.outlet.role {
+            return match &self.output.role {
                 Role::Helper { net, .. } => {
-                    net.post(0, self.outlet.head(place, Kind::BatchRows), encode_rows(&rows)?)
+                    net.post(0, self.output.head(place, Kind::BatchRows), encode_rows(&rows)?)
                 }
                 _ => self.hold_to_sort(self.held(rows)),
             };
         }
-        if let Role::Helper { net, .. } = &self.outlet.role {
+        if let Role::Helper { net, .. } = &self.output.role {
             if rows.num_rows() == 0 && !self.ordered {
                 return Ok(());
             }
             if let Some(error) = then {
-                net.post(0, self.outlet.head(place, Kind::BatchError), error.to_message())?;
+                net.post(0, self.output.head(place, Kind::BatchError), error.to_message())?;
             }
             let flags = if last { LAST } else { 0 };
-            let head = Head { flags, ..self.outlet.head(place, Kind::BatchRows) };
+            let head = Head { flags, ..self.output.head(place, Kind::BatchRows) };
             return self.send(net, head, &rows, Turn::Batch(place, last));
         }
         if !self.ordered {
@@ -86,15 +86,15 @@ impl Gather {
 
     /// Queues the rows whose turn it is, perhaps because a split has ended.
     pub(crate) fn queue_batches(&self, ended: &[Option<u64>]) {
-        if !matches!(self.outlet.role, Role::Helper { .. }) && !self.has_ended() {
+        if !matches!(self.output.role, Role::Helper { .. }) && !self.has_ended() {
             self.queue_waiting(&mut self.lock(), ended);
         }
     }
 
-    fn queue_waiting(&self, state: &mut State, ended: &[Option<u64>]) {
-        let State { batches, queue, .. } = state;
-        let notices = matches!(self.outlet.role, Role::Coordinator(_));
+    fn queue_waiting(&self, state: &mut GatherState, ended: &[Option<u64>]) {
+        let GatherState { batches, queue, .. } = state;
+        let notices = matches!(self.output.role, Role::Coordinator(_));
         let mut push = |item| queue.push(item, &self.waiting);
-        batches.drain(&self.outlet.turns, ended, notices, &mut push);
+        batches.drain(&self.output.turns, ended, notices, &mut push);
     }
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use arrow::array::RecordBatch;
 
 use super::ahead::Turn;
-use super::outlet::Role;
+use super::output::Role;
 use super::turns::ChunkAt;
-use super::{Gather, State};
+use super::{Gather, GatherState};
 use crate::error::{Error, Result};
 use crate::network::{Head, Kind, Net, encode_rows};
 use millstream_operators::budget::batch_bytes;
@@ -31,19 +31,19 @@ impl Gather {
     /// The coordinator's notice: all leaders have fired a stage up to `watermark`.
     pub(crate) fn note_fired(&self, stage: usize, watermark: i64) -> Result<()> {
         let unknown = || Error::Internal(format!("what has been fired of stage {stage}"));
-        let place = self.outlet.place_of(stage).ok_or_else(unknown)?;
+        let place = self.output.place_of(stage).ok_or_else(unknown)?;
         let mut state = self.lock();
         let ahead = &mut state.ahead;
         ahead.fired[place] = watermark.max(ahead.fired[place]);
-        let all = self.outlet.fired_of_all(|place| ahead.fired[place]);
+        let all = self.output.fired_of_all(|place| ahead.fired[place]);
         let fires = |turn: &Turn| matches!(turn, Turn::Fires(at) if *at <= all);
-        ahead.remove(&self.outlet.role, fires);
+        ahead.remove(&self.output.role, fires);
         Ok(())
     }
 
     /// The coordinator's notice: the rows of chunk `next` come next.
     pub(crate) fn note_written(&self, next: ChunkAt) -> Result<()> {
-        let (turn, turns) = (self.turn_of(next)?, &self.outlet.turns);
+        let (turn, turns) = (self.turn_of(next)?, &self.output.turns);
         let mut state = self.lock();
         state.ahead.note_next(turn, next);
         let before = |sent: &Turn| match sent {
@@ -52,7 +52,7 @@ impl Gather {
             }
             Turn::Fires(_) => false,
         };
-        state.ahead.remove(&self.outlet.role, before);
+        state.ahead.remove(&self.output.role, before);
         Ok(())
     }
 
@@ -65,7 +65,7 @@ impl Gather {
     /// The turn of a chunk.
     fn turn_of(&self, (_, split): ChunkAt) -> Result<usize> {
         let unknown = || Error::Internal(format!("a chunk of split {split}, which has no turn"));
-        self.outlet.turns.of(split).ok_or_else(unknown)
+        self.output.turns.of(split).ok_or_else(unknown)
     }
 
     /// Another process requests a chunk.
@@ -78,7 +78,7 @@ impl Gather {
     /// Requests a chunk of the other processes, once.
     pub(crate) fn request(&self, chunk: ChunkAt) -> Result<()> {
         let turn = self.turn_of(chunk)?;
-        let (Role::Helper { net, .. } | Role::Coordinator(net)) = &self.outlet.role else {
+        let (Role::Helper { net, .. } | Role::Coordinator(net)) = &self.output.role else {
             return Ok(());
         };
         if self.lock().requested.by_us[turn].replace(chunk) == Some(chunk) {
@@ -86,12 +86,12 @@ impl Gather {
         }
         let (sequence, split) = chunk;
         let place = BatchPlace { sequence, split, part: 0 };
-        net.broadcast(self.outlet.head(place, Kind::Awaited))
+        net.broadcast(self.output.head(place, Kind::Awaited))
     }
 
     /// Chunks requested by other processes, as far as they come next.
     pub(crate) fn requested(&self) -> Vec<ChunkAt> {
-        if matches!(self.outlet.role, Role::Alone { .. }) {
+        if matches!(self.output.role, Role::Alone { .. }) {
             return Vec::new();
         }
         let state = &*self.lock();
@@ -101,17 +101,17 @@ impl Gather {
     }
 
     /// The chunk that comes next of a turn, as far as is known here.
-    fn next_chunk(&self, state: &State, turn: usize) -> ChunkAt {
-        match &self.outlet.role {
+    fn next_chunk(&self, state: &GatherState, turn: usize) -> ChunkAt {
+        match &self.output.role {
             Role::Helper { .. } => state.ahead.next(turn),
-            _ => state.batches.next_chunk(&self.outlet.turns, turn),
+            _ => state.batches.next_chunk(&self.output.turns, turn),
         }
     }
 
     /// The chunks that rows wait for, one of a turn at the most.
     pub(crate) fn awaited_chunks(&self) -> Vec<ChunkAt> {
-        let (state, turns) = (self.lock(), &self.outlet.turns);
-        match &self.outlet.role {
+        let (state, turns) = (self.lock(), &self.output.turns);
+        match &self.output.role {
             Role::Helper { .. } => state.ahead.awaited(turns),
             _ => state.batches.awaited(turns),
         }

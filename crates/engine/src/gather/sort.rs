@@ -26,14 +26,14 @@ impl Gather {
         if let Some(order) = self.order.get() {
             return Ok(order);
         }
-        let (schema, keys) = self.outlet.ordered_by();
+        let (schema, keys) = self.output.ordered_by();
         let order = Order::new(&schema, &keys)?;
         Ok(self.order.get_or_init(|| order))
     }
 
     /// The first rows that the result may need.
     fn most(&self) -> usize {
-        self.outlet.sort.as_ref().map_or(usize::MAX, most)
+        self.output.sort.as_ref().map_or(usize::MAX, most)
     }
 
     /// The rows of a batch in order, as many of them as the result may need.

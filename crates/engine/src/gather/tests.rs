@@ -100,13 +100,13 @@ impl Sink for Loose {
 }
 
 /// An output of windows or of records, for two leaders or of two splits.
-fn outlet(root: Root, limit: Option<u64>) -> Outlet {
+fn output(root: Root, limit: Option<u64>) -> GatheredOutput {
     let windowing = Windowing::new(Some(Tumble { size_us: SIZE_US, offset_us: 0 }.into()), 0);
     let (stages, splits) = match root {
         Root::Stage(stage) => (vec![(stage, windowing)], vec![]),
         Root::Source(_) => (vec![], vec![0, 1]),
     };
-    Outlet {
+    GatheredOutput {
         output: 0,
         schema: batch([]).schema(),
         inputs: vec![root],
@@ -134,7 +134,7 @@ impl Fixture {
         let rows = Mutex::default();
         let sink = Arc::new(Gated { says: Mutex::new(says), gate: Mutex::new(gate), rows });
         let budget = budget();
-        let gather = Gather::new(outlet(root, limit), sink.clone(), budget.clone());
+        let gather = Gather::new(output(root, limit), sink.clone(), budget.clone());
         Fixture { gather, sink, writes, opens, budget }
     }
 
@@ -301,7 +301,7 @@ fn changes_are_refused_unless_the_sink_takes_them() {
     };
     let refused = |taker: &str| Err(changes_refused(taker).to_string());
     let loose = |takes_changes| Arc::new(Loose { takes_changes, rows: Mutex::default() });
-    let gather = |sink: Arc<dyn Sink>| Gather::new(outlet(Root::Stage(0), None), sink, budget());
+    let gather = |sink: Arc<dyn Sink>| Gather::new(output(Root::Stage(0), None), sink, budget());
     let takes = loose(true);
     assert_eq!(changes(&gather(takes.clone())), Ok(()));
     assert_eq!(*takes.rows.lock().expect("no panic"), [1, 2]);

@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering;
 use arrow::array::RecordBatch;
 
 use super::limit::Limit;
-use super::outlet::Role;
-use super::packs::Window;
+use super::output::Role;
+use super::packs::OutputWindow;
 use super::queue::{Pen, QueuedItem};
-use super::{Gather, State};
+use super::{Gather, GatherState};
 use crate::error::{Error, Result};
 use crate::network::{Head, Kind};
 use crate::order::{Merge, Run};
@@ -33,7 +33,7 @@ const SHARE_BYTES: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     /// Windows of which every leader's rows have been written.
-    pub(crate) windows: Vec<Window>,
+    pub(crate) windows: Vec<OutputWindow>,
     /// These were all rows that are wanted.
     pub(crate) enough: bool,
     bytes: u64,
@@ -48,7 +48,7 @@ impl Written {
 }
 
 impl Gather {
-    pub(super) fn push(&self, state: &mut State, item: QueuedItem) {
+    pub(super) fn push(&self, state: &mut GatherState, item: QueuedItem) {
         state.queue.push(item, &self.waiting);
     }
 
@@ -97,7 +97,7 @@ impl Gather {
         written: &mut Written,
     ) -> Result<()> {
         match item {
-            QueuedItem::Window(window, runs) => {
+            QueuedItem::OutputWindow(window, runs) => {
                 if self.ordered && !self.sorts() {
                     self.write_merged(limit, worker, runs)?;
                 }
@@ -107,19 +107,19 @@ impl Gather {
             QueuedItem::Rows(run) => self.emit(limit, worker, &run.rows, true)?,
             QueuedItem::Failed(_) if limit.is_over() => {}
             QueuedItem::Failed(error) => return Err(error),
-            QueuedItem::Fired { place, watermark } => {
+            QueuedItem::FiredRuns { place, watermark } => {
                 self.lock().written[place] = watermark;
-                if let Role::Coordinator(net) = &self.outlet.role {
-                    let output = self.outlet.output as u16;
-                    let count = self.outlet.stages[place].0 as u64;
+                if let Role::Coordinator(net) = &self.output.role {
+                    let output = self.output.output as u16;
+                    let count = self.output.stages[place].0 as u64;
                     let head = Head::new(Kind::Fired);
                     net.broadcast(Head { output, count, watermark, ..head })?;
                 }
             }
             QueuedItem::Next((sequence, split)) => {
-                if let Role::Coordinator(net) = &self.outlet.role {
+                if let Role::Coordinator(net) = &self.output.role {
                     let place = BatchPlace { sequence, split, part: 0 };
-                    net.broadcast(self.outlet.head(place, Kind::Written))?;
+                    net.broadcast(self.output.head(place, Kind::Written))?;
                 }
             }
         }
@@ -164,8 +164,8 @@ impl Gather {
     /// Gives rows to the sink.
     pub(super) fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
         self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
-        let rows = first_columns(rows, self.outlet.visible())?;
-        let worker = if self.outlet.one_writer { 0 } else { worker };
+        let rows = first_columns(rows, self.output.visible())?;
+        let worker = if self.output.one_writer { 0 } else { worker };
         self.sink.write(worker, &rows, flush)
     }
 
@@ -177,29 +177,29 @@ impl Gather {
         rows: &RecordBatch,
         flush: bool,
     ) -> Result<()> {
-        if self.ordered || matches!(self.outlet.role, Role::Helper { .. }) {
-            return Err(changes_refused(&format!("result {}", self.outlet.output + 1)));
+        if self.ordered || matches!(self.output.role, Role::Helper { .. }) {
+            return Err(changes_refused(&format!("result {}", self.output.output + 1)));
         }
         self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
-        let rows = first_columns(rows, self.outlet.visible())?;
-        let worker = if self.outlet.one_writer { 0 } else { worker };
+        let rows = first_columns(rows, self.output.visible())?;
+        let worker = if self.output.one_writer { 0 } else { worker };
         self.sink.write_changes(worker, &rows, flush)
     }
 
     /// All rows are in, and all workers have ended: writes what still waits.
     pub(crate) fn finish(&self, ended: &[Option<u64>]) -> Result<()> {
-        if matches!(self.outlet.role, Role::Helper { .. }) {
+        if matches!(self.output.role, Role::Helper { .. }) {
             return Ok(());
         }
         if !self.has_ended() {
             match self.write_rest(ended) {
                 // Nobody takes any more.
-                Err(Error::OutputClosed) if !self.outlet.role.is_alone_elsewhere() => {}
+                Err(Error::OutputClosed) if !self.output.role.is_alone_elsewhere() => {}
                 written => written?,
             }
         }
         match self.sink.finish() {
-            Err(Error::OutputClosed) if !self.outlet.role.is_alone_elsewhere() => Ok(()),
+            Err(Error::OutputClosed) if !self.output.role.is_alone_elsewhere() => Ok(()),
             finished => finished,
         }
     }

@@ -11,7 +11,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{Intake, SplitIn, State};
+use super::{Intake, IntakeState, SplitIn};
 use crate::error::{Error, Result};
 use crate::network::{self, Head, Net};
 
@@ -36,7 +36,7 @@ impl Intake {
     /// Ends a split that is to be drained, unless a worker reads from it just now: a chunk that the
     /// worker finds still counts. Tells the other processes once the split has ended or, for a
     /// split that all processes read, how far this process has read.
-    pub(super) fn settle(&self, state: &mut State, split: usize) -> Result<()> {
+    pub(super) fn settle(&self, state: &mut IntakeState, split: usize) -> Result<()> {
         let s = &mut state.splits[split];
         if s.reading || s.elsewhere || s.closed {
             return Ok(());

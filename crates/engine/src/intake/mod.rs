@@ -39,7 +39,7 @@ pub(crate) use take::Offer;
 pub(crate) struct Intake {
     sources: Vec<SourceIn>,
     splits: Vec<SplitIn>,
-    state: Mutex<State>,
+    state: Mutex<IntakeState>,
     env: Arc<dyn Env>,
     waker: Waker,
     workers: usize,
@@ -75,7 +75,7 @@ pub(crate) enum Admitted {
 }
 
 #[derive(Debug)]
-struct State {
+struct IntakeState {
     splits: Vec<SplitState>,
     sources: Vec<SourceState>,
     /// Per worker: the batch in work.
@@ -95,7 +95,7 @@ struct Current {
     holds: i64,
 }
 
-impl State {
+impl IntakeState {
     /// Chunks of a split, from the first on, all batches of which workers have finished.
     fn chunks_done(&self, split: usize) -> u64 {
         let s = &self.splits[split];
@@ -168,7 +168,7 @@ impl Intake {
         }
         let states_of_sources = sources.iter().map(|_| SourceState::new(place.processes));
         Intake {
-            state: Mutex::new(State {
+            state: Mutex::new(IntakeState {
                 splits: states,
                 sources: states_of_sources.collect(),
                 current: vec![None; workers],
@@ -224,7 +224,7 @@ impl Intake {
         splits.filter(move |(_, split)| split.source == source).map(|(number, _)| number)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, IntakeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

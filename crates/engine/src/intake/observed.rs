@@ -1,7 +1,7 @@
 //! Splits as the observer sees them.
 
 use super::split::SplitState;
-use super::{Intake, State};
+use super::{Intake, IntakeState};
 use crate::observe::{Source, Split, time};
 
 impl Intake {
@@ -30,7 +30,7 @@ impl Intake {
     }
 
     /// The splits of a source that this process reads.
-    fn read_here<'s>(&self, state: &'s State, source: usize) -> Vec<&'s SplitState> {
+    fn read_here<'s>(&self, state: &'s IntakeState, source: usize) -> Vec<&'s SplitState> {
         let splits = self.splits_of(source).map(|split| &state.splits[split]);
         splits.filter(|s| !s.elsewhere).collect()
     }

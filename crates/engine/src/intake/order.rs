@@ -5,7 +5,7 @@
 //! or a job of many splits would open many windows at once.
 
 use super::split::SplitState;
-use super::{Admitted, Intake, State};
+use super::{Admitted, Intake, IntakeState};
 use millstream_operators::event_time::{BEGINNING, END};
 
 /// The least comes first: distance of the source's turn; distance beyond a window ahead; whether
@@ -30,7 +30,12 @@ pub(super) enum Taking {
 
 impl Intake {
     /// Whether a split may go on.
-    pub(super) fn may_go_on(&self, state: &State, split: usize, admitted: &[Admitted]) -> bool {
+    pub(super) fn may_go_on(
+        &self,
+        state: &IntakeState,
+        split: usize,
+        admitted: &[Admitted],
+    ) -> bool {
         let source = self.splits[split].source;
         match &admitted[source] {
             Admitted::All => true,
@@ -60,7 +65,7 @@ impl Intake {
     /// The split whose batch a worker takes next, of those that have one and may go on.
     pub(super) fn next_ready(
         &self,
-        state: &State,
+        state: &IntakeState,
         worker: usize,
         admitted: &[Admitted],
         taking: Taking,
@@ -83,7 +88,7 @@ impl Intake {
     }
 
     /// By group: where the least of its splits is that does not wait for its source.
-    fn lows_of_groups(&self, state: &State) -> Vec<i64> {
+    fn lows_of_groups(&self, state: &IntakeState) -> Vec<i64> {
         let mut lows = vec![END; self.sources.len()];
         for (split, s) in self.splits.iter().zip(&state.splits) {
             let waits = s.pending && s.outstanding() == 0;
@@ -95,7 +100,7 @@ impl Intake {
         lows
     }
 
-    fn rank(&self, state: &State, lows: &[i64], worker: usize, split: usize) -> Rank {
+    fn rank(&self, state: &IntakeState, lows: &[i64], worker: usize, split: usize) -> Rank {
         let s = &state.splits[split];
         let source = self.splits[split].source;
         let of = &self.sources[source];

@@ -7,7 +7,7 @@ use millstream_contract::decoding;
 
 use super::source::REACHED_MAX;
 use super::split::Chunk;
-use super::{Intake, SplitIn, State};
+use super::{Intake, IntakeState, SplitIn};
 use crate::error::{Error, Result};
 use crate::network::{self, Head};
 use crate::roles::Reading;
@@ -148,7 +148,7 @@ impl Intake {
     /// is to decode it.
     fn note_chunk(
         &self,
-        state: &mut State,
+        state: &mut IntakeState,
         split: usize,
         now: i64,
         position: Position,
@@ -240,7 +240,7 @@ impl Intake {
     }
 
     /// Notes when the stamped watermark of a source lets a window fire.
-    fn note_reached(&self, state: &mut State, source: usize) {
+    fn note_reached(&self, state: &mut IntakeState, source: usize) {
         let of = &self.sources[source];
         if of.reach_us().is_none() {
             return;

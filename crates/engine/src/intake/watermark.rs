@@ -2,7 +2,7 @@
 
 use super::source::{REACHED_MAX, SourceIn};
 use super::split::SplitState;
-use super::{Admitted, Intake, SplitIn, State};
+use super::{Admitted, Intake, IntakeState, SplitIn};
 use crate::error::{Error, Result};
 use crate::network::{self, Head, IDLE};
 use millstream_operators::event_time::{BEGINNING, END};
@@ -45,7 +45,7 @@ impl Intake {
     }
 
     /// Splits that have been without data for their idle time.
-    fn note_idle(&self, state: &mut State) {
+    fn note_idle(&self, state: &mut IntakeState) {
         if self.sources.iter().all(|of| of.idle_timeout_us.is_none()) {
             return;
         }
@@ -58,7 +58,7 @@ impl Intake {
     }
 
     /// Of sources whose event time is the clock, the watermark goes on without records.
-    fn note_clock(&self, state: &mut State) {
+    fn note_clock(&self, state: &mut IntakeState) {
         if !self.sources.iter().any(|of| of.preparer.has_clock()) {
             return;
         }
@@ -72,12 +72,12 @@ impl Intake {
     }
 
     /// When the watermark of a source may go on although nothing comes.
-    pub(super) fn changes_at(&self, state: &State, admitted: &[Admitted]) -> Option<i64> {
+    pub(super) fn changes_at(&self, state: &IntakeState, admitted: &[Admitted]) -> Option<i64> {
         [self.idle_at(state, admitted), self.clock_at(state)].into_iter().flatten().min()
     }
 
     /// When the clock will next let a window fire, of sources whose event time it is.
-    fn clock_at(&self, state: &State) -> Option<i64> {
+    fn clock_at(&self, state: &IntakeState) -> Option<i64> {
         let now = self.env.now_us();
         let clocks = self.sources.iter().enumerate().filter(|(_, of)| of.preparer.has_clock());
         let next = clocks.filter_map(|(source, of)| {
@@ -92,7 +92,7 @@ impl Intake {
     }
 
     /// When the next of the splits that may go on will count as idle if nothing comes.
-    fn idle_at(&self, state: &State, admitted: &[Admitted]) -> Option<i64> {
+    fn idle_at(&self, state: &IntakeState, admitted: &[Admitted]) -> Option<i64> {
         let idle_at = |(number, split): (usize, &SplitIn)| {
             let timeout_us = self.sources[split.source].idle_timeout_us?;
             let at = state.splits[number].idle_at(timeout_us);
@@ -103,14 +103,14 @@ impl Intake {
 
     fn splits_in<'s>(
         &'s self,
-        state: &'s State,
+        state: &'s IntakeState,
         source: usize,
     ) -> impl Iterator<Item = &'s SplitState> + Clone {
         let splits = self.splits.iter().zip(&state.splits);
         splits.filter(move |(split, _)| split.source == source).map(|(_, s)| s)
     }
 
-    fn low_of(&self, state: &State, source: usize) -> i64 {
+    fn low_of(&self, state: &IntakeState, source: usize) -> i64 {
         let of = &state.sources[source];
         if of.closed {
             return END;
@@ -126,7 +126,7 @@ impl Intake {
     }
 
     /// How far this process has got with a source, and whether only idle splits are left.
-    fn own_low(&self, state: &State, source: usize) -> (i64, bool) {
+    fn own_low(&self, state: &IntakeState, source: usize) -> (i64, bool) {
         let splits = self.splits_in(state, source);
         let active = splits.clone().filter(|s| !s.idle && !s.exhausted());
         let current = state.current.iter().flatten().filter(|current| current.source == source);
@@ -143,7 +143,7 @@ impl Intake {
     /// Low watermark of the others: for `source` the other processes, and for further sources of
     /// the group all processes. The least among processes neither idle nor at their end; without
     /// such processes, the greatest of the idle.
-    fn mates_low(&self, state: &State, source: usize) -> Option<i64> {
+    fn mates_low(&self, state: &IntakeState, source: usize) -> Option<i64> {
         let group = self.sources[source].group;
         let mates = (0..self.sources.len()).filter(|mate| self.sources[*mate].group == group);
         let lows = mates.flat_map(|mate| {
@@ -161,7 +161,7 @@ impl Intake {
     /// How far the other processes have got with a source, and whether they are idle.
     fn others_lows<'s>(
         &self,
-        state: &'s State,
+        state: &'s IntakeState,
         source: usize,
     ) -> impl Iterator<Item = (i64, bool)> + Clone + 's {
         let own = self.net.as_ref().map(|net| net.place.process);
@@ -172,7 +172,7 @@ impl Intake {
     }
 
     /// The least low watermark of the sources that feed, in the end, a common stage with this one.
-    pub(super) fn low_of_group(&self, state: &State, source: usize) -> i64 {
+    pub(super) fn low_of_group(&self, state: &IntakeState, source: usize) -> i64 {
         let group = self.sources[source].group;
         let sources = self.sources.iter().enumerate().filter(|(_, of)| of.group == group);
         sources.map(|(source, _)| self.low_of(state, source)).min().unwrap_or(END)
@@ -180,7 +180,7 @@ impl Intake {
 
     /// Tells the other processes how far this one is with sources that may be idle, and with those
     /// that are combined with such.
-    fn tell(&self, state: &mut State) -> Result<()> {
+    fn tell(&self, state: &mut IntakeState) -> Result<()> {
         let Some(net) = &self.net else { return Ok(()) };
         for (source, of) in self.sources.iter().enumerate() {
             let may_be_idle = |mate: &SourceIn| mate.idle_timeout_us.is_some();
@@ -229,7 +229,7 @@ impl Intake {
     }
 
     /// Whether of a source only splits are left that have been without data for their idle time.
-    pub(super) fn is_idle(&self, state: &State, source: usize) -> bool {
+    pub(super) fn is_idle(&self, state: &IntakeState, source: usize) -> bool {
         if self.sources[source].idle_timeout_us.is_none() {
             return false;
         }

@@ -7,7 +7,7 @@ use crate::error::{Contents, Error, Result};
 use crate::expr::Expr;
 use crate::plan::{self, Plan};
 use crate::settings::{Exchange, Settings};
-use crate::stage::{Limits, Operation, Stage};
+use crate::stage::{Operation, Stage, StageLimits};
 use millstream_operators::budget::Holder;
 use millstream_operators::operator::{Program, stateless::Taking};
 use millstream_operators::prepare::Spread;
@@ -59,9 +59,9 @@ impl Compiled {
     }
 
     /// How much of the budget one of the stages may take; `leaders` of all processes.
-    pub(super) fn limits(&self, settings: &Settings, leaders: usize, number: usize) -> Limits {
+    pub(super) fn limits(&self, settings: &Settings, leaders: usize, number: usize) -> StageLimits {
         let stages = self.operations.len().max(1);
-        Limits::new(settings, stages, leaders, self.program(number))
+        StageLimits::new(settings, stages, leaders, self.program(number))
     }
 
     /// The stages that have state, and all edges.
@@ -71,7 +71,7 @@ impl Compiled {
         leaders: usize,
     ) -> (Vec<Arc<Stage>>, Edges) {
         let numbers = 0..self.operations.len();
-        let limits: Vec<Limits> =
+        let limits: Vec<StageLimits> =
             numbers.map(|number| self.limits(settings, leaders, number)).collect();
         let stages = self.operations.into_iter().zip(limits).enumerate();
         let (workers, edges) = (settings.workers, self.edges);

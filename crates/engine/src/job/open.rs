@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::compile::Compiled;
 use crate::edges::{Feeds, Root};
 use crate::error::{Error, Result};
-use crate::gather::{Gather, Outlet, Role, Turns};
+use crate::gather::{Gather, GatheredOutput, Role, Turns};
 use crate::intake::{Intake, Origin};
 use crate::network::Net;
 use crate::plan::{Operator, Plan, Source};
@@ -153,7 +153,7 @@ impl Outputs<'_> {
         }
         let all = place.processes * workers;
         let stages = self.compiled.stages_of(output).into_iter();
-        let outlet = Outlet {
+        let output = GatheredOutput {
             output,
             schema: stage.output.clone(),
             inputs: self.compiled.edges.outputs[output].clone(),
@@ -167,7 +167,7 @@ impl Outputs<'_> {
             role,
             one_writer,
         };
-        Ok(Gather::new(outlet, sink, budget.clone()))
+        Ok(Gather::new(output, sink, budget.clone()))
     }
 
     /// Whose turn it is among the splits of all sources whose records come to an output.

@@ -15,7 +15,7 @@ pub(super) struct PostInlet {
 }
 
 /// Content of an inlet.
-pub(super) enum Message {
+pub(super) enum InletMessage {
     /// Of a message that takes several slots.
     Part,
     Whole(Head, Vec<u8>),
@@ -34,18 +34,18 @@ impl PostInlet {
     }
 
     /// The next message or part of one.
-    pub(super) fn next(&mut self) -> std::result::Result<Option<Message>, Failed> {
+    pub(super) fn next(&mut self) -> std::result::Result<Option<InletMessage>, Failed> {
         if self.ended {
             return Ok(None);
         }
         let PostInlet { inlet, body, .. } = self;
-        let mut message = Ok(Message::Part);
+        let mut message = Ok(InletMessage::Part);
         let polled = inlet.try_receive(&mut |slot| {
             message = Head::decode(slot).map(|(head, part)| {
                 body.extend_from_slice(part);
                 match head.has(MORE) {
-                    true => Message::Part,
-                    false => Message::Whole(head, std::mem::take(body)),
+                    true => InletMessage::Part,
+                    false => InletMessage::Whole(head, std::mem::take(body)),
                 }
             });
         });

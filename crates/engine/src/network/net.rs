@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use millstream_state::{Heap, Segment};
 
 use super::mesh::{Ends, Mesh};
-use super::messages::{Failed, Message, PostInlet};
+use super::messages::{Failed, InletMessage, PostInlet};
 use super::outbox::{Shipped, Shipping};
 use super::outboxes::{Outboxes, lock, try_lock};
 use super::port::{Outlet, peer_error, sent_by};
@@ -195,7 +195,7 @@ impl Net {
                     break;
                 };
                 some = true;
-                if let Message::Whole(head, body) = message {
+                if let InletMessage::Whole(head, body) = message {
                     take(process, head, body).map_err(|e| sent_by(process, e))?;
                 }
             }

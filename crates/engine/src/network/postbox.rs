@@ -12,14 +12,14 @@ const QUEUED_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) struct Postbox {
     outlet: Box<dyn Outlet>,
-    queue: VecDeque<Message>,
+    queue: VecDeque<QueuedMessage>,
     queued_bytes: usize,
     /// Closed once the peer has announced that all outputs have enough rows, or that its stream
     /// ends.
     closed: bool,
 }
 
-struct Message {
+struct QueuedMessage {
     head: Head,
     body: Vec<u8>,
     sent: usize,
@@ -47,7 +47,7 @@ impl Postbox {
             return;
         }
         self.queued_bytes += body.len();
-        self.queue.push_back(Message { head, body, sent: 0 });
+        self.queue.push_back(QueuedMessage { head, body, sent: 0 });
     }
 
     /// Whether result rows have to wait.

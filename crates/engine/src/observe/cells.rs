@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Doing, Window, Worker};
+use super::{Doing, OpenWindow, WorkerStatus};
 use crate::obstacle::Obstacle;
 use crate::stats::Stats;
 
@@ -53,7 +53,7 @@ pub(crate) struct StageReport {
     pub(crate) frontier: i64,
     /// Its vector clock.
     pub(crate) clock: Vec<i64>,
-    pub(crate) open: Vec<Window>,
+    pub(crate) open: Vec<OpenWindow>,
     pub(crate) open_more: bool,
     /// Why the rows of its window do not go on.
     pub(crate) obstacle: Option<Obstacle>,
@@ -134,7 +134,7 @@ impl Cells {
     }
 
     /// Workers with the uses of their time.
-    pub(crate) fn workers(&self, process: usize, now_us: i64) -> Vec<Worker> {
+    pub(crate) fn workers(&self, process: usize, now_us: i64) -> Vec<WorkerStatus> {
         let worker = |(worker, cell): (usize, &Cell)| {
             let doing = cell.doing.load(Relaxed);
             let doing = Doing::ALL.into_iter().find(|d| *d as u8 == doing).unwrap_or_default();
@@ -144,8 +144,8 @@ impl Cells {
                 [&cell.busy_us, &cell.idle_us, &cell.blocked_us].map(|us| us.load(Relaxed));
             let (busy_us, idle_us, blocked_us) = (busy, idle, blocked);
             let mut worker =
-                Worker { process, worker, doing, since_us, busy_us, idle_us, blocked_us };
-            let Worker { busy_us, idle_us, blocked_us, .. } = &mut worker;
+                WorkerStatus { process, worker, doing, since_us, busy_us, idle_us, blocked_us };
+            let WorkerStatus { busy_us, idle_us, blocked_us, .. } = &mut worker;
             match doing {
                 Doing::Done => {}
                 doing => *kept_in(doing, busy_us, idle_us, blocked_us) += since_us,
@@ -182,7 +182,7 @@ mod tests {
         cells.pass(0, Doing::Input, 1_110);
         cells.pass(0, Doing::Memory, 1_117);
         let [worker, other] = &cells.workers(0, 1_120)[..] else { panic!("two workers") };
-        let Worker { busy_us, idle_us, blocked_us, doing, since_us, .. } = *worker;
+        let WorkerStatus { busy_us, idle_us, blocked_us, doing, since_us, .. } = *worker;
         // The step that is under way counts as far as it has got.
         assert_eq!((busy_us, idle_us, blocked_us), (13, 100, 7));
         assert_eq!((doing, since_us), (Doing::Step, 3));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Latency, Memory, Output, Phase, Snapshot, Split, Stage, Window};
+use super::{Latency, Memory, OpenWindow, Output, Phase, Snapshot, Split, StageStatus};
 
 impl Snapshot {
     /// Adds what another process of the same job says. Counts and bytes add up, watermarks are the
@@ -76,21 +76,21 @@ fn add(split: &mut Split, other: &Split) {
     }
 }
 
-impl Stage {
-    fn add(&mut self, other: &Stage) {
+impl StageStatus {
+    fn add(&mut self, other: &StageStatus) {
         self.frontier_us = self.frontier_us.min(other.frontier_us);
         for (own, other) in self.clock_us.iter_mut().zip(&other.clock_us) {
             *own = (*own).min(*other);
         }
-        let open: BTreeSet<Window> = self.open.iter().chain(&other.open).copied().collect();
-        let first = |stage: &Stage| stage.open.first().map(Window::order);
+        let open: BTreeSet<OpenWindow> = self.open.iter().chain(&other.open).copied().collect();
+        let first = |stage: &StageStatus| stage.open.first().map(OpenWindow::order);
         if !other.open.is_empty()
             && first(self).is_none_or(|own| first(other).is_some_and(|other| other < own))
         {
             self.needs = other.needs.clone();
         }
         self.open = open.into_iter().collect();
-        self.open.sort_by_key(Window::order);
+        self.open.sort_by_key(OpenWindow::order);
         self.open_more |= other.open_more;
         self.firing |= other.firing;
         self.obstacle = self.obstacle.max(other.obstacle);
@@ -103,9 +103,9 @@ impl Stage {
     }
 }
 
-impl Window {
+impl OpenWindow {
     /// Order in which windows fire; a window that fires at the end of the input comes last.
-    pub(crate) fn order(&self) -> (bool, Window) {
+    pub(crate) fn order(&self) -> (bool, OpenWindow) {
         (self.fires_at_us.is_none(), *self)
     }
 }
@@ -150,8 +150,8 @@ mod tests {
     use super::*;
     use crate::table::Extent;
 
-    fn window(fires_at_us: Option<i64>) -> Window {
-        Window { fires_at_us, ..Window::default() }
+    fn window(fires_at_us: Option<i64>) -> OpenWindow {
+        OpenWindow { fires_at_us, ..OpenWindow::default() }
     }
 
     #[test]
@@ -169,11 +169,11 @@ mod tests {
             records: 10,
             sources: vec![Source { watermark_us: Some(7), ended: true, ..Source::default() }],
             splits: vec![away.clone(), split(Some(7), 4), split(Some(1), 9)],
-            stages: vec![Stage {
+            stages: vec![StageStatus {
                 open: vec![window(Some(30)), window(None)],
                 needs: vec![need(Some(30))],
                 clock_us: vec![Some(5), Some(6)],
-                ..Stage::default()
+                ..StageStatus::default()
             }],
             ..Snapshot::default()
         };
@@ -182,11 +182,11 @@ mod tests {
             records: 32,
             sources: vec![Source { watermark_us: Some(3), ..Source::default() }],
             splits: vec![split(Some(8), 2), split(Some(3), 6), away],
-            stages: vec![Stage {
+            stages: vec![StageStatus {
                 open: vec![window(Some(20)), window(Some(30))],
                 needs: vec![need(Some(20))],
                 clock_us: vec![None, Some(9)],
-                ..Stage::default()
+                ..StageStatus::default()
             }],
             ..Snapshot::default()
         };

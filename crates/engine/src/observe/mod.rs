@@ -45,9 +45,9 @@ pub struct Snapshot {
     /// The parts of these tables.
     pub splits: Vec<Split>,
     /// Its workers.
-    pub workers: Vec<Worker>,
+    pub workers: Vec<WorkerStatus>,
     /// Its stages that keep state, in the plan's order.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<StageStatus>,
     /// Where its rows go.
     pub outputs: Vec<Output>,
     /// Channels to other processes.
@@ -164,7 +164,7 @@ impl Doing {
 
 /// A worker, and what its time has gone into.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Worker {
+pub struct WorkerStatus {
     /// Its process.
     pub process: usize,
     /// Its number there.
@@ -193,7 +193,7 @@ pub enum Input {
 
 /// A stage that keeps state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stage {
+pub struct StageStatus {
     /// Its number among all stages of the plan, from 1, as `EXPLAIN` has it.
     pub stage: usize,
     /// Name of the operator.
@@ -206,7 +206,7 @@ pub struct Stage {
     /// vector clocks. `None`: nothing yet; the greatest number: the end.
     pub clock_us: Vec<Option<i64>>,
     /// Windows that have rows and have not fired; of very many, some.
-    pub open: Vec<Window>,
+    pub open: Vec<OpenWindow>,
     /// Whether there are more of them.
     pub open_more: bool,
     /// A window is firing.
@@ -231,7 +231,7 @@ pub struct Stage {
 
 /// A window that has not fired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Window {
+pub struct OpenWindow {
     /// The watermark at which the window fires: its end, and the allowed lateness; `None`: the end
     /// of the input.
     pub fires_at_us: Option<i64>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::State;
+use super::StageState;
 use crate::edges::Root;
 use crate::error::Result;
 use crate::shared::Shared;
@@ -50,7 +50,7 @@ impl Context {
 
     /// All stages have taken in the worker's last batch: computes the new low watermarks of their
     /// inputs.
-    pub(crate) fn note_lows(&mut self, stages: &mut [State]) -> Result<()> {
+    pub(crate) fn note_lows(&mut self, stages: &mut [StageState]) -> Result<()> {
         self.shared.intake.finish(self.id, &mut self.lows)?;
         for number in 0..stages.len() {
             let low = |root: &Root| match root {

@@ -3,7 +3,7 @@
 
 use millstream_state::Load;
 
-use super::{Context, State};
+use super::{Context, StageState};
 use crate::error::Result;
 use millstream_operators::budget::Kind;
 
@@ -12,7 +12,7 @@ const COUNTED_SHARE: u64 = 128;
 
 impl Context {
     /// Counts the worker's state and reports it to the budget.
-    pub(crate) fn note_usage(&self, state: &mut State) {
+    pub(crate) fn note_usage(&self, state: &mut StageState) {
         state.count();
         self.shared.budget.note_usage(state.stage.number, self.id, &state.usage);
     }
@@ -23,7 +23,7 @@ impl Context {
     /// watermark, which may have risen since.)
     pub(crate) fn has_room(
         &self,
-        state: &mut State,
+        state: &mut StageState,
         load: Load,
         tight: bool,
         settled: &dyn Fn() -> bool,
@@ -51,7 +51,7 @@ impl Context {
     }
 
     /// Gives back what is kept for later windows, and what firing does not need.
-    pub(crate) fn give_back(&self, state: &mut State) {
+    pub(crate) fn give_back(&self, state: &mut StageState) {
         state.operator.give_back();
         if state.usage.spare_bytes > 0 {
             self.note_usage(state);
@@ -59,7 +59,7 @@ impl Context {
     }
 
     /// A stage has taken in a batch of so many bytes.
-    pub(crate) fn note_update(&mut self, state: &mut State, bytes: usize) {
+    pub(crate) fn note_update(&mut self, state: &mut StageState, bytes: usize) {
         state.epoch_input_bytes += bytes as u64;
         state.changed_at_us = Some(self.shared.env.now_us());
         let before = state.usage.live_bytes;
@@ -75,7 +75,7 @@ impl Context {
 
     /// A message of rows that take so many bytes has been merged. State is counted now and then: a
     /// delta may be long.
-    pub(crate) fn note_merge(&mut self, bytes: usize, state: &mut State) -> Result<()> {
+    pub(crate) fn note_merge(&mut self, bytes: usize, state: &mut StageState) -> Result<()> {
         self.stats.merges += 1;
         state.uncounted += 1;
         state.uncounted_bytes += bytes as u64;
@@ -93,7 +93,7 @@ impl Context {
 
     /// Whether a window of this stage or of a later one fires in this process, or is about to,
     /// which makes room.
-    pub(crate) fn fires_here(&self, state: &State) -> bool {
+    pub(crate) fn fires_here(&self, state: &StageState) -> bool {
         let later = &self.shared.stages[state.stage.number + 1..];
         state.operator.firing().is_some()
             || state.complete().is_some()
@@ -104,7 +104,7 @@ impl Context {
     /// Checks received rows: state of other processes for this leader's keys may exceed its
     /// process's budget, even without input of its own. An error if no firing, writing or shipping
     /// makes room.
-    pub(crate) fn check_received(&self, state: &State) -> Result<()> {
+    pub(crate) fn check_received(&self, state: &StageState) -> Result<()> {
         match self.shared.budget.check() {
             Err(error)
                 if self.shared.budget.held(Kind::Segments) == 0

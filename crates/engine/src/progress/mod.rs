@@ -20,7 +20,7 @@ use millstream_operators::windowing::{SliceId, WindowId};
 pub(crate) use context::Context;
 
 /// A worker's state of a stage, and how far the stage has got for it.
-pub(crate) struct State {
+pub(crate) struct StageState {
     pub(crate) stage: Arc<Stage>,
     pub(crate) operator: Box<dyn Operator>,
     pub(crate) clock: VectorClock,
@@ -137,13 +137,13 @@ fn reads(shared: &Shared, leader: usize) -> bool {
     !shared.roles.exchange() || shared.roles.sender(leader).is_some()
 }
 
-impl State {
+impl StageState {
     /// Of the worker that is `leader` among all of the job.
-    pub(crate) fn new(stage: &Arc<Stage>, leader: usize, shared: &Shared) -> State {
+    pub(crate) fn new(stage: &Arc<Stage>, leader: usize, shared: &Shared) -> StageState {
         let workers = shared.settings.workers;
         let helpers = workers + shared.net.as_ref().map_or(0, |net| net.place.processes);
         let (leadership, room) = (leadership(shared, leader), room(stage, shared));
-        State {
+        StageState {
             stage: stage.clone(),
             operator: stage.program.clone().start(leadership, room),
             clock: clock(shared, leader, helpers),

@@ -8,8 +8,8 @@ use super::Shared;
 use crate::edges::Root;
 use crate::gather::Gather;
 use crate::observe::{
-    Channel, Input, Memory, Need, Output, Phase, Report, Snapshot, Source, Stage, StageReport,
-    Window, time,
+    Channel, Input, Memory, Need, OpenWindow, Output, Phase, Report, Snapshot, Source, StageReport,
+    StageStatus, time,
 };
 use crate::stats::Stats;
 use millstream_operators::budget::Kind;
@@ -123,13 +123,14 @@ impl Shared {
         others.map(channel).collect()
     }
 
-    fn observed_stage(&self, number: usize, reports: &[Report], stats: &Stats) -> Stage {
+    fn observed_stage(&self, number: usize, reports: &[Report], stats: &Stats) -> StageStatus {
         let stage = &self.stages[number];
         let of: Vec<&StageReport> =
             reports.iter().filter_map(|report| report.stages.get(number)).collect();
-        let open: BTreeSet<Window> = of.iter().flat_map(|report| &report.open).copied().collect();
-        let mut open: Vec<Window> = open.into_iter().collect();
-        open.sort_by_key(Window::order);
+        let open: BTreeSet<OpenWindow> =
+            of.iter().flat_map(|report| &report.open).copied().collect();
+        let mut open: Vec<OpenWindow> = open.into_iter().collect();
+        open.sort_by_key(OpenWindow::order);
         let open_more = open.len() > OPEN_MAX || of.iter().any(|report| report.open_more);
         open.truncate(OPEN_MAX);
         let clocks = of.iter().map(|report| report.clock.len()).max().unwrap_or(0);
@@ -139,7 +140,7 @@ impl Shared {
         if let Some(first) = open.first() {
             self.needs_of(number, first.fires_at_us.unwrap_or(END), &mut needs);
         }
-        Stage {
+        StageStatus {
             stage: stage.place + 1,
             name: stage.program.name(),
             inputs: stage.inputs.iter().map(input).collect(),

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use super::Shared;
 use crate::edges::{Feeds, Root};
 use crate::error::{Error, Result};
-use crate::gather::{Gather, Window};
+use crate::gather::{Gather, OutputWindow};
 use crate::network::{Head, Kind as MessageKind, LAST};
 use crate::stats::{OutputStats, Stats};
 use millstream_operators::budget::Kind;
@@ -124,12 +124,12 @@ impl Shared {
     }
 
     /// Windows of an output have been written.
-    fn note_windows(&self, output: usize, windows: &[Window]) {
+    fn note_windows(&self, output: usize, windows: &[OutputWindow]) {
         if !windows.is_empty() && self.budget.tight() {
             // Wakes workers that wait for the memory.
             self.wake_all();
         }
-        for Window { fires_at, input, .. } in windows {
+        for OutputWindow { fires_at, input, .. } in windows {
             let Some(Root::Stage(stage)) = self.edges.outputs[output].get(*input) else { continue };
             let Some(at) = self.reached_at(*stage, *fires_at) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);

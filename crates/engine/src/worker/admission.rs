@@ -6,7 +6,7 @@
 use arrow::array::RecordBatch;
 use millstream_state::Load;
 
-use super::{FiredRows, State, Step, Worker};
+use super::{FiredRows, StageState, Step, Worker};
 use crate::delivery::Seal;
 use crate::edges::Feeds;
 use crate::error::Result;
@@ -52,7 +52,7 @@ impl Worker {
     /// The sources that may be read, or the step's outcome if none may.
     pub(super) fn admit_sources(
         &mut self,
-        stages: &mut [State],
+        stages: &mut [StageState],
         tight: bool,
     ) -> Result<std::result::Result<Sources, Step>> {
         let shared = self.context.shared.clone();
@@ -101,7 +101,7 @@ impl Worker {
     /// for the outputs.
     fn note_obstacles(
         &mut self,
-        stages: &[State],
+        stages: &[StageState],
         admitted: &[Admitted],
         credit: Obstacle,
     ) -> Result<()> {
@@ -119,7 +119,7 @@ impl Worker {
     /// The obstacle of a source's rows in the stages behind it.
     fn obstacle_behind(
         &self,
-        stages: &[State],
+        stages: &[StageState],
         feeds: &Feeds,
         credit: Obstacle,
     ) -> Result<Option<Obstacle>> {
@@ -155,7 +155,7 @@ impl Worker {
     }
 
     /// The step's outcome if all sources have to wait.
-    fn wait_for_all(&mut self, stages: &[State]) -> Option<Step> {
+    fn wait_for_all(&mut self, stages: &[StageState]) -> Option<Step> {
         let unwanted = |held: &Option<Obstacle>| *held == Some(Obstacle::Unwanted);
         if self.held.contains(&None) || self.held.iter().all(unwanted) {
             return None;
@@ -165,7 +165,7 @@ impl Worker {
     }
 
     /// Waits until an obstacle is gone.
-    pub(super) fn wait_for(&mut self, stages: &[State], obstacle: Obstacle) -> Step {
+    pub(super) fn wait_for(&mut self, stages: &[StageState], obstacle: Obstacle) -> Step {
         let stats = &mut self.context.stats;
         match obstacle {
             Obstacle::Memory => stats.memory_stalls += 1,
@@ -181,7 +181,7 @@ impl Worker {
 
     /// Memory is tight: ends the epoch of the last stage that holds rows for others, since merged
     /// rows take less room than rows in fragments. False if no stage does.
-    fn lighten(&mut self, stages: &mut [State]) -> Result<bool> {
+    fn lighten(&mut self, stages: &mut [StageState]) -> Result<bool> {
         let mut last_first = stages.iter_mut().rev();
         if let Some(state) = last_first.find(|state| state.operator.holds_for_others()) {
             self.delivery.end_epoch(&mut self.context, state, Seal::Everything)?;
@@ -248,7 +248,7 @@ impl Worker {
     /// rows, only leaders that merge can make room.
     pub(super) fn admit_batch(
         &mut self,
-        stages: &mut [State],
+        stages: &mut [StageState],
         admitted: &Admitted,
         batch: &Stamped,
         tight: bool,
@@ -278,7 +278,7 @@ impl Worker {
     /// Whether the next rows of a window may go to all stages and outputs that take them.
     pub(super) fn admit_fired(
         &mut self,
-        stages: &mut [State],
+        stages: &mut [StageState],
         number: usize,
         fired: &FiredRows,
         tight: bool,
@@ -306,7 +306,7 @@ impl Worker {
     /// leave room for the leader's rows.
     fn admit_to_outputs(
         &self,
-        state: &mut State,
+        state: &mut StageState,
         outputs: &[usize],
         rows: &RecordBatch,
         tight: bool,
@@ -357,7 +357,12 @@ impl Worker {
     }
 
     /// Whether the next stage can take so many rows of the window that is firing.
-    fn admit_to_stage(&mut self, next: &mut State, load: Load, tight: bool) -> Result<Admission> {
+    fn admit_to_stage(
+        &mut self,
+        next: &mut StageState,
+        load: Load,
+        tight: bool,
+    ) -> Result<Admission> {
         let shared = self.context.shared.clone();
         let number = next.stage.number;
         if !shared.is_wanted(&shared.edges.stages[number]) {
@@ -389,7 +394,7 @@ impl Worker {
 
     /// Whether the firing window of a stage is small, so that firing takes next to nothing and then
     /// frees the state.
-    pub(super) fn is_small(&self, state: &State) -> bool {
+    pub(super) fn is_small(&self, state: &StageState) -> bool {
         let live_bytes = state.operator.firing().map_or(0, |firing| firing.live_bytes);
         live_bytes <= self.context.shared.settings.memory_bytes / 64
     }

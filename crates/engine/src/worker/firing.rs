@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 
 use super::admission::Admission;
-use super::{FiredRows, State, Worker};
-use crate::edges::{Edge, Takers, Way};
+use super::{FiredRows, StageState, Worker};
+use crate::edges::{Edge, OutputPath, Takers};
 use crate::error::Result;
 use crate::obstacle::Obstacle;
 use crate::rows::Rows;
@@ -33,7 +33,7 @@ impl Worker {
     /// Goes on with a firing window, or starts with a complete window, of the last stage with such
     /// a window, so that fired rows make room for new rows. False if there is no such window, or
     /// none may fire; the obstacle is noted. A stage before a blocked stage may not fire either.
-    pub(super) fn fire_some(&mut self, stages: &mut [State], tight: bool) -> Result<bool> {
+    pub(super) fn fire_some(&mut self, stages: &mut [StageState], tight: bool) -> Result<bool> {
         let shared = self.context.shared.clone();
         for number in (0..stages.len()).rev() {
             let later = shared.edges.stages[number].later.iter();
@@ -55,7 +55,7 @@ impl Worker {
 
     /// Goes on with the firing window of a stage, or starts with a complete window; the rows go to
     /// all their readers.
-    fn fire(&mut self, stages: &mut [State], number: usize, tight: bool) -> Result<Fired> {
+    fn fire(&mut self, stages: &mut [StageState], number: usize, tight: bool) -> Result<Fired> {
         let shared = self.context.shared.clone();
         if stages[number].operator.firing().is_none() {
             return self.fire_complete(&mut stages[number]);
@@ -87,7 +87,7 @@ impl Worker {
     }
 
     /// Goes on with the window that a stage fires; its next rows, if there are some now.
-    fn read_fired(&mut self, state: &mut State) -> Result<Option<FiredRows>> {
+    fn read_fired(&mut self, state: &mut StageState) -> Result<Option<FiredRows>> {
         let Some(firing) = state.operator.firing() else { return Ok(None) };
         let (number, window) = (state.stage.number, firing.window);
         let from = self.context.timed_from();
@@ -119,12 +119,12 @@ impl Worker {
     /// Gives fired rows to all their readers.
     fn push_fired(
         &mut self,
-        stages: &mut [State],
+        stages: &mut [StageState],
         takers: &Takers,
         fired: &FiredRows,
     ) -> Result<()> {
         let FiredRows { rows, window, times, last } = fired;
-        for Way { output, input, .. } in &takers.ways {
+        for OutputPath { output, input, .. } in &takers.ways {
             let from = self.context.timed_from();
             let gather = &self.context.shared.gathers[*output];
             let came = gather.window_rows(
@@ -173,7 +173,7 @@ impl Worker {
     /// Gives rows that have been fired to a stage, slice by slice.
     fn take_fired(
         &mut self,
-        state: &mut State,
+        state: &mut StageState,
         edge: &Edge,
         rows: &RecordBatch,
         times: &RowTimes,
@@ -195,7 +195,7 @@ impl Worker {
     }
 
     /// All rows of the window have been taken.
-    fn end_of_firing(&mut self, state: &mut State) -> Result<()> {
+    fn end_of_firing(&mut self, state: &mut StageState) -> Result<()> {
         let Some(firing) = state.operator.firing() else { return Ok(()) };
         state.frontier = state.stage.windowing().fires_at(firing.window);
         let small = self.is_small(state);
@@ -210,7 +210,7 @@ impl Worker {
 
     /// Starts firing the first window that the vector clock says is complete. One at a time, in
     /// order, so that a window's rows come out before the next one fires.
-    fn fire_complete(&mut self, state: &mut State) -> Result<Fired> {
+    fn fire_complete(&mut self, state: &mut StageState) -> Result<Fired> {
         let complete = state.clock.min();
         if complete <= state.frontier {
             return Ok(Fired::Nothing);
@@ -238,7 +238,7 @@ impl Worker {
     }
 
     /// Tells how far this worker has fired a stage.
-    pub(super) fn fired_up_to(&mut self, state: &State) -> Result<()> {
+    pub(super) fn fired_up_to(&mut self, state: &StageState) -> Result<()> {
         let shared = &self.context.shared;
         let stage = &state.stage;
         stage.note_fired(self.context.id, state.frontier);

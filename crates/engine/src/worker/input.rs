@@ -3,7 +3,7 @@
 use arrow::array::RecordBatch;
 
 use super::passed::{Passed, by_record};
-use super::{State, Step, Worker};
+use super::{StageState, Step, Worker};
 use crate::edges::Feeds;
 use crate::error::Result;
 use crate::gather::BatchRows;
@@ -19,7 +19,7 @@ use millstream_operators::stamped::Stamped;
 impl Worker {
     /// Takes a batch of records, if all stages and outputs that take them have room for what comes
     /// of it.
-    pub(super) fn take_input(&mut self, stages: &mut [State], tight: bool) -> Result<Step> {
+    pub(super) fn take_input(&mut self, stages: &mut [StageState], tight: bool) -> Result<Step> {
         let shared = self.context.shared.clone();
         let sources = match self.admit_sources(stages, tight)? {
             Ok(sources) => sources,
@@ -88,7 +88,7 @@ impl Worker {
         }
     }
 
-    fn process(&mut self, stages: &mut [State], feeds: &Feeds, batch: &Stamped) -> Result<()> {
+    fn process(&mut self, stages: &mut [StageState], feeds: &Feeds, batch: &Stamped) -> Result<()> {
         self.count_batch(batch);
         self.refresh_lookups();
         let records = Records::all(batch);

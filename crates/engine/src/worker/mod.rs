@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::network::Ends;
 use crate::observe::Doing;
 use crate::obstacle::Obstacle;
-use crate::progress::{Context, State};
+use crate::progress::{Context, StageState};
 use crate::rows::Rows;
 use crate::shared::Shared;
 use crate::stats::Stats;
@@ -63,7 +63,7 @@ pub(crate) struct Worker {
     /// Delivery of rows to the leaders of their keys, and from other workers.
     delivery: Box<dyn Delivery>,
     /// Stages with state, by number. Taken out during their work.
-    stages: Vec<State>,
+    stages: Vec<StageState>,
     /// By source: why it is not read now.
     held: Vec<Option<Obstacle>>,
     /// By stage: why the rows of its window do not go on.
@@ -87,8 +87,8 @@ impl Worker {
     ) -> Worker {
         let context = Context::new(id, shared);
         let shared = &context.shared;
-        let state = |stage| State::new(stage, context.leader, shared);
-        let stages: Vec<State> = shared.stages.iter().map(state).collect();
+        let state = |stage| StageState::new(stage, context.leader, shared);
+        let stages: Vec<StageState> = shared.stages.iter().map(state).collect();
         let (sleep, endpoints) = match ends {
             Some(Ends { deltas_in, lanes, sleeper }) => {
                 (Some(SleepState::new(sleeper)), Endpoints { deltas_in, lanes })
@@ -148,7 +148,7 @@ impl Worker {
     }
 
     /// Resumes the next coroutine, in the order of a worker's duties.
-    fn step_in_turn(&mut self, stages: &mut [State]) -> Result<Step> {
+    fn step_in_turn(&mut self, stages: &mut [StageState]) -> Result<Step> {
         let Worker { context, delivery, .. } = self;
         delivery.collect(context);
         self.serve_network(stages)?;
@@ -185,8 +185,8 @@ impl Worker {
     }
 
     /// Nothing is left to be done, but for the last credit that is on its way.
-    fn end(&mut self, stages: &mut [State]) -> Step {
-        debug_assert!(stages.iter().all(State::is_empty), "state is left");
+    fn end(&mut self, stages: &mut [StageState]) -> Step {
+        debug_assert!(stages.iter().all(StageState::is_empty), "state is left");
         for state in &mut *stages {
             state.operator.end();
             self.context.give_back(state);
@@ -199,7 +199,7 @@ impl Worker {
 
     /// Waits, but not beyond the end of an epoch that has changes, and not with mail outside, or
     /// with rows that nobody writes.
-    fn pause(&self, stages: &[State], until_us: Option<i64>) -> Step {
+    fn pause(&self, stages: &[StageState], until_us: Option<i64>) -> Step {
         if self.delivery.has_mail(&self.context) || self.context.shared.needs_writer() {
             return Step::Busy;
         }
@@ -210,7 +210,7 @@ impl Worker {
     }
 
     /// The counters that are not kept up to date: at the end.
-    fn count(&mut self, stages: &[State]) {
+    fn count(&mut self, stages: &[StageState]) {
         let mut all = Counters::default();
         stages.iter().for_each(|state| all.add(&state.operator.counters()));
         let Counters { growths, switches, joint_rows } = all;

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::sleep::{AWAKE, SLEEP_MAX};
-use super::{State, Worker};
+use super::{StageState, Worker};
 use crate::error::Result;
 use crate::network::peer_error;
 
 impl Worker {
     /// Resumes the network: sends what waits and takes in what has come for the process.
-    pub(super) fn serve_network(&mut self, stages: &mut [State]) -> Result<()> {
+    pub(super) fn serve_network(&mut self, stages: &mut [StageState]) -> Result<()> {
         let shared = self.context.shared.clone();
         let Some(net) = &shared.net else { return Ok(()) };
         let mut some = net.pump()?;

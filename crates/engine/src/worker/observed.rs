@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{State, Step, Worker};
-use crate::observe::{Doing, Report, StageReport, Window, time};
+use super::{StageState, Step, Worker};
+use crate::observe::{Doing, OpenWindow, Report, StageReport, time};
 use crate::shared::OPEN_MAX;
 use millstream_operators::event_time::END;
 
@@ -55,7 +55,7 @@ impl Worker {
 }
 
 /// A worker's report of a stage.
-fn report_of(state: &State) -> StageReport {
+fn report_of(state: &StageState) -> StageReport {
     let windowing = state.stage.windowing();
     let (mut open, mut open_more) = (BTreeSet::new(), false);
     let slices = state.operator.open();
@@ -78,7 +78,7 @@ fn report_of(state: &State) -> StageReport {
                     Some((windowing.begin_of(*slice), end))
                 }
             };
-            open.insert(Window {
+            open.insert(OpenWindow {
                 fires_at_us: time(fires_at).filter(|at| *at < END),
                 start_us: bounds.map(|(start, _)| start).and_then(time),
                 end_us: bounds.map(|(_, end)| end).and_then(time),

@@ -1,7 +1,7 @@
 //! Records on their way: through stages without state, to all stages and outputs that take them.
 
 use super::passed::{Passed, joined};
-use super::{State, Worker};
+use super::{StageState, Worker};
 use crate::edges::{Edge, Pass, Takers};
 use crate::error::{Error, Result};
 use millstream_operators::budget::batch_bytes;
@@ -19,7 +19,7 @@ impl Worker {
     /// Gives records to all their readers.
     pub(super) fn push(
         &mut self,
-        stages: &mut [State],
+        stages: &mut [StageState],
         takers: &Takers,
         records: &Records<'_>,
         passed: &mut Vec<Passed>,
@@ -80,7 +80,7 @@ impl Worker {
     /// Gives what records come to, piece by piece, to all who take it. Returns what outputs take.
     fn push_pieces(
         &mut self,
-        stages: &mut [State],
+        stages: &mut [StageState],
         takers: &Takers,
         expansion: &Expansion,
         taken: &stateless::Taken,
@@ -173,7 +173,7 @@ impl Worker {
     /// Counts the records of some rows that will be dropped by stages behind a pass.
     fn count_dropped(
         &mut self,
-        stages: &[State],
+        stages: &[StageState],
         pass: &Pass,
         taken: &stateless::Taken,
         stamped: &Stamped,

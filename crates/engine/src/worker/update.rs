@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 
-use super::{State, Worker};
+use super::{StageState, Worker};
 use crate::edges::Edge;
 use crate::error::{Error, Result};
 use millstream_operators::budget::batch_bytes;
@@ -12,7 +12,7 @@ impl Worker {
     /// Updates a stage with records.
     pub(super) fn update(
         &mut self,
-        state: &mut State,
+        state: &mut StageState,
         edge: &Edge,
         records: &Records<'_>,
     ) -> Result<()> {
@@ -44,7 +44,7 @@ impl Worker {
     /// Takes in rows that a stage before has fired, all of which update one slice.
     pub(super) fn take_rows(
         &mut self,
-        state: &mut State,
+        state: &mut StageState,
         edge: &Edge,
         rows: &RecordBatch,
         times: &RowTimes,

@@ -3,7 +3,7 @@
 use millstream::{Exchange, Settings};
 use millstream_flow::channel::{SLOT_BYTES_MAX, SLOTS_MAX};
 use millstream_workloads::Spec;
-use millstream_workloads::window::{Kind, Window};
+use millstream_workloads::window::{Window, WindowKind};
 
 use super::{Bench, ChannelArguments, Engine};
 use crate::Failure;
@@ -163,7 +163,7 @@ impl Bench {
 
     /// Refuses windows that do not go with what else is asked for.
     pub(crate) fn check_window(&self, spec: &Spec, window: Window) -> Result<(), Failure> {
-        let out_of_order = spec.watermark_delay_ms() > 0 && window.kind == Kind::Session;
+        let out_of_order = spec.watermark_delay_ms() > 0 && window.kind == WindowKind::Session;
         let why = if !spec.workload.takes_windows() {
             format!("--window does not go with the workload '{}'\n  help: {WINDOWS}", self.workload)
         } else if self.engine == Engine::Handwritten && out_of_order {

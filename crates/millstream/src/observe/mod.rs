@@ -40,7 +40,7 @@ pub fn split_name(snapshot: &Snapshot, split: &Split) -> String {
 /// Number of open windows: of the stages that feed outputs, or else of the last stage with open
 /// windows. `true`: there are more.
 pub fn open_windows(snapshot: &Snapshot) -> (usize, bool) {
-    let of = |stage: &Stage| (stage.open.len(), stage.open_more);
+    let of = |stage: &StageStatus| (stage.open.len(), stage.open_more);
     snapshot
         .stages
         .iter()
@@ -87,12 +87,12 @@ mod tests {
     #[test]
     fn a_snapshot_survives_its_text() {
         let snapshot = Snapshot {
-            stages: vec![Stage {
+            stages: vec![StageStatus {
                 inputs: vec![Input::Source(0), Input::Stage(1)],
                 clock_us: vec![None, Some(i64::MAX)],
-                ..Stage::default()
+                ..StageStatus::default()
             }],
-            workers: vec![Worker { doing: Doing::Credit, ..Worker::default() }],
+            workers: vec![WorkerStatus { doing: Doing::Credit, ..WorkerStatus::default() }],
             ..Snapshot::default()
         };
         let text = serde_json::to_string(&snapshot).unwrap();

@@ -7,7 +7,7 @@ use millstream_contract::wording::grouped;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Doing, Input, Obstacle, Phase, Snapshot, Split, Stage, Window, share_read, split_name,
+    Doing, Input, Obstacle, OpenWindow, Phase, Snapshot, Split, StageStatus, share_read, split_name,
 };
 use crate::wording::bytes;
 
@@ -132,7 +132,7 @@ fn too_far_ahead(snapshot: &Snapshot) -> Option<Reason> {
 }
 
 /// Reason for the first open window of a stage.
-fn of_stage(snapshot: &Snapshot, stage: &Stage) -> Option<Reason> {
+fn of_stage(snapshot: &Snapshot, stage: &StageStatus) -> Option<Reason> {
     let first = stage.open.first()?;
     if first.fires_at_us.is_none() {
         return Some(at_the_end(snapshot, stage));
@@ -200,7 +200,7 @@ fn split_text(snapshot: &Snapshot, split: &Split, needed: i64) -> String {
 
 /// Whether a split has been silent for long, and either the clock has passed the watermark that is
 /// needed, or other splits are that far and wait for this one without end.
-fn is_overdue(snapshot: &Snapshot, stage: &Stage, split: &Split, needed: i64) -> bool {
+fn is_overdue(snapshot: &Snapshot, stage: &StageStatus, split: &Split, needed: i64) -> bool {
     let Some(source) = snapshot.sources.get(split.source) else { return false };
     let is_past = source.live && snapshot.now_us >= needed;
     let holds_back = source.idle_timeout_us.is_none() && others_reached(snapshot, stage);
@@ -208,7 +208,7 @@ fn is_overdue(snapshot: &Snapshot, stage: &Stage, split: &Split, needed: i64) ->
 }
 
 /// Whether some split is far enough for the first window of a stage.
-fn others_reached(snapshot: &Snapshot, stage: &Stage) -> bool {
+fn others_reached(snapshot: &Snapshot, stage: &StageStatus) -> bool {
     snapshot.splits.iter().filter(|split| !split.ended).any(|split| {
         let needed = stage.needs.iter().find(|need| need.source == split.source);
         needed.is_some_and(|need| split.watermark_us >= need.watermark_us)
@@ -216,7 +216,7 @@ fn others_reached(snapshot: &Snapshot, stage: &Stage) -> bool {
 }
 
 /// The setting that lets a window fire without the splits that hold it back, if there is one.
-fn help_for(snapshot: &Snapshot, stage: &Stage, waits: &[(&Split, i64)]) -> Option<String> {
+fn help_for(snapshot: &Snapshot, stage: &StageStatus, waits: &[(&Split, i64)]) -> Option<String> {
     let silent = |split: &Split| split.waits && split.silent_us >= SILENT_US;
     if !waits.iter().all(|(split, _)| silent(split)) {
         return None;
@@ -242,7 +242,7 @@ fn help_for(snapshot: &Snapshot, stage: &Stage, waits: &[(&Split, i64)]) -> Opti
 }
 
 /// The watermark is far enough: what is missing is work.
-fn complete(snapshot: &Snapshot, stage: &Stage, named: &str) -> Reason {
+fn complete(snapshot: &Snapshot, stage: &StageStatus, named: &str) -> Reason {
     if stage.firing {
         return Reason::ordinary(match stage.obstacle.and_then(obstacle_text) {
             Some(what) => format!("{named} is complete, and its rows wait {what}"),
@@ -267,7 +267,7 @@ fn obstacle_text(obstacle: Obstacle) -> Option<&'static str> {
 }
 
 /// A result that comes at the end of the input.
-fn at_the_end(snapshot: &Snapshot, stage: &Stage) -> Reason {
+fn at_the_end(snapshot: &Snapshot, stage: &StageStatus) -> Reason {
     let endless = sources_of(snapshot, stage)
         .into_iter()
         .filter_map(|source| snapshot.sources.get(source))
@@ -297,7 +297,7 @@ fn at_the_end(snapshot: &Snapshot, stage: &Stage) -> Reason {
 }
 
 /// The sources that feed a stage, in the end.
-fn sources_of(snapshot: &Snapshot, stage: &Stage) -> Vec<usize> {
+fn sources_of(snapshot: &Snapshot, stage: &StageStatus) -> Vec<usize> {
     let mut found = Vec::new();
     for input in &stage.inputs {
         match input {
@@ -367,7 +367,7 @@ fn records(number: u64) -> String {
 }
 
 /// `[2024-01-01 12:00:00, 12:00:10)`.
-fn window_text(window: &Window) -> String {
+fn window_text(window: &OpenWindow) -> String {
     let Some(end) = window.end_us else { return "of the whole input".into() };
     match window.start_us {
         Some(start) => format!("[{}, {})", time_text(start), time_near(end, Some(start))),
@@ -413,7 +413,7 @@ pub fn duration(us: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Need, Output, Source, Worker};
+    use super::super::{Need, Output, Source, WorkerStatus};
     use super::*;
     use crate::Extent;
 
@@ -437,12 +437,12 @@ mod tests {
         Snapshot {
             sources: vec![Source { name: "events".into(), ..Source::default() }],
             splits,
-            stages: vec![Stage {
+            stages: vec![StageStatus {
                 stage: 2,
                 inputs: vec![Input::Source(0)],
-                open: vec![Window { fires_at_us: end_us, start_us: Some(0), end_us }],
+                open: vec![OpenWindow { fires_at_us: end_us, start_us: Some(0), end_us }],
                 needs: vec![Need { source: 0, watermark_us: end_us }],
-                ..Stage::default()
+                ..StageStatus::default()
             }],
             ..Snapshot::default()
         }
@@ -543,7 +543,7 @@ mod tests {
     #[test]
     fn results_at_the_end_of_the_input_say_how_far_it_is_or_that_it_has_none() {
         let mut snapshot = waiting(vec![split("a.csv", Some(3 * S), 0)]);
-        snapshot.stages[0].open = vec![Window::default()];
+        snapshot.stages[0].open = vec![OpenWindow::default()];
         let text = why(&snapshot)[0].to_string();
         assert!(text.contains("events does not end"), "{text}");
         assert!(text.contains("TUMBLE"), "{text}");
@@ -578,7 +578,7 @@ mod tests {
     #[test]
     fn an_output_that_nobody_reads_and_scarce_memory_come_first() {
         let mut snapshot = waiting(vec![split("a.csv", Some(3 * S), 0)]);
-        let doing = |doing, since_us| Worker { doing, since_us, ..Worker::default() };
+        let doing = |doing, since_us| WorkerStatus { doing, since_us, ..WorkerStatus::default() };
         snapshot.workers = vec![doing(Doing::Step, 3_000_000)];
         assert!(why(&snapshot)[0].what.contains("in one step for 3.0 s"));
         snapshot.outputs = vec![Output { queued_bytes: 5_000, ..Output::default() }];

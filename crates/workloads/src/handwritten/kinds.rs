@@ -170,7 +170,7 @@ fn emit_pairs<K: Kind<Slot = Pair>, const MORE: i64>(
     window: Bounds,
     verifier: &mut Verifier,
 ) {
-    let mut rows = vectors::Rows::new();
+    let mut rows = vectors::ResultRows::new();
     table.drain(|slots| {
         if rows.room() < slots.len() {
             rows.flush(window, verifier);

@@ -139,7 +139,7 @@ struct Loop<'a, S: Source> {
 
 impl<'a, S: Source> Loop<'a, S> {
     fn run(spec: &'a Spec, batches: &[RecordBatch]) -> Result<Verifier> {
-        if spec.windowed() && spec.windows == window::Kind::Session {
+        if spec.windowed() && spec.windows == window::WindowKind::Session {
             return sessions::run::<S>(spec, batches);
         }
         let rows_max = batches.iter().map(RecordBatch::num_rows).sum();

@@ -39,14 +39,14 @@ pub(super) struct Overlapping<K: Kind> {
 impl<K: Kind> Overlapping<K> {
     /// State for windows of this length and kind; `None` for windows that do not overlap.
     pub(super) fn new(
-        kind: window::Kind,
+        kind: window::WindowKind,
         length_ms: u64,
         keys_max: usize,
     ) -> Result<Option<Overlapping<K>>> {
         let (pane_ms, hop) = match kind {
-            window::Kind::Tumble | window::Kind::Session => return Ok(None),
-            window::Kind::Hop { slide_ms } => (slide_ms, true),
-            window::Kind::Cumulate { step_ms } => (step_ms, false),
+            window::WindowKind::Tumble | window::WindowKind::Session => return Ok(None),
+            window::WindowKind::Hop { slide_ms } => (slide_ms, true),
+            window::WindowKind::Cumulate { step_ms } => (step_ms, false),
         };
         Ok(Some(Overlapping {
             panes: (length_ms / pane_ms) as i64,

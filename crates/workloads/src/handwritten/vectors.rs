@@ -74,7 +74,7 @@ pub(super) fn taken(slots: &[Pair; 64]) -> u64 {
 }
 
 /// Result rows on their way to the verifier.
-pub(super) struct Rows {
+pub(super) struct ResultRows {
     keys: Box<[i64; ROWS_MAX + SLACK]>,
     values: Box<[i64; ROWS_MAX + SLACK]>,
     rows: usize,
@@ -83,10 +83,10 @@ pub(super) struct Rows {
 /// Rows handed over at a time.
 const ROWS_MAX: usize = 2048;
 
-impl Rows {
-    pub(super) fn new() -> Rows {
+impl ResultRows {
+    pub(super) fn new() -> ResultRows {
         let empty = || Box::new([0; ROWS_MAX + SLACK]);
-        Rows { keys: empty(), values: empty(), rows: 0 }
+        ResultRows { keys: empty(), values: empty(), rows: 0 }
     }
 
     /// How many more rows fit.
@@ -131,7 +131,7 @@ impl Rows {
 mod avx2 {
     use std::arch::x86_64::*;
 
-    use super::{Pair, Rows, where_zero_plain};
+    use super::{Pair, ResultRows, where_zero_plain};
 
     /// For each set of four lanes of 64 bits, the order that brings its members to the front, as
     /// indices of 32-bit halves.
@@ -231,7 +231,7 @@ mod avx2 {
     ///
     /// `rows` must have room for 4 more than there are slots.
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    pub(super) unsafe fn take<const MORE: i64>(rows: &mut Rows, slots: &mut [Pair]) {
+    pub(super) unsafe fn take<const MORE: i64>(rows: &mut ResultRows, slots: &mut [Pair]) {
         let zero = _mm256_setzero_si256();
         let (eights, rest) = slots.as_chunks_mut::<8>();
         let mut at = rows.rows;
@@ -292,7 +292,7 @@ mod tests {
             let mut slots: [Pair; 64] = std::array::from_fn(slot);
             assert_eq!(taken(&slots), pattern);
             for len in [64, 61, 8, 3, 0] {
-                let (mut rows, mut plain) = (Rows::new(), Rows::new());
+                let (mut rows, mut plain) = (ResultRows::new(), ResultRows::new());
                 let mut copy = slots;
                 rows.take::<1>(&mut copy[..len]);
                 assert!(copy[..len].iter().all(|slot| slot.key == 0 && slot.value == 0));

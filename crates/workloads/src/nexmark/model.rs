@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, RecordBatch, StructArray};
 
-use super::rows::{Rows, Value};
+use super::rows::{RowSummary, Value};
 use Value::{Null, Number, Text};
 
 /// Milliseconds of the windows of most queries, and the gap of sessions.
@@ -23,8 +23,8 @@ const DAY_MS: i64 = 86_400_000;
 /// Summary of a query's answer, over events in any order, except for the order of bids that tie for
 /// last (q18) or first (q19); `None` for a query whose answer is unknown, or depends on the time of
 /// running.
-pub fn answer(query: &str, events: &[RecordBatch]) -> Option<Rows> {
-    let mut rows = Rows::default();
+pub fn answer(query: &str, events: &[RecordBatch]) -> Option<RowSummary> {
+    let mut rows = RowSummary::default();
     match query {
         "q0" => bids(events, |b| {
             rows.add(&[
@@ -188,8 +188,8 @@ fn window(at_ms: i64) -> i64 {
     at_ms.div_euclid(WINDOW_MS) * WINDOW_MS
 }
 
-fn local_items(events: &[RecordBatch]) -> Rows {
-    let (mut rows, mut known) = (Rows::default(), HashMap::new());
+fn local_items(events: &[RecordBatch]) -> RowSummary {
+    let (mut rows, mut known) = (RowSummary::default(), HashMap::new());
     persons(events, |p| {
         if ["OR", "ID", "CA"].contains(&p.state) {
             known.insert(p.id, [Text(p.name), Text(p.city), Text(p.state)]);
@@ -209,7 +209,7 @@ fn auctions_by_id(events: &[RecordBatch]) -> HashMap<i64, Auction<'_>> {
     known
 }
 
-fn prices_of_categories(events: &[RecordBatch]) -> Rows {
+fn prices_of_categories(events: &[RecordBatch]) -> RowSummary {
     let known = auctions_by_id(events);
     let mut best: HashMap<i64, i64> = HashMap::new();
     bids(events, |b| {
@@ -224,14 +224,14 @@ fn prices_of_categories(events: &[RecordBatch]) -> Rows {
         let (sum, count) = categories.entry(known[&auction].category).or_default();
         (*sum, *count) = (*sum + price, *count + 1);
     }
-    let mut rows = Rows::default();
+    let mut rows = RowSummary::default();
     for (category, (sum, count)) in categories {
         rows.add(&[Number(category), Number(sum / count)]);
     }
     rows
 }
 
-fn winning_bids(events: &[RecordBatch]) -> Rows {
+fn winning_bids(events: &[RecordBatch]) -> RowSummary {
     let known = auctions_by_id(events);
     // By auction: the price, the time turned round, so that the greatest wins, and the rest.
     let mut best: HashMap<i64, (i64, i64, i64, &str)> = HashMap::new();
@@ -245,7 +245,7 @@ fn winning_bids(events: &[RecordBatch]) -> Rows {
             }
         }
     });
-    let mut rows = Rows::default();
+    let mut rows = RowSummary::default();
     for (auction, (price, before_ms, bidder, extra)) in best {
         let a = &known[&auction];
         let bid = [Number(auction), Number(bidder), Number(price), Number(-before_ms), Text(extra)];
@@ -270,7 +270,7 @@ fn of_auction<'a>(a: &Auction<'a>) -> [Value<'a>; 10] {
     ]
 }
 
-fn hot_items(events: &[RecordBatch]) -> Rows {
+fn hot_items(events: &[RecordBatch]) -> RowSummary {
     let mut windows: HashMap<i64, HashMap<i64, i64>> = HashMap::new();
     bids(events, |b| {
         let last = b.at_ms.div_euclid(SLIDE_MS) * SLIDE_MS;
@@ -280,7 +280,7 @@ fn hot_items(events: &[RecordBatch]) -> Rows {
             start -= SLIDE_MS;
         }
     });
-    let mut rows = Rows::default();
+    let mut rows = RowSummary::default();
     for counts in windows.values() {
         let most = counts.values().max().copied().unwrap_or_default();
         for (auction, count) in counts.iter().filter(|(_, count)| **count == most) {
@@ -290,13 +290,13 @@ fn hot_items(events: &[RecordBatch]) -> Rows {
     rows
 }
 
-fn highest_bids(events: &[RecordBatch]) -> Rows {
+fn highest_bids(events: &[RecordBatch]) -> RowSummary {
     let mut highest: HashMap<i64, i64> = HashMap::new();
     bids(events, |b| {
         let price = highest.entry(window(b.at_ms)).or_insert(b.price);
         *price = b.price.max(*price);
     });
-    let mut rows = Rows::default();
+    let mut rows = RowSummary::default();
     bids(events, |b| {
         let own = window(b.at_ms);
         // The end of a window belongs to it here, too.
@@ -316,8 +316,8 @@ fn highest_bids(events: &[RecordBatch]) -> Rows {
     rows
 }
 
-fn new_users(events: &[RecordBatch]) -> Rows {
-    let (mut rows, mut sellers, mut seen) = (Rows::default(), HashSet::new(), HashSet::new());
+fn new_users(events: &[RecordBatch]) -> RowSummary {
+    let (mut rows, mut sellers, mut seen) = (RowSummary::default(), HashSet::new(), HashSet::new());
     auctions(events, |a| _ = sellers.insert((a.seller, window(a.at_ms))));
     persons(events, |p| {
         let start = window(p.at_ms);
@@ -328,10 +328,10 @@ fn new_users(events: &[RecordBatch]) -> Rows {
     rows
 }
 
-fn user_sessions(events: &[RecordBatch]) -> Rows {
+fn user_sessions(events: &[RecordBatch]) -> RowSummary {
     let mut times: HashMap<i64, Vec<i64>> = HashMap::new();
     bids(events, |b| times.entry(b.bidder).or_default().push(b.at_ms));
-    let mut rows = Rows::default();
+    let mut rows = RowSummary::default();
     for (bidder, mut times) in times {
         times.sort_unstable();
         for session in times.chunk_by(|before, after| after - before <= WINDOW_MS) {
@@ -343,7 +343,7 @@ fn user_sessions(events: &[RecordBatch]) -> Rows {
     rows
 }
 
-fn calculated(b: &Bid<'_>, rows: &mut Rows) {
+fn calculated(b: &Bid<'_>, rows: &mut RowSummary) {
     let euros = b.price * 908;
     if !(1_000_000_001..50_000_000_000).contains(&euros) {
         return;
@@ -413,10 +413,10 @@ impl Statistics {
     }
 }
 
-fn statistics_of_days(events: &[RecordBatch]) -> Rows {
+fn statistics_of_days(events: &[RecordBatch]) -> RowSummary {
     let mut days: BTreeMap<i64, Statistics> = BTreeMap::new();
     bids(events, |b| days.entry(b.at_ms.div_euclid(DAY_MS)).or_default().add(b));
-    let mut rows = Rows::default();
+    let mut rows = RowSummary::default();
     for (day, statistics) in days {
         let name = day_text(day * DAY_MS);
         rows.add(&[&[Text(&name)], &statistics.values()[..]].concat());
@@ -424,7 +424,7 @@ fn statistics_of_days(events: &[RecordBatch]) -> Rows {
     rows
 }
 
-fn statistics_of_channels(events: &[RecordBatch]) -> Rows {
+fn statistics_of_channels(events: &[RecordBatch]) -> RowSummary {
     let mut days: BTreeMap<(&str, i64), (i64, Statistics)> = BTreeMap::new();
     bids(events, |b| {
         let key = (b.channel, b.at_ms.div_euclid(DAY_MS));
@@ -432,7 +432,7 @@ fn statistics_of_channels(events: &[RecordBatch]) -> Rows {
         *minute = (b.at_ms.rem_euclid(DAY_MS) / 60_000).max(*minute);
         statistics.add(b);
     });
-    let mut rows = Rows::default();
+    let mut rows = RowSummary::default();
     for ((channel, day), (minute, statistics)) in days {
         let name = day_text(day * DAY_MS);
         let minute = format!("{:02}:{:02}", minute / 60, minute % 60);
@@ -442,12 +442,12 @@ fn statistics_of_channels(events: &[RecordBatch]) -> Rows {
     rows
 }
 
-fn statistics_of_auctions(events: &[RecordBatch]) -> Rows {
+fn statistics_of_auctions(events: &[RecordBatch]) -> RowSummary {
     let mut prices: HashMap<(i64, i64), Vec<i64>> = HashMap::new();
     bids(events, |b| {
         prices.entry((b.auction, b.at_ms.div_euclid(DAY_MS))).or_default().push(b.price);
     });
-    let mut rows = Rows::default();
+    let mut rows = RowSummary::default();
     for ((auction, day), prices) in prices {
         let of = |wanted| prices.iter().filter(|price| level(**price) == wanted).count() as i64;
         let (count, sum) = (prices.len() as i64, prices.iter().sum::<i64>());

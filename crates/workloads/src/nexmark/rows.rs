@@ -20,14 +20,14 @@ pub enum Value<'a> {
 
 /// Summary of rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Rows {
+pub struct RowSummary {
     /// How many there are.
     pub rows: u64,
     /// The sum of their hashes.
     pub mix: u64,
 }
 
-impl Rows {
+impl RowSummary {
     /// Adds a row.
     pub fn add(&mut self, row: &[Value<'_>]) {
         let hash = row.iter().fold(0x6e65_786d_6172_6b21, |hash, value| {
@@ -43,7 +43,7 @@ impl Rows {
     }
 
     /// Adds other rows.
-    pub fn merge(&mut self, other: &Rows) {
+    pub fn merge(&mut self, other: &RowSummary) {
         self.rows += other.rows;
         self.mix = self.mix.wrapping_add(other.mix);
     }
@@ -122,7 +122,7 @@ mod tests {
             &[Text("ab"), Text("")],
         ];
         let of = |rows: &[&[Value<'_>]]| {
-            let mut sum = Rows::default();
+            let mut sum = RowSummary::default();
             rows.iter().for_each(|row| sum.add(row));
             sum
         };

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::{BuildFold, Group, Row, records};
 use crate::spec::Spec;
-use crate::window::Kind;
+use crate::window::WindowKind;
 
 /// The records of a key in a pane.
 #[derive(Debug, Clone, Copy)]
@@ -28,16 +28,16 @@ struct Pane {
 pub(super) fn rows(spec: &Spec, dealt: impl Fn(u64, u64) -> bool, mut take: impl FnMut(Row)) {
     let length = spec.window_ms;
     let width = match spec.windows {
-        Kind::Hop { slide_ms } => slide_ms,
-        Kind::Cumulate { step_ms } => step_ms,
-        Kind::Tumble | Kind::Session => length,
+        WindowKind::Hop { slide_ms } => slide_ms,
+        WindowKind::Cumulate { step_ms } => step_ms,
+        WindowKind::Tumble | WindowKind::Session => length,
     };
     let panes = panes(spec, dealt, width);
     for panes in panes.chunk_by(|a, b| a.key == b.key) {
         match spec.windows {
-            Kind::Hop { .. } => hop(panes, length, width, &mut take),
-            Kind::Cumulate { .. } => cumulate(panes, length, width, &mut take),
-            Kind::Tumble | Kind::Session => sessions(panes, length, &mut take),
+            WindowKind::Hop { .. } => hop(panes, length, width, &mut take),
+            WindowKind::Cumulate { .. } => cumulate(panes, length, width, &mut take),
+            WindowKind::Tumble | WindowKind::Session => sessions(panes, length, &mut take),
         }
     }
 }
@@ -145,17 +145,19 @@ mod tests {
             let ts = ts as i64;
             let mut windows = Vec::new();
             match spec.windows {
-                Kind::Hop { slide_ms } => {
+                WindowKind::Hop { slide_ms } => {
                     let first = (ts - length) / slide_ms as i64 - 1;
                     let starts = (first..).map(|n| n * slide_ms as i64);
                     windows.extend(starts.take_while(|s| *s <= ts).map(|s| (s, s + length)));
                 }
-                Kind::Cumulate { step_ms } => {
+                WindowKind::Cumulate { step_ms } => {
                     let start = ts / length * length;
                     let ends = (1..=length / step_ms as i64).map(|n| start + n * step_ms as i64);
                     windows.extend(ends.map(|end| (start, end)));
                 }
-                Kind::Tumble | Kind::Session => by_key.entry(key).or_default().push((ts, add)),
+                WindowKind::Tumble | WindowKind::Session => {
+                    by_key.entry(key).or_default().push((ts, add))
+                }
             }
             for (start, end) in windows {
                 if (start..end).contains(&ts) {
@@ -163,7 +165,7 @@ mod tests {
                 }
             }
         });
-        let cumulate = matches!(spec.windows, Kind::Cumulate { .. });
+        let cumulate = matches!(spec.windows, WindowKind::Cumulate { .. });
         let row =
             |((start, end, key), group)| Row { start, end: cumulate.then_some(end), key, group };
         let mut rows: Vec<Row> = groups.into_iter().map(row).collect();

@@ -19,7 +19,7 @@ pub(super) struct Pending {
 }
 
 /// A delta that is being written into slots.
-pub(super) struct Sending {
+pub(super) struct OutgoingDelta {
     pub(super) watermark: i64,
     /// Some rows are passed through: earlier rows, or kept rows.
     pub(super) passed: bool,
@@ -35,7 +35,7 @@ pub(super) struct Sending {
     pub(super) part_words: usize,
 }
 
-impl Sending {
+impl OutgoingDelta {
     pub(super) fn has_rows(&self) -> bool {
         self.passed || !self.segments.is_empty()
     }

@@ -27,7 +27,7 @@ use super::wire::{GO_ON, Head, Kind, MERGED};
 use crate::error;
 use crate::obstacle::Obstacle;
 use crate::roles::Place;
-use delta::{Pending, Sending, Sent};
+use delta::{OutgoingDelta, Pending, Sent};
 use millstream_operators::budget::Held;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::passed::{self, Format, Outgoing, Parcel, PassedRows, Pool, fill};
@@ -53,11 +53,11 @@ pub(crate) struct Outbox {
     /// Where several workers may hold rows of the same key.
     combiner: Option<Combiner>,
     open: Open,
-    sending: Option<Sending>,
+    sending: Option<OutgoingDelta>,
     in_flight: VecDeque<Sent>,
     /// Merged deltas for which the leader lets no further delta come yet.
     merged: usize,
-    limits: Limits,
+    limits: OutboxLimits,
     counters: Shipped,
 }
 
@@ -75,7 +75,7 @@ struct Open {
 }
 
 /// How much there may be at the most.
-struct Limits {
+struct OutboxLimits {
     /// Rows that wait to be merged with rows of other workers.
     pending_bytes: usize,
     /// Rows passed through since the last delta.
@@ -203,7 +203,7 @@ impl Outbox {
             sending: None,
             in_flight: VecDeque::new(),
             merged: 0,
-            limits: Limits {
+            limits: OutboxLimits {
                 pending_bytes: COMBINED_BYTES_MAX.min(heap.bytes() / 32 / leaders),
                 passed_bytes: (*passed_bytes).max(1),
                 fragment_bytes: *fragment_bytes,
@@ -327,7 +327,7 @@ impl Outbox {
     }
 
     fn deltas_on_their_way(&self) -> usize {
-        let sending = self.sending.as_ref().is_some_and(Sending::has_rows);
+        let sending = self.sending.as_ref().is_some_and(OutgoingDelta::has_rows);
         self.in_flight.len() + self.merged + usize::from(sending)
     }
 
@@ -376,7 +376,7 @@ impl Outbox {
                 let passed = std::mem::take(&mut self.open.passed_bytes) > 0 || !kept.is_empty();
                 kept.reverse();
                 self.open.ended = false;
-                self.sending = Some(Sending {
+                self.sending = Some(OutgoingDelta {
                     watermark: self.watermark().max(self.told),
                     passed,
                     kept,

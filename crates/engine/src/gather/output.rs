@@ -13,7 +13,7 @@ use millstream_operators::stamped::BatchPlace;
 use millstream_operators::windowing::Windowing;
 
 /// An output, as its gather has to know it.
-pub(crate) struct Outlet {
+pub(crate) struct GatheredOutput {
     /// Its number.
     pub(crate) output: usize,
     pub(crate) schema: SchemaRef,
@@ -59,7 +59,7 @@ impl Role {
     }
 }
 
-impl Outlet {
+impl GatheredOutput {
     /// The index of a stage among those whose rows come here.
     pub(super) fn place_of(&self, stage: usize) -> Option<usize> {
         self.stages.iter().position(|(of, _)| *of == stage)
