@@ -67,9 +67,9 @@ fn command() -> ExitCode {
             let path = stats_json.as_deref();
             output.check()?;
             processes.check_fabric();
-            live::shown(live, &script.words(), |desk| match processes.count() {
-                1 => run::run(script, *output, path, settings, desk),
-                _ => processes::run(script, *output, path, processes, settings, desk),
+            live::shown(live, &script.words(), |board| match processes.count() {
+                1 => run::run(script, *output, path, settings, board),
+                _ => processes::run(script, *output, path, processes, settings, board),
             })
         }
         Command::Jobs { json } => live::jobs(*json),

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::arguments::{Output, ProcessArguments, Script, SettingArguments};
 use crate::console::{Remarks, note, tell_end, warn};
 use crate::failure::{Failure, fail, failed, tell, usage};
-use crate::live::{Desk, Told};
+use crate::live::{StatusBoard, StopAnswer};
 use crate::output::{print, print_rows, text_sink};
 use crate::run::{Text, check_stats_path, read_script, say_not_run, write_stats};
 use crate::watch::{COMMITTING, NOTHING_TO_DRAIN, STOPS, guard, stop_on_signals};
@@ -31,7 +31,7 @@ pub(crate) fn run(
     stats_json: Option<&Path>,
     processes: &ProcessArguments,
     settings: &SettingArguments,
-    desk: &Arc<Desk>,
+    board: &Arc<StatusBoard>,
 ) -> Result<(), Failure> {
     let mut task = task(script, processes.count(), settings)?;
     let mut session = task.session(0).map_err(|e| usage(&e))?;
@@ -48,7 +48,7 @@ pub(crate) fn run(
     }
     task.declare_files(&mut session, &statements).map_err(failed)?;
     session.rehearse(&statements, processes.count()).map_err(failed)?;
-    let told = told(&task)?;
+    let told = described(&task)?;
     let (fabric, place) = (processes.fabric().library(), (0, processes.count()));
     let draining = Arc::<Draining>::default();
     let mut telling = Telling {
@@ -57,7 +57,7 @@ pub(crate) fn run(
         all: Vec::new(),
         remarks: Remarks::default(),
         statements: statements.iter().map(Statement::text).collect(),
-        desk,
+        board,
         interrupt: None,
         draining: draining.clone(),
         not_run: 0,
@@ -70,9 +70,9 @@ pub(crate) fn run(
             |token: &Token| ScriptMember::new(&task, session, fabric, token, place, Some(show));
         lead_script(cluster, (fabric, &told), make, &mut own, &mut telling)
     };
-    let (of_desk, of_stop) = (desk.clone(), draining.clone());
+    let (weak_board, of_stop) = (board.clone(), draining.clone());
     let watch = |interrupt: Interrupt| {
-        show(&of_desk, &interrupt, of_stop);
+        show(&weak_board, &interrupt, of_stop);
         watch(interrupt)
     };
     let done = launch(processes.count())?.run(watch, lead);
@@ -95,11 +95,11 @@ pub(crate) fn run(
     if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
 }
 
-/// Lets the desk know which process has not joined, and stop the job.
-fn show(desk: &Desk, interrupt: &Interrupt, draining: Arc<Draining>) {
+/// Lets the board know which process has not joined, and stop the job.
+fn show(board: &StatusBoard, interrupt: &Interrupt, draining: Arc<Draining>) {
     let (joined, stops) = (interrupt.clone(), interrupt.clone());
-    desk.starts(move || joined.missing());
-    desk.on_stop(move |drain| stop(&stops, &draining, drain));
+    board.starts(move || joined.missing());
+    board.on_stop(move |drain| stop(&stops, &draining, drain));
 }
 
 /// Whether the job is being drained.
@@ -118,25 +118,25 @@ impl Draining {
 }
 
 /// Lets a job end. `drain`: well, as if its input had ended.
-fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> Told {
+fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> StopAnswer {
     if !drain {
         interrupt.stop();
         if interrupt.is_late() {
             note(&COMMITTING);
         }
-        return Told::Yes;
+        return StopAnswer::Yes;
     }
     if interrupt.reason().is_some() {
-        return Told::No(STOPS.into());
+        return StopAnswer::No(STOPS.into());
     }
     let query = draining.query();
     match &*query {
         Some(query) => query.drain(),
         None if interrupt.is_late() => {}
-        None => return Told::No(NOTHING_TO_DRAIN.into()),
+        None => return StopAnswer::No(NOTHING_TO_DRAIN.into()),
     }
     draining.asked.store(true, Relaxed);
-    Told::Yes
+    StopAnswer::Yes
 }
 
 /// The script, and what was said about it on the command line.
@@ -151,7 +151,7 @@ fn task(
 }
 
 /// Task for the other processes.
-fn told(task: &ScriptTask) -> Result<Value, Failure> {
+fn described(task: &ScriptTask) -> Result<Value, Failure> {
     serde_json::to_value(task).map_err(|e| {
         // The only thing in it that may be no text is a path.
         usage(&format!(
@@ -170,7 +170,7 @@ struct Telling<'a> {
     remarks: Remarks,
     /// The texts of the statements.
     statements: Vec<String>,
-    desk: &'a Desk,
+    board: &'a StatusBoard,
     interrupt: Option<Interrupt>,
     draining: Arc<Draining>,
     /// Statements that are not run, since the job was drained before.
@@ -186,7 +186,7 @@ impl Progress for Telling<'_> {
             return Ok(false);
         }
         let text = self.statements.get(statement).map_or("", String::as_str);
-        self.desk.plans(statement, text);
+        self.board.plans(statement, text);
         Ok(true)
     }
 
@@ -209,8 +209,8 @@ impl Progress for Telling<'_> {
             stopper.on_notice(|notice| warn(&notice));
             if let Some(interrupt) = self.interrupt.clone() {
                 let (observed, late) = (stopper.clone(), interrupt.clone());
-                self.desk.runs(move || interrupt.observe(&observed));
-                self.desk.commits_once(move || late.is_late());
+                self.board.runs(move || interrupt.observe(&observed));
+                self.board.commits_once(move || late.is_late());
             }
             *self.draining.query() = Some(stopper);
         }
@@ -219,8 +219,8 @@ impl Progress for Telling<'_> {
     fn ended(&mut self, statement: usize, stats: Stats) -> Result<(), Failure> {
         *self.draining.query() = None;
         match statement + 1 < self.statements.len() {
-            true => self.desk.commits(),
-            false => self.desk.ends(),
+            true => self.board.commits(),
+            false => self.board.ends(),
         }
         tell_end(&report::closing_line(&stats, false, false), &stats);
         self.all.push(stats);

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::arguments::{Output, Script, SettingArguments, is_sql};
 use crate::console::{Remarks, note, tell_end, warn};
 use crate::failure::{Failure, fail, failed, usage};
-use crate::live::Desk;
+use crate::live::StatusBoard;
 use crate::output::{print, print_rows, text_sink};
 use crate::report;
 use crate::watch::Alone;
@@ -153,9 +153,9 @@ pub(crate) fn run(
     output: Output,
     stats_json: Option<&Path>,
     settings: &SettingArguments,
-    desk: &Arc<Desk>,
+    board: &Arc<StatusBoard>,
 ) -> Result<(), Failure> {
-    let alone = Alone::new(desk);
+    let alone = Alone::new(board);
     let (mut session, statements) = open(script, settings)?;
     if let Some(path) = stats_json {
         check_stats_path(path)?;
@@ -165,7 +165,7 @@ pub(crate) fn run(
     alone.stop_on_signals().map_err(|e| fail(&e))?;
     let (mut all, mut remarks) = (Vec::new(), Remarks::default());
     for (at, statement) in statements.iter().enumerate() {
-        desk.plans(at, &statement.text());
+        board.plans(at, &statement.text());
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
             Executed::Explained(text) => print(&harmless(&text))?,
@@ -207,7 +207,7 @@ pub(crate) fn run(
             }
         }
     }
-    desk.ends();
+    board.ends();
     // Queries have left theirs, and a named pipe's reader goes away after the first.
     if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
 }

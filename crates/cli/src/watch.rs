@@ -13,7 +13,7 @@ use millstream::{Error, Sink, Stopper, publish_all};
 
 use crate::console::note;
 use crate::failure::{Failure, tell};
-use crate::live::{Desk, Told};
+use crate::live::{StatusBoard, StopAnswer};
 use crate::signals::on_stop;
 
 /// How often it is looked whether a result has been committed.
@@ -109,25 +109,25 @@ pub(crate) struct Alone {
     doing: Arc<Mutex<Doing>>,
     /// The program was requested to drain: it ends with the running query.
     drained: Arc<AtomicBool>,
-    desk: Arc<Desk>,
+    board: Arc<StatusBoard>,
 }
 
 impl Alone {
-    /// A program that notes at `desk` what it is doing, and is stopped from there, too.
-    pub(crate) fn new(desk: &Arc<Desk>) -> Alone {
-        let alone = Alone { doing: Arc::default(), drained: Arc::default(), desk: desk.clone() };
+    /// A program that notes at `board` what it is doing, and is stopped from there, too.
+    pub(crate) fn new(board: &Arc<StatusBoard>) -> Alone {
+        let alone = Alone { doing: Arc::default(), drained: Arc::default(), board: board.clone() };
         // What is stopped does not hold what stops it, or neither would ever be dropped.
         let (doing, drained) = (alone.doing.clone(), alone.drained.clone());
-        let of_desk = Arc::downgrade(desk);
-        desk.on_stop(move |drain| {
+        let weak_board = Arc::downgrade(board);
+        board.on_stop(move |drain| {
             let (doing, drained) = (doing.clone(), drained.clone());
-            let Some(desk) = of_desk.upgrade() else { return Told::Yes };
-            let alone = Alone { doing, drained, desk };
+            let Some(board) = weak_board.upgrade() else { return StopAnswer::Yes };
+            let alone = Alone { doing, drained, board };
             match drain {
                 true => alone.drain(),
                 false => {
                     alone.stop(Signal::First);
-                    Told::Yes
+                    StopAnswer::Yes
                 }
             }
         });
@@ -137,7 +137,7 @@ impl Alone {
     /// A query runs from now on.
     pub(crate) fn runs(&self, stopper: Stopper) {
         let observed = stopper.clone();
-        self.desk.runs(move || observed.observe());
+        self.board.runs(move || observed.observe());
         *lock(&self.doing) = Doing::Query(stopper);
     }
 
@@ -147,19 +147,19 @@ impl Alone {
     }
 
     /// Lets a query read no more, and end well.
-    fn drain(&self) -> Told {
+    fn drain(&self) -> StopAnswer {
         match &*lock(&self.doing) {
             Doing::Query(stopper) => {
                 self.drained.store(true, Relaxed);
                 stopper.drain();
-                Told::Yes
+                StopAnswer::Yes
             }
             Doing::Commit { .. } => {
                 self.drained.store(true, Relaxed);
-                Told::Yes
+                StopAnswer::Yes
             }
-            Doing::Stopping => Told::No(STOPS.into()),
-            Doing::Other => Told::No(NOTHING_TO_DRAIN.into()),
+            Doing::Stopping => StopAnswer::No(STOPS.into()),
+            Doing::Other => StopAnswer::No(NOTHING_TO_DRAIN.into()),
         }
     }
 
@@ -171,7 +171,7 @@ impl Alone {
         sinks: &[Arc<dyn Sink>],
         targets: &[String],
     ) -> (Result<(), Error>, bool) {
-        self.desk.commits();
+        self.board.commits();
         let result = self.may_commit(result);
         let result = result.and_then(|()| publish_all(sinks, targets));
         let doing = std::mem::take(&mut *lock(&self.doing));

@@ -22,7 +22,7 @@ use crate::frame::{Frame, HEADER_BYTES};
 use crate::image::decode_schema;
 use crate::inbox::Inbox;
 use crate::mover::{Member, Turn, lock};
-use crate::slot::{Endpoint, Message, Permit, Taken, take};
+use crate::slot::{Endpoint, Fetched, Message, Permit, take};
 
 /// Messages that a lane's turn takes at most.
 const MESSAGES: usize = 32;
@@ -262,9 +262,9 @@ impl<F: Fabric> Inbound<F> {
     fn drain(&self, lane: &Lane<F>) -> Result<bool> {
         for taken in 0..MESSAGES {
             match take(&lane.endpoint)? {
-                Taken::Message(message) => self.arrived(lane, message)?,
-                Taken::Empty => return Ok(taken > 0),
-                Taken::End => {
+                Fetched::Message(message) => self.arrived(lane, message)?,
+                Fetched::Empty => return Ok(taken > 0),
+                Fetched::End => {
                     let reason = "its process has ended the link".into();
                     return Err(Error::Lost { worker: self.worker.clone(), reason });
                 }

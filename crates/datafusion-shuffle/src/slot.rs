@@ -28,23 +28,23 @@ pub(crate) struct Message<F: Fabric> {
 }
 
 /// Result of [`take`].
-pub(crate) enum Taken<F: Fabric> {
+pub(crate) enum Fetched<F: Fabric> {
     Message(Message<F>),
     Empty,
     End,
 }
 
 /// The next message, if one is there.
-pub(crate) fn take<F: Fabric>(endpoint: &Arc<Endpoint<F>>) -> Result<Taken<F>> {
+pub(crate) fn take<F: Fabric>(endpoint: &Arc<Endpoint<F>>) -> Result<Fetched<F>> {
     // SAFETY: the endpoint lives as long as an `Arc` of it. The reference is used in this call and
     // by the delivery, which is kept together with such an `Arc` and dropped before it.
     let receiver: &'static Receiver<F> = unsafe { &(*Arc::as_ptr(endpoint)).receiver };
     Ok(match receiver.try_get()? {
         Received::Message(delivery) => {
-            Taken::Message(Message { delivery, _endpoint: endpoint.clone(), permit: None })
+            Fetched::Message(Message { delivery, _endpoint: endpoint.clone(), permit: None })
         }
-        Received::Empty => Taken::Empty,
-        Received::End => Taken::End,
+        Received::Empty => Fetched::Empty,
+        Received::End => Fetched::End,
     })
 }
 

@@ -8,7 +8,7 @@ use millstream::observe::{
 };
 use millstream::{bytes, grouped, harmless, plural};
 
-use super::desk::{Report, Told};
+use super::board::{Report, StopAnswer};
 use super::local::{Answer, CONNECTIONS_MAX, Request, Socket, all, unusable};
 use crate::console::note;
 use crate::failure::{Failure, fail, usage};
@@ -42,7 +42,7 @@ pub(crate) fn jobs(json: bool) -> Result<(), Failure> {
     print(&harmless(&table(&rows)))?;
     for (socket, answer) in &found {
         if let Err(silence) = answer {
-            note(&silence.told(socket));
+            note(&silence.described(socket));
         }
     }
     Ok(())
@@ -109,13 +109,13 @@ fn one_line(text: &str) -> String {
 /// Says what a job is doing, and why no rows come.
 pub(crate) fn why_job(job: Option<u32>, json: bool) -> Result<(), Failure> {
     let socket = find(job)?;
-    let report = report(&socket).map_err(|silence| fail(&silence.told(&socket)))?;
+    let report = report(&socket).map_err(|silence| fail(&silence.described(&socket)))?;
     match json {
         true => {
             let text = serde_json::to_string(&report);
             print(&text.map_err(|e| fail(&e))?)
         }
-        false => print(&harmless(&told(&report))),
+        false => print(&harmless(&described(&report))),
     }
 }
 
@@ -124,16 +124,16 @@ pub(crate) fn stop(job: Option<u32>, drain: bool) -> Result<(), Failure> {
     let socket = find(job)?;
     let request = if drain { Request::Drain } else { Request::Stop };
     match ask(&socket, request) {
-        Ok((Answer::Told(Told::Yes), mut connection)) => {
+        Ok((Answer::Stop(StopAnswer::Yes), mut connection)) => {
             // The job closes the connection at its end, however it ends.
             let _ = connection.get_ref().set_read_timeout(None);
             let _ = connection.read_to_end(&mut Vec::new());
         }
-        Ok((Answer::Told(Told::No(reason)), _)) => return Err(fail(&reason)),
+        Ok((Answer::Stop(StopAnswer::No(reason)), _)) => return Err(fail(&reason)),
         Ok((Answer::Report(_), _)) => return Err(fail(&"the job answers something else")),
         // The job has ended before it could answer.
         Err(Silence::Ended) => {}
-        Err(silence) => return Err(fail(&silence.told(&socket))),
+        Err(silence) => return Err(fail(&silence.described(&socket))),
     }
     note(&format!("job {} has ended", socket.job));
     Ok(())
@@ -159,7 +159,7 @@ impl Silence {
         }
     }
 
-    fn told(&self, socket: &Socket) -> String {
+    fn described(&self, socket: &Socket) -> String {
         let job = socket.job;
         match self {
             Silence::Ended => format!("job {job} has ended"),
@@ -216,7 +216,7 @@ fn none_is_running() -> Result<&'static str, Failure> {
 fn report(socket: &Socket) -> Result<Report, Silence> {
     match ask(socket, Request::Report)?.0 {
         Answer::Report(report) => Ok(*report),
-        Answer::Told(_) => Err(Silence::Other(ErrorKind::InvalidData.into())),
+        Answer::Stop(_) => Err(Silence::Other(ErrorKind::InvalidData.into())),
     }
 }
 
@@ -245,7 +245,7 @@ fn find(job: Option<u32>) -> Result<Socket, Failure> {
 }
 
 /// Text about a job's state, in a few lines.
-fn told(report: &Report) -> String {
+fn described(report: &Report) -> String {
     let mut text =
         format!("job {}: {}", report.job, shortened(&one_line(&report.script), TEXT_CHARS));
     if let Some((number, statement)) = &report.statement {
@@ -304,7 +304,7 @@ fn numbers(snapshot: &Snapshot) -> String {
 mod tests {
     use millstream::observe::{OpenWindow, Source, StageStatus};
 
-    use super::super::desk::Phase;
+    use super::super::board::Phase;
 
     use super::*;
 
@@ -332,16 +332,17 @@ mod tests {
             (Phase::Committing, "committing for 12 s: the result gets its names"),
             (Phase::Ending, "ending for 12 s"),
         ] {
-            let text = told(&report(phase));
+            let text = described(&report(phase));
             assert!(
                 text.starts_with("job 17: SELECT 1; SELECT 2\nstatement 2: SELECT 2\n"),
                 "{text}"
             );
             assert!(text.lines().nth(2).unwrap().starts_with(expected), "{text}");
         }
-        let text = told(&Report { missing: Some(2), ..report(Phase::Starting) });
+        let text = described(&Report { missing: Some(2), ..report(Phase::Starting) });
         assert!(text.contains("\nstarting for 12 s: waiting for process 2 to join"), "{text}");
-        let text = told(&Report { snapshot: Some(Snapshot::default()), ..report(Phase::Running) });
+        let text =
+            described(&Report { snapshot: Some(Snapshot::default()), ..report(Phase::Running) });
         assert!(text.contains("\n0 records, 0 B, 0 rows written, 0 windows open"), "{text}");
         assert!(text.ends_with("\n0 records have been read; no row has come of them"), "{text}");
     }
@@ -372,7 +373,7 @@ mod tests {
         assert_eq!(shortened(&long, 100), format!("{}…", "ü".repeat(100)));
         assert_eq!(shortened(&long[..200], 100), long[..200]);
         // A script that was given with -e.
-        let text = told(&Report { script: long, ..report(Phase::Running) });
+        let text = described(&Report { script: long, ..report(Phase::Running) });
         assert_eq!(text.lines().next().unwrap(), format!("job 17: {}…", "ü".repeat(100)));
     }
 }

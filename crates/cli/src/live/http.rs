@@ -8,7 +8,7 @@ use std::time::Duration;
 use millstream_connect::http::message::{Answer, Head, Words};
 use millstream_connect::http::server::{End, Limits, Port, Sender, Service};
 
-use super::desk::Desk;
+use super::board::StatusBoard;
 
 /// The prefix of a target that is a whole address.
 const HTTP: &str = "http://";
@@ -27,10 +27,10 @@ const LIMITS: Limits = Limits {
 };
 
 /// Answers a request for a path.
-pub(super) type Answering = fn(&Desk, &str) -> Answer;
+pub(super) type Answering = fn(&StatusBoard, &str) -> Answer;
 
 struct Page {
-    desk: Arc<Desk>,
+    board: Arc<StatusBoard>,
     answer: Answering,
     /// Requests must name an address, or this machine.
     guarded: bool,
@@ -39,19 +39,19 @@ struct Page {
 impl Service for Page {
     fn serve(&self, head: &Head, sender: &mut Sender) -> Result<(), End> {
         sender.answers();
-        Err((self.answer)(&self.desk, path(head, self.guarded)?).into())
+        Err((self.answer)(&self.board, path(head, self.guarded)?).into())
     }
 }
 
 /// Listens, and answers as long as the program runs. Returns the address.
 pub(super) fn serve(
     address: SocketAddr,
-    desk: Arc<Desk>,
+    board: Arc<StatusBoard>,
     answer: Answering,
 ) -> io::Result<SocketAddr> {
     // Other machines call this one by any name.
     let guarded = address.ip().is_loopback();
-    let port = Port::open(address, Page { desk, answer, guarded }, LIMITS)?;
+    let port = Port::open(address, Page { board, answer, guarded }, LIMITS)?;
     let bound = port.address();
     // Open until the program ends.
     std::mem::forget(port);

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::{Desk, Report, Told};
+use super::board::{Report, StatusBoard, StopAnswer};
 use crate::console::warn;
 
 /// Bytes of a request at most.
@@ -51,7 +51,7 @@ pub(super) enum Request {
 #[serde(rename_all = "lowercase")]
 pub(super) enum Answer {
     Report(Box<Report>),
-    Told(Told),
+    Stop(StopAnswer),
 }
 
 /// The file of this program's socket, which is removed at the program's end at the latest.
@@ -132,8 +132,8 @@ impl Drop for Listening {
     }
 }
 
-/// Listens for requests about `desk`. `None` where listening is not possible.
-pub(super) fn open(desk: &Arc<Desk>) -> Option<Listening> {
+/// Listens for requests about `board`. `None` where listening is not possible.
+pub(super) fn open(board: &Arc<StatusBoard>) -> Option<Listening> {
     let Some(folder) = make_folder() else {
         if let Some(reason) = unusable() {
             warn(&format!("`millstream stop` and `why` will not reach this job: {reason}"));
@@ -157,14 +157,14 @@ pub(super) fn open(desk: &Arc<Desk>) -> Option<Listening> {
         // SAFETY: what it is to call is a function without arguments that unwinds nowhere.
         unsafe { libc::atexit(remove_own) };
     }
-    let (desk, over) = (desk.clone(), Arc::<AtomicBool>::default());
+    let (board, over) = (board.clone(), Arc::<AtomicBool>::default());
     let (listening, thread) = (over.clone(), thread::Builder::new().name("local".into()));
-    thread.spawn(move || accept(&listener, &desk, &listening)).ok()?;
+    thread.spawn(move || accept(&listener, &board, &listening)).ok()?;
     Some(Listening { path, over })
 }
 
 /// Serves each connection on a thread of its own, until the job has ended. Too many are closed.
-fn accept(listener: &UnixListener, desk: &Arc<Desk>, over: &Arc<AtomicBool>) {
+fn accept(listener: &UnixListener, board: &Arc<StatusBoard>, over: &Arc<AtomicBool>) {
     // Each connection holds a copy.
     let open = Arc::new(());
     for stream in listener.incoming() {
@@ -179,31 +179,31 @@ fn accept(listener: &UnixListener, desk: &Arc<Desk>, over: &Arc<AtomicBool>) {
         if Arc::strong_count(&open) > CONNECTIONS_MAX {
             continue;
         }
-        let (desk, over, open) = (desk.clone(), over.clone(), open.clone());
+        let (board, over, open) = (board.clone(), over.clone(), open.clone());
         // Without a thread, the connection is closed with the closure.
         let _ = thread::Builder::new().name("local".into()).spawn(move || {
             // A client that has gone needs no answer.
-            let _ = serve(stream, &desk, &over);
+            let _ = serve(stream, &board, &over);
             drop(open);
         });
     }
 }
 
-fn serve(stream: UnixStream, desk: &Desk, over: &AtomicBool) -> io::Result<()> {
+fn serve(stream: UnixStream, board: &StatusBoard, over: &AtomicBool) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let request: Request = serde_json::from_str(&line)?;
     let answer = match request {
-        Request::Report => Answer::Report(Box::new(desk.report())),
-        Request::Stop => Answer::Told(desk.stop(false)),
-        Request::Drain => Answer::Told(desk.stop(true)),
+        Request::Report => Answer::Report(Box::new(board.report())),
+        Request::Stop => Answer::Stop(board.stop(false)),
+        Request::Drain => Answer::Stop(board.stop(true)),
     };
     let mut text = serde_json::to_vec(&answer)?;
     text.push(b'\n');
     (&stream).write_all(&text)?;
-    if matches!(answer, Answer::Told(Told::Yes)) {
+    if matches!(answer, Answer::Stop(StopAnswer::Yes)) {
         // It closes when the job has ended, which whoever has asked waits for.
         stream.set_read_timeout(Some(LOOK))?;
         while !over.load(SeqCst) {

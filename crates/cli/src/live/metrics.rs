@@ -8,27 +8,27 @@ use std::fmt::Write;
 use millstream::observe::{Doing, Snapshot, Split, WorkerStatus, share_read};
 use millstream_connect::http::message::Answer;
 
-use super::desk::Desk;
+use super::board::StatusBoard;
 
 /// Answers a request for metrics.
-pub(super) fn answer(desk: &Desk, path: &str) -> Answer {
+pub(super) fn answer(board: &StatusBoard, path: &str) -> Answer {
     match path {
-        "/metrics" => Answer::document("text/plain; version=0.0.4; charset=utf-8", text(desk)),
+        "/metrics" => Answer::document("text/plain; version=0.0.4; charset=utf-8", text(board)),
         "/healthz" => Answer::document("text/plain; charset=utf-8", "ok\n".into()),
         _ => Answer::new(404, "there is /metrics, and /healthz"),
     }
 }
 
 /// All metrics.
-fn text(desk: &Desk) -> String {
-    let observed = desk.observe();
+fn text(board: &StatusBoard) -> String {
+    let observed = board.observe();
     let mut text = Text::default();
     let version = &[("version", env!("CARGO_PKG_VERSION").to_string())][..];
     text.gauge("millstream_info", "The program, with its version.").sample(version, 1.0);
     text.gauge("millstream_running_seconds", "How long the program has run.")
-        .sample(&[], desk.running().as_secs_f64());
+        .sample(&[], board.running().as_secs_f64());
     text.counter("millstream_queries_total", "Queries of the script that have begun.")
-        .sample(&[], desk.queries() as f64);
+        .sample(&[], board.queries() as f64);
     text.gauge("millstream_query_running", "Whether a query runs: 1 or 0.")
         .sample(&[], f64::from(u8::from(observed.is_some())));
     let none = Snapshot::default();
@@ -342,7 +342,7 @@ mod tests {
     /// Names and kinds, in code and in the documentation.
     #[test]
     fn the_documentation_lists_all_metrics_and_no_others() {
-        let text = text(&Desk::new("-e"));
+        let text = text(&StatusBoard::new("-e"));
         let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let found: BTreeSet<String> = kinds.map(str::to_string).collect();
         let page = include_str!("../../../../docs/metrics.md");
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn names_follow_the_conventions() {
-        let text = text(&Desk::new("-e"));
+        let text = text(&StatusBoard::new("-e"));
         for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let (name, kind) = line.split_once(' ').unwrap();
             assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
@@ -383,8 +383,8 @@ mod tests {
 
     #[test]
     fn values_stand_with_their_labels() {
-        let desk = Desk::new("-e");
-        desk.runs(|| Snapshot {
+        let board = StatusBoard::new("-e");
+        board.runs(|| Snapshot {
             records: 17,
             now_us: 12_500_000,
             sources: vec![Source {
@@ -398,7 +398,7 @@ mod tests {
             channels: vec![Channel { from: 1, to: 0, bytes: 9, ..Channel::default() }],
             ..Snapshot::default()
         });
-        let text = text(&desk);
+        let text = text(&board);
         for line in [
             "millstream_records_total 17",
             "millstream_query_running 1",

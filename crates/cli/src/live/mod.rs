@@ -1,8 +1,8 @@
 //! Displays of a running script: the progress line, the local socket, metrics and the page. All
-//! displays read the [`Desk`].
+//! displays read the [`StatusBoard`].
 
 mod ask;
-mod desk;
+mod board;
 mod http;
 mod local;
 mod metrics;
@@ -20,7 +20,7 @@ use crate::console::{be_quiet, note, warn};
 use crate::failure::{Failure, usage};
 
 pub(crate) use ask::{jobs, stop, why_job};
-pub(crate) use desk::{Desk, Told};
+pub(crate) use board::{StatusBoard, StopAnswer};
 
 /// Why nobody can listen on an address; `other` is where the program listens already.
 fn not_bound(address: SocketAddr, error: &io::Error, other: Option<SocketAddr>) -> String {
@@ -43,16 +43,16 @@ fn not_bound(address: SocketAddr, error: &io::Error, other: Option<SocketAddr>) 
 pub(crate) fn shown<T>(
     arguments: &LiveArguments,
     script: &str,
-    run: impl FnOnce(&Arc<Desk>) -> Result<T, Failure>,
+    run: impl FnOnce(&Arc<StatusBoard>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let desk = Arc::new(Desk::new(script));
+    let board = Arc::new(StatusBoard::new(script));
     for (option, address, answer) in [
         ("--metrics", arguments.metrics, metrics::answer as http::Answering),
         ("--ui", arguments.ui, ui::answer),
     ] {
         let Some(address) = address else { continue };
         let other = arguments.metrics.filter(|_| option == "--ui");
-        let bound = http::serve(address, desk.clone(), answer)
+        let bound = http::serve(address, board.clone(), answer)
             .map_err(|error| usage(&format!("{option}: {}", not_bound(address, &error, other))))?;
         if address.ip().is_unspecified() {
             warn(&format!("{option}: all who can reach this machine can read {bound}"));
@@ -65,17 +65,16 @@ pub(crate) fn shown<T>(
         be_quiet();
     }
     if arguments.ui.is_some() {
-        let sampled = desk.clone();
+        let sampled = board.clone();
         rates::every_second(move || sampled.sample());
     }
-    let show = Show::begin(&desk, arguments.quiet);
-    let result = run(&desk);
+    let show = Show::begin(&board, arguments.quiet);
+    let result = run(&board);
     show.until_the_program_ends();
     result
 }
 
-/// Shows what a desk tells on the terminal, and to those who ask over the local socket, until it is
-/// dropped.
+/// Shows a status board on the terminal and to readers of the local socket, until it is dropped.
 pub(crate) struct Show {
     _line: Option<progress::Line>,
     /// Without it, the job runs all the same; it cannot be asked.
@@ -83,9 +82,9 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) fn begin(desk: &Arc<Desk>, quiet: bool) -> Show {
-        let socket = local::open(desk);
-        Show { _line: if quiet { None } else { progress::start(desk) }, socket }
+    pub(crate) fn begin(board: &Arc<StatusBoard>, quiet: bool) -> Show {
+        let socket = local::open(board);
+        Show { _line: if quiet { None } else { progress::start(board) }, socket }
     }
 
     /// Keeps the connections of stop requests open until the program's end.

@@ -12,7 +12,7 @@ use millstream::observe::{
 };
 use millstream::{bytes, harmless, short};
 
-use super::desk::{self, Desk};
+use super::board::{self, StatusBoard};
 use super::waiting::{self, awaited};
 use crate::console::warn;
 use crate::{log, screen};
@@ -45,15 +45,15 @@ impl Drop for Line {
     }
 }
 
-/// Shows what `desk` tells: in log lines if there are any, or if stderr is a terminal that can
+/// Shows what `board` tells: in log lines if there are any, or if stderr is a terminal that can
 /// erase a line.
-pub(super) fn start(desk: &Arc<Desk>) -> Option<Line> {
+pub(super) fn start(board: &Arc<StatusBoard>) -> Option<Line> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     if !log::is_on() && (is_dumb || !stderr().is_terminal()) {
         return None;
     }
     let over: Arc<(Mutex<bool>, Condvar)> = Arc::default();
-    let (desk, until) = (desk.clone(), over.clone());
+    let (board, until) = (board.clone(), over.clone());
     let thread = thread::Builder::new().name("progress".into());
     let thread = thread.spawn(move || {
         let mut showing = Showing::default();
@@ -64,7 +64,7 @@ pub(super) fn start(desk: &Arc<Desk>) -> Option<Line> {
             is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
             if !*is_over {
                 drop(is_over);
-                showing.look(&desk);
+                showing.look(&board);
                 is_over = lock.lock().unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -98,20 +98,20 @@ fn coloured(text: &str, code: &str) -> String {
 struct Showing {
     query: u64,
     /// Last phase of the program before its query ran.
-    before: desk::Phase,
+    before: board::Phase,
     samples: Samples,
     /// Rows when the last ones came, and when that was.
     rows: u64,
     rows_at: Option<Instant>,
     /// How often it has said why, since then.
-    told: u32,
+    shown: u32,
     logged_at: Option<Instant>,
 }
 
 impl Showing {
-    fn look(&mut self, desk: &Desk) {
+    fn look(&mut self, board: &StatusBoard) {
         let now = Instant::now();
-        let Some((query, snapshot)) = desk.observe() else { return self.before(desk) };
+        let Some((query, snapshot)) = board.observe() else { return self.before(board) };
         if query != self.query {
             *self = Showing { query, rows_at: Some(now), ..Showing::default() };
         }
@@ -124,34 +124,34 @@ impl Showing {
             return self.log(now, &snapshot);
         }
         let text = line(&snapshot, self.samples.rates(), columns());
-        screen::draw(&coloured(&text, "2"), || desk.is_running(query));
+        screen::draw(&coloured(&text, "2"), || board.is_running(query));
     }
 
     /// No query runs yet: the script may be long, and a pipe's writer may not have come.
-    fn before(&mut self, desk: &Desk) {
-        let Some((phase, since)) = desk.before_query().filter(|(_, since)| *since >= FIRST) else {
+    fn before(&mut self, board: &StatusBoard) {
+        let Some((phase, since)) = board.before_query().filter(|(_, since)| *since >= FIRST) else {
             return drop(screen::erase());
         };
         if phase != self.before {
-            (self.before, self.told) = (phase, 0);
+            (self.before, self.shown) = (phase, 0);
         }
-        let awaited = if phase == desk::Phase::Planning { awaited() } else { vec![] };
-        let text = phase.told(since, &awaited, desk.missing());
+        let awaited = if phase == board::Phase::Planning { awaited() } else { vec![] };
+        let text = phase.described(since, &awaited, board.missing());
         if self.is_due(since) {
             warn(&format!("no rows yet: {text}"));
         }
         if !log::is_on() {
             let line = waiting::line(&awaited, since, columns());
             let line = line.unwrap_or_else(|| cut(&text, columns()));
-            let true_still = || desk.before_query().is_some_and(|(now, _)| now == phase);
+            let true_still = || board.before_query().is_some_and(|(now, _)| now == phase);
             screen::draw(&coloured(&harmless(&line), "2"), true_still);
         }
     }
 
     /// Whether it is time to say why, after such a silence: the next time is after twice as long.
     fn is_due(&mut self, silence: Duration) -> bool {
-        let is_due = silence >= SILENCE * 2u32.saturating_pow(self.told.min(20));
-        self.told += u32::from(is_due);
+        let is_due = silence >= SILENCE * 2u32.saturating_pow(self.shown.min(20));
+        self.shown += u32::from(is_due);
         is_due
     }
 
@@ -170,7 +170,7 @@ impl Showing {
     fn tell_why(&mut self, now: Instant, snapshot: &Snapshot) {
         let rows = snapshot.outputs.iter().map(|output| output.rows).sum();
         if rows != self.rows || self.rows_at.is_none() {
-            (self.rows, self.rows_at, self.told) = (rows, Some(now), 0);
+            (self.rows, self.rows_at, self.shown) = (rows, Some(now), 0);
             return;
         }
         let silence = self.rows_at.map_or(Duration::ZERO, |at| now.duration_since(at));

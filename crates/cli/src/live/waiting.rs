@@ -27,7 +27,7 @@ pub(super) fn awaited() -> Vec<Awaited> {
 }
 
 /// Text about the awaited pipes, if any.
-pub(super) fn told(awaited: &[Awaited]) -> Option<String> {
+pub(super) fn described(awaited: &[Awaited]) -> Option<String> {
     let one = |pipe: &Awaited| match pipe.path == pipe.table {
         true => format!("{} of the pipe {}", pipe.what(), pipe.path),
         false => format!("{} of the pipe {} (table {})", pipe.what(), pipe.path, pipe.table),
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn pipes_are_named() {
-        assert_eq!(told(&[]), None);
+        assert_eq!(described(&[]), None);
         assert_eq!(
-            told(&[pipe("./a.csv", false), pipe("b", true)]).unwrap(),
+            described(&[pipe("./a.csv", false), pipe("b", true)]).unwrap(),
             "waiting for a writer of the pipe ./a.csv (table clicks), and for the first bytes \
              of the pipe b (table clicks)"
         );

@@ -249,12 +249,12 @@ impl Shell {
             ("\\e", "") if self.statements.interactive => match edited(&self.last) {
                 Ok(text) => {
                     self.last.clone_from(&text);
-                    self.told(&text)?;
+                    self.described(&text)?;
                 }
                 Err(error) => self.refuse(&format!("the editor: {error}"))?,
             },
-            ("\\d", "") => self.told("SHOW TABLES")?,
-            ("\\d", name) => self.told(&format!("DESCRIBE {}", table_or_file(name)))?,
+            ("\\d", "") => self.described("SHOW TABLES")?,
+            ("\\d", name) => self.described(&format!("DESCRIBE {}", table_or_file(name)))?,
             ("\\i", "") => self.refuse("\\i names no file\n  help: write \\i FILE")?,
             ("\\i", path) => match self.statements.script(&path_of(path)) {
                 Ok(text) => self.told_of(&text, path)?,
@@ -268,7 +268,7 @@ impl Shell {
         Ok(Next::Go)
     }
 
-    fn told(&mut self, text: &str) -> Result<(), Failure> {
+    fn described(&mut self, text: &str) -> Result<(), Failure> {
         self.told_of(text, "<shell>")
     }
 

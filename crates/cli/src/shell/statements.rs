@@ -17,7 +17,7 @@ use super::interrupt::Interrupts;
 use crate::arguments::{Format, Output};
 use crate::console::{Remarks, note, warn};
 use crate::failure::{Failure, fail, failed, panicked};
-use crate::live::{Desk, Show, Told};
+use crate::live::{Show, StatusBoard, StopAnswer};
 use crate::output::{print, print_rows, text_sink};
 use crate::report;
 use crate::run::{read_file, say_not_run};
@@ -165,14 +165,14 @@ impl Statements {
         let (sender, ended) = mpsc::channel();
         let give_up = sender.clone();
         let number = self.interrupts.starts(move || drop(give_up.send(None)));
-        let desk = self.desk(statement, name, number);
-        let _shown = Show::begin(&desk, false);
+        let board = self.board(statement, name, number);
+        let _shown = Show::begin(&board, false);
         let query = Query {
             session: self.session.clone(),
             output: self.output,
             interrupts: self.interrupts.clone(),
             number,
-            desk,
+            board,
             remarks: self.remarks.clone(),
             timing: self.timing,
         };
@@ -193,16 +193,16 @@ impl Statements {
     }
 
     /// Where a query notes what it is doing, and from where it is stopped.
-    fn desk(&self, statement: &Statement, name: &str, number: u64) -> Arc<Desk> {
-        let desk = Arc::new(Desk::new(name));
-        desk.plans(self.executed - 1, &statement.text());
+    fn board(&self, statement: &Statement, name: &str, number: u64) -> Arc<StatusBoard> {
+        let board = Arc::new(StatusBoard::new(name));
+        board.plans(self.executed - 1, &statement.text());
         let (interrupts, drained) = (self.interrupts.clone(), self.drained.clone());
-        desk.on_stop(move |drain| {
+        board.on_stop(move |drain| {
             let told = if drain { interrupts.drain(number) } else { interrupts.stop(number) };
             drained.fetch_or(drain && told.is_ok(), Relaxed);
-            told.map_or_else(|reason| Told::No(reason.into()), |()| Told::Yes)
+            told.map_or_else(|reason| StopAnswer::No(reason.into()), |()| StopAnswer::Yes)
         });
-        desk
+        board
     }
 }
 
@@ -213,7 +213,7 @@ struct Query {
     interrupts: Interrupts,
     /// Number of the query's statement.
     number: u64,
-    desk: Arc<Desk>,
+    board: Arc<StatusBoard>,
     remarks: Arc<Mutex<Remarks>>,
     timing: bool,
 }
@@ -241,7 +241,7 @@ impl Query {
             return Err(Failure::Interrupted);
         }
         let observed = job.stopper();
-        self.desk.runs(move || observed.observe());
+        self.board.runs(move || observed.observe());
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).say(job.remarks());
         job.stopper().on_notice(|notice| note(&notice));
         let (stats, result, remains) = job.run_and_keep();
@@ -250,7 +250,7 @@ impl Query {
         if !self.interrupts.is_current(self.number) {
             return Err(Failure::Interrupted);
         }
-        self.desk.commits();
+        self.board.commits();
         let result = match result {
             Ok(()) if !self.interrupts.commits(self.number) => Err(Error::Interrupted),
             other => other,

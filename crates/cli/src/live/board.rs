@@ -52,7 +52,7 @@ impl Phase {
 
     /// The program's state as text: for how long, which pipes it waits for, and the process that
     /// has not joined.
-    pub(crate) fn told(
+    pub(crate) fn described(
         self,
         since: Duration,
         awaited: &[Awaited],
@@ -69,7 +69,7 @@ impl Phase {
                 }
             },
             Phase::Planning => {
-                let what = waiting::told(awaited);
+                let what = waiting::described(awaited);
                 let what = what.as_deref().unwrap_or("it plans the statement and opens its tables");
                 format!("planning for {since}: {what}")
             }
@@ -109,13 +109,13 @@ pub(crate) struct Report {
 impl Report {
     /// The program's state as text.
     pub(crate) fn doing(&self) -> String {
-        self.phase.told(Duration::from_micros(self.phase_us), &self.awaited, self.missing)
+        self.phase.described(Duration::from_micros(self.phase_us), &self.awaited, self.missing)
     }
 }
 
 /// Answer to a request to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Told {
+pub(crate) enum StopAnswer {
     /// The job has been told.
     Yes,
     /// The job cannot end so, for this reason.
@@ -125,10 +125,10 @@ pub(crate) enum Told {
 type Observe = Arc<dyn Fn() -> Snapshot + Send + Sync>;
 type Missing = Arc<dyn Fn() -> Option<usize> + Send + Sync>;
 type IsLate = Arc<dyn Fn() -> bool + Send + Sync>;
-type Stop = Arc<dyn Fn(bool) -> Told + Send + Sync>;
+type Stop = Arc<dyn Fn(bool) -> StopAnswer + Send + Sync>;
 
 /// Place where the program notes its state, and readers find it.
-pub(crate) struct Desk {
+pub(crate) struct StatusBoard {
     script: String,
     started: Instant,
     state: Mutex<State>,
@@ -161,10 +161,10 @@ impl State {
     }
 }
 
-impl Desk {
+impl StatusBoard {
     /// Of a program that starts with this script.
-    pub(crate) fn new(script: &str) -> Desk {
-        Desk {
+    pub(crate) fn new(script: &str) -> StatusBoard {
+        StatusBoard {
             script: script.to_string(),
             started: Instant::now(),
             state: Mutex::default(),
@@ -189,7 +189,7 @@ impl Desk {
     }
 
     /// `stop` is called when somebody asks the program to end; with `true`, to drain.
-    pub(crate) fn on_stop(&self, stop: impl Fn(bool) -> Told + Send + Sync + 'static) {
+    pub(crate) fn on_stop(&self, stop: impl Fn(bool) -> StopAnswer + Send + Sync + 'static) {
         self.lock().stop = Some(Arc::new(stop));
     }
 
@@ -231,12 +231,13 @@ impl Desk {
     }
 
     /// Asks the program to end.
-    pub(crate) fn stop(&self, drain: bool) -> Told {
+    pub(crate) fn stop(&self, drain: bool) -> StopAnswer {
         // The program may turn to something else meanwhile.
         let stop = self.lock().stop.clone();
-        let told = stop.map_or_else(|| Told::No("it has not begun yet".into()), |stop| stop(drain));
+        let told =
+            stop.map_or_else(|| StopAnswer::No("it has not begun yet".into()), |stop| stop(drain));
         let mut state = self.lock();
-        if drain && told == Told::Yes && state.phase == Phase::Running {
+        if drain && told == StopAnswer::Yes && state.phase == Phase::Running {
             (state.phase, state.since) = (Phase::Draining, Some(Instant::now()));
         }
         told
@@ -280,7 +281,7 @@ impl Desk {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the query of this number, as [`Desk::observe`] has it, still runs.
+    /// Whether the query of this number, as [`StatusBoard::observe`] has it, still runs.
     pub(super) fn is_running(&self, query: u64) -> bool {
         let state = self.lock();
         state.observe.is_some() && state.queries == query
@@ -329,60 +330,60 @@ mod tests {
 
     #[test]
     fn a_hundred_who_ask_at_once_cost_the_job_one_look() {
-        let (desk, looks) = (Desk::new("-e"), Arc::new(AtomicU64::new(0)));
-        assert!(desk.observe().is_none());
+        let (board, looks) = (StatusBoard::new("-e"), Arc::new(AtomicU64::new(0)));
+        assert!(board.observe().is_none());
         let counted = looks.clone();
-        desk.runs(move || {
+        board.runs(move || {
             let records = counted.fetch_add(1, Ordering::Relaxed) + 1;
             Snapshot { records, ..Snapshot::default() }
         });
         let begun = Instant::now();
         thread::scope(|scope| {
-            (0..100).for_each(|_| drop(scope.spawn(|| desk.observe().unwrap())));
+            (0..100).for_each(|_| drop(scope.spawn(|| board.observe().unwrap())));
         });
         // On a slow machine, another look for each look that has grown old.
         let most = 1 + begun.elapsed().as_millis() as u64 / FRESH.as_millis() as u64;
         assert!((1..=most).contains(&looks.load(Ordering::Relaxed)), "{looks:?} of {most}");
         // What the last query said is not said of the next.
-        desk.runs(|| Snapshot { records: 1_000_000, ..Snapshot::default() });
-        assert_eq!(desk.observe().unwrap().1.records, 1_000_000);
-        assert!(!desk.is_running(1) && desk.is_running(2));
-        desk.commits();
-        assert!(desk.observe().is_none() && desk.report().snapshot.is_none());
-        assert!(!desk.is_running(2));
+        board.runs(|| Snapshot { records: 1_000_000, ..Snapshot::default() });
+        assert_eq!(board.observe().unwrap().1.records, 1_000_000);
+        assert!(!board.is_running(1) && board.is_running(2));
+        board.commits();
+        assert!(board.observe().is_none() && board.report().snapshot.is_none());
+        assert!(!board.is_running(2));
     }
 
     #[test]
     fn a_query_that_ends_elsewhere_commits_once_that_is_said() {
-        let (desk, late) = (Desk::new("q.sql"), Arc::new(AtomicU64::new(0)));
-        desk.runs(Snapshot::default);
+        let (board, late) = (StatusBoard::new("q.sql"), Arc::new(AtomicU64::new(0)));
+        board.runs(Snapshot::default);
         let looked = late.clone();
-        desk.commits_once(move || looked.load(Ordering::Relaxed) > 0);
-        assert_eq!(desk.report().phase, Phase::Running);
+        board.commits_once(move || looked.load(Ordering::Relaxed) > 0);
+        assert_eq!(board.report().phase, Phase::Running);
         late.store(1, Ordering::Relaxed);
-        let report = desk.report();
+        let report = board.report();
         assert!(report.phase == Phase::Committing && report.snapshot.is_none());
-        desk.plans(1, "SELECT 1");
-        assert_eq!(desk.report().phase, Phase::Planning);
+        board.plans(1, "SELECT 1");
+        assert_eq!(board.report().phase, Phase::Planning);
     }
 
     #[test]
     fn who_stops_it_is_told_what_came_of_that() {
-        let desk = Desk::new("q.sql");
-        assert!(matches!(desk.stop(false), Told::No(_)));
-        desk.on_stop(|drain| if drain { Told::No("no".into()) } else { Told::Yes });
-        assert_eq!(desk.stop(false), Told::Yes);
-        assert_eq!(desk.stop(true), Told::No("no".into()));
+        let board = StatusBoard::new("q.sql");
+        assert!(matches!(board.stop(false), StopAnswer::No(_)));
+        board.on_stop(|drain| if drain { StopAnswer::No("no".into()) } else { StopAnswer::Yes });
+        assert_eq!(board.stop(false), StopAnswer::Yes);
+        assert_eq!(board.stop(true), StopAnswer::No("no".into()));
         // State can be read during draining.
-        let draining = Desk::new("q.sql");
-        draining.on_stop(|_| Told::Yes);
+        let draining = StatusBoard::new("q.sql");
+        draining.on_stop(|_| StopAnswer::Yes);
         draining.runs(Snapshot::default);
         assert_eq!(draining.report().phase, Phase::Running);
-        assert_eq!(draining.stop(true), Told::Yes);
+        assert_eq!(draining.stop(true), StopAnswer::Yes);
         let report = draining.report();
         assert!(report.phase == Phase::Draining && report.snapshot.is_some());
-        desk.plans(1, "SELECT 1");
-        let report = desk.report();
+        board.plans(1, "SELECT 1");
+        let report = board.report();
         assert_eq!(
             (report.phase, report.statement),
             (Phase::Planning, Some((2, "SELECT 1".into())))
