@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::arrow::array::RecordBatch;
 use millstream::cluster::{
-    Cause, Cluster, Early, Failure as Reason, Guard, Interrupt, Launch, Program, check_settings,
-    stats_of,
+    Cause, Cluster, Early, Failure as Reason, Guard, Interrupt, Launch, check_settings, stats_of,
 };
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use millstream::{Error, ErrorKind, Statement, Stats, Stopper, harmless, parse_script};
@@ -75,7 +74,7 @@ pub(crate) fn run(
         show(&of_desk, &interrupt, of_stop);
         watch(interrupt)
     };
-    let done = launch(processes.count())?.run(watch, lead);
+    let done = launch(processes.count()).run(watch, lead);
     let Telling { mut all, not_run, .. } = telling;
     match done {
         Ok(()) => say_not_run(not_run),
@@ -272,14 +271,11 @@ fn why(reason: &Reason, own: Option<&ScriptMember>) -> Failure {
     }
 }
 
-/// How the other processes of a job are started.
-pub(crate) fn launch(processes: usize) -> Result<Launch, Failure> {
-    let path = std::env::current_exe()
-        .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
+/// Start of the other processes of a job.
+pub(crate) fn launch(processes: usize) -> Launch {
     let words = [vec!["node".to_string()], log::words()].concat();
     let arguments = words.into_iter().map(Into::into).collect();
-    let program = Program { path, arguments };
-    Ok(Launch { processes, program, log: Arc::new(|line: &str| warn(&line)) })
+    Launch::of_this_program(processes, arguments, Arc::new(|line: &str| warn(&line)))
 }
 
 /// Lets a failure and Ctrl-C end the program, whatever it waits for, until the guard is dropped.

@@ -17,7 +17,7 @@ const LONG: &str = "CREATE TABLE long (n BIGINT NOT NULL)
            'fields.n.kind' = 'sequence');";
 
 fn main() {
-    let processes = Processes::here(set_up).setting("workers", "1");
+    let processes = Processes::here(set_up, std::process::exit).setting("workers", "1");
     let test = |name: &str, test: fn(Processes)| {
         test(processes.clone());
         println!("test {name} ... ok");
