@@ -11,10 +11,11 @@ use millstream::cluster::{
 };
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use millstream::{Error, ErrorKind, Statement, Stats, Stopper, harmless, parse_script};
+use millstream_arguments::{ProcessArguments, SettingArguments};
 use millstream_fabric::setup::Token;
 use serde_json::Value;
 
-use crate::arguments::{Output, ProcessArguments, Script, SettingArguments};
+use crate::arguments::{Output, Script};
 use crate::console::{Remarks, note, tell_end, warn};
 use crate::failure::{Failure, fail, failed, tell, usage};
 use crate::live::{Desk, Told};
@@ -48,7 +49,7 @@ pub(crate) fn run(
     task.declare_files(&mut session, &statements).map_err(failed)?;
     session.rehearse(&statements, processes.count()).map_err(failed)?;
     let told = told(&task)?;
-    let (fabric, place) = (processes.fabric().library(), (0, processes.count()));
+    let (fabric, place) = (processes.fabric(), (0, processes.count()));
     let draining = Arc::<Draining>::default();
     let mut telling = Telling {
         output,
@@ -145,7 +146,12 @@ fn task(
     settings: &SettingArguments,
 ) -> Result<ScriptTask, Failure> {
     let Text { name, text, base_dir, standard_input } = read_script(script)?;
-    let task = ScriptTask::new((name, text), base_dir, processes, settings.pairs()?);
+    let task = ScriptTask::new(
+        (name, text),
+        base_dir,
+        processes,
+        settings.pairs().map_err(|e| usage(&e))?,
+    );
     Ok(ScriptTask { standard_input, ..task })
 }
 
