@@ -36,6 +36,7 @@ FLOORS = [
     {"operators", "connect", "sql", "workloads"},
     {"engine"},
     {"millstream"},
+    {"arguments"},
     {"lab"},
     {"cli"},
 ]

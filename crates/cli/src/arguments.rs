@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use millstream::SETTINGS;
-use millstream::cluster::{self, PROCESSES_MAX};
+use millstream_arguments::{ProcessArguments, SettingArguments};
 
-use crate::console::note;
 use crate::failure::{Failure, usage};
 use crate::log::LogArguments;
 
@@ -126,60 +125,6 @@ pub(crate) enum Command {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ProcessArguments {
-    /// Processes to run queries on, all on this machine; `memory` and `workers` are per process
-    /// [default: 1]
-    #[arg(long, value_name = "P", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..=PROCESSES_MAX as u64))]
-    pub(crate) processes: Option<u64>,
-    /// What processes are connected by, if there are several [default: shm]
-    #[arg(long, value_enum)]
-    pub(crate) fabric: Option<FabricName>,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-pub(crate) enum FabricName {
-    /// Shared memory
-    Shm,
-    /// The loopback interface
-    Tcp,
-    /// An RDMA device
-    Verbs,
-}
-
-impl FabricName {
-    pub(crate) fn library(self) -> cluster::FabricName {
-        match self {
-            FabricName::Shm => cluster::FabricName::Shm,
-            FabricName::Tcp => cluster::FabricName::Tcp,
-            FabricName::Verbs => cluster::FabricName::Verbs,
-        }
-    }
-}
-
-impl ProcessArguments {
-    pub(crate) fn count(&self) -> usize {
-        self.given().unwrap_or(1)
-    }
-
-    /// How many were asked for.
-    pub(crate) fn given(&self) -> Option<usize> {
-        self.processes.map(|processes| processes as usize)
-    }
-
-    pub(crate) fn fabric(&self) -> FabricName {
-        self.fabric.unwrap_or(FabricName::Shm)
-    }
-
-    /// Says that a fabric has no effect with one process.
-    pub(crate) fn check_fabric(&self) {
-        if self.count() == 1 && self.fabric.is_some() {
-            note(&"--fabric has no effect: it connects processes, and there is one (--processes)");
-        }
-    }
-}
-
-#[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Script {
     /// A file of SQL statements, or - for standard input; relative paths in it start from its
@@ -204,35 +149,6 @@ impl Script {
             (Some(path), _) => path.display().to_string(),
             (None, execute) => execute.clone().unwrap_or_default(),
         }
-    }
-}
-
-#[derive(clap::Args)]
-pub(crate) struct SettingArguments {
-    /// Worker threads of each process [default: processors / processes]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) workers: Option<String>,
-    /// A setting, for example --set memory=1GB; may be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-}
-
-impl SettingArguments {
-    /// `--set` and `--workers` as keys and values, in the order in which they hold.
-    pub(crate) fn pairs(&self) -> Result<Vec<(String, String)>, Failure> {
-        let mut pairs = Vec::new();
-        for pair in &self.set {
-            let Some((key, value)) = pair.split_once('=') else {
-                return Err(usage(&format!(
-                    "--set {pair}: expected KEY=VALUE, for example memory=1GB"
-                )));
-            };
-            pairs.push((key.trim().to_string(), value.trim().trim_matches('\'').to_string()));
-        }
-        if let Some(workers) = &self.workers {
-            pairs.push(("workers".to_string(), workers.clone()));
-        }
-        Ok(pairs)
     }
 }
 

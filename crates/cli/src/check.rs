@@ -1,8 +1,9 @@
 //! `millstream check`: all mistakes of a script at once.
 
 use millstream::{Checked, ErrorKind, Session, counted};
+use millstream_arguments::SettingArguments;
 
-use crate::arguments::{Script, SettingArguments};
+use crate::arguments::Script;
 use crate::console::{Remarks, note};
 use crate::failure::{Failure, failed, usage};
 use crate::run::{Text, read_script};
@@ -12,7 +13,7 @@ pub(crate) fn run(script: &Script, settings: &SettingArguments) -> Result<(), Fa
     let Text { name, text, base_dir, .. } = read_script(script)?;
     let mut session = Session::new(base_dir);
     session.read_nothing_once();
-    for (key, value) in settings.pairs()? {
+    for (key, value) in settings.pairs().map_err(|e| usage(&e))? {
         session.fix_setting(&key, &value).map_err(|e| usage(&e))?;
     }
     let Checked { statements, failures, remarks } = session.check(&text, &name);

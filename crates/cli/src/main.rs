@@ -66,7 +66,7 @@ fn command() -> ExitCode {
             log.begin();
             let path = stats_json.as_deref();
             output.check()?;
-            processes.check_fabric();
+            processes.fabric_note().into_iter().for_each(|line| console::note(&line));
             live::shown(live, &script.words(), |board| match processes.count() {
                 1 => run::run(script, *output, path, settings, board),
                 _ => processes::run(script, *output, path, processes, settings, board),

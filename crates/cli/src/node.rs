@@ -1,5 +1,6 @@
 //! `millstream node`: a further process of a job, started by `run`.
 
+use std::process::exit;
 use std::sync::Arc;
 
 use millstream::cluster::{Fault, Member, NoPart, Setup, take_part};
@@ -12,7 +13,7 @@ use crate::log;
 
 /// Joins a job and takes part in it until its end.
 pub(crate) fn run() -> Result<(), Failure> {
-    take_part(member, Arc::new(|line: &str| warn(&line))).map_err(|why| match why {
+    take_part(member, Arc::new(|line: &str| warn(&line)), exit).map_err(|why| match why {
         NoPart::NotInvited => usage(
             &"`millstream node` is started by `millstream run`\n  help: use millstream run FILE.sql \
               --processes N",

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::arrow::array::RecordBatch;
 use millstream::cluster::{
-    Cause, Cluster, Early, Failure as Reason, Guard, Interrupt, Launch, Program, check_settings,
-    stats_of,
+    Cause, Cluster, Early, Failure as Reason, Guard, Interrupt, Launch, check_settings, stats_of,
 };
 use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use millstream::{Error, ErrorKind, Statement, Stats, Stopper, harmless, parse_script};
+use millstream_arguments::{ProcessArguments, SettingArguments};
 use millstream_fabric::setup::Token;
 use serde_json::Value;
 
-use crate::arguments::{Output, ProcessArguments, Script, SettingArguments};
+use crate::arguments::{Output, Script};
 use crate::console::{Remarks, note, tell_end, warn};
 use crate::failure::{Failure, fail, failed, tell, usage};
 use crate::live::{StatusBoard, StopAnswer};
@@ -49,7 +49,7 @@ pub(crate) fn run(
     task.declare_files(&mut session, &statements).map_err(failed)?;
     session.rehearse(&statements, processes.count()).map_err(failed)?;
     let told = described(&task)?;
-    let (fabric, place) = (processes.fabric().library(), (0, processes.count()));
+    let (fabric, place) = (processes.fabric(), (0, processes.count()));
     let draining = Arc::<Draining>::default();
     let mut telling = Telling {
         output,
@@ -75,7 +75,7 @@ pub(crate) fn run(
         show(&weak_board, &interrupt, of_stop);
         watch(interrupt)
     };
-    let done = launch(processes.count())?.run(watch, lead);
+    let done = launch(processes.count()).run(watch, lead);
     let Telling { mut all, not_run, .. } = telling;
     match done {
         Ok(()) => say_not_run(not_run),
@@ -146,7 +146,12 @@ fn task(
     settings: &SettingArguments,
 ) -> Result<ScriptTask, Failure> {
     let Text { name, text, base_dir, standard_input } = read_script(script)?;
-    let task = ScriptTask::new((name, text), base_dir, processes, settings.pairs()?);
+    let task = ScriptTask::new(
+        (name, text),
+        base_dir,
+        processes,
+        settings.pairs().map_err(|e| usage(&e))?,
+    );
     Ok(ScriptTask { standard_input, ..task })
 }
 
@@ -272,14 +277,11 @@ fn why(reason: &Reason, own: Option<&ScriptMember>) -> Failure {
     }
 }
 
-/// How the other processes of a job are started.
-pub(crate) fn launch(processes: usize) -> Result<Launch, Failure> {
-    let path = std::env::current_exe()
-        .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
+/// Start of the other processes of a job.
+pub(crate) fn launch(processes: usize) -> Launch {
     let words = [vec!["node".to_string()], log::words()].concat();
     let arguments = words.into_iter().map(Into::into).collect();
-    let program = Program { path, arguments };
-    Ok(Launch { processes, program, log: Arc::new(|line: &str| warn(&line)) })
+    Launch::of_this_program(processes, arguments, Arc::new(|line: &str| warn(&line)))
 }
 
 /// Lets a failure and Ctrl-C end the program, whatever it waits for, until the guard is dropped.

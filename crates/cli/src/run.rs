@@ -11,9 +11,10 @@ use millstream::{
     Error, Executed, Job, Session, Statement, Stats, analyzed, counted, counters, harmless,
     parse_script,
 };
+use millstream_arguments::SettingArguments;
 use serde_json::Value;
 
-use crate::arguments::{Output, Script, SettingArguments, is_sql};
+use crate::arguments::{Output, Script, is_sql};
 use crate::console::{Remarks, note, tell_end, warn};
 use crate::failure::{Failure, fail, failed, usage};
 use crate::live::StatusBoard;
@@ -101,7 +102,7 @@ fn open(
         session.script_from_standard_input();
     }
     // Settings given on the command line outlast SET in the file.
-    for (key, value) in settings.pairs()? {
+    for (key, value) in settings.pairs().map_err(|e| usage(&e))? {
         session.fix_setting(&key, &value).map_err(|e| usage(&e))?;
     }
     let statements = parse_script(&text, &name).map_err(|e| failed(millstream::Failure::Sql(e)))?;

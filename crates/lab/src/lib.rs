@@ -10,7 +10,6 @@
 //! Results go to stdout, progress to stderr. The program is `millstream-lab`; the user's program
 //! and library link none of this.
 
-pub mod arguments;
 pub mod bench;
 pub mod channel;
 mod failure;

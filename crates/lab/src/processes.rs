@@ -9,8 +9,7 @@ use std::time::Instant;
 use arrow::datatypes::SchemaRef;
 use millstream::cluster::{
     Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Guard, Interrupt, Launch, Member,
-    NoPart, Parts, Place, Program, QueryPart, Setup, Stops, fault, now_us, reader, stats_of,
-    take_part,
+    NoPart, Parts, Place, QueryPart, Setup, Stops, fault, now_us, reader, stats_of, take_part,
 };
 use millstream::{
     Executed, MemoryTable, OpenOptions, Session, Settings, Split, SplitSpec, Stats, Table,
@@ -23,7 +22,7 @@ use millstream_workloads::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::failure::{fail, note, usage};
+use crate::failure::{note, usage};
 use crate::run::{Run, record_bytes};
 use crate::verify::VerifySink;
 use crate::{Failure, peak_rss_bytes};
@@ -39,16 +38,6 @@ pub struct Processes {
 
 /// The command by which the program starts itself as a further process of a job.
 pub const NODE: &str = "node";
-
-impl Processes {
-    /// A start of this program for each process but the first.
-    fn launch(self) -> Result<Launch, Failure> {
-        let path = std::env::current_exe()
-            .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
-        let program = Program { path, arguments: vec![NODE.into()] };
-        Ok(Launch { processes: self.count, program, log: Arc::new(|line: &str| note(&line)) })
-    }
-}
 
 /// Ends the program if it does not end by itself soon after a process has failed.
 fn guard(interrupt: Interrupt) -> Guard {
@@ -66,7 +55,7 @@ fn guard(interrupt: Interrupt) -> Guard {
 /// # Errors
 /// If no job has started this process.
 pub fn node() -> Result<(), Failure> {
-    take_part(member, Arc::new(|line: &str| note(&line))).map_err(|why| match why {
+    take_part(member, Arc::new(|line: &str| note(&line)), exit).map_err(|why| match why {
         NoPart::NotInvited => usage(&"`millstream-lab node` is started by `millstream-lab bench`"),
         NoPart::Thread(_) => usage(&why),
     })
@@ -272,7 +261,9 @@ impl Table for Shares {
 /// Runs a workload on several processes.
 pub(crate) fn run(task: &WorkloadTask, processes: Processes) -> Result<Run, Failure> {
     let watch = |interrupt| Ok(guard(interrupt));
-    let ran = processes.launch()?.run(watch, |cluster| lead(cluster, task, processes));
+    let log = Arc::new(|line: &str| note(&line));
+    let launch = Launch::of_this_program(processes.count, vec![NODE.into()], log);
+    let ran = launch.run(watch, |cluster| lead(cluster, task, processes));
     ran.map_err(|early| match early {
         Early::Failed(reason, _) => Failure::Process(reason),
         Early::Own(failure) => failure,

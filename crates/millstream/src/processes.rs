@@ -2,12 +2,10 @@
 
 use std::io::{Write, stderr};
 use std::path::PathBuf;
-use std::process::exit;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use millstream_connect::BlackholeSink;
-use millstream_contract::Error;
 use millstream_contract::sink::Sink;
 use millstream_engine::observe::Snapshot;
 use millstream_engine::{Stats, Stopper};
@@ -16,7 +14,7 @@ use millstream_sql::parse_script;
 use serde_json::Value;
 
 use crate::cluster::{
-    Cluster, Early, FabricName, Fault, Interrupt, Launch, PROCESSES_MAX, Program, check_settings,
+    Cluster, Early, Exit, FabricName, Fault, Interrupt, Launch, PROCESSES_MAX, check_settings,
     stats_of, take_part,
 };
 use crate::failure::Failure;
@@ -44,7 +42,7 @@ const PART: &str = "millstream-part-of-a-job";
 /// use millstream::{Failure, Processes, Session};
 ///
 /// fn main() -> Result<(), Failure> {
-///     let processes = Processes::here(set_up);
+///     let processes = Processes::here(set_up, std::process::exit);
 ///     let jobs = processes.count(2).submit(
 ///         "CREATE TABLE events (k BIGINT) WITH ('connector' = 'file', 'path' = 'events.csv');
 ///          SELECT k, COUNT(*) AS n FROM events GROUP BY k;",
@@ -72,12 +70,13 @@ pub struct Processes {
 
 impl Processes {
     /// Has to be called at the top of `main`, before the program does anything else. In a process
-    /// started for a job, takes part in the job and ends the process; otherwise returns a starter
-    /// of such processes: by default two processes over shared memory.
-    pub fn here(set_up: SetUp) -> Processes {
+    /// started for a job, takes part in the job and ends the process with `exit`, which is
+    /// [`std::process::exit`] or ends with it; otherwise returns a starter of such processes: by
+    /// default two processes over shared memory.
+    pub fn here(set_up: SetUp, exit: Exit) -> Processes {
         let mut arguments = std::env::args_os().skip(1);
         if arguments.next().is_some_and(|only| only == PART) && arguments.next().is_none() {
-            exit(part_of_a_job(set_up));
+            exit(part_of_a_job(set_up, exit));
         }
         Processes {
             set_up,
@@ -138,13 +137,7 @@ impl Processes {
             jobs_of(statements, rehearsed, || Shown::Rows(Arc::new(Queue::default())));
         let told = serde_json::to_value(&task)
             .map_err(|e| Failure::Script(format!("{}: {e}", self.base_dir.display())))?;
-        let path = std::env::current_exe().map_err(|e| Error::Io {
-            place: "this program".into(),
-            message: format!("cannot be found, to start it again: {e}"),
-            help: String::new(),
-        })?;
-        let program = Program { path, arguments: vec![PART.into()] };
-        let launch = Launch { processes: self.count, program, log: Arc::new(|_| ()) };
+        let launch = Launch::of_this_program(self.count, vec![PART.into()], Arc::new(|_| ()));
         let script = Script { launch, fabric: self.fabric, task, told, session };
         let mut jobs = 0..;
         let mut number = |is_job: bool| is_job.then(|| jobs.next()).flatten();
@@ -160,7 +153,7 @@ fn session(task: &ScriptTask, process: usize, set_up: SetUp) -> Result<Session, 
 }
 
 /// The life of a further process; its exit code.
-fn part_of_a_job(set_up: SetUp) -> i32 {
+fn part_of_a_job(set_up: SetUp, exit: Exit) -> i32 {
     let note = |line: &str| drop(stderr().write_all(format!("{line}\n").as_bytes()));
     let part = take_part(
         |process, setup, token| {
@@ -171,6 +164,7 @@ fn part_of_a_job(set_up: SetUp) -> i32 {
             ScriptMember::new(&task, session, fabric, token, place, None)
         },
         Arc::new(note),
+        exit,
     );
     match part {
         Ok(()) => 0,

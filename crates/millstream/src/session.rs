@@ -1,9 +1,11 @@
 //! A session: tables, views and settings, and the queries that use them.
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use millstream_connect::{Format, Registry, standard_input};
 use millstream_contract::Settings;
 use millstream_contract::declaration::Declaration;
@@ -200,6 +202,44 @@ impl Session {
             idle_timeout_us: None,
         });
         Ok(self.planner.register_table(name, table, event_time)?)
+    }
+
+    /// Declares a scalar function of the program's own, for any place in SQL that takes an
+    /// expression. The function gets an Arrow array for each argument and returns an array of the
+    /// same length; arguments of other types are cast, NULLs included as they are. The result must
+    /// depend on the arguments alone: a query computes constant calls once, and may call the
+    /// function for rows that it drops later. With several processes the set-up of each process
+    /// registers the function ([`SetUp`](crate::SetUp)).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use arrow::array::{AsArray, Int64Array};
+    /// use arrow::datatypes::{DataType, Int64Type};
+    ///
+    /// let mut session = millstream::Session::new(".");
+    /// session.register_function("BITS", &[DataType::Int64], DataType::Int64, |arguments| {
+    ///     let numbers = arguments[0].as_primitive::<Int64Type>();
+    ///     let bits: Int64Array = numbers.unary(|number| i64::from(number.count_ones()));
+    ///     Ok(Arc::new(bits))
+    /// })?;
+    /// let rows = session.collect("SELECT BITS(n) AS bits FROM (VALUES (6), (255)) AS t (n)")?;
+    /// assert_eq!(rows[0].column(0).as_primitive::<Int64Type>().values(), &[2, 8]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A name that SQL or `CREATE FUNCTION` has, or types that no column has.
+    pub fn register_function(
+        &mut self,
+        name: &str,
+        arguments: &[DataType],
+        returns: DataType,
+        function: impl Fn(&[ArrayRef]) -> Result<ArrayRef, Box<dyn Error + Send + Sync>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<(), Failure> {
+        Ok(self.planner.register_function(name, arguments, returns, Arc::new(function))?)
     }
 
     /// Executes one statement; a query is planned, not run.

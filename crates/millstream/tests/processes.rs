@@ -17,7 +17,7 @@ const LONG: &str = "CREATE TABLE long (n BIGINT NOT NULL)
            'fields.n.kind' = 'sequence');";
 
 fn main() {
-    let processes = Processes::here(set_up).setting("workers", "1");
+    let processes = Processes::here(set_up, std::process::exit).setting("workers", "1");
     let test = |name: &str, test: fn(Processes)| {
         test(processes.clone());
         println!("test {name} ... ok");
@@ -77,6 +77,10 @@ fn set_up(session: &mut Session) -> Result<(), Failure> {
     let batch = RecordBatch::try_new(schema(), vec![Arc::new(column)]).expect("one column");
     let table = MemoryTable::new(schema(), vec![vec![batch]; 4])?;
     session.register_table("numbers", Arc::new(table), None)?;
+    session.register_function("NEXT", &[DataType::Int64], DataType::Int64, |arguments| {
+        let numbers = arguments[0].as_primitive::<Int64Type>();
+        Ok(Arc::new(numbers.unary::<_, Int64Type>(|number| number + 1)))
+    })?;
     session.register_sink_table("here", &schema(), Arc::new(Here { fails: false }));
     session.register_sink_table("shelf", &schema(), Arc::new(Here { fails: true }));
     Ok(())
@@ -91,7 +95,7 @@ fn numbers(batches: &[RecordBatch], column: usize) -> Vec<i64> {
 fn rows_of_all_processes_come_to_the_first(processes: Processes) {
     for (count, fabric) in [(2, FabricName::Shm), (3, FabricName::Shm), (2, FabricName::Tcp)] {
         let processes = processes.clone().count(count).over(fabric);
-        let query = "SELECT n, COUNT(*) AS c FROM numbers WHERE n <= 3 GROUP BY n";
+        let query = "SELECT n, COUNT(*) AS c FROM numbers WHERE NEXT(n) <= 4 GROUP BY n";
         let job = processes.submit(query).unwrap().into_iter().next().unwrap();
         let (rows, stats) = job.collect().unwrap();
         assert_eq!(numbers(&rows, 0), [1, 2, 3]);

@@ -40,6 +40,7 @@ mod scalar_tests;
 #[cfg(test)]
 mod simplify_tests;
 
+pub use expr::registered::ScalarFunction;
 #[doc(hidden)]
 pub use plan::fuzz::fuzz_sql;
 pub use plan::mended::Mended;

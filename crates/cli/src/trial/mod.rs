@@ -16,8 +16,9 @@ use std::thread;
 use std::time::Duration;
 
 use millstream::{counted, harmless};
+use millstream_arguments::SettingArguments;
 
-use crate::arguments::{SettingArguments, TRIAL_HELP, Trial};
+use crate::arguments::{TRIAL_HELP, Trial};
 use crate::failure::{Failure, fail, usage};
 use crate::output::print;
 use cases::{Case, find_cases};
@@ -26,7 +27,8 @@ use layouts::layouts;
 
 /// Runs all cases, and says which pass.
 pub(crate) fn run(trial: &Trial) -> Result<(), Failure> {
-    let settings = SettingArguments { workers: None, set: trial.set.clone() }.pairs()?;
+    let settings = SettingArguments { workers: None, set: trial.set.clone() };
+    let settings = settings.pairs().map_err(|e| usage(&e))?;
     let mut cases = Vec::new();
     for path in &trial.paths {
         let found = find_cases(path).map_err(|message| usage(&message))?;

@@ -288,8 +288,7 @@ impl Runs {
             *lock(&self.stop) = Some(Stop::Processes(interrupt));
             Ok(())
         };
-        let launch = launch(processes).map_err(|_| "this program cannot be started again")?;
-        match launch.run(watch, lead) {
+        match launch(processes).run(watch, lead) {
             Ok(()) => Ok((telling.stats, Vec::new())),
             Err(Early::Own(failure)) => Err(message(&failure)),
             Err(Early::Failed(reason, _)) => Err(message(&failure_of(&reason, own.as_ref()))),

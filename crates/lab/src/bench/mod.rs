@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use millstream::cluster::{check_settings, shared_settings};
 use millstream::{Exchange, Settings};
+use millstream_arguments::{ProcessArguments, SettingArguments};
 use millstream_flow::channel::Notification;
 use millstream_workloads::{Spec, Window, Workload, ZIPF_KEYS_MAX, Zipf};
 
 use crate::Failure;
-use crate::arguments::{ProcessArguments, SettingArguments};
 use crate::channel::Channel;
-use crate::failure::usage;
+use crate::failure::{note, usage};
 use crate::ingest::{self, Ingest};
 use crate::latency::{self, Paced};
 use crate::nexmark::{self, Nexmark};
@@ -28,8 +28,8 @@ pub use shuffle::{CHILD, child};
 pub struct Bench {
     /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows, nb8_count, nb11; or `nexmark-q0` and
     /// the like, a query of NEXMark; or `ingest`, a file that is read; or `latency`, a paced
-    /// stream; or `channel`, between two threads; or `shuffle`, the shuffle operator between
-    /// processes
+    /// stream; or `channel`, between two threads; or `shuffle`, the shuffle operator between two
+    /// processes, or as many as --processes says
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]
@@ -162,7 +162,7 @@ impl Bench {
             return self.shuffle.run(self.processes.given(), self.json);
         }
         let mut pairs = shared_settings(self.processes.count());
-        pairs.extend(self.settings.pairs()?);
+        pairs.extend(self.settings.pairs().map_err(|e| usage(&e))?);
         pairs.extend(self.exchange.map(|e| ("exchange".to_string(), e.name().to_string())));
         let mut settings = Settings::default();
         for (key, value) in &pairs {
@@ -171,7 +171,7 @@ impl Bench {
         self.refuse_what_does_not_apply(settings.exchange)?;
         self.check_roles(&settings)?;
         check_settings(self.processes.count(), &settings).map_err(|e| usage(&e))?;
-        self.processes.check_fabric();
+        self.processes.fabric_note().into_iter().for_each(|line| note(&line));
         match self.workload.as_str() {
             "latency" => self.latency(settings),
             "ingest" => self.ingest(settings),
@@ -189,7 +189,7 @@ impl Bench {
             How::Footer => Notification::Footer,
             How::Immediate => Notification::Immediate,
         });
-        let fabric = self.processes.fabric().library();
+        let fabric = self.processes.fabric();
         let channel = Channel { fabric, slot_bytes, credits, pairs, mib, notification };
         channel.run(self.json)
     }
@@ -249,7 +249,7 @@ impl Bench {
         let measurement = Measurement { spec, settings, json };
         let count = self.processes.count();
         if count > 1 {
-            let processes = Processes { count, fabric: self.processes.fabric().library() };
+            let processes = Processes { count, fabric: self.processes.fabric() };
             return measurement.run(Runner::Processes(processes, pairs));
         }
         match self.engine {

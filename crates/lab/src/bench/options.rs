@@ -1,5 +1,6 @@
 //! Which options of `bench` may be combined. No option is silently ignored.
 
+use millstream::cluster::FabricName;
 use millstream::{Exchange, Settings};
 use millstream_flow::channel::{SLOT_BYTES_MAX, SLOTS_MAX};
 use millstream_workloads::Spec;
@@ -7,7 +8,6 @@ use millstream_workloads::window::{Window, WindowKind};
 
 use super::{Bench, ChannelArguments, Engine};
 use crate::Failure;
-use crate::arguments::FabricName;
 use crate::failure::usage;
 
 impl Bench {

@@ -10,12 +10,13 @@ use millstream_engine::observe::Snapshot;
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::Value;
 
-use super::children::{Invitation, Program};
 use super::failure::{Cause, Failure, Fault, FaultKind};
+use super::launcher::{Invitation, Launcher};
 use super::listener::{Listener, Log};
 use super::member::{Member, Stops};
 use super::message::{PackedHello, Reply, Request, Setup};
 use super::peers::Peers;
+use super::transport::Transport;
 
 /// How long processes may take to start and join.
 pub(super) const JOIN_MAX: Duration = Duration::from_secs(20);
@@ -68,44 +69,40 @@ impl Interrupt {
 
     /// Ends all other processes at once, and returns once all have ended.
     pub fn kill(&self) {
-        self.0.children.end_all(Duration::ZERO);
+        self.0.started.end_all(Duration::ZERO);
     }
 }
 
 impl Cluster {
     /// Listens for processes 1 to `processes - 1`, none of which has been started yet. Strangers
     /// who call are refused, which `log` is told.
-    pub fn open(processes: usize, log: Log) -> Result<Cluster, Failure> {
+    pub fn open(
+        transport: Arc<dyn Transport>,
+        processes: usize,
+        log: Log,
+    ) -> Result<Cluster, Failure> {
         let own = |what: &str, e: std::io::Error| {
             Failure::new(0, Cause::Start(format!("cannot {what}: {e}")))
         };
         let token = Token::random().map_err(|e| own("draw a token", e))?;
         let peers = Arc::new(Peers::new(processes));
-        let listener = Listener::open(token, processes, log, peers.clone());
+        let listener = Listener::open(transport, token, processes, log, peers.clone());
         let listener = listener.map_err(|e| own("listen for the other processes", e))?;
         Ok(Cluster { peers, listener, processes, token })
     }
 
-    /// Starts the other processes, if there is a program to start, and waits until they have
-    /// joined. After an error, [`Cluster::give_up`] knows why.
-    pub fn start(
-        &self,
-        program: Option<&Program>,
-        invite: impl FnOnce(&[Invitation]),
-    ) -> Result<(), Failure> {
-        let (address, token) = (self.listener.address(), self.token);
-        let invitations: Vec<Invitation> =
-            (1..self.processes).map(|process| Invitation { address, process, token }).collect();
-        if let Some(program) = program {
-            for invitation in &invitations {
-                if let Some(failure) = self.peers.inbox.failure() {
-                    return Err(failure);
-                }
-                let started = self.peers.children.start(program, invitation);
-                started.map_err(|failure| self.failed(failure))?;
+    /// Has `launcher` start the other processes, and waits until they have joined. After an error,
+    /// [`Cluster::give_up`] knows why.
+    pub fn start(&self, launcher: &dyn Launcher) -> Result<(), Failure> {
+        for process in 1..self.processes {
+            if let Some(failure) = self.peers.inbox.failure() {
+                return Err(failure);
             }
+            let (address, token) = (self.listener.address().to_string(), self.token);
+            let invitation = Invitation { address, process, token };
+            let started = self.peers.started.start(launcher, &invitation);
+            started.map_err(|failure| self.failed(failure))?;
         }
-        invite(&invitations);
         self.wait_for_all()
     }
 
@@ -129,7 +126,7 @@ impl Cluster {
     fn wait_for_all(&self) -> Result<(), Failure> {
         let started = Instant::now();
         loop {
-            if let Some((process, how)) = self.peers.children.ended() {
+            if let Some((process, how)) = self.peers.started.ended() {
                 return Err(self.failed(Failure::new(process, Cause::Ended(how))));
             }
             if let Some(failure) = self.peers.inbox.failure() {

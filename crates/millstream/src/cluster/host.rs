@@ -5,20 +5,25 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, stdin};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
-use std::process::exit;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use millstream_fabric::setup::Token;
 
-use super::children::{Invitation, STOPPED};
+use super::children::STOPPED;
 use super::failure::{Cause, Failure, Fault};
 use super::guard::Guard;
+use super::launcher::Invitation;
 use super::listener::Log;
 use super::member::Member;
 use super::message::Setup;
 use super::node::{Abandon, Node};
+use super::transport::Loopback;
+
+/// End of this process with an exit code. A library does not end the process on its own: the
+/// program gives `std::process::exit`.
+pub type Exit = fn(i32) -> !;
 
 /// How long the process may take to stop cleanly when process 0 is gone.
 const STOP_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -36,10 +41,11 @@ pub enum NoPart {
 
 /// Joins the job for which process 0 has started this process, and takes part in it until its end.
 /// `make` makes this process's part of the job, given its number. If the job ends early this does
-/// not return: it ends the process, and tells `log` why if nobody else can.
+/// not return: `exit` ends the process, and `log` is told why if nobody else can.
 pub fn take_part<M: Member>(
     make: impl FnOnce(usize, &Setup, &Token) -> Result<M, Fault>,
     log: Log,
+    exit: Exit,
 ) -> Result<(), NoPart> {
     let mut input = stdin();
     let invited = if input.is_terminal() { Err(0) } else { Invitation::read(&mut input) };
@@ -50,10 +56,10 @@ pub fn take_part<M: Member>(
         Err(_) => return Err(NoPart::NotInvited),
     };
     let token = invitation.token;
-    let leaving = Leaving { process: invitation.process, log };
+    let leaving = Leaving { process: invitation.process, log, exit };
     let joined = Joined::default();
     watch_input(leaving.clone(), joined.clone()).map_err(NoPart::Thread)?;
-    let node = Node::join(&invitation).unwrap_or_else(|reason| leaving.leave(&reason));
+    let node = Node::join(&Loopback, &invitation).unwrap_or_else(|reason| leaving.leave(&reason));
     let abandon = node.abandon();
     *joined.lock().unwrap_or_else(PoisonError::into_inner) = Some(abandon.clone());
     let (reasons, forced) = (abandon.clone(), leaving.clone());
@@ -84,7 +90,7 @@ fn watch_input(leaving: Leaving, joined: Joined) -> io::Result<()> {
             None => leaving.leave(&Failure::gone()),
         }
         thread::sleep(STOP_TIMEOUT);
-        exit(STOPPED);
+        (leaving.exit)(STOPPED);
     };
     thread::Builder::new().name("stdin".into()).spawn(watch).map(drop)
 }
@@ -97,6 +103,7 @@ static LEAVES: Mutex<()> = Mutex::new(());
 struct Leaving {
     process: usize,
     log: Log,
+    exit: Exit,
 }
 
 impl Leaving {
@@ -107,6 +114,6 @@ impl Leaving {
         if reason.process == 0 && !matches!(reason.cause, Cause::Fault(_) | Cause::Interrupted) {
             (self.log)(&format!("process {} stops: {reason}", self.process));
         }
-        exit(if own { 1 } else { STOPPED });
+        (self.exit)(if own { 1 } else { STOPPED })
     }
 }

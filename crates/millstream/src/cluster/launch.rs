@@ -1,5 +1,7 @@
 //! A job on several processes from its start to its end, as the coordinator sees it.
 
+use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millstream_contract::Settings;
@@ -9,17 +11,21 @@ use serde_json::Value;
 use super::children::Program;
 use super::coordinator::{Cluster, Interrupt};
 use super::failure::{Cause, Failure};
+use super::launcher::Launcher;
 use super::limits::raise_open_files;
 use super::listener::Log;
 use super::part::WORKERS_MAX;
+use super::transport::{Loopback, Transport};
 
 /// Parameters for starting the processes of a job.
 #[derive(Clone)]
 pub struct Launch {
     /// How many processes the job has, this one included.
     pub processes: usize,
-    /// Program of each further process.
-    pub program: Program,
+    /// Start of each further process.
+    pub launcher: Arc<dyn Launcher>,
+    /// Connection of the processes to process 0.
+    pub transport: Arc<dyn Transport>,
     /// Is told which strangers called.
     pub log: Log,
 }
@@ -40,6 +46,14 @@ impl<E> From<Failure> for Early<E> {
 }
 
 impl Launch {
+    /// A start of this program once more for each further process, which these arguments tell to
+    /// call [`take_part`](super::take_part).
+    pub fn of_this_program(processes: usize, arguments: Vec<OsString>, log: Log) -> Launch {
+        let path = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+        let launcher = Arc::new(Program { path, arguments });
+        Launch { processes, launcher, transport: Arc::new(Loopback), log }
+    }
+
     /// Starts the other processes, lets `lead` lead them through the job, and ends them: none is
     /// left when this returns. `watch` is given a handle that stops the job; what it returns is
     /// dropped when `lead` has returned.
@@ -50,9 +64,9 @@ impl Launch {
     ) -> Result<T, Early<E>> {
         // A job that needs more than it may have says so when it does.
         let _ = raise_open_files();
-        let cluster = Cluster::open(self.processes, self.log.clone())?;
+        let cluster = Cluster::open(self.transport.clone(), self.processes, self.log.clone())?;
         let watching = watch(cluster.interrupt()).map_err(Early::Own)?;
-        let started = cluster.start(Some(&self.program), |_| {}).map_err(Early::from);
+        let started = cluster.start(&*self.launcher).map_err(Early::from);
         let done = started.and_then(|()| lead(&cluster));
         drop(watching);
         match done {

@@ -1,8 +1,8 @@
 //! A control connection after its preamble: messages, heartbeats, and noticing that the peer is
 //! gone.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::failure::Cause;
 use super::frame::{self, Frames};
+use super::transport::Stream;
 
 /// How often each side says that it is still there.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -23,21 +24,16 @@ pub(super) const DEAF_MAX: Duration = SILENCE_MAX.saturating_add(HEARTBEAT.satur
 /// How long a reader waits at a time.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The sending half, for any thread.
-#[derive(Debug)]
+/// A connection, on which all threads send and a single thread reads.
 pub(super) struct Link {
-    stream: Arc<TcpStream>,
+    stream: Arc<dyn Stream>,
     /// Held while a message is sent.
     sending: Mutex<()>,
 }
 
 impl Link {
-    /// Splits a connection into the half that sends and the stream to read from.
-    pub(super) fn new(stream: TcpStream) -> io::Result<(Link, Arc<TcpStream>)> {
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(SILENCE_MAX))?;
-        let stream = Arc::new(stream);
-        Ok((Link { stream: stream.clone(), sending: Mutex::new(()) }, stream))
+    pub(super) fn new(stream: Arc<dyn Stream>) -> Link {
+        Link { stream, sending: Mutex::new(()) }
     }
 
     /// Sends a message. A closed connection is no error here: the reader of the connection reports
@@ -45,7 +41,7 @@ impl Link {
     pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {
         let bytes = frame::encode(message)?;
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        write(&self.stream, &bytes);
+        self.write(&bytes);
         Ok(())
     }
 
@@ -53,34 +49,30 @@ impl Link {
     /// says as much.
     pub(super) fn send_heartbeat(&self, message: &impl Serialize) {
         if let (Ok(bytes), Ok(_turn)) = (frame::encode(message), self.sending.try_lock()) {
-            write(&self.stream, &bytes);
+            self.write(&bytes);
         }
     }
 
     /// Ends the connection: the reader on this side ends, too.
     pub(super) fn close(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.stream.close(Shutdown::Both);
     }
-}
 
-fn write(mut stream: &TcpStream, bytes: &[u8]) {
-    if stream.write_all(bytes).is_err() {
-        // Perhaps half a message is sent: the rest of the stream would be unreadable.
-        let _ = stream.shutdown(Shutdown::Write);
+    fn write(&self, bytes: &[u8]) {
+        if self.stream.write(bytes, SILENCE_MAX).is_err() {
+            // Perhaps half a message is sent: the rest of the stream would be unreadable.
+            self.stream.close(Shutdown::Write);
+        }
     }
 }
 
 /// Reads messages until the other side is gone, and says why. Every one goes to `take`. Meanwhile
-/// `heartbeat` is sent over `link`, so that the other side knows of this one.
+/// `heartbeat` is sent, so that the other side knows of this one.
 pub(super) fn read_all<M: DeserializeOwned, B: Serialize>(
-    mut stream: &TcpStream,
     link: &Link,
     heartbeat: impl Fn() -> B,
     mut take: impl FnMut(M),
 ) -> Cause {
-    if stream.set_read_timeout(Some(LOOK)).is_err() {
-        return Cause::Closed;
-    }
     let (mut frames, mut silence, mut beat) = (Frames::default(), Duration::ZERO, None);
     let mut bytes = vec![0; 64 << 10];
     loop {
@@ -88,7 +80,7 @@ pub(super) fn read_all<M: DeserializeOwned, B: Serialize>(
             beat = Some(Instant::now());
             link.send_heartbeat(&heartbeat());
         }
-        match stream.read(&mut bytes) {
+        match link.stream.read(&mut bytes, LOOK) {
             Ok(0) => return Cause::Closed,
             Ok(read) => {
                 silence = Duration::ZERO;

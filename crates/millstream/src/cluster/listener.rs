@@ -1,8 +1,7 @@
 //! The listener: the coordinator accepts the processes that hold the job's token, and refuses
 //! everybody else for as long as the job runs.
 
-use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -15,6 +14,7 @@ use super::limits;
 use super::link::SILENCE_MAX;
 use super::peers::Peers;
 use super::preamble::{self, Refusal};
+use super::transport::{Acceptor, Stream, Transport};
 
 /// Where refusals are told.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -28,7 +28,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The listener of a job.
 pub(super) struct Listener {
-    address: SocketAddr,
+    transport: Arc<dyn Transport>,
+    address: String,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -44,16 +45,17 @@ struct Shared {
 }
 
 impl Listener {
-    /// Listens on the loopback interface for processes 1 to `processes - 1` of the job with this
-    /// token, each of which `peers` welcomes once.
+    /// Listens for processes 1 to `processes - 1` of the job with this token, each of which `peers`
+    /// welcomes once.
     pub(super) fn open(
+        transport: Arc<dyn Transport>,
         token: Token,
         processes: usize,
         log: Log,
         peers: Arc<Peers>,
     ) -> io::Result<Listener> {
-        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = socket.local_addr()?;
+        let acceptor = transport.listen()?;
+        let address = acceptor.address()?;
         let shared = Arc::new(Shared {
             token,
             joined: Mutex::new(vec![false; processes]),
@@ -66,13 +68,13 @@ impl Listener {
         let listening = shared.clone();
         let thread = thread::Builder::new()
             .name("control-listen".into())
-            .spawn(move || listen(&socket, &listening))?;
-        Ok(Listener { address, shared, thread: Some(thread) })
+            .spawn(move || listen(&*acceptor, &listening))?;
+        Ok(Listener { transport, address, shared, thread: Some(thread) })
     }
 
     /// Where to join.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 }
 
@@ -80,7 +82,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
         // Whoever calls wakes the listener.
-        let called = TcpStream::connect_timeout(&self.address, SILENCE_MAX);
+        let called = self.transport.connect(&self.address, SILENCE_MAX);
         if let (Ok(_), Some(thread)) = (called, self.thread.take()) {
             let _ = thread.join();
         }
@@ -92,9 +94,9 @@ impl Drop for Listener {
     }
 }
 
-fn listen(socket: &TcpListener, shared: &Arc<Shared>) {
+fn listen(acceptor: &dyn Acceptor, shared: &Arc<Shared>) {
     loop {
-        let accepted = socket.accept();
+        let accepted = acceptor.accept();
         if shared.over.load(Ordering::SeqCst) {
             return;
         }
@@ -108,13 +110,13 @@ fn listen(socket: &TcpListener, shared: &Arc<Shared>) {
         };
         if shared.callers.fetch_add(1, Ordering::SeqCst) >= CALLERS_MAX {
             shared.callers.fetch_sub(1, Ordering::SeqCst);
-            shared.refuse(from, &Refusal::Crowd);
+            shared.refuse(&from, &Refusal::Crowd);
             continue;
         }
         let calling = shared.clone();
         let greeting = thread::Builder::new().name("control-greet".into()).spawn(move || {
             if let Err(refusal) = greet(stream, &calling) {
-                calling.refuse(from, &refusal);
+                calling.refuse(&from, &refusal);
             }
             calling.callers.fetch_sub(1, Ordering::SeqCst);
         });
@@ -126,17 +128,14 @@ fn listen(socket: &TcpListener, shared: &Arc<Shared>) {
 }
 
 /// Lets in who may join.
-fn greet(mut stream: TcpStream, shared: &Shared) -> Result<(), Refusal> {
+fn greet(stream: Arc<dyn Stream>, shared: &Shared) -> Result<(), Refusal> {
     let processes = shared.lock_joined().len();
-    let called = preamble::receive_call(&mut stream, &shared.token, processes, SILENCE_MAX);
+    let called = preamble::receive_call(&*stream, &shared.token, processes, SILENCE_MAX);
     if let Err(Refusal::Version { theirs, process: Some(process) }) = called {
         shared.is_another_version(process, theirs);
     }
     let process = called?;
-    shared.admit(process, || {
-        stream.set_write_timeout(Some(SILENCE_MAX))?;
-        stream.write_all(&preamble::answer(&shared.token))
-    })?;
+    shared.admit(process, || stream.write(&preamble::answer(&shared.token), SILENCE_MAX))?;
     shared.peers.welcome(process, stream);
     Ok(())
 }
@@ -185,7 +184,7 @@ impl Shared {
         }
     }
 
-    fn refuse(&self, from: SocketAddr, refusal: &Refusal) {
+    fn refuse(&self, from: &str, refusal: &Refusal) {
         // A process that ends while it joins is told otherwise.
         let nothing = matches!(refusal, Refusal::Nothing) && !self.all_are_here();
         if nothing || self.over.load(Ordering::SeqCst) {
@@ -203,6 +202,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use super::super::transport::Loopback;
     use super::*;
 
     fn shared(processes: usize, lines: &Arc<Mutex<Vec<String>>>) -> Shared {
@@ -262,7 +262,7 @@ mod tests {
     fn refusals_are_told_one_by_one_and_then_as_a_number() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let shared = Arc::new(shared(2, &lines));
-        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 4242));
+        let from = "127.0.0.1:4242";
         // While processes join, a process may end before it has sent a message.
         shared.refuse(from, &Refusal::Nothing);
         assert!(lines.lock().unwrap().is_empty());
@@ -273,7 +273,8 @@ mod tests {
         assert_eq!(told[0], "refused a connection from 127.0.0.1:4242: it said nothing");
         assert_eq!(told.len(), TOLD_MAX);
         assert!(told[TOLD_MAX - 1].ends_with("token; further ones are counted only"), "{told:?}");
-        drop(Listener { address: from, shared, thread: None });
+        let transport = Arc::new(Loopback);
+        drop(Listener { transport, address: from.into(), shared, thread: None });
         assert_eq!(*lines.lock().unwrap(), ["refused 6 more connections"]);
     }
 }

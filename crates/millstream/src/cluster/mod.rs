@@ -2,11 +2,11 @@
 //! same job, and stops all when one fails.
 //!
 //! Process 0, which the user started, is the *coordinator*; the remaining processes are *peers*.
-//! The coordinator listens on the loopback interface, starts its peers, and hands each peer the
-//! address, the peer's number and the job's token over standard input. A process that connects
-//! presents the token in a preamble. Then both sides exchange messages: JSON with a length prefix,
-//! since messages are few. Records and state never go over these connections, but over a fabric,
-//! whose addresses are exchanged here.
+//! The coordinator listens on a [`Transport`], today the loopback interface. A [`Launcher`] starts
+//! the peers, today as child processes. Each peer gets the address, the peer's number and the job's
+//! token over standard input. A process that connects presents the token in a preamble. Then both
+//! sides exchange messages: JSON with a length prefix, since messages are few. Records and state
+//! never go over these connections, but over a fabric, whose addresses are exchanged here.
 //!
 //! A closed connection is noticed at once, silence after two seconds. The first failure stops all
 //! processes. The job reports the most informative reason: the death of a process, rather than
@@ -22,6 +22,7 @@ mod guard;
 mod host;
 mod inbox;
 mod launch;
+mod launcher;
 mod limits;
 mod link;
 mod listener;
@@ -33,14 +34,16 @@ mod part;
 mod parts;
 mod peers;
 pub mod preamble;
+mod transport;
 mod watch;
 
-pub use children::{Invitation, Program, STOPPED};
+pub use children::{Program, STOPPED};
 pub use coordinator::{Cluster, Interrupt};
 pub use failure::{Cause, Failure, Fault, FaultKind};
 pub use guard::Guard;
-pub use host::{NoPart, take_part};
+pub use host::{Exit, NoPart, take_part};
 pub use launch::{Early, Launch, now_us, shared_settings, stats_of};
+pub use launcher::{Invitation, Launched, Launcher};
 pub use limits::raise_open_files;
 pub use link::{HEARTBEAT, SILENCE_MAX};
 pub use listener::Log;
@@ -50,3 +53,4 @@ pub use millstream_engine::network::{Place, reader};
 pub use node::{Abandon, Node};
 pub use part::{FabricName, PROCESSES_MAX, QueryPart, WORKERS_MAX, check_settings, fault};
 pub use parts::Parts;
+pub use transport::{Acceptor, Loopback, Stream, Transport};

@@ -2,7 +2,6 @@
 //! other process is gone.
 
 use std::io::ErrorKind;
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,15 +9,16 @@ use std::time::{Duration, Instant};
 
 use millstream_fabric::setup::Token;
 
-use super::children::Invitation;
 use super::coordinator::{JOIN_MAX, pack, unpack};
 use super::failure::{Cause, Failure, Fault, FaultKind, guarded};
 use super::inbox::Inbox;
+use super::launcher::Invitation;
 use super::limits;
 use super::link::{Link, SILENCE_MAX, read_all};
 use super::member::{Member, Stops};
 use super::message::{Reply, Request, Setup};
 use super::preamble::{self, Refusal};
+use super::transport::Transport;
 
 /// How long process 0 may take to answer: not everything has started on a busy machine.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -71,15 +71,15 @@ impl Abandon {
 
 impl Node {
     /// Joins the job of the invitation. Process 0 listens before it starts processes.
-    pub fn join(invitation: &Invitation) -> Result<Node, Failure> {
-        let Invitation { address, process, token } = *invitation;
+    pub fn join(transport: &dyn Transport, invitation: &Invitation) -> Result<Node, Failure> {
+        let Invitation { address, process, token } = invitation.clone();
         let failed =
             |why: String| Failure::new(process, Cause::Start(format!("cannot join: {why}")));
         let started = Instant::now();
         let stream = loop {
-            let joined = TcpStream::connect_timeout(&address, ANSWER_MAX).map_err(Refusal::Stream);
-            let joined = joined.and_then(|mut stream| {
-                preamble::join(&mut stream, &token, process as u32, ANSWER_MAX).map(|()| stream)
+            let joined = transport.connect(&address, ANSWER_MAX).map_err(Refusal::Stream);
+            let joined = joined.and_then(|stream| {
+                preamble::join(&*stream, &token, process as u32, ANSWER_MAX).map(|()| stream)
             });
             match joined {
                 Ok(stream) => break stream,
@@ -100,12 +100,12 @@ impl Node {
                 }
             }
         };
-        let (link, reading) = Link::new(stream).map_err(|e| failed(e.to_string()))?;
         let inbox = Arc::new(Inbox::new(1));
-        let shared = Arc::new(Shared { inbox, link, over: AtomicBool::new(false) });
+        let shared =
+            Arc::new(Shared { inbox, link: Link::new(stream), over: AtomicBool::new(false) });
         let reader = shared.clone();
         let reading = thread::Builder::new().name("control-0".into()).spawn(move || {
-            if let Err(failure) = guarded(process, || reader.read(&reading)) {
+            if let Err(failure) = guarded(process, || reader.read()) {
                 if let Cause::Fault(fault) = &failure.cause {
                     let _ = reader.link.send(&Reply::Failed(fault.clone()));
                 }
@@ -242,9 +242,9 @@ impl Drop for Node {
 }
 
 impl Shared {
-    fn read(&self, stream: &TcpStream) {
+    fn read(&self) {
         let heartbeat = || self.inbox.standing().map_or(Reply::Heartbeat, Reply::Standing);
-        let cause = read_all(stream, &self.link, heartbeat, |request| match request {
+        let cause = read_all(&self.link, heartbeat, |request| match request {
             Request::Heartbeat => {}
             Request::Observe => {
                 if let Some(snapshot) = self.inbox.observe() {

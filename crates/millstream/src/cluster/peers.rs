@@ -1,7 +1,6 @@
 //! The coordinator's view of its peers: their connections, the processes themselves if the
 //! coordinator started them, and the first failure.
 
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -11,13 +10,14 @@ use millstream_engine::Standing;
 use millstream_engine::observe::Snapshot;
 use serde_json::Value;
 
-use super::children::Children;
 use super::failure::{Cause, Failure, Fault, guarded};
 use super::inbox::Inbox;
+use super::launcher::Started;
 use super::limits;
 use super::link::{Link, read_all};
 use super::message::{Reply, Request};
 use super::observing::Observing;
+use super::transport::Stream;
 use super::watch::Watch;
 
 /// How long processes may take to end, once told, before they are ended.
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 pub(super) struct Peers {
     pub(super) inbox: Arc<Inbox<Reply>>,
-    pub(super) children: Children,
+    pub(super) started: Started,
     links: Mutex<Vec<Option<Arc<Link>>>>,
     /// How far processes got with the last query, by process.
     ends: Mutex<Vec<Option<Value>>>,
@@ -60,7 +60,7 @@ impl Peers {
     pub(super) fn new(processes: usize) -> Peers {
         Peers {
             inbox: Arc::new(Inbox::new(processes)),
-            children: Children::default(),
+            started: Started::default(),
             links: Mutex::new((0..processes).map(|_| None).collect()),
             ends: Mutex::new(vec![None; processes]),
             open: AtomicUsize::new(0),
@@ -115,26 +115,23 @@ impl Peers {
     }
 
     /// Registers a joined process: from now on a thread reads its messages.
-    pub(super) fn welcome(self: &Arc<Peers>, process: usize, stream: TcpStream) {
-        let peers = self.clone();
-        let joined = Link::new(stream).and_then(|(link, reading)| {
-            let link = Arc::new(link);
-            self.links()[process] = Some(link.clone());
-            if let (true, Some(failure)) = (self.told.load(Ordering::SeqCst), self.inbox.failure())
-            {
-                // It comes too late to have been told with the others.
-                link.send(&Request::Stop(failure))?;
-            }
+    pub(super) fn welcome(self: &Arc<Peers>, process: usize, stream: Arc<dyn Stream>) {
+        let (peers, link) = (self.clone(), Arc::new(Link::new(stream)));
+        self.links()[process] = Some(link.clone());
+        let late = self.inbox.failure().filter(|_| self.told.load(Ordering::SeqCst));
+        // A process that comes too late has not been told with the others.
+        let told = late.map_or(Ok(()), |failure| link.send(&Request::Stop(failure)));
+        let joined = told.and_then(|()| {
             self.open.fetch_add(1, Ordering::SeqCst);
             tracing::info!(peer = process, "process {process} has joined");
             let name = format!("control-{process}");
             let thread = thread::Builder::new().name(name).spawn(move || {
-                if let Err(failure) = guarded(0, || peers.read(process, &link, &reading)) {
+                if let Err(failure) = guarded(0, || peers.read(process, &link)) {
                     peers.fail(failure);
                 }
                 peers.open.fetch_sub(1, Ordering::SeqCst);
             });
-            thread.map_err(|error| {
+            thread.map(drop).map_err(|error| {
                 self.open.fetch_sub(1, Ordering::SeqCst);
                 limits::without_thread(&error)
             })
@@ -144,9 +141,9 @@ impl Peers {
         }
     }
 
-    fn read(&self, process: usize, link: &Link, stream: &TcpStream) {
+    fn read(&self, process: usize, link: &Link) {
         let heartbeat = || Request::Heartbeat;
-        let mut cause = read_all(stream, link, heartbeat, |reply| match reply {
+        let mut cause = read_all(link, heartbeat, |reply| match reply {
             Reply::Heartbeat => {
                 // Nothing, now: it has not begun yet, or ended already.
                 let none = "the others to end the query".to_string();
@@ -168,7 +165,7 @@ impl Peers {
         if cause == Cause::Closed {
             // Other processes must not wait for the exit status.
             self.fail(Failure::new(process, Cause::Closed));
-            if let Some(how) = self.children.end_of(process, REASON_MAX) {
+            if let Some(how) = self.started.end_of(process, REASON_MAX) {
                 cause = Cause::Ended(how);
             }
         }
@@ -271,7 +268,7 @@ impl Peers {
         }
         if matches!(failure.cause, Cause::Silent(_)) {
             // It may be stopped, and could not end by itself.
-            self.children.kill(failure.process);
+            self.started.kill(failure.process);
         }
     }
 
@@ -289,13 +286,13 @@ impl Peers {
         while self.open.load(Ordering::SeqCst) > 0 && told.elapsed() < END_MAX {
             thread::sleep(LOOK);
         }
-        self.children.end_all(END_MAX.saturating_sub(told.elapsed()));
+        self.started.end_all(END_MAX.saturating_sub(told.elapsed()));
     }
 
     /// Ends all processes at once, and closes all connections.
     pub(super) fn abandon(&self) {
         self.close();
-        self.children.end_all(Duration::ZERO);
+        self.started.end_all(Duration::ZERO);
         self.links().iter().flatten().for_each(|link| link.close());
     }
 

@@ -5,11 +5,12 @@
 //! coordinator answers with magic number, version and token, and only if the caller's are right, so
 //! that strangers learn nothing.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::time::{Duration, Instant};
 
 use millstream_fabric::setup::Token;
+
+use super::transport::Stream;
 
 /// First bytes from a process that joins.
 const CALL: [u8; 8] = *b"MSCALLER";
@@ -133,10 +134,7 @@ fn holds_token(head: &[u8; HEAD_BYTES], token: &Token) -> bool {
 }
 
 /// Reads exactly `N` bytes until `deadline`, however slowly they come.
-fn read_until<const N: usize>(
-    stream: &mut TcpStream,
-    deadline: Instant,
-) -> Result<[u8; N], Refusal> {
+fn read_until<const N: usize>(stream: &dyn Stream, deadline: Instant) -> Result<[u8; N], Refusal> {
     let mut bytes = [0; N];
     let mut read = 0;
     while read < N {
@@ -144,8 +142,7 @@ fn read_until<const N: usize>(
         if left.is_zero() {
             return Err(Refusal::Stream(io::ErrorKind::TimedOut.into()));
         }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut bytes[read..]) {
+        match stream.read(&mut bytes[read..], left) {
             Ok(0) if read == 0 => return Err(Refusal::Nothing),
             Ok(0) => return Err(Refusal::Stream(io::ErrorKind::UnexpectedEof.into())),
             Ok(more) => read += more,
@@ -164,7 +161,7 @@ fn read_until<const N: usize>(
 
 /// The called side: reads a preamble and returns the number of the process.
 pub(super) fn receive_call(
-    stream: &mut TcpStream,
+    stream: &dyn Stream,
     token: &Token,
     processes: usize,
     patience: Duration,
@@ -175,13 +172,12 @@ pub(super) fn receive_call(
 
 /// The joining side: says who it is and waits for the answer.
 pub(super) fn join(
-    stream: &mut TcpStream,
+    stream: &dyn Stream,
     token: &Token,
     process: u32,
     patience: Duration,
 ) -> Result<(), Refusal> {
-    stream.set_write_timeout(Some(patience))?;
-    stream.write_all(&call(token, process))?;
+    stream.write(&call(token, process), patience)?;
     let bytes = read_until(stream, Instant::now() + patience)?;
     decode_answer(&bytes, token)
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millstream::cluster::{
-    Cause, Cluster, FabricName, Failure, Fault, Member, Node, Parts, QueryPart, Stops, fault,
+    Cause, Cluster, FabricName, Failure, Fault, Invitation, Loopback, Member, Node, Parts,
+    QueryPart, Stops, fault,
 };
 use millstream::{CollectSink, Executed, RowOrder, Session, Sink, parse_script};
 use millstream_contract::table::{
@@ -18,7 +19,7 @@ use millstream_contract::table::{
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::{Value, json};
 
-use super::job::{End, Lines};
+use super::job::{End, Lines, elsewhere};
 
 /// What a process is about to run.
 #[derive(Clone)]
@@ -248,19 +249,19 @@ fn run(tasks: &[Task]) -> (Result<usize, Failure>, Vec<End>, u64) {
 /// As [`run`], and after so long in which nothing happens it is stuck.
 fn run_for(tasks: &[Task], patience: Option<Duration>) -> (Result<usize, Failure>, Vec<End>, u64) {
     let (reads, processes) = (Arc::new(AtomicU64::new(0)), tasks.len());
-    let cluster = Cluster::open(processes, Lines::default().log()).unwrap();
+    let cluster = Cluster::open(Arc::new(Loopback), processes, Lines::default().log()).unwrap();
     patience.into_iter().for_each(|patience| cluster.set_patience(patience));
     let mut others = Vec::new();
-    let started = cluster.start(None, |invitations| {
+    let started = cluster.start(&elsewhere(processes, |invitations: &[Invitation]| {
         for (invitation, task) in invitations.iter().zip(&tasks[1..]) {
-            let (invitation, task, reads) = (*invitation, task.clone(), reads.clone());
+            let (invitation, task, reads) = (invitation.clone(), task.clone(), reads.clone());
             others.push(thread::spawn(move || {
                 let place = (invitation.process, processes);
-                let node = Node::join(&invitation)?;
+                let node = Node::join(&Loopback, &invitation)?;
                 node.serve(|_, _| Process::new(task, &invitation.token, place, &reads))
             }));
         }
-    });
+    }));
     started.unwrap();
     let lead = || {
         cluster.set_up("as each likes", &json!(null), || Ok(()))?;

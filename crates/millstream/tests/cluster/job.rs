@@ -9,7 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use millstream::cluster::{
-    Cluster, Failure, Fault, Invitation, Log, Member, Node, Parts, Setup, Stops, preamble,
+    Cluster, Failure, Fault, Invitation, Launched, Launcher, Log, Loopback, Member, Node, Parts,
+    Setup, Stops, Transport, preamble,
 };
 use millstream_contract::table::SplitSpec;
 use millstream_fabric::setup::Hello;
@@ -45,6 +46,18 @@ pub(crate) struct Stub {
     /// How many processes have run to their end.
     done: Arc<AtomicUsize>,
     pub(crate) commits: Arc<AtomicUsize>,
+}
+
+/// The part of a process of which nobody asks when it runs.
+pub(crate) fn stub(
+    process: usize,
+    processes: usize,
+    role: Role,
+    done: &Arc<AtomicUsize>,
+    commits: &Arc<AtomicUsize>,
+) -> Stub {
+    let (done, commits) = (done.clone(), commits.clone());
+    Stub { process, processes, role, plan: "scan", running: None, done, commits }
 }
 
 pub(crate) fn hello(from: usize, to: usize) -> Hello {
@@ -132,6 +145,28 @@ impl Lines {
     }
 }
 
+/// Launches nothing itself: hands all invitations over at once, when the last has come.
+pub(crate) struct Elsewhere<F>(Mutex<(Vec<Invitation>, Option<F>)>, usize);
+
+/// A launcher of `processes` processes, of which `start` starts all but the first.
+pub(crate) fn elsewhere<F: FnOnce(&[Invitation]) + Send>(
+    processes: usize,
+    start: F,
+) -> Elsewhere<F> {
+    Elsewhere(Mutex::new((Vec::new(), Some(start))), processes - 1)
+}
+
+impl<F: FnOnce(&[Invitation]) + Send> Launcher for Elsewhere<F> {
+    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, Failure> {
+        let (invitations, start) = &mut *self.0.lock().unwrap();
+        invitations.push(invitation.clone());
+        if invitations.len() == self.1 {
+            start.take().unwrap()(invitations);
+        }
+        Ok(None)
+    }
+}
+
 pub(crate) type End = Result<(), Failure>;
 
 /// A job whose other processes are threads.
@@ -158,37 +193,43 @@ impl Job {
     pub(crate) fn try_start(
         roles: &[Option<Role>],
         plan: fn(usize) -> &'static str,
-        before: impl FnOnce(&[Invitation]),
+        before: impl FnOnce(&[Invitation]) + Send,
+    ) -> Result<Job, Failure> {
+        Job::try_over(Arc::new(Loopback), roles, plan, before)
+    }
+
+    pub(crate) fn try_over(
+        transport: Arc<dyn Transport>,
+        roles: &[Option<Role>],
+        plan: fn(usize) -> &'static str,
+        before: impl FnOnce(&[Invitation]) + Send,
     ) -> Result<Job, Failure> {
         let (lines, (sender, running)) = (Lines::default(), channel());
         let (mut others, mut kept) = (Vec::new(), Vec::new());
         let (done, commits) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let processes = roles.len();
         let make = |process: usize, role| Stub {
-            process,
-            processes,
-            role,
             plan: plan(process),
             running: Some(sender.clone()),
-            done: done.clone(),
-            commits: commits.clone(),
+            ..stub(process, processes, role, &done, &commits)
         };
-        let cluster = Cluster::open(processes, lines.log())?;
-        let started = cluster.start(None, |invitations| {
+        let cluster = Cluster::open(transport.clone(), processes, lines.log())?;
+        let started = cluster.start(&elsewhere(processes, |invitations: &[Invitation]| {
             before(invitations);
             kept.extend_from_slice(invitations);
             for (invitation, role) in invitations.iter().zip(&roles[1..]) {
-                let (invitation, Some(role)) = (*invitation, *role) else { continue };
+                let (invitation, Some(role)) = (invitation.clone(), *role) else { continue };
                 let stub = make(invitation.process, role);
+                let transport = transport.clone();
                 others.push(thread::spawn(move || {
-                    Node::join(&invitation)?.serve(|process, setup: &Setup| {
+                    Node::join(&*transport, &invitation)?.serve(|process, setup: &Setup| {
                         assert_eq!((process, setup.processes), (stub.process, stub.processes));
                         assert_eq!((setup.fabric.as_str(), &setup.task), ("sim", &json!("task")));
                         Ok(stub)
                     })
                 }));
             }
-        });
+        }));
         if let Err(failure) = started {
             return Err(cluster.give_up(failure).0);
         }
@@ -244,7 +285,7 @@ impl Job {
 
 /// A process that the test plays itself, as far as its preamble.
 pub(crate) fn join_by_hand(invitation: &Invitation) -> TcpStream {
-    let mut stream = TcpStream::connect(invitation.address).unwrap();
+    let mut stream = TcpStream::connect(&invitation.address).unwrap();
     stream.write_all(&preamble::call(&invitation.token, invitation.process as u32)).unwrap();
     let mut answer = [0; preamble::ANSWER_BYTES];
     stream.read_exact(&mut answer).unwrap();

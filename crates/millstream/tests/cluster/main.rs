@@ -3,23 +3,26 @@
 
 mod differences;
 mod job;
+mod seams;
 mod silence;
 mod strangers;
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
 use millstream::cluster::frame::{Frames, encode};
 use millstream::cluster::message::{PackedHello, Reply, Request};
 use millstream::cluster::{
-    Cause, Cluster, Failure, Fault, FaultKind, Interrupt, Member, Parts, Stops,
+    Cause, Cluster, Failure, Fault, FaultKind, Interrupt, Invitation, Loopback, Member, Parts,
+    Stops,
 };
 use millstream_contract::table::SplitSpec;
 use millstream_fabric::setup::Hello;
 use serde_json::{Value, json};
 
-use job::{Job, Lines, PATIENCE, Role, Stub, hello, join_by_hand};
+use job::{Job, Lines, PATIENCE, Role, Stub, elsewhere, hello, join_by_hand};
 
 #[test]
 fn every_process_does_every_statement_and_hears_what_the_others_told_it() {
@@ -100,7 +103,7 @@ fn a_closed_connection_stops_all_at_once() {
         &[Some(Role::Endless), Some(Role::Endless), None],
         |_| "scan",
         |invitations| {
-            let last = invitations[1];
+            let last = invitations[1].clone();
             thread::spawn(move || {
                 let mut stream = join_by_hand(&last);
                 let mut say = |reply: &Reply| stream.write_all(&encode(reply).unwrap()).unwrap();
@@ -128,14 +131,14 @@ fn a_closed_connection_stops_all_at_once() {
 
 #[test]
 fn a_job_is_interrupted_while_processes_join_and_who_comes_later_is_told() {
-    let cluster = Cluster::open(3, Lines::default().log()).unwrap();
+    let cluster = Cluster::open(Arc::new(Loopback), 3, Lines::default().log()).unwrap();
     let interrupt = cluster.interrupt();
     let mut invited = Vec::new();
-    let failure = cluster.start(None, |invitations| {
+    let failure = cluster.start(&elsewhere(3, |invitations: &[Invitation]| {
         invited.extend_from_slice(invitations);
         // Nobody joins.
         interrupt.stop();
-    });
+    }));
     assert_eq!(failure, Err(Failure::new(0, Cause::Interrupted)));
     let mut late = join_by_hand(&invited[0]);
     late.set_read_timeout(Some(PATIENCE)).unwrap();

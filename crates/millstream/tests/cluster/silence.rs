@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use millstream::cluster::frame::{Frames, encode};
 use millstream::cluster::message::{Reply, Request};
-use millstream::cluster::{Cause, Failure, Fault, Invitation, Node, SILENCE_MAX, Setup, preamble};
+use millstream::cluster::{
+    Cause, Failure, Fault, Invitation, Loopback, Node, SILENCE_MAX, Setup, preamble,
+};
 use millstream_fabric::setup::Token;
 use serde_json::json;
 
@@ -22,7 +24,7 @@ fn silence_is_a_failure() {
         &[Some(Role::Endless), Some(Role::Endless), None],
         |_| "scan",
         |invitations| {
-            let last = invitations[1];
+            let last = invitations[1].clone();
             thread::spawn(move || send.send(join_by_hand(&last)).unwrap());
         },
     );
@@ -39,10 +41,13 @@ fn silence_is_a_failure() {
 fn a_process_whose_coordinator_is_silent_or_gone_stops() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let token = Token::new([3; 32]);
-    let invitation = Invitation { address: listener.local_addr().unwrap(), process: 1, token };
+    let address = listener.local_addr().unwrap().to_string();
+    let invitation = Invitation { address, process: 1, token };
     for silent in [true, false] {
+        let invitation = invitation.clone();
         let node = thread::spawn(move || {
-            Node::join(&invitation)?.serve(|_, _| Err::<Stub, _>(Fault::run("not reached")))
+            Node::join(&Loopback, &invitation)?
+                .serve(|_, _| Err::<Stub, _>(Fault::run("not reached")))
         });
         let (mut stream, _) = listener.accept().unwrap();
         let mut call = [0; preamble::CALL_BYTES];
@@ -73,10 +78,11 @@ fn a_process_whose_coordinator_is_silent_or_gone_stops() {
 fn who_has_lost_a_silent_process_0_says_that_it_is_silent() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let token = Token::new([3; 32]);
-    let invitation = Invitation { address: listener.local_addr().unwrap(), process: 1, token };
+    let address = listener.local_addr().unwrap().to_string();
+    let invitation = Invitation { address, process: 1, token };
     let node = thread::spawn(move || {
         let lost = Fault::consequence("process 0 is gone: the channel's other side has failed");
-        Node::join(&invitation)?.serve(|_, _| Err::<Stub, _>(lost))
+        Node::join(&Loopback, &invitation)?.serve(|_, _| Err::<Stub, _>(lost))
     });
     let (mut stream, _) = listener.accept().unwrap();
     stream.read_exact(&mut [0; preamble::CALL_BYTES]).unwrap();

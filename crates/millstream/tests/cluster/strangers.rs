@@ -1,7 +1,7 @@
 //! Tests of connections from strangers, and of processes of the job that send nonsense.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use millstream::cluster::frame::encode;
 use millstream::cluster::message::{Reply, Request};
 use millstream::cluster::{
-    Cause, Failure, Fault, Invitation, Member, Node, Parts, Setup, Stops, preamble,
+    Cause, Failure, Fault, Invitation, Loopback, Member, Node, Parts, Setup, Stops, preamble,
 };
 use millstream_contract::table::SplitSpec;
 use millstream_fabric::setup::{Hello, Token};
@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::job::{Job, PATIENCE, Role, Stub, join_by_hand};
 
 /// What comes back after `bytes` until the other side closes.
-fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+fn answer_to(address: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(bytes).unwrap();
@@ -37,7 +37,7 @@ fn a_process_of_another_version_ends_a_job_that_it_should_join() {
         |invitations| {
             let mut call = preamble::call(&invitations[1].token, 2);
             call[8] = 77;
-            assert_eq!(answer_to(invitations[1].address, &call), b"");
+            assert_eq!(answer_to(&invitations[1].address, &call), b"");
         },
     );
     let Err(failure) = job else { panic!("it may not join") };
@@ -50,8 +50,8 @@ fn strangers_are_refused_logged_and_told_nothing_while_the_job_goes_on() {
     let job = Job::start(&[Some(Role::Endless); 3]);
     let (lines, interrupt) = (job.lines.clone(), job.cluster.as_ref().unwrap().interrupt());
     let (failure, _) = job.fail_while_running(move |invitations| {
-        let Invitation { address, token, .. } = invitations[0];
-        let good = preamble::call(&token, 1);
+        let Invitation { address, token, .. } = &invitations[0];
+        let good = preamble::call(token, 1);
         let mut version = good;
         version[8] = 77;
         let mut out_of_range = good;
@@ -89,9 +89,9 @@ fn strangers_who_call_before_the_processes_join_change_nothing() {
         &[Some(Role::Quick); 3],
         |_| "scan",
         |invitations| {
-            let Invitation { address, token, .. } = invitations[0];
+            let Invitation { address, token, .. } = &invitations[0];
             assert_eq!(answer_to(address, &preamble::call(&Token::new([1; 32]), 1)), b"");
-            assert_eq!(answer_to(address, &preamble::call(&token, 0)), b"");
+            assert_eq!(answer_to(address, &preamble::call(token, 0)), b"");
             // More of them than are listened to, all silent. Those that hold a place leave it after
             // a while.
             let silent: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -134,7 +134,7 @@ fn rubbish_from_a_process_that_has_joined_ends_the_job_and_names_it() {
 /// Where a test that plays process 0 listens, and what it invites process 1 with.
 fn play_process_0() -> (TcpListener, Invitation) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, token) = (listener.local_addr().unwrap(), Token::new([3; 32]));
+    let (address, token) = (listener.local_addr().unwrap().to_string(), Token::new([3; 32]));
     (listener, Invitation { address, process: 1, token })
 }
 
@@ -151,8 +151,10 @@ fn wrong_messages_of_process_0_end_a_process() {
     let (listener, invitation) = play_process_0();
     let token = invitation.token;
     for bytes in [b"\x05\0\0\0hello".to_vec(), encode(&Request::Start).unwrap()] {
+        let invitation = invitation.clone();
         let node = thread::spawn(move || {
-            Node::join(&invitation)?.serve(|_, _| Err::<Stub, _>(Fault::run("not reached")))
+            Node::join(&Loopback, &invitation)?
+                .serve(|_, _| Err::<Stub, _>(Fault::run("not reached")))
         });
         let mut stream = let_in(&listener, &token);
         stream.write_all(&bytes).unwrap();
@@ -160,7 +162,7 @@ fn wrong_messages_of_process_0_end_a_process() {
         assert!(matches!(failure, Failure { process: 0, cause: Cause::Rubbish(_) }), "{failure}");
     }
     // And who answers without the token is not process 0.
-    let node = thread::spawn(move || Node::join(&invitation).map(drop));
+    let node = thread::spawn(move || Node::join(&Loopback, &invitation).map(drop));
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(&preamble::answer(&Token::new([4; 32]))).unwrap();
     let failure = node.join().unwrap().unwrap_err();
@@ -235,7 +237,9 @@ fn a_replayed_step_ends_a_process_and_is_not_taken_twice() {
             }
             let asked = Arc::new(Mutex::new(Vec::new()));
             let member = Asked { asked: asked.clone(), until_failure: false };
-            let node = thread::spawn(move || Node::join(&invitation)?.serve(|_, _| Ok(member)));
+            let invitation = invitation.clone();
+            let node =
+                thread::spawn(move || Node::join(&Loopback, &invitation)?.serve(|_, _| Ok(member)));
             let mut stream = let_in(&listener, &token);
             for request in life[..=last].iter().map(|(_, request)| request).chain([replayed]) {
                 stream.write_all(&encode(request).unwrap()).unwrap();
@@ -255,10 +259,11 @@ fn a_replayed_step_ends_a_process_and_is_not_taken_twice() {
 #[test]
 fn who_is_asked_to_commit_does_so_whatever_fails_meanwhile() {
     let (listener, invitation) = play_process_0();
+    let token = invitation.token;
     let asked = Arc::new(Mutex::new(Vec::new()));
     let member = Asked { asked: asked.clone(), until_failure: true };
-    let node = thread::spawn(move || Node::join(&invitation)?.serve(|_, _| Ok(member)));
-    let mut stream = let_in(&listener, &invitation.token);
+    let node = thread::spawn(move || Node::join(&Loopback, &invitation)?.serve(|_, _| Ok(member)));
+    let mut stream = let_in(&listener, &token);
     let interrupted = Failure::new(0, Cause::Interrupted);
     let stop = Request::Stop(interrupted.clone());
     for request in life_of_a_query().into_iter().map(|(_, request)| request).chain([stop]) {

@@ -1,6 +1,8 @@
 //! Scripts that are submitted: jobs, their handles and their rows, by public paths alone; and what
-//! is left of a job's state when it has ended ([`left`]).
+//! is left of a job's state when it has ended ([`left`]); and functions of the
+//! program's own ([`functions`]).
 
+mod functions;
 mod left;
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ pub(crate) mod lazy;
 pub(crate) mod located;
 pub(crate) mod nearest;
 pub(crate) mod one_form;
+pub(crate) mod registered;
 pub(crate) mod safe;
 pub(crate) mod scalars;
 pub(crate) mod simplified;

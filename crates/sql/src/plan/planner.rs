@@ -26,6 +26,7 @@ use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 
 use crate::expr::coercion::Coercion;
+use crate::expr::registered::{ScalarFunction, registered};
 use crate::expr::scalars::{DatesAsTimes, with_zone};
 use crate::faults::blame::blame;
 use crate::faults::check::check_query;
@@ -231,6 +232,25 @@ impl Planner {
         let entry =
             TableEntry { name: name.clone(), columns, event_time, primary_key, left_out, origin };
         self.catalog.insert(name, Entry::Table(Arc::new(entry)));
+    }
+
+    /// Declares a scalar function of the program's own. A function registered under that name before
+    /// is replaced.
+    pub fn register_function(
+        &mut self,
+        name: &str,
+        arguments: &[DataType],
+        returns: DataType,
+        call: Arc<ScalarFunction>,
+    ) -> Result<()> {
+        let lower = name.to_lowercase();
+        let added = match self.catalog.function(&lower) {
+            Some(_) => Err("CREATE FUNCTION has declared a function of this name".to_string()),
+            None => registered(&lower, arguments, returns, call)
+                .and_then(|function| Arc::make_mut(&mut self.functions).register(function)),
+        };
+        added
+            .map_err(|why| SqlError::name(format!("function '{name}' cannot be registered: {why}")))
     }
 
     /// Infers the declarations of the files that statements name as tables, so that each file is

@@ -13,6 +13,7 @@ use millstream_contract::settings::closest;
 
 use crate::expr::aggregates::{Aggregate, CountStar, GROUPING, GroupingFunction, all_aggregates};
 use crate::expr::located::{NAMED_CAST, named_cast};
+use crate::expr::registered::is_registered;
 use crate::expr::scalars::SpecialSyntax;
 use crate::names::catalog::{Catalog, Entry, FileTables};
 use crate::names::handles::{TableHandle, ViewHandle};
@@ -153,7 +154,7 @@ const WRITTEN: &[(&str, &str)] = &[
 ];
 
 /// Everything that can be called.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Functions {
     scalars: BTreeMap<String, Arc<ScalarUDF>>,
     aggregates: BTreeMap<&'static str, Arc<AggregateUDF>>,
@@ -206,6 +207,19 @@ impl Functions {
             types: Arc::new(Types),
             config: Arc::new(config),
         }
+    }
+
+    /// Adds a function of the program's own; replaces a registered function of the same name.
+    ///
+    /// # Errors
+    /// If a function of SQL has this name.
+    pub(crate) fn register(&mut self, function: ScalarUDF) -> std::result::Result<(), String> {
+        let name = function.name().to_string();
+        if self.has(&name) && !self.scalars.get(&name).is_some_and(|own| is_registered(own)) {
+            return Err("SQL has a function of this name".into());
+        }
+        self.scalars.insert(name, Arc::new(function));
+        Ok(())
     }
 
     /// Whether there is a function of this (lower case) name.
