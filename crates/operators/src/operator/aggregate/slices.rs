@@ -460,12 +460,14 @@ impl Slices {
         let spare_bytes = (self.pool.bytes() + self.spare.bytes() + buffers) as u64;
         let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
         // The next batch may open as many slices as the last one.
-        let growth_bytes =
+        let opened_bytes =
             (self.opened * small_table_bytes(&self.layout, self.leaders.count())) as u64;
-        let opened = Usage { growth_bytes, room_bytes: growth_bytes, ..Usage::default() };
         let loads = [next, next.max(room)];
         let mut usage = self.counted.count(&mut self.slices, loads, self.passing.as_ref());
-        usage.take_maxima(&opened);
+        usage.room_bytes = usage.room_bytes.max(opened_bytes);
+        if opened_bytes > usage.growth_bytes {
+            (usage.growth_bytes, usage.batch_growth_bytes) = (opened_bytes, 0);
+        }
         usage.bytes += bytes;
         usage.spare_bytes = spare_bytes;
         usage
