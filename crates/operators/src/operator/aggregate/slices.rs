@@ -89,7 +89,7 @@ impl Slices {
         leaders: Leaders,
         me: usize,
         format: Option<Arc<Format>>,
-        Room { pool_bytes, heap, buffer_bytes, mode }: Room,
+        Room { pool_bytes, heap, buffer_bytes, mode, .. }: Room,
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
         let buffers = || Pool::new(buffer_bytes, pool_bytes / 2);
@@ -369,10 +369,15 @@ impl Slices {
         self.slices.keys().find_map(|slice| windowing.next_window(*slice, frontier))
     }
 
-    /// Takes out the slices that a complete window is the first to need, in order; their fragments
-    /// have been sealed.
-    pub(crate) fn remove_all(&mut self, window: RangeInclusive<SliceId>) -> Vec<(SliceId, Table)> {
-        let ids: Vec<SliceId> = self.slices.range(window).map(|(id, _)| *id).collect();
+    /// The table of a slice.
+    pub(crate) fn table(&self, slice: SliceId) -> Option<&Table> {
+        self.slices.get(&slice).map(|slice| &slice.primary)
+    }
+
+    /// Takes out the slices up to the `last` that a complete window is the first to need, in order;
+    /// their fragments have been sealed. Earlier ones are there after a restart alone.
+    pub(crate) fn remove_all(&mut self, last: SliceId) -> Vec<(SliceId, Table)> {
+        let ids: Vec<SliceId> = self.slices.range(..=last).map(|(id, _)| *id).collect();
         ids.into_iter().filter_map(|id| Some((id, self.remove(id..=id)?))).collect()
     }
 
