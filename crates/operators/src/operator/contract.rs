@@ -24,6 +24,10 @@
 //! operator.** A key's leader follows from its hash alone ([`Leadership`]). The order of merging
 //! deltas, and the spread of rows over workers and epochs, makes no difference to fired rows.
 //!
+//! **Checkpoints.** Each slice gives its `rows` as deltas and passed rows. A new operator gets them
+//! back by `merge` and `take_in`, and then is told to `resume`. Slices are saved between windows,
+//! after rows for other leaders have been sealed.
+//!
 //! **Passed rows.** An operator either keeps passed rows, and hands them out when it is sealed, or
 //! gives them to the `Onward` that comes with the batch. The latter is the only call of an operator
 //! back into delivery, its caller: rows are written straight from the batch's columns into a
@@ -33,12 +37,13 @@
 //! there is nothing to seal, merge or fire, and a worker applies them to a batch where it pushes
 //! the batch on.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
-use millstream_state::{Arena, Heap, Load, Mode, RowLayout, Segment};
+use millstream_state::{Arena, Heap, Load, Mode, RowLayout, Segment, Table};
 
 use crate::budget::Usage;
 use crate::error::{Contents, Error, Result};
@@ -137,6 +142,8 @@ pub struct Room {
     pub buffer_bytes: usize,
     /// Whether rows for others are aggregated or passed through; `None`: the operator decides.
     pub mode: Option<Mode>,
+    /// Whether slices stay as they fired until no window needs them: checkpoints save them.
+    pub keeps_slices: bool,
 }
 
 /// Rows of a slice to be sealed for other leaders.
@@ -162,6 +169,23 @@ pub enum Delta<'a> {
         /// Bytes that rows refer to.
         arena: &'a Arena,
     },
+}
+
+/// Rows of a slice that a checkpoint saves, in words.
+#[derive(Debug)]
+pub enum SavedRows<'a> {
+    /// Rows of state and the arena that they refer to: [`Delta::Words`] of a new operator.
+    State(Cow<'a, [u64]>, &'a Arena),
+    /// Passed rows in the [`Program::format`], for [`Operator::take_in`].
+    Passed(Cow<'a, [u64]>),
+}
+
+impl SavedRows<'_> {
+    /// The rows of a table, block by block.
+    pub(crate) fn of(table: &Table) -> Vec<SavedRows<'_>> {
+        let blocks = (0..table.scan_blocks()).map(|block| table.scan(block));
+        blocks.map(|rows| SavedRows::State(rows.as_words().into(), rows.arena())).collect()
+    }
 }
 
 /// A window that fires.
@@ -263,6 +287,27 @@ pub trait Operator: Send {
 
     /// The slices that hold rows, except for the firing window's.
     fn open(&self) -> Vec<SliceId>;
+
+    // Checkpoints.
+
+    /// Slices with rows that a checkpoint saves.
+    fn saved(&self) -> Vec<SliceId>;
+
+    /// The rows of a slice, without rows that are kept for other leaders.
+    fn rows(&self, slice: SliceId) -> Result<Vec<SavedRows<'_>>>;
+
+    /// Goes on from a checkpoint, whose rows have all been given back, after all windows that fire
+    /// up to `frontier`. A slice that no later window needs has what later slices build on, such as
+    /// open sessions: it fires again, and there are no rows.
+    fn resume(&mut self, windowing: &Windowing, frontier: i64) -> Result<()> {
+        let mut slices = self.open().into_iter();
+        let last = slices.find(|slice| windowing.next_window(*slice, frontier).is_none());
+        if last.is_some_and(|slice| self.fire(windowing.last_window_of(slice))) {
+            while let Step::Working | Step::Rows { last: false, .. } = self.step()? {}
+            self.end_firing();
+        }
+        Ok(())
+    }
 
     // What follows has a default, which is right for an operator that has nothing of the kind.
 

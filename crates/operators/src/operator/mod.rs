@@ -16,7 +16,9 @@ pub mod stateless;
 mod tally_tests;
 pub mod unnest;
 
-pub use contract::{Counters, Delta, Firing, Leadership, Operator, Program, Room, SealSlice, Step};
+pub use contract::{
+    Counters, Delta, Firing, Leadership, Operator, Program, Room, SavedRows, SealSlice, Step,
+};
 pub use input::{
     Batch, BySlice, Dropped, Keyed, Passing, Records, RowTimes, Rows, Updated, rows_of,
 };

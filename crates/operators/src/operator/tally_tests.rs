@@ -17,8 +17,8 @@ use millstream_state::{
 };
 
 use super::{
-    Batch, Delta, Firing, Leadership, Operator, Passing, Program, Room, Rows, SealSlice, Step,
-    Updated,
+    Batch, Delta, Firing, Leadership, Operator, Passing, Program, Room, Rows, SavedRows, SealSlice,
+    Step, Updated,
 };
 use crate::budget::Usage;
 use crate::columns::inputs::true_mask;
@@ -213,6 +213,14 @@ impl Operator for Tallied {
             room_bytes: most(next.max(room)) as u64,
             ..Usage::default()
         }
+    }
+
+    fn saved(&self) -> Vec<SliceId> {
+        self.open()
+    }
+
+    fn rows(&self, slice: SliceId) -> Result<Vec<SavedRows<'_>>> {
+        Ok(self.slices.get(&slice).map_or(vec![], |tables| SavedRows::of(&tables[self.me])))
     }
 
     fn open(&self) -> Vec<SliceId> {

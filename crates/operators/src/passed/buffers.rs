@@ -39,6 +39,12 @@ impl PassedRows {
         &self.buffer[..self.used]
     }
 
+    /// The same, by themselves.
+    pub(crate) fn into_words(mut self) -> Vec<u64> {
+        self.buffer.truncate(self.used);
+        self.buffer
+    }
+
     /// How many there are.
     pub fn rows(&self) -> usize {
         self.rows
@@ -209,6 +215,11 @@ impl Passed {
         let bytes = buffers.iter().map(PassedRows::bytes).sum();
         let live_bytes = buffers.iter().map(|rows| size_of_val(rows.words())).sum();
         *self = Passed { buffers, rows, bytes, live_bytes };
+    }
+
+    /// The buffers.
+    pub(crate) fn buffers(&self) -> &[PassedRows] {
+        &self.buffers
     }
 
     /// Rows that are kept.

@@ -77,7 +77,15 @@ impl Format {
 
     /// The columns of variable length in a batch, in the format's order.
     pub fn vars_of<'a>(&self, keys: &'a [ArrayRef], inputs: &'a [Input]) -> Vec<VarColumn<'a>> {
-        let mut columns = VarColumn::of(keys);
+        self.vars_behind(VarColumn::of(keys), inputs)
+    }
+
+    /// The same, behind those of the keys.
+    pub(crate) fn vars_behind<'a>(
+        &self,
+        mut columns: Vec<VarColumn<'a>>,
+        inputs: &'a [Input],
+    ) -> Vec<VarColumn<'a>> {
         for argument in self.arguments.iter().filter(|a| a.var.is_some()) {
             if let View::Column(column) = inputs[argument.value].view() {
                 columns.extend(VarColumn::new(column));

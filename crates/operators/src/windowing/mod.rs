@@ -269,7 +269,7 @@ impl Windowing {
     /// Fate of a record of this time, in the slice of its time; `watermark` is the split's
     /// watermark before the record.
     #[inline]
-    pub(crate) fn fate(&self, slice: &Bounds, time: i64, watermark: i64) -> Fate {
+    pub fn fate(&self, slice: &Bounds, time: i64, watermark: i64) -> Fate {
         if self.all_in_time(slice, time, watermark) {
             return Fate::InTime;
         }
@@ -401,28 +401,6 @@ impl Windowing {
         match &self.kind {
             Kind::Packs(packs) => packs.slices_of(window),
             _ => SliceId(window.0)..=SliceId(window.0),
-        }
-    }
-
-    /// The number of the pane of a slice's rows, that from `start` where slices pack panes, and of
-    /// the pane with which the first window ends that they count for.
-    pub(crate) fn panes_from(&self, slice: SliceId, start: i64) -> [i64; 2] {
-        match &self.kind {
-            Kind::Packs(packs) => {
-                let start = if packs.count > 1 { start } else { self.begin_of(slice) };
-                [packs.pane_from(start), packs.ends_of(slice, start)[0]]
-            }
-            _ => [0, 0],
-        }
-    }
-
-    /// How far a window reaches: the number of its last pane, or of the last pane of the windows
-    /// that fire under this name; of sessions, when the slice with which they are over ends.
-    pub(crate) fn last_end_in(&self, window: WindowId) -> i64 {
-        match &self.kind {
-            Kind::Packs(packs) => packs.last_end_of(window),
-            Kind::Sessions(_) => self.fires_at(window).saturating_sub(self.lateness_us),
-            _ => window.0,
         }
     }
 

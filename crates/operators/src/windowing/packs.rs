@@ -13,7 +13,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Bounds, SliceId, WindowId, index_of, start_of, start_of_index};
+use super::{Bounds, Kind, SliceId, WindowId, Windowing, index_of, start_of, start_of_index};
 use crate::plan::Tumble;
 
 /// How windows consist of panes.
@@ -156,5 +156,40 @@ impl Packs {
     pub(super) fn bounds_of(self, window: i64) -> [i64; 2] {
         let panes = [self.panes.first_of(window), window.saturating_add(1)];
         panes.map(|pane| start_of_index(&self.pane, pane))
+    }
+}
+
+impl Windowing {
+    /// The number of the pane of a slice's rows, that from `start` where slices pack panes, and of
+    /// the pane with which the first window ends that they count for, of the windows from `from`
+    /// on; an earlier pane: there is no such window.
+    pub(crate) fn panes_from(&self, slice: SliceId, start: i64, from: i64) -> [i64; 2] {
+        match &self.kind {
+            Kind::Packs(packs) => {
+                let start = if packs.count > 1 { start } else { self.begin_of(slice) };
+                let (pane, [first, last]) = (packs.pane_from(start), packs.ends_of(slice, start));
+                [pane, if from <= last { first.max(from) } else { pane - 1 }]
+            }
+            _ => [0, 0],
+        }
+    }
+
+    /// How far the first of the windows reaches that fire under this name: the number of its last
+    /// pane.
+    pub(crate) fn first_end_in(&self, window: WindowId) -> i64 {
+        match &self.kind {
+            Kind::Packs(packs) => window.0.saturating_mul(packs.count),
+            _ => window.0,
+        }
+    }
+
+    /// How far a window reaches: the number of its last pane, or of the last pane of the windows
+    /// that fire under this name; of sessions, when the slice with which they are over ends.
+    pub(crate) fn last_end_in(&self, window: WindowId) -> i64 {
+        match &self.kind {
+            Kind::Packs(packs) => packs.last_end_of(window),
+            Kind::Sessions(_) => self.fires_at(window).saturating_sub(self.lateness_us),
+            _ => window.0,
+        }
     }
 }

@@ -33,6 +33,12 @@ impl<'t> RowsRef<'t> {
         RowsRef { first: words.as_ptr(), count, arena, layout }
     }
 
+    /// The words of all rows, one row after the other.
+    pub fn as_words(&self) -> &'t [u64] {
+        // SAFETY: rows are written and stand one after the other; the table is borrowed.
+        unsafe { std::slice::from_raw_parts(self.first, self.count * self.layout.row_words()) }
+    }
+
     /// Some of the rows.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::memory::arena::Arena;
 use crate::table::keyed::Table;
 use crate::table::layout::RowLayout;
 use crate::table::rows::RowsRef;
@@ -36,12 +37,18 @@ pub trait Combiner: Debug + Send {
     /// These have been read.
     fn clear_ready(&mut self);
 
-    /// The slices that have been read.
-    fn read_slices(&mut self) -> Vec<Table>;
+    /// The slices that have been read, each with its number.
+    fn read_slices(&mut self) -> Vec<(usize, Table)>;
 
     /// The windows up to `last` have been read, or nobody wants them; whether later ones need the
     /// rows. The slices that have not been given back.
-    fn end(&mut self, last: i64, needed: bool) -> Vec<Table>;
+    fn end(&mut self, last: i64, needed: bool) -> Vec<(usize, Table)>;
+
+    /// Rows for later windows that no slice has any more, in the form of rows of a slice, with the
+    /// arena that they refer to.
+    fn open_rows(&self) -> Option<(Vec<u64>, &Arena)> {
+        None
+    }
 
     /// Whether nothing is kept for later windows.
     fn is_empty(&self) -> bool;
@@ -112,14 +119,14 @@ impl Combiner for Single {
         self.is_ready = false;
     }
 
-    fn read_slices(&mut self) -> Vec<Table> {
+    fn read_slices(&mut self) -> Vec<(usize, Table)> {
         vec![]
     }
 
-    fn end(&mut self, _: i64, _: bool) -> Vec<Table> {
+    fn end(&mut self, _: i64, _: bool) -> Vec<(usize, Table)> {
         self.is_ready = false;
         let next = Table::new(self.table.layout.clone());
-        vec![std::mem::replace(&mut self.table, next)]
+        vec![(0, std::mem::replace(&mut self.table, next))]
     }
 
     fn is_empty(&self) -> bool {

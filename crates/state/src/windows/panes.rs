@@ -205,11 +205,11 @@ impl Combiner for Panes {
         self.standing = None;
     }
 
-    fn read_slices(&mut self) -> Vec<Table> {
+    fn read_slices(&mut self) -> Vec<(usize, Table)> {
         self.runs.read_slices()
     }
 
-    fn end(&mut self, last: i64, needed: bool) -> Vec<Table> {
+    fn end(&mut self, last: i64, needed: bool) -> Vec<(usize, Table)> {
         if let At::Reading(end, _) = self.at
             && self.are_made(last)
         {

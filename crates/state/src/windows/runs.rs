@@ -156,20 +156,28 @@ impl Runs {
         Some(Taken { pane: first - i64::from(before), rows, count, arena: &table.arena })
     }
 
-    /// The slices of which all rows have been taken.
-    pub(crate) fn read_slices(&mut self) -> Vec<Table> {
+    /// The slices of which all rows have been taken, each with its number.
+    pub(crate) fn read_slices(&mut self) -> Vec<(usize, Table)> {
         if !self.are_noted() {
             return vec![];
         }
-        let read = |slice: &mut Option<(Table, usize)>| slice.take_if(|(_, left)| *left == 0);
-        self.slices.iter_mut().filter_map(read).map(|(table, _)| table).collect()
+        let slices = self.slices.iter_mut().enumerate();
+        let read =
+            slices.filter_map(|(n, slice)| Some((n, slice.take_if(|(_, left)| *left == 0)?)));
+        read.map(|(number, (table, _))| (number, table)).collect()
     }
 
     /// Forgets all rows; the slices that are left.
-    pub(crate) fn end(&mut self) -> Vec<Table> {
+    pub(crate) fn end(&mut self) -> Vec<(usize, Table)> {
         self.runs.clear();
         (self.cursor, self.next) = Default::default();
-        self.slices.drain(..).flatten().map(|(table, _)| table).collect()
+        let left = self.slices.drain(..).enumerate();
+        left.filter_map(|(number, slice)| Some((number, slice?.0))).collect()
+    }
+
+    /// The word of a row with its pane.
+    pub(crate) fn word(&self) -> Option<usize> {
+        self.word
     }
 
     fn tables(&self) -> impl Iterator<Item = &Table> {

@@ -4,6 +4,7 @@
 //! Firing is a coroutine. Each step turns one block of state into one batch of rows, so a large
 //! window does not keep the worker from merging or from processing input.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::{CHUNK_ROWS, Combiner, Overlap, Panes, RowsRef, Sessions, Single, Table};
@@ -14,7 +15,7 @@ use super::over::Over;
 use super::slices::Slices;
 use crate::budget::Usage;
 use crate::error::Result;
-use crate::operator::{Firing, Step};
+use crate::operator::{Firing, Room, SavedRows, Step};
 use crate::windowing::{Combining, SliceId, WindowId, Windowing, time_before};
 
 /// Rows of state that are looked at in one step.
@@ -26,11 +27,13 @@ pub(super) struct Combined {
     rows: Box<dyn Combiner>,
     combining: Combining,
     bounds: Bounds,
-    /// The slice that is kept and reaches farthest, and the window after the last that has fired,
-    /// if that needs the rows that are kept.
+    /// The slice of these rows that reaches farthest, and the last window that has fired; `None`:
+    /// no rows are kept.
     newest: Option<SliceId>,
-    next: Option<WindowId>,
+    last: Option<WindowId>,
     fire: Option<Fire>,
+    /// Slices that later windows need, as they were when they fired; `None`: they are not saved.
+    slices: Option<BTreeMap<SliceId, Table>>,
 }
 
 /// Where the bounds of the windows of rows stand.
@@ -47,8 +50,10 @@ enum Bounds {
 /// A window that fires, or windows that fire together.
 struct Fire {
     window: WindowId,
-    /// The slices that it is the first to need, and how far it reaches.
+    /// The slices that it is the first to need, and how far the first and the last of the windows
+    /// reach.
     slices: Vec<SliceId>,
+    from: i64,
     until: i64,
     /// Rows that are ready, as far as they have not been read.
     over: Option<Over>,
@@ -56,7 +61,8 @@ struct Fire {
 }
 
 impl Combined {
-    pub(super) fn new(grouping: &Grouping, pool_bytes: usize) -> Combined {
+    pub(super) fn new(grouping: &Grouping, room: &Room) -> Combined {
+        let pool_bytes = room.pool_bytes;
         let (layout, word) = (grouping.layout.clone(), grouping.window_word);
         let combining = grouping.windowing.combining();
         let mut bounds = word.map_or(Bounds::OfWindow, Bounds::InWord);
@@ -77,12 +83,14 @@ impl Combined {
                 Box::new(Sessions::new(layout, times, word, gap_us, pool_bytes))
             }
         };
-        Combined { rows, combining, bounds, newest: None, next: None, fire: None }
+        let keeps = room.keeps_slices && matches!(combining, Combining::Panes { .. });
+        let slices = keeps.then(BTreeMap::new);
+        Combined { rows, combining, bounds, newest: None, last: None, fire: None, slices }
     }
 
     /// The window that fires next, if nothing but the rows that are kept is looked at.
-    pub(super) fn next_window(&self) -> Option<WindowId> {
-        self.next
+    pub(super) fn next_window(&self, windowing: &Windowing) -> Option<WindowId> {
+        windowing.window_after(self.last?, self.newest?)
     }
 
     /// Begins to fire a window, which is the first to need these slices; the latest of them come
@@ -100,11 +108,11 @@ impl Combined {
         let (slices, tables): (Vec<_>, Vec<_>) = slices.into_iter().unzip();
         let reach = |slice: &SliceId| windowing.last_window_of(*slice);
         self.newest = self.newest.into_iter().chain(slices.iter().copied()).max_by_key(reach);
-        self.next = self.newest.and_then(|newest| windowing.window_after(window, newest));
+        self.last = Some(window);
         self.rows.begin(tables);
-        let until = windowing.last_end_in(window);
+        let (from, until) = (windowing.first_end_in(window), windowing.last_end_in(window));
         let rows = ResultRows::of(window, self.rows.rows().min(CHUNK_ROWS), grouping);
-        self.fire = Some(Fire { window, slices, until, over: None, rows });
+        self.fire = Some(Fire { window, slices, from, until, over: None, rows });
         true
     }
 
@@ -121,7 +129,7 @@ impl Combined {
         finisher: &Finisher,
         slices: &mut Slices,
     ) -> Result<Step> {
-        let Combined { rows, bounds, fire: Some(fire), .. } = self else {
+        let Combined { rows, bounds, fire: Some(fire), slices: kept, .. } = self else {
             return Ok(Step::Over);
         };
         let mut spent = 0;
@@ -137,7 +145,7 @@ impl Combined {
                     return Ok(Step::Working);
                 }
                 spent += fire.go_on(&mut **rows, STEP_ROWS - spent, &grouping.windowing);
-                rows.read_slices().into_iter().for_each(|table| slices.recycle(table));
+                fire.put_back(rows.read_slices(), kept, slices);
             } else if rows.ready().is_empty() {
                 return Ok(Step::Over);
             } else {
@@ -152,13 +160,43 @@ impl Combined {
     }
 
     /// It has fired, or nobody wants its rows.
-    pub(super) fn end(&mut self, slices: &mut Slices) {
+    pub(super) fn end(&mut self, windowing: &Windowing, slices: &mut Slices) {
         let Some(fire) = self.fire.take() else { return };
-        let left = self.rows.end(fire.until, self.next.is_some());
-        left.into_iter().for_each(|table| slices.recycle(table));
+        let left = self.rows.end(fire.until, self.next_window(windowing).is_some());
+        fire.put_back(left, &mut self.slices, slices);
         if self.rows.is_empty() {
-            (self.newest, self.next) = (None, None);
+            (self.newest, self.last) = (None, None);
         }
+        let is_over =
+            |slice: &SliceId| self.last.is_none_or(|w| windowing.last_window_of(*slice) <= w);
+        if let Some(kept) = &mut self.slices {
+            let over = kept.extract_if(.., |slice, _| is_over(slice));
+            over.for_each(|(_, table)| slices.recycle(table));
+        }
+    }
+
+    /// Slices with rows that later windows need.
+    pub(super) fn saved(&self, windowing: &Windowing) -> impl Iterator<Item = SliceId> {
+        let open = self.of_open_rows(windowing);
+        self.slices.iter().flat_map(BTreeMap::keys).copied().chain(open)
+    }
+
+    /// The slice whose rows are those of open sessions: the last that has fired.
+    fn of_open_rows(&self, windowing: &Windowing) -> Option<SliceId> {
+        let last = self.last.filter(|_| matches!(self.combining, Combining::Sessions { .. }));
+        last.map(|window| *windowing.slices_of(window).end())
+    }
+
+    /// The table of a slice.
+    pub(super) fn table(&self, slice: SliceId) -> Option<&Table> {
+        self.slices.as_ref()?.get(&slice)
+    }
+
+    /// The rows of a slice that has open sessions.
+    pub(super) fn open_rows(&self, slice: SliceId, windowing: &Windowing) -> Vec<SavedRows<'_>> {
+        let is_theirs = self.of_open_rows(windowing) == Some(slice);
+        let rows = is_theirs.then(|| self.rows.open_rows()).flatten();
+        rows.into_iter().map(|(words, arena)| SavedRows::State(words.into(), arena)).collect()
     }
 
     /// The latest slice that is kept.
@@ -168,8 +206,10 @@ impl Combined {
 
     /// Adds the rows that are kept.
     pub(super) fn add_usage(&self, usage: &mut Usage) {
-        usage.bytes += self.rows.bytes() as u64;
-        usage.live_bytes += self.rows.live_bytes() as u64;
+        let kept = || self.slices.iter().flat_map(BTreeMap::values);
+        let sum = |part: fn(&Table) -> usize| kept().map(part).sum::<usize>();
+        usage.bytes += (self.rows.bytes() + sum(Table::bytes)) as u64;
+        usage.live_bytes += (self.rows.live_bytes() + sum(Table::live_bytes)) as u64;
         usage.keys += self.rows.rows() as u64;
         if self.fire.is_some() {
             let growth_bytes = self.rows.growth_bytes(STEP_ROWS) as u64;
@@ -202,10 +242,25 @@ impl Bounds {
 impl Fire {
     fn go_on(&self, rows: &mut dyn Combiner, rows_max: usize, windowing: &Windowing) -> usize {
         let pane_of = |slice: usize, start: u64| match self.slices.get(slice) {
-            Some(slice) => windowing.panes_from(*slice, start as i64),
+            Some(slice) => windowing.panes_from(*slice, start as i64, self.from),
             None => [0, -1],
         };
         rows.go_on(self.until, rows_max, &pane_of)
+    }
+
+    /// Slices that have been read are kept, or their memory goes back.
+    fn put_back(
+        &self,
+        read: Vec<(usize, Table)>,
+        kept: &mut Option<BTreeMap<SliceId, Table>>,
+        slices: &mut Slices,
+    ) {
+        for (number, table) in read {
+            match (kept.as_mut(), self.slices.get(number)) {
+                (Some(kept), Some(slice)) => _ = kept.insert(*slice, table),
+                _ => slices.recycle(table),
+            }
+        }
     }
 
     fn is_over(&self, rows: &dyn Combiner) -> bool {

@@ -23,8 +23,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_state::{Leaders, Load, RowLayout, Segment};
 
 use super::{
-    Batch, Counters, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, SealSlice, Step,
-    Updated,
+    Batch, Counters, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, SavedRows,
+    SealSlice, Step, Updated,
 };
 use crate::budget::Usage;
 use crate::error::{Contents, Error, Result};
@@ -136,7 +136,7 @@ impl Aggregate {
     fn new(program: Arc<Program>, leadership: Leadership, room: Room) -> Aggregate {
         let Leadership { me, leaders, of_empty_key } = leadership;
         let (layout, format) = (program.grouping.layout.clone(), program.format.clone());
-        let combined = Combined::new(&program.grouping, room.pool_bytes);
+        let combined = Combined::new(&program.grouping, &room);
         Aggregate {
             combined,
             slices: Slices::new(layout, Leaders::even(leaders), me, Some(format), room),
@@ -176,13 +176,14 @@ impl Operator for Aggregate {
     fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId> {
         let windowing = &self.program.grouping.windowing;
         let window = self.slices.next_window(windowing, frontier);
-        let window = [window, self.combined.next_window()].into_iter().flatten().min()?;
+        let next = self.combined.next_window(windowing);
+        let window = [window, next].into_iter().flatten().min()?;
         (windowing.fires_at(window) <= clock).then_some(window)
     }
 
     fn fire(&mut self, window: WindowId) -> bool {
         let grouping = &self.program.grouping;
-        let slices = self.slices.remove_all(grouping.windowing.slices_of(window));
+        let slices = self.slices.remove_all(*grouping.windowing.slices_of(window).end());
         self.combined.begin(window, slices, grouping)
     }
 
@@ -196,7 +197,7 @@ impl Operator for Aggregate {
     }
 
     fn end_firing(&mut self) {
-        self.combined.end(&mut self.slices);
+        self.combined.end(&self.program.grouping.windowing, &mut self.slices);
     }
 
     fn usage(&mut self, next: Load, room: Load) -> Usage {
@@ -207,6 +208,18 @@ impl Operator for Aggregate {
 
     fn open(&self) -> Vec<SliceId> {
         self.slices.open().chain(self.combined.newest()).collect()
+    }
+
+    fn saved(&self) -> Vec<SliceId> {
+        self.slices.open().chain(self.combined.saved(&self.program.grouping.windowing)).collect()
+    }
+
+    fn rows(&self, slice: SliceId) -> Result<Vec<SavedRows<'_>>> {
+        let table = self.slices.table(slice).or_else(|| self.combined.table(slice));
+        let Some(table) = table else {
+            return Ok(self.combined.open_rows(slice, &self.program.grouping.windowing));
+        };
+        Ok(SavedRows::of(table))
     }
 
     fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {

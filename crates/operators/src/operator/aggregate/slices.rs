@@ -89,7 +89,7 @@ impl Slices {
         leaders: Leaders,
         me: usize,
         format: Option<Arc<Format>>,
-        Room { pool_bytes, heap, buffer_bytes, mode }: Room,
+        Room { pool_bytes, heap, buffer_bytes, mode, .. }: Room,
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
         let buffers = || Pool::new(buffer_bytes, pool_bytes / 2);
@@ -369,10 +369,15 @@ impl Slices {
         self.slices.keys().find_map(|slice| windowing.next_window(*slice, frontier))
     }
 
-    /// Takes out the slices that a complete window is the first to need, in order; their fragments
-    /// have been sealed.
-    pub(crate) fn remove_all(&mut self, window: RangeInclusive<SliceId>) -> Vec<(SliceId, Table)> {
-        let ids: Vec<SliceId> = self.slices.range(window).map(|(id, _)| *id).collect();
+    /// The table of a slice.
+    pub(crate) fn table(&self, slice: SliceId) -> Option<&Table> {
+        self.slices.get(&slice).map(|slice| &slice.primary)
+    }
+
+    /// Takes out the slices up to the `last` that a complete window is the first to need, in order;
+    /// their fragments have been sealed. Earlier ones are there after a restart alone.
+    pub(crate) fn remove_all(&mut self, last: SliceId) -> Vec<(SliceId, Table)> {
+        let ids: Vec<SliceId> = self.slices.range(..=last).map(|(id, _)| *id).collect();
         ids.into_iter().filter_map(|id| Some((id, self.remove(id..=id)?))).collect()
     }
 
@@ -460,12 +465,14 @@ impl Slices {
         let spare_bytes = (self.pool.bytes() + self.spare.bytes() + buffers) as u64;
         let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
         // The next batch may open as many slices as the last one.
-        let growth_bytes =
+        let opened_bytes =
             (self.opened * small_table_bytes(&self.layout, self.leaders.count())) as u64;
-        let opened = Usage { growth_bytes, room_bytes: growth_bytes, ..Usage::default() };
         let loads = [next, next.max(room)];
         let mut usage = self.counted.count(&mut self.slices, loads, self.passing.as_ref());
-        usage.take_maxima(&opened);
+        usage.room_bytes = usage.room_bytes.max(opened_bytes);
+        if opened_bytes > usage.growth_bytes {
+            (usage.growth_bytes, usage.batch_growth_bytes) = (opened_bytes, 0);
+        }
         usage.bytes += bytes;
         usage.spare_bytes = spare_bytes;
         usage

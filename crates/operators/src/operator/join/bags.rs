@@ -258,6 +258,11 @@ impl Bags {
         self.slices.iter().filter(|(_, slice)| !slice.is_empty()).map(|(id, _)| *id)
     }
 
+    /// Rows of own keys of a slice, of both sides.
+    pub(super) fn own(&self, slice: SliceId) -> impl Iterator<Item = &PassedRows> {
+        self.slices.get(&slice).into_iter().flat_map(|slice| &slice.own).flat_map(Passed::buffers)
+    }
+
     /// Takes out the rows of own keys of a complete window, by side; rows for other leaders have
     /// been sealed.
     pub(super) fn remove(&mut self, slice: SliceId) -> Option<[Passed; 2]> {

@@ -34,8 +34,8 @@ use arrow::datatypes::DataType;
 use millstream_state::{Load, RowLayout};
 
 use super::{
-    Batch, BySlice, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, SealSlice, Step,
-    Updated,
+    Batch, BySlice, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, SavedRows,
+    SealSlice, Step, Updated,
 };
 use crate::budget::Usage;
 use crate::columns::inputs::true_mask;
@@ -78,6 +78,7 @@ impl super::Program for Program {
             bags,
             leadership,
             versions: Versions::default(),
+            last: None,
             firing: None,
             buffers: Buffers::default(),
             program: self,
@@ -140,6 +141,8 @@ struct Join {
     bags: Bags,
     /// Versions of a temporal join, left by fired slices for later ones.
     versions: Versions,
+    /// The last slice that has fired.
+    last: Option<SliceId>,
     firing: Option<Fire>,
     buffers: Buffers,
 }
@@ -193,6 +196,7 @@ impl Operator for Join {
 
     fn fire(&mut self, window: WindowId) -> bool {
         let slice = *self.program.windowing.slices_of(window).start();
+        self.last = Some(slice);
         let Some(own) = self.bags.remove(slice) else { return false };
         self.firing = Fire::new(&self.program, window, own);
         self.firing.is_some()
@@ -229,6 +233,22 @@ impl Operator for Join {
 
     fn open(&self) -> Vec<SliceId> {
         self.bags.open().collect()
+    }
+
+    fn saved(&self) -> Vec<SliceId> {
+        let last = self.last.filter(|_| self.versions.rows() > 0);
+        self.bags.open().chain(last).collect()
+    }
+
+    /// Versions of earlier slices are rows of the last slice.
+    fn rows(&self, slice: SliceId) -> Result<Vec<SavedRows<'_>>> {
+        let mut rows: Vec<_> =
+            self.bags.own(slice).map(|own| SavedRows::Passed(own.words().into())).collect();
+        if self.last == Some(slice) {
+            let versions = self.versions.passed(&self.program.sides[1], slice)?;
+            rows.extend(versions.map(|own| SavedRows::Passed(own.into_words().into())));
+        }
+        Ok(rows)
     }
 
     fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {

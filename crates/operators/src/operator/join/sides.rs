@@ -13,7 +13,7 @@ use millstream_state::Leaders;
 use crate::columns::inputs::Input;
 use crate::columns::keys::{KeyCodec, is_variable};
 use crate::columns::stored::{self, Stored};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::counted::take_out;
 use crate::operator::{BySlice, Leadership};
@@ -106,7 +106,7 @@ impl Side {
         let mut sides = made.into_iter().zip(formats).map(|(made, format)| made.with(format));
         match (sides.next(), sides.next()) {
             (Some(left), Some(right)) => Ok([left, right]),
-            _ => Err(crate::error::Error::Internal("a join of one side".into())),
+            _ => Err(Error::Internal("a join of one side".into())),
         }
     }
 
@@ -145,6 +145,17 @@ impl Side {
             |(column, stored): &(usize, Stored)| stored::input(*stored, rows.column(*column));
         let values = self.values.iter().map(value).collect::<Result<Vec<_>>>()?;
         Ok(Some((keys, values)))
+    }
+
+    /// The kept values of rows that were read.
+    pub(super) fn inputs(&self, columns: &[ArrayRef]) -> Result<Vec<Input>> {
+        let input = |(number, (_, stored)): (usize, &(usize, Stored))| {
+            let kept = self.columns.iter().position(|column| column.kept == Kept::Value(number));
+            let column = kept.and_then(|column| columns.get(column));
+            let unknown = || Error::Internal("a value without a column".into());
+            stored::input(*stored, column.ok_or_else(unknown)?)
+        };
+        self.values.iter().enumerate().map(input).collect()
     }
 
     /// Whether the first of some rows is of a key that a worker leads.

@@ -398,16 +398,32 @@ impl Combiner for Sessions {
         self.open.table.arena.leave(std::mem::take(&mut self.left_words));
     }
 
-    fn read_slices(&mut self) -> Vec<Table> {
+    fn read_slices(&mut self) -> Vec<(usize, Table)> {
         self.slice.read_slices()
     }
 
-    fn end(&mut self, _: i64, _: bool) -> Vec<Table> {
+    fn end(&mut self, _: i64, _: bool) -> Vec<(usize, Table)> {
         self.clear_ready();
         if self.is_empty() {
             self.leave_behind();
         }
         self.slice.end()
+    }
+
+    /// The rows of open sessions, all of the first part: a slice of them by itself makes these
+    /// sessions, and the spans of those that are shared.
+    fn open_rows(&self) -> Option<(Vec<u64>, &Arena)> {
+        let Noted { layout, table, note, .. } = &self.open;
+        let (key_words, mut words) = (layout.key_words(), Vec::new());
+        for block in 0..table.scan_blocks() {
+            let rows = table.scan(block).as_words().chunks_exact(note + 1);
+            for row in rows.filter(|row| row[*note] == OPEN) {
+                words.extend_from_slice(&row[..key_words]);
+                words.extend(self.slice.word().map(|_| 0));
+                words.extend_from_slice(&row[key_words..*note]);
+            }
+        }
+        (!words.is_empty()).then_some((words, &table.arena))
     }
 
     fn is_empty(&self) -> bool {

@@ -10,23 +10,16 @@ use crate::budget::Usage;
 use crate::passed::Passing;
 use crate::windowing::SliceId;
 
-/// Of so few slices maxima are found each time, of more only now and then: meanwhile, they may be
-/// those of slices that are gone.
-const FEW: usize = 64;
-
 /// Slices that have not changed since they were counted, all together, and those that have.
 #[derive(Default)]
 pub(super) struct Counted {
-    /// Sums of what adds up, and maxima of the rest.
-    all: Usage,
+    /// Sums of bytes and keys.
+    sums: Usage,
+    /// For each number of a usage that does not add up: how many slices have which value.
+    values: [BTreeMap<[u64; 2], usize>; 5],
     /// How many of them hold rows for other leaders.
     holding: usize,
     changed: Vec<SliceId>,
-    /// Changes since maxima were found.
-    changes: usize,
-    /// True after a change of a slice with the maximum of bytes for other leaders: the end of an
-    /// epoch depends on these maxima.
-    is_stale: bool,
     /// The next input, and the one for which there should be room.
     loads: [Load; 2],
 }
@@ -40,16 +33,18 @@ impl Counted {
     /// A slice changes.
     pub(super) fn change(&mut self, id: SliceId, slice: &mut Slice) {
         let Some((own, holds)) = slice.counted.take() else { return };
-        self.all.bytes -= own.bytes;
-        self.all.live_bytes -= own.live_bytes;
-        self.all.keys -= own.keys;
+        self.sums.bytes -= own.bytes;
+        self.sums.live_bytes -= own.live_bytes;
+        self.sums.keys -= own.keys;
         self.holding -= usize::from(holds);
-        let all = &self.all;
-        let is_most = |own: u64, most: u64| own > 0 && own >= most;
-        self.is_stale |= is_most(own.largest_fragment_bytes, all.largest_fragment_bytes)
-            || is_most(own.largest_passed_bytes, all.largest_passed_bytes)
-            || is_most(own.largest_kept_bytes, all.largest_kept_bytes);
-        self.changes += 1;
+        for (values, own) in self.values.iter_mut().zip(own.maxima()) {
+            if let Some(slices) = values.get_mut(&own) {
+                *slices -= 1;
+                if *slices == 0 {
+                    values.remove(&own);
+                }
+            }
+        }
         self.changed.push(id);
     }
 
@@ -77,33 +72,39 @@ impl Counted {
             };
             let (own, holds) = (slice.usage(next, room, passing), slice.has_rows_of_others());
             slice.counted = Some((own, holds));
-            self.all.bytes += own.bytes;
-            self.all.live_bytes += own.live_bytes;
-            self.all.keys += own.keys;
+            self.sums.bytes += own.bytes;
+            self.sums.live_bytes += own.live_bytes;
+            self.sums.keys += own.keys;
             self.holding += usize::from(holds);
-            self.all.take_maxima(&own);
+            for (values, own) in self.values.iter_mut().zip(own.maxima()) {
+                *values.entry(own).or_default() += 1;
+            }
         }
-        if slices.len() <= FEW || self.is_stale || self.changes > slices.len() / 4 {
-            (self.changes, self.is_stale) = (0, false);
-            let Usage { bytes, live_bytes, keys, .. } = self.all;
-            self.all = Usage { bytes, live_bytes, keys, ..Usage::default() };
-            let counted = slices.values().filter_map(|slice| slice.counted.as_ref());
-            counted.for_each(|(own, _)| self.all.take_maxima(own));
+        let greatest = |number: usize| self.values[number].keys().next_back().copied();
+        let [growth, room, fragment, passed, kept] =
+            [0, 1, 2, 3, 4].map(|number| greatest(number).unwrap_or_default());
+        Usage {
+            growth_bytes: growth[0],
+            batch_growth_bytes: growth[1],
+            room_bytes: room[0],
+            largest_fragment_bytes: fragment[0],
+            largest_passed_bytes: passed[0],
+            largest_kept_bytes: kept[0],
+            ..self.sums
         }
-        self.all
     }
 }
 
 impl Usage {
-    /// Takes what is greater in `other`, of what does not add up.
-    pub(super) fn take_maxima(&mut self, other: &Usage) {
-        if other.growth_bytes > self.growth_bytes {
-            self.growth_bytes = other.growth_bytes;
-            self.batch_growth_bytes = other.batch_growth_bytes;
-        }
-        self.room_bytes = self.room_bytes.max(other.room_bytes);
-        self.largest_fragment_bytes = self.largest_fragment_bytes.max(other.largest_fragment_bytes);
-        self.largest_passed_bytes = self.largest_passed_bytes.max(other.largest_passed_bytes);
-        self.largest_kept_bytes = self.largest_kept_bytes.max(other.largest_kept_bytes);
+    /// Numbers of which the greatest counts, the first with the part for more than one key.
+    fn maxima(&self) -> [[u64; 2]; 5] {
+        let Usage { largest_fragment_bytes, largest_passed_bytes, largest_kept_bytes, .. } = *self;
+        [
+            [self.growth_bytes, self.batch_growth_bytes],
+            [self.room_bytes, 0],
+            [largest_fragment_bytes, 0],
+            [largest_passed_bytes, 0],
+            [largest_kept_bytes, 0],
+        ]
     }
 }
