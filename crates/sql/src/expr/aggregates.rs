@@ -4,16 +4,15 @@
 //! DataFusion's own functions would first cast their arguments (`AVG` of a `BIGINT` to `DOUBLE`),
 //! which costs time and digits. The engine's take every type as it is.
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
-use datafusion_common::{DataFusionError, Result as DfResult, not_impl_err};
+use arrow::datatypes::DECIMAL128_MAX_PRECISION;
+use datafusion_common::not_impl_err;
 use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
-use datafusion_expr::{Accumulator, AggregateUDFImpl, Case, Expr, Signature, Volatility, lit};
+use datafusion_expr::{Accumulator, AggregateUDFImpl};
 use millstream_contract::plan::{self, AggregateFunction, Moment};
 
 use crate::expr::collecting::{self, COLLECTING, is_ordered};
-use crate::syntax::error::SqlError;
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// Arguments that the engine's aggregate receives, as a form of the arguments in SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,25 +5,12 @@
 //! expression is compiled, the mark becomes a [`LocatedExpr`], which turns a failure of its part
 //! into an error that shows the place.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
-
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DataFusionError, Result as DfResult, exec_err, internal_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_expr::ScalarFunctionExpr;
 
 use crate::expr::evaluate::evaluation_error;
 use crate::expr::scalars::{Constant, Rounded};
 use crate::expr::udf::called;
-use crate::syntax::error::Place;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// The mark.
 #[derive(Debug, PartialEq, Eq, Hash)]

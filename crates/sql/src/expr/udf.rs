@@ -1,8 +1,6 @@
 //! Parts that the implementations of scalar functions share.
 
-use arrow::array::ArrayRef;
-use datafusion_common::{Result as DfResult, ScalarValue};
-use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
+use crate::syntax::prelude::*;
 
 /// Methods of a function: its name, its signature in a field, and the type that it always gives.
 macro_rules! called {

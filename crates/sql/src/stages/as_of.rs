@@ -4,20 +4,13 @@
 //! condition of the join, a call of a *marker* ([`move_times`]). It is taken out again where the
 //! join is lowered ([`take_time`]). A version that no join has is refused with the syntax.
 
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, exec_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr as SqlExpr, Ident, JoinConstraint, Spanned, TableFactor, TableVersion,
-    TableWithJoins, Value,
+    BinaryOperator, JoinConstraint, TableVersion, TableWithJoins, Value,
 };
 
 use crate::expr::udf::called;
 use crate::syntax::calls::function;
+use crate::syntax::prelude::*;
 use crate::syntax::tree::constraint;
 
 /// The marker's name, which nobody can write without quotes.

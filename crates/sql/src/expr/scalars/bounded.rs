@@ -4,25 +4,13 @@
 //! A call whose result might exceed the bound is evaluated for a few rows at a time, so that it
 //! takes little memory before its result's size is known.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
-use arrow::datatypes::{DataType, FieldRef, Int64Type, Schema};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue, exec_err};
 use datafusion_expr::preimage::PreimageResult;
-use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion_expr::{
-    BinaryExpr, Case, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_expr::ScalarFunctionExpr;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use super::lengths::{Lengths, has_texts, text_bytes};
@@ -30,8 +18,8 @@ use super::nested::row_fields;
 use super::number_casts::number_cast;
 use crate::expr::located::{UNNAMED, within_mark};
 use crate::expr::udf::{called, result_of, rows_of};
+use crate::syntax::prelude::*;
 use crate::syntax::subscripts::FIELD;
-use crate::syntax::walk::Nodes;
 
 /// Bytes that texts made of one batch may have, all together.
 const TEXT_MAX: u64 = TEXT_BYTES_MAX;

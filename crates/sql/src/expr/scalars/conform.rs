@@ -1,21 +1,14 @@
 //! Values of rows, arrays and maps as a table declares them: fields by their position, whatever
 //! their names, and each with the cast that an INSERT does to a value on its own.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray};
+use arrow::array::{ListArray, MapArray, StructArray};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::util::display::FormatOptions;
-use datafusion_common::{Result as DfResult, exec_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::bounded::unbounded;
 use super::fewer_digits::{rounded_down, ticks_in_one};
 use crate::expr::udf::{called, result_of, rows_of};
+use crate::syntax::prelude::*;
 
 /// `expr` as a value of the type `to`, which is made of others.
 pub(crate) fn conformed(expr: Expr, to: DataType) -> Expr {

@@ -2,16 +2,10 @@
 //! `LOCALTIMESTAMP`, `CURRENT_DATE`, `CURRENT_TIME` and `LOCALTIME` are the view of a clock in the
 //! session's zone. DataFusion's are of UTC, in nanoseconds, which reach only to 2262.
 
-use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use chrono::{DateTime, Utc};
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err};
-use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::local::zone_of;
+use crate::syntax::prelude::*;
 use crate::syntax::types::UTC;
 
 /// Microseconds of a second, and of a day.

@@ -3,23 +3,17 @@
 //! 1677 to 2262, and turns a date into a timestamp. Its `DATE_BIN` gives NULL for times out of its
 //! range.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Date32Type, FieldRef, Int64Type, TimeUnit};
+use arrow::array::PrimitiveArray;
+use arrow::datatypes::Date32Type;
 use chrono::{Datelike, NaiveDate};
 use datafusion_common::types::{NativeType, logical_date, logical_string};
-use datafusion_common::{DataFusionError, Result as DfResult, exec_datafusion_err, exec_err};
-use datafusion_expr::{
-    Coercion, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, TypeSignature, TypeSignatureClass, Volatility,
-};
+use datafusion_expr::{Coercion, TypeSignature, TypeSignatureClass};
 
 use super::calendar::{date, day, tick_ns};
 use super::strict::nulls_of_any;
 use super::time_units::{TimeStep, time_step};
 use crate::expr::udf::{result_of, rows_of};
+use crate::syntax::prelude::*;
 
 /// DataFusion's function, but for days as wholes.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -2,18 +2,8 @@
 //! ([`crate::stages::condition`]). And conditions that stay whole while the expression around is
 //! simplified ([`crate::expr::simplified`]).
 
-use std::sync::Arc;
-
-use arrow::array::{Array, AsArray, BooleanArray};
-use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{Result as DfResult, internal_err};
-use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
-
 use crate::expr::udf::called;
+use crate::syntax::prelude::*;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Decided {

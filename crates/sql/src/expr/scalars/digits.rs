@@ -1,26 +1,14 @@
 //! `ROUND` and `TRUNCATE` to any number of digits. DataFusion's give NaN for doubles where the
 //! power of ten is out of range, and truncate integers as doubles.
 
-use std::sync::Arc;
-
-use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
-};
-use arrow::compute::cast;
-use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type,
-};
+use arrow::array::{Decimal128Array, Float32Array, Float64Array};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, Decimal128Type, Float64Type};
 use arrow::error::ArrowError;
-use datafusion_common::{Result as DfResult, exec_err, internal_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::exact::rounded;
 use crate::expr::udf::{result_of, rows_of};
 use crate::expr::widest::check_digits;
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ToDigits {

@@ -4,20 +4,13 @@
 //! Where DataFusion's `+`, `-`, `*` and `%` give the same, they stay; the others become calls of
 //! [`Exact`], which round half away from zero.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, i256};
+use arrow::array::{Decimal128Array, Decimal256Array};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, Decimal128Type, i256};
 use arrow::error::ArrowError;
-use datafusion_common::{Result as DfResult, exec_err, internal_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
-};
 
 use crate::expr::udf::{result_of, rows_of};
 use crate::expr::widest::check_digits;
+use crate::syntax::prelude::*;
 
 /// Digits after the point that a result of more than 38 digits keeps at least, if it has them.
 const SCALE_KEPT: i16 = 6;

@@ -1,27 +1,13 @@
 //! `EXTRACT` from times and intervals. DataFusion's drops the fractions of intervals, overflows on
 //! long ones, and counts the seconds of a minute into its milliseconds.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{
-    DataType, Field, FieldRef, Int32Type, Int64Type, IntervalMonthDayNano,
-    IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
-};
-use datafusion_common::{
-    DataFusionError, Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err,
-};
+use arrow::array::{Float64Array, Int32Array};
+use arrow::datatypes::{Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion_expr::preimage::PreimageResult;
-use datafusion_expr::simplify::SimplifyContext;
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::calendar::{DAY_NS, tick_ns};
 use crate::expr::udf::{result_of, rows_of};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// Parts of timestamps and dates that can be extracted. A time of day has those from the hour on.
 const OF_TIMES: [&str; 19] = [

@@ -1,23 +1,10 @@
 //! Comparisons of times in nanoseconds with others. Nanoseconds reach from 1677 to 2262 only, and
 //! a year such as 9999 is compared with them as the last one of these.
 
-use std::sync::{Arc, LazyLock};
-
-use arrow::array::{AsArray, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, exec_err, internal_err};
-use datafusion_expr::expr::InList;
-use datafusion_expr::{
-    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-
 use super::calendar::tick_ns;
 use super::rounded::Rounded;
 use crate::expr::one_form::compares;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 static NEAREST: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| Arc::new(ScalarUDF::from(Near(Signature::any(1, Volatility::Immutable)))));

@@ -1,23 +1,14 @@
 //! Intervals in the order of their length. Arrow compares months first, then days, then
 //! nanoseconds, so that 36 hours would be less than a day.
 
-use std::sync::{Arc, LazyLock};
-
-use arrow::array::{ArrayRef, AsArray, Decimal128Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit};
-use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, exec_err};
-use datafusion_expr::expr::InList;
-use datafusion_expr::{
-    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, Operator,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use arrow::array::Decimal128Array;
+use arrow::datatypes::{IntervalMonthDayNanoType, IntervalUnit};
+use datafusion_common::tree_node::TreeNode;
 
 use super::calendar::{DAY_NS, tick_ns};
 use crate::expr::located::within_mark;
 use crate::expr::udf::called;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Makes comparisons in `expr`, which is over `schema`, compare intervals by their length. A month
 /// is 30 days, as in PostgreSQL.

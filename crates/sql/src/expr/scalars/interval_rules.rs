@@ -1,14 +1,8 @@
 //! Refuses what DataFusion accepts and cannot compute: hours added to a DATE, which has no time of
 //! day; a pattern of times for an interval; signs before times, and times of what has none.
 
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
-use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
-
 use crate::expr::located::within_mark;
-use crate::syntax::types::sql_type_name;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 

@@ -4,23 +4,13 @@
 //! and `JSON_EXISTS(json, path, on error)`, which [`json_calls`](crate::stages::json_calls) makes.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringArray,
-};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{DataFusionError, Result as DfResult, ScalarValue, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
+use arrow::array::{Float64Array, Int32Array};
 
 use super::json_path::{JsonPath, whole};
 use crate::expr::udf::{result_of, rows_of};
 use crate::syntax::calls::{DEFAULT, IS_JSON};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {

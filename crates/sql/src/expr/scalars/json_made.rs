@@ -6,21 +6,15 @@
 //! only), its kind, and its value.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
-use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
+use arrow::array::StringBuilder;
+use arrow::datatypes::{Float32Type, Float64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion_common::{Result as DfResult, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::rows::{Arguments, TEXT, function, push};
 use crate::expr::udf::{result_of, rows_of};
 use crate::syntax::calls::{JSON_ARRAY, JSON_IS_JSON, JSON_OBJECT};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {

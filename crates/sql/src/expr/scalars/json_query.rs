@@ -2,20 +2,10 @@
 //! `JSON_QUERY(json, path, wrapper, on empty, on error)`, which
 //! [`json_calls`](crate::stages::json_calls) makes.
 
-use std::sync::Arc;
-
-use arrow::array::{AsArray, StringArray};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-
 use super::json::{no_json, path, text_of};
 use super::json_path::JsonPath;
 use crate::expr::udf::{called, result_of, rows_of};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// The function.
 pub(super) fn function() -> ScalarUDF {

@@ -2,27 +2,17 @@
 //! the local time of the session's zone (setting `time_zone`).
 
 use std::any::Any;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, exec_err};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::{
-    BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, TryCast, Volatility,
-};
 use millstream_contract::zone::Zone;
 
 use super::date_ceil::CEIL_TIME;
 use super::time_units::{TimeStep, time_step};
 use super::window::is_of_window;
 use crate::expr::udf::{result_of, rows_of};
+use crate::syntax::prelude::*;
 use crate::syntax::types::UTC;
-use crate::syntax::walk::Nodes;
 
 /// Functions that look at the parts of a time.
 const PARTS: [&str; 5] = ["date_part", "datediff", "to_char", "to_date", IN_SOME_WINDOW];

@@ -4,26 +4,18 @@
 //! Timestamps are rounded down. Texts are times of a clock ([`super::clock_texts`]).
 
 use std::fmt::{Debug, LowerExp};
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, StringArray};
-use arrow::compute::cast;
+use arrow::array::{ArrowPrimitiveType, PrimitiveArray};
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use arrow::error::ArrowError;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, exec_err, internal_err};
-use datafusion_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, TryCast, Volatility,
-};
 
 use super::clock_texts::{is_time, texts_as_times};
 use super::fewer_digits::{rounded_down, ticks_in_one};
 use crate::expr::udf::{called, result_of, rows_of};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Replaces such casts in `expr`, which is over `schema`.
 pub(super) fn cast_numbers(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {

@@ -1,17 +1,8 @@
 //! Casts of decimals that lose digits. DataFusion would compare the decimal itself in place of what
 //! the cast makes of it: `CAST(5.7 AS INT) <= 5` is true, and `5.7 <= 5` is not.
 
-use std::sync::{Arc, LazyLock};
-
 use crate::expr::udf::called;
-use crate::syntax::walk::Nodes;
-use arrow::datatypes::{DataType, FieldRef};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, exec_err, internal_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
-};
+use crate::syntax::prelude::*;
 
 static ROUNDED: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| Arc::new(ScalarUDF::from(Rounded(Signature::any(1, Volatility::Immutable)))));

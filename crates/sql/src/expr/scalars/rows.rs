@@ -1,17 +1,10 @@
 //! Functions of strings and integers that are computed row by row.
 
+use crate::syntax::prelude::*;
+
 use std::fmt::Write;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray, StringBuilder};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-
-use crate::syntax::types::sql_type_name;
+use arrow::array::StringBuilder;
 
 /// A text.
 pub(super) const TEXT: DataType = DataType::Utf8;

@@ -5,21 +5,13 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use arrow::array::{Array, AsArray, BooleanArray};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DataFusionError, Result as DfResult, exec_datafusion_err, exec_err};
 use datafusion_expr::expr::Like;
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use regex::Regex;
 
 use super::regexps::Patterns;
 use crate::expr::located::within_mark;
 use crate::expr::udf::called;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Special characters of patterns.
 const SPECIAL: &str = "[]()|^-+*_%?{}";

@@ -4,16 +4,9 @@
 //!
 //! [`Derived`]: millstream_contract::plan::Derived
 
-use arrow::datatypes::{DataType, TimeUnit};
-use datafusion_common::{DataFusionError, Result as DfResult, exec_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-
 use crate::expr::located::within_mark;
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::types::{UTC, sql_type_name};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
+use crate::syntax::types::UTC;
 
 /// Results of stamp functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,14 +1,10 @@
 //! `GREATEST` and `LEAST` as Flink has them: NULL if any argument is NULL. DataFusion's skip NULLs.
 //! `GREATEST`, `LEAST` and `NULLIF` see a single NaN, greater than all numbers, and a single zero.
 
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::array::{ArrayRef, BooleanArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{is_null, nullif};
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, plan_err};
-use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
 use millstream_contract::floats::{one_form, one_nan};
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -3,23 +3,14 @@
 //! Intervals are `1 day 02:00:00`. DataFusion's CAST writes ISO 8601 with as many digits as needed,
 //! and `1 days 2 hours`.
 
-use std::sync::{Arc, LazyLock};
-
-use arrow::array::{ArrayRef, AsArray, StringArray};
-use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{IntervalMonthDayNanoType, IntervalUnit};
 use arrow::util::display::FormatOptions;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, exec_err};
-use datafusion_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, TryCast, Volatility,
-};
 use millstream_contract::interval::{write_duration, write_interval};
 
 use super::interval_order::lengths;
 use crate::expr::udf::called;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Replaces the CASTs of timestamps and intervals to text in `expr`, which is over `schema`.
 pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {

@@ -1,19 +1,11 @@
 //! `TIMESTAMPDIFF`, `TIMESTAMPADD` and `DATEDIFF`: the difference of two times in a unit, and a
 //! time moved by a number of units.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, Date32Array, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
-use datafusion_common::{Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use arrow::array::Date32Array;
 
 use super::calendar::{DAY_NS, add_months, instants, months_between, tick_ns};
 use crate::expr::udf::{result_of, rows_of};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// A unit's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,23 +2,18 @@
 //! DataFusion reads a text as nanoseconds, which reach only to 2262: `9999-12-31` would be an
 //! error. An instant that is made of a number does not depend on the session's time zone.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, AsArray, TimestampMillisecondArray};
-use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
+use arrow::array::TimestampMillisecondArray;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{Float64Type, TimestampMillisecondType};
 use chrono::DateTime;
-use datafusion_common::{Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use millstream_contract::zone::Zone;
 
 use super::by_pattern::by_pattern;
 use super::clock_texts::{has_offset, texts_as_times};
 use super::local::zone_of;
 use crate::expr::udf::{called, result_of, rows_of};
-use crate::syntax::types::{UTC, sql_type_name};
+use crate::syntax::prelude::*;
+use crate::syntax::types::UTC;
 
 const MILLIS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
 

@@ -2,17 +2,10 @@
 //! stays what it is. DataFusion keeps a decimal's type, in which 10.00 for 9.99 has no room, and
 //! makes a double of an integer, which has not as many digits.
 
-use std::sync::Arc;
-
-use arrow::array::AsArray;
-use arrow::datatypes::{DataType, Decimal128Type};
-use datafusion_common::{Result as DfResult, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use arrow::datatypes::Decimal128Type;
 
 use crate::expr::udf::{result_of, rows_of};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Whole {

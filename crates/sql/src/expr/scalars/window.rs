@@ -1,20 +1,12 @@
 //! The bounds of the window to which a time belongs, as functions of the time; and all windows to
 //! which it belongs, as an array.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, AsArray, ListArray, TimestampMillisecondArray};
+use arrow::array::{ListArray, TimestampMillisecondArray};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Int64Type, TimeUnit};
-use datafusion_common::{Result as DfResult, exec_datafusion_err, exec_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use millstream_contract::plan::{Tumble, Window};
 
 use crate::expr::window_node::WINDOW_TYPE;
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 use super::overlapping::Overlapping;
 

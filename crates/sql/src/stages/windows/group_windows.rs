@@ -6,28 +6,18 @@
 //! is lowered, markers become the columns of a window that is assigned to the rows right below the
 //! grouping.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-use datafusion_common::{DFSchema, Result as DfResult, exec_err};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use datafusion_sql::sqlparser::ast::{
-    DateTimeField, Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Ident, Interval, OrderByKind, Query, Select, SetExpr, Spanned, Value,
-    ValueWithSpan, VisitMut, VisitorMut,
+    DateTimeField, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    Interval, OrderByKind, Value, ValueWithSpan, VisitMut,
 };
 
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::window_kinds::{Length, WindowKind};
 use crate::stages::windows::window_functions::{constant, length_of};
 use crate::syntax::calls::function;
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::tree::parts;
-use crate::syntax::walk::WalkMut;
 use crate::syntax::words::single_part;
 
 /// Suffixes of a group window's name for its bounds, in the order of [`WINDOW_COLUMNS`].

@@ -1,21 +1,10 @@
 //! Whether a condition on windows holds for one of the windows to which a time belongs: of HOP and
 //! CUMULATE, whose rows do not tell their window.
 
-use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, TimestampMillisecondArray,
-};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::TimestampMillisecondArray;
 use chrono::Utc;
-use datafusion_common::{DataFusionError, Result as DfResult, exec_err};
-use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::plan::Window;
 
@@ -25,7 +14,7 @@ use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::stages::compiler::Compiler;
 use crate::stages::lower::WINDOW;
 use crate::stages::schemas::qualified;
-use crate::syntax::error::Result;
+use crate::syntax::prelude::*;
 
 #[derive(Debug)]
 struct InSomeWindow {
