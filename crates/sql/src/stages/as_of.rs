@@ -8,7 +8,7 @@ use datafusion_sql::sqlparser::ast::{
     BinaryOperator, JoinConstraint, TableVersion, TableWithJoins, Value,
 };
 
-use crate::expr::udf::called;
+use crate::expr::udf::{argument_of, called};
 use crate::syntax::calls::function;
 use crate::syntax::prelude::*;
 use crate::syntax::tree::constraint;
@@ -18,18 +18,15 @@ const NAME: &str = "$system_time";
 
 /// A condition that says as of when a table is joined. It is never evaluated.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct AsOfMarker {
-    signature: Signature,
-}
+struct AsOfMarker;
 
 /// The marker, if this is its name.
 pub(crate) fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
-    let signature = Signature::any(1, Volatility::Immutable);
-    (name == NAME).then(|| Arc::new(ScalarUDF::from(AsOfMarker { signature })))
+    (name == NAME).then(|| Arc::new(ScalarUDF::from(AsOfMarker)))
 }
 
 impl ScalarUDFImpl for AsOfMarker {
-    called!(NAME, signature, DataType::Boolean);
+    called!(NAME, ONE, DataType::Boolean);
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         exec_err!("{NAME} outside of a join")
@@ -64,9 +61,7 @@ fn within(relation: &mut TableFactor) {
 
 /// The time as of which a condition says that a table is joined.
 pub(crate) fn time_of(condition: &Expr) -> Option<&Expr> {
-    let Expr::ScalarFunction(call) = condition else { return None };
-    let marks = call.func.inner().is::<AsOfMarker>();
-    marks.then(|| call.args.first()).flatten()
+    argument_of::<AsOfMarker>(condition)
 }
 
 /// Takes the time as of which a table is joined out of the conditions of the join.

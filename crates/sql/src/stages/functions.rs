@@ -182,7 +182,7 @@ impl Functions {
         }
         let aggregates = all_aggregates()
             .map(|named| (named.0, AggregateUDF::from(Aggregate::new(named))))
-            .chain(GROUPING.map(|name| (name, AggregateUDF::from(GroupingFunction::new(name)))))
+            .chain(GROUPING.map(|name| (name, AggregateUDF::from(GroupingFunction { name }))))
             .map(|(name, function)| (name, Arc::new(function)))
             .collect();
         let mut config = ConfigOptions::default();

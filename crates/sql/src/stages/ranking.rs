@@ -20,6 +20,7 @@ use millstream_contract::plan::{self, AggregateFunction, Best, Directions, Ranki
 use crate::expr::collected::{UNBOUNDED, name_of};
 use crate::expr::located::without_marks;
 use crate::expr::scalars::{row_fields, row_of};
+use crate::expr::udf::called;
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::lower::{
     Call, Fires, Grouped, Over, Places, Stage, fired_column, indexed, is_window_column, over,
@@ -61,24 +62,16 @@ pub(crate) fn is_row_number(function: &WindowFunctionDefinition) -> bool {
 pub(crate) fn function(name: &str) -> Option<Arc<WindowUDF>> {
     let ranking = ranking_named(&name.to_lowercase())?;
     let name = ["row_number", "rank", "dense_rank"][ranking as usize];
-    let signature = Signature::nullary(Volatility::Immutable);
-    Some(Arc::new(WindowUDF::from(RankFunction { name, signature })))
+    Some(Arc::new(WindowUDF::from(RankFunction { name })))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RankFunction {
     name: &'static str,
-    signature: Signature,
 }
 
 impl WindowUDFImpl for RankFunction {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(.name, NONE);
 
     fn partition_evaluator(
         &self,

@@ -7,13 +7,12 @@ use arrow::util::display::FormatOptions;
 
 use super::bounded::unbounded;
 use super::fewer_digits::{rounded_down, ticks_in_one};
-use crate::expr::udf::{called, result_of, rows_of};
+use crate::expr::udf::{call_of, called, first_array, result_of};
 use crate::syntax::prelude::*;
 
 /// `expr` as a value of the type `to`, which is made of others.
 pub(crate) fn conformed(expr: Expr, to: DataType) -> Expr {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Conform { to, signature })).call(vec![expr])
+    call_of(Conform { to }, vec![expr])
 }
 
 /// The argument of a conforming call; `None` if `expr` is no such call.
@@ -26,11 +25,10 @@ pub(crate) fn within_conformed(expr: &Expr) -> Option<&Expr> {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Conform {
     to: DataType,
-    signature: Signature,
 }
 
 impl ScalarUDFImpl for Conform {
-    called!("$conform", signature);
+    called!("$conform", ONE);
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
         Ok(self.to.clone())
@@ -42,10 +40,7 @@ impl ScalarUDFImpl for Conform {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match &args.args[..] {
-            [value] => result_of(&args, conform(&value.to_array(rows_of(&args))?, &self.to)?),
-            many => exec_err!("one value conforms to a type, not {}", many.len()),
-        }
+        result_of(&args, conform(&first_array(&args)?, &self.to)?)
     }
 }
 

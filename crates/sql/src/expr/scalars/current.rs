@@ -5,6 +5,7 @@
 use chrono::{DateTime, Utc};
 
 use super::local::zone_of;
+use crate::expr::udf::called;
 use crate::syntax::prelude::*;
 use crate::syntax::types::UTC;
 
@@ -29,15 +30,13 @@ struct Current {
     name: &'static str,
     aliases: Vec<String>,
     gives: Gives,
-    signature: Signature,
 }
 
 /// Functions and aliases.
 pub(super) fn functions() -> [ScalarUDF; 4] {
     let function = |name, alias: &[&str], gives| {
         let aliases = alias.iter().map(ToString::to_string).collect();
-        let signature = Signature::nullary(Volatility::Stable);
-        ScalarUDF::from(Current { name, aliases, gives, signature })
+        ScalarUDF::from(Current { name, aliases, gives })
     };
     [
         function("now", &["current_timestamp"], Gives::Instant),
@@ -67,16 +66,10 @@ impl Current {
 }
 
 impl ScalarUDFImpl for Current {
-    fn name(&self) -> &str {
-        self.name
-    }
+    called!(.name, NONE);
 
     fn aliases(&self) -> &[String] {
         &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {

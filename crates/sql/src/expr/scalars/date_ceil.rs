@@ -11,14 +11,14 @@ pub(crate) const CEIL_TIME: &str = "$ceil_time";
 
 /// The function.
 pub(super) fn function() -> ScalarUDF {
-    ScalarUDF::from(CeilTime(Signature::user_defined(Volatility::Immutable)))
+    ScalarUDF::from(CeilTime)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct CeilTime(Signature);
+struct CeilTime;
 
 impl ScalarUDFImpl for CeilTime {
-    called!(CEIL_TIME, 0);
+    called!(CEIL_TIME, CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         use DataType::{Date32, Null, Time32, Time64, Timestamp};

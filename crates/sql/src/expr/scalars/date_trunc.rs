@@ -12,7 +12,7 @@ use datafusion_expr::{Coercion, TypeSignature, TypeSignatureClass};
 use super::calendar::{date, day, tick_ns};
 use super::strict::nulls_of_any;
 use super::time_units::{TimeStep, time_step};
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{called, result_of, rows_of};
 use crate::syntax::prelude::*;
 
 /// DataFusion's function, but for days as wholes.
@@ -101,17 +101,7 @@ pub(super) fn date_bin(inner: Arc<ScalarUDF>) -> ScalarUDF {
 }
 
 impl ScalarUDFImpl for DateBin {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.0.return_type(types)
-    }
+    called!(like 0);
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
         self.0.return_field_from_args(args)

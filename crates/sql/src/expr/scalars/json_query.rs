@@ -4,34 +4,26 @@
 
 use super::json::{no_json, path, text_of};
 use super::json_path::JsonPath;
-use crate::expr::udf::{called, result_of, rows_of};
+use crate::expr::udf::{called, no_such, result_of, rows_of};
 use crate::syntax::prelude::*;
 
 /// The function.
 pub(super) fn function() -> ScalarUDF {
-    ScalarUDF::from(JsonQuery(Signature::user_defined(Volatility::Immutable)))
+    ScalarUDF::from(JsonQuery)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct JsonQuery(Signature);
+struct JsonQuery;
 
 impl ScalarUDFImpl for JsonQuery {
-    called!("json_query", 0);
+    called!("json_query", CHECKED, DataType::Utf8);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let is_text = |given: &DataType| given.is_null() || given.is_string();
         if matches!(types.len(), 2 | 5) && types.iter().all(is_text) {
             return Ok(vec![DataType::Utf8; types.len()]);
         }
-        let given: Vec<String> = types.iter().map(sql_type_name).collect();
-        plan_err!(
-            "there is no JSON_QUERY of {}; it takes JSON_QUERY(STRING, STRING)",
-            given.join(", ")
-        )
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Utf8)
+        no_such("JSON_QUERY", types, "JSON_QUERY(STRING, STRING)")
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {

@@ -10,7 +10,7 @@ use millstream_contract::zone::Zone;
 use super::date_ceil::CEIL_TIME;
 use super::time_units::{TimeStep, time_step};
 use super::window::is_of_window;
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{call_of, called, first_array, result_of};
 use crate::syntax::prelude::*;
 use crate::syntax::types::UTC;
 
@@ -151,8 +151,7 @@ impl Conversion<'_> {
     }
 
     fn call(&self, gives: LocalResult, of: Expr) -> Expr {
-        let zoned = Zoned { zone: self.zone.clone(), gives, signature: any() };
-        Arc::new(ScalarUDF::from(zoned)).call(vec![of])
+        call_of(Zoned { zone: self.zone.clone(), gives }, vec![of])
     }
 
     /// Makes the local time of an instant.
@@ -183,10 +182,6 @@ fn times_of(args: &mut [Expr]) -> &mut [Expr] {
     &mut args[skipped..]
 }
 
-fn any() -> Signature {
-    Signature::any(1, Volatility::Immutable)
-}
-
 fn unit_of_instant(data_type: &DataType) -> Option<TimeUnit> {
     match data_type {
         DataType::Timestamp(unit, Some(_)) => Some(*unit),
@@ -213,7 +208,6 @@ enum LocalResult {
 struct Zoned {
     zone: Zone,
     gives: LocalResult,
-    signature: Signature,
 }
 
 impl ScalarUDFImpl for Zoned {
@@ -224,9 +218,7 @@ impl ScalarUDFImpl for Zoned {
         }
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ ONE);
 
     fn return_type(&self, arguments: &[DataType]) -> DfResult<DataType> {
         let [DataType::Timestamp(unit, _)] = arguments else {
@@ -239,8 +231,7 @@ impl ScalarUDFImpl for Zoned {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [times] = &args.args[..] else { return exec_err!("{} takes a time", self.name()) };
-        let times = times.to_array(rows_of(&args))?;
+        let times = first_array(&args)?;
         let to = self.return_type(&[times.data_type().clone()])?;
         result_of(&args, self.convert(&times, &to)?)
     }

@@ -12,7 +12,7 @@ use arrow::datatypes::Fields;
 use super::bounded::unbounded;
 use super::doubles::common_type;
 use super::maps::{entry_types, key_and_value, map, map_of, value_of_key};
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{called, result_of, rows_of};
 use crate::syntax::calls::MAP;
 use crate::syntax::prelude::*;
 use crate::syntax::subscripts::{FIELD, ITEM};
@@ -86,12 +86,11 @@ enum NestedKind {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Nested {
     kind: NestedKind,
-    signature: Signature,
 }
 
 impl Nested {
     fn function(kind: NestedKind) -> ScalarUDF {
-        ScalarUDF::from(Nested { kind, signature: Signature::user_defined(Volatility::Immutable) })
+        ScalarUDF::from(Nested { kind })
     }
 }
 
@@ -108,9 +107,7 @@ impl ScalarUDFImpl for Nested {
         }
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ CHECKED);
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
         internal_err!("the type depends on the arguments")

@@ -1,6 +1,7 @@
 //! `GREATEST` and `LEAST` as Flink has them: NULL if any argument is NULL. DataFusion's skip NULLs.
 //! `GREATEST`, `LEAST` and `NULLIF` see a single NaN, greater than all numbers, and a single zero.
 
+use crate::expr::udf::called;
 use crate::syntax::prelude::*;
 
 use arrow::buffer::NullBuffer;
@@ -25,17 +26,7 @@ pub(super) fn nulls_of_any(args: &[ColumnarValue], rows: usize) -> DfResult<Opti
 }
 
 impl ScalarUDFImpl for Strict {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.0.return_type(types)
-    }
+    called!(like 0);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         if types.iter().any(|t| matches!(t, DataType::Interval(_))) {
@@ -76,17 +67,7 @@ fn compared(
 }
 
 impl ScalarUDFImpl for NullIf {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.0.return_type(types)
-    }
+    called!(like 0);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let rows = args.number_rows;

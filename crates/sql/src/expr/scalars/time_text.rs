@@ -9,7 +9,7 @@ use arrow::util::display::FormatOptions;
 use millstream_contract::interval::{write_duration, write_interval};
 
 use super::interval_order::lengths;
-use crate::expr::udf::called;
+use crate::expr::udf::{argument_of, call_of, called, first};
 use crate::syntax::prelude::*;
 
 /// Replaces the CASTs of timestamps and intervals to text in `expr`, which is over `schema`.
@@ -21,7 +21,7 @@ pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
         use DataType::{Duration, Interval, Timestamp};
         let from_time = matches!(expr.get_type(schema)?, Timestamp(..) | Interval(_) | Duration(_));
         if from_time && *field.data_type() == DataType::Utf8 {
-            return Ok(Transformed::yes(FUNCTION.call(vec![expr.as_ref().clone()])));
+            return Ok(Transformed::yes(call_of(TimeText, vec![expr.as_ref().clone()])));
         }
         Ok(Transformed::no(e))
     })?;
@@ -30,22 +30,17 @@ pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
 
 /// The operand of a cast of a time to text; `None` if `expr` is no such cast.
 pub(crate) fn written_time(expr: &Expr) -> Option<&Expr> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    call.func.inner().is::<TimeText>().then(|| call.args.first()).flatten()
+    argument_of::<TimeText>(expr)
 }
 
-static FUNCTION: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| Arc::new(ScalarUDF::from(TimeText(Signature::any(1, Volatility::Immutable)))));
-
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct TimeText(Signature);
+struct TimeText;
 
 impl ScalarUDFImpl for TimeText {
-    called!("time_text", 0, DataType::Utf8);
+    called!("time_text", ONE, DataType::Utf8);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [times] = &args.args[..] else { return exec_err!("time_text takes one argument") };
-        let times = times.to_array(args.number_rows)?;
+        let times = first(&args.args)?.into_array(args.number_rows)?;
         let unit = match times.data_type() {
             DataType::Timestamp(unit, _) => unit,
             DataType::Interval(_) | DataType::Duration(_) => {

@@ -4,7 +4,7 @@
 use arrow::array::Date32Array;
 
 use super::calendar::{DAY_NS, add_months, instants, months_between, tick_ns};
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{called, no_such, result_of, rows_of};
 use crate::syntax::prelude::*;
 
 /// A unit's length.
@@ -54,18 +54,13 @@ enum UnitFunction {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TimeUnits {
     kind: UnitFunction,
-    signature: Signature,
 }
 
 /// All of them; units are given as texts.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     [UnitFunction::Diff, UnitFunction::Add, UnitFunction::Days]
-        .into_iter()
-        .map(|kind| {
-            let signature = Signature::user_defined(Volatility::Immutable);
-            ScalarUDF::from(TimeUnits { kind, signature })
-        })
-        .collect()
+        .map(|kind| ScalarUDF::from(TimeUnits { kind }))
+        .into()
 }
 
 impl TimeUnits {
@@ -115,9 +110,7 @@ impl ScalarUDFImpl for TimeUnits {
         }
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let number = |given: &DataType| {
@@ -135,19 +128,9 @@ impl ScalarUDFImpl for TimeUnits {
             _ => vec![None],
         };
         let coerced: Option<Vec<DataType>> = coerced.into_iter().collect();
-        coerced.map_or_else(
-            || {
-                let given = if self.kind == UnitFunction::Days {
-                    types
-                } else {
-                    types.get(1..).unwrap_or(&[])
-                };
-                let given: Vec<String> = given.iter().map(sql_type_name).collect();
-                let (name, takes) = (self.name().to_uppercase(), self.takes());
-                plan_err!("there is no {name} of {}; it takes {takes}", given.join(", "))
-            },
-            Ok,
-        )
+        let units = usize::from(self.kind != UnitFunction::Days);
+        let (name, given) = (self.name().to_uppercase(), types.get(units..).unwrap_or(&[]));
+        coerced.map_or_else(|| no_such(&name, given, self.takes()), Ok)
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {

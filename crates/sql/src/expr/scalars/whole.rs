@@ -4,19 +4,17 @@
 
 use arrow::datatypes::Decimal128Type;
 
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{called, no_such, result_of, rows_of};
 use crate::syntax::prelude::*;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Whole {
     inner: Arc<ScalarUDF>,
-    signature: Signature,
 }
 
 /// `CEIL(x)` or `FLOOR(x)`; `inner` is DataFusion's.
 pub(super) fn to_whole(inner: Arc<ScalarUDF>) -> ScalarUDF {
-    let signature = Signature::user_defined(Volatility::Immutable);
-    ScalarUDF::from(Whole { inner, signature })
+    ScalarUDF::from(Whole { inner })
 }
 
 impl ScalarUDFImpl for Whole {
@@ -28,21 +26,15 @@ impl ScalarUDFImpl for Whole {
         self.inner.aliases()
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         match types {
             [DataType::Null] => Ok(vec![DataType::Float64]),
             [number] if number.is_numeric() => Ok(vec![number.clone()]),
             _ => {
-                let given: Vec<String> = types.iter().map(sql_type_name).collect();
                 let name = self.name().to_uppercase();
-                plan_err!(
-                    "there is no {name} of {}; it takes {name}(number) or {name}(time TO unit)",
-                    given.join(", ")
-                )
+                no_such(&name, types, &format!("{name}(number) or {name}(time TO unit)"))
             }
         }
     }

@@ -12,6 +12,7 @@ use datafusion_sql::sqlparser::ast::{
     Interval, OrderByKind, Value, ValueWithSpan, VisitMut,
 };
 
+use crate::expr::udf::called;
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::window_kinds::{Length, WindowKind};
 use crate::stages::windows::window_functions::{constant, length_of};
@@ -32,14 +33,12 @@ struct BoundMarker {
     kind: WindowKind,
     /// One of [`BOUNDS`].
     bound: usize,
-    signature: Signature,
 }
 
 /// The marker of this name.
 pub(crate) fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
     let (kind, bound) = bound_named(name.strip_prefix('$')?)?;
-    let signature = Signature::variadic_any(Volatility::Immutable);
-    Some(Arc::new(ScalarUDF::from(BoundMarker { name: name.to_string(), kind, bound, signature })))
+    Some(Arc::new(ScalarUDF::from(BoundMarker { name: name.to_string(), kind, bound })))
 }
 
 /// The names of the functions for their bounds.
@@ -62,17 +61,7 @@ fn marker_name(kind: WindowKind, bound: usize) -> String {
 }
 
 impl ScalarUDFImpl for BoundMarker {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(WINDOW_TYPE)
-    }
+    called!(.name, ANY, WINDOW_TYPE);
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         exec_err!("{} outside of a GROUP BY", self.name)
