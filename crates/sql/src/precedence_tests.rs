@@ -5,13 +5,10 @@
 //! `SqlBetweenOperator`, `SqlInOperator`); the SQL standard's grammar gives the same order where it
 //! lets two operators stand beside each other without brackets at all.
 
-use std::ops::ControlFlow;
-
-use datafusion_sql::sqlparser::ast::{Expr, VisitorMut};
-use datafusion_sql::sqlparser::parser::Parser;
+use datafusion_sql::sqlparser::ast::Expr;
 
 use crate::syntax::dialect::MillstreamDialect;
-use crate::syntax::walk::WalkMut;
+use crate::syntax::prelude::*;
 
 const PREDICATE: u8 = 32;
 

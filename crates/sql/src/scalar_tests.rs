@@ -5,11 +5,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use millstream_contract::error::{Error, Result};
 use millstream_contract::plan::Plan;
 use millstream_contract::sink::Sink;
@@ -18,9 +15,8 @@ use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOpt
 use crate::plan::planner::{Outcome, Planner};
 use crate::scalar_test_forms::FORMS;
 use crate::stages::functions::Functions;
-use crate::syntax::error::ErrorKind;
+use crate::syntax::prelude::*;
 use crate::syntax::script::parse_script;
-use crate::syntax::types::sql_type_name;
 
 #[derive(Debug)]
 struct Nothing;

@@ -2,16 +2,10 @@
 //! as it is called here: random expressions are evaluated with and without it, over rows with
 //! NULLs, edge values and zeros. Conditions are evaluated as filters, too.
 
-use std::sync::Arc;
-
 use arrow::array::*;
-use arrow::datatypes::DataType;
 use chrono::DateTime;
-use datafusion_common::DFSchema;
-use datafusion_expr::simplify::SimplifyContext;
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
-use datafusion_sql::sqlparser::parser::Parser;
 
 use crate::expr::evaluate::compile;
 use crate::expr::scalars::{as_meant, dates_as_times};
@@ -21,6 +15,7 @@ use crate::stages::condition;
 use crate::stages::functions::{Context, Functions};
 use crate::syntax::dialect::MillstreamDialect;
 use crate::syntax::dialect::parser_options;
+use crate::syntax::prelude::*;
 
 /// Columns `a`, `b` BIGINT, `i` INT, `x` DOUBLE, `d` DECIMAL(6, 2), `s` STRING, `p`, `q` BOOLEAN.
 fn batch() -> RecordBatch {

@@ -4,16 +4,16 @@
 //! DataFusion's own functions would first cast their arguments (`AVG` of a `BIGINT` to `DOUBLE`),
 //! which costs time and digits. The engine's take every type as it is.
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
-use datafusion_common::{DataFusionError, Result as DfResult, not_impl_err};
+use arrow::datatypes::DECIMAL128_MAX_PRECISION;
+use datafusion_common::not_impl_err;
 use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
-use datafusion_expr::{Accumulator, AggregateUDFImpl, Case, Expr, Signature, Volatility, lit};
+use datafusion_expr::{Accumulator, AggregateUDFImpl};
 use millstream_contract::plan::{self, AggregateFunction, Moment};
 
 use crate::expr::collecting::{self, COLLECTING, is_ordered};
-use crate::syntax::error::SqlError;
-use crate::syntax::types::sql_type_name;
+use crate::expr::udf::called;
+use crate::syntax::prelude::*;
 
 /// Arguments that the engine's aggregate receives, as a form of the arguments in SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -132,28 +132,11 @@ pub(crate) const GROUPING: [&str; 2] = ["grouping", "grouping_id"];
 /// [`GROUPING`] as DataFusion's planner sees it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupingFunction {
-    name: &'static str,
-    signature: Signature,
-}
-
-impl GroupingFunction {
-    pub(crate) fn new(name: &'static str) -> GroupingFunction {
-        GroupingFunction { name, signature: Signature::variadic_any(Volatility::Immutable) }
-    }
+    pub(crate) name: &'static str,
 }
 
 impl AggregateUDFImpl for GroupingFunction {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Int64)
-    }
+    called!(.name, ANY, DataType::Int64);
 
     fn is_nullable(&self) -> bool {
         false
@@ -184,13 +167,11 @@ pub(crate) struct Aggregate {
     name: &'static str,
     function: AggregateFunction,
     takes: Takes,
-    signature: Signature,
 }
 
 impl Aggregate {
     pub(crate) fn new((name, function, takes): Named) -> Aggregate {
-        let signature = Signature::user_defined(Volatility::Immutable);
-        Aggregate { name, function, takes, signature }
+        Aggregate { name, function, takes }
     }
 
     /// The type that an argument is cast to; `None` if there is no such aggregate.
@@ -265,13 +246,7 @@ fn as_taken(data_type: &DataType) -> DataType {
 }
 
 impl AggregateUDFImpl for Aggregate {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(.name, CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let name = self.name.to_uppercase();

@@ -2,12 +2,10 @@
 //! levels, so that a chain of a thousand `+` takes a million steps. Here a part of few levels
 //! becomes a column, whose type is known, for what stands above it.
 
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use crate::syntax::walk::Nodes;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, Result as DfResult, TableReference};
-use datafusion_expr::{Expr, ExprSchemable, Operator};
+use datafusion_common::TableReference;
+use datafusion_common::tree_node::TreeNode;
 
 /// Levels of a part.
 const LEVELS: usize = 30;

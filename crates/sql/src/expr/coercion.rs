@@ -1,19 +1,17 @@
 //! Making types agree, as DataFusion does it, deep expressions in parts.
 
 use std::mem::replace;
-use std::sync::Arc;
 
-use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{DFSchema, Result as DfResult};
+use datafusion_common::tree_node::TreeNode;
+use datafusion_expr::WindowFrame;
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::utils::merge_schema;
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFrame};
 use datafusion_optimizer::analyzer::AnalyzerRule;
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
 use crate::expr::by_parts::by_parts;
+use crate::syntax::prelude::*;
 
 /// Type coercion; goes behind the rules that depend on the written types.
 #[derive(Debug, Default)]

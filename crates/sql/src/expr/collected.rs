@@ -1,18 +1,14 @@
 //! Calls of aggregates whose value has any size, or depends on the order of records: how they
 //! become calls of the engine's, and their text. Several arguments become one, a row.
 
-use arrow::datatypes::DataType;
-use datafusion_common::{ExprSchema, ScalarValue};
+use datafusion_common::ExprSchema;
 use datafusion_expr::expr::{AggregateFunctionParams, NullTreatment};
-use datafusion_expr::{Cast, Expr, ExprSchemable};
-use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{AggregateFunction, Best, Ranking, Share};
 
 use crate::expr::collecting::form;
 use crate::expr::scalars::{row_fields, row_of};
 use crate::expr::text::sql_text;
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// A ranking whose limit is not known yet.
 pub(crate) const UNBOUNDED: u32 = u32::MAX;

@@ -1,14 +1,10 @@
 //! Aggregates whose value has any size, or depends on the order of records: their names, arguments
 //! and results.
 
-use std::sync::Arc;
-
-use arrow::datatypes::{DataType, Field};
 use millstream_contract::plan::{AggregateFunction, Share};
 
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::type_grammar::ELEMENT;
-use crate::syntax::types::sql_type_name;
 
 /// Names of calls, with their functions before arguments are looked at.
 pub(crate) const COLLECTING: [(&str, AggregateFunction); 10] = {

@@ -3,22 +3,15 @@
 //! The simplifier would do it otherwise, but it lets integers wrap around and decimals have too
 //! many digits, and makes doubles of them that are not the nearest.
 
-use std::sync::Arc;
-
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Schema};
+use arrow::array::RecordBatchOptions;
 use chrono::Utc;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue};
-use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, TryCast, Volatility};
 use millstream_contract::error::Error;
 
 use crate::expr::evaluate::compile;
 use crate::expr::one_form::compares;
 use crate::expr::scalars::{as_meant, exact_operation};
-use crate::syntax::error::SqlError;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to.
 /// What does not fit its type is an error; what fails otherwise stays, since it may never be

@@ -1,22 +1,14 @@
 //! From logical expressions to the expressions that the engine evaluates per batch.
 
-use std::fmt;
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::compute::{cast, concat};
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Schema, TimeUnit};
+use arrow::compute::concat;
+use arrow::datatypes::DECIMAL128_MAX_PRECISION;
 use arrow::error::ArrowError;
 use chrono::{DateTime, Utc};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue};
 use datafusion_expr::execution_props::ExecutionProps;
-use datafusion_expr::expr::InList;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion_expr::{Expr, ExprSchemable, Operator};
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, NegativeExpr};
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
+use datafusion_physical_expr::{ScalarFunctionExpr, create_physical_expr};
 use millstream_contract::Error;
 use millstream_contract::calendar::{DAY_NS, tick_ns};
 use millstream_contract::compare::CompareColumn;
@@ -35,9 +27,8 @@ use crate::expr::scalars::{
 };
 use crate::expr::text::sql_text;
 use crate::expr::widest::{Widest, check_digits};
-use crate::syntax::error::{Place, Result};
-use crate::syntax::types::{sql_type_name, with_sql_types};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
+use crate::syntax::types::with_sql_types;
 
 /// An expression over a batch, with its SQL text for messages.
 #[derive(Debug)]

@@ -1,17 +1,12 @@
 //! Implications of a condition: comparisons of columns with constants, which a source can check by
 //! its statistics.
 
-use std::sync::Arc;
-
-use arrow::datatypes::Schema;
-use datafusion_common::ScalarValue;
-use datafusion_expr::Operator;
-use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, Literal};
 use millstream_contract::compare::Comparison;
 use millstream_contract::pruning::{AnyOf, Condition};
 
 use crate::expr::lazy::cannot_fail;
+use crate::syntax::prelude::*;
 
 /// Conditions that a disjunction is written out to, and comparisons of one.
 const CONDITIONS_MAX: usize = 16;

@@ -1,11 +1,11 @@
 //! A schema whose columns are found by their names: DataFusion's own looks at one after the other,
 //! which takes seconds for the columns of a wide table.
 
-use std::collections::HashMap;
+use crate::syntax::prelude::*;
+
 use std::ops::Deref;
 
-use arrow::datatypes::FieldRef;
-use datafusion_common::{Column, DFSchema, ExprSchema, Result as DfResult};
+use datafusion_common::ExprSchema;
 
 /// The columns of a plan or of a stage's input.
 #[derive(Debug)]

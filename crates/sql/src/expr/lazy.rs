@@ -1,22 +1,14 @@
 //! Lazy evaluation of `a AND b` and `a OR b` where `b` may fail: `b` is evaluated only for the rows
 //! that `a` does not decide. So `v <> 0 AND 10 / v > 1` never divides by zero.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
-
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{and_kleene, or_kleene};
-use arrow::datatypes::{DataType, Schema};
-use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
-use datafusion_expr::{ColumnarValue, Operator};
-use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
 };
 
 use crate::expr::one_form::{OneForm, compares};
+use crate::syntax::prelude::*;
 
 /// AND or OR whose right side is evaluated only where the left side does not decide.
 #[derive(Debug, Clone, Eq)]

@@ -5,37 +5,22 @@
 //! expression is compiled, the mark becomes a [`LocatedExpr`], which turns a failure of its part
 //! into an error that shows the place.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
-
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DataFusionError, Result as DfResult, exec_err, internal_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_expr::ScalarFunctionExpr;
 
 use crate::expr::evaluate::evaluation_error;
 use crate::expr::scalars::{Constant, Rounded};
-use crate::expr::udf::called;
-use crate::syntax::error::Place;
-use crate::syntax::walk::Nodes;
+use crate::expr::udf::{call_of, called, first, gives_argument};
+use crate::syntax::prelude::*;
 
 /// The mark.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Located {
     place: Place,
-    signature: Signature,
 }
 
 /// `expr`, which stands at `place`.
 pub(crate) fn located(expr: Expr, place: Place) -> Expr {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Located { place, signature })).call(vec![expr])
+    call_of(Located { place }, vec![expr])
 }
 
 /// The marked expression, if `expr` is a mark, a cast with a name or one that rounds, or a bounded
@@ -62,32 +47,13 @@ pub(crate) fn without_marks(expr: &Expr) -> Expr {
 }
 
 impl ScalarUDFImpl for Located {
-    called!("located", signature);
+    called!("located", ONE);
 
     fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
         Ok(UNNAMED.into())
     }
 
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        match types {
-            [own] => Ok(own.clone()),
-            _ => internal_err!("a mark takes one argument"),
-        }
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
-        match args.arg_fields {
-            [own] => Ok(own.clone()),
-            _ => internal_err!("a mark takes one argument"),
-        }
-    }
-
-    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match args.args.pop() {
-            Some(own) => Ok(own),
-            None => exec_err!("a mark takes one argument"),
-        }
-    }
+    gives_argument!();
 }
 
 /// The name of a call that names no column: no text of what is within, which DataFusion would write
@@ -181,11 +147,11 @@ pub(crate) const NAMED_CAST: &str = "$cast";
 /// A function that returns its first argument, a cast. The second argument, a text, gives the
 /// column a name that differs from the name of the cast column.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct NamedCast(Signature);
+struct NamedCast;
 
 /// The function [`NAMED_CAST`].
 pub(crate) fn named_cast() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(NamedCast(Signature::any(2, Volatility::Immutable))))
+    Arc::new(ScalarUDF::from(NamedCast))
 }
 
 /// Takes the names off all casts of `expr`.
@@ -200,13 +166,10 @@ pub(crate) fn without_cast_names(expr: Expr) -> DfResult<Expr> {
 }
 
 impl ScalarUDFImpl for NamedCast {
-    called!(NAMED_CAST, 0);
+    called!(NAMED_CAST, TWO);
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        match types {
-            [own, _] => Ok(own.clone()),
-            _ => internal_err!("a named cast takes two arguments"),
-        }
+        first(types)
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {

@@ -1,19 +1,15 @@
 //! Casts of decimals to DOUBLE and FLOAT, which give the nearest value. Arrow makes a double of all
 //! digits, which may round, and divides that, which rounds again.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::str::FromStr;
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::array::{Array, AsArray, PrimitiveArray, RecordBatch};
+use std::str::FromStr;
+
+use arrow::array::PrimitiveArray;
 use arrow::datatypes::{
-    ArrowPrimitiveType, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, DecimalType,
-    Float32Type, Float64Type, Schema,
+    ArrowPrimitiveType, DECIMAL128_MAX_PRECISION, Decimal128Type, DecimalType, Float32Type,
+    Float64Type,
 };
-use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
-use datafusion_expr::ColumnarValue;
-use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{CastExpr, TryCastExpr};
 
 /// A cast of a decimal to a floating-point type.

@@ -2,15 +2,8 @@
 //! ([`floats`]): arrow compares their bits, so that a computed NaN, whose sign bit is set, would be
 //! less than everything.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
-use datafusion_expr::{ColumnarValue, Operator};
-use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr, Literal};
 use millstream_contract::floats;
 

@@ -1,15 +1,13 @@
 //! Expressions that give a value for every row, and so can be evaluated for rows that no query
 //! needs.
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
-use datafusion_common::DFSchema;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_expr::expr::InList;
-use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
+use arrow::datatypes::DECIMAL128_MAX_PRECISION;
+use datafusion_common::tree_node::TreeNode;
 
 use crate::expr::located::within_mark;
 use crate::expr::one_form::compares;
 use crate::expr::scalars::{DECIDED, SAFE, digits_of};
+use crate::syntax::prelude::*;
 
 /// Functions that give a value for any arguments, never longer than the arguments.
 const FUNCTIONS: &[&str] = &[

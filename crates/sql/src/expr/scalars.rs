@@ -51,13 +51,10 @@ mod urls;
 mod whole;
 mod window;
 
-use std::sync::Arc;
-
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::{DFSchema, Result as DfResult};
-use datafusion_expr::{Expr, ScalarUDF};
 
 use crate::expr::constants::fold_arithmetic;
+use crate::syntax::prelude::*;
 
 pub(crate) use bounded::{
     BoundedCall, Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,

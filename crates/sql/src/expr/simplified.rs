@@ -5,15 +5,11 @@
 //! [function](crate::expr::scalars::held) that they do not know, and only AND, OR, NOT and CASE are
 //! left around it. Within one, `i = 1 OR i IN (2, 3)` may well become a list.
 
-use datafusion_common::Result as DfResult;
-use datafusion_common::tree_node::Transformed;
-use datafusion_expr::expr::{InList, Like};
-use datafusion_expr::simplify::SimplifyContext;
-use datafusion_expr::{BinaryExpr, Expr, Operator};
+use datafusion_expr::expr::Like;
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 
 use crate::expr::scalars::{held, released, within_held};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Simplifies an expression.
 pub(crate) fn simplified(expr: Expr, context: SimplifyContext) -> DfResult<Expr> {

@@ -4,9 +4,7 @@
 //! aggregates share values if their arguments have the same text. (That of a condition tells where
 //! it stands, and so how it is evaluated.)
 
-use datafusion_common::ScalarValue;
-use datafusion_expr::expr::{Alias, Between, Cast, InList, Like, TryCast};
-use datafusion_expr::{BinaryExpr, Case, Expr, Operator};
+use datafusion_expr::expr::{Alias, Between, Cast, Like, TryCast};
 use millstream_contract::interval::write_interval;
 
 use crate::expr::located::within_mark;
@@ -14,7 +12,7 @@ use crate::expr::scalars::{
     Access, access, exact_operation, joined_texts, measured_interval, number_cast, similar_parts,
     within_conformed, within_decided, written_time,
 };
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// The text of `expr`.
 pub(crate) fn sql_text(expr: &Expr) -> String {

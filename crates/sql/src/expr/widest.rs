@@ -2,16 +2,10 @@
 //! 128 bits hold values of 39. So arithmetic that has reached the widest type, and results of
 //! functions, must be checked.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, DecimalType, Schema};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, Decimal128Type, DecimalType};
 use arrow::error::ArrowError;
-use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
-use datafusion_expr::ColumnarValue;
-use datafusion_physical_expr::PhysicalExpr;
 
 /// An operation on decimals that fails where its value has more digits than its type.
 #[derive(Debug, Clone, Eq)]

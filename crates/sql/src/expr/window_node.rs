@@ -1,16 +1,13 @@
 //! The node of a logical plan that assigns windows: TUMBLE, HOP, CUMULATE or SESSION in FROM.
 
 use std::cmp::Ordering;
-use std::fmt;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, TimeUnit};
-use datafusion_common::{DFSchema, DFSchemaRef, Result as DfResult};
-use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
+use datafusion_common::DFSchemaRef;
+use datafusion_expr::UserDefinedLogicalNodeCore;
 use millstream_contract::plan::Window;
 
 use crate::syntax::durations::duration;
-use crate::syntax::error::Span;
+use crate::syntax::prelude::*;
 
 /// The columns that a window function adds.
 pub(crate) const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "window_time"];

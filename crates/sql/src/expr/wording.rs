@@ -3,7 +3,7 @@
 use millstream_contract::wording::counted;
 
 use crate::expr::aggregates::aggregate_named;
-use crate::syntax::error::{ErrorKind, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::types::with_sql_types;
 use crate::syntax::words::lower_first;
 

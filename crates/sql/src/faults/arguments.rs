@@ -1,16 +1,14 @@
 //! How many arguments an aggregate is called with, and calls without records.
 
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use datafusion_sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned,
-    Values,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Values,
 };
 
 use crate::expr::aggregates::arguments_of;
 use crate::stages::functions::Functions;
-use crate::syntax::error::{Span, SqlError};
-use crate::syntax::walk::Walk;
+use crate::syntax::prelude::*;
 
 /// Checks an aggregate's number of arguments; COUNT has several with DISTINCT only.
 pub(crate) fn check_arguments(call: &Function, name: &str) -> ControlFlow<SqlError> {

@@ -1,21 +1,11 @@
 //! Finding the part of a query that an error of DataFusion's planner is about, if the error does
 //! not say.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
 use chrono::Utc;
-use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{DFSchema, DataFusionError};
-use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::utils::{find_aggregate_exprs, merge_schema};
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
-use datafusion_sql::sqlparser::ast::{
-    self, Expr as SqlExpr, GroupByExpr, Query, Select, SelectItem, SetExpr, Visitor,
-};
+use datafusion_sql::sqlparser::ast::{self, GroupByExpr};
 
 use crate::expr::evaluate::compile;
 use crate::expr::scalars::{as_meant, dates_as_times};
@@ -25,11 +15,9 @@ use crate::faults::union_columns::blame_union;
 use crate::stages::functions::Context;
 use crate::stages::texts::Texts;
 use crate::syntax::dialect::parser_options;
-use crate::syntax::error::{ErrorKind, Result, SqlError};
 use crate::syntax::numbers::count_zeros;
+use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, parts};
-use crate::syntax::types::sql_type_name;
-use crate::syntax::walk::{Nodes, Walk};
 
 /// Parts of a query that are tried at most.
 const PARTS_MAX: usize = 2_000;

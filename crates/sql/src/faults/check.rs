@@ -1,16 +1,11 @@
 //! Refusals before planning: syntax that sqlparser accepts but Millstream does not run, and
 //! functions that do not exist. DataFusion would silently ignore some of this.
 
-use std::collections::HashSet;
-use std::ops::ControlFlow;
-
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CastFormat, Expr, Function, FunctionArguments, GroupByExpr, Interval,
-    LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
-    Spanned, TableFactor, TableWithJoins, UnaryOperator, Value, Visitor,
+    LimitClause, OrderByKind, SetOperator, SetQuantifier, TableWithJoins, UnaryOperator, Value,
 };
 use datafusion_sql::sqlparser::tokenizer;
-use millstream_contract::settings::closest;
 
 use crate::expr::aggregates::aggregate_named;
 use crate::expr::collecting;
@@ -25,10 +20,9 @@ use crate::stages::unnest::{check_join, is_unnest};
 use crate::stages::watermarks::not_of_clock;
 use crate::stages::windows::group_windows;
 use crate::syntax::calls::{MAP, PARTITIONED, double_text};
-use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::grammar::match_recognize;
+use crate::syntax::prelude::*;
 use crate::syntax::tree::arguments;
-use crate::syntax::walk::Walk;
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {

@@ -1,14 +1,13 @@
 //! Conversion of DataFusion's errors into ours, with their place in the text.
 
 use arrow::error::ArrowError;
-use datafusion_common::{Column, DataFusionError, SchemaError};
-use millstream_contract::settings::closest;
+use datafusion_common::SchemaError;
 
 use crate::expr::aggregates::aggregate_named;
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::expr::wording::{aggregate_as_key, internal, reworded, value};
 use crate::names::catalog::INPUT;
-use crate::syntax::error::{ErrorKind, Span, SqlError};
+use crate::syntax::prelude::*;
 
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> SqlError {

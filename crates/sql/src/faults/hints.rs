@@ -1,21 +1,13 @@
 //! Guesses of the meaning, or a better place, for mistakes that many people make.
 
-use std::ops::ControlFlow;
-
-use datafusion_sql::sqlparser::ast::{
-    Expr as SqlExpr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, Spanned,
-    TableAlias, TableFactor,
-};
-
-use millstream_contract::settings::closest;
+use datafusion_sql::sqlparser::ast::{GroupByExpr, OrderByKind, TableAlias};
 
 use crate::expr::aggregates::aggregate_named;
 use crate::expr::wording::same_name;
 use crate::stages::joins::using;
 use crate::stages::ranking::FORM;
-use crate::syntax::error::{Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, parts};
-use crate::syntax::walk::Walk;
 use crate::syntax::words::single_part;
 
 /// An error in one of the SELECTs of a query, with what there is to say about it.

@@ -1,25 +1,15 @@
 //! Checking the columns of a UNION: its queries must give the same number of columns, with types
 //! that have a common type. An error shows the place where the column is selected.
 
-use std::ops::ControlFlow;
-
-use arrow::datatypes::{DataType, FieldRef};
-use datafusion_common::DFSchema;
-use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_expr::LogicalPlan;
 use datafusion_sql::planner::SqlToRel;
-use datafusion_sql::sqlparser::ast::{
-    self, Expr as SqlExpr, Query, SelectItem, SetExpr, SetQuantifier, Spanned, Visitor, With,
-};
+use datafusion_sql::sqlparser::ast::{self, SetQuantifier, With};
 use millstream_contract::wording::counted;
 
 use crate::stages::functions::Context;
 use crate::stages::union::queries;
 use crate::syntax::dialect::parser_options;
-use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::numbers::count_zeros;
-use crate::syntax::types::sql_type_name;
-use crate::syntax::walk::{Nodes, Walk};
+use crate::syntax::prelude::*;
 
 /// Refuses queries of a UNION whose columns have no common type. (DataFusion would make texts of
 /// numbers and times.)

@@ -1,10 +1,9 @@
 //! Whether expressions are the same, wherever they stand in the text.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
-use datafusion_expr::Expr;
+use std::hash::DefaultHasher;
 
 use crate::expr::located::without_marks;
+use crate::syntax::prelude::*;
 
 /// Whether expressions are the same, wherever they stand in the text.
 pub(crate) fn alike(one: Option<&Expr>, other: Option<&Expr>) -> bool {

@@ -1,29 +1,18 @@
 //! The catalog: tables with their columns and event time, and views, by name.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use datafusion_common::Column;
-use datafusion_expr::{Expr, LogicalPlan};
-use datafusion_sql::sqlparser::ast::Query;
 use millstream_contract::declaration::literal;
 use millstream_contract::inferred::Inferred;
-use millstream_contract::settings::closest;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::wrapped::Wrapped;
 
 use crate::syntax::create_table::{CreateTable, OptionDef};
-use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::statement::is_path;
 use crate::syntax::tree::Syntax;
-use crate::syntax::types::sql_type_name;
 use crate::syntax::user_functions::{UserFunction, UserFunctions};
-use crate::syntax::walk::Walk;
 
 /// The qualifier of a table's columns in lowered expressions.
 pub(crate) const INPUT: &str = "$input";

@@ -1,11 +1,9 @@
 //! Which statements of a script end. A statement over an unbounded table without a LIMIT never
 //! ends, so a query after it would never run and is refused.
 
-use std::sync::Arc;
-
 use millstream_contract::plan::{Node, Operator, Plan};
 
-use crate::syntax::error::{Result, Source, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 
 /// The first statement of a script that has no end.

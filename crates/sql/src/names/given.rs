@@ -2,20 +2,16 @@
 //! query without FROM reads.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::task::Waker;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::cast;
-use arrow::datatypes::{Schema, SchemaRef};
-use datafusion_common::{DataFusionError, ScalarValue};
+use arrow::array::RecordBatchOptions;
 use datafusion_expr::Values;
 use millstream_contract::error::Result as TableResult;
 use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
 
 use crate::expr::constants::constant;
 use crate::names::catalog::{LeftOut, Origin, TableColumn, TableEntry};
-use crate::syntax::error::Result;
+use crate::syntax::prelude::*;
 
 /// A table of rows that are there.
 #[derive(Debug)]

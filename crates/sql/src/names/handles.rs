@@ -1,13 +1,11 @@
 //! Tables and views of the catalog as DataFusion's planner sees them.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
-use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use datafusion_expr::{LogicalPlan, TableSource};
+use datafusion_expr::TableSource;
 
 use crate::names::catalog::{TableEntry, ViewEntry};
+use crate::syntax::prelude::*;
 
 /// A table as DataFusion's planner sees it.
 pub(crate) struct TableHandle {

@@ -1,12 +1,10 @@
 //! Messages about tables without an event time: the table's columns, and what to write.
 
-use arrow::datatypes::DataType;
 use millstream_contract::declaration::{identifier, literal};
 use millstream_contract::wording::counted;
 
 use crate::names::catalog::{Origin, TableEntry};
-use crate::syntax::error::SqlError;
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// The statement that declares a table.
 pub(crate) fn declaration(table: &TableEntry) -> String {

@@ -2,14 +2,9 @@
 //! the query around it, or the field `k` of a column `l` of its own tables. DataFusion takes it for
 //! the second whenever there is such a column, whether or not that has fields.
 
-use std::collections::HashSet;
-use std::ops::ControlFlow;
+use crate::syntax::prelude::*;
 
-use datafusion_sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, TableFactor, TableWithJoins, VisitorMut,
-};
-
-use crate::syntax::walk::WalkMut;
+use datafusion_sql::sqlparser::ast::{Expr, TableWithJoins};
 
 /// Qualifier before the name of an outer table; no column of the subquery has it. The planner
 /// compares as much of a table's name as it knows, so it still finds the table by name.

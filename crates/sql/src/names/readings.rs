@@ -1,13 +1,10 @@
 //! Inputs that can be read only once, such as standard input: only one query of a session may read
 //! them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
 use millstream_contract::plan::Plan;
 use millstream_contract::table::ReadOnce;
 
-use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 
 /// The readers of inputs that can be read only once.

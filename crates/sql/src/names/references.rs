@@ -2,14 +2,8 @@
 //! as often as it is named, so views of which each names the one before twice would grow
 //! exponentially.
 
-use std::collections::HashMap;
-use std::ops::ControlFlow;
-
-use datafusion_sql::sqlparser::ast::{ObjectName, Query, Spanned, Visitor};
-
 use crate::names::catalog::{Catalog, Entry};
-use crate::syntax::error::{Result, Span, SqlError};
-use crate::syntax::walk::Walk;
+use crate::syntax::prelude::*;
 
 /// Tables that a query may read, also once its views are written out.
 const TABLES_MAX: usize = 1000;

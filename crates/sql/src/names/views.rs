@@ -1,13 +1,9 @@
 //! Views of an operator's fired rows: conditions and columns; and pairs of rows of such views.
 
-use std::collections::BTreeSet;
-use std::hash::Hash;
-
-use datafusion_expr::Expr;
-
 use crate::expr::located::without_marks;
 use crate::names::alike::{alike, all_alike, hash_all, hash_of};
 use crate::names::catalog::add_columns;
+use crate::syntax::prelude::*;
 
 /// A view of an operator's result, as its readers see it.
 #[derive(Debug, Clone)]

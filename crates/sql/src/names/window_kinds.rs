@@ -3,7 +3,7 @@
 use millstream_contract::plan::{Cumulate, Hop, Session, Tumble, Window};
 
 use crate::syntax::durations::duration;
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 
 /// A window function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,15 +1,9 @@
 //! Names that WITH gives. A WITH within another query may give a name that is in use around it, and
 //! hides what has that name there. DataFusion takes each name once, so the inner one is renamed.
 
-use std::collections::HashMap;
-use std::ops::ControlFlow;
+use crate::syntax::prelude::*;
 
-use datafusion_sql::sqlparser::ast::{
-    Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, VisitorMut,
-};
-
-use crate::syntax::error::{Result, Span, SqlError};
-use crate::syntax::walk::WalkMut;
+use datafusion_sql::sqlparser::ast::{ObjectNamePart, TableAlias};
 
 /// Gives each WITH query a name that is unique among the queries around.
 ///

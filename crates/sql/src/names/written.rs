@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use millstream_contract::table::TableOptions;
 
 use crate::names::catalog::{Origin, TableEntry};
-use crate::syntax::error::{ErrorKind, Result, SqlError};
+use crate::syntax::prelude::*;
 
 /// The target to which a table's rows are written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -5,14 +5,7 @@ mod joined;
 mod looked_up;
 mod paired;
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
-
-use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion_common::DFSchema;
-use datafusion_expr::{Case, Expr, ExprSchemable};
 use millstream_contract::expr::Expr as EngineExpr;
-use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{
     self, Aggregate, AggregateCall, Argument, Input, Key, Node, Operator, Plan, Project, Stage,
 };
@@ -28,8 +21,7 @@ use crate::stages::scan::{Needs, finish_operator, finish_output, finish_pass};
 use crate::stages::schemas::{
     elements_schema, fired_schema, is_groupable, nullable, output_schema, qualified,
 };
-use crate::syntax::error::{Place, Result, SqlError};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// Compiler and places for the assembly of a graph.
 pub(crate) struct Assembler<'a> {

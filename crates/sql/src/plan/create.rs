@@ -1,20 +1,12 @@
 //! From a parsed `CREATE TABLE` to an entry of the catalog: types, computed columns, the watermark,
 //! and the options that do not belong to the connector.
 
-use std::collections::{BTreeMap, HashSet};
-use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
-use datafusion_common::DFSchema;
-use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::utils::find_aggregate_exprs;
-use datafusion_expr::{Cast, Expr, ExprSchemable};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
-use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident, Visitor};
-use millstream_contract::settings::{closest, parse_duration_us};
+use millstream_contract::settings::parse_duration_us;
 use millstream_contract::table::TableOptions;
 
 use crate::expr::scalars::{as_meant, dates_as_times, is_read_time, refuse_stamps};
@@ -30,12 +22,11 @@ use crate::stages::schemas::{nullable, table_schema};
 use crate::stages::texts::Texts;
 use crate::syntax::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
 use crate::syntax::dialect::parser_options;
-use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::syntax::numbers::count_zeros;
+use crate::syntax::prelude::*;
 use crate::syntax::tree::Syntax;
-use crate::syntax::types::{plain_type, sql_type_name};
+use crate::syntax::types::plain_type;
 use crate::syntax::user_functions::{CreateFunction, UserFunction};
-use crate::syntax::walk::Walk;
 
 /// An option that is the planner's, not the connector's.
 pub(crate) const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";

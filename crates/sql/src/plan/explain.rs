@@ -1,14 +1,11 @@
 //! Text of `EXPLAIN`: the logical plan, then the steps that each record and each fired window goes
 //! through.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{Column, Result};
+use datafusion_common::Result;
+use datafusion_expr::Expr as DfExpr;
 use datafusion_expr::expr::{Cast, TryCast};
-use datafusion_expr::{Expr as DfExpr, LogicalPlan};
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
     Aggregate, Derived, Input, Interval, Join, JoinKind, Lookup, Node, Operator, PairSide, Plan,
@@ -17,8 +14,7 @@ use millstream_contract::plan::{
 
 use crate::expr::text::sql_text;
 use crate::syntax::durations::duration;
-use crate::syntax::types::sql_type_name;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// The logical plan, one operator per line, with its types and its literals as SQL writes them.
 pub(crate) fn logical_text(plan: &LogicalPlan) -> String {

@@ -3,14 +3,9 @@
 //! A name in single quotes is a path or a pattern of paths. What its data declare is written as a
 //! `CREATE TABLE`, and that is planned as if it stood in the script.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
-use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident, Query, Visitor};
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion_sql::sqlparser::tokenizer::TokenWithSpan;
 use millstream_contract::declaration::Declaration;
 use millstream_contract::inferred::Inferred;
 use millstream_contract::plan::{EventTime, Plan, Watermark};
@@ -19,10 +14,9 @@ use millstream_contract::table::Connectors;
 use crate::names::catalog::{Catalog, FileTables, Origin, TableEntry};
 use crate::plan::create::table_entry;
 use crate::stages::functions::Context;
-use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::script::{Statement, parse_script};
 use crate::syntax::statement::{StatementKind, inserts};
-use crate::syntax::walk::Walk;
 
 /// The queries of a statement.
 fn queries(kind: &StatementKind) -> Vec<&Query> {

@@ -1,16 +1,13 @@
 //! A fuzz target: any text at all, given to a session that has tables.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use millstream_contract::error::{Error, Result};
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 
-use arrow::datatypes::SchemaRef;
-
 use crate::plan::planner::Planner;
-use crate::syntax::error::ErrorKind;
+use crate::syntax::prelude::*;
 use crate::syntax::script::parse_script;
 use crate::syntax::stack::PANICKED;
 

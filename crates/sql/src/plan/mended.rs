@@ -5,21 +5,17 @@
 
 mod parts;
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use datafusion_sql::sqlparser::ast::{DataType, Query, Select, Spanned, Visitor};
+use datafusion_sql::sqlparser::ast::DataType;
 
 use crate::names::catalog::LATE;
 use crate::plan::create::IDLE_TIMEOUT;
 use crate::syntax::create_table::{ColumnDef, CreateTable, OptionDef, WatermarkDef};
-use crate::syntax::error::{ErrorKind, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 use crate::syntax::stack::on_large_stack;
 use crate::syntax::statement::StatementKind;
 use crate::syntax::tree::Syntax;
 use crate::syntax::user_functions::{CreateFunction, PlacedType};
-use crate::syntax::walk::Walk;
 use parts::{QueryPart, RemovedPart};
 
 /// A statement whose known mistakes are left out.

@@ -2,16 +2,10 @@
 //! each other, and looks each up among all columns of its table. A piece has some of the items, and
 //! of the table the columns that it names. What has been planned is joined again.
 
-use std::collections::HashSet;
-use std::ops::ControlFlow;
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use crate::syntax::walk::Walk;
-use datafusion_common::DFSchema;
-use datafusion_expr::{Aggregate, Filter, Limit, LogicalPlan, Projection};
-use datafusion_sql::sqlparser::ast::{
-    Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, Visit, Visitor,
-};
+use datafusion_expr::{Aggregate, Filter, Limit, Projection};
+use datafusion_sql::sqlparser::ast::{Expr, GroupByExpr, Visit};
 
 /// Items of a piece.
 const PIECE: usize = 64;

@@ -10,18 +10,14 @@ mod rehearsed;
 mod values;
 mod wide;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema};
 use chrono::{DateTime, Utc};
-use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::Analyzer;
-use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
+use datafusion_sql::sqlparser::ast::Query as SqlQuery;
 use millstream_contract::declaration::{Declaration, literal};
 use millstream_contract::plan::PACK_US;
-use millstream_contract::settings::{SETTINGS, Settings, closest};
+use millstream_contract::settings::{SETTINGS, Settings};
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 
@@ -54,7 +50,7 @@ use crate::stages::lower::{Places, Stage};
 use crate::stages::places::places;
 use crate::stages::rewrite::rewrite_query;
 use crate::stages::texts::Texts;
-use crate::syntax::error::{Place, Result, Source, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 use crate::syntax::size::check_query_size;
 use crate::syntax::stack::on_large_stack;
@@ -62,7 +58,6 @@ use crate::syntax::statement::is_path;
 use crate::syntax::statement::{StatementKind, inserts};
 use crate::syntax::statement_set::Insert;
 use crate::syntax::tree::Syntax;
-use crate::syntax::types::sql_type_name;
 use crate::syntax::user_functions::expand;
 use logical::Planned;
 pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};

@@ -1,15 +1,12 @@
 //! Stand-ins: what takes the place of a table's connector where a query is tested, files for what
 //! it reads and the test's own sinks for what it writes.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
-
 use millstream_contract::sink::Sink;
 
 use crate::names::catalog::{LATE, ON_ERROR};
 use crate::plan::create::IDLE_TIMEOUT;
 use crate::syntax::create_table::{ColumnKind, CreateTable, OptionDef};
+use crate::syntax::prelude::*;
 
 /// Makes the sink of a table by its name.
 type Sinks = Arc<dyn Fn(&str) -> Arc<dyn Sink> + Send + Sync>;

@@ -1,16 +1,13 @@
 //! `SELECT * FROM …` is planned without its list of columns, because DataFusion compares the
 //! columns pair by pair, which takes seconds for thousands of columns.
 
-use std::sync::Arc;
-
-use datafusion_common::Result as DfResult;
-use datafusion_expr::{Expr as PlannedExpr, Limit, LogicalPlan, Projection};
+use datafusion_expr::{Expr as PlannedExpr, Limit, Projection};
 use datafusion_sql::sqlparser::ast::{
-    Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
-    WildcardAdditionalOptions,
+    Expr, GroupByExpr, TableWithJoins, Value, WildcardAdditionalOptions,
 };
 
 use crate::stages::unnest::is_unnest;
+use crate::syntax::prelude::*;
 
 /// The query with a constant in place of `*`, if that is all it selects.
 pub(crate) fn without_columns(query: &Query) -> Option<Query> {

@@ -4,20 +4,13 @@
 //! condition of the join, a call of a *marker* ([`move_times`]). It is taken out again where the
 //! join is lowered ([`take_time`]). A version that no join has is refused with the syntax.
 
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, exec_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr as SqlExpr, Ident, JoinConstraint, Spanned, TableFactor, TableVersion,
-    TableWithJoins, Value,
+    BinaryOperator, JoinConstraint, TableVersion, TableWithJoins, Value,
 };
 
-use crate::expr::udf::called;
+use crate::expr::udf::{argument_of, called};
 use crate::syntax::calls::function;
+use crate::syntax::prelude::*;
 use crate::syntax::tree::constraint;
 
 /// The marker's name, which nobody can write without quotes.
@@ -25,18 +18,15 @@ const NAME: &str = "$system_time";
 
 /// A condition that says as of when a table is joined. It is never evaluated.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct AsOfMarker {
-    signature: Signature,
-}
+struct AsOfMarker;
 
 /// The marker, if this is its name.
 pub(crate) fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
-    let signature = Signature::any(1, Volatility::Immutable);
-    (name == NAME).then(|| Arc::new(ScalarUDF::from(AsOfMarker { signature })))
+    (name == NAME).then(|| Arc::new(ScalarUDF::from(AsOfMarker)))
 }
 
 impl ScalarUDFImpl for AsOfMarker {
-    called!(NAME, signature, DataType::Boolean);
+    called!(NAME, ONE, DataType::Boolean);
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         exec_err!("{NAME} outside of a join")
@@ -71,9 +61,7 @@ fn within(relation: &mut TableFactor) {
 
 /// The time as of which a condition says that a table is joined.
 pub(crate) fn time_of(condition: &Expr) -> Option<&Expr> {
-    let Expr::ScalarFunction(call) = condition else { return None };
-    let marks = call.func.inner().is::<AsOfMarker>();
-    marks.then(|| call.args.first()).flatten()
+    argument_of::<AsOfMarker>(condition)
 }
 
 /// Takes the time as of which a table is joined out of the conditions of the join.

@@ -8,19 +8,12 @@
 //! The stage then takes the records of a table like `t` that has the column `p AS PROCTIME()` and
 //! no WATERMARK. The query reads this table separately.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use datafusion_common::tree_node::Transformed;
-use datafusion_expr::Expr;
-
 use crate::expr::located::without_marks;
 use crate::expr::scalars::{is_read_time, read_time_type};
 use crate::names::catalog::{EventTimeDecl, TableColumn, TableEntry, WatermarkDecl, input_column};
 use crate::stages::lower::{Rows, Stage, unique};
 use crate::stages::watermarks::WATERMARK;
-use crate::syntax::error::Result;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 impl Stage {
     /// Makes a column the event time, if the column is the time of reading and the table's records

@@ -1,11 +1,10 @@
 //! The SQL text of an aggregate call, which also names its column.
 
-use datafusion_expr::Expr;
-
 use crate::expr::aggregates::sql_name;
 use crate::expr::collected;
 use crate::expr::text::sql_text;
 use crate::stages::lower::Call;
+use crate::syntax::prelude::*;
 
 impl Call {
     /// As SQL text.

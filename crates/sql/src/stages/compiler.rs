@@ -1,14 +1,8 @@
 //! The compiler of expressions: simplifying and compiling, with what all expressions of a job
 //! share.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use chrono::{DateTime, Utc};
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::{DFSchema, ScalarValue};
-use datafusion_expr::simplify::SimplifyContext;
-use datafusion_expr::{Cast, Expr, ExprSchemable};
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::zone::Zone;
 
@@ -19,7 +13,7 @@ use crate::expr::scalars::{as_meant, bound_constants, bound_texts, refuse_stamps
 use crate::expr::simplified::simplified;
 use crate::stages::condition;
 use crate::stages::lower::Grouped;
-use crate::syntax::error::Result;
+use crate::syntax::prelude::*;
 use crate::syntax::size::check_growth;
 use crate::syntax::types::plain_type;
 

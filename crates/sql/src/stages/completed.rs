@@ -1,12 +1,8 @@
 //! A table with LIKE, completed with parts of the other table.
 
-use std::sync::Arc;
-
-use datafusion_sql::sqlparser::ast::Ident;
-
 use crate::syntax::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
-use crate::syntax::error::{Result, Source, Span, SqlError};
 use crate::syntax::like::{Like, Merge};
+use crate::syntax::prelude::*;
 
 /// A table with what it takes from `other`, which was declared in `source`.
 pub(crate) fn completed(

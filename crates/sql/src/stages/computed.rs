@@ -3,19 +3,12 @@
 //! protects them, too. Where the table leaves out malformed records, a column that may fail is
 //! worked out once for each record instead: whether a record is malformed is no query's affair.
 
-use std::collections::HashMap;
-
-use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, Result as DfResult};
-use datafusion_expr::{Cast, Expr, ExprSchemable};
-
 use crate::expr::safe::cannot_fail;
 use crate::expr::scalars::is_read_time;
 use crate::names::catalog::{INPUT, TableEntry};
 use crate::stages::lower::count_nodes;
 use crate::stages::schemas::table_schema;
-use crate::syntax::error::Result;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Nodes that a column's expression may have once the columns within are written out. A larger
 /// expression stays a column, computed once for each record: columns that each use the column

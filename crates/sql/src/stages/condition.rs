@@ -6,16 +6,11 @@
 //! NOT, FALSE alone counts, and OR takes the role of AND. Messages do not show the added IS TRUE
 //! ([`decided`]).
 
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult};
-use datafusion_expr::{BinaryExpr, Expr, Operator};
-
 use crate::expr::evaluate::spelled_out;
 use crate::expr::safe::cannot_fail;
 use crate::expr::scalars::decided;
 use crate::stages::schemas::nullable;
-use crate::syntax::error::Result;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// The outcome that counts.
 #[derive(Debug, Clone, Copy, PartialEq)]

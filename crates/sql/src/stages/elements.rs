@@ -4,18 +4,14 @@
 //! These rows are the record's: they have its time, and a window over a table is one over the
 //! elements, or the matches, of its records, too.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use arrow::datatypes::FieldRef;
-use datafusion_expr::{Expr, UserDefinedLogicalNodeCore};
+use datafusion_expr::UserDefinedLogicalNodeCore;
 
 use crate::names::catalog::input_column;
 use crate::stages::lower::{Places, Rows, Stage, is_window_column, unique};
 use crate::stages::nest::{By, Expanded, Inner};
 use crate::stages::unnest::UnnestNode;
 use crate::stages::windows::assigned::{Assigned, Windows};
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 
 /// The columns of a stage that are kept where a pass makes other rows of its own.
 pub(crate) struct Kept {

@@ -6,7 +6,7 @@ use crate::stages::joined::Unwindowed;
 use crate::stages::joins::NO_PAIR;
 use crate::stages::lower::{Fires, Places, Rows, Stage};
 use crate::stages::nest::Inner;
-use crate::syntax::error::SqlError;
+use crate::syntax::prelude::*;
 
 /// A grouping without a window over a table that never ends.
 pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) -> SqlError {

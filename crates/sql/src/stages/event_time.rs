@@ -2,8 +2,6 @@
 //! a table this is its own event time, for a window's result `window_time`, and for a UNION ALL the
 //! event time of each of its queries.
 
-use arrow::datatypes::{DataType, Field, TimeUnit};
-use datafusion_expr::Expr;
 use millstream_contract::declaration::identifier;
 use millstream_contract::plan::JoinKind;
 
@@ -12,8 +10,7 @@ use crate::names::catalog::{TableEntry, input_column};
 use crate::names::no_time::{computed_time, computed_time_of, declaration};
 use crate::stages::lower::{Fires, Rows, Stage, window_column};
 use crate::stages::nest::{By, Expanded, Inner};
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 impl Stage {
     /// Checks that a window's time, the plan's `field`, is the event time of this stage's rows.

@@ -3,17 +3,12 @@
 //! Such a stage has no state: rows go on as they fire, with their times. Expressions above the
 //! stage are over the rows that come out ([`FIRED`](crate::stages::lower::FIRED)).
 
-use std::collections::HashSet;
-
-use arrow::datatypes::FieldRef;
-use datafusion_expr::Expr;
-
 use crate::names::catalog::input_column;
 use crate::stages::elements::Kept;
 use crate::stages::lower::{Fires, Rows, Stage, fired_column, unique};
 use crate::stages::nest::{By, Expanding, Inner};
 use crate::stages::windows::assigned::{OfRow, Windows};
-use crate::syntax::error::Result;
+use crate::syntax::prelude::*;
 
 impl Stage {
     /// Whether its rows are results, which have been fired.

@@ -1,15 +1,11 @@
 //! The functions that queries may call: DataFusion's functions with the same meaning as Flink's,
 //! and Flink's functions that DataFusion lacks.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
-
+use datafusion_common::TableReference;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::{DataFusionError, Result as DfResult, TableReference};
 use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
-use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion_expr::{AggregateUDF, HigherOrderUDF, TableSource, WindowUDF};
 use millstream_contract::declaration::literal;
-use millstream_contract::settings::closest;
 
 use crate::expr::aggregates::{Aggregate, CountStar, GROUPING, GroupingFunction, all_aggregates};
 use crate::expr::located::{NAMED_CAST, named_cast};
@@ -22,7 +18,7 @@ use crate::stages::ranking;
 use crate::stages::unnest::Unnests;
 use crate::stages::windows::group_windows::marker;
 use crate::stages::windows::window_functions::WindowFunctions;
-use crate::syntax::error::SqlError;
+use crate::syntax::prelude::*;
 use crate::syntax::statement::is_path;
 use crate::syntax::types::Types;
 
@@ -187,7 +183,7 @@ impl Functions {
         }
         let aggregates = all_aggregates()
             .map(|named| (named.0, AggregateUDF::from(Aggregate::new(named))))
-            .chain(GROUPING.map(|name| (name, AggregateUDF::from(GroupingFunction::new(name)))))
+            .chain(GROUPING.map(|name| (name, AggregateUDF::from(GroupingFunction { name }))))
             .map(|(name, function)| (name, Arc::new(function)))
             .collect();
         let mut config = ConfigOptions::default();

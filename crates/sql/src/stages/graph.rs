@@ -9,12 +9,8 @@ mod expands;
 mod operators;
 mod pairs;
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash};
-use std::sync::Arc;
+use std::hash::DefaultHasher;
 
-use datafusion_common::tree_node::Transformed;
-use datafusion_expr::Expr;
 use millstream_contract::plan::Sort;
 use millstream_contract::table::Table;
 
@@ -28,8 +24,7 @@ use crate::stages::endless::{
 use crate::stages::joined::Joined;
 use crate::stages::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
 use crate::stages::nest::Inner;
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 pub(crate) use expands::{Elements, Expands, LookedUp, Makes};
 pub(crate) use operators::{Body, Operator, Side, used_by};
 

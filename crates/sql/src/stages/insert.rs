@@ -1,21 +1,13 @@
 //! `INSERT INTO`: maps the query's columns to the sink's, by position or as the statement names
 //! them.
 
-use std::sync::Arc;
-
-use arrow::datatypes::{DataType, Field};
-use datafusion_common::ScalarValue;
-use datafusion_expr::{Cast, Expr, LogicalPlan};
-use datafusion_sql::sqlparser::ast::Ident;
-use millstream_contract::nested::is_nested;
 use millstream_contract::wording::counted;
 
 use crate::expr::scalars::conformed;
 use crate::expr::text::sql_text;
 use crate::names::catalog::{TableColumn, TableEntry};
 use crate::stages::lower::Stage;
-use crate::syntax::error::{Result, Span, SqlError};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// Where `INSERT INTO` writes.
 pub(crate) struct Target<'a> {

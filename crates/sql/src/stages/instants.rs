@@ -2,10 +2,10 @@
 //! of local time comes twice when clocks are put back. How far two instants are from each other,
 //! and which version of a key is the last before an instant, local times cannot tell.
 
+use crate::syntax::prelude::*;
+
 use millstream_contract::plan::{Operator, Plan, Window};
 use millstream_contract::zone::Zone;
-
-use crate::syntax::error::{Result, SqlError};
 
 /// Lets a plan with joins by time go by instants, where no windows divide local time.
 pub(crate) fn join_by_instants(plan: &mut Plan) -> Result<()> {

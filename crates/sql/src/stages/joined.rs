@@ -1,13 +1,10 @@
 //! A join as a stage has it: what must be true of two rows, and what is given for them.
 
-use std::collections::BTreeSet;
-
-use datafusion_expr::Expr;
 use millstream_contract::plan::{Interval, JoinKind};
 
 use crate::names::alike::{alike, all_alike};
 use crate::names::catalog::add_columns;
-use crate::syntax::error::Place;
+use crate::syntax::prelude::*;
 
 /// A join. The rows of its sides have columns with names, no two of which are the same.
 #[derive(Debug, Clone)]

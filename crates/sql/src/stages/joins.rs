@@ -22,14 +22,10 @@ mod version;
 mod windows;
 mod written;
 
-use std::collections::HashSet;
-
-use arrow::datatypes::FieldRef;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{JoinType, NullEquality, ScalarValue};
+use datafusion_common::{JoinType, NullEquality};
+use datafusion_expr::Join;
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::utils::split_conjunction_owned;
-use datafusion_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator, lit};
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use crate::expr::indexed::Indexed;
@@ -43,8 +39,7 @@ use crate::stages::joined::{Joined, Unwindowed};
 use crate::stages::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
 use crate::stages::texts::Clause;
 use crate::stages::windows::assigned::Windows;
-use crate::syntax::error::{Place, Result, SqlError};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 use conditions::{Bounds, Condition, Numbered, SortedConditions};
 pub(crate) use interval::NO_PAIR;
 use interval::TimeBounds;

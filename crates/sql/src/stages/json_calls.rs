@@ -1,17 +1,16 @@
 //! Calls that replace the [syntax](crate::syntax::json_syntax) of SQL/JSON in planning, with texts
 //! in place of clauses. Finds mistakes in such calls.
 
-use arrow::datatypes::DataType;
-use datafusion_sql::sqlparser::ast::{Expr, Function, Ident, Spanned, UnaryOperator};
+use datafusion_sql::sqlparser::ast::{Expr, Function, UnaryOperator};
 
 use crate::expr::scalars::{JsonPath, fits, returned_type};
 use crate::syntax::calls::{
     DEFAULT, IS_JSON, JSON_ARRAY, JSON_IS_JSON, JSON_OBJECT, function, string,
 };
-use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::json_syntax::{
     EXISTS, IS, IS_NOT, MEMBER, OBJECT, QUERY, VALUE, constant, word_of, worded,
 };
+use crate::syntax::prelude::*;
 
 /// `x IS [NOT] JSON kind`, if an expression is that.
 pub(crate) fn is_json(expr: &Expr) -> Option<Expr> {

@@ -2,12 +2,6 @@
 //! that malformed and late records are inserted into. Each is an output of the plan beside those of
 //! the queries.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_expr::Expr;
 use millstream_contract::error::Result as EngineResult;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
 use millstream_contract::plan::{
@@ -21,8 +15,7 @@ use crate::names::catalog::{
 use crate::names::written::Written;
 use crate::stages::graph::{Graph, Part};
 use crate::stages::insert::Target;
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// Records that do not count, and the table that they are inserted into.
 pub(crate) struct Aside {

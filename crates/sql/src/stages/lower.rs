@@ -8,13 +8,8 @@
 //! grouping or the join, over the rows of a fired window ([`FIRED`]). No optimiser moves filters
 //! around: the stage collects filters in the order of their application.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchemaRef, DataFusionError};
-use datafusion_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
+use datafusion_common::DFSchemaRef;
+use datafusion_expr::{Aggregate, Distinct};
 use millstream_contract::plan::{self, AggregateFunction};
 
 use crate::expr::aggregates::{Takes, aggregate_named, counts_repeats};
@@ -33,10 +28,9 @@ use crate::stages::texts::{Clause, Texts};
 use crate::stages::unnest::UnnestNode;
 use crate::stages::windows::assigned::Windows;
 use crate::stages::windows::group_windows::window_among;
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::size::{MAX_NODES, too_large};
 use crate::syntax::types::plain_type;
-use crate::syntax::walk::Nodes;
 
 /// The qualifier of the window's columns before grouping.
 pub(crate) const WINDOW: &str = "$window";

@@ -1,16 +1,12 @@
 //! Parts of a stage ([`Stage`](crate::stages::lower::Stage)).
 
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-use datafusion_expr::Expr;
 use millstream_contract::plan::AggregateFunction;
 
 use crate::names::catalog::TableEntry;
 use crate::names::views::Pairs;
 use crate::stages::joined::Joined;
 use crate::stages::nest::{Expanded, Expanding, Inner};
-use crate::syntax::error::Place;
+use crate::syntax::prelude::*;
 
 /// Sort key of rows: an expression over the same columns as the stage's columns.
 #[derive(Debug, Clone)]

@@ -1,10 +1,6 @@
 //! `AVG` of integers that `INSERT INTO` writes to a column of integers. Such an `AVG` is an integer
 //! in Flink, and a `DOUBLE` here: the column takes the exact mean without its fraction.
 
-use std::collections::HashSet;
-
-use arrow::datatypes::DataType;
-use datafusion_expr::{BinaryExpr, Cast, Expr, Operator};
 use millstream_contract::plan::AggregateFunction;
 
 use crate::expr::located::within_mark;
@@ -12,6 +8,7 @@ use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::{INPUT, input_column};
 use crate::stages::lower::{Call, FIRED, Fires, Rows, Stage, fired_column, unique};
 use crate::stages::nest::Inner;
+use crate::syntax::prelude::*;
 
 /// The type of whole means.
 const WHOLE: DataType = DataType::Int64;

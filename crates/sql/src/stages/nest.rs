@@ -5,12 +5,6 @@
 //! the rows to other windows. Without a second function the rows keep their window:
 //! `GROUP BY window_start, window_end` then groups by the same window again.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use datafusion_common::DFSchema;
-use datafusion_common::tree_node::Transformed;
-use datafusion_expr::Expr;
 use millstream_contract::plan::{self, Unnest, Window};
 
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS};
@@ -18,8 +12,7 @@ use crate::names::catalog::{INPUT, TableEntry, input_column};
 use crate::names::window_kinds::WindowKind;
 use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
 use crate::stages::windows::assigned::{Assigned, Windows};
-use crate::syntax::error::{Place, Result, SqlError};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// A stage that is an input of another stage.
 #[derive(Debug, Clone)]

@@ -2,15 +2,13 @@
 //! by window, as windows fire, if the order begins with the order of windows or there is no order.
 //! Any other order of windows is refused unless the input ends.
 
-use datafusion_expr::{ExprSchemable, FetchType, Limit, SkipType, Sort};
+use datafusion_expr::{FetchType, Limit, SkipType, Sort};
 use millstream_contract::declaration::free_name;
-use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, SortKey};
 
 use crate::expr::text::sql_text;
 use crate::stages::lower::{OrderKey, Places, Rows, Stage, indexed};
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 impl Stage {
     /// Lowers a LIMIT.

@@ -5,14 +5,10 @@
 //! An expression that may fail goes there only if some reader would compute it of each of these
 //! rows anyway: otherwise a job would fail that does not need its value.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::DefaultHasher;
 
-use arrow::datatypes::Schema;
-use datafusion_common::DFSchema;
 use datafusion_common::cse::HashNode;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_expr::Expr;
+use datafusion_common::tree_node::TreeNode;
 
 use crate::expr::located::within_mark;
 use crate::expr::safe::{arguments, cannot_fail};
@@ -23,8 +19,7 @@ use crate::stages::compiler::each_input;
 use crate::stages::graph::{Body, Graph, Part, Pass};
 use crate::stages::lower::{count_nodes, unique};
 use crate::stages::schemas::{output_schema, qualified, table_schema};
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// A reader: a part of an operator's side or of an output.
 #[derive(Debug, Clone, Copy)]

@@ -1,16 +1,11 @@
 //! Where the clauses of a query stand, for messages.
 
-use std::ops::ControlFlow;
-
-use datafusion_sql::sqlparser::ast::{
-    Distinct, Expr, Function, GroupByExpr, Query, Select, SetExpr, Spanned, Visitor,
-};
+use datafusion_sql::sqlparser::ast::{Distinct, Expr, Function, GroupByExpr};
 
 use crate::stages::lower::Places;
 use crate::stages::texts::Texts;
 use crate::stages::unnest::is_unnest;
-use crate::syntax::error::Span;
-use crate::syntax::walk::Walk;
+use crate::syntax::prelude::*;
 
 /// Where a query's clauses stand.
 pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Places {

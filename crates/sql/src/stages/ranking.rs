@@ -7,33 +7,27 @@
 //! aggregate's limit, and stays a condition on what fires. The columns of the query become columns
 //! that fire.
 
-use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
-
-use arrow::datatypes::{DataType, Field, FieldRef, Fields};
-use datafusion_common::{Result as DfResult, ScalarValue, not_impl_err};
+use arrow::datatypes::Fields;
+use datafusion_common::not_impl_err;
 use datafusion_expr::expr::{Sort, WindowFunction};
 use datafusion_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion_expr::{
-    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, PartitionEvaluator, Signature,
-    Volatility, Window, WindowFunctionDefinition, WindowUDF, WindowUDFImpl, lit,
+    PartitionEvaluator, Window, WindowFunctionDefinition, WindowUDF, WindowUDFImpl,
 };
 use datafusion_sql::sqlparser::ast;
-use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, AggregateFunction, Best, Directions, Ranking};
-use millstream_contract::settings::closest;
 
 use crate::expr::collected::{UNBOUNDED, name_of};
 use crate::expr::located::without_marks;
 use crate::expr::scalars::{row_fields, row_of};
+use crate::expr::udf::called;
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::lower::{
     Call, Fires, Grouped, Over, Places, Stage, fired_column, indexed, is_window_column, over,
     to_fired, unique, window_column,
 };
 use crate::stages::windows::assigned::{OfRow, Windows};
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// How a ranking is written.
 pub(crate) const FORM: &str = "write SELECT … FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY \
@@ -68,24 +62,16 @@ pub(crate) fn is_row_number(function: &WindowFunctionDefinition) -> bool {
 pub(crate) fn function(name: &str) -> Option<Arc<WindowUDF>> {
     let ranking = ranking_named(&name.to_lowercase())?;
     let name = ["row_number", "rank", "dense_rank"][ranking as usize];
-    let signature = Signature::nullary(Volatility::Immutable);
-    Some(Arc::new(WindowUDF::from(RankFunction { name, signature })))
+    Some(Arc::new(WindowUDF::from(RankFunction { name })))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RankFunction {
     name: &'static str,
-    signature: Signature,
 }
 
 impl WindowUDFImpl for RankFunction {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(.name, NONE);
 
     fn partition_evaluator(
         &self,

@@ -1,12 +1,11 @@
 //! Refusals during planning: which parts of a logical plan do not run, why, and the nearest query
 //! that does.
 
-use datafusion_expr::{Expr, LogicalPlan};
 use datafusion_sql::sqlparser::ast::SetOperator;
 
 use crate::stages::as_of::time_of;
 use crate::stages::windows::group_windows::bound_of;
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 /// Advice in place of a subquery as a value.
 pub(crate) const JOIN_IT: &str = "join its row, where the input ends:\n\

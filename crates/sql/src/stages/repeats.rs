@@ -9,11 +9,6 @@
 //! State is spread over the leaders by key and value, so one key with a million values is no hot
 //! key, and one row of the result.
 
-use std::collections::HashSet;
-
-use arrow::datatypes::DataType;
-use datafusion_common::ScalarValue;
-use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::AggregateFunction;
 
 use crate::expr::collecting::is_ordered;
@@ -22,7 +17,7 @@ use crate::names::alike::alike;
 use crate::names::catalog::input_column;
 use crate::stages::counted::Counted;
 use crate::stages::lower::{Call, Places, Stage, unique};
-use crate::syntax::error::Result;
+use crate::syntax::prelude::*;
 
 /// Values that are to come once.
 struct DistinctValues {

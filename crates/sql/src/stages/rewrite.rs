@@ -2,15 +2,12 @@
 //! meaning in DataFusion. The rewrite happens before planning, on the syntax tree, so that
 //! positions stay right.
 
-use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
-    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, Spanned, TimezoneInfo, UnaryOperator, Value,
-    VisitorMut, helpers,
+    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
+    TimezoneInfo, UnaryOperator, Value, helpers,
 };
 use millstream_contract::zone::Zone;
 
@@ -20,13 +17,12 @@ use crate::stages::functions::Functions;
 use crate::stages::json_calls;
 use crate::stages::windows::group_windows::mark_group_windows;
 use crate::syntax::calls::{function, string};
-use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::interval_literals::name_units;
 use crate::syntax::numbers::{decimal, double, keep_casts, negative};
 use crate::syntax::pattern::{has_zone, to_strftime};
+use crate::syntax::prelude::*;
 use crate::syntax::subscripts::{is_field, rewrite_access};
 use crate::syntax::time_literals::keep_fraction;
-use crate::syntax::walk::WalkMut;
 
 /// Rewrites the functions of a query.
 pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Query> {

@@ -1,12 +1,6 @@
 //! The scan of each table: the columns that any query needs, and the expressions that are computed
 //! for every record.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use arrow::datatypes::{DataType, Field, Schema};
-use datafusion_common::DFSchema;
-use datafusion_expr::{BinaryExpr, Expr, Operator};
 use millstream_contract::plan::{Derived, EventTime, Source, Watermark};
 use millstream_contract::zone::Zone;
 
@@ -22,7 +16,7 @@ use crate::stages::lower::Grouped;
 use crate::stages::nest::written;
 use crate::stages::schemas::{qualified, table_schema};
 use crate::stages::watermarks::{WATERMARK, record_schema, watermark_field, with_watermarks};
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 /// Needs of the readers of a table.
 #[derive(Default)]

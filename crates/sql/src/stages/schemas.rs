@@ -1,10 +1,6 @@
 //! The schemas of rows: the types of their columns, and whether these can be NULL.
 
-use std::sync::Arc;
-
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::{DFSchema, ExprSchema};
-use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use datafusion_common::ExprSchema;
 use millstream_contract::plan::{AggregateFunction, Element};
 
 use crate::expr::aggregates::counts;
@@ -14,7 +10,7 @@ use crate::expr::scalars::{exact_operation, within_decided};
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::catalog::{INPUT, TableEntry};
 use crate::stages::lower::{FIRED, Grouped};
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::types::plain_type;
 
 pub(crate) fn qualified(qualifier: &str, schema: Schema) -> Result<DFSchema> {

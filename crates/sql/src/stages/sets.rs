@@ -5,11 +5,8 @@
 //! it is a key, too. The set without keys has a group also where there are no rows: without
 //! windows, it is a grouping of its own.
 
-use std::collections::HashSet;
-
-use arrow::datatypes::DataType;
 use datafusion_expr::utils::split_conjunction_owned;
-use datafusion_expr::{Aggregate, Expr, GroupingSet, lit};
+use datafusion_expr::{Aggregate, GroupingSet};
 use millstream_contract::plan::Window;
 
 use crate::expr::aggregates::is_grouping;
@@ -23,7 +20,7 @@ use crate::stages::lower::{Call, Over, Places, Stage, is_window_column, over, un
 use crate::stages::repeats::{as_computed, null, once_passed};
 use crate::stages::windows::assigned::{Assigned, Windows};
 use crate::stages::windows::sessions::{is_over, only_passing, take_passing};
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::types::plain_type;
 
 /// Sets of one grouping at the most.

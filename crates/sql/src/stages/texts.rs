@@ -4,20 +4,16 @@
 //! with the expressions of the syntax tree, part by part.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use arrow::datatypes::{DataType, Decimal128Type, DecimalType};
-use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, ExprSchema};
-use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
-use datafusion_sql::sqlparser::ast::{self, Expr as SqlExpr, Spanned};
+use arrow::datatypes::{Decimal128Type, DecimalType};
+use datafusion_common::ExprSchema;
+use datafusion_sql::sqlparser::ast;
 
 use crate::expr::located::{located, within_mark};
 use crate::expr::scalars::{Access, SAFE, access, exact_operation};
-use crate::syntax::error::{Place, Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, arguments, parts};
-use crate::syntax::walk::Nodes;
 
 /// Comparisons of one part with another after which the search is given up: places are worth only
 /// so much time.

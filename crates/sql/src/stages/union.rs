@@ -1,9 +1,7 @@
 //! `UNION ALL`: the rows of several queries. Each query stays a stage of its own, a grouping or the
 //! records of a table. A stage that takes the rows of the union takes them from all of these.
 
-use std::collections::HashSet;
-
-use datafusion_expr::{Expr, LogicalPlan, Union};
+use datafusion_expr::Union;
 use millstream_contract::plan;
 
 use crate::expr::window_node::WINDOW_COLUMNS;
@@ -11,7 +9,7 @@ use crate::names::catalog::input_column;
 use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
 use crate::stages::nest::Inner;
 use crate::stages::windows::assigned::Windows;
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 impl Stage {
     pub(crate) fn of_union(union: &Union, places: &Places) -> Result<Stage> {

@@ -5,29 +5,20 @@
 //! relation ([`fold`]), which is planned here: each UNNEST as a node over what stands before it.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
-use std::fmt;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{
-    DFSchema, DFSchemaRef, DataFusionError, Result as DfResult, TableReference,
-};
+use datafusion_common::{DFSchemaRef, TableReference};
 use datafusion_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion_expr::{
-    Expr, ExprSchemable, Extension, LogicalPlan, Projection, UserDefinedLogicalNodeCore,
-};
+use datafusion_expr::{Extension, Projection, UserDefinedLogicalNodeCore};
 use datafusion_sql::sqlparser::ast::{
-    Expr as SqlExpr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator,
-    Select, Spanned, TableAlias, TableFactor, TableWithJoins, Value,
+    FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, TableAlias, TableWithJoins,
+    Value,
 };
 use millstream_contract::plan::{Element, Unnest};
 use millstream_contract::wording::counted;
 
-use crate::syntax::error::{Result, Span, SqlError};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 use crate::syntax::words::single_part;
 
 const FORM: &str = "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)";

@@ -1,16 +1,10 @@
 //! The watermark before each record of a table, as a column of its batches.
 
-use arrow::datatypes::{Field, Schema};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, DataFusionError};
-use datafusion_expr::Expr;
-
 use crate::expr::located::without_marks;
 use crate::expr::scalars::{watermark_of, watermark_type};
 use crate::names::catalog::{INPUT, TableEntry, input_column};
 use crate::stages::schemas::{qualified, table_schema};
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// The column of watermarks.
 pub(crate) const WATERMARK: &str = "$current_watermark";

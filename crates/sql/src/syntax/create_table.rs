@@ -1,15 +1,12 @@
 //! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, a primary
 //! key, connector options.
 
-use std::sync::Arc;
+use datafusion_sql::sqlparser::ast::Expr;
+use datafusion_sql::sqlparser::parser::IsOptional;
+use datafusion_sql::sqlparser::tokenizer;
 
-use datafusion_sql::sqlparser::ast::{Expr, Ident};
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::{IsOptional, Parser};
-use datafusion_sql::sqlparser::tokenizer::{self, Token};
-
-use crate::syntax::error::{Result, Source, Span, SqlError};
 use crate::syntax::like::{Like, parse_like};
+use crate::syntax::prelude::*;
 use crate::syntax::type_grammar::{TypeDef, parse_type};
 use crate::syntax::words::{if_not_exists, is_word, single_name};
 

@@ -1,6 +1,6 @@
 //! Durations: as people read them, and as intervals of SQL give them.
 
-use datafusion_common::ScalarValue;
+use crate::syntax::prelude::*;
 
 /// A duration for people: `10 s`, `2 min`, `1500 ms`.
 pub(crate) fn duration(us: i64) -> String {

@@ -78,7 +78,7 @@ pub struct SqlError {
 }
 
 /// The result of anything done with SQL.
-pub type Result<T> = std::result::Result<T, SqlError>;
+pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 impl SqlError {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> SqlError {

@@ -1,11 +1,9 @@
 //! Syntax errors: the parser's errors in our words, with hints, from the tokens around the place,
 //! at what was probably meant.
 
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, TokenizerError, Word};
-use millstream_contract::settings::closest;
+use datafusion_sql::sqlparser::tokenizer::{TokenWithSpan, TokenizerError, Word};
 
-use crate::syntax::error::{Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::words::lower_first;
 
 /// Words that begin a clause of a query.

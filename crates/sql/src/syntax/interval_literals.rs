@@ -1,11 +1,9 @@
 //! Intervals from one unit to another, such as `INTERVAL '1 02:03:04.5' DAY TO SECOND`. DataFusion
 //! knows only intervals with named units: `INTERVAL '1 DAY 2 HOUR 3 MINUTE 4.5 SECOND'`.
 
-use datafusion_sql::sqlparser::ast::{
-    DateTimeField, Expr, Interval, Spanned, Value, ValueWithSpan,
-};
+use crate::syntax::prelude::*;
 
-use crate::syntax::error::{Result, Span, SqlError};
+use datafusion_sql::sqlparser::ast::{DateTimeField, Expr, Interval, Value, ValueWithSpan};
 
 /// The units of each of the two kinds, what stands before each but the first, and the most of each
 /// but the first.

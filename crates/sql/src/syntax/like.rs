@@ -13,13 +13,7 @@
 //! | `CONSTRAINTS`: the primary key | yes | yes | |
 //! | `PARTITIONS`, `DISTRIBUTION` | there are none | accepted | |
 
-use datafusion_sql::sqlparser::ast::Ident;
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::Parser;
-use datafusion_sql::sqlparser::tokenizer::Token;
-use millstream_contract::settings::closest;
-
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::words::{is_word, single_name};
 
 /// `LIKE table (…)`.

@@ -1,16 +1,6 @@
 //! `SHOW`: which lists there are, and how they are asked for.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema};
-use datafusion_sql::sqlparser::ast::Ident;
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::Parser;
-use datafusion_sql::sqlparser::tokenizer::Token;
-use millstream_contract::settings::closest;
-
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::words::single_name;
 
 /// A list, and the pattern of the names in it that are wanted.

@@ -16,6 +16,7 @@ pub(crate) mod listed;
 pub(crate) mod nested_casts;
 pub(crate) mod numbers;
 pub(crate) mod pattern;
+pub(crate) mod prelude;
 pub(crate) mod script;
 pub(crate) mod size;
 pub(crate) mod source;

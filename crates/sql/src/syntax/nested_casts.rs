@@ -1,10 +1,9 @@
 //! Refuses a CAST to a type that is made of others, before the statement is parsed: sqlparser reads
 //! some of these types and stumbles over others, and none of the casts is computed.
 
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use crate::syntax::prelude::*;
 
-use crate::syntax::error::{Result, Span, SqlError};
+use datafusion_sql::sqlparser::tokenizer::TokenWithSpan;
 
 /// Words with which such a type begins or ends.
 const MADE_OF_OTHERS: [&str; 5] = ["ROW", "ARRAY", "MAP", "MULTISET", "STRUCT"];

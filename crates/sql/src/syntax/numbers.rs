@@ -5,17 +5,13 @@
 //! `DECIMAL(2, 1)`. DataFusion does not count these, so [`count_zeros`] writes such a number as a
 //! dictionary, which is no syntax of ours, and [`decimal_of`] makes the constant of it.
 
-use std::ops::ControlFlow;
-
-use datafusion_common::ScalarValue;
 use datafusion_sql::sqlparser::ast::{
-    CastKind, DataType, DictionaryField, ExactNumberInfo, Expr, Ident, Query, SetExpr, Spanned,
-    TypedString, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    CastKind, DataType, DictionaryField, ExactNumberInfo, Expr, TypedString, UnaryOperator, Value,
+    ValueWithSpan, VisitMut,
 };
 
 use crate::syntax::calls::{double_text, string};
-use crate::syntax::error::{Result, Span, SqlError};
-use crate::syntax::walk::WalkMut;
+use crate::syntax::prelude::*;
 
 /// Digits that a decimal has at most.
 const DIGITS_MAX: usize = 38;

@@ -1,7 +1,7 @@
 //! Patterns of dates and times: from Java's letters, which Flink uses, to the specifiers of
 //! `strftime`.
 
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 /// Java's letters with their counterparts in `strftime`; longer runs first.
 const LETTERS: &[(&str, &str)] = &[

@@ -1,17 +1,13 @@
 //! From text to statements: splitting at `;`, and what is checked of a statement's tokens before it
 //! is parsed.
 
-use std::fmt;
-use std::sync::Arc;
-
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::{Parser, ParserError};
-use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use datafusion_sql::sqlparser::parser::ParserError;
+use datafusion_sql::sqlparser::tokenizer::{TokenWithSpan, Tokenizer, Whitespace};
 
 use crate::syntax::dialect::MillstreamDialect;
-use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::syntax::grammar::{hint, token_error};
 use crate::syntax::nested_casts::refuse_nested_casts;
+use crate::syntax::prelude::*;
 use crate::syntax::size::{check_lists, check_size};
 use crate::syntax::stack::on_large_stack;
 use crate::syntax::statement::{StatementKind, inserts, parse_statement};

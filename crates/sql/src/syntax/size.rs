@@ -3,17 +3,12 @@
 //! short. Too large an expression, also after expansion, is refused before anything is done with
 //! it.
 
-use std::ops::ControlFlow;
+use datafusion_common::tree_node::TreeNode;
+use datafusion_expr::expr::Between;
 
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_expr::expr::{Between, InList};
-use datafusion_expr::{Case, Expr};
-use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Query, Spanned, Visitor};
-
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::statement::StatementKind;
 use crate::syntax::tree::parts;
-use crate::syntax::walk::Walk;
 
 /// Levels of an expression's tree; a chain of operators, `a + b + c`, is as deep as it is long.
 /// Whoever drops or evaluates it recurses on an ordinary stack.

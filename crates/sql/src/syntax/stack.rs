@@ -1,8 +1,8 @@
 //! A large stack for planning, which recurses over the statement with large frames.
 
-use std::io;
+use crate::syntax::prelude::*;
 
-use crate::syntax::error::{ErrorKind, Result, SqlError};
+use std::io;
 
 /// Reserved, not used: pages are mapped when they are touched.
 const STACK_BYTES: usize = 256 << 20;

@@ -1,15 +1,11 @@
 //! One statement: its kinds, and how it is parsed around sqlparser's queries and expressions.
 
-use datafusion_sql::sqlparser::ast::{Ident, Query};
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::Parser;
-use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use datafusion_sql::sqlparser::tokenizer::{TokenWithSpan, Word};
 use millstream_contract::declaration::literal;
-use millstream_contract::settings::closest;
 
 use crate::syntax::create_table::{CreateTable, parse_create_table};
-use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::listed::{Listed, Show, parse_show};
+use crate::syntax::prelude::*;
 use crate::syntax::statement_set::Insert;
 use crate::syntax::user_functions::{CreateFunction, parse_create_function};
 use crate::syntax::words::{if_not_exists, is_word, single_name, single_name_or};

@@ -1,12 +1,9 @@
 //! Statement sets: `EXECUTE STATEMENT SET BEGIN INSERT …; INSERT …; END`, or in older versions of
 //! Flink `BEGIN STATEMENT SET; INSERT …; END`.
 
-use datafusion_sql::sqlparser::ast::{Ident, Query};
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
-use millstream_contract::settings::closest;
+use crate::syntax::prelude::*;
 
-use crate::syntax::error::{Result, Span, SqlError};
+use datafusion_sql::sqlparser::tokenizer::{TokenWithSpan, Word};
 
 /// An `INSERT INTO` or `INSERT OVERWRITE`.
 #[derive(Debug, Clone)]

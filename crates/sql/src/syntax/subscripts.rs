@@ -2,12 +2,10 @@
 //! SQL ([`FIELD`] and [`ITEM`]), and what is selected without a name of its own gets one. Fields by
 //! dots alone, as in `t.row.field`, are names, which the planner resolves.
 
-use datafusion_sql::sqlparser::ast::{
-    AccessExpr, Expr, Ident, ObjectNamePart, Select, Spanned, Subscript, TableFactor,
-};
+use datafusion_sql::sqlparser::ast::{AccessExpr, Expr, ObjectNamePart, Subscript};
 
 use crate::syntax::calls::{function, string};
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 
 /// `row.name`, as a call: the row, and the field's name as a text. It cannot be written in SQL.
 pub(crate) const FIELD: &str = "$field";

@@ -1,8 +1,8 @@
 //! The precision of constants such as `TIMESTAMP '2024-01-31 12:30:00.5'` and `TIME '12:30:00.5'`.
 
-use datafusion_sql::sqlparser::ast::{DataType, TypedString, Value};
+use crate::syntax::prelude::*;
 
-use crate::syntax::error::{Result, Span, SqlError};
+use datafusion_sql::sqlparser::ast::{DataType, TypedString, Value};
 
 /// Digits that a type has where nothing else is said: of a `TIMESTAMP`, and of a `TIME`.
 const DIGITS: (usize, usize) = (6, 0);

@@ -1,19 +1,12 @@
 //! The places of a statement's parts in its text.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
 use datafusion_sql::sqlparser::ast::{
-    self, Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, JoinConstraint,
-    JoinOperator, Query, Spanned, Visitor,
+    self, FunctionArg, FunctionArgExpr, FunctionArguments, JoinConstraint, JoinOperator,
 };
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::tokenizer::{self, Location, Token, TokenWithSpan};
+use datafusion_sql::sqlparser::tokenizer::{self, Location, TokenWithSpan};
 
 use crate::syntax::calls::double_text;
-use crate::syntax::error::{Source, Span, SqlError};
-use crate::syntax::walk::Walk;
+use crate::syntax::prelude::*;
 
 /// The expressions of a statement.
 #[derive(Debug)]

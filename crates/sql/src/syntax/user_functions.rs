@@ -1,22 +1,14 @@
 //! Functions that a script declares: `CREATE FUNCTION name (x TYPE, …) RETURNS TYPE RETURN
 //! expression`. A call is replaced by the expression before anything else looks at the query.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use arrow::datatypes::Field;
 use datafusion_sql::sqlparser::ast::{
-    CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectNamePart, Query, Select, SelectItem, Spanned, Visitor, VisitorMut,
+    CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
 };
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::{Parser, ParserError};
-use datafusion_sql::sqlparser::tokenizer::{Span as Extent, Token};
+use datafusion_sql::sqlparser::parser::ParserError;
+use datafusion_sql::sqlparser::tokenizer::Span as Extent;
 
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::types::arrow_type;
-use crate::syntax::walk::{Walk, WalkMut};
 use crate::syntax::words::{if_not_exists, single_name, single_part};
 
 /// How a function is declared.

@@ -1,11 +1,6 @@
 //! Words and names in statements that are Millstream's own, and in messages about them.
 
-use datafusion_sql::sqlparser::ast::{Ident, ObjectName};
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::Parser;
-use datafusion_sql::sqlparser::tokenizer::Token;
-
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 
 /// Whether a token is this word, unquoted.
 pub(crate) fn is_word(token: &Token, word: &str) -> bool {

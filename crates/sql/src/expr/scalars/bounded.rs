@@ -4,34 +4,22 @@
 //! A call whose result might exceed the bound is evaluated for a few rows at a time, so that it
 //! takes little memory before its result's size is known.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
-use arrow::datatypes::{DataType, FieldRef, Int64Type, Schema};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue, exec_err};
 use datafusion_expr::preimage::PreimageResult;
-use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion_expr::{
-    BinaryExpr, Case, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_expr::ScalarFunctionExpr;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use super::lengths::{Lengths, has_texts, text_bytes};
 use super::nested::row_fields;
 use super::number_casts::number_cast;
 use crate::expr::located::{UNNAMED, within_mark};
-use crate::expr::udf::{called, result_of, rows_of};
+use crate::expr::udf::{call_of, called, called_in, first, result_of, rows_of};
+use crate::syntax::prelude::*;
 use crate::syntax::subscripts::FIELD;
-use crate::syntax::walk::Nodes;
 
 /// Bytes that texts made of one batch may have, all together.
 const TEXT_MAX: u64 = TEXT_BYTES_MAX;
@@ -111,7 +99,8 @@ pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
             Ok(Transformed::yes(Expr::ScalarFunction(call)))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
-            Ok(Transformed::yes(CONCAT.call(vec![*left, *right])))
+            let concat = Bounded(Arc::new(ScalarUDF::from(Concat)));
+            Ok(Transformed::yes(call_of(concat, vec![*left, *right])))
         }
         other => Ok(Transformed::no(other)),
     })?;
@@ -130,7 +119,7 @@ pub(crate) fn bound_constants(expr: Expr) -> DfResult<Expr> {
         };
         let result = |e: Box<Expr>| match &*e {
             Expr::Literal(value, _) if Lengths::of_scalar(value).of(0) > SHORT as u64 => {
-                Box::new(CONSTANT.call(vec![*e]))
+                Box::new(call_of(Constant, vec![*e]))
             }
             _ => e,
         };
@@ -147,10 +136,8 @@ pub(crate) fn unbounded(function: &ScalarUDF) -> &ScalarUDF {
 
 /// The two sides, if `expr` joins texts with `||`.
 pub(crate) fn joined_texts(expr: &Expr) -> Option<(&Expr, &Expr)> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    let bounded: &Bounded = call.func.inner().downcast_ref()?;
-    let [left, right] = &call.args[..] else { return None };
-    bounded.0.inner().is::<Concat>().then_some((left, right))
+    let (Bounded(function), [left, right]) = called_in(expr)? else { return None };
+    function.inner().is::<Concat>().then_some((left, right))
 }
 
 /// A call of a bounded function among compiled expressions: when it has been made, the texts that
@@ -228,24 +215,10 @@ impl PhysicalExpr for BoundedCall {
 struct Bounded(Arc<ScalarUDF>);
 
 impl ScalarUDFImpl for Bounded {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.0.aliases()
-    }
+    called!(like 0);
 
     fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
         Ok(UNNAMED.into())
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.0.return_type(types)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
@@ -423,23 +396,15 @@ impl Growth<'_> {
     }
 }
 
-static CONCAT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    let concat = ScalarUDF::from(Concat(Signature::any(2, Volatility::Immutable)));
-    Arc::new(ScalarUDF::from(Bounded(Arc::new(concat))))
-});
-
 /// `||`, NULL if a side is.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Concat(Signature);
+struct Concat;
 
 impl ScalarUDFImpl for Concat {
-    called!("||", 0);
+    called!("||", TWO);
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        match types {
-            [own, _] => Ok(own.clone()),
-            _ => exec_err!("|| has two sides"),
-        }
+        first(types)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
@@ -451,31 +416,21 @@ impl ScalarUDFImpl for Concat {
     }
 }
 
-static CONSTANT: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| Arc::new(ScalarUDF::from(Constant(Signature::any(1, Volatility::Volatile)))));
-
 /// A constant that fails where it would be written out too often.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Constant(Signature);
+pub(crate) struct Constant;
 
 impl ScalarUDFImpl for Constant {
-    called!("constant", 0);
+    called!("constant", ONE_LATE);
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        match types {
-            [own] => Ok(own.clone()),
-            _ => exec_err!("a constant is one value"),
-        }
+        first(types)
     }
 
-    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match args.args.pop() {
-            Some(ColumnarValue::Scalar(value)) => {
-                bounded_array(ColumnarValue::Scalar(value.clone()), args.number_rows)?;
-                Ok(ColumnarValue::Scalar(value))
-            }
-            _ => exec_err!("a constant is one value"),
-        }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let constant = first(&args.args)?;
+        bounded_array(constant.clone(), args.number_rows)?;
+        Ok(constant)
     }
 }
 

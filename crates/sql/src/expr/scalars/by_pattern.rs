@@ -3,18 +3,15 @@
 //! zone that the text names; the TIMESTAMP_LTZ is that instant.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, TimestampMillisecondArray};
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::array::TimestampMillisecondArray;
 use chrono::format::{Parsed, StrftimeItems, parse};
 use chrono::{DateTime, NaiveTime};
-use datafusion_common::{DataFusionError, Result as DfResult, exec_datafusion_err};
-use datafusion_expr::ScalarUDF;
 use millstream_contract::zone::Zone;
 
 use super::rows::{Arguments, TEXT, function};
 use crate::expr::wording::NOT_OF_FORM;
+use crate::syntax::prelude::*;
 use crate::syntax::types::UTC;
 
 /// Seconds of the largest offset from UTC.

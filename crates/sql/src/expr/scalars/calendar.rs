@@ -1,10 +1,8 @@
 //! Exact arithmetic with days, months and instants, over the whole range of the calendar.
 
-use arrow::array::{ArrayRef, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use crate::syntax::prelude::*;
+
 use chrono::{Datelike, Months, NaiveDate};
-use datafusion_common::{Result as DfResult, exec_datafusion_err, exec_err};
 
 /// 1970-01-01, counted from the first day of year 1, which is 1.
 pub(super) const EPOCH_FROM_YEAR_1: i64 = 719_163;

@@ -2,20 +2,14 @@
 //! that need it. DataFusion rewrites them as CASE with the first arguments duplicated, so twenty
 //! nested calls would become a million parts.
 
-use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use std::hash::DefaultHasher;
+
+use arrow::array::new_null_array;
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::cast;
 use arrow::compute::kernels::zip::zip;
-use arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion_common::{Result as DfResult, internal_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_expr::ScalarFunctionExpr;
 
 /// DataFusion's function, evaluated otherwise.
 #[derive(Debug, PartialEq, Eq)]

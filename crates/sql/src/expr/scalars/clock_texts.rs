@@ -2,15 +2,11 @@
 //! TIMESTAMP is the time of a clock; a text with an offset from UTC is an instant. A DATE is the
 //! day as it is written.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, AsArray, StringArray};
-use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::DataType;
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::error::ArrowError;
-use datafusion_common::Result as DfResult;
 
 use crate::expr::wording::HAS_OFFSET;
+use crate::syntax::prelude::*;
 
 /// Whether texts are read as values of this type here.
 pub(super) fn is_time(to: &DataType) -> bool {

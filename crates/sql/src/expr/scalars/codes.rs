@@ -1,13 +1,11 @@
 //! Numbers and texts in other notations, and what a text is made of, as Flink has them: `BIN`,
 //! `HEX`, `UNHEX`, `IS_ALPHA`, `IS_DIGIT`, `IS_DECIMAL`.
 
-use std::fmt::Write;
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::array::{ArrayRef, BinaryArray, BooleanArray};
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, exec_datafusion_err};
-use datafusion_expr::ScalarUDF;
+use std::fmt::Write;
+
+use arrow::array::BinaryArray;
 
 use super::regexps::compile;
 use super::rows::{Arguments, NUMBER, TEXT, function, push};

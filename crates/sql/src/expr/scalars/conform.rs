@@ -1,26 +1,18 @@
 //! Values of rows, arrays and maps as a table declares them: fields by their position, whatever
 //! their names, and each with the cast that an INSERT does to a value on its own.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray};
+use arrow::array::{ListArray, MapArray, StructArray};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::util::display::FormatOptions;
-use datafusion_common::{Result as DfResult, exec_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::bounded::unbounded;
 use super::fewer_digits::{rounded_down, ticks_in_one};
-use crate::expr::udf::{called, result_of, rows_of};
+use crate::expr::udf::{call_of, called, first_array, result_of};
+use crate::syntax::prelude::*;
 
 /// `expr` as a value of the type `to`, which is made of others.
 pub(crate) fn conformed(expr: Expr, to: DataType) -> Expr {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Conform { to, signature })).call(vec![expr])
+    call_of(Conform { to }, vec![expr])
 }
 
 /// The argument of a conforming call; `None` if `expr` is no such call.
@@ -33,11 +25,10 @@ pub(crate) fn within_conformed(expr: &Expr) -> Option<&Expr> {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Conform {
     to: DataType,
-    signature: Signature,
 }
 
 impl ScalarUDFImpl for Conform {
-    called!("$conform", signature);
+    called!("$conform", ONE);
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
         Ok(self.to.clone())
@@ -49,10 +40,7 @@ impl ScalarUDFImpl for Conform {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match &args.args[..] {
-            [value] => result_of(&args, conform(&value.to_array(rows_of(&args))?, &self.to)?),
-            many => exec_err!("one value conforms to a type, not {}", many.len()),
-        }
+        result_of(&args, conform(&first_array(&args)?, &self.to)?)
     }
 }
 

@@ -2,15 +2,13 @@
 
 use std::str::FromStr;
 
-use arrow::array::ArrayRef;
 use chrono::{DateTime, Datelike, NaiveDateTime, Timelike};
-use datafusion_common::{Result as DfResult, exec_err};
-use datafusion_expr::ScalarUDF;
 use millstream_contract::zone::Zone;
 
 use super::clock_texts::has_offset;
 use super::rows::{Arguments, TEXT, function, push};
 use crate::expr::wording::HAS_OFFSET;
+use crate::syntax::prelude::*;
 
 /// Zones that are kept at a time.
 const ZONES_MAX: usize = 64;

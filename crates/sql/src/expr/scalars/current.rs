@@ -2,16 +2,11 @@
 //! `LOCALTIMESTAMP`, `CURRENT_DATE`, `CURRENT_TIME` and `LOCALTIME` are the view of a clock in the
 //! session's zone. DataFusion's are of UTC, in nanoseconds, which reach only to 2262.
 
-use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use chrono::{DateTime, Utc};
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err};
-use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::local::zone_of;
+use crate::expr::udf::called;
+use crate::syntax::prelude::*;
 use crate::syntax::types::UTC;
 
 /// Microseconds of a second, and of a day.
@@ -35,15 +30,13 @@ struct Current {
     name: &'static str,
     aliases: Vec<String>,
     gives: Gives,
-    signature: Signature,
 }
 
 /// Functions and aliases.
 pub(super) fn functions() -> [ScalarUDF; 4] {
     let function = |name, alias: &[&str], gives| {
         let aliases = alias.iter().map(ToString::to_string).collect();
-        let signature = Signature::nullary(Volatility::Stable);
-        ScalarUDF::from(Current { name, aliases, gives, signature })
+        ScalarUDF::from(Current { name, aliases, gives })
     };
     [
         function("now", &["current_timestamp"], Gives::Instant),
@@ -73,16 +66,10 @@ impl Current {
 }
 
 impl ScalarUDFImpl for Current {
-    fn name(&self) -> &str {
-        self.name
-    }
+    called!(.name, NONE);
 
     fn aliases(&self) -> &[String] {
         &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {

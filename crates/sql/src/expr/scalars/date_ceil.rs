@@ -1,34 +1,24 @@
 //! `CEIL(time TO unit)`: the time itself if a unit begins there, else where the next one begins.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, AsArray, PrimitiveArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
-use datafusion_common::{
-    DataFusionError, Result as DfResult, exec_datafusion_err, exec_err, plan_err,
-};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use arrow::array::PrimitiveArray;
 
 use super::date_trunc::{DAY_NS, Unit, ticks};
 use crate::expr::udf::{called, result_of, rows_of};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// `CEIL(time TO unit)`, as a call of the unit and the time. It cannot be written in SQL.
 pub(crate) const CEIL_TIME: &str = "$ceil_time";
 
 /// The function.
 pub(super) fn function() -> ScalarUDF {
-    ScalarUDF::from(CeilTime(Signature::user_defined(Volatility::Immutable)))
+    ScalarUDF::from(CeilTime)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct CeilTime(Signature);
+struct CeilTime;
 
 impl ScalarUDFImpl for CeilTime {
-    called!(CEIL_TIME, 0);
+    called!(CEIL_TIME, CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         use DataType::{Date32, Null, Time32, Time64, Timestamp};

@@ -3,23 +3,17 @@
 //! 1677 to 2262, and turns a date into a timestamp. Its `DATE_BIN` gives NULL for times out of its
 //! range.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Date32Type, FieldRef, Int64Type, TimeUnit};
+use arrow::array::PrimitiveArray;
+use arrow::datatypes::Date32Type;
 use chrono::{Datelike, NaiveDate};
 use datafusion_common::types::{NativeType, logical_date, logical_string};
-use datafusion_common::{DataFusionError, Result as DfResult, exec_datafusion_err, exec_err};
-use datafusion_expr::{
-    Coercion, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, TypeSignature, TypeSignatureClass, Volatility,
-};
+use datafusion_expr::{Coercion, TypeSignature, TypeSignatureClass};
 
 use super::calendar::{date, day, tick_ns};
 use super::strict::nulls_of_any;
 use super::time_units::{TimeStep, time_step};
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{called, result_of, rows_of};
+use crate::syntax::prelude::*;
 
 /// DataFusion's function, but for days as wholes.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -107,17 +101,7 @@ pub(super) fn date_bin(inner: Arc<ScalarUDF>) -> ScalarUDF {
 }
 
 impl ScalarUDFImpl for DateBin {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.0.return_type(types)
-    }
+    called!(like 0);
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
         self.0.return_field_from_args(args)

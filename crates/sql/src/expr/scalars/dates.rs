@@ -2,27 +2,19 @@
 //! would convert both to nanoseconds, which reach no further than the year 2262. The same places
 //! see to decimals beside doubles ([`super::doubles`]).
 
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, plan_err};
-use datafusion_expr::expr::{Between, InList, InSubquery};
+use datafusion_expr::expr::{Between, InSubquery};
 use datafusion_expr::expr_rewriter::NamePreserver;
-use datafusion_expr::{
-    BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast,
-};
+use datafusion_expr::{LogicalPlanBuilder, cast};
 use datafusion_optimizer::analyzer::AnalyzerRule;
 
 use crate::expr::by_parts::by_parts;
 use crate::expr::coercion::schema_of;
+use crate::syntax::prelude::*;
 
 use super::doubles::{
     decimals_as_doubles, decimals_go_together, union_of_doubles, values_of_doubles,
 };
-use crate::syntax::types::sql_type_name;
-use crate::syntax::walk::Nodes;
 
 /// Functions whose arguments, from some argument on, get a common type.
 const OF_ONE_TYPE: [&str; 6] = ["coalesce", "greatest", "ifnull", "least", "nullif", "nvl2"];

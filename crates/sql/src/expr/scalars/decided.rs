@@ -2,24 +2,13 @@
 //! ([`crate::stages::condition`]). And conditions that stay whole while the expression around is
 //! simplified ([`crate::expr::simplified`]).
 
-use std::sync::Arc;
-
-use arrow::array::{Array, AsArray, BooleanArray};
-use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{Result as DfResult, internal_err};
-use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
-
-use crate::expr::udf::called;
+use crate::expr::udf::{call_of, called, called_in, first};
+use crate::syntax::prelude::*;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Decided {
     /// The outcome that NULL is taken for; `None`: NULL stays.
     null_is: Option<bool>,
-    signature: Signature,
 }
 
 /// The name of the function, which no query can call.
@@ -27,17 +16,12 @@ pub(crate) const DECIDED: &str = "decided";
 
 /// `condition`, with NULL taken for one of the two outcomes.
 pub(crate) fn decided(condition: Expr, null_is: bool) -> Expr {
-    call(condition, Some(null_is))
+    call_of(Decided { null_is: Some(null_is) }, vec![condition])
 }
 
 /// `condition` itself; no rule takes its parts together with its neighbours.
 pub(crate) fn held(condition: Expr) -> Expr {
-    call(condition, None)
-}
-
-fn call(condition: Expr, null_is: Option<bool>) -> Expr {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Decided { null_is, signature })).call(vec![condition])
+    call_of(Decided { null_is: None }, vec![condition])
 }
 
 /// The condition in it, if `expr` is a decided one.
@@ -60,13 +44,12 @@ pub(crate) fn released(expr: Expr) -> Expr {
 }
 
 fn within(expr: &Expr, held: bool) -> Option<&Expr> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    let decided = call.func.inner().downcast_ref::<Decided>()?;
-    (decided.null_is.is_none() == held).then(|| call.args.first()).flatten()
+    let (Decided { null_is }, args) = called_in(expr)?;
+    (null_is.is_none() == held).then(|| args.first()).flatten()
 }
 
 impl ScalarUDFImpl for Decided {
-    called!(DECIDED, signature, DataType::Boolean);
+    called!(DECIDED, ONE, DataType::Boolean);
 
     /// No text of what is within, which DataFusion would write anew at every level.
     fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
@@ -88,9 +71,9 @@ impl ScalarUDFImpl for Decided {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [condition] = &args.args[..] else { return internal_err!("a condition is one") };
-        let Some(null_is) = self.null_is else { return Ok(condition.clone()) };
-        let condition = condition.to_array(args.number_rows)?;
+        let condition = first(&args.args)?;
+        let Some(null_is) = self.null_is else { return Ok(condition) };
+        let condition = condition.into_array(args.number_rows)?;
         let Some(outcomes) = condition.as_boolean_opt() else {
             return internal_err!("a condition of type {}", condition.data_type());
         };

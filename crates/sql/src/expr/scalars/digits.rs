@@ -1,53 +1,29 @@
 //! `ROUND` and `TRUNCATE` to any number of digits. DataFusion's give NaN for doubles where the
 //! power of ten is out of range, and truncate integers as doubles.
 
-use std::sync::Arc;
-
-use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
-};
-use arrow::compute::cast;
-use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type,
-};
+use arrow::array::{Decimal128Array, Float32Array, Float64Array};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, Decimal128Type, Float64Type};
 use arrow::error::ArrowError;
-use datafusion_common::{Result as DfResult, exec_err, internal_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::exact::rounded;
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{called, no_such, result_of, rows_of};
 use crate::expr::widest::check_digits;
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ToDigits {
     inner: Arc<ScalarUDF>,
     truncate: bool,
-    signature: Signature,
 }
 
 /// `ROUND(x [, digits])` or `TRUNCATE(x [, digits])`; `inner` is DataFusion's.
 pub(super) fn to_digits(inner: Arc<ScalarUDF>) -> ScalarUDF {
     let truncate = inner.name() == "trunc";
-    let signature = Signature::user_defined(Volatility::Immutable);
-    ScalarUDF::from(ToDigits { inner, truncate, signature })
+    ScalarUDF::from(ToDigits { inner, truncate })
 }
 
 impl ScalarUDFImpl for ToDigits {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(like inner, CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let number = |t: &DataType| t.is_null() || t.is_numeric();
@@ -59,18 +35,10 @@ impl ScalarUDFImpl for ToDigits {
             [x] if number(x) => Ok(vec![first(x)]),
             [x, n] if number(x) && digits(n) => Ok(vec![first(x), count]),
             _ => {
-                let given: Vec<String> = types.iter().map(sql_type_name).collect();
                 let name = self.name().to_uppercase();
-                plan_err!(
-                    "there is no {name} of {}; it takes {name}(number) or {name}(number, INT)",
-                    given.join(", ")
-                )
+                no_such(&name, types, &format!("{name}(number) or {name}(number, INT)"))
             }
         }
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.inner.return_type(types)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {

@@ -2,16 +2,12 @@
 //! DECIMAL, which keeps neither very small nor very large numbers, nor NaN. Beside integers and
 //! other decimals it stays a DECIMAL, with Flink's types ([`super::exact`]).
 
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::datatypes::{DataType, Field};
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue};
 use datafusion_expr::expr::InSubquery;
 use datafusion_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion_expr::type_coercion::binary::type_union_resolution;
-use datafusion_expr::{
-    BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator, Union, Values,
-};
+use datafusion_expr::{Union, Values};
 use datafusion_optimizer::analyzer::type_coercion::coerce_union_schema;
 
 use super::exact::{digits_of, exact, exact_operation, is_native};

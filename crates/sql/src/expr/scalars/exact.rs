@@ -4,20 +4,13 @@
 //! Where DataFusion's `+`, `-`, `*` and `%` give the same, they stay; the others become calls of
 //! [`Exact`], which round half away from zero.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, i256};
+use arrow::array::{Decimal128Array, Decimal256Array};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, Decimal128Type, i256};
 use arrow::error::ArrowError;
-use datafusion_common::{Result as DfResult, exec_err, internal_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
-};
 
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{call_of, called, called_in, result_of, rows_of};
 use crate::expr::widest::check_digits;
+use crate::syntax::prelude::*;
 
 /// Digits after the point that a result of more than 38 digits keeps at least, if it has them.
 const SCALE_KEPT: i16 = 6;
@@ -81,23 +74,17 @@ pub(super) fn is_native(op: Operator, left: Digits, right: Digits) -> bool {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Exact {
     op: Operator,
-    signature: Signature,
 }
 
 /// `left op right`, with the type that this has in Flink.
 pub(super) fn exact(op: Operator, left: Expr, right: Expr) -> Expr {
-    let signature = Signature::user_defined(Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Exact { op, signature })).call(vec![left, right])
+    call_of(Exact { op }, vec![left, right])
 }
 
 /// The operation and its sides, if `expr` is a call of [`Exact`].
 pub(crate) fn exact_operation(expr: &Expr) -> Option<(&Expr, Operator, &Expr)> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    let exact = call.func.inner().downcast_ref::<Exact>()?;
-    match &call.args[..] {
-        [left, right] => Some((left, exact.op, right)),
-        _ => None,
-    }
+    let (Exact { op }, [left, right]) = called_in(expr)? else { return None };
+    Some((left, *op, right))
 }
 
 impl ScalarUDFImpl for Exact {
@@ -121,9 +108,7 @@ impl ScalarUDFImpl for Exact {
         }
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         Ok(types.to_vec())

@@ -1,27 +1,13 @@
 //! `EXTRACT` from times and intervals. DataFusion's drops the fractions of intervals, overflows on
 //! long ones, and counts the seconds of a minute into its milliseconds.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{
-    DataType, Field, FieldRef, Int32Type, Int64Type, IntervalMonthDayNano,
-    IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
-};
-use datafusion_common::{
-    DataFusionError, Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err,
-};
+use arrow::array::{Float64Array, Int32Array};
+use arrow::datatypes::{Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion_expr::preimage::PreimageResult;
-use datafusion_expr::simplify::SimplifyContext;
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::calendar::{DAY_NS, tick_ns};
-use crate::expr::udf::{result_of, rows_of};
-use crate::syntax::types::sql_type_name;
+use crate::expr::udf::{called, no_such, result_of, rows_of};
+use crate::syntax::prelude::*;
 
 /// Parts of timestamps and dates that can be extracted. A time of day has those from the hour on.
 const OF_TIMES: [&str; 19] = [
@@ -60,13 +46,11 @@ const OF_INTERVALS: [(&str, i128, i128); 7] = [
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Extract {
     inner: Arc<ScalarUDF>,
-    signature: Signature,
 }
 
 /// `EXTRACT(part FROM x)`; `inner` is DataFusion's, for times.
 pub(super) fn extract(inner: Arc<ScalarUDF>) -> ScalarUDF {
-    let signature = Signature::user_defined(Volatility::Immutable);
-    ScalarUDF::from(Extract { inner, signature })
+    ScalarUDF::from(Extract { inner })
 }
 
 fn is_interval(data_type: &DataType) -> bool {
@@ -109,27 +93,12 @@ fn check_part(part: &str, of: &DataType) -> DfResult<()> {
 }
 
 impl ScalarUDFImpl for Extract {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(like inner, CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         use DataType::{Date32, Duration, Interval, Null, Time32, Time64, Timestamp, Utf8};
-        let given =
-            |types: &[DataType]| types.iter().map(sql_type_name).collect::<Vec<_>>().join(", ");
         let [part, of] = types else {
-            return plan_err!(
-                "there is no DATE_PART of {}; it takes DATE_PART(STRING, TIMESTAMP)",
-                given(types)
-            );
+            return no_such("DATE_PART", types, "DATE_PART(STRING, TIMESTAMP)");
         };
         let of = match of {
             Timestamp(..) | Date32 | Time32(_) | Time64(_) | Interval(_) | Duration(_) => {
@@ -137,18 +106,9 @@ impl ScalarUDFImpl for Extract {
             }
             // A text is read as a time.
             Null | Utf8 => Timestamp(TimeUnit::Microsecond, None),
-            _ => {
-                return plan_err!(
-                    "there is no DATE_PART of {}; it takes a time, a date or an interval",
-                    given(&types[1..])
-                );
-            }
+            _ => return no_such("DATE_PART", &types[1..], "a time, a date or an interval"),
         };
         Ok(vec![if part.is_null() { Utf8 } else { part.clone() }, of])
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.inner.return_type(types)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {

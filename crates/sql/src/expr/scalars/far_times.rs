@@ -1,26 +1,11 @@
 //! Comparisons of times in nanoseconds with others. Nanoseconds reach from 1677 to 2262 only, and
 //! a year such as 9999 is compared with them as the last one of these.
 
-use std::sync::{Arc, LazyLock};
-
-use arrow::array::{AsArray, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, exec_err, internal_err};
-use datafusion_expr::expr::InList;
-use datafusion_expr::{
-    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-
 use super::calendar::tick_ns;
 use super::rounded::Rounded;
 use crate::expr::one_form::compares;
-use crate::syntax::walk::Nodes;
-
-static NEAREST: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| Arc::new(ScalarUDF::from(Near(Signature::any(1, Volatility::Immutable)))));
+use crate::expr::udf::{call_of, called, first_array, result_of};
+use crate::syntax::prelude::*;
 
 /// Makes comparisons within `expr`, which is over `schema`, of all times.
 pub(crate) fn compare_far(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
@@ -60,7 +45,7 @@ fn near(side: &Expr, schema: &DFSchema) -> DfResult<Option<Expr>> {
             (DataType::Timestamp(from, a), DataType::Timestamp(TimeUnit::Nanosecond, b))
                 if from != TimeUnit::Nanosecond && a == *b =>
             {
-                Some(NEAREST.call(vec![expr.as_ref().clone()]))
+                Some(call_of(Near, vec![expr.as_ref().clone()]))
             }
             _ => None,
         },
@@ -69,16 +54,10 @@ fn near(side: &Expr, schema: &DFSchema) -> DfResult<Option<Expr>> {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Near(Signature);
+struct Near;
 
 impl ScalarUDFImpl for Near {
-    fn name(&self) -> &str {
-        "$near"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
+    called!("$near", ONE);
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match types {
@@ -90,9 +69,7 @@ impl ScalarUDFImpl for Near {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [times] = &args.args[..] else { return internal_err!("a time is one value") };
-        let constant = matches!(times, ColumnarValue::Scalar(_));
-        let times = times.to_array(if constant { 1 } else { args.number_rows })?;
+        let times = first_array(&args)?;
         let ticks = match times.data_type() {
             DataType::Timestamp(unit, _) => tick_ns(*unit) as i64,
             other => return exec_err!("{other} is no time"),
@@ -100,10 +77,6 @@ impl ScalarUDFImpl for Near {
         let values = cast(&times, &DataType::Int64)?;
         let values = values.as_primitive::<Int64Type>();
         let nanos: Int64Array = values.unary(|value| value.saturating_mul(ticks));
-        let nanos = cast(&nanos, args.return_type())?;
-        Ok(match constant {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&nanos, 0)?),
-            false => ColumnarValue::Array(nanos),
-        })
+        result_of(&args, cast(&nanos, args.return_type())?)
     }
 }

@@ -1,12 +1,9 @@
 //! Timestamps with fewer digits: what is left out is rounded down, before 1970 as after it. Arrow
 //! cuts off the count since 1970, and so makes times before it later.
 
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::array::{ArrayRef, AsArray, Int64Array};
-use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, Int64Type};
-use datafusion_common::Result as DfResult;
+use arrow::compute::{CastOptions, cast_with_options};
 
 use super::calendar::tick_ns;
 

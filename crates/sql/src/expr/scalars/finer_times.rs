@@ -2,16 +2,10 @@
 //! with what its type has of the constant: of a `TIMESTAMP(3)`, `ts < TIMESTAMP '… 00:00:00.1235'`
 //! would be false at `.123`.
 
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue};
-use datafusion_expr::expr::InList;
-use datafusion_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable};
-
 use super::calendar::tick_ns;
 use super::rounded::kept;
 use crate::expr::located::within_mark;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Keeps casts of timestamps to more digits as they are, within `expr`, which is over `schema`,
 /// where these digits count.

@@ -1,9 +1,8 @@
 //! Hashes of texts: the digest of a text's UTF-8 bytes, in hexadecimal digits, lower case.
 
-use arrow::array::{ArrayRef, StringBuilder};
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, exec_err};
-use datafusion_expr::ScalarUDF;
+use crate::syntax::prelude::*;
+
+use arrow::array::StringBuilder;
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};

@@ -1,23 +1,14 @@
 //! Intervals in the order of their length. Arrow compares months first, then days, then
 //! nanoseconds, so that 36 hours would be less than a day.
 
-use std::sync::{Arc, LazyLock};
-
-use arrow::array::{ArrayRef, AsArray, Decimal128Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit};
-use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, exec_err};
-use datafusion_expr::expr::InList;
-use datafusion_expr::{
-    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, Operator,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use arrow::array::Decimal128Array;
+use arrow::datatypes::{IntervalMonthDayNanoType, IntervalUnit};
+use datafusion_common::tree_node::TreeNode;
 
 use super::calendar::{DAY_NS, tick_ns};
 use crate::expr::located::within_mark;
-use crate::expr::udf::called;
-use crate::syntax::walk::Nodes;
+use crate::expr::udf::{argument_of, call_of, called, first_array, result_of};
+use crate::syntax::prelude::*;
 
 /// Makes comparisons in `expr`, which is over `schema`, compare intervals by their length. A month
 /// is 30 days, as in PostgreSQL.
@@ -77,8 +68,7 @@ fn is_comparison(op: &Operator) -> bool {
 
 /// The measured interval, if `expr` is the length of an interval.
 pub(crate) fn measured_interval(expr: &Expr) -> Option<&Expr> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    call.func.inner().is::<IntervalLength>().then(|| call.args.first()).flatten()
+    argument_of::<IntervalLength>(expr)
 }
 
 /// The length of an interval. A difference of times is measured as it is: as months, days and
@@ -88,27 +78,21 @@ fn length(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     if let Expr::Cast(Cast { expr: from, .. }) = inner
         && matches!(from.get_type(schema)?, DataType::Duration(_))
     {
-        return Ok(FUNCTION.call(vec![from.as_ref().clone()]));
+        return Ok(call_of(IntervalLength, vec![from.as_ref().clone()]));
     }
-    Ok(FUNCTION.call(vec![expr]))
+    Ok(call_of(IntervalLength, vec![expr]))
 }
-
-static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    Arc::new(ScalarUDF::from(IntervalLength(Signature::any(1, Volatility::Immutable))))
-});
 
 /// The length of an interval in nanoseconds.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct IntervalLength(Signature);
+struct IntervalLength;
 
 impl ScalarUDFImpl for IntervalLength {
-    called!("interval_length", 0, DataType::Decimal128(38, 0));
+    called!("interval_length", ONE, DataType::Decimal128(38, 0));
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [intervals] = &args.args[..] else { return exec_err!("a length takes one interval") };
-        let lengths = lengths(&intervals.to_array(args.number_rows)?)?;
-        let lengths = lengths.with_data_type(DataType::Decimal128(38, 0));
-        Ok(ColumnarValue::Array(Arc::new(lengths)))
+        let lengths = lengths(&first_array(&args)?)?;
+        result_of(&args, Arc::new(lengths.with_data_type(DataType::Decimal128(38, 0))))
     }
 }
 

@@ -1,14 +1,9 @@
 //! Refuses what DataFusion accepts and cannot compute: hours added to a DATE, which has no time of
 //! day; a pattern of times for an interval; signs before times, and times of what has none.
 
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
-use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
-
 use crate::expr::located::within_mark;
-use crate::syntax::types::sql_type_name;
-use crate::syntax::walk::Nodes;
+use crate::expr::udf::no_such;
+use crate::syntax::prelude::*;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -62,9 +57,7 @@ fn refuse_times(name: &str, types: &[DataType]) -> DfResult<()> {
     let text = |t: &DataType| t.is_string() || t.is_null();
     let wrong = types.first().is_some_and(no_time) || !types.iter().skip(1).all(text);
     if first && wrong {
-        let given: Vec<String> = types.iter().map(sql_type_name).collect();
-        let name = name.to_uppercase();
-        return plan_err!("there is no {name} of {}; it takes {form}", given.join(", "));
+        return no_such(&name.to_uppercase(), types, form);
     }
     Ok(())
 }

@@ -4,28 +4,17 @@
 //! and `JSON_EXISTS(json, path, on error)`, which [`json_calls`](crate::stages::json_calls) makes.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringArray,
-};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{DataFusionError, Result as DfResult, ScalarValue, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
+use arrow::array::{Float64Array, Int32Array};
 
 use super::json_path::{JsonPath, whole};
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{called, no_such, result_of, rows_of};
 use crate::syntax::calls::{DEFAULT, IS_JSON};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
-    let signature = || Signature::user_defined(Volatility::Immutable);
-    let function = |kind| ScalarUDF::from(Json { kind, signature: signature() });
+    let function = |kind| ScalarUDF::from(Json { kind });
     [JsonFunction::Value, JsonFunction::Exists, JsonFunction::Is].map(function).into()
 }
 
@@ -81,7 +70,6 @@ enum JsonFunction {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Json {
     kind: JsonFunction,
-    signature: Signature,
 }
 
 impl ScalarUDFImpl for Json {
@@ -93,9 +81,7 @@ impl ScalarUDFImpl for Json {
         }
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let is_text = |given: &DataType| given.is_null() || given.is_string();
@@ -107,15 +93,11 @@ impl ScalarUDFImpl for Json {
         if counts.contains(&types.len()) && types.iter().all(is_text) {
             return Ok(vec![DataType::Utf8; types.len()]);
         }
-        let given: Vec<String> = types.iter().map(sql_type_name).collect();
-        let name = match self.kind {
-            JsonFunction::Is => {
-                let given = given.first().map_or("nothing", String::as_str);
-                return plan_err!("there is no IS JSON of {given}; it takes STRING");
-            }
-            _ => self.name().to_uppercase(),
-        };
-        plan_err!("there is no {name} of {}; it takes {name}(STRING, STRING)", given.join(", "))
+        if self.kind == JsonFunction::Is {
+            return no_such("IS JSON", types.get(..1).unwrap_or_default(), "STRING");
+        }
+        let name = self.name().to_uppercase();
+        no_such(&name, types, &format!("{name}(STRING, STRING)"))
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {

@@ -6,28 +6,19 @@
 //! only), its kind, and its value.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
-use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
+use arrow::array::StringBuilder;
+use arrow::datatypes::{Float32Type, Float64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion_common::{Result as DfResult, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 
 use super::rows::{Arguments, TEXT, function, push};
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{called, result_of, rows_of};
 use crate::syntax::calls::{JSON_ARRAY, JSON_IS_JSON, JSON_OBJECT};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
-    let made = |kind| {
-        let signature = Signature::user_defined(Volatility::Immutable);
-        ScalarUDF::from(Made { kind, signature })
-    };
+    let made = |kind| ScalarUDF::from(Made { kind });
     let one: &[&[DataType]] = &[&[TEXT]];
     vec![
         made(MadeKind::Object),
@@ -73,7 +64,6 @@ enum MadeKind {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Made {
     kind: MadeKind,
-    signature: Signature,
 }
 
 impl Made {
@@ -105,9 +95,7 @@ impl ScalarUDFImpl for Made {
         }
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ CHECKED, DataType::Utf8);
 
     /// Times become texts.
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
@@ -126,10 +114,6 @@ impl ScalarUDFImpl for Made {
             ),
         };
         types.iter().enumerate().map(taken).collect()
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Utf8)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {

@@ -2,46 +2,28 @@
 //! `JSON_QUERY(json, path, wrapper, on empty, on error)`, which
 //! [`json_calls`](crate::stages::json_calls) makes.
 
-use std::sync::Arc;
-
-use arrow::array::{AsArray, StringArray};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-
 use super::json::{no_json, path, text_of};
 use super::json_path::JsonPath;
-use crate::expr::udf::{called, result_of, rows_of};
-use crate::syntax::types::sql_type_name;
+use crate::expr::udf::{called, no_such, result_of, rows_of};
+use crate::syntax::prelude::*;
 
 /// The function.
 pub(super) fn function() -> ScalarUDF {
-    ScalarUDF::from(JsonQuery(Signature::user_defined(Volatility::Immutable)))
+    ScalarUDF::from(JsonQuery)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct JsonQuery(Signature);
+struct JsonQuery;
 
 impl ScalarUDFImpl for JsonQuery {
-    called!("json_query", 0);
+    called!("json_query", CHECKED, DataType::Utf8);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let is_text = |given: &DataType| given.is_null() || given.is_string();
         if matches!(types.len(), 2 | 5) && types.iter().all(is_text) {
             return Ok(vec![DataType::Utf8; types.len()]);
         }
-        let given: Vec<String> = types.iter().map(sql_type_name).collect();
-        plan_err!(
-            "there is no JSON_QUERY of {}; it takes JSON_QUERY(STRING, STRING)",
-            given.join(", ")
-        )
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Utf8)
+        no_such("JSON_QUERY", types, "JSON_QUERY(STRING, STRING)")
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {

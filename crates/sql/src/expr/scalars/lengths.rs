@@ -1,12 +1,11 @@
 //! How long the texts of a column are, also those within rows, arrays and maps.
 
+use crate::syntax::prelude::*;
+
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait};
-use arrow::datatypes::{
-    BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type,
-};
-use datafusion_common::ScalarValue;
+use arrow::array::OffsetSizeTrait;
+use arrow::datatypes::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
 
 /// Whether values of a type are texts, or may have texts within them.
 pub(super) fn has_texts(data_type: &DataType) -> bool {

@@ -1,11 +1,9 @@
 //! `LIKE` without `ESCAPE`: a backslash is an ordinary character. In DataFusion's it is the escape
 //! character.
 
-use crate::syntax::walk::Nodes;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult};
+use crate::syntax::prelude::*;
+
 use datafusion_expr::expr::Like;
-use datafusion_expr::{Expr, ExprSchemable, lit};
 
 /// Doubles the backslashes of computed patterns; constant patterns have them doubled already.
 pub(super) fn plain_backslashes(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {

@@ -2,27 +2,17 @@
 //! the local time of the session's zone (setting `time_zone`).
 
 use std::any::Any;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, exec_err};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::{
-    BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, TryCast, Volatility,
-};
 use millstream_contract::zone::Zone;
 
 use super::date_ceil::CEIL_TIME;
 use super::time_units::{TimeStep, time_step};
 use super::window::is_of_window;
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{call_of, called, first_array, result_of};
+use crate::syntax::prelude::*;
 use crate::syntax::types::UTC;
-use crate::syntax::walk::Nodes;
 
 /// Functions that look at the parts of a time.
 const PARTS: [&str; 5] = ["date_part", "datediff", "to_char", "to_date", IN_SOME_WINDOW];
@@ -161,8 +151,7 @@ impl Conversion<'_> {
     }
 
     fn call(&self, gives: LocalResult, of: Expr) -> Expr {
-        let zoned = Zoned { zone: self.zone.clone(), gives, signature: any() };
-        Arc::new(ScalarUDF::from(zoned)).call(vec![of])
+        call_of(Zoned { zone: self.zone.clone(), gives }, vec![of])
     }
 
     /// Makes the local time of an instant.
@@ -193,10 +182,6 @@ fn times_of(args: &mut [Expr]) -> &mut [Expr] {
     &mut args[skipped..]
 }
 
-fn any() -> Signature {
-    Signature::any(1, Volatility::Immutable)
-}
-
 fn unit_of_instant(data_type: &DataType) -> Option<TimeUnit> {
     match data_type {
         DataType::Timestamp(unit, Some(_)) => Some(*unit),
@@ -223,7 +208,6 @@ enum LocalResult {
 struct Zoned {
     zone: Zone,
     gives: LocalResult,
-    signature: Signature,
 }
 
 impl ScalarUDFImpl for Zoned {
@@ -234,9 +218,7 @@ impl ScalarUDFImpl for Zoned {
         }
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ ONE);
 
     fn return_type(&self, arguments: &[DataType]) -> DfResult<DataType> {
         let [DataType::Timestamp(unit, _)] = arguments else {
@@ -249,8 +231,7 @@ impl ScalarUDFImpl for Zoned {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [times] = &args.args[..] else { return exec_err!("{} takes a time", self.name()) };
-        let times = times.to_array(rows_of(&args))?;
+        let times = first_array(&args)?;
         let to = self.return_type(&[times.data_type().clone()])?;
         result_of(&args, self.convert(&times, &to)?)
     }

@@ -3,27 +3,19 @@
 //! A key is never NULL. Of entries with the same key, the last counts: `MAP[…]` keeps that one
 //! alone, and a look-up finds it where a map that was read has several.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, MapArray, StructArray, UInt32Array, UInt64Array, new_null_array,
-};
+use arrow::array::{MapArray, StructArray, UInt32Array, UInt64Array, new_null_array};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::kernels::cmp::eq;
 use arrow::compute::{interleave, take};
-use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{Row, RowConverter, SortField};
-use datafusion_common::{Result as DfResult, exec_err, internal_err};
 use millstream_contract::floats::one_form;
-use millstream_contract::nested::is_nested;
 
 use super::doubles::common_type;
 use super::nested::{TypeResult, plain};
-use crate::syntax::error::SqlError;
+use crate::syntax::prelude::*;
 use crate::syntax::type_grammar::map_type;
-use crate::syntax::types::sql_type_name;
 
 const HELP: &str = "write for example MAP['a', 1, 'b', 2]";
 

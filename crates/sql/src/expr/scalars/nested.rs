@@ -4,30 +4,19 @@
 //! An array's elements are counted from 1. A missing value is NULL: a field of a ROW that is NULL,
 //! an element beyond an array's end, the value of a key that a map lacks.
 
-use std::sync::Arc;
-
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, StructArray, UInt64Array,
-};
+use arrow::array::{Int32Array, ListArray, StructArray, UInt64Array};
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::{cast, concat, interleave, nullif, take};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
-use datafusion_common::{DataFusionError, Result as DfResult, ScalarValue, exec_err, internal_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
-use millstream_contract::settings::closest;
+use arrow::compute::{concat, interleave, nullif, take};
+use arrow::datatypes::Fields;
 
 use super::bounded::unbounded;
 use super::doubles::common_type;
 use super::maps::{entry_types, key_and_value, map, map_of, value_of_key};
-use crate::expr::udf::{result_of, rows_of};
+use crate::expr::udf::{called, result_of, rows_of};
 use crate::syntax::calls::MAP;
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::subscripts::{FIELD, ITEM};
 use crate::syntax::type_grammar::ELEMENT;
-use crate::syntax::types::sql_type_name;
 
 /// Functions that give a value for every row, field and item among them.
 pub(crate) const SAFE: [&str; 3] = [FIELD, ITEM, "cardinality"];
@@ -97,12 +86,11 @@ enum NestedKind {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Nested {
     kind: NestedKind,
-    signature: Signature,
 }
 
 impl Nested {
     fn function(kind: NestedKind) -> ScalarUDF {
-        ScalarUDF::from(Nested { kind, signature: Signature::user_defined(Volatility::Immutable) })
+        ScalarUDF::from(Nested { kind })
     }
 }
 
@@ -119,9 +107,7 @@ impl ScalarUDFImpl for Nested {
         }
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ CHECKED);
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
         internal_err!("the type depends on the arguments")

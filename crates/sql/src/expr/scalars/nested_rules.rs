@@ -1,16 +1,8 @@
 //! Refuses what is not computed of rows, arrays and maps as a whole: comparisons, and casts to
 //! and from other types; and, as Flink does, casts of numbers to TIMESTAMP.
 
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{DFSchema, Result as DfResult, plan_err};
-use datafusion_expr::expr::InList;
-use datafusion_expr::{Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, TryCast};
-use millstream_contract::nested::is_nested;
-
 use crate::expr::located::within_mark;
-use crate::syntax::types::sql_type_name;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Functions with compared arguments.
 const COMPARING: [&str; 3] = ["nullif", "greatest", "least"];

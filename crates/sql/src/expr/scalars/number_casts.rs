@@ -4,26 +4,18 @@
 //! Timestamps are rounded down. Texts are times of a clock ([`super::clock_texts`]).
 
 use std::fmt::{Debug, LowerExp};
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, StringArray};
-use arrow::compute::cast;
+use arrow::array::{ArrowPrimitiveType, PrimitiveArray};
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use arrow::error::ArrowError;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, exec_err, internal_err};
-use datafusion_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, TryCast, Volatility,
-};
 
 use super::clock_texts::{is_time, texts_as_times};
 use super::fewer_digits::{rounded_down, ticks_in_one};
-use crate::expr::udf::{called, result_of, rows_of};
-use crate::syntax::walk::Nodes;
+use crate::expr::udf::{call_of, called, called_in, first, first_array, result_of};
+use crate::syntax::prelude::*;
 
 /// Replaces such casts in `expr`, which is over `schema`.
 pub(super) fn cast_numbers(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
@@ -44,18 +36,16 @@ pub(super) fn cast_numbers(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
             let one: ArrayRef = Arc::new(StringArray::from(vec![text.as_str()]));
             read_texts(&one, to, false)?;
         }
-        let signature = Signature::any(1, Volatility::Immutable);
-        let function = ScalarUDF::from(NumberCast { to: to.clone(), tries, signature });
-        Ok(Transformed::yes(Arc::new(function).call(vec![of.as_ref().clone()])))
+        let function = NumberCast { to: to.clone(), tries };
+        Ok(Transformed::yes(call_of(function, vec![of.as_ref().clone()])))
     })?;
     Ok(own.data)
 }
 
 /// The operand, the type, and whether failures give NULL, if `expr` is a cast of numbers.
 pub(crate) fn number_cast(expr: &Expr) -> Option<(&Expr, &DataType, bool)> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    let cast = call.func.inner().downcast_ref::<NumberCast>()?;
-    Some((call.args.first()?, &cast.to, cast.tries))
+    let (NumberCast { to, tries }, args) = called_in(expr)?;
+    Some((args.first()?, to, *tries))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -63,25 +53,22 @@ struct NumberCast {
     to: DataType,
     /// `TRY_CAST`.
     tries: bool,
-    signature: Signature,
 }
 
 impl ScalarUDFImpl for NumberCast {
-    called!("$number_cast", signature);
+    called!("$number_cast", ONE);
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
         Ok(self.to.clone())
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
-        let [of] = args.arg_fields else { return internal_err!("a cast takes one value") };
-        let nullable = self.tries || of.is_nullable();
+        let nullable = self.tries || first(args.arg_fields)?.is_nullable();
         Ok(Arc::new(Field::new(self.name(), self.to.clone(), nullable)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [of] = &args.args[..] else { return internal_err!("a cast takes one value") };
-        let values = of.to_array(rows_of(&args))?;
+        let values = first_array(&args)?;
         let made = match &self.to {
             to if let Some(ticks) = ticks_in_one(values.data_type(), to) => {
                 rounded_down(&values, to, ticks, self.tries)?

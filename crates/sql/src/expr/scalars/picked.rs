@@ -3,23 +3,15 @@
 //! DataFusion's `CASE` first copies the rows of each branch, with all columns that any branch uses:
 //! a row with all of its texts, for the sake of a number.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::kernels::zip::zip;
 use arrow::compute::prep_null_mask_filter;
-use arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
-use datafusion_expr::{ColumnarValue, Operator};
+use datafusion_physical_expr::ScalarFunctionExpr;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal,
 };
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use millstream_contract::nested::is_nested;
 
 use crate::expr::one_form::OneForm;
+use crate::syntax::prelude::*;
 use crate::syntax::subscripts::FIELD;
 
 /// A choice among values by conditions, none of which can fail.

@@ -1,15 +1,12 @@
 //! Calls with a syntax of their own, such as `SUBSTRING(x FROM 2)`, become calls of our functions.
 
-use std::sync::{Arc, LazyLock};
-
-use arrow::datatypes::Field;
-use datafusion_common::{Column, DFSchema, Result as DfResult, TableReference};
+use datafusion_common::TableReference;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawDictionaryExpr};
-use datafusion_expr::{Expr, ScalarUDF};
 use datafusion_sql::sqlparser::ast::BinaryOperator;
 
 use super::{doubles, extract, nested, strings};
 use crate::syntax::numbers::decimal_of;
+use crate::syntax::prelude::*;
 
 /// Plans them.
 #[derive(Debug, Default)]

@@ -1,18 +1,12 @@
 //! `REGEXP`, `REGEXP_EXTRACT`, `REGEXP_REPLACE` and their like as Flink has them. `\d`, `\w` and
 //! `\s` are ASCII's, as in Java.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, BooleanArray, Int32Array};
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{Result as DfResult, exec_datafusion_err};
-use datafusion_expr::{Expr, ScalarUDF};
+use arrow::array::Int32Array;
 use regex::{Match, Regex};
 
 use super::rows::{Arguments, NUMBER, TEXT, function, push};
 use crate::expr::located::within_mark;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Compiled patterns that are kept at a time: each may take 10 MB.
 const PATTERNS_MAX: usize = 16;

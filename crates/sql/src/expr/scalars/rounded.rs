@@ -1,24 +1,12 @@
 //! Casts of decimals that lose digits. DataFusion would compare the decimal itself in place of what
 //! the cast makes of it: `CAST(5.7 AS INT) <= 5` is true, and `5.7 <= 5` is not.
 
-use std::sync::{Arc, LazyLock};
-
-use crate::expr::udf::called;
-use crate::syntax::walk::Nodes;
-use arrow::datatypes::{DataType, FieldRef};
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, exec_err, internal_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
-};
-
-static ROUNDED: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| Arc::new(ScalarUDF::from(Rounded(Signature::any(1, Volatility::Immutable)))));
+use crate::expr::udf::{call_of, called, gives_argument};
+use crate::syntax::prelude::*;
 
 /// Gives back its argument, a cast, which is not looked into.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rounded(Signature);
+pub(crate) struct Rounded;
 
 /// Keeps such casts within `expr`, which is over `schema`, as they are.
 pub(super) fn keep_rounding(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
@@ -42,7 +30,7 @@ pub(super) fn keep_rounding(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
 
 /// A cast that is not looked into.
 pub(super) fn kept(cast: Expr) -> Expr {
-    ROUNDED.call(vec![cast])
+    call_of(Rounded, vec![cast])
 }
 
 fn loses_digits(from: &DataType, to: &DataType) -> bool {
@@ -54,26 +42,6 @@ fn loses_digits(from: &DataType, to: &DataType) -> bool {
 }
 
 impl ScalarUDFImpl for Rounded {
-    called!("$rounded", 0);
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        match types {
-            [own] => Ok(own.clone()),
-            _ => internal_err!("a cast is one value"),
-        }
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
-        match args.arg_fields {
-            [own] => Ok(own.clone()),
-            _ => internal_err!("a cast is one value"),
-        }
-    }
-
-    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match args.args.pop() {
-            Some(own) => Ok(own),
-            None => exec_err!("a cast is one value"),
-        }
-    }
+    called!("$rounded", ONE);
+    gives_argument!();
 }

@@ -1,17 +1,11 @@
 //! Functions of strings and integers that are computed row by row.
 
+use crate::expr::udf::{called, listed, no_such};
+use crate::syntax::prelude::*;
+
 use std::fmt::Write;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray, StringBuilder};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-
-use crate::syntax::types::sql_type_name;
+use arrow::array::StringBuilder;
 
 /// A text.
 pub(super) const TEXT: DataType = DataType::Utf8;
@@ -30,9 +24,8 @@ pub(super) fn function(
     batch: Batch,
 ) -> ScalarUDF {
     let forms = forms.iter().map(|form| form.to_vec()).collect();
-    let signature = Signature::user_defined(Volatility::Immutable);
     let aliases = aliases.iter().map(|alias| alias.to_string()).collect();
-    ScalarUDF::from(RowFunction { name, aliases, forms, signature, returns, batch: Called(batch) })
+    ScalarUDF::from(RowFunction { name, aliases, forms, returns, batch: Called(batch) })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -40,7 +33,6 @@ struct RowFunction {
     name: &'static str,
     aliases: Vec<String>,
     forms: Vec<Vec<DataType>>,
-    signature: Signature,
     returns: DataType,
     batch: Called,
 }
@@ -62,16 +54,10 @@ impl std::hash::Hash for Called {
 }
 
 impl ScalarUDFImpl for RowFunction {
-    fn name(&self) -> &str {
-        self.name
-    }
+    called!(.name, CHECKED);
 
     fn aliases(&self) -> &[String] {
         &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
     }
 
     /// Keeps numbers and texts apart: DataFusion would cast a number to a text, or a text to a
@@ -88,15 +74,9 @@ impl ScalarUDFImpl for RowFunction {
             return Ok(form.clone());
         }
         let name = self.name.trim_start_matches('$').to_uppercase();
-        let list =
-            |types: &[DataType]| types.iter().map(sql_type_name).collect::<Vec<_>>().join(", ");
         let forms: Vec<String> =
-            self.forms.iter().map(|form| format!("{name}({})", list(form))).collect();
-        let takes = forms.join(" or ");
-        match types {
-            [] => plan_err!("{name} has no arguments; it takes {takes}"),
-            types => plan_err!("there is no {name} of {}; it takes {takes}", list(types)),
-        }
+            self.forms.iter().map(|form| format!("{name}({})", listed(form))).collect();
+        no_such(&name, types, &forms.join(" or "))
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {

@@ -5,21 +5,13 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use arrow::array::{Array, AsArray, BooleanArray};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DataFusionError, Result as DfResult, exec_datafusion_err, exec_err};
 use datafusion_expr::expr::Like;
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use regex::Regex;
 
 use super::regexps::Patterns;
 use crate::expr::located::within_mark;
-use crate::expr::udf::called;
-use crate::syntax::walk::Nodes;
+use crate::expr::udf::{call_of, called, called_in};
+use crate::syntax::prelude::*;
 
 /// Special characters of patterns.
 const SPECIAL: &str = "[]()|^-+*_%?{}";
@@ -46,9 +38,7 @@ pub(crate) fn match_similar(expr: Expr) -> DfResult<Expr> {
         {
             to_regex(text, escape_char)?;
         }
-        let signature = Signature::any(2, Volatility::Immutable);
-        let function = ScalarUDF::from(Similar { escape: escape_char, signature });
-        let matched = function.call(vec![*expr, *pattern]);
+        let matched = call_of(Similar { escape: escape_char }, vec![*expr, *pattern]);
         Ok(Transformed::yes(if negated { Expr::Not(Box::new(matched)) } else { matched }))
     })?;
     Ok(matched.data)
@@ -56,20 +46,17 @@ pub(crate) fn match_similar(expr: Expr) -> DfResult<Expr> {
 
 /// Text, pattern and escape character of a SIMILAR TO comparison; `None` for another `expr`.
 pub(crate) fn similar_parts(expr: &Expr) -> Option<(&Expr, &Expr, Option<char>)> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    let similar: &Similar = call.func.inner().downcast_ref()?;
-    let [text, pattern] = &call.args[..] else { return None };
-    Some((text, pattern, similar.escape))
+    let (Similar { escape }, [text, pattern]) = called_in(expr)? else { return None };
+    Some((text, pattern, *escape))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Similar {
     escape: Option<char>,
-    signature: Signature,
 }
 
 impl ScalarUDFImpl for Similar {
-    called!("similar_to", signature, DataType::Boolean);
+    called!("similar_to", TWO, DataType::Boolean);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;

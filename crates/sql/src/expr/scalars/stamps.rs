@@ -4,16 +4,10 @@
 //!
 //! [`Derived`]: millstream_contract::plan::Derived
 
-use arrow::datatypes::{DataType, TimeUnit};
-use datafusion_common::{DataFusionError, Result as DfResult, exec_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-
 use crate::expr::located::within_mark;
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::types::{UTC, sql_type_name};
-use crate::syntax::walk::Nodes;
+use crate::expr::udf::{NONE_LATE, ONE_LATE, called_in};
+use crate::syntax::prelude::*;
+use crate::syntax::types::UTC;
 
 /// Results of stamp functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,7 +19,6 @@ enum StampResult {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Stamp {
     gives: StampResult,
-    signature: Signature,
 }
 
 impl ScalarUDFImpl for Stamp {
@@ -37,7 +30,10 @@ impl ScalarUDFImpl for Stamp {
     }
 
     fn signature(&self) -> &Signature {
-        &self.signature
+        match self.gives {
+            StampResult::ReadTime => &NONE_LATE,
+            StampResult::Watermark => &ONE_LATE,
+        }
     }
 
     fn return_type(&self, arguments: &[DataType]) -> DfResult<DataType> {
@@ -81,21 +77,12 @@ pub(crate) fn watermark_type(time: &DataType) -> Option<DataType> {
 
 /// The functions.
 pub(super) fn functions() -> [ScalarUDF; 2] {
-    // Nobody may work them out before there are records.
-    let stamp = |gives, arguments| {
-        let signature = match arguments {
-            0 => Signature::nullary(Volatility::Volatile),
-            _ => Signature::any(arguments, Volatility::Volatile),
-        };
-        ScalarUDF::from(Stamp { gives, signature })
-    };
-    [stamp(StampResult::ReadTime, 0), stamp(StampResult::Watermark, 1)]
+    [StampResult::ReadTime, StampResult::Watermark].map(|gives| ScalarUDF::from(Stamp { gives }))
 }
 
 /// Function and arguments of a stamp call; `None` if `expr` is no such call.
 fn call(expr: &Expr) -> Option<(StampResult, &[Expr])> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    Some((call.func.inner().downcast_ref::<Stamp>()?.gives, &call.args))
+    called_in(expr).map(|(stamp, args): (&Stamp, _)| (stamp.gives, args))
 }
 
 /// Whether a column that is computed so is the time of reading.

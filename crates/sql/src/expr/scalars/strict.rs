@@ -1,14 +1,11 @@
 //! `GREATEST` and `LEAST` as Flink has them: NULL if any argument is NULL. DataFusion's skip NULLs.
 //! `GREATEST`, `LEAST` and `NULLIF` see a single NaN, greater than all numbers, and a single zero.
 
-use std::sync::Arc;
+use crate::expr::udf::called;
+use crate::syntax::prelude::*;
 
-use arrow::array::{ArrayRef, BooleanArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{is_null, nullif};
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, plan_err};
-use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
 use millstream_contract::floats::{one_form, one_nan};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -29,17 +26,7 @@ pub(super) fn nulls_of_any(args: &[ColumnarValue], rows: usize) -> DfResult<Opti
 }
 
 impl ScalarUDFImpl for Strict {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.0.return_type(types)
-    }
+    called!(like 0);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         if types.iter().any(|t| matches!(t, DataType::Interval(_))) {
@@ -80,17 +67,7 @@ fn compared(
 }
 
 impl ScalarUDFImpl for NullIf {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.0.return_type(types)
-    }
+    called!(like 0);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let rows = args.number_rows;

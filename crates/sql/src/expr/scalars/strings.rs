@@ -2,12 +2,9 @@
 //! with a negative, zero or too large position or length. A position counts characters (code
 //! points) from 1.
 
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::array::{ArrayRef, Int32Array};
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, exec_datafusion_err, exec_err};
-use datafusion_expr::ScalarUDF;
+use arrow::array::Int32Array;
 
 use super::rows::{Arguments, NUMBER, TEXT, function, push};
 

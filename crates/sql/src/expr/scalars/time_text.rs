@@ -3,23 +3,14 @@
 //! Intervals are `1 day 02:00:00`. DataFusion's CAST writes ISO 8601 with as many digits as needed,
 //! and `1 days 2 hours`.
 
-use std::sync::{Arc, LazyLock};
-
-use arrow::array::{ArrayRef, AsArray, StringArray};
-use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{IntervalMonthDayNanoType, IntervalUnit};
 use arrow::util::display::FormatOptions;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, Result as DfResult, exec_err};
-use datafusion_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, TryCast, Volatility,
-};
 use millstream_contract::interval::{write_duration, write_interval};
 
 use super::interval_order::lengths;
-use crate::expr::udf::called;
-use crate::syntax::walk::Nodes;
+use crate::expr::udf::{argument_of, call_of, called, first};
+use crate::syntax::prelude::*;
 
 /// Replaces the CASTs of timestamps and intervals to text in `expr`, which is over `schema`.
 pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
@@ -30,7 +21,7 @@ pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
         use DataType::{Duration, Interval, Timestamp};
         let from_time = matches!(expr.get_type(schema)?, Timestamp(..) | Interval(_) | Duration(_));
         if from_time && *field.data_type() == DataType::Utf8 {
-            return Ok(Transformed::yes(FUNCTION.call(vec![expr.as_ref().clone()])));
+            return Ok(Transformed::yes(call_of(TimeText, vec![expr.as_ref().clone()])));
         }
         Ok(Transformed::no(e))
     })?;
@@ -39,22 +30,17 @@ pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
 
 /// The operand of a cast of a time to text; `None` if `expr` is no such cast.
 pub(crate) fn written_time(expr: &Expr) -> Option<&Expr> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    call.func.inner().is::<TimeText>().then(|| call.args.first()).flatten()
+    argument_of::<TimeText>(expr)
 }
 
-static FUNCTION: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| Arc::new(ScalarUDF::from(TimeText(Signature::any(1, Volatility::Immutable)))));
-
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct TimeText(Signature);
+struct TimeText;
 
 impl ScalarUDFImpl for TimeText {
-    called!("time_text", 0, DataType::Utf8);
+    called!("time_text", ONE, DataType::Utf8);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [times] = &args.args[..] else { return exec_err!("time_text takes one argument") };
-        let times = times.to_array(args.number_rows)?;
+        let times = first(&args.args)?.into_array(args.number_rows)?;
         let unit = match times.data_type() {
             DataType::Timestamp(unit, _) => unit,
             DataType::Interval(_) | DataType::Duration(_) => {

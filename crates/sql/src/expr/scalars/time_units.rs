@@ -1,19 +1,11 @@
 //! `TIMESTAMPDIFF`, `TIMESTAMPADD` and `DATEDIFF`: the difference of two times in a unit, and a
 //! time moved by a number of units.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, Date32Array, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
-use datafusion_common::{Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use arrow::array::Date32Array;
 
 use super::calendar::{DAY_NS, add_months, instants, months_between, tick_ns};
-use crate::expr::udf::{result_of, rows_of};
-use crate::syntax::types::sql_type_name;
+use crate::expr::udf::{called, no_such, result_of, rows_of};
+use crate::syntax::prelude::*;
 
 /// A unit's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,18 +54,13 @@ enum UnitFunction {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TimeUnits {
     kind: UnitFunction,
-    signature: Signature,
 }
 
 /// All of them; units are given as texts.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     [UnitFunction::Diff, UnitFunction::Add, UnitFunction::Days]
-        .into_iter()
-        .map(|kind| {
-            let signature = Signature::user_defined(Volatility::Immutable);
-            ScalarUDF::from(TimeUnits { kind, signature })
-        })
-        .collect()
+        .map(|kind| ScalarUDF::from(TimeUnits { kind }))
+        .into()
 }
 
 impl TimeUnits {
@@ -123,9 +110,7 @@ impl ScalarUDFImpl for TimeUnits {
         }
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let number = |given: &DataType| {
@@ -143,19 +128,9 @@ impl ScalarUDFImpl for TimeUnits {
             _ => vec![None],
         };
         let coerced: Option<Vec<DataType>> = coerced.into_iter().collect();
-        coerced.map_or_else(
-            || {
-                let given = if self.kind == UnitFunction::Days {
-                    types
-                } else {
-                    types.get(1..).unwrap_or(&[])
-                };
-                let given: Vec<String> = given.iter().map(sql_type_name).collect();
-                let (name, takes) = (self.name().to_uppercase(), self.takes());
-                plan_err!("there is no {name} of {}; it takes {takes}", given.join(", "))
-            },
-            Ok,
-        )
+        let units = usize::from(self.kind != UnitFunction::Days);
+        let (name, given) = (self.name().to_uppercase(), types.get(units..).unwrap_or(&[]));
+        coerced.map_or_else(|| no_such(&name, given, self.takes()), Ok)
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {

@@ -2,23 +2,19 @@
 //! DataFusion reads a text as nanoseconds, which reach only to 2262: `9999-12-31` would be an
 //! error. An instant that is made of a number does not depend on the session's time zone.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, AsArray, TimestampMillisecondArray};
-use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
+use arrow::array::TimestampMillisecondArray;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{Float64Type, TimestampMillisecondType};
 use chrono::DateTime;
-use datafusion_common::{Result as DfResult, ScalarValue, exec_datafusion_err, exec_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use millstream_contract::zone::Zone;
 
 use super::by_pattern::by_pattern;
 use super::clock_texts::{has_offset, texts_as_times};
 use super::local::zone_of;
-use crate::expr::udf::{called, result_of, rows_of};
-use crate::syntax::types::{UTC, sql_type_name};
+use super::stamps::read_time_type;
+use crate::expr::udf::{called, first_array, no_such, result_of, rows_of};
+use crate::syntax::prelude::*;
+use crate::syntax::types::UTC;
 
 const MILLIS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
 
@@ -90,14 +86,14 @@ fn millis_of(text: &str, pattern: &str) -> DfResult<i64> {
 /// digits)`, where the digits are a constant: 0 if the number counts seconds, 3 if it counts
 /// milliseconds.
 pub(super) fn to_timestamp_ltz() -> ScalarUDF {
-    ScalarUDF::from(ToTimestampLtz(Signature::user_defined(Volatility::Immutable)))
+    ScalarUDF::from(ToTimestampLtz)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct ToTimestampLtz(Signature);
+struct ToTimestampLtz;
 
 impl ScalarUDFImpl for ToTimestampLtz {
-    called!("to_timestamp_ltz", 0);
+    called!("to_timestamp_ltz", CHECKED, read_time_type());
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let number = |given: &DataType| {
@@ -114,21 +110,8 @@ impl ScalarUDFImpl for ToTimestampLtz {
             }
             _ => None,
         };
-        coerced.map_or_else(
-            || {
-                let given: Vec<String> = types.iter().map(sql_type_name).collect();
-                plan_err!(
-                    "there is no TO_TIMESTAMP_LTZ of {}; it takes TO_TIMESTAMP_LTZ(milliseconds), \
-                     TO_TIMESTAMP_LTZ(seconds, 0) or a text",
-                    if given.is_empty() { "nothing".into() } else { given.join(", ") }
-                )
-            },
-            Ok,
-        )
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into())))
+        let takes = "TO_TIMESTAMP_LTZ(milliseconds), TO_TIMESTAMP_LTZ(seconds, 0) or a text";
+        coerced.map_or_else(|| no_such("TO_TIMESTAMP_LTZ", types, takes), Ok)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
@@ -137,10 +120,7 @@ impl ScalarUDFImpl for ToTimestampLtz {
             Some(ColumnarValue::Scalar(ScalarValue::Int64(Some(0)))) => 1_000,
             _ => return exec_err!("the second argument of TO_TIMESTAMP_LTZ must be 0 or 3"),
         };
-        let Some(counts) = args.args.first() else {
-            return exec_err!("TO_TIMESTAMP_LTZ takes a number");
-        };
-        let counts = counts.to_array(rows_of(&args))?;
+        let counts = first_array(&args)?;
         let instants = match counts.data_type() {
             DataType::Utf8 => instants_of_texts(&counts, zone_of(&args.config_options))?,
             _ => instants(&counts, millis_in_one)?,
@@ -151,8 +131,7 @@ impl ScalarUDFImpl for ToTimestampLtz {
 
 /// Instants of texts, those without an offset from UTC by a clock of the zone.
 fn instants_of_texts(texts: &ArrayRef, zone: Option<&Zone>) -> DfResult<ArrayRef> {
-    let instant = DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into()));
-    let instants = texts_as_times(texts, &instant, false)?;
+    let instants = texts_as_times(texts, &read_time_type(), false)?;
     let Some(zone) = zone else { return Ok(instants) };
     let mut clock = zone.clock();
     let millis = instants.as_primitive::<TimestampMillisecondType>().iter();

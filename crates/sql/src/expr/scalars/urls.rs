@@ -1,18 +1,14 @@
 //! `PARSE_URL`, `URL_ENCODE`, `URL_DECODE` and `STR_TO_MAP` as Flink has them.
 
-use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, MapArray, StringBuilder, StructArray};
+use arrow::array::{MapArray, StringBuilder, StructArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, exec_datafusion_err, internal_err};
-use datafusion_expr::ScalarUDF;
 use regex::Regex;
 
 use super::regexps::{Patterns, compile, parts};
 use super::rows::{Arguments, TEXT, function, push};
+use crate::syntax::prelude::*;
 use crate::syntax::type_grammar::map_type;
 
 /// All of them.

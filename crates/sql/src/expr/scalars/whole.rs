@@ -2,28 +2,19 @@
 //! stays what it is. DataFusion keeps a decimal's type, in which 10.00 for 9.99 has no room, and
 //! makes a double of an integer, which has not as many digits.
 
-use std::sync::Arc;
+use arrow::datatypes::Decimal128Type;
 
-use arrow::array::AsArray;
-use arrow::datatypes::{DataType, Decimal128Type};
-use datafusion_common::{Result as DfResult, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-
-use crate::expr::udf::{result_of, rows_of};
-use crate::syntax::types::sql_type_name;
+use crate::expr::udf::{called, no_such, result_of, rows_of};
+use crate::syntax::prelude::*;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Whole {
     inner: Arc<ScalarUDF>,
-    signature: Signature,
 }
 
 /// `CEIL(x)` or `FLOOR(x)`; `inner` is DataFusion's.
 pub(super) fn to_whole(inner: Arc<ScalarUDF>) -> ScalarUDF {
-    let signature = Signature::user_defined(Volatility::Immutable);
-    ScalarUDF::from(Whole { inner, signature })
+    ScalarUDF::from(Whole { inner })
 }
 
 impl ScalarUDFImpl for Whole {
@@ -35,21 +26,15 @@ impl ScalarUDFImpl for Whole {
         self.inner.aliases()
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+    called!(@ CHECKED);
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         match types {
             [DataType::Null] => Ok(vec![DataType::Float64]),
             [number] if number.is_numeric() => Ok(vec![number.clone()]),
             _ => {
-                let given: Vec<String> = types.iter().map(sql_type_name).collect();
                 let name = self.name().to_uppercase();
-                plan_err!(
-                    "there is no {name} of {}; it takes {name}(number) or {name}(time TO unit)",
-                    given.join(", ")
-                )
+                no_such(&name, types, &format!("{name}(number) or {name}(time TO unit)"))
             }
         }
     }

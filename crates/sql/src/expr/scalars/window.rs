@@ -1,20 +1,13 @@
 //! The bounds of the window to which a time belongs, as functions of the time; and all windows to
 //! which it belongs, as an array.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, AsArray, ListArray, TimestampMillisecondArray};
+use arrow::array::{ListArray, TimestampMillisecondArray};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Int64Type, TimeUnit};
-use datafusion_common::{Result as DfResult, exec_datafusion_err, exec_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use millstream_contract::plan::{Tumble, Window};
 
+use crate::expr::udf::{call_of, called, first};
 use crate::expr::window_node::WINDOW_TYPE;
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 use super::overlapping::Overlapping;
 
@@ -48,7 +41,6 @@ struct OnGrid {
     size_ms: i64,
     offset_ms: i64,
     add_ms: i64,
-    signature: Signature,
 }
 
 /// `window_start(ts)` (or `_end`, `_time`) of a tumbling window.
@@ -65,32 +57,15 @@ pub(crate) fn window_bound(bound: WindowBound, window: Tumble, time: Expr) -> Ex
 pub(crate) fn on_grid(name: &str, grid: Grid, time: Expr) -> Expr {
     let Tumble { size_us, offset_us } = grid.of;
     let (size_ms, offset_ms) = (size_us / 1000, offset_us / 1000);
-    let udf = ScalarUDF::from(OnGrid {
-        name: format!("{name}_{size_ms}_{offset_ms}"),
-        size_ms,
-        offset_ms,
-        add_ms: grid.add_us / 1000,
-        signature: Signature::any(1, Volatility::Immutable),
-    });
-    Arc::new(udf).call(vec![time])
+    let (name, add_ms) = (format!("{name}_{size_ms}_{offset_ms}"), grid.add_us / 1000);
+    call_of(OnGrid { name, size_ms, offset_ms, add_ms }, vec![time])
 }
 
 impl ScalarUDFImpl for OnGrid {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(WINDOW_TYPE)
-    }
+    called!(.name, ONE, WINDOW_TYPE);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [time] = &args.args[..] else { return exec_err!("{} takes a time", self.name) };
-        let times = Times::of(&time.to_array(args.number_rows)?)?;
+        let times = Times::of(&first(&args.args)?.into_array(args.number_rows)?)?;
         let on_grid =
             |ms: i64| start_on(ms, self.size_ms, self.offset_ms)?.checked_add(self.add_ms);
         let found: TimestampMillisecondArray = times.iter().map(|ms| on_grid(ms?)).collect();
@@ -141,7 +116,6 @@ impl Times {
 struct WindowTimes {
     name: String,
     windows: Overlapping,
-    signature: Signature,
 }
 
 /// The `window_time` of each window to which a time belongs, as an array: of HOP and CUMULATE.
@@ -152,8 +126,7 @@ pub(crate) fn window_times(window: Window, time: Expr) -> Result<Expr> {
     let Overlapping { size, part, offset, cumulate } = windows;
     let kind = if cumulate { "cumulate" } else { "hop" };
     let name = format!("{kind}_windows_{part}_{size}_{offset}");
-    let signature = Signature::any(1, Volatility::Immutable);
-    Ok(Arc::new(ScalarUDF::from(WindowTimes { name, windows, signature })).call(vec![time]))
+    Ok(call_of(WindowTimes { name, windows }, vec![time]))
 }
 
 fn element() -> Arc<Field> {
@@ -161,21 +134,10 @@ fn element() -> Arc<Field> {
 }
 
 impl ScalarUDFImpl for WindowTimes {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::List(element()))
-    }
+    called!(.name, ONE, DataType::List(element()));
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [time] = &args.args[..] else { return exec_err!("{} takes a time", self.name) };
-        let times = Times::of(&time.to_array(args.number_rows)?)?;
+        let times = Times::of(&first(&args.args)?.into_array(args.number_rows)?)?;
         let (mut found, mut offsets) = (Vec::new(), vec![0]);
         for ms in times.iter() {
             if let Some(ends) = ms.and_then(|ms| self.windows.ends(ms)) {

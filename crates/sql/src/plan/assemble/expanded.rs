@@ -1,15 +1,12 @@
 //! An UNNEST's or a lookup's stage, over results.
 
-use std::sync::Arc;
-
-use datafusion_expr::Expr;
 use millstream_contract::plan::{self, Operator, Plan, Stage};
 
 use super::Assembler;
 use crate::names::catalog::input_column;
 use crate::stages::graph::{self, Elements, Graph, Makes};
 use crate::stages::schemas::elements_schema;
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 impl Assembler<'_> {
     pub(super) fn expanding(

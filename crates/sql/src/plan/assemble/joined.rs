@@ -1,11 +1,5 @@
 //! A join's stage.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use arrow::datatypes::{Field, Schema};
-use datafusion_common::DFSchema;
-use datafusion_expr::{Expr, ExprSchemable};
 use millstream_contract::plan::{Input, Join, JoinKind, Key, Operator, Plan, Stage, Window};
 
 use super::{Assembler, FiredResult, KEYS_MAX};
@@ -16,7 +10,7 @@ use crate::stages::graph::{self, Body, Graph, Part, Side};
 use crate::stages::joined::Joined;
 use crate::stages::lower::FIRED;
 use crate::stages::schemas::{nullable, qualified};
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 /// A table, the pass over its records, and the conditions on the records.
 type Records = (usize, Option<usize>, Vec<Expr>);

@@ -1,10 +1,5 @@
 //! A lookup's stage.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use arrow::datatypes::{Field, Schema};
-use datafusion_common::DFSchema;
 use millstream_contract::plan::{Input, Lookup, Operator, Project, Stage};
 
 use super::Assembler;
@@ -12,7 +7,7 @@ use crate::names::catalog::{INPUT, add_columns};
 use crate::stages::graph::LookedUp;
 use crate::stages::scan::Needs;
 use crate::stages::schemas::{output_schema, qualified};
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 impl Assembler<'_> {
     /// The stage of a lookup for rows of `inputs`, which show columns of the schema `own`.

@@ -1,16 +1,12 @@
 //! Pairs of the rows of groups.
 
-use std::sync::Arc;
-
-use arrow::datatypes::Schema;
-use datafusion_common::DFSchema;
 use millstream_contract::plan::{self, PairSide, Project};
 
 use super::Assembler;
 use crate::names::views::{Pairs, View};
 use crate::stages::lower::FIRED;
 use crate::stages::schemas::{output_schema, qualified};
-use crate::syntax::error::Result;
+use crate::syntax::prelude::*;
 
 impl Assembler<'_> {
     /// The sides of pairs of `rows`, and the columns of pairs.

@@ -1,19 +1,15 @@
 //! The innermost part of a query that has a mistake, and the query without it.
 
-use std::ops::ControlFlow;
-
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, JoinConstraint, OrderByKind, Query, Select,
-    SelectItem, Spanned, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, JoinConstraint, OrderByKind, TableAlias, TableWithJoins,
+    Value,
 };
-use datafusion_sql::sqlparser::parser::Parser;
 use datafusion_sql::sqlparser::tokenizer::Tokenizer;
 
 use crate::faults::check::limits;
 use crate::syntax::dialect::MillstreamDialect;
-use crate::syntax::error::Span;
+use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, constraint};
-use crate::syntax::walk::WalkMut;
 use crate::syntax::words::single_part;
 
 /// A part of a query.

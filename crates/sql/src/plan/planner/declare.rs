@@ -1,13 +1,8 @@
 //! Statements that declare tables and views, or take them away.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use arrow::datatypes::Field;
-use datafusion_expr::{Expr, LogicalPlanBuilder};
-use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
+use datafusion_expr::LogicalPlanBuilder;
+use datafusion_sql::sqlparser::ast::Query as SqlQuery;
 use millstream_contract::declaration::literal;
-use millstream_contract::settings::closest;
 use millstream_contract::wording::counted;
 
 use super::rehearsed::StatementResult;
@@ -20,8 +15,8 @@ use crate::stages::joins::are_versions;
 use crate::stages::lower::Stage;
 use crate::stages::rewrite::rewrite_expr;
 use crate::syntax::create_table::CreateTable;
-use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::like::Like;
+use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 use crate::syntax::statement::is_path;
 use crate::syntax::user_functions::{CreateFunction, UserFunction};

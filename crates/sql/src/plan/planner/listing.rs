@@ -1,8 +1,6 @@
 //! `DESCRIBE` and `SHOW`: what the catalog has, as rows.
 
-use arrow::array::{RecordBatch, StringArray};
 use arrow::compute::{filter_record_batch, ilike};
-use datafusion_sql::sqlparser::ast::Ident;
 use millstream_contract::declaration::literal;
 use millstream_contract::settings::SETTINGS;
 
@@ -10,10 +8,9 @@ use super::{Outcome, Planner};
 use crate::names::catalog::{Entry, Origin, TableEntry, WatermarkDecl};
 use crate::syntax::create_table::{ColumnKind, CreateTable};
 use crate::syntax::durations::duration;
-use crate::syntax::error::{Result, Span, SqlError};
 use crate::syntax::listed::{Listed, Show, rows_of_text};
+use crate::syntax::prelude::*;
 use crate::syntax::statement::is_path;
-use crate::syntax::types::sql_type_name;
 
 impl Planner {
     /// The names of all tables and views, in order.

@@ -1,7 +1,6 @@
 //! From a query's syntax to DataFusion's plan of it.
 
-use datafusion_common::{DataFusionError, SchemaError};
-use datafusion_expr::LogicalPlan;
+use datafusion_common::SchemaError;
 use datafusion_sql::planner::SqlToRel;
 use datafusion_sql::sqlparser::ast::{self, Query as SqlQuery};
 
@@ -15,8 +14,8 @@ use crate::stages::functions::Context;
 use crate::stages::rewrite::name_casts;
 use crate::stages::texts::Texts;
 use crate::syntax::dialect::parser_options;
-use crate::syntax::error::Result;
 use crate::syntax::numbers::count_zeros;
+use crate::syntax::prelude::*;
 
 /// A query's plan.
 pub(super) struct Planned {

@@ -1,8 +1,7 @@
 //! Outcomes of executed statements.
 
-use std::sync::Arc;
+use crate::syntax::prelude::*;
 
-use arrow::array::RecordBatch;
 use millstream_contract::plan::Plan;
 use millstream_contract::sink::Sink;
 

@@ -1,15 +1,12 @@
 //! Queries that are to run: the sinks of their rows, and notes about the queries.
 
-use std::sync::Arc;
-
-use datafusion_sql::sqlparser::ast::Ident;
 use millstream_contract::sink::{Manner, Sink};
 
 use super::{PlannedQuery, Planner};
 use crate::names::catalog::Origin;
 use crate::names::ends::is_endless;
 use crate::names::written::check_new;
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 use crate::syntax::statement::{StatementKind, inserts};
 

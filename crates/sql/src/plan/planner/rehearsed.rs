@@ -3,12 +3,11 @@
 //! A statement means the same in both if the catalog is the same before it. Each state of a catalog
 //! has a number of its own ([`Catalog::version`](crate::names::catalog::Catalog)).
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Logical;
 use crate::names::catalog::{TableEntry, ViewEntry};
-use crate::syntax::error::{Source, Span};
+use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 
 /// Results of the statements of a rehearsal, shared by a planner and its rehearsals.

@@ -1,12 +1,9 @@
 //! The texts of settings and declarations, for `SHOW SETTINGS`, `RESET` and `SHOW CREATE`.
 
-use std::collections::BTreeMap;
-
-use datafusion_sql::sqlparser::ast::Ident;
-use millstream_contract::settings::{SETTINGS, SettingError, Settings, closest};
+use millstream_contract::settings::{SETTINGS, SettingError, Settings};
 
 use super::{Outcome, Planner};
-use crate::syntax::error::{ErrorKind, Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 use crate::syntax::statement::StatementKind;
 

@@ -3,13 +3,9 @@
 //! views are planned already; UNION, DISTINCT and ORDER BY are put on top of the plans of what they
 //! combine or order.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion_expr::{LogicalPlanBuilder, SortExpr};
 use datafusion_sql::sqlparser::ast::{
-    Distinct, Expr as SqlExpr, Ident, LimitClause, ObjectName, OrderByKind, Query, Select, SetExpr,
-    SetOperator, SetQuantifier, TableFactor, Value, Visitor,
+    Distinct, LimitClause, OrderByKind, SetOperator, SetQuantifier, Value,
 };
 
 use super::Planner;
@@ -20,7 +16,7 @@ use crate::plan::pieces::WHOLE_MAX;
 use crate::stages::texts::Texts;
 use crate::stages::windows::window_functions::named;
 use crate::syntax::dialect::parser_options;
-use crate::syntax::walk::Walk;
+use crate::syntax::prelude::*;
 
 impl Planner {
     /// The plan of a query with many columns that has others in it or an order; `None` if it is to

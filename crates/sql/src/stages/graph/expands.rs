@@ -1,10 +1,5 @@
 //! Passes that make any number of rows of each: an UNNEST, and a lookup.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use datafusion_common::DFSchema;
-use datafusion_expr::Expr;
 use millstream_contract::plan::{Element, Unnest};
 use millstream_contract::table::Table;
 
@@ -13,7 +8,7 @@ use crate::names::alike::all_alike;
 use crate::names::catalog::{TableEntry, add_columns};
 use crate::stages::nest::{By, Expanded, Expanding, Looked};
 use crate::stages::schemas::{elements_schema, pair_schema, table_schema};
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 /// Expansion of each row of a pass into several rows.
 pub(crate) struct Expands {

@@ -1,9 +1,7 @@
 //! Operators of a graph, which have state: groupings and joins, and the views of their results.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash};
+use std::hash::DefaultHasher;
 
-use datafusion_expr::Expr;
 use millstream_contract::plan::Window;
 
 use super::{Makes, Part};
@@ -14,6 +12,7 @@ use crate::names::views::View;
 use crate::stages::counted::Counted;
 use crate::stages::joined::Joined;
 use crate::stages::lower::{Call, Grouped, unique};
+use crate::syntax::prelude::*;
 
 /// An operator with state: a grouping or a join.
 pub(crate) struct Operator {

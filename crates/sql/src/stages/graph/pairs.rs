@@ -5,7 +5,6 @@
 //! All rows of a session are in one row of state already. So the grouping that keeps them gives the
 //! pairs itself when a session is over, and there is one operator instead of two.
 
-use datafusion_expr::Expr;
 use millstream_contract::plan::{JoinKind, Ranking, Window};
 
 use super::{Body, Graph, Operator, Part, Side};
@@ -13,6 +12,7 @@ use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::views::{Pairs, View};
 use crate::stages::joined::Joined;
 use crate::stages::lower::{Grouped, fired_column};
+use crate::syntax::prelude::*;
 
 impl Graph {
     /// Makes one operator of each such join and its grouping.

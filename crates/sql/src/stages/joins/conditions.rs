@@ -5,13 +5,7 @@
 //! without a partner cannot end a job. A key is computed of every row; a key protected by an
 //! earlier condition is computed only of rows for which this condition holds.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, DataFusionError, TableReference};
-use datafusion_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, Operator};
+use datafusion_common::TableReference;
 use millstream_contract::plan::JoinKind;
 
 use super::{JoinSide, at};
@@ -21,10 +15,9 @@ use crate::expr::safe::cannot_fail;
 use crate::stages::lower::{Over, Places, count_nodes, over as over_what};
 use crate::stages::refusals::refuse_expr;
 use crate::stages::schemas::{is_groupable, nullable};
-use crate::syntax::error::{Place, Result, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::size::{MAX_NODES, too_large};
 use crate::syntax::types::plain_type;
-use crate::syntax::walk::Nodes;
 
 /// The qualifiers of the columns of both sides, whose names are their numbers.
 const SIDES: [&str; 2] = ["$left", "$right"];

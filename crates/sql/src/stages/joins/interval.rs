@@ -3,9 +3,7 @@
 //! They stay conditions on pairs, which decide to the tick. What is found here is how long rows
 //! must be kept.
 
-use arrow::datatypes::{DataType, Field, TimeUnit};
-use datafusion_common::{Column, ScalarValue};
-use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
+use datafusion_expr::cast;
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use super::conditions::{self, Condition, Numbered, column_of};
@@ -16,8 +14,7 @@ use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::stages::joined::Unwindowed;
 use crate::stages::lower::{Places, Rows, window_column};
 use crate::syntax::durations::interval_us;
-use crate::syntax::error::Result;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// How long before its window's end the event time of a result is.
 const WINDOW_TIME_BEFORE_END_US: i64 = 1000;

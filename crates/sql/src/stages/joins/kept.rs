@@ -1,9 +1,8 @@
 //! `EXISTS`, `IN` and their opposites in WHERE and HAVING: joins that give rows of the query around
 //! them, each once. Conditions of the subquery on columns of the query around it are the join's.
 
-use datafusion_common::DFSchema;
+use datafusion_expr::Filter;
 use datafusion_expr::utils::{conjunction, split_conjunction};
-use datafusion_expr::{BinaryExpr, Expr, Filter, LogicalPlan, Operator, lit};
 use millstream_contract::plan::JoinKind;
 
 use super::conditions::Numbered;
@@ -13,7 +12,7 @@ use crate::expr::indexed::Indexed;
 use crate::expr::text::sql_text;
 use crate::stages::lower::{Places, Stage, indexed};
 use crate::stages::texts::Clause;
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 impl Stage {
     /// Lowers a condition on rows, which may have subqueries.

@@ -1,9 +1,6 @@
 //! Lookup joins: each row is joined with the table's rows at the time of the row's arrival. The
 //! table is read wholly beforehand, so the join keeps no rows of its left side and is a pass.
 
-use std::collections::HashSet;
-
-use datafusion_expr::Expr;
 use millstream_contract::plan::JoinKind;
 
 use super::conditions::{self, Bounds, SortedConditions, column_of};
@@ -13,7 +10,7 @@ use crate::names::catalog::input_column;
 use crate::stages::elements::Kept;
 use crate::stages::lower::{Places, Rows, Stage, fired_column, unique};
 use crate::stages::nest::{By, Looked};
-use crate::syntax::error::Result;
+use crate::syntax::prelude::*;
 
 impl Stage {
     /// The stage of a lookup join.

@@ -4,20 +4,15 @@
 //! rows of its outer subquery: such a row passes if the join has a pair with the row. So conditions
 //! of the nested subquery on queries farther out become conditions of the outer subquery.
 
-use std::sync::Arc;
-
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, JoinConstraint, NullEquality};
+use datafusion_common::{JoinConstraint, NullEquality};
 use datafusion_expr::expr::{Exists, InSubquery};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, FetchType, Filter, Join, JoinType, Limit, LogicalPlan,
-    Operator, Projection, SkipType,
+    Aggregate, Distinct, FetchType, Filter, Join, JoinType, Limit, Projection, SkipType,
 };
 
 use crate::stages::lower::indexed;
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// A subquery that keeps rows.
 pub(super) struct Subquery<'a> {

@@ -9,15 +9,13 @@
 //! The last row of a key changes with time, and what a temporal join takes is the one of a row's
 //! time. So the rows of `t` are the versions, and `k` tells of what.
 
-use std::sync::Arc;
-
 use datafusion_expr::expr::WindowFunction;
-use datafusion_expr::{Expr, LogicalPlan, Projection, SubqueryAlias, Window, lit};
+use datafusion_expr::{Projection, SubqueryAlias, Window};
 
 use crate::names::catalog::{INPUT, input_column};
 use crate::stages::lower::{Places, Rows, Stage, indexed};
 use crate::stages::ranking::{bound, is_row_number};
-use crate::syntax::error::Result;
+use crate::syntax::prelude::*;
 
 /// A view of the last row of each key.
 pub(super) struct LastRowView {

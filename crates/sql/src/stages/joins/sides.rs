@@ -3,9 +3,6 @@
 //! The window's columns are columns of the fired rows. Where a row may lack a partner, a column
 //! says whether there is a partner, so that the window's columns are NULL without one.
 
-use std::collections::{HashMap, HashSet};
-
-use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::JoinKind;
 
 use super::{JoinSide, NamedJoin};
@@ -16,7 +13,7 @@ use crate::stages::lower::{
     FIRED, Over, Stage, fired_column, over, to_fired, unique, window_column,
 };
 use crate::stages::nest::Inner;
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 /// A side that a join takes.
 pub(super) struct JoinInput {

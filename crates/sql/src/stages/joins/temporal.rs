@@ -5,8 +5,6 @@
 //! versions of a row. Only the key and the time tell versions apart, so any other condition applies
 //! to the version that counts, and never to earlier versions.
 
-use arrow::datatypes::DataType;
-use datafusion_expr::Expr;
 use millstream_contract::plan::Interval;
 
 use super::conditions::SortedConditions;
@@ -14,8 +12,7 @@ use super::version::Versioned;
 use super::{Meets, NamedJoin};
 use crate::names::catalog::{TableEntry, WatermarkDecl, input_column};
 use crate::stages::lower::{Places, Rows, Stage};
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::types::sql_type_name;
+use crate::syntax::prelude::*;
 
 impl Stage {
     /// Lowers a join with the versions of a table as of the left side's event time, which is this

@@ -4,7 +4,7 @@
 //! `t` when the left row arrives ([`lookup`](super::lookup)). If `x` is the row's event time, the
 //! version is the last one that is no later ([`temporal`](super::temporal)).
 
-use datafusion_expr::{Expr, Join};
+use datafusion_expr::Join;
 use millstream_contract::plan::JoinKind;
 
 use super::ranked::LastRowView;
@@ -13,7 +13,7 @@ use crate::expr::indexed::Indexed;
 use crate::expr::scalars::is_read_time;
 use crate::names::catalog::INPUT;
 use crate::stages::lower::{Places, Rows, Stage, indexed};
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 /// A join with a version of a table, before it is known what time says which.
 pub(super) struct Versioned {

@@ -1,7 +1,6 @@
 //! The windows of a join: those of both its sides, if a condition says that the windows of two rows
 //! must be the same one.
 
-use datafusion_expr::{BinaryExpr, Expr, Operator};
 use millstream_contract::plan::Window;
 
 use super::conditions::{Condition, column_of};
@@ -10,7 +9,7 @@ use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::window_kinds::WindowKind;
 use crate::stages::lower::is_window_column;
 use crate::syntax::durations::duration;
-use crate::syntax::error::{Result, SqlError};
+use crate::syntax::prelude::*;
 
 /// The column of the window, by its place in [`WINDOW_COLUMNS`], that a condition says is the same
 /// of both sides.

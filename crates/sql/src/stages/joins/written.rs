@@ -1,12 +1,11 @@
 //! Joins and subqueries as written in SQL: refuses forms that never run, regardless of their
 //! inputs.
 
-use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, ObjectName, Select, SelectItem,
-    Spanned, TableFactor, TableWithJoins, UnaryOperator,
-};
+use crate::syntax::prelude::*;
 
-use crate::syntax::error::{Result, Span, SqlError};
+use datafusion_sql::sqlparser::ast::{
+    BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, TableWithJoins, UnaryOperator,
+};
 
 /// Advice for a lateral join.
 pub(crate) const LATERAL: &str = "what stands in FROM cannot refer to what stands before it, but for UNNEST; a \

@@ -1,14 +1,12 @@
 //! The windows of a stage's rows: windows assigned by a window function, or the window of the stage
 //! below.
 
-use arrow::datatypes::FieldRef;
-use datafusion_expr::Expr;
 use millstream_contract::plan::{self, Tumble};
 
 use crate::expr::scalars::{WindowBound, window_bound};
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
-use crate::syntax::error::Span;
+use crate::syntax::prelude::*;
 
 /// The windows that each row of a stage's input belongs to.
 #[derive(Debug, Clone)]

@@ -1,10 +1,6 @@
 //! HOP and CUMULATE without GROUP BY: each row once for each of its windows. The windows of a row
 //! are an array, whose elements become rows as those of UNNEST do.
 
-use std::collections::{BTreeSet, HashSet};
-
-use datafusion_common::tree_node::Transformed;
-use datafusion_expr::Expr;
 use datafusion_expr::utils::split_conjunction_owned;
 use millstream_contract::plan::{Cumulate, Element, Hop, Tumble, Unnest, Window};
 
@@ -15,8 +11,7 @@ use crate::names::window_kinds::WindowKind;
 use crate::stages::lower::{Rows, Stage, WINDOW, over, unique};
 use crate::stages::nest::By;
 use crate::stages::windows::assigned::OfRow;
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 /// Windows of a row. All of a batch of rows are in memory at once.
 const WINDOWS_MAX: i64 = 1000;

@@ -6,28 +6,19 @@
 //! is lowered, markers become the columns of a window that is assigned to the rows right below the
 //! grouping.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-use datafusion_common::{DFSchema, Result as DfResult, exec_err};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use datafusion_sql::sqlparser::ast::{
-    DateTimeField, Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Ident, Interval, OrderByKind, Query, Select, SetExpr, Spanned, Value,
-    ValueWithSpan, VisitMut, VisitorMut,
+    DateTimeField, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    Interval, OrderByKind, Value, ValueWithSpan, VisitMut,
 };
 
+use crate::expr::udf::called;
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::window_kinds::{Length, WindowKind};
 use crate::stages::windows::window_functions::{constant, length_of};
 use crate::syntax::calls::function;
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 use crate::syntax::tree::parts;
-use crate::syntax::walk::WalkMut;
 use crate::syntax::words::single_part;
 
 /// Suffixes of a group window's name for its bounds, in the order of [`WINDOW_COLUMNS`].
@@ -42,14 +33,12 @@ struct BoundMarker {
     kind: WindowKind,
     /// One of [`BOUNDS`].
     bound: usize,
-    signature: Signature,
 }
 
 /// The marker of this name.
 pub(crate) fn marker(name: &str) -> Option<Arc<ScalarUDF>> {
     let (kind, bound) = bound_named(name.strip_prefix('$')?)?;
-    let signature = Signature::variadic_any(Volatility::Immutable);
-    Some(Arc::new(ScalarUDF::from(BoundMarker { name: name.to_string(), kind, bound, signature })))
+    Some(Arc::new(ScalarUDF::from(BoundMarker { name: name.to_string(), kind, bound })))
 }
 
 /// The names of the functions for their bounds.
@@ -72,17 +61,7 @@ fn marker_name(kind: WindowKind, bound: usize) -> String {
 }
 
 impl ScalarUDFImpl for BoundMarker {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(WINDOW_TYPE)
-    }
+    called!(.name, ANY, WINDOW_TYPE);
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         exec_err!("{} outside of a GROUP BY", self.name)

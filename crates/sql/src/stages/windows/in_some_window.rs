@@ -1,31 +1,20 @@
 //! Whether a condition on windows holds for one of the windows to which a time belongs: of HOP and
 //! CUMULATE, whose rows do not tell their window.
 
-use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, TimestampMillisecondArray,
-};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::TimestampMillisecondArray;
 use chrono::Utc;
-use datafusion_common::{DataFusionError, Result as DfResult, exec_err};
-use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::plan::Window;
 
 use crate::expr::scalars::{IN_SOME_WINDOW, Overlapping, Times, start_on};
-use crate::expr::udf::called;
+use crate::expr::udf::{call_of, called};
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::stages::compiler::Compiler;
 use crate::stages::lower::WINDOW;
 use crate::stages::schemas::qualified;
-use crate::syntax::error::Result;
+use crate::syntax::prelude::*;
 
 #[derive(Debug)]
 struct InSomeWindow {
@@ -34,7 +23,6 @@ struct InSomeWindow {
     condition: Expr,
     /// The condition, once it is simplified.
     compiled: Option<EngineExpr>,
-    signature: Signature,
 }
 
 /// Whether `condition`, which is over the columns of windows alone, holds for one of the windows of
@@ -45,9 +33,8 @@ pub(crate) fn in_some_window(window: Window, time: &Expr, condition: Expr) -> Op
     if windows.size / windows.part > WINDOWS_MAX {
         return None;
     }
-    let signature = Signature::any(1, Volatility::Immutable);
-    let function = InSomeWindow { windows, condition, compiled: None, signature };
-    Some(Arc::new(ScalarUDF::from(function)).call(vec![time.clone()]))
+    let function = InSomeWindow { windows, condition, compiled: None };
+    Some(call_of(function, vec![time.clone()]))
 }
 
 impl PartialEq for InSomeWindow {
@@ -65,7 +52,7 @@ impl Hash for InSomeWindow {
 }
 
 impl ScalarUDFImpl for InSomeWindow {
-    called!(IN_SOME_WINDOW, signature, DataType::Boolean);
+    called!(IN_SOME_WINDOW, ONE, DataType::Boolean);
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> DfResult<ExprSimplifyResult> {
         if self.compiled.is_some() {
@@ -75,9 +62,9 @@ impl ScalarUDFImpl for InSomeWindow {
         let compiler = Compiler { start_time, config: info.config_options(), zone: None };
         let compiled = compiled(&compiler, &self.condition);
         let compiled = Some(compiled.map_err(|e| DataFusionError::External(Box::new(e)))?);
-        let (condition, signature) = (self.condition.clone(), self.signature.clone());
-        let function = InSomeWindow { windows: self.windows, condition, compiled, signature };
-        Ok(ExprSimplifyResult::Simplified(Arc::new(ScalarUDF::from(function)).call(args)))
+        let (windows, condition) = (self.windows, self.condition.clone());
+        let function = InSomeWindow { windows, condition, compiled };
+        Ok(ExprSimplifyResult::Simplified(call_of(function, args)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {

@@ -6,13 +6,8 @@
 //! fires: records that they leave out make sessions longer all the same. So the two sides of a join
 //! that look at the same sessions, each at other records, are views of one grouping.
 
-use std::collections::{HashMap, HashSet};
-
-use arrow::datatypes::{DataType, Field, Fields};
-use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
+use arrow::datatypes::Fields;
 use datafusion_expr::utils::split_conjunction_owned;
-use datafusion_expr::{Expr, lit};
-use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{AggregateFunction, Best, Directions, Ranking, Window};
 
 use crate::expr::collected::UNBOUNDED;
@@ -24,8 +19,7 @@ use crate::stages::lower::{
 };
 use crate::stages::windows::assigned::{Assigned, OfRow, Windows};
 use crate::stages::windows::sessions::is_over;
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 impl Stage {
     /// The records of sessions, each with the bounds of its session, if that is what the stage's

@@ -5,11 +5,7 @@
 //! rows out that make sessions longer all the same. So whether a row passes is one more key, after
 //! those that tell sessions apart, and what fires for rows that do not pass is dropped.
 
-use std::collections::HashSet;
-
-use datafusion_common::tree_node::Transformed;
 use datafusion_expr::utils::split_conjunction_owned;
-use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::Window;
 
 use crate::expr::located::without_marks;
@@ -24,8 +20,7 @@ use crate::stages::lower::{
 };
 use crate::stages::windows::assigned::{Assigned, OfRow, Windows};
 use crate::stages::windows::in_some_window::in_some_window;
-use crate::syntax::error::{Result, SqlError};
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 impl Windows {
     /// Whether a row determines its window.

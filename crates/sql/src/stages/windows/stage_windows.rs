@@ -1,8 +1,7 @@
 //! The windows of a stage's rows: windows among the keys of a grouping, windows of fired rows, and
 //! expressions without window columns.
 
-use datafusion_common::tree_node::Transformed;
-use datafusion_expr::{Aggregate, Expr};
+use datafusion_expr::Aggregate;
 use millstream_contract::plan::{self, Tumble};
 
 use crate::expr::window_node::WINDOW_COLUMNS;
@@ -13,8 +12,7 @@ use crate::stages::lower::{
 use crate::stages::nest::Inner;
 use crate::stages::windows::assigned::{OfRow, Windows, common_slice};
 use crate::stages::windows::group_windows::WindowGrouping;
-use crate::syntax::error::Result;
-use crate::syntax::walk::Nodes;
+use crate::syntax::prelude::*;
 
 impl Stage {
     /// Prepares rows of this stage for a window function, or an interval join, over them. Sessions

@@ -1,20 +1,15 @@
 //! Window functions in FROM: `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND [,
 //! INTERVAL '1' SECOND]))`, and likewise HOP, CUMULATE and SESSION.
 
-use std::sync::Arc;
-
-use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue};
+use datafusion_expr::Extension;
 use datafusion_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion_expr::simplify::SimplifyContext;
-use datafusion_expr::{Expr, Extension, LogicalPlan};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::sqlparser::ast::{
-    Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArgOperator, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, Spanned, TableAlias, TableFactor,
+    FunctionArg, FunctionArgExpr, FunctionArgOperator, FunctionArguments, ObjectNamePart,
+    TableAlias,
 };
-use millstream_contract::settings::closest;
 
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WindowNode};
 use crate::names::catalog::TableEntry;
@@ -23,7 +18,7 @@ use crate::names::no_time::no_such_time;
 use crate::names::window_kinds::{Length, WindowKind};
 use crate::syntax::calls::PARTITIONED;
 use crate::syntax::durations::interval_us;
-use crate::syntax::error::{Result, Span, SqlError};
+use crate::syntax::prelude::*;
 
 /// Plans window functions in FROM.
 #[derive(Debug)]
