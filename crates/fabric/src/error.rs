@@ -109,10 +109,6 @@ pub(crate) fn last_os_error(call: &'static str) -> Error {
     Error::Os { call, source: io::Error::last_os_error() }
 }
 
-/// Posting receives at a pair that takes those of a shared queue.
-pub(crate) const NO_OWN_RECEIVES: Error =
-    Error::Unsupported { what: "receives of its own at a pair that takes shared ones" };
-
 /// Arming of a completion queue without events.
 pub(crate) const NO_EVENTS: Error = Error::Unsupported { what: "arming a queue without events" };
 

@@ -244,10 +244,6 @@ pub struct DeviceLimits {
     pub reads_accepted_per_queue_pair: u8,
     /// Reads and atomics that one queue pair may have under way.
     pub reads_started_per_queue_pair: u8,
-    /// Shared receive queues.
-    pub shared_receive_queues: u32,
-    /// Outstanding requests of one shared receive queue.
-    pub requests_per_shared_queue: u32,
     /// Address handles.
     pub address_handles: u32,
     /// With what fetch-and-add and compare-and-swap are atomic.
@@ -283,8 +279,6 @@ impl DeviceLimits {
             memory_region_bytes: raw.max_mr_size,
             reads_accepted_per_queue_pair: byte(raw.max_qp_rd_atom),
             reads_started_per_queue_pair: byte(raw.max_qp_init_rd_atom),
-            shared_receive_queues: count(raw.max_srq),
-            requests_per_shared_queue: count(raw.max_srq_wr),
             address_handles: count(raw.max_ah),
             atomics: match raw.atomic_cap {
                 1 => Atomics::Device,

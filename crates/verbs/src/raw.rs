@@ -178,20 +178,6 @@ pub(crate) struct ibv_ah_attr {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(crate) struct ibv_srq_attr {
-    pub(crate) max_wr: u32,
-    pub(crate) max_sge: u32,
-    pub(crate) srq_limit: u32,
-}
-
-#[repr(C)]
-pub(crate) struct ibv_srq_init_attr {
-    pub(crate) srq_context: *mut c_void,
-    pub(crate) attr: ibv_srq_attr,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
 pub(crate) struct ibv_qp_cap {
     pub(crate) max_send_wr: u32,
     pub(crate) max_recv_wr: u32,
@@ -322,14 +308,8 @@ pub(crate) struct ibv_cq {
     pub(crate) cqe: c_int,
 }
 
-/// The beginning of the library's structure.
-#[repr(C)]
-pub(crate) struct ibv_srq {
-    pub(crate) context: *mut ibv_context,
-    pub(crate) srq_context: *mut c_void,
-    pub(crate) pd: *mut ibv_pd,
-    pub(crate) handle: u32,
-}
+/// A shared receive queue, which nobody here makes.
+pub(crate) enum ibv_srq {}
 
 /// The beginning of the library's structure.
 #[repr(C)]
@@ -418,15 +398,11 @@ pub(crate) const IBV_WR_RDMA_READ: c_uint = 4;
 pub(crate) const IBV_WR_ATOMIC_CMP_AND_SWP: c_uint = 5;
 pub(crate) const IBV_WR_ATOMIC_FETCH_AND_ADD: c_uint = 6;
 
-pub(crate) const IBV_SEND_FENCE: c_uint = 1;
 pub(crate) const IBV_SEND_SIGNALED: c_uint = 1 << 1;
-pub(crate) const IBV_SEND_SOLICITED: c_uint = 1 << 2;
 pub(crate) const IBV_SEND_INLINE: c_uint = 1 << 3;
 
 pub(crate) const IBV_WC_GRH: c_uint = 1;
 pub(crate) const IBV_WC_WITH_IMM: c_uint = 1 << 1;
-
-pub(crate) const IBV_SRQ_LIMIT: c_int = 1 << 1;
 
 // What every program compiled against verbs.h on a 64-bit machine has built in.
 const _: () = {
@@ -442,7 +418,6 @@ const _: () = {
     assert!(size_of::<ibv_mr>() == 48);
     assert!(offset_of!(ibv_mr, rkey) == 40);
     assert!(size_of::<ibv_ah_attr>() == 32);
-    assert!(size_of::<ibv_srq_init_attr>() == 24);
     assert!(size_of::<ibv_qp_init_attr>() == 64);
     assert!(size_of::<ibv_qp_attr>() == 144);
     assert!(size_of::<crate::Sge>() == 16);

@@ -16,7 +16,6 @@ mod link;
 mod pair;
 mod peer;
 mod pending;
-mod receives;
 mod service;
 
 use std::os::fd::AsRawFd;
@@ -28,7 +27,6 @@ use std::thread::JoinHandle;
 use self::layout::RegionTable;
 use self::link::Link;
 use self::pair::Shared;
-pub use self::receives::ShmReceives;
 pub use self::service::fuzz;
 use self::service::{Directory, RegionEntry, address, bind, unix_socket};
 use crate::contract::Fabric;
@@ -37,7 +35,7 @@ use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result, last_os_error};
 use crate::mapping::{Mapping, memory_file};
 use crate::memory::{Access, Region, Registration, device_number};
-use crate::queue::{check_limit, lock, random_id};
+use crate::queue::{lock, random_id};
 use crate::setup::Token;
 use crate::soft::{SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
 use crate::work::{Limits, QueueSizes, Timing};
@@ -168,7 +166,6 @@ impl Fabric for ShmDevice {
     type CompletionQueue = ShmQueue;
     type QueuePair = ShmPair;
     type Datagram = ShmDatagram;
-    type SharedReceives = ShmReceives;
 
     fn provider(&self) -> Provider {
         Provider::Shm
@@ -246,26 +243,11 @@ impl Fabric for ShmDevice {
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<ShmPair> {
-        self.pair([send, receive], None, sizes, timing)
-    }
-
-    fn shared_receives(&self, entries: u32) -> Result<ShmReceives> {
-        check_limit("queue entries", entries, self.0.limits.queue_entries)?;
-        ShmReceives::new(self, entries)
-    }
-
-    fn queue_pair_sharing(
-        &self,
-        send: &ShmQueue,
-        receive: &ShmQueue,
-        shared: &ShmReceives,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<ShmPair> {
-        if shared.device() != self.0.number {
-            return Err(Error::ForeignObject { what: "shared receive queue" });
-        }
-        self.pair([send, receive], Some(shared), QueueSizes { receive: 0, ..sizes }, timing)
+        SoftPair::new(self, [send, receive], sizes, |number, queues| {
+            let (pair, entry) = Shared::new(number, &self.0, queues, sizes, timing)?;
+            lock(&self.0.directory.entries).pairs.insert(number, entry);
+            Ok(Arc::new(pair))
+        })
     }
 
     fn datagram(
@@ -290,22 +272,6 @@ pub type ShmQueue = SoftQueue<ShmDevice>;
 pub type ShmPair = SoftPair<ShmDevice>;
 /// A datagram queue pair.
 pub type ShmDatagram = SoftDatagram<ShmDevice>;
-
-impl ShmDevice {
-    fn pair(
-        &self,
-        queues: [&ShmQueue; 2],
-        receives: Option<&ShmReceives>,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<ShmPair> {
-        SoftPair::new(self, queues, sizes, |number, queues| {
-            let (pair, entry) = Shared::new(number, &self.0, queues, receives, sizes, timing)?;
-            lock(&self.0.directory.entries).pairs.insert(number, entry);
-            Ok(Arc::new(pair))
-        })
-    }
-}
 
 impl SoftDevice for ShmDevice {
     type Pair = Shared;

@@ -14,7 +14,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::link::Link;
-use super::receives::Owner;
 use crate::error::{Error, Result, last_os_error};
 use crate::event_file::EventFile;
 use crate::memory::Access;
@@ -61,8 +60,6 @@ pub(super) struct PairEntry {
     pub(super) control: OwnedFd,
     pub(super) capacity: u64,
     pub(super) bell: Option<Arc<OwnedFd>>,
-    /// Shared receives of the pair.
-    pub(super) receives: Option<Arc<Owner>>,
 }
 
 /// Description of a region for peers.
@@ -236,11 +233,9 @@ fn answer(directory: &Directory, socket: &OwnedFd, question: [u8; QUESTION_BYTES
     match kind {
         Some(ASK_PAIR) => match entries.pairs.get(&number) {
             Some(entry) => {
-                let extras = [entry.bell.is_some(), entry.receives.is_some()].map(u64::from);
-                let answer = encode_answer([1, entry.capacity, extras[0] | extras[1] << 1]);
+                let answer = encode_answer([1, entry.capacity, entry.bell.is_some().into()]);
                 let mut files = vec![entry.control.as_raw_fd()];
                 files.extend(entry.bell.as_ref().map(|bell| bell.as_raw_fd()));
-                files.extend(entry.receives.as_ref().map(|shared| shared.file.as_raw_fd()));
                 send(socket, &answer, &files)
             }
             None => send(socket, &encode_answer([0; 3]), &[]),
@@ -314,11 +309,11 @@ fn decode_question(question: &[u8; QUESTION_BYTES]) -> (Option<u32>, u32) {
     (matches!(kind, ASK_PAIR | ASK_REGION).then_some(kind), word(4))
 }
 
-/// Room for the control message of up to three descriptors, aligned as the system wants it.
+/// Room for the control message of up to two descriptors, aligned as the system wants it.
 #[repr(align(8))]
 struct ControlBuffer([u8; 64]);
 
-const FILES_MAX: usize = 3;
+const FILES_MAX: usize = 2;
 
 /// Sends one message with descriptors.
 pub(super) fn send(socket: &OwnedFd, bytes: &[u8], files: &[RawFd]) -> Result<()> {

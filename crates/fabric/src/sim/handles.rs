@@ -8,9 +8,9 @@ use super::pair::number_of;
 use super::ud::FIRST_NUMBER;
 use super::world::{Entry, World, nanoseconds};
 use super::{Shared, SimDevice, lock};
-use crate::contract::{CompletionQueue, Datagram, Events, QueuePair, SharedReceives, State};
+use crate::contract::{CompletionQueue, Datagram, Events, QueuePair, State};
 use crate::endpoint::Endpoint;
-use crate::error::{Error, NO_EVENTS, NO_OWN_RECEIVES, Result};
+use crate::error::{Error, NO_EVENTS, Result};
 use crate::work::{Completion, Outgoing, Receive, Rejected, WorkRequest, check_source};
 
 /// Where a thread sleeps: virtual time passes meanwhile.
@@ -119,36 +119,12 @@ impl SimPair {
         if pair.state == State::Failed {
             return Err(Error::Failed);
         }
-        if pair.shared.is_some() {
-            return Err(NO_OWN_RECEIVES);
-        }
         let posted = self.device.receive(receive)?;
         if pair.receives.len() == pair.sizes.receive as usize {
             return Err(Error::QueueFull);
         }
         pair.receives.push_back(posted);
         Ok(())
-    }
-}
-
-/// Receives that several connections of a node take from.
-pub struct SimReceives {
-    pub(super) device: SimDevice,
-    pub(super) index: usize,
-}
-
-impl SharedReceives for SimReceives {
-    fn post(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        let mut world = self.device.world();
-        post_all(receives, |receive| {
-            let posted = self.device.receive(receive)?;
-            let queue = &mut world.shared[self.index];
-            if queue.posted.len() == queue.capacity {
-                return Err(Error::QueueFull);
-            }
-            queue.posted.push_back(posted);
-            Ok(())
-        })
     }
 }
 

@@ -50,12 +50,12 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use handles::{SimAddress, SimDatagram, SimEvents, SimPair, SimQueue, SimReceives};
+pub use handles::{SimAddress, SimDatagram, SimEvents, SimPair, SimQueue};
 pub use model::{Model, Placement};
 
 use self::pair::Pair;
 use self::ud::Ud;
-use self::world::{Buffer, Posted, Queue, Receives, World, nanoseconds};
+use self::world::{Buffer, Posted, Queue, World, nanoseconds};
 use crate::contract::Fabric;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
@@ -198,7 +198,6 @@ impl Fabric for SimDevice {
     type CompletionQueue = SimQueue;
     type QueuePair = SimPair;
     type Datagram = SimDatagram;
-    type SharedReceives = SimReceives;
 
     fn provider(&self) -> Provider {
         Provider::Sim
@@ -257,29 +256,6 @@ impl Fabric for SimDevice {
         let mut world = self.world();
         world.pairs.push(Pair::new(self.0.node, send, receive, sizes, timing));
         Ok(SimPair { device: self.clone(), index: world.pairs.len() - 1 })
-    }
-
-    fn shared_receives(&self, entries: u32) -> Result<SimReceives> {
-        check_limit("queue entries", entries, self.0.limits.queue_entries)?;
-        let mut world = self.world();
-        world.shared.push(Receives { posted: VecDeque::new(), capacity: entries as usize });
-        Ok(SimReceives { device: self.clone(), index: world.shared.len() - 1 })
-    }
-
-    fn queue_pair_sharing(
-        &self,
-        send: &SimQueue,
-        receive: &SimQueue,
-        shared: &SimReceives,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<SimPair> {
-        if !Arc::ptr_eq(&shared.device.0, &self.0) {
-            return Err(Error::ForeignObject { what: "shared receive queue" });
-        }
-        let pair = self.queue_pair(send, receive, QueueSizes { receive: 0, ..sizes }, timing)?;
-        self.world().pairs[pair.index].shared = Some(shared.index);
-        Ok(pair)
     }
 
     fn datagram(

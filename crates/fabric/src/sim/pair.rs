@@ -37,8 +37,6 @@ pub(super) struct Pair {
     /// Entries that the next completion frees besides its own.
     unsignalled: u32,
     pub(super) receives: VecDeque<Posted>,
-    /// The shared queue of receives, in place of the pair's own.
-    pub(super) shared: Option<usize>,
     /// The receive taken by the peer's request that is being executed.
     pub(super) reserved: Option<Posted>,
     /// Whether a timer for the peer's silence runs.
@@ -88,7 +86,6 @@ impl Pair {
             used: 0,
             unsignalled: 0,
             receives: VecDeque::new(),
-            shared: None,
             reserved: None,
             timer: false,
             heard: 0,

@@ -46,11 +46,7 @@ impl World {
     /// one.
     fn reserve(&mut self, peer: usize) -> bool {
         let pair = &mut self.pairs[peer];
-        let queue = match pair.shared {
-            Some(shared) => &mut self.shared[shared].posted,
-            None => &mut pair.receives,
-        };
-        pair.reserved = queue.pop_front();
+        pair.reserved = pair.receives.pop_front();
         pair.reserved.is_some()
     }
 

@@ -24,8 +24,6 @@ pub(super) struct World {
     pub(super) queues: Vec<Queue>,
     pub(super) pairs: Vec<Pair>,
     pub(super) uds: Vec<Ud>,
-    /// Receives that pairs share, by number of the queue.
-    pub(super) shared: Vec<Receives>,
     /// Whether something happened, by number of the events object.
     pub(super) signals: Vec<bool>,
     cuts: HashSet<(usize, usize)>,
@@ -37,12 +35,6 @@ pub(super) struct Node {
     stopped: bool,
     out_free: u64,
     in_free: u64,
-}
-
-/// A shared receive queue.
-pub(super) struct Receives {
-    pub(super) posted: VecDeque<Posted>,
-    pub(super) capacity: usize,
 }
 
 /// A completion queue.
@@ -107,7 +99,6 @@ impl World {
             queues: Vec::new(),
             pairs: Vec::new(),
             uds: Vec::new(),
-            shared: Vec::new(),
             signals: Vec::new(),
             cuts: HashSet::new(),
         }

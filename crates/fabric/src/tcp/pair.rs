@@ -17,7 +17,7 @@ use super::frame::{Frame, FrameKind};
 use super::receives::{PostedReceive, ReceiveQueue};
 use super::request::Work;
 use crate::contract::State;
-use crate::error::{Error, NO_OWN_RECEIVES, Result};
+use crate::error::{Error, Result};
 use crate::memory::{Region, RemoteRegion};
 use crate::place::place;
 use crate::queue::{Member, Queue, lock};
@@ -36,8 +36,6 @@ pub struct Shared {
     send_queue: Arc<Queue<Shared>>,
     receive_queue: Arc<Queue<Shared>>,
     receives: ReceiveQueue,
-    /// True if the receives are shared with other connections.
-    shares: bool,
     /// Send queue entries that no polled completion has freed.
     used: AtomicU32,
     /// Whether the socket has no room for what is to be sent.
@@ -129,9 +127,6 @@ impl Connection for Shared {
     fn post_receives(&self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
         // The lock keeps a failure from flushing before these are there.
         let engine = lock(&self.engine);
-        if self.shares {
-            return Err(Rejected { posted: 0, reason: NO_OWN_RECEIVES });
-        }
         if engine.state == State::Failed {
             return Err(Rejected { posted: 0, reason: Error::Failed });
         }
@@ -155,7 +150,6 @@ impl Shared {
         number: u32,
         device: &Arc<Device>,
         queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
-        (receives, shares): (ReceiveQueue, bool),
         sizes: QueueSizes,
         timing: Timing,
     ) -> Shared {
@@ -183,8 +177,7 @@ impl Shared {
             timing,
             send_queue: queues.0.clone(),
             receive_queue: queues.1.clone(),
-            receives,
-            shares,
+            receives: ReceiveQueue::new(sizes.receive),
             used: AtomicU32::new(0),
             congested: AtomicBool::new(false),
             failed: AtomicBool::new(false),
@@ -478,14 +471,8 @@ impl Shared {
         self.device.wake();
     }
 
-    /// Receives that are this connection's alone are flushed.
     fn flush_receives(&self, engine: &mut Engine) {
-        let mut next = engine.reserved.take();
-        loop {
-            if next.is_none() && !self.shares {
-                next = self.receives.take();
-            }
-            let Some(receive) = next.take() else { return };
+        while let Some(receive) = engine.reserved.take().or_else(|| self.receives.take()) {
             let completion = Completion {
                 id: receive.id,
                 status: Status::Flushed,

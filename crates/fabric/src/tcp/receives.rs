@@ -1,7 +1,7 @@
-//! Posted receives of a connection, or shared by several connections.
+//! Posted receives of a connection.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::memory::Region;
@@ -26,17 +26,16 @@ impl PostedReceive {
     }
 }
 
-/// Receives in the order of posting. A clone is the same queue.
-#[derive(Clone)]
+/// Receives in the order of posting.
 pub(super) struct ReceiveQueue {
     capacity: usize,
-    posted: Arc<Mutex<VecDeque<PostedReceive>>>,
+    posted: Mutex<VecDeque<PostedReceive>>,
 }
 
 impl ReceiveQueue {
     pub(super) fn new(capacity: u32) -> ReceiveQueue {
         let capacity = capacity as usize;
-        let posted = Arc::new(Mutex::new(VecDeque::with_capacity(capacity)));
+        let posted = Mutex::new(VecDeque::with_capacity(capacity));
         ReceiveQueue { capacity, posted }
     }
 

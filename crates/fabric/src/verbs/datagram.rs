@@ -47,7 +47,7 @@ impl VerbsDatagram {
         receive: &VerbsCompletionQueue,
         sizes: QueueSizes,
     ) -> Result<VerbsDatagram> {
-        let pair = create_on(device, ibv::Transport::Datagram, send, receive, None, sizes)?;
+        let pair = create_on(device, ibv::Transport::Datagram, send, receive, sizes)?;
         pair.initialize_datagram(device.port_number, device.key).map_err(os)?;
         pair.start_datagram(random() & 0x00ff_ffff).map_err(os)?;
         let address = Address {

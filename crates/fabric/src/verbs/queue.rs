@@ -131,7 +131,7 @@ impl CompletionQueue for VerbsCompletionQueue {
         if !self.has_events {
             return Err(NO_EVENTS);
         }
-        self.queue.request_event(false).map_err(os)
+        self.queue.request_event().map_err(os)
     }
 }
 

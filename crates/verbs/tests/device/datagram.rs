@@ -14,7 +14,7 @@ const HEADER: usize = 40;
 /// A queue pair that is ready to send, with its completion queue and memory.
 fn datagram_end(rig: &Rig) -> End {
     let queue = rig.queue();
-    let pair = rig.pair(Transport::Datagram, &queue, None);
+    let pair = rig.pair(Transport::Datagram, &queue);
     pair.initialize_datagram(1, KEY).unwrap();
     pair.start_datagram(5).unwrap();
     End { queue, pair, region: rig.region(Access::ALL) }
