@@ -308,7 +308,7 @@ pub(crate) struct ibv_cq {
     pub(crate) cqe: c_int,
 }
 
-/// A shared receive queue, which nobody here makes.
+/// A shared receive queue; this crate makes none.
 pub(crate) enum ibv_srq {}
 
 /// The beginning of the library's structure.
