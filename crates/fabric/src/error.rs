@@ -1,6 +1,7 @@
 //! Errors of the crate. Their texts name the expectation and the remedy.
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Result of a fabric's calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -107,6 +108,15 @@ fn probable_reason(call: &str, source: &io::Error) -> &'static str {
 /// `call` failed and left its reason in `errno`.
 pub(crate) fn last_os_error(call: &'static str) -> Error {
     Error::Os { call, source: io::Error::last_os_error() }
+}
+
+/// The descriptor that `call` has opened.
+pub(crate) fn opened(call: &'static str, file: RawFd) -> Result<OwnedFd> {
+    if file < 0 {
+        return Err(last_os_error(call));
+    }
+    // SAFETY: just opened, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
 /// Arming of a completion queue without events.

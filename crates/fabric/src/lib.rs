@@ -17,6 +17,7 @@ mod datagram;
 mod endpoint;
 mod error;
 mod event_file;
+mod kept;
 mod keys;
 mod mapping;
 mod memory;

@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, Weak};
 use super::layout::{Control, RegionTable};
 use super::pair::Shared;
 use super::service::{
-    ANSWER_BYTES, ASK_PAIR, ASK_REGION, GREETING_BYTES, PATIENCE, address, check_greeting,
-    check_user, greeting, receive, send, unix_socket,
+    ANSWER_BYTES, ASK_PAIR, ASK_REGION, PATIENCE, address, check_greeting, check_user, receive,
+    send, unix_socket,
 };
 use crate::error::{Error, Result, last_os_error};
 use crate::keys::Need;
 use crate::mapping::Mapping;
 use crate::memory::Access;
 use crate::queue::lock;
-use crate::setup::{SetupError, Token};
+use crate::setup::{HEAD_BYTES, SetupError, Token, head};
 use crate::words::Bell;
 
 /// The system leaves out descriptors for which this process has no room.
@@ -82,8 +82,8 @@ impl Link {
             return Err(last_os_error("connecting to a process of this host"));
         }
         check_user(&socket)?;
-        send(&socket, &greeting(token), &[])?;
-        let mut answer = [0; GREETING_BYTES];
+        send(&socket, &head(token), &[])?;
+        let mut answer = [0; HEAD_BYTES];
         let mut files = Vec::new();
         let length = receive(&socket, &mut answer, &mut files)?;
         if length == 0 {

@@ -15,7 +15,6 @@ mod layout;
 mod link;
 mod pair;
 mod peer;
-mod pending;
 mod service;
 
 use std::os::fd::AsRawFd;
@@ -39,11 +38,6 @@ use crate::queue::{lock, random_id};
 use crate::setup::Token;
 use crate::soft::{SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
 use crate::work::{Limits, QueueSizes, Timing};
-
-/// Longest inline source.
-const INLINE_BYTES: usize = 128;
-/// Longest datagram.
-const DATAGRAM_BYTES: usize = 4096;
 
 /// A process's part in shared memory.
 #[derive(Clone)]
@@ -117,19 +111,9 @@ impl ShmDevice {
         let (table_file, table) = RegionTable::new()?;
         let directory = Arc::new(Directory::new(token, table_file)?);
         let thread = service::start(&directory, listener)?;
-        let limits = Limits {
-            queue_entries: 1 << 14,
-            completion_entries: 1 << 20,
-            message_bytes: 1 << 30,
-            datagram_bytes: DATAGRAM_BYTES,
-            inline_bytes: INLINE_BYTES,
-            ordered_placement: true,
-            registers_remote: false,
-            progress_by_polling: false,
-        };
         Ok(ShmDevice(Arc::new(Device {
             number: device_number(),
-            limits,
+            limits: Limits::SOFTWARE,
             id,
             last_pair: AtomicU32::new(0),
             last_region: AtomicU32::new(0),

@@ -14,10 +14,10 @@ use super::Device;
 use super::layout::{Control, SharedReceive, Taken, check_own};
 use super::link::Link;
 use super::peer::{Attempt, Peer, start_of};
-use super::pending::Pending;
 use super::service::PairEntry;
 use crate::contract::State;
 use crate::error::{Error, Result};
+use crate::kept::{KeptRequest, post_all};
 use crate::keys::Need;
 use crate::memory::{Access, Region, Registration, RemoteAddress, RemoteRegion};
 use crate::place::place;
@@ -57,7 +57,7 @@ struct Engine {
     state: State,
     peer: Option<Peer>,
     /// Posted and not done yet, oldest first.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<KeptRequest>,
     /// Entries that the next completion frees besides its own.
     unsignalled: u32,
     /// Posted receives in order, as this side knows them.
@@ -141,31 +141,23 @@ impl Connection for Shared {
         let mut engine = lock(&self.engine);
         self.look_after(&mut engine);
         let mut ready = self.is_ready(&mut engine);
-        for (posted, request) in requests.iter().enumerate() {
-            let result = match &request.operation {
-                Operation::Write { source, to, immediate: None } if ready => {
-                    self.write(&mut engine, request, source, *to)
-                }
-                _ => {
-                    let result = self.post_one(&mut engine, request);
-                    // The request may have to wait; so do requests behind it then.
-                    ready = self.is_ready(&mut engine);
-                    result
-                }
-            };
-            result.map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
+        post_all(requests, |request| match &request.operation {
+            Operation::Write { source, to, immediate: None } if ready => {
+                self.write(&mut engine, request, source, *to)
+            }
+            _ => {
+                let result = self.post_one(&mut engine, request);
+                // The request may have to wait; so do requests behind it then.
+                ready = self.is_ready(&mut engine);
+                result
+            }
+        })
     }
 
     fn post_receives(&self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
         let mut engine = lock(&self.engine);
         self.look_after(&mut engine);
-        for (posted, receive) in receives.iter().enumerate() {
-            self.post_one_receive(&mut engine, receive)
-                .map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
+        post_all(receives, |receive| self.post_one_receive(&mut engine, receive))
     }
 
     fn state(&self) -> State {
@@ -255,7 +247,7 @@ impl Shared {
         }
         self.used.fetch_add(1, Ordering::AcqRel);
         if !engine.pending.is_empty() {
-            engine.pending.push_back(Pending::new(request));
+            engine.pending.push_back(KeptRequest::new(request));
             return Ok(());
         }
         match self.attempt(engine, &request.operation) {
@@ -268,7 +260,7 @@ impl Shared {
                 self.fail(engine, Status::Flushed);
             }
             Attempt::NotConnected | Attempt::NotReady => {
-                engine.pending.push_back(Pending::new(request));
+                engine.pending.push_back(KeptRequest::new(request));
                 engine.waits_since = Some(Instant::now());
                 self.set_waiting(true);
             }

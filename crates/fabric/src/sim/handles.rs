@@ -11,7 +11,8 @@ use super::{Shared, SimDevice, lock};
 use crate::contract::{CompletionQueue, Datagram, Events, QueuePair, State};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, NO_EVENTS, Result};
-use crate::work::{Completion, Outgoing, Receive, Rejected, WorkRequest, check_source};
+use crate::kept::{KeptReceive, post_all};
+use crate::work::{Completion, Outgoing, Receive, Rejected, WorkRequest};
 
 /// Where a thread sleeps: virtual time passes meanwhile.
 pub struct SimEvents {
@@ -119,24 +120,8 @@ impl SimPair {
         if pair.state == State::Failed {
             return Err(Error::Failed);
         }
-        let posted = self.device.receive(receive)?;
-        if pair.receives.len() == pair.sizes.receive as usize {
-            return Err(Error::QueueFull);
-        }
-        pair.receives.push_back(posted);
-        Ok(())
+        KeptReceive::post(receive, self.device.0.number, &mut pair.receives, pair.sizes.receive)
     }
-}
-
-/// Posts in order until a refusal.
-fn post_all<T>(
-    list: &[T],
-    mut post: impl FnMut(&T) -> Result<()>,
-) -> std::result::Result<(), Rejected> {
-    for (posted, one) in list.iter().enumerate() {
-        post(one).map_err(|reason| Rejected { posted, reason })?;
-    }
-    Ok(())
 }
 
 impl QueuePair for SimPair {
@@ -220,15 +205,7 @@ impl Datagram for SimDatagram {
     fn post(&mut self, requests: &[Outgoing<'_, SimAddress>]) -> std::result::Result<(), Rejected> {
         let mut world = self.device.world();
         post_all(requests, |request| {
-            let limits = &self.device.0.limits;
-            check_source(&request.source, self.device.0.number, limits)?;
-            if request.source.bytes() > limits.datagram_bytes {
-                return Err(Error::Limit {
-                    what: "bytes in one datagram",
-                    asked: request.source.bytes() as u64,
-                    max: limits.datagram_bytes as u64,
-                });
-            }
+            request.check(self.device.0.number, &self.device.0.limits)?;
             let ud = &world.uds[self.index];
             if ud.used == ud.sizes.send {
                 return Err(Error::QueueFull);
@@ -241,13 +218,8 @@ impl Datagram for SimDatagram {
     fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
         let mut world = self.device.world();
         post_all(receives, |receive| {
-            let posted = self.device.receive(receive)?;
             let ud = &mut world.uds[self.index];
-            if ud.receives.len() == ud.sizes.receive as usize {
-                return Err(Error::QueueFull);
-            }
-            ud.receives.push_back(posted);
-            Ok(())
+            KeptReceive::post(receive, self.device.0.number, &mut ud.receives, ud.sizes.receive)
         })
     }
 }

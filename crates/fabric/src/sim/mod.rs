@@ -40,7 +40,6 @@
 mod handles;
 mod model;
 mod pair;
-mod request;
 mod target;
 mod ud;
 mod world;
@@ -55,7 +54,7 @@ pub use model::{Model, Placement};
 
 use self::pair::Pair;
 use self::ud::Ud;
-use self::world::{Buffer, Posted, Queue, World, nanoseconds};
+use self::world::{Queue, World, nanoseconds};
 use crate::contract::Fabric;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
@@ -63,7 +62,7 @@ use crate::keys::KeyTable;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, device_number};
 use crate::queue::check_limit;
-use crate::work::{Limits, QueueSizes, Receive, Timing};
+use crate::work::{Limits, QueueSizes, Timing};
 
 type Shared = Arc<Mutex<World>>;
 
@@ -88,16 +87,8 @@ impl Sim {
     pub fn node(&self, model: Model) -> SimDevice {
         let keys = Arc::new(KeyTable::default());
         let node = lock(&self.world).add_node(model, keys.clone());
-        let limits = Limits {
-            queue_entries: 1 << 14,
-            completion_entries: 1 << 20,
-            message_bytes: 1 << 30,
-            datagram_bytes: 4096,
-            inline_bytes: 128,
-            ordered_placement: model.placement != Placement::Shuffled,
-            registers_remote: false,
-            progress_by_polling: false,
-        };
+        let ordered_placement = model.placement != Placement::Shuffled;
+        let limits = Limits { ordered_placement, ..Limits::SOFTWARE };
         let inner = Device { sim: self.clone(), node, keys, number: device_number(), limits };
         SimDevice(Arc::new(inner))
     }
@@ -183,13 +174,6 @@ impl SimDevice {
             return Err(Error::BadEndpoint { reason: "it belongs to another simulation" });
         }
         Ok(word(4))
-    }
-
-    fn receive(&self, receive: &Receive<'_>) -> Result<Posted> {
-        if let Some(buffer) = &receive.buffer {
-            buffer.check(self.0.number)?;
-        }
-        Ok(Posted { id: receive.id, buffer: receive.buffer.as_ref().map(Buffer::new) })
     }
 }
 

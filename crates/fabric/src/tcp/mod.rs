@@ -15,7 +15,6 @@ mod frame;
 mod incoming;
 mod pair;
 mod reader;
-mod receives;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -33,7 +32,7 @@ use std::time::{Duration, Instant};
 pub use self::frame::fuzz;
 
 use self::card::{Card, Outgoing};
-use self::frame::{ANSWER_BYTES, Greeting, check_answer};
+use self::frame::Greeting;
 use self::pair::Shared;
 use crate::contract::Fabric;
 use crate::datagram::SocketAddress;
@@ -44,16 +43,10 @@ use crate::keys::KeyTable;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, device_number};
 use crate::queue::{Member, lock, random_id};
-use crate::setup::{SetupError, Token};
+use crate::setup::{HEAD_BYTES, SetupError, Token, check_head};
 use crate::soft::{SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
 use crate::work::{Limits, QueueSizes, Timing};
 
-/// Longest inline source.
-const INLINE_BYTES: usize = 128;
-/// Longest message.
-const MESSAGE_BYTES: usize = 1 << 30;
-/// Longest datagram.
-const DATAGRAM_BYTES: usize = 4096;
 /// A set-up call may take so long.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A peer that has closed its connection may still have said why on ours.
@@ -154,10 +147,10 @@ impl Device {
         stream.set_read_timeout(Some(PATIENCE)).map_err(io("setsockopt(SO_RCVTIMEO)"))?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(io("setsockopt(SO_SNDTIMEO)"))?;
         let greeting = Greeting { device: self.id, from, to: peer.number };
-        let mut answer = [0; ANSWER_BYTES];
+        let mut answer = [0; HEAD_BYTES];
         (&stream).write_all(&greeting.encode(&self.token)).map_err(SetupError::from)?;
         (&stream).read_exact(&mut answer).map_err(SetupError::from)?;
-        check_answer(&answer, &self.token)?;
+        check_head(&answer, &self.token)?;
         stream.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
         Ok(stream)
     }
@@ -224,16 +217,7 @@ impl TcpDevice {
         let listener = TcpListener::bind(address).map_err(io("listening for peers"))?;
         listener.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
         let address = listener.local_addr().map_err(io("getsockname"))?;
-        let limits = Limits {
-            queue_entries: 1 << 14,
-            completion_entries: 1 << 20,
-            message_bytes: MESSAGE_BYTES,
-            datagram_bytes: DATAGRAM_BYTES,
-            inline_bytes: INLINE_BYTES,
-            ordered_placement: true,
-            registers_remote: false,
-            progress_by_polling: true,
-        };
+        let limits = Limits { progress_by_polling: true, ..Limits::SOFTWARE };
         let device = Arc::new(Device {
             number: device_number(),
             limits,

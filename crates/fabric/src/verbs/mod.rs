@@ -279,15 +279,6 @@ impl Device {
         self.gid.map(|entry| entry.index)
     }
 
-    /// Checks that a queue pair of these sizes can be made.
-    fn check_sizes(&self, sizes: QueueSizes) -> Result<()> {
-        let (asked, max) = (sizes.send.max(sizes.receive), self.limits.queue_entries);
-        if asked <= max {
-            return Ok(());
-        }
-        Err(Error::Limit { what: "queue entries", asked: asked.into(), max: max.into() })
-    }
-
     /// Takes the events that have come, and marks what has failed.
     fn take_events(&self) -> Result<()> {
         while let Some(event) = self.context.next_event(Duration::ZERO).map_err(os)? {

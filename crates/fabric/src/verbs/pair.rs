@@ -13,6 +13,7 @@ use super::{Device, Part, VerbsCompletionQueue, os, random};
 use crate::contract::{QueuePair, State};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
+use crate::queue::check_limit;
 use crate::work::{QueueSizes, Receive, Rejected, Timing, WorkRequest};
 
 /// A reliable connection.
@@ -63,7 +64,7 @@ pub(super) fn create_on(
     if !Arc::ptr_eq(&send.device, device) || !Arc::ptr_eq(&receive.device, device) {
         return Err(Error::ForeignObject { what: "completion queue" });
     }
-    device.check_sizes(sizes)?;
+    check_limit("queue entries", sizes.send.max(sizes.receive), device.limits.queue_entries)?;
     let inline_bytes = device.limits.inline_bytes as u32;
     create(&device.domain, transport, &send.queue, &receive.queue, sizes, inline_bytes).map_err(os)
 }
