@@ -217,13 +217,6 @@ impl Completion {
     pub fn source_queue_pair(&self) -> u32 {
         self.0.src_qp
     }
-
-    /// True if the 40 bytes in front of a UD message hold the sender's address. The bytes are
-    /// reserved in any case.
-    #[inline]
-    pub fn has_header(&self) -> bool {
-        self.0.wc_flags & IBV_WC_GRH != 0
-    }
 }
 
 impl fmt::Debug for Completion {

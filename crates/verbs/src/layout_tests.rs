@@ -44,14 +44,9 @@ fn structures() -> Vec<Fact> {
     let mut facts = Vec::new();
     layouts! { facts:
         whole ibv_gid_entry { gid, gid_index, port_num, gid_type, ndev_ifindex }
-        whole ibv_device_attr {
-            fw_ver, node_guid, max_mr_size, max_qp, max_qp_wr, device_cap_flags, max_sge, max_cq,
-            max_cqe, max_mr, max_qp_rd_atom, max_qp_init_rd_atom, atomic_cap, max_ah, max_srq,
-            max_srq_wr, max_srq_sge, max_pkeys, phys_port_cnt,
-        }
+        whole ibv_device_attr { max_qp_wr, max_cqe, max_qp_rd_atom, max_qp_init_rd_atom, phys_port_cnt }
         whole ibv_port_attr {
-            state, max_mtu, active_mtu, gid_tbl_len, max_msg_sz, pkey_tbl_len, lid, sm_sl,
-            phys_state, link_layer, flags, port_cap_flags2,
+            state, active_mtu, max_msg_sz, lid, link_layer, flags, port_cap_flags2,
         }
         whole ibv_async_event { element, event_type }
         whole ibv_wc {
@@ -115,7 +110,7 @@ fn numbers() -> Vec<Fact> {
         IBV_QP_SQ_PSN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_CAP, IBV_QP_DEST_QPN, IBV_WR_RDMA_WRITE,
         IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_READ,
         IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_SIGNALED,
-        IBV_SEND_INLINE, IBV_WC_GRH, IBV_WC_WITH_IMM,
+        IBV_SEND_INLINE, IBV_WC_WITH_IMM,
     };
     let named: &[(&str, u32)] = &[
         ("IBV_ACCESS_LOCAL_WRITE", crate::Access::LOCAL_WRITE.0),

@@ -75,7 +75,7 @@ mod wait;
 mod work;
 
 pub use completion::{Completion, CompletionChannel, CompletionQueue, Operation, Status};
-pub use device::{Atomics, Context, DeviceLimits, DeviceName, devices};
+pub use device::{Context, DeviceLimits, DeviceName, devices};
 pub use error::{Error, PostError, Unavailable};
 pub use event::{AsyncEvent, EventSource};
 pub use memory::{Access, Memory, MemoryRegion, Pages, ProtectionDomain, RemoteAddress};
