@@ -11,15 +11,16 @@ pub(crate) const POW10_F64: [f64; 23] = [
 /// Powers of ten that a `f32` holds exactly.
 pub(crate) const POW10_F32: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
-/// Why a text is not a number of the wanted type.
+/// Fault of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NumberError {
-    /// Not a number at all.
+pub(crate) enum Why {
     Malformed,
-    /// A number, too large or too small.
+    /// A number or time, too large or too small.
     OutOfRange,
-    /// A number of more digits, to be held as it stands.
+    /// More digits than the type has; the value has to be held as it stands.
     MoreDigits,
+    Null,
+    NotUtf8,
 }
 
 /// Splits an optional sign off: `(negative, digits)`.
@@ -34,9 +35,9 @@ fn sign(text: &[u8]) -> (bool, &[u8]) {
 
 /// Decimal digits only, at least one.
 #[inline]
-fn magnitude(digits: &[u8]) -> Result<u64, NumberError> {
+fn magnitude(digits: &[u8]) -> Result<u64, Why> {
     if digits.is_empty() {
-        return Err(NumberError::Malformed);
+        return Err(Why::Malformed);
     }
     // 19 digits always fit 64 bits; more may still, when they start with zeros.
     if digits.len() > 19 {
@@ -46,7 +47,7 @@ fn magnitude(digits: &[u8]) -> Result<u64, NumberError> {
     for byte in digits {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            return Err(NumberError::Malformed);
+            return Err(Why::Malformed);
         }
         value = value * 10 + u64::from(digit);
     }
@@ -54,40 +55,36 @@ fn magnitude(digits: &[u8]) -> Result<u64, NumberError> {
 }
 
 #[cold]
-fn magnitude_checked(digits: &[u8]) -> Result<u64, NumberError> {
+fn magnitude_checked(digits: &[u8]) -> Result<u64, Why> {
     if !digits.iter().all(u8::is_ascii_digit) {
-        return Err(NumberError::Malformed);
+        return Err(Why::Malformed);
     }
     digits.iter().try_fold(0u64, |value, byte| {
         value
             .checked_mul(10)
             .and_then(|v| v.checked_add(u64::from(byte - b'0')))
-            .ok_or(NumberError::OutOfRange)
+            .ok_or(Why::OutOfRange)
     })
 }
 
 /// A signed integer: an optional sign and decimal digits.
 #[inline]
-pub(crate) fn parse_i64(text: &[u8]) -> Result<i64, NumberError> {
+pub(crate) fn parse_i64(text: &[u8]) -> Result<i64, Why> {
     let (negative, digits) = sign(text);
     let value = magnitude(digits)?;
     if negative {
-        if value <= 1 << 63 {
-            Ok((value as i64).wrapping_neg())
-        } else {
-            Err(NumberError::OutOfRange)
-        }
+        if value <= 1 << 63 { Ok((value as i64).wrapping_neg()) } else { Err(Why::OutOfRange) }
     } else {
-        i64::try_from(value).map_err(|_| NumberError::OutOfRange)
+        i64::try_from(value).map_err(|_| Why::OutOfRange)
     }
 }
 
 /// An unsigned integer; `-0` is zero.
 #[inline]
-pub(crate) fn parse_u64(text: &[u8]) -> Result<u64, NumberError> {
+pub(crate) fn parse_u64(text: &[u8]) -> Result<u64, Why> {
     let (negative, digits) = sign(text);
     let value = magnitude(digits)?;
-    if negative && value != 0 { Err(NumberError::OutOfRange) } else { Ok(value) }
+    if negative && value != 0 { Err(Why::OutOfRange) } else { Ok(value) }
 }
 
 /// The decimal text of a float as `mantissa · 10^exponent`, if it is short enough to be converted
@@ -144,27 +141,14 @@ pub(crate) fn parse_f32(text: &[u8]) -> Option<f32> {
 }
 
 /// A decimal of `precision` digits, `scale` of them after the point, as its unscaled value. More
-/// digits after the point are rounded half away from zero. Takes an exponent.
-#[inline]
-pub(crate) fn parse_decimal(text: &[u8], precision: u8, scale: i8) -> Result<i128, NumberError> {
-    Ok(rounded_decimal(text, precision, scale)?.0)
-}
-
-/// As [`parse_decimal`]; digits that would be lost, unless they are zeros, are an error.
-#[inline]
-pub(crate) fn parse_exact_decimal(
+/// digits after the point are rounded half away from zero; if `exact`, they are an error unless
+/// they are zeros. Takes an exponent.
+pub(crate) fn parse_decimal(
     text: &[u8],
     precision: u8,
     scale: i8,
-) -> Result<i128, NumberError> {
-    match rounded_decimal(text, precision, scale)? {
-        (value, true) => Ok(value),
-        (_, false) => Err(NumberError::MoreDigits),
-    }
-}
-
-/// The decimal, and whether it is all of the number.
-fn rounded_decimal(text: &[u8], precision: u8, scale: i8) -> Result<(i128, bool), NumberError> {
+    exact: bool,
+) -> Result<i128, Why> {
     let (negative, rest) = sign(text);
     let exponent_at = rest.iter().position(|b| matches!(b, b'e' | b'E'));
     let (number, exponent) = match exponent_at {
@@ -177,21 +161,21 @@ fn rounded_decimal(text: &[u8], precision: u8, scale: i8) -> Result<(i128, bool)
         Some(at) => (&number[..at], &number[at + 1..]),
     };
     if whole.is_empty() && fraction.is_empty() {
-        return Err(NumberError::Malformed);
+        return Err(Why::Malformed);
     }
     // Digits up to this index (over whole and fraction together) stay; the next one rounds.
     let keep = whole.len() as i64 + exponent + i64::from(scale);
     let mut value: i128 = 0;
-    let (mut round_up, mut exact) = (false, true);
+    let (mut round_up, mut lost) = (false, false);
     for (index, byte) in whole.iter().chain(fraction).enumerate() {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            return Err(NumberError::Malformed);
+            return Err(Why::Malformed);
         }
         if (index as i64) < keep {
             value = push_digit(value, digit)?;
         } else {
-            exact &= digit == 0;
+            lost |= digit != 0;
             round_up |= index as i64 == keep && digit >= 5;
         }
     }
@@ -205,56 +189,30 @@ fn rounded_decimal(text: &[u8], precision: u8, scale: i8) -> Result<(i128, bool)
     let limit = 10i128.pow(u32::from(precision.min(38)));
     // At the limit already, there is nothing that rounding could save (and no room to add).
     if value >= limit || value + i128::from(round_up) >= limit {
-        return Err(NumberError::OutOfRange);
+        return Err(Why::OutOfRange);
+    }
+    if exact && lost {
+        return Err(Why::MoreDigits);
     }
     value += i128::from(round_up);
-    Ok((if negative { -value } else { value }, exact))
+    Ok(if negative { -value } else { value })
 }
 
 #[inline]
-fn push_digit(value: i128, digit: u8) -> Result<i128, NumberError> {
-    value
-        .checked_mul(10)
-        .and_then(|v| v.checked_add(i128::from(digit)))
-        .ok_or(NumberError::OutOfRange)
+fn push_digit(value: i128, digit: u8) -> Result<i128, Why> {
+    value.checked_mul(10).and_then(|v| v.checked_add(i128::from(digit))).ok_or(Why::OutOfRange)
 }
-
-/// Two digits at a time.
-const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819\
-2021222324252627282930313233343536373839\
-4041424344454647484950515253545556575859\
-6061626364656667686970717273747576777879\
-8081828384858687888990919293949596979899";
 
 /// Appends an unsigned integer.
 #[inline]
-pub(crate) fn write_u64(mut value: u64, out: &mut Vec<u8>) {
-    let mut text = [0u8; 20];
-    let mut at = text.len();
-    while value >= 100 {
-        let pair = (value % 100) as usize * 2;
-        value /= 100;
-        at -= 2;
-        text[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
-    }
-    if value >= 10 {
-        let pair = value as usize * 2;
-        at -= 2;
-        text[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
-    } else {
-        at -= 1;
-        text[at] = b'0' + value as u8;
-    }
-    out.extend_from_slice(&text[at..]);
+pub(crate) fn write_u64(value: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Appends a signed integer.
 #[inline]
 pub(crate) fn write_i64(value: i64, out: &mut Vec<u8>) {
-    if value < 0 {
-        out.push(b'-');
-    }
-    write_u64(value.unsigned_abs(), out);
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Appends `value` with at least `width` digits (zeros in front).
@@ -270,35 +228,17 @@ pub(crate) fn write_padded(value: u64, width: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the shortest text that reads back as the same double: `0.1`, `1.0`, `1e300`, `NaN`,
+/// Appends the shortest text that reads back as the same float: `0.1`, `1.0`, `1e300`, `NaN`,
 /// `Infinity`.
 #[inline]
-pub(crate) fn write_f64(value: f64, out: &mut Vec<u8>) {
-    if value.is_finite() {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
-    } else {
-        write_non_finite(value, out);
-    }
-}
-
-/// As [`write_f64`] for single precision.
-#[inline]
-pub(crate) fn write_f32(value: f32, out: &mut Vec<u8>) {
-    if value.is_finite() {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
-    } else {
-        write_non_finite(f64::from(value), out);
-    }
-}
-
-#[cold]
-fn write_non_finite(value: f64, out: &mut Vec<u8>) {
-    let text: &[u8] = match (value.is_nan(), value > 0.0) {
-        (true, _) => b"NaN",
-        (false, true) => b"Infinity",
-        (false, false) => b"-Infinity",
-    };
-    out.extend_from_slice(text);
+pub(crate) fn write_float<F: ryu::Float + Into<f64>>(value: F, out: &mut Vec<u8>) {
+    let mut buffer = ryu::Buffer::new();
+    out.extend_from_slice(match value.into() {
+        wide if wide.is_finite() => buffer.format_finite(value).as_bytes(),
+        f64::INFINITY => b"Infinity",
+        f64::NEG_INFINITY => b"-Infinity",
+        _ => b"NaN",
+    });
 }
 
 /// Appends an unscaled decimal with exactly `scale` digits after the point (zeros appended instead
@@ -358,14 +298,14 @@ mod tests {
     fn integers_at_their_limits() {
         assert_eq!(parse_i64(b"9223372036854775807"), Ok(i64::MAX));
         assert_eq!(parse_i64(b"-9223372036854775808"), Ok(i64::MIN));
-        assert_eq!(parse_i64(b"9223372036854775808"), Err(NumberError::OutOfRange));
-        assert_eq!(parse_i64(b"-9223372036854775809"), Err(NumberError::OutOfRange));
+        assert_eq!(parse_i64(b"9223372036854775808"), Err(Why::OutOfRange));
+        assert_eq!(parse_i64(b"-9223372036854775809"), Err(Why::OutOfRange));
         assert_eq!(parse_u64(b"18446744073709551615"), Ok(u64::MAX));
-        assert_eq!(parse_u64(b"18446744073709551616"), Err(NumberError::OutOfRange));
-        assert_eq!(parse_u64(b"-1"), Err(NumberError::OutOfRange));
+        assert_eq!(parse_u64(b"18446744073709551616"), Err(Why::OutOfRange));
+        assert_eq!(parse_u64(b"-1"), Err(Why::OutOfRange));
         assert_eq!(parse_i64(b"0000000000000000000000000042"), Ok(42));
         for wrong in [&b""[..], b"-", b"+", b"1x", b"1.0", b"--1", b"\xff", b" 1"] {
-            assert_eq!(parse_i64(wrong), Err(NumberError::Malformed), "{wrong:?}");
+            assert_eq!(parse_i64(wrong), Err(Why::Malformed), "{wrong:?}");
         }
     }
 
@@ -402,21 +342,21 @@ mod tests {
 
     #[test]
     fn decimals_round_half_away_from_zero() {
-        assert_eq!(parse_decimal(b"1.005", 10, 2), Ok(101));
-        assert_eq!(parse_decimal(b"-1.005", 10, 2), Ok(-101));
-        assert_eq!(parse_decimal(b"1.0049999", 10, 2), Ok(100));
-        assert_eq!(parse_decimal(b"9.995", 3, 2), Err(NumberError::OutOfRange));
-        assert_eq!(parse_decimal(b"9.99", 3, 2), Ok(999));
-        assert_eq!(parse_decimal(b"1.5e2", 10, 1), Ok(1500));
-        assert_eq!(parse_decimal(b"15e-2", 10, 1), Ok(2));
-        assert_eq!(parse_decimal(b"5e-3", 10, 1), Ok(0));
-        assert_eq!(parse_decimal(b".5", 10, 0), Ok(1));
-        assert_eq!(parse_decimal(b"7", 10, 3), Ok(7000));
+        assert_eq!(parse_decimal(b"1.005", 10, 2, false), Ok(101));
+        assert_eq!(parse_decimal(b"-1.005", 10, 2, false), Ok(-101));
+        assert_eq!(parse_decimal(b"1.0049999", 10, 2, false), Ok(100));
+        assert_eq!(parse_decimal(b"9.995", 3, 2, false), Err(Why::OutOfRange));
+        assert_eq!(parse_decimal(b"9.99", 3, 2, false), Ok(999));
+        assert_eq!(parse_decimal(b"1.5e2", 10, 1, false), Ok(1500));
+        assert_eq!(parse_decimal(b"15e-2", 10, 1, false), Ok(2));
+        assert_eq!(parse_decimal(b"5e-3", 10, 1, false), Ok(0));
+        assert_eq!(parse_decimal(b".5", 10, 0, false), Ok(1));
+        assert_eq!(parse_decimal(b"7", 10, 3, false), Ok(7000));
         let widest = "9".repeat(38);
-        assert_eq!(parse_decimal(widest.as_bytes(), 38, 0), Ok(10i128.pow(38) - 1));
-        assert_eq!(parse_decimal(b"1e99999999999", 38, 0), Err(NumberError::OutOfRange));
+        assert_eq!(parse_decimal(widest.as_bytes(), 38, 0, false), Ok(10i128.pow(38) - 1));
+        assert_eq!(parse_decimal(b"1e99999999999", 38, 0, false), Err(Why::OutOfRange));
         for wrong in [&b""[..], b".", b"-", b"1e", b"1.2.3", b"x"] {
-            assert_eq!(parse_decimal(wrong, 10, 2), Err(NumberError::Malformed), "{wrong:?}");
+            assert_eq!(parse_decimal(wrong, 10, 2, false), Err(Why::Malformed), "{wrong:?}");
         }
     }
 
@@ -429,12 +369,12 @@ mod tests {
         assert_eq!(text(|out| write_u64(u64::MAX, out)), "18446744073709551615");
         assert_eq!(text(|out| write_padded(7, 3, out)), "007");
         assert_eq!(text(|out| write_padded(1234, 3, out)), "1234");
-        assert_eq!(text(|out| write_f64(1.0, out)), "1.0");
-        assert_eq!(text(|out| write_f64(0.1, out)), "0.1");
-        assert_eq!(text(|out| write_f64(1e300, out)), "1e300");
-        assert_eq!(text(|out| write_f64(f64::NAN, out)), "NaN");
-        assert_eq!(text(|out| write_f32(f32::NEG_INFINITY, out)), "-Infinity");
-        assert_eq!(text(|out| write_f32(0.1, out)), "0.1");
+        assert_eq!(text(|out| write_float(1.0, out)), "1.0");
+        assert_eq!(text(|out| write_float(0.1, out)), "0.1");
+        assert_eq!(text(|out| write_float(1e300, out)), "1e300");
+        assert_eq!(text(|out| write_float(f64::NAN, out)), "NaN");
+        assert_eq!(text(|out| write_float(f32::NEG_INFINITY, out)), "-Infinity");
+        assert_eq!(text(|out| write_float(0.1f32, out)), "0.1");
         assert_eq!(text(|out| write_decimal128(-5, 2, out)), "-0.05");
         assert_eq!(text(|out| write_decimal128(12345, 2, out)), "123.45");
         assert_eq!(text(|out| write_decimal128(12, 0, out)), "12");

@@ -7,34 +7,14 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use millstream_contract::calendar::per_second;
 
 use crate::datetime::{Instant, parse_local, parse_time, parse_timestamp};
-use crate::number::{NumberError, parse_decimal, parse_exact_decimal};
+pub(crate) use crate::number::Why;
+use crate::number::parse_decimal;
 
 /// Standard base64, with or without padding.
 pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-
-/// Fault of a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
-    Malformed,
-    OutOfRange,
-    /// More digits than the type has; the value has to be held as it stands.
-    MoreDigits,
-    Null,
-    NotUtf8,
-}
-
-impl From<NumberError> for Why {
-    fn from(error: NumberError) -> Why {
-        match error {
-            NumberError::Malformed => Why::Malformed,
-            NumberError::OutOfRange => Why::OutOfRange,
-            NumberError::MoreDigits => Why::MoreDigits,
-        }
-    }
-}
 
 /// Reads timestamps in `unit`s, with offsets from UTC if `zoned`; `exact`: refuses values of more
 /// digits.
@@ -98,6 +78,5 @@ pub(crate) fn decimal(
     scale: i8,
     exact: bool,
 ) -> impl Fn(&[u8]) -> Result<i128, Why> + Clone {
-    let parse = if exact { parse_exact_decimal } else { parse_decimal };
-    move |text| Ok(parse(text, precision, scale)?)
+    move |text| parse_decimal(text, precision, scale, exact)
 }

@@ -26,8 +26,6 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     type QueuePair: QueuePair;
     /// An unreliable datagram queue pair (UD).
     type Datagram: Datagram;
-    /// Receives that several reliable connections take from (a shared receive queue).
-    type SharedReceives: SharedReceives;
 
     /// Which provider it is.
     fn provider(&self) -> Provider;
@@ -71,21 +69,6 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         &self,
         send: &Self::CompletionQueue,
         receive: &Self::CompletionQueue,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<Self::QueuePair>;
-
-    /// A shared receive queue of at least `entries` entries.
-    fn shared_receives(&self, entries: u32) -> Result<Self::SharedReceives>;
-
-    /// A reliable connection that takes its receives from `shared`, as its sends and writes with
-    /// immediate values arrive; `sizes.receive` means nothing, and posting receives at the pair
-    /// itself is refused. If the connection fails, free receives stay for the other connections.
-    fn queue_pair_sharing(
-        &self,
-        send: &Self::CompletionQueue,
-        receive: &Self::CompletionQueue,
-        shared: &Self::SharedReceives,
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<Self::QueuePair>;
@@ -179,13 +162,6 @@ pub trait QueuePair: Send {
     /// Ends the connection: outstanding work is flushed, and the peer's side fails, with `verbs`
     /// and `sim` when it next waits for an answer.
     fn fail(&mut self);
-}
-
-/// Receives shared by several reliable connections, in the order of posting; a completion names its
-/// connection. Used by one thread at a time. Kept alive by its pairs.
-pub trait SharedReceives: Send {
-    /// Posts buffers.
-    fn post(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected>;
 }
 
 /// An unreliable datagram queue pair: messages may be lost, repeated and reordered, but not

@@ -14,13 +14,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
-use crate::memory::Region;
+use crate::kept::{KeptReceive, KeptSource};
 use crate::place::place;
 use crate::queue::{Datagrams, Member, Queue, lock};
 use crate::setup::Token;
 use crate::work::{
-    Completion, DATAGRAM_HEADER_BYTES, Kind, Limits, Outgoing, QueueSizes, Receive, Source, Status,
-    check_source,
+    Completion, DATAGRAM_HEADER_BYTES, Kind, Limits, Outgoing, QueueSizes, Receive, Status,
 };
 
 /// In front of every datagram on the wire: token, sender's number, immediate value and whether it
@@ -76,42 +75,9 @@ pub(crate) struct SharedDatagram<P> {
     inner: Mutex<Inner>,
 }
 
-/// Most bytes of an inline source, which is kept while a datagram waits.
-const INLINE_MAX: usize = 128;
-
-/// Where a datagram's bytes are while it waits.
-enum Bytes {
-    Region(Region, usize, usize),
-    Inline([u8; INLINE_MAX], usize),
-}
-
-impl Bytes {
-    fn new(source: &Source<'_>) -> Bytes {
-        match *source {
-            Source::Region { region, offset, bytes } => {
-                Bytes::Region(region.clone(), offset, bytes)
-            }
-            Source::Inline(slice) => {
-                let mut copy = [0; INLINE_MAX];
-                copy[..slice.len()].copy_from_slice(slice);
-                Bytes::Inline(copy, slice.len())
-            }
-        }
-    }
-
-    fn parts(&self) -> (*const u8, usize) {
-        match self {
-            Bytes::Region(region, offset, bytes) => {
-                (region.as_ptr().wrapping_add(*offset).cast_const(), *bytes)
-            }
-            Bytes::Inline(copy, bytes) => (copy.as_ptr(), *bytes),
-        }
-    }
-}
-
 /// A datagram that has been posted and not been sent.
 struct Unsent {
-    bytes: Bytes,
+    bytes: KeptSource,
     immediate: Option<u32>,
     id: u64,
     signalled: bool,
@@ -127,7 +93,7 @@ struct Inner {
     unsignalled: u32,
     /// All of them together have no more datagrams than the send queue has entries.
     full: Vec<Full>,
-    receives: VecDeque<(u64, Region, usize, usize)>,
+    receives: VecDeque<KeptReceive>,
     incoming: Box<[u8]>,
 }
 
@@ -169,20 +135,12 @@ impl<P: Member> SharedDatagram<P> {
 
     /// Sends one datagram.
     pub(crate) fn post<A>(&self, to: &SocketAddress, request: &Outgoing<'_, A>) -> Result<()> {
-        check_source(&request.source, self.device, &self.limits)?;
-        let bytes = request.source.bytes();
-        if bytes > self.limits.datagram_bytes {
-            return Err(Error::Limit {
-                what: "bytes in one datagram",
-                asked: bytes as u64,
-                max: self.limits.datagram_bytes as u64,
-            });
-        }
+        request.check(self.device, &self.limits)?;
         if self.used.load(Ordering::Acquire) >= self.sizes.send {
             return Err(Error::QueueFull);
         }
         self.used.fetch_add(1, Ordering::AcqRel);
-        let (bytes, immediate) = (Bytes::new(&request.source), request.immediate);
+        let (bytes, immediate) = (KeptSource::new(&request.source), request.immediate);
         let (id, signalled) = (request.id, request.signalled);
         let datagram = Unsent { bytes, immediate, id, signalled };
         let mut inner = lock(&self.inner);
@@ -240,21 +198,15 @@ impl<P: Member> SharedDatagram<P> {
     }
 
     pub(crate) fn post_receive(&self, receive: &Receive<'_>) -> Result<()> {
-        let mut inner = lock(&self.inner);
-        if inner.receives.len() >= self.sizes.receive as usize {
-            return Err(Error::QueueFull);
-        }
-        let Some(buffer) = &receive.buffer else {
+        if receive.buffer.is_none() {
             return Err(Error::Limit {
                 what: "bytes as room for a datagram's header",
                 asked: DATAGRAM_HEADER_BYTES as u64,
                 max: 0,
             });
-        };
-        buffer.check(self.device)?;
-        let posted = (receive.id, buffer.region.clone(), buffer.offset, buffer.bytes);
-        inner.receives.push_back(posted);
-        Ok(())
+        }
+        let receives = &mut lock(&self.inner).receives;
+        KeptReceive::post(receive, self.device, receives, self.sizes.receive)
     }
 
     fn accept(&self, inner: &mut Inner, got: usize) -> Option<Completion> {
@@ -266,12 +218,13 @@ impl<P: Member> SharedDatagram<P> {
         }
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
         let whole = DATAGRAM_HEADER_BYTES + data.len();
-        let (_, _, _, room) = inner.receives.front()?;
-        if *room < whole {
+        if inner.receives.front()?.room() < whole {
             return None;
         }
-        let (id, region, offset, _) = inner.receives.pop_front()?;
-        let to = region.as_ptr().wrapping_add(offset + DATAGRAM_HEADER_BYTES);
+        let KeptReceive { id, buffer: Some(buffer) } = inner.receives.pop_front()? else {
+            return None;
+        };
+        let to = buffer.start().wrapping_add(DATAGRAM_HEADER_BYTES);
         // SAFETY: the range was checked when posted, and has room for header and data.
         unsafe { place(to, data.as_ptr(), data.len()) }
         Some(Completion {

@@ -1,15 +1,17 @@
 //! Errors of the crate. Their texts name the expectation and the remedy.
 
-use std::{error, fmt, io};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Result of a fabric's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of a call. What goes wrong later, with work that was accepted, is a
 /// [`Status`](crate::Status) of its completion.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The provider cannot be used here.
+    #[error("{what}: not available: {reason}")]
     Unavailable {
         /// Which provider or device.
         what: &'static str,
@@ -17,6 +19,7 @@ pub enum Error {
         reason: String,
     },
     /// A system call or library call failed.
+    #[error("{call} failed: {source}{}", probable_reason(call, source))]
     Os {
         /// The call.
         call: &'static str,
@@ -24,6 +27,7 @@ pub enum Error {
         source: io::Error,
     },
     /// More was asked for than the device gives.
+    #[error("{asked} {what} were asked for, at most {max} are to be had")]
     Limit {
         /// Of what.
         what: &'static str,
@@ -33,6 +37,7 @@ pub enum Error {
         max: u64,
     },
     /// A range does not lie inside its region.
+    #[error("{bytes} bytes at offset {offset} do not lie inside a region of {region_bytes} bytes")]
     OutOfBounds {
         /// First byte, counted from the region's start.
         offset: u64,
@@ -42,74 +47,51 @@ pub enum Error {
         region_bytes: u64,
     },
     /// An 8-byte atomic at an address that is not a multiple of 8.
+    #[error("address {address:#x} of an atomic operation is not a multiple of 8")]
     Unaligned {
         /// The address.
         address: u64,
     },
     /// The queue has no free entry. Poll the completion queue, then post again.
+    #[error("the queue is full; poll its completion queue, then post again")]
     QueueFull,
     /// The queue pair is not connected yet.
+    #[error("the queue pair is not connected")]
     NotConnected,
     /// The queue pair is connected already; each is connected once.
+    #[error("the queue pair is connected already")]
     AlreadyConnected,
     /// The queue pair has failed; what was posted is flushed, nothing more is accepted.
+    #[error("the queue pair has failed and accepts no more work")]
     Failed,
     /// More completions arrived than the completion queue has entries; completions are lost and
     /// its queue pairs have failed. Make it as large as all work that can be outstanding.
+    #[error(
+        "the completion queue overflowed and completions are lost; it needs as many entries as \
+         work can be outstanding"
+    )]
     CompletionOverflow,
     /// A region, queue or address of another device was given.
+    #[error("the {what} belongs to another device")]
     ForeignObject {
         /// Kind of object.
         what: &'static str,
     },
     /// This provider cannot do it.
+    #[error("not supported: {what}")]
     Unsupported {
         /// The operation, and the reason.
         what: &'static str,
     },
     /// An address of another provider, or without a meaning for this provider.
+    #[error("the peer's address is unusable: {reason}")]
     BadEndpoint {
         /// Fault of the address.
         reason: &'static str,
     },
     /// The peer refused, or was refused.
-    Setup(SetupError),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Unavailable { what, reason } => write!(f, "{what}: not available: {reason}"),
-            Error::Os { call, source } => {
-                write!(f, "{call} failed: {source}{}", probable_reason(call, source))
-            }
-            Error::Limit { what, asked, max } => {
-                write!(f, "{asked} {what} were asked for, at most {max} are to be had")
-            }
-            Error::OutOfBounds { offset, bytes, region_bytes } => write!(
-                f,
-                "{bytes} bytes at offset {offset} do not lie inside a region of {region_bytes} bytes"
-            ),
-            Error::Unaligned { address } => {
-                write!(f, "address {address:#x} of an atomic operation is not a multiple of 8")
-            }
-            Error::QueueFull => {
-                write!(f, "the queue is full; poll its completion queue, then post again")
-            }
-            Error::NotConnected => write!(f, "the queue pair is not connected"),
-            Error::AlreadyConnected => write!(f, "the queue pair is connected already"),
-            Error::Failed => write!(f, "the queue pair has failed and accepts no more work"),
-            Error::CompletionOverflow => write!(
-                f,
-                "the completion queue overflowed and completions are lost; it needs as many \
-                 entries as work can be outstanding"
-            ),
-            Error::ForeignObject { what } => write!(f, "the {what} belongs to another device"),
-            Error::Unsupported { what } => write!(f, "not supported: {what}"),
-            Error::BadEndpoint { reason } => write!(f, "the peer's address is unusable: {reason}"),
-            Error::Setup(error) => write!(f, "setting up the connection: {error}"),
-        }
-    }
+    #[error("setting up the connection: {0}")]
+    Setup(#[from] SetupError),
 }
 
 /// Which of the process's limits is probably too low.
@@ -123,42 +105,34 @@ fn probable_reason(call: &str, source: &io::Error) -> &'static str {
     }
 }
 
-impl error::Error for Error {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Error::Os { source, .. } => Some(source),
-            Error::Setup(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<SetupError> for Error {
-    fn from(error: SetupError) -> Self {
-        Error::Setup(error)
-    }
-}
-
 /// `call` failed and left its reason in `errno`.
 pub(crate) fn last_os_error(call: &'static str) -> Error {
     Error::Os { call, source: io::Error::last_os_error() }
 }
 
-/// Posting receives at a pair that takes those of a shared queue.
-pub(crate) const NO_OWN_RECEIVES: Error =
-    Error::Unsupported { what: "receives of its own at a pair that takes shared ones" };
+/// The descriptor that `call` has opened.
+pub(crate) fn opened(call: &'static str, file: RawFd) -> Result<OwnedFd> {
+    if file < 0 {
+        return Err(last_os_error(call));
+    }
+    // SAFETY: just opened, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+}
 
 /// Arming of a completion queue without events.
 pub(crate) const NO_EVENTS: Error = Error::Unsupported { what: "arming a queue without events" };
 
 /// Why a set-up message was refused.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The stream ended or failed.
-    Stream(io::Error),
+    #[error("the peer's stream failed: {0}")]
+    Stream(#[from] io::Error),
     /// The first bytes are not ours: something else is talking to this port.
+    #[error("the peer does not speak Millstream's protocol")]
     Magic,
     /// Another version.
+    #[error("the peer speaks version {theirs}, this program version {ours}")]
     Version {
         /// The peer's version.
         theirs: u32,
@@ -166,41 +140,14 @@ pub enum SetupError {
         ours: u32,
     },
     /// The token is not this job's.
+    #[error("the peer does not hold this job's token")]
     Token,
     /// A field is impossible.
+    #[error("the peer's message is malformed: {what}")]
     Field {
         /// The fault.
         what: &'static str,
     },
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetupError::Stream(error) => write!(f, "the peer's stream failed: {error}"),
-            SetupError::Magic => write!(f, "the peer does not speak Millstream's protocol"),
-            SetupError::Version { theirs, ours } => {
-                write!(f, "the peer speaks version {theirs}, this program version {ours}")
-            }
-            SetupError::Token => write!(f, "the peer does not hold this job's token"),
-            SetupError::Field { what } => write!(f, "the peer's message is malformed: {what}"),
-        }
-    }
-}
-
-impl error::Error for SetupError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            SetupError::Stream(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for SetupError {
-    fn from(error: io::Error) -> Self {
-        SetupError::Stream(error)
-    }
 }
 
 #[cfg(test)]

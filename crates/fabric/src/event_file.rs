@@ -1,23 +1,19 @@
 //! An eventfd, which wakes a thread that polls file descriptors.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Wake;
 
-use crate::error::{Result, last_os_error};
+use crate::error::{Result, opened};
 
 /// A file that becomes readable when somebody wakes (an eventfd).
 pub(crate) struct EventFile(OwnedFd);
 
 impl EventFile {
     pub(crate) fn new() -> Result<EventFile> {
-        // SAFETY: a plain call; the descriptor is owned at once.
+        // SAFETY: a plain call.
         let file = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if file < 0 {
-            return Err(last_os_error("eventfd"));
-        }
-        // SAFETY: just opened.
-        Ok(EventFile(unsafe { OwnedFd::from_raw_fd(file) }))
+        opened("eventfd", file).map(EventFile)
     }
 
     /// Makes it readable.

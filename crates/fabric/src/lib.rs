@@ -17,6 +17,7 @@ mod datagram;
 mod endpoint;
 mod error;
 mod event_file;
+mod kept;
 mod keys;
 mod mapping;
 mod memory;
@@ -32,7 +33,7 @@ pub mod verbs;
 mod words;
 mod work;
 
-pub use contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, SharedReceives, State};
+pub use contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
 pub use endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 pub use error::{Error, Result};
 pub use memory::{Access, Region, RemoteAddress, RemoteRegion};

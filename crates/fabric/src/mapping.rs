@@ -1,10 +1,10 @@
 //! Memory mappings, anonymous ones and those of shared memory files.
 
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
-use crate::error::{Error, Result, last_os_error};
+use crate::error::{Error, Result, last_os_error, opened};
 
 /// Huge pages of this size are asked for.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -88,11 +88,7 @@ pub(crate) fn memory_file(bytes: usize) -> Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
     let file = unsafe { libc::memfd_create(c"millstream".as_ptr(), flags) };
-    if file < 0 {
-        return Err(last_os_error("memfd_create"));
-    }
-    // SAFETY: just opened, owned by nobody else.
-    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    let file = opened("memfd_create", file)?;
     // SAFETY: plain calls on an open file.
     unsafe {
         if libc::ftruncate(file.as_raw_fd(), bytes.max(1) as libc::off_t) < 0 {

@@ -70,11 +70,35 @@ pub struct Hello {
     pub parameters: Vec<u64>,
 }
 
-const HEAD_BYTES: usize = 8 + 4 + 32;
+/// Bytes of magic, version and token, which begin every conversation.
+pub(crate) const HEAD_BYTES: usize = 8 + 4 + 32;
 const COUNTS_BYTES: usize = 2;
 /// Encoded length of every [`Hello`]: a fixed length leaves nothing to negotiate.
 pub const HELLO_BYTES: usize =
     HEAD_BYTES + Endpoint::BYTES + COUNTS_BYTES + REGIONS_MAX * 20 + PARAMETERS_MAX * 8;
+
+pub(crate) fn head(token: &Token) -> [u8; HEAD_BYTES] {
+    let mut bytes = [0; HEAD_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..].copy_from_slice(token.bytes());
+    bytes
+}
+
+pub(crate) fn check_head(bytes: &[u8; HEAD_BYTES], token: &Token) -> Result<(), SetupError> {
+    let mut fields = Fields(bytes);
+    if fields.take()? != MAGIC {
+        return Err(SetupError::Magic);
+    }
+    let theirs = u32::from_le_bytes(fields.take()?);
+    if theirs != VERSION {
+        return Err(SetupError::Version { theirs, ours: VERSION });
+    }
+    if !token.matches(&fields.take()?) {
+        return Err(SetupError::Token);
+    }
+    Ok(())
+}
 
 impl Hello {
     /// Encodes with the job's token.
@@ -83,9 +107,7 @@ impl Hello {
             return Err(SetupError::Field { what: "too many regions or parameters" });
         }
         let mut message = Vec::with_capacity(HELLO_BYTES);
-        message.extend_from_slice(&MAGIC);
-        message.extend_from_slice(&VERSION.to_le_bytes());
-        message.extend_from_slice(token.bytes());
+        message.extend_from_slice(&head(token));
         message.extend_from_slice(&self.endpoint.encode());
         message.extend_from_slice(&[self.regions.len() as u8, self.parameters.len() as u8]);
         for i in 0..REGIONS_MAX {
@@ -106,16 +128,7 @@ impl Hello {
     /// Decodes a message of a peer that may be anybody.
     pub fn decode(message: &[u8; HELLO_BYTES], token: &Token) -> Result<Hello, SetupError> {
         let mut fields = Fields(message);
-        if fields.take::<8>()? != MAGIC {
-            return Err(SetupError::Magic);
-        }
-        let theirs = u32::from_le_bytes(fields.take()?);
-        if theirs != VERSION {
-            return Err(SetupError::Version { theirs, ours: VERSION });
-        }
-        if !token.matches(&fields.take()?) {
-            return Err(SetupError::Token);
-        }
+        check_head(&fields.take()?, token)?;
         let endpoint = Endpoint::decode(&fields.take()?)
             .map_err(|_| SetupError::Field { what: "no such provider is known here" })?;
         let [regions, parameters] = fields.take()?;
@@ -199,9 +212,7 @@ pub fn fuzz(data: &[u8]) {
     message[..bytes].copy_from_slice(&data[..bytes]);
     for right_head in [false, true] {
         if right_head {
-            message[..8].copy_from_slice(&MAGIC);
-            message[8..12].copy_from_slice(&VERSION.to_le_bytes());
-            message[12..44].copy_from_slice(token.bytes());
+            message[..HEAD_BYTES].copy_from_slice(&head(&token));
         }
         if let Ok(hello) = Hello::decode(&message, &token) {
             let again = hello.encode(&token).expect("what was decoded is within limits");

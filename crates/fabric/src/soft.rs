@@ -9,6 +9,7 @@ use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, Stat
 use crate::datagram::{SharedDatagram, SocketAddress};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
+use crate::kept::post_all;
 use crate::memory::{Region, RemoteRegion};
 use crate::queue::{Datagrams, Member, Queue, Sleep, check_limit};
 use crate::setup::Token;
@@ -240,17 +241,11 @@ impl<D: SoftDevice> Datagram for SoftDatagram<D> {
         &mut self,
         requests: &[Outgoing<'_, SocketAddress>],
     ) -> std::result::Result<(), Rejected> {
-        for (posted, request) in requests.iter().enumerate() {
-            self.shared.post(request.to, request).map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
+        post_all(requests, |request| self.shared.post(request.to, request))
     }
 
     fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        for (posted, receive) in receives.iter().enumerate() {
-            self.shared.post_receive(receive).map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
+        post_all(receives, |receive| self.shared.post_receive(receive))
     }
 }
 

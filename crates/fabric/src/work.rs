@@ -246,6 +246,17 @@ pub struct Outgoing<'a, A> {
     pub signalled: bool,
 }
 
+impl<A> Outgoing<'_, A> {
+    /// Checks that the bytes exist, belong to `device` and are not too many.
+    pub(crate) fn check(&self, device: u32, limits: &Limits) -> Result<()> {
+        let (asked, max) = (self.source.bytes() as u64, limits.datagram_bytes as u64);
+        if asked > max {
+            return Err(Error::Limit { what: "bytes in one datagram", asked, max });
+        }
+        check_source(&self.source, device, limits)
+    }
+}
+
 /// Bytes in front of a datagram in the receive's buffer (a global route header). A receive's buffer
 /// has to have room for them, [`Completion::bytes`] counts them, and their content is the
 /// provider's.
@@ -354,6 +365,23 @@ pub struct Limits {
     /// Whether polling a completion queue does a network card's work, so that a thread which waits
     /// for something to appear in its memory should poll as often as it looks.
     pub progress_by_polling: bool,
+}
+
+/// Longest inline source of the providers without a network card, which keep it.
+pub(crate) const INLINE_BYTES: usize = 128;
+
+impl Limits {
+    /// Of the providers without a network card, but for their peculiarities.
+    pub(crate) const SOFTWARE: Limits = Limits {
+        queue_entries: 1 << 14,
+        completion_entries: 1 << 20,
+        message_bytes: 1 << 30,
+        datagram_bytes: 4096,
+        inline_bytes: INLINE_BYTES,
+        ordered_placement: true,
+        registers_remote: false,
+        progress_by_polling: false,
+    };
 }
 
 /// Sizes of a queue pair.

@@ -328,7 +328,7 @@ fn a_lost_message_is_an_error_at_the_end() {
     put_two_and_lose_one(&shuffle, &sim, &devices);
     put(&shuffle, 8, State::Depleted);
     let ends = end_all(&shuffle, &sim);
-    let lost = |error: &Error| matches!(error, Error::Lost { source: 100, sent: 3, received: 2 });
+    let lost = |error: &Error| matches!(error, Error::Lost { sender: 100, sent: 3, received: 2 });
     failed(&ends, 510, lost);
 }
 
@@ -353,7 +353,7 @@ fn sequence_numbers_tell_of_a_loss_before_the_end() {
         }
         match receiver.try_get() {
             Ok(_) => while_away(&sim),
-            Err(Error::Missing { source, number: missing }) => {
+            Err(Error::Missing { sender: source, number: missing }) => {
                 assert_eq!((source, missing), (100, 1));
                 assert!(number > 60, "that might be disorder");
                 return;

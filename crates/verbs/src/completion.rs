@@ -137,16 +137,15 @@ impl CompletionQueue {
         usize::try_from(count).map_err(|_| Error { call: "ibv_poll_cq", errno: libc::EIO })
     }
 
-    /// Asks for one event on the channel at the next completion: of any request, or only of those
-    /// that the sender marked as solicited (and of failed ones).
-    pub fn request_event(&self, solicited_only: bool) -> Result<(), Error> {
+    /// Asks for one event on the channel at the next completion.
+    pub fn request_event(&self) -> Result<(), Error> {
         if self.channel.is_none() {
             return Err(Error { call: "ibv_req_notify_cq", errno: libc::EINVAL });
         }
         // SAFETY: queue and context are alive.
         let code = unsafe {
             let ops = &(*self.raw.as_ref().context).ops;
-            (ops.req_notify_cq)(self.raw.as_ptr(), c_int::from(solicited_only))
+            (ops.req_notify_cq)(self.raw.as_ptr(), 0)
         };
         check("ibv_req_notify_cq", code)
     }
@@ -217,18 +216,6 @@ impl Completion {
     #[inline]
     pub fn source_queue_pair(&self) -> u32 {
         self.0.src_qp
-    }
-
-    /// True if the 40 bytes in front of a UD message hold the sender's address. The bytes are
-    /// reserved in any case.
-    #[inline]
-    pub fn has_header(&self) -> bool {
-        self.0.wc_flags & IBV_WC_GRH != 0
-    }
-
-    /// The maker's own error code, for failed requests.
-    pub fn vendor_error(&self) -> u32 {
-        self.0.vendor_err
     }
 }
 

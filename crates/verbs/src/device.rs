@@ -222,75 +222,29 @@ impl std::fmt::Debug for Context {
 /// Capabilities of a device. Counts are per device, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// The firmware's version.
-    pub firmware: String,
     /// The number of ports; they count from 1.
     pub ports: u8,
-    /// Queue pairs.
-    pub queue_pairs: u32,
     /// Outstanding requests of one queue.
     pub requests_per_queue: u32,
-    /// Scatter/gather elements of one request.
-    pub elements_per_request: u32,
-    /// Completion queues.
-    pub completion_queues: u32,
     /// Entries of one completion queue.
     pub completions_per_queue: u32,
-    /// Memory regions.
-    pub memory_regions: u32,
-    /// Bytes of one memory region.
-    pub memory_region_bytes: u64,
     /// Reads and atomics that one queue pair accepts from its peer at a time.
     pub reads_accepted_per_queue_pair: u8,
     /// Reads and atomics that one queue pair may have under way.
     pub reads_started_per_queue_pair: u8,
-    /// Shared receive queues.
-    pub shared_receive_queues: u32,
-    /// Outstanding requests of one shared receive queue.
-    pub requests_per_shared_queue: u32,
-    /// Address handles.
-    pub address_handles: u32,
-    /// With what fetch-and-add and compare-and-swap are atomic.
-    pub atomics: Atomics,
-}
-
-/// With what a device's atomic operations are atomic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Atomics {
-    /// No atomic operations at all.
-    None,
-    /// Atomic with operations through the same device, but not with the processor's.
-    Device,
-    /// With each other and with the processor's.
-    Global,
 }
 
 impl DeviceLimits {
     fn from_raw(raw: &ibv_device_attr) -> DeviceLimits {
-        let firmware = raw.fw_ver.split(|byte| *byte == 0).next().unwrap_or_default();
         // The C structure counts in `int`; a driver's -1 means none.
         let count = |n: i32| n.max(0) as u32;
         let byte = |n: i32| n.clamp(0, 255) as u8;
         DeviceLimits {
-            firmware: String::from_utf8_lossy(firmware).into_owned(),
             ports: raw.phys_port_cnt,
-            queue_pairs: count(raw.max_qp),
             requests_per_queue: count(raw.max_qp_wr),
-            elements_per_request: count(raw.max_sge),
-            completion_queues: count(raw.max_cq),
             completions_per_queue: count(raw.max_cqe),
-            memory_regions: count(raw.max_mr),
-            memory_region_bytes: raw.max_mr_size,
             reads_accepted_per_queue_pair: byte(raw.max_qp_rd_atom),
             reads_started_per_queue_pair: byte(raw.max_qp_init_rd_atom),
-            shared_receive_queues: count(raw.max_srq),
-            requests_per_shared_queue: count(raw.max_srq_wr),
-            address_handles: count(raw.max_ah),
-            atomics: match raw.atomic_cap {
-                1 => Atomics::Device,
-                2 => Atomics::Global,
-                _ => Atomics::None,
-            },
         }
     }
 }

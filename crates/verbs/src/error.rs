@@ -119,7 +119,7 @@ impl Error {
     ///
     /// Providers say this with `ENOMEM` (libibverbs' documentation) or `EAGAIN`.
     pub fn is_queue_full(&self) -> bool {
-        matches!(self.call, "ibv_post_send" | "ibv_post_recv" | "ibv_post_srq_recv")
+        matches!(self.call, "ibv_post_send" | "ibv_post_recv")
             && matches!(self.errno, libc::ENOMEM | libc::EAGAIN)
     }
 }

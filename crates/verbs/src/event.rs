@@ -24,8 +24,6 @@ pub enum EventSource {
     QueuePair(u32),
     /// The completion queue of that tag.
     CompletionQueue(usize),
-    /// The shared receive queue of that tag.
-    SharedReceiveQueue(usize),
     /// The port of that number.
     Port(u8),
     /// The whole device.
@@ -45,10 +43,6 @@ impl AsyncEvent {
     pub const PORT_ACTIVE: u32 = 9;
     /// A port went down.
     pub const PORT_ERROR: u32 = 10;
-    /// A shared receive queue holds fewer requests than its limit.
-    pub const SHARED_RECEIVE_QUEUE_LIMIT: u32 = 15;
-    /// A queue pair in the error state will take no more from its shared receive queue.
-    pub const LAST_REQUEST_REACHED: u32 = 16;
 
     /// # Safety
     ///
@@ -76,7 +70,6 @@ impl EventSource {
             match raw.event_type {
                 1..=7 | 16 => EventSource::QueuePair((*raw.element.qp).qp_num),
                 0 => EventSource::CompletionQueue((*raw.element.cq).cq_context as usize),
-                14 | 15 => EventSource::SharedReceiveQueue((*raw.element.srq).srq_context as usize),
                 9..=13 | 17 | 18 => EventSource::Port(raw.element.port_num as u8),
                 _ => EventSource::Device,
             }
@@ -94,7 +87,7 @@ mod tests {
         // SAFETY: all zero is a value of this plain structure of numbers and pointers.
         let mut pair = unsafe { std::mem::zeroed::<ibv_qp>() };
         pair.qp_num = 77;
-        for event_type in [AsyncEvent::QUEUE_PAIR_FATAL, AsyncEvent::LAST_REQUEST_REACHED] {
+        for event_type in [AsyncEvent::QUEUE_PAIR_FATAL, AsyncEvent::QUEUE_PAIR_ACCESS_ERROR] {
             let raw = ibv_async_event { element: ibv_async_element { qp: &mut pair }, event_type };
             // SAFETY: the member for these types is set to a queue pair that is alive.
             assert_eq!(unsafe { EventSource::from_raw(&raw) }, EventSource::QueuePair(77));

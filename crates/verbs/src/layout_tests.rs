@@ -45,13 +45,10 @@ fn structures() -> Vec<Fact> {
     layouts! { facts:
         whole ibv_gid_entry { gid, gid_index, port_num, gid_type, ndev_ifindex }
         whole ibv_device_attr {
-            fw_ver, node_guid, max_mr_size, max_qp, max_qp_wr, device_cap_flags, max_sge, max_cq,
-            max_cqe, max_mr, max_qp_rd_atom, max_qp_init_rd_atom, atomic_cap, max_ah, max_srq,
-            max_srq_wr, max_srq_sge, max_pkeys, phys_port_cnt,
+            max_qp_wr, max_cqe, max_qp_rd_atom, max_qp_init_rd_atom, phys_port_cnt,
         }
         whole ibv_port_attr {
-            state, max_mtu, active_mtu, gid_tbl_len, max_msg_sz, pkey_tbl_len, lid, sm_sl,
-            phys_state, link_layer, flags, port_cap_flags2,
+            state, active_mtu, max_msg_sz, lid, link_layer, flags, port_cap_flags2,
         }
         whole ibv_async_event { element, event_type }
         whole ibv_wc {
@@ -62,8 +59,6 @@ fn structures() -> Vec<Fact> {
         whole ibv_mr { context, pd, addr, length, handle, lkey, rkey }
         whole ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class }
         whole ibv_ah_attr { grh, dlid, sl, src_path_bits, static_rate, is_global, port_num }
-        whole ibv_srq_attr { max_wr, max_sge, srq_limit }
-        whole ibv_srq_init_attr { srq_context, attr }
         whole ibv_qp_cap {
             max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data,
         }
@@ -80,7 +75,6 @@ fn structures() -> Vec<Fact> {
         whole ibv_comp_channel { context, fd, refcnt }
         beginning ibv_ah { context }
         beginning ibv_cq { context, channel, cq_context, handle, cqe }
-        beginning ibv_srq { context, srq_context, pd, handle }
         beginning ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, handle, qp_num }
         beginning ibv_device { node_type, transport_type, name, dev_name }
         whole ibv_context_ops { poll_cq, req_notify_cq, post_srq_recv, post_send, post_recv }
@@ -117,8 +111,8 @@ fn numbers() -> Vec<Fact> {
         IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER,
         IBV_QP_SQ_PSN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_CAP, IBV_QP_DEST_QPN, IBV_WR_RDMA_WRITE,
         IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_READ,
-        IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_FENCE, IBV_SEND_SIGNALED,
-        IBV_SEND_SOLICITED, IBV_SEND_INLINE, IBV_WC_GRH, IBV_WC_WITH_IMM, IBV_SRQ_LIMIT,
+        IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_SIGNALED,
+        IBV_SEND_INLINE, IBV_WC_WITH_IMM,
     };
     let named: &[(&str, u32)] = &[
         ("IBV_ACCESS_LOCAL_WRITE", crate::Access::LOCAL_WRITE.0),
@@ -160,9 +154,6 @@ fn numbers() -> Vec<Fact> {
         ("IBV_EVENT_PORT_ACTIVE", AsyncEvent::PORT_ACTIVE),
         ("IBV_EVENT_PORT_ERR", AsyncEvent::PORT_ERROR),
         ("IBV_EVENT_SM_CHANGE", 13),
-        ("IBV_EVENT_SRQ_ERR", 14),
-        ("IBV_EVENT_SRQ_LIMIT_REACHED", AsyncEvent::SHARED_RECEIVE_QUEUE_LIMIT),
-        ("IBV_EVENT_QP_LAST_WQE_REACHED", AsyncEvent::LAST_REQUEST_REACHED),
         ("IBV_EVENT_CLIENT_REREGISTER", 17),
         ("IBV_EVENT_GID_CHANGE", 18),
     ];

@@ -14,7 +14,7 @@
 //!
 //! Covered: reliable connections and unreliable datagrams; write, write with immediate, read, send,
 //! receive, fetch-and-add, compare-and-swap; inline data, selective signalling, posted lists;
-//! shared receive queues, address handles, completion channels, asynchronous events; memory in
+//! address handles, completion channels, asynchronous events; memory in
 //! ordinary and huge pages. Posting and polling go straight through the driver's own functions:
 //! nothing is allocated, and no system call is made but the driver's.
 //!
@@ -39,7 +39,6 @@
 //!     transport: Transport::Reliable,
 //!     send_queue: &queue,
 //!     receive_queue: &queue,
-//!     shared: None,
 //!     capacity: Capacity {
 //!         sends: 16,
 //!         receives: 16,
@@ -72,18 +71,16 @@ mod path;
 mod port;
 mod queue_pair;
 mod raw;
-mod shared_receives;
 mod wait;
 mod work;
 
 pub use completion::{Completion, CompletionChannel, CompletionQueue, Operation, Status};
-pub use device::{Atomics, Context, DeviceLimits, DeviceName, devices};
+pub use device::{Context, DeviceLimits, DeviceName, devices};
 pub use error::{Error, PostError, Unavailable};
 pub use event::{AsyncEvent, EventSource};
 pub use memory::{Access, Memory, MemoryRegion, Pages, ProtectionDomain, RemoteAddress};
 pub use path::{AddressHandle, Path};
 pub use port::{Gid, GidEntry, GidKind, Mtu, Port};
 pub use queue_pair::{Capacity, Peer, QueuePair, QueuePairOptions, Retries, State, Transport};
-pub use shared_receives::SharedReceiveQueue;
 pub use wait::wait_readable;
 pub use work::{InlineData, ReceiveRequest, SendRequest, Sge};

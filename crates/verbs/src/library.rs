@@ -67,10 +67,6 @@ functions! {
     "IBVERBS_1.1" ibv_get_cq_event(
         *mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
     "IBVERBS_1.1" ibv_ack_cq_events(*mut ibv_cq, c_uint);
-    "IBVERBS_1.1" ibv_create_srq(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
-    "IBVERBS_1.1" ibv_modify_srq(*mut ibv_srq, *mut ibv_srq_attr, c_int) -> c_int;
-    "IBVERBS_1.1" ibv_query_srq(*mut ibv_srq, *mut ibv_srq_attr) -> c_int;
-    "IBVERBS_1.1" ibv_destroy_srq(*mut ibv_srq) -> c_int;
     "IBVERBS_1.1" ibv_create_qp(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
     "IBVERBS_1.1" ibv_modify_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
     "IBVERBS_1.1" ibv_query_qp(

@@ -9,7 +9,7 @@ use crate::raw::*;
 use crate::work::{link_receives, link_sends, place_of};
 use crate::{
     Access, CompletionQueue, Context, Error, Mtu, Path, PostError, ProtectionDomain,
-    ReceiveRequest, SendRequest, SharedReceiveQueue,
+    ReceiveRequest, SendRequest,
 };
 
 /// The room of a queue pair.
@@ -17,7 +17,7 @@ use crate::{
 pub struct Capacity {
     /// Outstanding requests of the send queue.
     pub sends: u32,
-    /// Outstanding requests of the receive queue; 0 with a shared one.
+    /// Outstanding requests of the receive queue.
     pub receives: u32,
     /// Pieces of one request of the send queue.
     pub send_pieces: u32,
@@ -46,8 +46,6 @@ pub struct QueuePairOptions<'a> {
     pub send_queue: &'a Arc<CompletionQueue>,
     /// Where receives complete; may be the same.
     pub receive_queue: &'a Arc<CompletionQueue>,
-    /// Receives come from here instead of from the queue pair's own queue.
-    pub shared: Option<&'a Arc<SharedReceiveQueue>>,
     /// The room asked for.
     pub capacity: Capacity,
     /// Every request of the send queue completes visibly, whether it is signaled or not.
@@ -59,7 +57,6 @@ impl QueuePairOptions<'_> {
     fn is_of(&self, context: &Arc<Context>) -> bool {
         Arc::ptr_eq(self.send_queue.context(), context)
             && Arc::ptr_eq(self.receive_queue.context(), context)
-            && self.shared.is_none_or(|shared| Arc::ptr_eq(&shared.domain.context, context))
     }
 }
 
@@ -73,7 +70,6 @@ pub struct QueuePair {
     // Must outlive the library's object.
     _send_queue: Arc<CompletionQueue>,
     _receive_queue: Arc<CompletionQueue>,
-    _shared: Option<Arc<SharedReceiveQueue>>,
 }
 
 // SAFETY: libibverbs' objects may be used from any thread, several at a time.
@@ -95,7 +91,7 @@ impl QueuePair {
             qp_context: null_mut(),
             send_cq: options.send_queue.raw.as_ptr(),
             recv_cq: options.receive_queue.raw.as_ptr(),
-            srq: options.shared.map_or(null_mut(), |shared| shared.raw.as_ptr()),
+            srq: null_mut(),
             cap: options.capacity.to_raw(),
             qp_type: match options.transport {
                 Transport::Reliable => IBV_QPT_RC,
@@ -113,7 +109,6 @@ impl QueuePair {
             domain: domain.clone(),
             _send_queue: options.send_queue.clone(),
             _receive_queue: options.receive_queue.clone(),
-            _shared: options.shared.cloned(),
         })
     }
 
@@ -298,17 +293,12 @@ impl QueuePair {
         Err(PostError { posted: 0, error: Error { call: "ibv_post_send", errno: libc::EINVAL } })
     }
 
-    /// Posts a list of receives. Not for queue pairs with a shared receive queue.
+    /// Posts a list of receives.
     #[inline]
     pub fn post_receive(&self, requests: &mut [ReceiveRequest<'_>]) -> Result<(), PostError> {
         let first = link_receives(requests);
         if first.is_null() {
             return Ok(());
-        }
-        if self._shared.is_some() {
-            // Providers do not check this.
-            let error = Error { call: "ibv_post_recv", errno: libc::EINVAL };
-            return Err(PostError { posted: 0, error });
         }
         let mut bad = null_mut();
         // SAFETY: as for `post_send`.

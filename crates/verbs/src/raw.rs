@@ -26,48 +26,19 @@ pub(crate) struct ibv_gid_entry {
     pub(crate) ndev_ifindex: u32,
 }
 
+/// Members without a use in this crate are passed over, here and below.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ibv_device_attr {
-    pub(crate) fw_ver: [u8; 64],
-    pub(crate) node_guid: u64,
-    pub(crate) sys_image_guid: u64,
-    pub(crate) max_mr_size: u64,
-    pub(crate) page_size_cap: u64,
-    pub(crate) vendor_id: u32,
-    pub(crate) vendor_part_id: u32,
-    pub(crate) hw_ver: u32,
-    pub(crate) max_qp: c_int,
+    before_max_qp_wr: [u64; 14],
     pub(crate) max_qp_wr: c_int,
-    pub(crate) device_cap_flags: c_uint,
-    pub(crate) max_sge: c_int,
-    pub(crate) max_sge_rd: c_int,
-    pub(crate) max_cq: c_int,
+    before_max_cqe: [c_int; 4],
     pub(crate) max_cqe: c_int,
-    pub(crate) max_mr: c_int,
-    pub(crate) max_pd: c_int,
+    before_max_qp_rd_atom: [c_int; 2],
     pub(crate) max_qp_rd_atom: c_int,
-    pub(crate) max_ee_rd_atom: c_int,
-    pub(crate) max_res_rd_atom: c_int,
+    before_max_qp_init_rd_atom: [c_int; 2],
     pub(crate) max_qp_init_rd_atom: c_int,
-    pub(crate) max_ee_init_rd_atom: c_int,
-    pub(crate) atomic_cap: c_uint,
-    pub(crate) max_ee: c_int,
-    pub(crate) max_rdd: c_int,
-    pub(crate) max_mw: c_int,
-    pub(crate) max_raw_ipv6_qp: c_int,
-    pub(crate) max_raw_ethy_qp: c_int,
-    pub(crate) max_mcast_grp: c_int,
-    pub(crate) max_mcast_qp_attach: c_int,
-    pub(crate) max_total_mcast_qp_attach: c_int,
-    pub(crate) max_ah: c_int,
-    pub(crate) max_fmr: c_int,
-    pub(crate) max_map_per_fmr: c_int,
-    pub(crate) max_srq: c_int,
-    pub(crate) max_srq_wr: c_int,
-    pub(crate) max_srq_sge: c_int,
-    pub(crate) max_pkeys: u16,
-    pub(crate) local_ca_ack_delay: u8,
+    before_phys_port_cnt: [u8; 67],
     pub(crate) phys_port_cnt: u8,
 }
 
@@ -77,24 +48,13 @@ pub(crate) struct ibv_device_attr {
 #[derive(Clone, Copy)]
 pub(crate) struct ibv_port_attr {
     pub(crate) state: c_uint,
-    pub(crate) max_mtu: c_uint,
+    before_active_mtu: c_uint,
     pub(crate) active_mtu: c_uint,
-    pub(crate) gid_tbl_len: c_int,
-    pub(crate) port_cap_flags: u32,
+    before_max_msg_sz: [u32; 2],
     pub(crate) max_msg_sz: u32,
-    pub(crate) bad_pkey_cntr: u32,
-    pub(crate) qkey_viol_cntr: u32,
-    pub(crate) pkey_tbl_len: u16,
+    before_lid: [u16; 5],
     pub(crate) lid: u16,
-    pub(crate) sm_lid: u16,
-    pub(crate) lmc: u8,
-    pub(crate) max_vl_num: u8,
-    pub(crate) sm_sl: u8,
-    pub(crate) subnet_timeout: u8,
-    pub(crate) init_type_reply: u8,
-    pub(crate) active_width: u8,
-    pub(crate) active_speed: u8,
-    pub(crate) phys_state: u8,
+    before_link_layer: [u8; 10],
     pub(crate) link_layer: u8,
     pub(crate) flags: u8,
     pub(crate) port_cap_flags2: u16,
@@ -174,20 +134,6 @@ pub(crate) struct ibv_ah_attr {
     pub(crate) static_rate: u8,
     pub(crate) is_global: u8,
     pub(crate) port_num: u8,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ibv_srq_attr {
-    pub(crate) max_wr: u32,
-    pub(crate) max_sge: u32,
-    pub(crate) srq_limit: u32,
-}
-
-#[repr(C)]
-pub(crate) struct ibv_srq_init_attr {
-    pub(crate) srq_context: *mut c_void,
-    pub(crate) attr: ibv_srq_attr,
 }
 
 #[repr(C)]
@@ -322,14 +268,8 @@ pub(crate) struct ibv_cq {
     pub(crate) cqe: c_int,
 }
 
-/// The beginning of the library's structure.
-#[repr(C)]
-pub(crate) struct ibv_srq {
-    pub(crate) context: *mut ibv_context,
-    pub(crate) srq_context: *mut c_void,
-    pub(crate) pd: *mut ibv_pd,
-    pub(crate) handle: u32,
-}
+/// A shared receive queue; this crate makes none.
+pub(crate) enum ibv_srq {}
 
 /// The beginning of the library's structure.
 #[repr(C)]
@@ -418,15 +358,10 @@ pub(crate) const IBV_WR_RDMA_READ: c_uint = 4;
 pub(crate) const IBV_WR_ATOMIC_CMP_AND_SWP: c_uint = 5;
 pub(crate) const IBV_WR_ATOMIC_FETCH_AND_ADD: c_uint = 6;
 
-pub(crate) const IBV_SEND_FENCE: c_uint = 1;
 pub(crate) const IBV_SEND_SIGNALED: c_uint = 1 << 1;
-pub(crate) const IBV_SEND_SOLICITED: c_uint = 1 << 2;
 pub(crate) const IBV_SEND_INLINE: c_uint = 1 << 3;
 
-pub(crate) const IBV_WC_GRH: c_uint = 1;
 pub(crate) const IBV_WC_WITH_IMM: c_uint = 1 << 1;
-
-pub(crate) const IBV_SRQ_LIMIT: c_int = 1 << 1;
 
 // What every program compiled against verbs.h on a 64-bit machine has built in.
 const _: () = {
@@ -442,7 +377,6 @@ const _: () = {
     assert!(size_of::<ibv_mr>() == 48);
     assert!(offset_of!(ibv_mr, rkey) == 40);
     assert!(size_of::<ibv_ah_attr>() == 32);
-    assert!(size_of::<ibv_srq_init_attr>() == 24);
     assert!(size_of::<ibv_qp_init_attr>() == 64);
     assert!(size_of::<ibv_qp_attr>() == 144);
     assert!(size_of::<crate::Sge>() == 16);

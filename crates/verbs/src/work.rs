@@ -155,20 +155,6 @@ impl<'a> SendRequest<'a> {
         self
     }
 
-    /// Wakes a peer that waits for solicited completions only. For sends and writes with immediate.
-    #[must_use]
-    pub fn solicited(mut self) -> SendRequest<'a> {
-        self.raw.send_flags |= IBV_SEND_SOLICITED;
-        self
-    }
-
-    /// Begins only when earlier reads and atomics of this queue pair are done.
-    #[must_use]
-    pub fn fenced(mut self) -> SendRequest<'a> {
-        self.raw.send_flags |= IBV_SEND_FENCE;
-        self
-    }
-
     /// The receiver of a UD send: its address, and the number and key of its queue pair. The handle
     /// must live until the request has completed.
     #[must_use]

@@ -428,7 +428,7 @@ fn whole(data_type: &DataType, text: &str) -> Option<i128> {
     let text = text.trim();
     match data_type {
         DataType::Decimal128(precision, scale) => {
-            parse_decimal(text.as_bytes(), *precision, *scale).ok()
+            parse_decimal(text.as_bytes(), *precision, *scale, false).ok()
         }
         DataType::Date32 => parse_date(text.as_bytes()).map(i128::from),
         DataType::Time32(unit) | DataType::Time64(unit) => {

@@ -8,12 +8,12 @@
 //! [`crate::source`].
 
 mod arriving;
+mod fuzz;
 mod long;
 mod malformed;
 mod place;
 mod reader;
 mod split;
-mod whole;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use millstream_contract::table::{Decoded, LeftOut};
 use crate::options::OnError;
 
 pub(crate) use self::arriving::{Arriving, Wanted};
+pub(crate) use self::fuzz::{Outcome, read_whole};
 pub(crate) use self::place::{Lines, line, place, shown};
 pub(crate) use self::reader::{RECORD_BYTES_MAX, Reader};
 pub(crate) use self::split::{Reading, RecordChunk, RecordSplit, is_virtual};
-pub(crate) use self::whole::{Outcome, read_whole};
 
 /// Whole records, as they stand in the file.
 #[derive(Debug, Clone)]

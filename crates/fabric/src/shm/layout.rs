@@ -87,8 +87,6 @@ pub(super) fn check_own(destination: &Destination<'_>) -> Result<()> {
 /// A peer's result for a receive that it took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// Place of a shared receive; else its number.
-    pub(super) receive: u64,
     pub(super) kind: u8,
     pub(super) bytes: u32,
     pub(super) immediate: Option<u32>,
@@ -96,7 +94,6 @@ pub(super) struct Taken {
 
 /// A queue pair's control block: the state, and a ring of receives. The owner posts receive number
 /// `n` in entry `n % capacity`; the only peer takes in order, and writes the result into the entry.
-/// A pair with shared receives uses only the results.
 #[derive(Debug)]
 pub(super) struct Control {
     words: Words,
@@ -197,7 +194,6 @@ impl Control {
         let values = u64::from(taken.bytes) | u64::from(taken.immediate.unwrap_or(0)) << 32;
         self.words.at(entry + 24).store(flags, Ordering::Relaxed);
         self.words.at(entry + 32).store(values, Ordering::Relaxed);
-        self.words.at(entry + 40).store(taken.receive, Ordering::Relaxed);
         self.words.at(Self::TAKEN).store(number + 1, Ordering::Release);
     }
 
@@ -207,7 +203,6 @@ impl Control {
         let flags = self.words.at(entry + 24).load(Ordering::Relaxed);
         let values = self.words.at(entry + 32).load(Ordering::Relaxed);
         Taken {
-            receive: self.words.at(entry + 40).load(Ordering::Relaxed),
             kind: flags as u8,
             bytes: values as u32,
             immediate: (flags >> 8 & 1 == 1).then_some((values >> 32) as u32),
@@ -229,8 +224,7 @@ mod tests {
             owner.post(number, receive);
             assert_eq!(peer.posted(number), Some(receive));
             assert_eq!(owner.taken(), number);
-            let taken =
-                Taken { receive: 90, kind: 1, bytes: 4, immediate: Some(u32::MAX - number as u32) };
+            let taken = Taken { kind: 1, bytes: 4, immediate: Some(u32::MAX - number as u32) };
             peer.take(number, taken);
             assert_eq!((owner.taken(), owner.result(number)), (number + 1, taken));
         }

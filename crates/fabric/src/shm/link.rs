@@ -7,17 +7,16 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::layout::{Control, RegionTable};
 use super::pair::Shared;
-use super::receives::ReceiveRing;
 use super::service::{
-    ANSWER_BYTES, ASK_PAIR, ASK_REGION, GREETING_BYTES, PATIENCE, address, check_greeting,
-    check_user, greeting, receive, send, unix_socket,
+    ANSWER_BYTES, ASK_PAIR, ASK_REGION, PATIENCE, address, check_greeting, check_user, receive,
+    send, unix_socket,
 };
 use crate::error::{Error, Result, last_os_error};
 use crate::keys::Need;
 use crate::mapping::Mapping;
 use crate::memory::Access;
 use crate::queue::lock;
-use crate::setup::{SetupError, Token};
+use crate::setup::{HEAD_BYTES, SetupError, Token, head};
 use crate::words::Bell;
 
 /// The system leaves out descriptors for which this process has no room.
@@ -83,8 +82,8 @@ impl Link {
             return Err(last_os_error("connecting to a process of this host"));
         }
         check_user(&socket)?;
-        send(&socket, &greeting(token), &[])?;
-        let mut answer = [0; GREETING_BYTES];
+        send(&socket, &head(token), &[])?;
+        let mut answer = [0; HEAD_BYTES];
         let mut files = Vec::new();
         let length = receive(&socket, &mut answer, &mut files)?;
         if length == 0 {
@@ -139,9 +138,9 @@ impl Link {
         self.table.lives(key)
     }
 
-    /// A peer's queue pair: the control block, the owner's bell, and the shared receives.
-    pub(super) fn pair(&self, number: u32) -> Result<(Control, Option<Bell>, Option<ReceiveRing>)> {
-        let ([found, capacity, extras], files) = self.ask(ASK_PAIR, number)?;
+    /// A peer's queue pair: the control block, and the owner's bell.
+    pub(super) fn pair(&self, number: u32) -> Result<(Control, Option<Bell>)> {
+        let ([found, capacity, rings], files) = self.ask(ASK_PAIR, number)?;
         if found != 1 {
             return Err(Error::BadEndpoint { reason: "there is no such queue pair" });
         }
@@ -152,15 +151,11 @@ impl Link {
         let mut next =
             |bytes: usize| check_length(files.next().ok_or(DESCRIPTOR_MISSING)?, bytes as u64);
         let control = Control::map(next(Control::bytes(capacity))?, capacity)?;
-        let bell = match extras & 1 {
+        let bell = match rings & 1 {
             0 => None,
             _ => Some(Bell::map(next(Bell::BYTES)?)?),
         };
-        let receives = match extras & 2 {
-            0 => None,
-            _ => Some(ReceiveRing::map(next(ReceiveRing::bytes(capacity))?, capacity)?),
-        };
-        Ok((control, bell, receives))
+        Ok((control, bell))
     }
 
     /// Maps a peer's region; `None` if there is no such region.

@@ -15,8 +15,6 @@ mod layout;
 mod link;
 mod pair;
 mod peer;
-mod pending;
-mod receives;
 mod service;
 
 use std::os::fd::AsRawFd;
@@ -28,7 +26,6 @@ use std::thread::JoinHandle;
 use self::layout::RegionTable;
 use self::link::Link;
 use self::pair::Shared;
-pub use self::receives::ShmReceives;
 pub use self::service::fuzz;
 use self::service::{Directory, RegionEntry, address, bind, unix_socket};
 use crate::contract::Fabric;
@@ -37,15 +34,10 @@ use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result, last_os_error};
 use crate::mapping::{Mapping, memory_file};
 use crate::memory::{Access, Region, Registration, device_number};
-use crate::queue::{check_limit, lock, random_id};
+use crate::queue::{lock, random_id};
 use crate::setup::Token;
 use crate::soft::{SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
 use crate::work::{Limits, QueueSizes, Timing};
-
-/// Longest inline source.
-const INLINE_BYTES: usize = 128;
-/// Longest datagram.
-const DATAGRAM_BYTES: usize = 4096;
 
 /// A process's part in shared memory.
 #[derive(Clone)]
@@ -119,19 +111,9 @@ impl ShmDevice {
         let (table_file, table) = RegionTable::new()?;
         let directory = Arc::new(Directory::new(token, table_file)?);
         let thread = service::start(&directory, listener)?;
-        let limits = Limits {
-            queue_entries: 1 << 14,
-            completion_entries: 1 << 20,
-            message_bytes: 1 << 30,
-            datagram_bytes: DATAGRAM_BYTES,
-            inline_bytes: INLINE_BYTES,
-            ordered_placement: true,
-            registers_remote: false,
-            progress_by_polling: false,
-        };
         Ok(ShmDevice(Arc::new(Device {
             number: device_number(),
-            limits,
+            limits: Limits::SOFTWARE,
             id,
             last_pair: AtomicU32::new(0),
             last_region: AtomicU32::new(0),
@@ -168,7 +150,6 @@ impl Fabric for ShmDevice {
     type CompletionQueue = ShmQueue;
     type QueuePair = ShmPair;
     type Datagram = ShmDatagram;
-    type SharedReceives = ShmReceives;
 
     fn provider(&self) -> Provider {
         Provider::Shm
@@ -246,26 +227,11 @@ impl Fabric for ShmDevice {
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<ShmPair> {
-        self.pair([send, receive], None, sizes, timing)
-    }
-
-    fn shared_receives(&self, entries: u32) -> Result<ShmReceives> {
-        check_limit("queue entries", entries, self.0.limits.queue_entries)?;
-        ShmReceives::new(self, entries)
-    }
-
-    fn queue_pair_sharing(
-        &self,
-        send: &ShmQueue,
-        receive: &ShmQueue,
-        shared: &ShmReceives,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<ShmPair> {
-        if shared.device() != self.0.number {
-            return Err(Error::ForeignObject { what: "shared receive queue" });
-        }
-        self.pair([send, receive], Some(shared), QueueSizes { receive: 0, ..sizes }, timing)
+        SoftPair::new(self, [send, receive], sizes, |number, queues| {
+            let (pair, entry) = Shared::new(number, &self.0, queues, sizes, timing)?;
+            lock(&self.0.directory.entries).pairs.insert(number, entry);
+            Ok(Arc::new(pair))
+        })
     }
 
     fn datagram(
@@ -290,22 +256,6 @@ pub type ShmQueue = SoftQueue<ShmDevice>;
 pub type ShmPair = SoftPair<ShmDevice>;
 /// A datagram queue pair.
 pub type ShmDatagram = SoftDatagram<ShmDevice>;
-
-impl ShmDevice {
-    fn pair(
-        &self,
-        queues: [&ShmQueue; 2],
-        receives: Option<&ShmReceives>,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<ShmPair> {
-        SoftPair::new(self, queues, sizes, |number, queues| {
-            let (pair, entry) = Shared::new(number, &self.0, queues, receives, sizes, timing)?;
-            lock(&self.0.directory.entries).pairs.insert(number, entry);
-            Ok(Arc::new(pair))
-        })
-    }
-}
 
 impl SoftDevice for ShmDevice {
     type Pair = Shared;

@@ -14,11 +14,10 @@ use super::Device;
 use super::layout::{Control, SharedReceive, Taken, check_own};
 use super::link::Link;
 use super::peer::{Attempt, Peer, start_of};
-use super::pending::Pending;
-use super::receives::{Owner, ShmReceives};
 use super::service::PairEntry;
 use crate::contract::State;
-use crate::error::{Error, NO_OWN_RECEIVES, Result};
+use crate::error::{Error, Result};
+use crate::kept::{KeptRequest, post_all};
 use crate::keys::Need;
 use crate::memory::{Access, Region, Registration, RemoteAddress, RemoteRegion};
 use crate::place::place;
@@ -40,8 +39,6 @@ pub struct Shared {
     send_queue: Arc<Queue<Shared>>,
     receive_queue: Arc<Queue<Shared>>,
     control: Control,
-    /// Shared receives, in place of the pair's own.
-    receives: Option<Arc<Owner>>,
     /// Send queue entries that no polled completion has freed.
     used: AtomicU32,
     /// Receives whose completion was polled.
@@ -60,7 +57,7 @@ struct Engine {
     state: State,
     peer: Option<Peer>,
     /// Posted and not done yet, oldest first.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<KeptRequest>,
     /// Entries that the next completion frees besides its own.
     unsignalled: u32,
     /// Posted receives in order, as this side knows them.
@@ -144,34 +141,23 @@ impl Connection for Shared {
         let mut engine = lock(&self.engine);
         self.look_after(&mut engine);
         let mut ready = self.is_ready(&mut engine);
-        for (posted, request) in requests.iter().enumerate() {
-            let result = match &request.operation {
-                Operation::Write { source, to, immediate: None } if ready => {
-                    self.write(&mut engine, request, source, *to)
-                }
-                _ => {
-                    let result = self.post_one(&mut engine, request);
-                    // The request may have to wait; so do requests behind it then.
-                    ready = self.is_ready(&mut engine);
-                    result
-                }
-            };
-            result.map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
+        post_all(requests, |request| match &request.operation {
+            Operation::Write { source, to, immediate: None } if ready => {
+                self.write(&mut engine, request, source, *to)
+            }
+            _ => {
+                let result = self.post_one(&mut engine, request);
+                // The request may have to wait; so do requests behind it then.
+                ready = self.is_ready(&mut engine);
+                result
+            }
+        })
     }
 
     fn post_receives(&self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        if self.receives.is_some() {
-            return Err(Rejected { posted: 0, reason: NO_OWN_RECEIVES });
-        }
         let mut engine = lock(&self.engine);
         self.look_after(&mut engine);
-        for (posted, receive) in receives.iter().enumerate() {
-            self.post_one_receive(&mut engine, receive)
-                .map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
+        post_all(receives, |receive| self.post_one_receive(&mut engine, receive))
     }
 
     fn state(&self) -> State {
@@ -186,17 +172,13 @@ impl Shared {
         number: u32,
         device: &Arc<Device>,
         queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
-        receives: Option<&ShmReceives>,
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<(Shared, PairEntry)> {
-        let receives = receives.map(|shared| shared.0.clone());
-        // Every shared receive may be taken by this pair's peer.
-        let own = || u64::from(sizes.receive.max(1)).next_power_of_two();
-        let capacity = receives.as_ref().map_or_else(own, |shared| shared.capacity());
+        let capacity = u64::from(sizes.receive.max(1)).next_power_of_two();
         let (file, control) = Control::new(capacity)?;
         let bell = queues.1.sleep.as_ref().map(|sleep| sleep.file.clone());
-        let entry = PairEntry { control: file, capacity, bell, receives: receives.clone() };
+        let entry = PairEntry { control: file, capacity, bell };
         let engine = Engine {
             state: State::Fresh,
             peer: None,
@@ -215,7 +197,6 @@ impl Shared {
             send_queue: queues.0.clone(),
             receive_queue: queues.1.clone(),
             control,
-            receives,
             used: AtomicU32::new(0),
             polled: AtomicU64::new(0),
             peer_gone: AtomicBool::new(false),
@@ -266,7 +247,7 @@ impl Shared {
         }
         self.used.fetch_add(1, Ordering::AcqRel);
         if !engine.pending.is_empty() {
-            engine.pending.push_back(Pending::new(request));
+            engine.pending.push_back(KeptRequest::new(request));
             return Ok(());
         }
         match self.attempt(engine, &request.operation) {
@@ -279,7 +260,7 @@ impl Shared {
                 self.fail(engine, Status::Flushed);
             }
             Attempt::NotConnected | Attempt::NotReady => {
-                engine.pending.push_back(Pending::new(request));
+                engine.pending.push_back(KeptRequest::new(request));
                 engine.waits_since = Some(Instant::now());
                 self.set_waiting(true);
             }
@@ -470,9 +451,10 @@ impl Shared {
             };
             return Some(Completion { id, status: Status::Flushed, kind: Kind::Receive, ..base });
         }
-        let Taken { receive, kind, bytes, immediate } = self.control.result(number);
-        let Some((id, room)) = self.take_receive(engine, receive, taken.wrapping_sub(number))
-        else {
+        let Taken { kind, bytes, immediate } = self.control.result(number);
+        let many = taken.wrapping_sub(number);
+        let possible = many <= engine.receives.len() as u64;
+        let Some((id, room)) = possible.then(|| engine.receives.pop_front()).flatten() else {
             // The peer claims receives that there are not.
             self.polled.store(taken, Ordering::Relaxed);
             self.fail(engine, Status::Flushed);
@@ -488,15 +470,5 @@ impl Shared {
             self.fail(engine, Status::Flushed);
         }
         Some(Completion { id, status, kind, bytes, immediate, ..base })
-    }
-
-    /// Id and room of a receive that the peer took, `many` with those after it: its oldest, or the
-    /// shared one at this place. `None` if that cannot be.
-    fn take_receive(&self, engine: &mut Engine, place: u64, many: u64) -> Option<(u64, u64)> {
-        match &self.receives {
-            Some(shared) => shared.done(place),
-            None if many <= engine.receives.len() as u64 => engine.receives.pop_front(),
-            None => None,
-        }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::layout::{Control, SharedReceive, Taken};
 use super::link::{Link, PeerRegion};
-use super::receives::ReceiveRing;
 use crate::error::Result;
 use crate::keys::Need;
 use crate::memory::RemoteAddress;
@@ -23,8 +22,6 @@ pub(super) struct Peer {
     pub(super) bell: Option<Bell>,
     /// Whether the peer is known to be connected to us.
     ready: bool,
-    /// The peer's receives, if shared with other pairs.
-    receives: Option<ReceiveRing>,
     /// Number of the peer's receives that we have taken.
     taken: u64,
     regions: Vec<PeerRegion>,
@@ -41,24 +38,15 @@ pub(super) enum Attempt {
     Failed(Status),
 }
 
-/// A receive of the peer's, for one request.
-#[derive(Clone, Copy)]
-struct Claimed {
-    /// Place of a shared receive; else its number.
-    place: u64,
-    receive: SharedReceive,
-}
-
 impl Peer {
     /// Asks for everything that is needed of pair `number` at the other end of the link.
     pub(super) fn new(link: Arc<Link>, number: u32) -> Result<Peer> {
-        let (control, bell, receives) = link.pair(number)?;
+        let (control, bell) = link.pair(number)?;
         Ok(Peer {
             link,
             control,
             bell,
             ready: false,
-            receives,
             taken: 0,
             regions: Vec::new(),
             last_region: 0,
@@ -81,7 +69,7 @@ impl Peer {
             {
                 return Attempt::Failed(Status::RemoteAccess);
             }
-            claimed = self.claim();
+            claimed = self.control.posted(self.taken);
             if claimed.is_none() {
                 return Attempt::NotReady;
             }
@@ -120,8 +108,8 @@ impl Peer {
                 word.compare_exchange(*expected, *new, order, order).unwrap_or_else(|old| old)
             }),
         };
-        if let Some(claimed) = claimed {
-            self.take(claimed, operation, status);
+        if claimed.is_some() {
+            self.take(operation, status);
         }
         match status {
             Status::Success => Attempt::Done,
@@ -184,20 +172,9 @@ impl Peer {
         Status::Success
     }
 
-    /// The peer's next receive, if one is posted; a shared one is nobody else's from now on.
-    fn claim(&self) -> Option<Claimed> {
-        match &self.receives {
-            Some(ring) => ring.claim().map(|(place, receive)| Claimed { place, receive }),
-            None => {
-                let receive = self.control.posted(self.taken)?;
-                Some(Claimed { place: self.taken, receive })
-            }
-        }
-    }
-
     /// Copies a send's bytes into the receive claimed for it.
-    fn send_into(&mut self, source: &Source<'_>, claimed: Option<Claimed>) -> Status {
-        let Some(Claimed { receive, .. }) = claimed else { return Status::InvalidRequest };
+    fn send_into(&mut self, source: &Source<'_>, claimed: Option<SharedReceive>) -> Status {
+        let Some(receive) = claimed else { return Status::InvalidRequest };
         let bytes = source.bytes();
         if bytes as u64 > receive.bytes {
             return Status::InvalidRequest;
@@ -214,7 +191,7 @@ impl Peer {
     }
 
     /// Tells the peer what became of the receive claimed for a request.
-    fn take(&mut self, claimed: Claimed, operation: &Operation<'_>, status: Status) {
+    fn take(&mut self, operation: &Operation<'_>, status: Status) {
         let (kind, bytes, immediate) = match operation {
             Operation::Send { source, immediate } => (0, source.bytes(), *immediate),
             Operation::Write { source, immediate, .. } => (1, source.bytes(), *immediate),
@@ -222,7 +199,7 @@ impl Peer {
         };
         let kind = if status == Status::Success { kind } else { u8::MAX };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.control.take(self.taken, Taken { receive: claimed.place, kind, bytes, immediate });
+        self.control.take(self.taken, Taken { kind, bytes, immediate });
         self.taken += 1;
         if let Some(bell) = &self.bell {
             bell.event();

@@ -14,15 +14,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::link::Link;
-use super::receives::Owner;
-use crate::error::{Error, Result, last_os_error};
+use crate::error::{Error, Result, last_os_error, opened};
 use crate::event_file::EventFile;
 use crate::memory::Access;
 use crate::queue::lock;
-use crate::setup::{MAGIC, SetupError, Token, VERSION};
+use crate::setup::{HEAD_BYTES, SetupError, Token, check_head, head};
 
-/// First message on a connection, in both directions: magic, version, token.
-pub(super) const GREETING_BYTES: usize = 8 + 4 + 32;
 /// A question: kind and number.
 pub(super) const QUESTION_BYTES: usize = 8;
 /// An answer: three words.
@@ -61,8 +58,6 @@ pub(super) struct PairEntry {
     pub(super) control: OwnedFd,
     pub(super) capacity: u64,
     pub(super) bell: Option<Arc<OwnedFd>>,
-    /// Shared receives of the pair.
-    pub(super) receives: Option<Arc<Owner>>,
 }
 
 /// Description of a region for peers.
@@ -175,11 +170,7 @@ fn accept(listener: &OwnedFd) -> Result<OwnedFd> {
     let socket = unsafe {
         libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags)
     };
-    if socket < 0 {
-        return Err(last_os_error("accept"));
-    }
-    // SAFETY: just opened.
-    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+    opened("accept", socket)
 }
 
 /// Checks that the peer's process runs as our user.
@@ -209,7 +200,7 @@ pub(super) fn check_user(socket: &OwnedFd) -> Result<()> {
 
 /// Serves one message; an error ends the connection.
 fn serve_client(directory: &Directory, client: &mut Client) -> Result<()> {
-    let mut message = [0; GREETING_BYTES];
+    let mut message = [0; HEAD_BYTES];
     let length = match receive(&client.socket, &mut message, &mut Vec::new()) {
         Ok(0) => return Err(SetupError::Field { what: "the peer has gone" }.into()),
         Ok(length) => length,
@@ -221,7 +212,7 @@ fn serve_client(directory: &Directory, client: &mut Client) -> Result<()> {
     if !client.known {
         check_greeting(&message[..length], &directory.token)?;
         client.known = true;
-        let answer = greeting(&directory.token);
+        let answer = head(&directory.token);
         return send(&client.socket, &answer, &[directory.table.as_raw_fd()]);
     }
     let Some(question) = message[..length].first_chunk::<QUESTION_BYTES>() else {
@@ -236,11 +227,9 @@ fn answer(directory: &Directory, socket: &OwnedFd, question: [u8; QUESTION_BYTES
     match kind {
         Some(ASK_PAIR) => match entries.pairs.get(&number) {
             Some(entry) => {
-                let extras = [entry.bell.is_some(), entry.receives.is_some()].map(u64::from);
-                let answer = encode_answer([1, entry.capacity, extras[0] | extras[1] << 1]);
+                let answer = encode_answer([1, entry.capacity, entry.bell.is_some().into()]);
                 let mut files = vec![entry.control.as_raw_fd()];
                 files.extend(entry.bell.as_ref().map(|bell| bell.as_raw_fd()));
-                files.extend(entry.receives.as_ref().map(|shared| shared.file.as_raw_fd()));
                 send(socket, &answer, &files)
             }
             None => send(socket, &encode_answer([0; 3]), &[]),
@@ -267,29 +256,13 @@ fn encode_answer(words: [u64; 3]) -> [u8; ANSWER_BYTES] {
     bytes
 }
 
-pub(super) fn greeting(token: &Token) -> [u8; GREETING_BYTES] {
-    let mut bytes = [0; GREETING_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12..].copy_from_slice(token.bytes());
-    bytes
-}
-
+/// Checks the first message on a connection, in either direction.
 pub(super) fn check_greeting(message: &[u8], token: &Token) -> std::result::Result<(), SetupError> {
-    let Ok(message) = <&[u8; GREETING_BYTES]>::try_from(message) else {
-        return Err(SetupError::Field { what: "a greeting of another length" });
-    };
-    if message[..8] != MAGIC {
-        return Err(SetupError::Magic);
-    }
-    let theirs = u32::from_le_bytes(std::array::from_fn(|i| message[8 + i]));
-    if theirs != VERSION {
-        return Err(SetupError::Version { theirs, ours: VERSION });
-    }
-    if !token.matches(&std::array::from_fn(|i| message[12 + i])) {
-        return Err(SetupError::Token);
-    }
-    Ok(())
+    let message = message.try_into();
+    check_head(
+        message.map_err(|_| SetupError::Field { what: "a greeting of another length" })?,
+        token,
+    )
 }
 
 /// Fuzz target: any greeting except this token's own is refused; any question is answered.
@@ -299,7 +272,7 @@ pub(super) fn check_greeting(message: &[u8], token: &Token) -> std::result::Resu
 pub fn fuzz(data: &[u8]) {
     let token = Token::new([7; 32]);
     if check_greeting(data, &token).is_ok() {
-        assert_eq!(data, greeting(&token));
+        assert_eq!(data, head(&token));
     }
     if let Some(question) = data.first_chunk::<QUESTION_BYTES>() {
         let (kind, _) = decode_question(question);
@@ -314,11 +287,11 @@ fn decode_question(question: &[u8; QUESTION_BYTES]) -> (Option<u32>, u32) {
     (matches!(kind, ASK_PAIR | ASK_REGION).then_some(kind), word(4))
 }
 
-/// Room for the control message of up to three descriptors, aligned as the system wants it.
+/// Room for the control message of up to two descriptors, aligned as the system wants it.
 #[repr(align(8))]
 struct ControlBuffer([u8; 64]);
 
-const FILES_MAX: usize = 3;
+const FILES_MAX: usize = 2;
 
 /// Sends one message with descriptors.
 pub(super) fn send(socket: &OwnedFd, bytes: &[u8], files: &[RawFd]) -> Result<()> {
@@ -402,13 +375,8 @@ pub(super) fn address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
 
 /// A Unix socket of this kind.
 pub(super) fn unix_socket(kind: i32) -> Result<OwnedFd> {
-    // SAFETY: a plain call; the descriptor is owned at once.
-    let socket = unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0) };
-    if socket < 0 {
-        return Err(last_os_error("socket"));
-    }
-    // SAFETY: just opened.
-    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+    // SAFETY: a plain call.
+    opened("socket", unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0) })
 }
 
 /// Binds to an abstract name.

@@ -8,10 +8,11 @@ use super::pair::number_of;
 use super::ud::FIRST_NUMBER;
 use super::world::{Entry, World, nanoseconds};
 use super::{Shared, SimDevice, lock};
-use crate::contract::{CompletionQueue, Datagram, Events, QueuePair, SharedReceives, State};
+use crate::contract::{CompletionQueue, Datagram, Events, QueuePair, State};
 use crate::endpoint::Endpoint;
-use crate::error::{Error, NO_EVENTS, NO_OWN_RECEIVES, Result};
-use crate::work::{Completion, Outgoing, Receive, Rejected, WorkRequest, check_source};
+use crate::error::{Error, NO_EVENTS, Result};
+use crate::kept::{KeptReceive, post_all};
+use crate::work::{Completion, Outgoing, Receive, Rejected, WorkRequest};
 
 /// Where a thread sleeps: virtual time passes meanwhile.
 pub struct SimEvents {
@@ -119,48 +120,8 @@ impl SimPair {
         if pair.state == State::Failed {
             return Err(Error::Failed);
         }
-        if pair.shared.is_some() {
-            return Err(NO_OWN_RECEIVES);
-        }
-        let posted = self.device.receive(receive)?;
-        if pair.receives.len() == pair.sizes.receive as usize {
-            return Err(Error::QueueFull);
-        }
-        pair.receives.push_back(posted);
-        Ok(())
+        KeptReceive::post(receive, self.device.0.number, &mut pair.receives, pair.sizes.receive)
     }
-}
-
-/// Receives that several connections of a node take from.
-pub struct SimReceives {
-    pub(super) device: SimDevice,
-    pub(super) index: usize,
-}
-
-impl SharedReceives for SimReceives {
-    fn post(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        let mut world = self.device.world();
-        post_all(receives, |receive| {
-            let posted = self.device.receive(receive)?;
-            let queue = &mut world.shared[self.index];
-            if queue.posted.len() == queue.capacity {
-                return Err(Error::QueueFull);
-            }
-            queue.posted.push_back(posted);
-            Ok(())
-        })
-    }
-}
-
-/// Posts in order until a refusal.
-fn post_all<T>(
-    list: &[T],
-    mut post: impl FnMut(&T) -> Result<()>,
-) -> std::result::Result<(), Rejected> {
-    for (posted, one) in list.iter().enumerate() {
-        post(one).map_err(|reason| Rejected { posted, reason })?;
-    }
-    Ok(())
 }
 
 impl QueuePair for SimPair {
@@ -244,15 +205,7 @@ impl Datagram for SimDatagram {
     fn post(&mut self, requests: &[Outgoing<'_, SimAddress>]) -> std::result::Result<(), Rejected> {
         let mut world = self.device.world();
         post_all(requests, |request| {
-            let limits = &self.device.0.limits;
-            check_source(&request.source, self.device.0.number, limits)?;
-            if request.source.bytes() > limits.datagram_bytes {
-                return Err(Error::Limit {
-                    what: "bytes in one datagram",
-                    asked: request.source.bytes() as u64,
-                    max: limits.datagram_bytes as u64,
-                });
-            }
+            request.check(self.device.0.number, &self.device.0.limits)?;
             let ud = &world.uds[self.index];
             if ud.used == ud.sizes.send {
                 return Err(Error::QueueFull);
@@ -265,13 +218,8 @@ impl Datagram for SimDatagram {
     fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
         let mut world = self.device.world();
         post_all(receives, |receive| {
-            let posted = self.device.receive(receive)?;
             let ud = &mut world.uds[self.index];
-            if ud.receives.len() == ud.sizes.receive as usize {
-                return Err(Error::QueueFull);
-            }
-            ud.receives.push_back(posted);
-            Ok(())
+            KeptReceive::post(receive, self.device.0.number, &mut ud.receives, ud.sizes.receive)
         })
     }
 }

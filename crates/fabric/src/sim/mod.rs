@@ -40,7 +40,6 @@
 mod handles;
 mod model;
 mod pair;
-mod request;
 mod target;
 mod ud;
 mod world;
@@ -50,12 +49,12 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use handles::{SimAddress, SimDatagram, SimEvents, SimPair, SimQueue, SimReceives};
+pub use handles::{SimAddress, SimDatagram, SimEvents, SimPair, SimQueue};
 pub use model::{Model, Placement};
 
 use self::pair::Pair;
 use self::ud::Ud;
-use self::world::{Buffer, Posted, Queue, Receives, World, nanoseconds};
+use self::world::{Queue, World, nanoseconds};
 use crate::contract::Fabric;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
@@ -63,7 +62,7 @@ use crate::keys::KeyTable;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, device_number};
 use crate::queue::check_limit;
-use crate::work::{Limits, QueueSizes, Receive, Timing};
+use crate::work::{Limits, QueueSizes, Timing};
 
 type Shared = Arc<Mutex<World>>;
 
@@ -88,16 +87,8 @@ impl Sim {
     pub fn node(&self, model: Model) -> SimDevice {
         let keys = Arc::new(KeyTable::default());
         let node = lock(&self.world).add_node(model, keys.clone());
-        let limits = Limits {
-            queue_entries: 1 << 14,
-            completion_entries: 1 << 20,
-            message_bytes: 1 << 30,
-            datagram_bytes: 4096,
-            inline_bytes: 128,
-            ordered_placement: model.placement != Placement::Shuffled,
-            registers_remote: false,
-            progress_by_polling: false,
-        };
+        let ordered_placement = model.placement != Placement::Shuffled;
+        let limits = Limits { ordered_placement, ..Limits::SOFTWARE };
         let inner = Device { sim: self.clone(), node, keys, number: device_number(), limits };
         SimDevice(Arc::new(inner))
     }
@@ -184,13 +175,6 @@ impl SimDevice {
         }
         Ok(word(4))
     }
-
-    fn receive(&self, receive: &Receive<'_>) -> Result<Posted> {
-        if let Some(buffer) = &receive.buffer {
-            buffer.check(self.0.number)?;
-        }
-        Ok(Posted { id: receive.id, buffer: receive.buffer.as_ref().map(Buffer::new) })
-    }
 }
 
 impl Fabric for SimDevice {
@@ -198,7 +182,6 @@ impl Fabric for SimDevice {
     type CompletionQueue = SimQueue;
     type QueuePair = SimPair;
     type Datagram = SimDatagram;
-    type SharedReceives = SimReceives;
 
     fn provider(&self) -> Provider {
         Provider::Sim
@@ -257,29 +240,6 @@ impl Fabric for SimDevice {
         let mut world = self.world();
         world.pairs.push(Pair::new(self.0.node, send, receive, sizes, timing));
         Ok(SimPair { device: self.clone(), index: world.pairs.len() - 1 })
-    }
-
-    fn shared_receives(&self, entries: u32) -> Result<SimReceives> {
-        check_limit("queue entries", entries, self.0.limits.queue_entries)?;
-        let mut world = self.world();
-        world.shared.push(Receives { posted: VecDeque::new(), capacity: entries as usize });
-        Ok(SimReceives { device: self.clone(), index: world.shared.len() - 1 })
-    }
-
-    fn queue_pair_sharing(
-        &self,
-        send: &SimQueue,
-        receive: &SimQueue,
-        shared: &SimReceives,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<SimPair> {
-        if !Arc::ptr_eq(&shared.device.0, &self.0) {
-            return Err(Error::ForeignObject { what: "shared receive queue" });
-        }
-        let pair = self.queue_pair(send, receive, QueueSizes { receive: 0, ..sizes }, timing)?;
-        self.world().pairs[pair.index].shared = Some(shared.index);
-        Ok(pair)
     }
 
     fn datagram(

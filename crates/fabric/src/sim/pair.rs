@@ -2,15 +2,23 @@
 
 use std::collections::VecDeque;
 
-use super::request::{Action, Work};
-use super::world::{Event, Posted, World, nanoseconds};
+use super::world::{Event, World, nanoseconds};
 use crate::contract::State;
+use crate::kept::{KeptOperation, KeptReceive, KeptRequest};
 use crate::keys::Target;
 use crate::place::place;
 use crate::work::{Completion, Kind, QueueSizes, Status, Timing, WorkRequest};
 
 /// Unreachable peers are tried again after this time.
 pub(super) const RETRANSMIT_NS: u64 = 100_000;
+
+/// A request in flight.
+pub(super) struct Work {
+    pub(super) request: KeptRequest,
+    /// The bytes that were read, or the old value.
+    pub(super) answer: Vec<u8>,
+    pub(super) arrived: bool,
+}
 
 /// One end of a connection. Work goes through it in order: posted, arrived at the peer, executed
 /// there, acknowledged, completed.
@@ -36,11 +44,9 @@ pub(super) struct Pair {
     pub(super) used: u32,
     /// Entries that the next completion frees besides its own.
     unsignalled: u32,
-    pub(super) receives: VecDeque<Posted>,
-    /// The shared queue of receives, in place of the pair's own.
-    pub(super) shared: Option<usize>,
+    pub(super) receives: VecDeque<KeptReceive>,
     /// The receive taken by the peer's request that is being executed.
-    pub(super) reserved: Option<Posted>,
+    pub(super) reserved: Option<KeptReceive>,
     /// Whether a timer for the peer's silence runs.
     timer: bool,
     /// When the peer was heard of last.
@@ -88,7 +94,6 @@ impl Pair {
             used: 0,
             unsignalled: 0,
             receives: VecDeque::new(),
-            shared: None,
             reserved: None,
             timer: false,
             heard: 0,
@@ -118,8 +123,9 @@ impl Pair {
 impl World {
     /// Takes a request that was checked into the queue and puts it on the wire.
     pub(super) fn post(&mut self, index: usize, request: &WorkRequest<'_>) {
-        let work = Work::new(request);
-        let bytes = work.bytes as usize;
+        let request = KeptRequest::new(request);
+        let bytes = request.sent_bytes();
+        let work = Work { request, answer: Vec::new(), arrived: false };
         let pair = &mut self.pairs[index];
         pair.used += 1;
         let number = pair.first + pair.outstanding.len() as u64;
@@ -155,12 +161,13 @@ impl World {
                 self.execute(index);
             }
             PairEvent::Place { number, target, from, to } => {
-                if let Some(Work { action: Action::Write { bytes, .. }, .. }) =
-                    self.pairs[index].work(number)
+                if let Some(work) = self.pairs[index].work(number)
+                    && let KeptOperation::Write { source, .. } = &work.request.operation
                 {
+                    let start = source.parts().0;
                     // SAFETY: the source is alive while its work is outstanding; the target was
                     // resolved for the whole message and holds its memory.
-                    unsafe { place(target.start().add(from), bytes.start().add(from), to - from) }
+                    unsafe { place(target.start().add(from), start.add(from), to - from) }
                 }
             }
             PairEvent::Placed => {
@@ -191,16 +198,14 @@ impl World {
         self.pairs[index].next += 1;
         let Some(peer) = self.pairs[index].peer else { return };
         let Some(work) = self.pairs[index].work(number) else { return };
-        let (kind, bytes) = (work.kind, work.bytes);
-        let immediate = match &work.action {
-            Action::Send { immediate, .. } => Some(*immediate),
-            Action::Write { immediate: Some(value), .. } => Some(Some(*value)),
+        let kind = work.request.operation().kind();
+        let bytes = u32::try_from(work.request.sent_bytes()).unwrap_or(u32::MAX);
+        let immediate = match work.request.operation {
+            KeptOperation::Send { immediate, .. } => Some(immediate),
+            KeptOperation::Write { immediate: Some(value), .. } => Some(Some(value)),
             _ => None,
         };
-        let answer_bytes = match &work.action {
-            Action::Read { data, .. } => data.len(),
-            _ => 0,
-        };
+        let answer_bytes = if kind == Kind::Read { work.answer.len() } else { 0 };
         if status == Status::Success
             && let Some(immediate) = immediate
             && let Some(receive) = self.pairs[peer].reserved.take()
@@ -262,19 +267,11 @@ impl World {
 
     /// Completes work that succeeded.
     fn finish(&mut self, index: usize, work: Work) {
-        match &work.action {
-            Action::Read { into, data, .. } => {
-                // SAFETY: the buffer has the length that was read, and its region is alive.
-                unsafe { place(into.start(), data.as_ptr(), data.len()) }
-            }
-            Action::Atomic { into, old, .. } => {
-                let old = old.to_ne_bytes();
-                // SAFETY: the buffer has 8 bytes, and its region is alive.
-                unsafe { place(into.start(), old.as_ptr(), 8) }
-            }
-            Action::Write { .. } | Action::Send { .. } => {}
+        if let Some(into) = work.request.destination() {
+            // SAFETY: the buffer has the length of the answer, and its region is alive.
+            unsafe { place(into.start(), work.answer.as_ptr(), work.answer.len()) }
         }
-        if work.signalled {
+        if work.request.signalled {
             self.complete_send(index, &work, Status::Success);
         } else {
             self.pairs[index].unsignalled += 1;
@@ -285,9 +282,9 @@ impl World {
         let pair = &mut self.pairs[index];
         let frees = 1 + std::mem::take(&mut pair.unsignalled);
         let completion = Completion {
-            id: work.id,
+            id: work.request.id,
             status,
-            kind: work.kind,
+            kind: work.request.operation().kind(),
             queue_pair: number_of(index),
             ..Completion::default()
         };

@@ -1,12 +1,15 @@
 //! The target's network card in the simulation: it executes the requests that have arrived, in
 //! order, in its own memory.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
 use super::model::Placement;
-use super::pair::{PairEvent, RETRANSMIT_NS};
-use super::request::Action;
-use super::world::{Event, Posted, World, nanoseconds};
+use super::pair::{PairEvent, RETRANSMIT_NS, Work};
+use super::world::{Event, World, nanoseconds};
 use crate::contract::State;
-use crate::keys::Need;
+use crate::kept::{KeptOperation, KeptReceive};
+use crate::keys::{Need, Target};
 use crate::memory::RemoteAddress;
 use crate::place::place;
 use crate::work::{Kind, Status};
@@ -46,19 +49,13 @@ impl World {
     /// one.
     fn reserve(&mut self, peer: usize) -> bool {
         let pair = &mut self.pairs[peer];
-        let queue = match pair.shared {
-            Some(shared) => &mut self.shared[shared].posted,
-            None => &mut pair.receives,
-        };
-        pair.reserved = queue.pop_front();
+        pair.reserved = pair.receives.pop_front();
         pair.reserved.is_some()
     }
 
     fn takes_receive(&mut self, index: usize, number: u64) -> bool {
         let work = self.pairs[index].work(number);
-        work.is_some_and(|work| {
-            matches!(work.action, Action::Send { .. } | Action::Write { immediate: Some(_), .. })
-        })
+        work.is_some_and(|work| work.request.operation().takes_receive())
     }
 
     fn receiver_not_ready(&mut self, index: usize) {
@@ -81,26 +78,23 @@ impl World {
         let resolve = |address: RemoteAddress, bytes: usize, need| {
             keys.resolve(address.key, address.address, bytes as u64, need)
         };
-        let work = self.pairs[index].work(number)?;
-        match &mut work.action {
-            Action::Write { bytes, to, .. } => {
-                let length = bytes.len();
-                let Some(target) = resolve(*to, length, Need::Write) else {
-                    return Some(self.refuse(peer, Status::RemoteAccess));
-                };
-                if self.nodes[node].model.placement == Placement::Whole || length < 16 {
-                    // SAFETY: the source is alive while its work is outstanding; the target was
-                    // resolved for so many bytes.
-                    unsafe { place(target.start(), bytes.start(), length) };
-                    return Some(Status::Success);
+        let placement = self.nodes[node].model.placement;
+        let Work { request, answer, .. } = self.pairs[index].work(number)?;
+        let done = match &request.operation {
+            KeptOperation::Write { source, to, .. } => {
+                let ((start, length), to) = (source.parts(), *to);
+                let target = resolve(to, length, Need::Write);
+                if target.is_some() && placement != Placement::Whole && length >= 16 {
+                    self.place_in_parts(index, node, number, length, to);
+                    return None;
                 }
-                let to = *to;
-                self.place_in_parts(index, node, number, length, to);
-                None
+                // SAFETY: the source is alive while its work is outstanding; the target was
+                // resolved for so many bytes.
+                target.map(|target| unsafe { place(target.start(), start, length) })
             }
-            Action::Send { bytes, .. } => {
-                let (start, length) = (bytes.start(), bytes.len());
-                let room = self.pairs[peer].reserved.as_ref().map_or(0, Posted::room);
+            KeptOperation::Send { source, .. } => {
+                let (start, length) = source.parts();
+                let room = self.pairs[peer].reserved.as_ref().map_or(0, KeptReceive::room);
                 if length > room {
                     return Some(self.refuse(peer, Status::InvalidRequest));
                 }
@@ -108,30 +102,30 @@ impl World {
                     // SAFETY: the source as above; the buffer has room and its region is alive.
                     unsafe { place(buffer.start(), start, length) };
                 }
-                Some(Status::Success)
+                Some(())
             }
-            Action::Read { into, from, data } => {
-                let Some(target) = resolve(*from, into.bytes, Need::Read) else {
-                    return Some(self.refuse(peer, Status::RemoteAccess));
+            KeptOperation::Read { into, from } => {
+                resolve(*from, into.bytes, Need::Read).map(|target| {
+                    answer.resize(into.bytes, 0);
+                    let to = answer.as_mut_ptr();
+                    // SAFETY: the target was resolved for so many bytes, `answer` has them too.
+                    unsafe { std::ptr::copy_nonoverlapping(target.start(), to, into.bytes) }
+                })
+            }
+            KeptOperation::FetchAdd { at, add, .. } => resolve(*at, 8, Need::Atomic)
+                .map(|target| change(&target, answer, |word| word.fetch_add(*add, SeqCst))),
+            KeptOperation::CompareSwap { at, expected, new, .. } => {
+                let swap = |word: &AtomicU64| {
+                    let old = word.compare_exchange(*expected, *new, SeqCst, SeqCst);
+                    old.unwrap_or_else(|old| old)
                 };
-                let length = into.bytes;
-                data.resize(length, 0);
-                // SAFETY: the target was resolved for so many bytes, `data` has them too.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(target.start(), data.as_mut_ptr(), length);
-                }
-                Some(Status::Success)
+                resolve(*at, 8, Need::Atomic).map(|target| change(&target, answer, swap))
             }
-            Action::Atomic { at, change, old, .. } => {
-                let Some(target) = resolve(*at, 8, Need::Atomic) else {
-                    return Some(self.refuse(peer, Status::RemoteAccess));
-                };
-                // SAFETY: resolved for an atomic: 8 bytes, aligned, alive.
-                let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(target.start().cast()) };
-                *old = change.apply(word);
-                Some(Status::Success)
-            }
-        }
+        };
+        Some(match done {
+            Some(()) => Status::Success,
+            None => self.refuse(peer, Status::RemoteAccess),
+        })
     }
 
     /// The peer finds a request wrong: its own end fails too.
@@ -182,4 +176,11 @@ impl World {
         self.pairs[index].placing = true;
         self.schedule(at, Event::Pair(index, PairEvent::Placed));
     }
+}
+
+/// Changes a word that was resolved for an atomic; the old value is the answer.
+fn change(target: &Target, answer: &mut Vec<u8>, change: impl Fn(&AtomicU64) -> u64) {
+    // SAFETY: resolved for an atomic: 8 bytes, aligned, alive.
+    let word = unsafe { AtomicU64::from_ptr(target.start().cast()) };
+    *answer = change(word).to_ne_bytes().to_vec();
 }

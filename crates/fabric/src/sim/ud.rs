@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::world::{Event, Posted, World};
+use super::world::{Event, World};
+use crate::kept::KeptReceive;
 use crate::place::place;
 use crate::work::{Completion, DATAGRAM_HEADER_BYTES, Kind, Outgoing, QueueSizes, Source, Status};
 
@@ -18,7 +19,7 @@ pub(super) struct Ud {
     pub(super) open: bool,
     pub(super) used: u32,
     unsignalled: u32,
-    pub(super) receives: VecDeque<Posted>,
+    pub(super) receives: VecDeque<KeptReceive>,
 }
 
 /// A datagram on its way.
@@ -94,7 +95,9 @@ impl World {
         if !reachable || !ud.open || ud.receives.front().is_none_or(|first| first.room() < whole) {
             return;
         }
-        let Some(Posted { id, buffer: Some(buffer) }) = ud.receives.pop_front() else { return };
+        let Some(KeptReceive { id, buffer: Some(buffer) }) = ud.receives.pop_front() else {
+            return;
+        };
         // SAFETY: the buffer has room for header and bytes, and its region is alive.
         unsafe { place(buffer.start().add(DATAGRAM_HEADER_BYTES), bytes.as_ptr(), bytes.len()) };
         let completion = Completion {

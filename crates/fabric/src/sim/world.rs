@@ -12,8 +12,7 @@ use super::model::{Chance, Model};
 use super::pair::{Pair, PairEvent};
 use super::ud::{Arrival, Ud};
 use crate::keys::KeyTable;
-use crate::memory::Region;
-use crate::work::{Completion, Destination, Source, Status};
+use crate::work::{Completion, Status};
 
 pub(super) struct World {
     pub(super) now: u64,
@@ -24,8 +23,6 @@ pub(super) struct World {
     pub(super) queues: Vec<Queue>,
     pub(super) pairs: Vec<Pair>,
     pub(super) uds: Vec<Ud>,
-    /// Receives that pairs share, by number of the queue.
-    pub(super) shared: Vec<Receives>,
     /// Whether something happened, by number of the events object.
     pub(super) signals: Vec<bool>,
     cuts: HashSet<(usize, usize)>,
@@ -37,12 +34,6 @@ pub(super) struct Node {
     stopped: bool,
     out_free: u64,
     in_free: u64,
-}
-
-/// A shared receive queue.
-pub(super) struct Receives {
-    pub(super) posted: VecDeque<Posted>,
-    pub(super) capacity: usize,
 }
 
 /// A completion queue.
@@ -107,7 +98,6 @@ impl World {
             queues: Vec::new(),
             pairs: Vec::new(),
             uds: Vec::new(),
-            shared: Vec::new(),
             signals: Vec::new(),
             cuts: HashSet::new(),
         }
@@ -215,67 +205,4 @@ impl World {
 
 fn ordered(a: usize, b: usize) -> (usize, usize) {
     (a.min(b), a.max(b))
-}
-
-/// Source of a request, kept after its post.
-pub(super) enum Bytes {
-    Region(Region, usize, usize),
-    Inline(Box<[u8]>),
-}
-
-impl Bytes {
-    pub(super) fn new(source: &Source<'_>) -> Bytes {
-        match *source {
-            Source::Region { region, offset, bytes } => {
-                Bytes::Region(region.clone(), offset, bytes)
-            }
-            Source::Inline(slice) => Bytes::Inline(slice.into()),
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Bytes::Region(_, _, bytes) => *bytes,
-            Bytes::Inline(bytes) => bytes.len(),
-        }
-    }
-
-    /// First byte; it can be read as long as `self` lives.
-    pub(super) fn start(&self) -> *const u8 {
-        match self {
-            Bytes::Region(region, offset, _) => region.as_ptr().wrapping_add(*offset),
-            Bytes::Inline(bytes) => bytes.as_ptr(),
-        }
-    }
-}
-
-/// Destination of a request, kept after its post.
-#[derive(Clone)]
-pub(super) struct Buffer {
-    pub(super) region: Region,
-    pub(super) offset: usize,
-    pub(super) bytes: usize,
-}
-
-impl Buffer {
-    pub(super) fn new(destination: &Destination<'_>) -> Buffer {
-        let Destination { region, offset, bytes } = *destination;
-        Buffer { region: region.clone(), offset, bytes }
-    }
-
-    pub(super) fn start(&self) -> *mut u8 {
-        self.region.as_ptr().wrapping_add(self.offset)
-    }
-}
-
-/// A receive that was posted.
-pub(super) struct Posted {
-    pub(super) id: u64,
-    pub(super) buffer: Option<Buffer>,
-}
-
-impl Posted {
-    pub(super) fn room(&self) -> usize {
-        self.buffer.as_ref().map_or(0, |buffer| buffer.bytes)
-    }
 }

@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::epoll::{Epoll, Watched};
-use super::frame::{FrameKind, GREETING_BYTES, Greeting, answer};
+use super::frame::{FrameKind, GREETING_BYTES, Greeting};
 use super::incoming::{Incoming, status_of};
 use super::pair::Shared;
 use super::reader::{Arriving, Brought, Memory, Reader};
 use super::{CLOSING, Device, PATIENCE};
 use crate::error::{Result, last_os_error};
 use crate::queue::lock;
+use crate::setup::head;
 
 /// Maximum number of unidentified connections.
 const STRANGERS_MAX: usize = 256;
@@ -348,7 +349,7 @@ impl Stranger {
             // One that has been heard before is a copy: it is told nothing.
             Ok(greeting)
                 if device.may_call(&greeting)
-                    && self.socket.write_all(&answer(&device.token)).is_ok() =>
+                    && self.socket.write_all(&head(&device.token)).is_ok() =>
             {
                 self.known = Some(greeting);
             }

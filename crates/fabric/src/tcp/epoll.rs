@@ -1,9 +1,9 @@
 //! Which sockets are ready: epoll, level-triggered. The cost of asking depends on the number of
 //! sockets that are ready, not on the number that exist.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use crate::error::{Result, last_os_error};
+use crate::error::{Result, opened};
 
 /// Answers at most at a time; those left over come first at the next.
 const ANSWERS_MAX: usize = 256;
@@ -25,13 +25,9 @@ pub(super) struct Watched {
 
 impl Epoll {
     pub(super) fn new() -> Result<Epoll> {
-        // SAFETY: a plain call; the descriptor is owned at once.
+        // SAFETY: a plain call.
         let file = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if file < 0 {
-            return Err(last_os_error("epoll_create1"));
-        }
-        // SAFETY: just opened.
-        let file = unsafe { OwnedFd::from_raw_fd(file) };
+        let file = opened("epoll_create1", file)?;
         Ok(Epoll { file, answers: Vec::with_capacity(ANSWERS_MAX), last: 0 })
     }
 

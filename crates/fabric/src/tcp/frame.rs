@@ -1,11 +1,9 @@
 //! The wire format of a connection: a greeting, then frames of a fixed header and, for some, bytes.
 
-use crate::setup::{MAGIC, SetupError, Token, VERSION};
+use crate::setup::{HEAD_BYTES, SetupError, Token, check_head, head};
 
 /// First message of who opens a connection: magic, version, token, and which queue pairs it joins.
-pub(super) const GREETING_BYTES: usize = 8 + 4 + 32 + 16;
-/// The answer: magic, version, token.
-pub(super) const ANSWER_BYTES: usize = 8 + 4 + 32;
+pub(super) const GREETING_BYTES: usize = HEAD_BYTES + 16;
 /// Length of a frame's header.
 pub(super) const HEADER_BYTES: usize = 40;
 
@@ -23,7 +21,7 @@ pub(super) struct Greeting {
 impl Greeting {
     pub(super) fn encode(&self, token: &Token) -> [u8; GREETING_BYTES] {
         let mut bytes = [0; GREETING_BYTES];
-        bytes[..ANSWER_BYTES].copy_from_slice(&answer(token));
+        bytes[..HEAD_BYTES].copy_from_slice(&head(token));
         bytes[44..52].copy_from_slice(&self.device.to_le_bytes());
         bytes[52..56].copy_from_slice(&self.from.to_le_bytes());
         bytes[56..].copy_from_slice(&self.to.to_le_bytes());
@@ -34,33 +32,11 @@ impl Greeting {
         bytes: &[u8; GREETING_BYTES],
         token: &Token,
     ) -> Result<Greeting, SetupError> {
-        check_answer(bytes.first_chunk().ok_or(SetupError::Magic)?, token)?;
+        check_head(bytes.first_chunk().ok_or(SetupError::Magic)?, token)?;
         let word = |at| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let device = u64::from_le_bytes(std::array::from_fn(|i| bytes[44 + i]));
         Ok(Greeting { device, from: word(52), to: word(56) })
     }
-}
-
-pub(super) fn answer(token: &Token) -> [u8; ANSWER_BYTES] {
-    let mut bytes = [0; ANSWER_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12..].copy_from_slice(token.bytes());
-    bytes
-}
-
-pub(super) fn check_answer(bytes: &[u8; ANSWER_BYTES], token: &Token) -> Result<(), SetupError> {
-    if bytes[..8] != MAGIC {
-        return Err(SetupError::Magic);
-    }
-    let theirs = u32::from_le_bytes(std::array::from_fn(|i| bytes[8 + i]));
-    if theirs != VERSION {
-        return Err(SetupError::Version { theirs, ours: VERSION });
-    }
-    if !token.matches(&std::array::from_fn(|i| bytes[12 + i])) {
-        return Err(SetupError::Token);
-    }
-    Ok(())
 }
 
 /// Kind of a frame. Requests go from who opened the connection, answers back.
@@ -198,7 +174,7 @@ pub fn fuzz(data: &[u8]) {
     greeting[..bytes].copy_from_slice(&data[..bytes]);
     for right_head in [false, true] {
         if right_head {
-            greeting[..ANSWER_BYTES].copy_from_slice(&answer(&token));
+            greeting[..HEAD_BYTES].copy_from_slice(&head(&token));
         }
         if let Ok(decoded) = Greeting::decode(&greeting, &token) {
             assert_eq!(decoded.encode(&token), greeting);

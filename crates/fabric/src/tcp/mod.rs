@@ -15,7 +15,6 @@ mod frame;
 mod incoming;
 mod pair;
 mod reader;
-mod receives;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -33,10 +32,9 @@ use std::time::{Duration, Instant};
 pub use self::frame::fuzz;
 
 use self::card::{Card, Outgoing};
-use self::frame::{ANSWER_BYTES, Greeting, check_answer};
+use self::frame::Greeting;
 use self::pair::Shared;
-use self::receives::ReceiveQueue;
-use crate::contract::{Fabric, SharedReceives};
+use crate::contract::Fabric;
 use crate::datagram::SocketAddress;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
@@ -44,17 +42,11 @@ use crate::event_file::EventFile;
 use crate::keys::KeyTable;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, device_number};
-use crate::queue::{Member, check_limit, lock, random_id};
-use crate::setup::{SetupError, Token};
+use crate::queue::{Member, lock, random_id};
+use crate::setup::{HEAD_BYTES, SetupError, Token, check_head};
 use crate::soft::{SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
-use crate::work::{Limits, QueueSizes, Receive, Rejected, Timing};
+use crate::work::{Limits, QueueSizes, Timing};
 
-/// Longest inline source.
-const INLINE_BYTES: usize = 128;
-/// Longest message.
-const MESSAGE_BYTES: usize = 1 << 30;
-/// Longest datagram.
-const DATAGRAM_BYTES: usize = 4096;
 /// A set-up call may take so long.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A peer that has closed its connection may still have said why on ours.
@@ -155,10 +147,10 @@ impl Device {
         stream.set_read_timeout(Some(PATIENCE)).map_err(io("setsockopt(SO_RCVTIMEO)"))?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(io("setsockopt(SO_SNDTIMEO)"))?;
         let greeting = Greeting { device: self.id, from, to: peer.number };
-        let mut answer = [0; ANSWER_BYTES];
+        let mut answer = [0; HEAD_BYTES];
         (&stream).write_all(&greeting.encode(&self.token)).map_err(SetupError::from)?;
         (&stream).read_exact(&mut answer).map_err(SetupError::from)?;
-        check_answer(&answer, &self.token)?;
+        check_head(&answer, &self.token)?;
         stream.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
         Ok(stream)
     }
@@ -225,16 +217,7 @@ impl TcpDevice {
         let listener = TcpListener::bind(address).map_err(io("listening for peers"))?;
         listener.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
         let address = listener.local_addr().map_err(io("getsockname"))?;
-        let limits = Limits {
-            queue_entries: 1 << 14,
-            completion_entries: 1 << 20,
-            message_bytes: MESSAGE_BYTES,
-            datagram_bytes: DATAGRAM_BYTES,
-            inline_bytes: INLINE_BYTES,
-            ordered_placement: true,
-            registers_remote: false,
-            progress_by_polling: true,
-        };
+        let limits = Limits { progress_by_polling: true, ..Limits::SOFTWARE };
         let device = Arc::new(Device {
             number: device_number(),
             limits,
@@ -275,7 +258,6 @@ impl Fabric for TcpDevice {
     type CompletionQueue = TcpQueue;
     type QueuePair = TcpPair;
     type Datagram = TcpDatagram;
-    type SharedReceives = TcpReceives;
 
     fn provider(&self) -> Provider {
         Provider::Tcp
@@ -312,28 +294,11 @@ impl Fabric for TcpDevice {
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<TcpPair> {
-        let receives = ReceiveQueue::new(sizes.receive);
-        self.pair([send, receive], receives, false, sizes, timing)
-    }
-
-    fn shared_receives(&self, entries: u32) -> Result<TcpReceives> {
-        check_limit("queue entries", entries, self.device().limits.queue_entries)?;
-        Ok(TcpReceives { device: self.clone(), queue: ReceiveQueue::new(entries) })
-    }
-
-    fn queue_pair_sharing(
-        &self,
-        send: &TcpQueue,
-        receive: &TcpQueue,
-        shared: &TcpReceives,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<TcpPair> {
-        if !shared.device.is(self) {
-            return Err(Error::ForeignObject { what: "shared receive queue" });
-        }
-        let sizes = QueueSizes { receive: 0, ..sizes };
-        self.pair([send, receive], shared.queue.clone(), true, sizes, timing)
+        SoftPair::new(self, [send, receive], sizes, |number, queues| {
+            let pair = Arc::new(Shared::new(number, self.device(), queues, sizes, timing));
+            lock(&self.device().pairs).insert(number, Arc::downgrade(&pair));
+            Ok(pair)
+        })
     }
 
     fn datagram(
@@ -360,44 +325,6 @@ pub type TcpQueue = SoftQueue<TcpDevice>;
 pub type TcpPair = SoftPair<TcpDevice>;
 /// A datagram queue pair.
 pub type TcpDatagram = SoftDatagram<TcpDevice>;
-
-/// Receives that several connections take from.
-pub struct TcpReceives {
-    device: TcpDevice,
-    queue: ReceiveQueue,
-}
-
-impl SharedReceives for TcpReceives {
-    fn post(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        let device = self.device.device();
-        let starved = self.queue.is_empty();
-        let result = self.queue.post(device.number, receives);
-        if starved {
-            // A thread may be waiting for the result.
-            device.wake();
-        }
-        result
-    }
-}
-
-impl TcpDevice {
-    fn pair(
-        &self,
-        queues: [&TcpQueue; 2],
-        receives: ReceiveQueue,
-        shares: bool,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<TcpPair> {
-        SoftPair::new(self, queues, sizes, |number, queues| {
-            let receives = (receives, shares);
-            let pair = Shared::new(number, self.device(), queues, receives, sizes, timing);
-            let pair = Arc::new(pair);
-            lock(&self.device().pairs).insert(number, Arc::downgrade(&pair));
-            Ok(pair)
-        })
-    }
-}
 
 impl SoftDevice for TcpDevice {
     type Pair = Shared;

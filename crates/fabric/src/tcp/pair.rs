@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use super::Device;
 use super::frame::{Frame, FrameKind};
-use super::receives::{PostedReceive, ReceiveQueue};
 use super::request::Work;
 use crate::contract::State;
-use crate::error::{Error, NO_OWN_RECEIVES, Result};
+use crate::error::{Error, Result};
+use crate::kept::{KeptRange, KeptReceive, post_all};
 use crate::memory::{Region, RemoteRegion};
 use crate::place::place;
 use crate::queue::{Member, Queue, lock};
@@ -35,9 +35,6 @@ pub struct Shared {
     pub(super) timing: Timing,
     send_queue: Arc<Queue<Shared>>,
     receive_queue: Arc<Queue<Shared>>,
-    receives: ReceiveQueue,
-    /// True if the receives are shared with other connections.
-    shares: bool,
     /// Send queue entries that no polled completion has freed.
     used: AtomicU32,
     /// Whether the socket has no room for what is to be sent.
@@ -62,8 +59,9 @@ struct Engine {
     sent_bytes: usize,
     /// Entries that the next completion frees besides its own.
     unsignalled: u32,
+    receives: VecDeque<KeptReceive>,
     /// The receive taken by the peer's request that is being executed.
-    reserved: Option<PostedReceive>,
+    reserved: Option<KeptReceive>,
     /// The peer has taken up our connection.
     open: bool,
     /// When the peer was heard of, and when we said something.
@@ -82,7 +80,7 @@ impl Engine {
         if index >= self.sent {
             return None;
         }
-        let (region, offset, wanted) = self.work.get(index)?.into.as_ref()?;
+        let KeptRange { region, offset, bytes: wanted } = self.work.get(index)?.into.as_ref()?;
         (*wanted == bytes).then(|| (region.clone(), *offset))
     }
 }
@@ -115,28 +113,21 @@ impl Connection for Shared {
 
     fn post(&self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
         let mut engine = lock(&self.engine);
-        let mut result = Ok(());
-        for (posted, request) in requests.iter().enumerate() {
-            if let Err(reason) = self.post_one(&mut engine, request) {
-                result = Err(Rejected { posted, reason });
-                break;
-            }
-        }
+        let result = post_all(requests, |request| self.post_one(&mut engine, request));
         self.flush(&mut engine);
         result
     }
 
     fn post_receives(&self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
         // The lock keeps a failure from flushing before these are there.
-        let engine = lock(&self.engine);
-        if self.shares {
-            return Err(Rejected { posted: 0, reason: NO_OWN_RECEIVES });
-        }
+        let mut engine = lock(&self.engine);
         if engine.state == State::Failed {
             return Err(Rejected { posted: 0, reason: Error::Failed });
         }
-        let starved = self.receives.is_empty();
-        let result = self.receives.post(self.device.number, receives);
+        let starved = engine.receives.is_empty();
+        let (device, capacity) = (self.device.number, self.sizes.receive);
+        let post = |one: &_| KeptReceive::post(one, device, &mut engine.receives, capacity);
+        let result = post_all(receives, post);
         drop(engine);
         if starved {
             // A thread may be waiting for the result.
@@ -155,7 +146,6 @@ impl Shared {
         number: u32,
         device: &Arc<Device>,
         queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
-        (receives, shares): (ReceiveQueue, bool),
         sizes: QueueSizes,
         timing: Timing,
     ) -> Shared {
@@ -169,6 +159,7 @@ impl Shared {
             sent: 0,
             sent_bytes: 0,
             unsignalled: 0,
+            receives: VecDeque::with_capacity(sizes.receive as usize),
             reserved: None,
             open: false,
             heard: now,
@@ -183,8 +174,6 @@ impl Shared {
             timing,
             send_queue: queues.0.clone(),
             receive_queue: queues.1.clone(),
-            receives,
-            shares,
             used: AtomicU32::new(0),
             congested: AtomicBool::new(false),
             failed: AtomicBool::new(false),
@@ -294,8 +283,9 @@ impl Shared {
         if engine.state == State::Failed {
             return None;
         }
-        let receive = self.receives.take()?;
-        let found = (receive.room(), receive.place());
+        let receive = engine.receives.pop_front()?;
+        let place = receive.buffer.as_ref().map(|buffer| (buffer.region.clone(), buffer.offset));
+        let found = (receive.room(), place);
         engine.reserved = Some(receive);
         Some(found)
     }
@@ -478,14 +468,8 @@ impl Shared {
         self.device.wake();
     }
 
-    /// Receives that are this connection's alone are flushed.
     fn flush_receives(&self, engine: &mut Engine) {
-        let mut next = engine.reserved.take();
-        loop {
-            if next.is_none() && !self.shares {
-                next = self.receives.take();
-            }
-            let Some(receive) = next.take() else { return };
+        while let Some(receive) = engine.reserved.take().or_else(|| engine.receives.pop_front()) {
             let completion = Completion {
                 id: receive.id,
                 status: Status::Flushed,

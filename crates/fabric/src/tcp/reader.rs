@@ -7,11 +7,11 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::MESSAGE_BYTES;
 use super::frame::{Frame, HEADER_BYTES};
 use super::pair::Shared;
 use crate::keys::Target;
 use crate::memory::Region;
+use crate::work::Limits;
 
 /// Bytes that are read ahead.
 const AHEAD_BYTES: usize = 32 * 1024;
@@ -224,7 +224,7 @@ impl Reader {
             return None;
         }
         let header = self.ahead[self.from..self.to].first_chunk()?;
-        let frame = Frame::decode(header, MESSAGE_BYTES);
+        let frame = Frame::decode(header, Limits::SOFTWARE.message_bytes);
         self.from += HEADER_BYTES;
         Some(frame)
     }

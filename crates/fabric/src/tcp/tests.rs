@@ -1,10 +1,11 @@
 //! Tests that a buffer belongs to its owner again after its completion, whichever thread does the
 //! card's work at the time.
 
-use super::frame::{Frame, FrameKind, GREETING_BYTES, HEADER_BYTES, answer};
+use super::frame::{Frame, FrameKind, GREETING_BYTES, HEADER_BYTES};
 use super::reader::{Arriving, Brought, Memory, Reader};
 use super::*;
 use crate::contract::{CompletionQueue, QueuePair};
+use crate::setup::head;
 use crate::work::{Completion, Destination, Operation, Status, WorkRequest};
 
 /// A device, a pair of it that is connected to a peer of the test's own, and the connection.
@@ -26,7 +27,7 @@ fn bed() -> Bed {
     let peer = std::thread::spawn(move || {
         let (mut peer, _) = listener.accept().unwrap();
         peer.read_exact(&mut [0; GREETING_BYTES]).unwrap();
-        let answer: [u8; ANSWER_BYTES] = answer(&token);
+        let answer: [u8; HEAD_BYTES] = head(&token);
         peer.write_all(&answer).unwrap();
         peer
     });
@@ -53,7 +54,7 @@ fn a_copy_of_a_greeting_is_not_answered() {
         let mut caller = TcpStream::connect(address).unwrap();
         caller.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         caller.write_all(greeting).unwrap();
-        let answered = caller.read_exact(&mut [0; ANSWER_BYTES]).is_ok();
+        let answered = caller.read_exact(&mut [0; HEAD_BYTES]).is_ok();
         (caller, answered)
     };
     let (mut peer, answered) = call(&greeting(1, to));

@@ -14,7 +14,7 @@ use super::{Device, VerbsCompletionQueue, os, random};
 use crate::contract::Datagram;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
-use crate::work::{Outgoing, QueueSizes, Receive, Rejected, check_source};
+use crate::work::{Outgoing, QueueSizes, Receive, Rejected};
 
 /// A datagram queue pair.
 pub struct VerbsDatagram {
@@ -47,7 +47,7 @@ impl VerbsDatagram {
         receive: &VerbsCompletionQueue,
         sizes: QueueSizes,
     ) -> Result<VerbsDatagram> {
-        let pair = create_on(device, ibv::Transport::Datagram, send, receive, None, sizes)?;
+        let pair = create_on(device, ibv::Transport::Datagram, send, receive, sizes)?;
         pair.initialize_datagram(device.port_number, device.key).map_err(os)?;
         pair.start_datagram(random() & 0x00ff_ffff).map_err(os)?;
         let address = Address {
@@ -69,13 +69,7 @@ impl VerbsDatagram {
         if request.to.device != self.device.number {
             return Err(Error::ForeignObject { what: "address" });
         }
-        let limits = &self.device.limits;
-        let (asked, max) = (request.source.bytes(), limits.datagram_bytes);
-        if asked > max {
-            let (asked, max) = (asked as u64, max as u64);
-            return Err(Error::Limit { what: "bytes in one datagram", asked, max });
-        }
-        check_source(&request.source, self.device.number, limits)
+        request.check(self.device.number, &self.device.limits)
     }
 
     fn post_checked(

@@ -22,7 +22,6 @@ mod address;
 mod datagram;
 mod pair;
 mod queue;
-mod receives;
 mod request;
 
 use std::collections::HashMap;
@@ -40,7 +39,6 @@ pub use self::address::fuzz;
 pub use self::datagram::{VerbsAddress, VerbsDatagram};
 pub use self::pair::VerbsQueuePair;
 pub use self::queue::{VerbsCompletionQueue, VerbsEvents};
-pub use self::receives::VerbsReceives;
 use crate::contract::Fabric;
 use crate::endpoint::Provider;
 use crate::error::{Error, Result};
@@ -265,7 +263,7 @@ fn probe(domain: &Arc<ibv::ProtectionDomain>) -> Result<Probe> {
     // Enough for a footer and a credit; some devices take less, and none need more.
     for inline_bytes in [128, 64, 32, 0] {
         let kind = ibv::Transport::Reliable;
-        match pair::create(domain, kind, &queue, &queue, None, sizes, inline_bytes) {
+        match pair::create(domain, kind, &queue, &queue, sizes, inline_bytes) {
             Ok(pair) => {
                 let ordered_placement = pair.places_writes_in_order();
                 return Ok(Probe { inline_bytes: inline_bytes as usize, ordered_placement });
@@ -279,15 +277,6 @@ fn probe(domain: &Arc<ibv::ProtectionDomain>) -> Result<Probe> {
 impl Device {
     fn gid_index(&self) -> Option<u8> {
         self.gid.map(|entry| entry.index)
-    }
-
-    /// Checks that a queue pair of these sizes can be made.
-    fn check_sizes(&self, sizes: QueueSizes) -> Result<()> {
-        let (asked, max) = (sizes.send.max(sizes.receive), self.limits.queue_entries);
-        if asked <= max {
-            return Ok(());
-        }
-        Err(Error::Limit { what: "queue entries", asked: asked.into(), max: max.into() })
     }
 
     /// Takes the events that have come, and marks what has failed.
@@ -382,7 +371,6 @@ impl Fabric for Verbs {
     type CompletionQueue = VerbsCompletionQueue;
     type QueuePair = VerbsQueuePair;
     type Datagram = VerbsDatagram;
-    type SharedReceives = VerbsReceives;
 
     fn provider(&self) -> Provider {
         Provider::Verbs
@@ -423,22 +411,7 @@ impl Fabric for Verbs {
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<VerbsQueuePair> {
-        VerbsQueuePair::new(&self.0, send, receive, None, sizes, timing)
-    }
-
-    fn shared_receives(&self, entries: u32) -> Result<VerbsReceives> {
-        VerbsReceives::new(&self.0, entries)
-    }
-
-    fn queue_pair_sharing(
-        &self,
-        send: &VerbsCompletionQueue,
-        receive: &VerbsCompletionQueue,
-        shared: &VerbsReceives,
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<VerbsQueuePair> {
-        VerbsQueuePair::new(&self.0, send, receive, Some(shared), sizes, timing)
+        VerbsQueuePair::new(&self.0, send, receive, sizes, timing)
     }
 
     fn datagram(

@@ -8,20 +8,18 @@ use millstream_verbs as ibv;
 use millstream_verbs::SendRequest;
 
 use super::address::{Address, Kind, RETRIES, answer_timeout, receive_retries};
-use super::receives::VerbsReceives;
 use super::request::{BATCH, Parts, check_receive, post_receives};
 use super::{Device, Part, VerbsCompletionQueue, os, random};
 use crate::contract::{QueuePair, State};
 use crate::endpoint::Endpoint;
-use crate::error::{Error, NO_OWN_RECEIVES, Result};
+use crate::error::{Error, Result};
+use crate::queue::check_limit;
 use crate::work::{QueueSizes, Receive, Rejected, Timing, WorkRequest};
 
 /// A reliable connection.
 pub struct VerbsQueuePair {
     device: Arc<Device>,
     pair: ibv::QueuePair,
-    /// Whether its receives come from a shared queue.
-    shares: bool,
     address: Address,
     timeout: u8,
     receive_retries: u8,
@@ -35,13 +33,12 @@ pub(super) fn create(
     transport: ibv::Transport,
     send: &Arc<ibv::CompletionQueue>,
     receive: &Arc<ibv::CompletionQueue>,
-    shared: Option<&Arc<ibv::SharedReceiveQueue>>,
     sizes: QueueSizes,
     inline_bytes: u32,
 ) -> std::result::Result<ibv::QueuePair, ibv::Error> {
     let capacity = ibv::Capacity {
         sends: sizes.send.max(1),
-        receives: if shared.is_some() { 0 } else { sizes.receive.max(1) },
+        receives: sizes.receive.max(1),
         send_pieces: 1,
         receive_pieces: 1,
         inline_bytes,
@@ -50,7 +47,6 @@ pub(super) fn create(
         transport,
         send_queue: send,
         receive_queue: receive,
-        shared,
         capacity,
         all_signaled: false,
     };
@@ -63,20 +59,14 @@ pub(super) fn create_on(
     transport: ibv::Transport,
     send: &VerbsCompletionQueue,
     receive: &VerbsCompletionQueue,
-    shared: Option<&VerbsReceives>,
     sizes: QueueSizes,
 ) -> Result<ibv::QueuePair> {
     if !Arc::ptr_eq(&send.device, device) || !Arc::ptr_eq(&receive.device, device) {
         return Err(Error::ForeignObject { what: "completion queue" });
     }
-    if shared.is_some_and(|shared| !shared.is_of(device)) {
-        return Err(Error::ForeignObject { what: "shared receive queue" });
-    }
-    device.check_sizes(sizes)?;
+    check_limit("queue entries", sizes.send.max(sizes.receive), device.limits.queue_entries)?;
     let inline_bytes = device.limits.inline_bytes as u32;
-    let shared = shared.map(|shared| &shared.queue);
-    create(&device.domain, transport, &send.queue, &receive.queue, shared, sizes, inline_bytes)
-        .map_err(os)
+    create(&device.domain, transport, &send.queue, &receive.queue, sizes, inline_bytes).map_err(os)
 }
 
 impl VerbsQueuePair {
@@ -84,12 +74,11 @@ impl VerbsQueuePair {
         device: &Arc<Device>,
         send: &VerbsCompletionQueue,
         receive: &VerbsCompletionQueue,
-        shared: Option<&VerbsReceives>,
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<VerbsQueuePair> {
         let (receive_retries, receive_timer) = receive_retries(timing.receiver_not_ready)?;
-        let pair = create_on(device, ibv::Transport::Reliable, send, receive, shared, sizes)?;
+        let pair = create_on(device, ibv::Transport::Reliable, send, receive, sizes)?;
         // Regions say what is allowed; receives can be posted from now on.
         pair.initialize_reliable(device.port_number, ibv::Access::ALL).map_err(os)?;
         let address = Address {
@@ -106,7 +95,6 @@ impl VerbsQueuePair {
         Ok(VerbsQueuePair {
             device: device.clone(),
             pair,
-            shares: shared.is_some(),
             address,
             timeout: answer_timeout(timing.silence),
             receive_retries,
@@ -243,9 +231,6 @@ impl QueuePair for VerbsQueuePair {
     }
 
     fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        if self.shares {
-            return Err(refused(NO_OWN_RECEIVES));
-        }
         if self.is_failed() {
             return Err(refused(Error::Failed));
         }

@@ -12,6 +12,7 @@ use super::{Device, Part, os};
 use crate::contract::{CompletionQueue, Events};
 use crate::error::{Error, NO_EVENTS, Result};
 use crate::event_file::EventFile;
+use crate::queue::check_limit;
 use crate::work::{Completion, Kind, Status};
 
 /// A completion channel, the device's events, and a file for who wakes.
@@ -66,11 +67,7 @@ impl VerbsCompletionQueue {
         entries: u32,
         events: Option<&VerbsEvents>,
     ) -> Result<VerbsCompletionQueue> {
-        let max = device.limits.completion_entries;
-        if entries > max {
-            let (asked, max) = (entries.into(), max.into());
-            return Err(Error::Limit { what: "completion queue entries", asked, max });
-        }
+        check_limit("completion queue entries", entries, device.limits.completion_entries)?;
         if events.is_some_and(|events| !Arc::ptr_eq(&events.device, device)) {
             return Err(Error::ForeignObject { what: "events" });
         }
@@ -131,7 +128,7 @@ impl CompletionQueue for VerbsCompletionQueue {
         if !self.has_events {
             return Err(NO_EVENTS);
         }
-        self.queue.request_event(false).map_err(os)
+        self.queue.request_event().map_err(os)
     }
 }
 

@@ -9,7 +9,6 @@ mod datagram;
 mod ends;
 mod errors;
 mod reliable;
-mod shared;
 mod waking;
 
 use std::fmt;
@@ -85,7 +84,6 @@ fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     let mut all: Vec<(&'static str, Check<F>)> = Vec::new();
     all.extend(reliable::checks::<F>());
     all.extend(errors::checks::<F>());
-    all.extend(shared::checks::<F>());
     all.extend(waking::checks::<F>());
     all.extend(datagram::checks::<F>());
     all

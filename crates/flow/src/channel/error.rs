@@ -1,7 +1,5 @@
 //! The errors of channels.
 
-use std::{error, fmt};
-
 use millstream_fabric::{Error as FabricError, Rejected, Status};
 
 use crate::link::Misfit;
@@ -10,16 +8,21 @@ use crate::link::Misfit;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a channel cannot go on. Every error but [`Error::TimedOut`] is final: drop the channel.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The fabric refused a call.
-    Fabric(FabricError),
+    #[error("{0}")]
+    Fabric(#[source] FabricError),
     /// The peer is gone, or its side of the channel has failed or been dropped early.
+    #[error("the channel's other side is gone or has failed ({status:?})")]
     PeerLost {
         /// Status of the failed work request.
         status: Status,
     },
     /// The two sides do not fit together.
+    #[error(
+        "both sides of a channel need the same {what}: this side has {ours}, the peer {theirs}"
+    )]
     Mismatch {
         /// Of what.
         what: &'static str,
@@ -29,6 +32,7 @@ pub enum Error {
         theirs: u64,
     },
     /// A setting is impossible.
+    #[error("channel setting: {what}, not {value}")]
     Setting {
         /// The setting, and its allowed values.
         what: &'static str,
@@ -36,6 +40,7 @@ pub enum Error {
         value: u64,
     },
     /// The peer wrote something that the protocol does not allow.
+    #[error("the peer broke the channel's protocol: {what} ({found:#x})")]
     Protocol {
         /// Description of the violation.
         what: &'static str,
@@ -43,6 +48,7 @@ pub enum Error {
         found: u64,
     },
     /// More payload than a slot has room for.
+    #[error("{bytes} bytes do not fit into a slot's payload of {max} bytes")]
     TooLong {
         /// Bytes given.
         bytes: usize,
@@ -50,42 +56,11 @@ pub enum Error {
         max: usize,
     },
     /// The time given was over before the peer did its part.
+    #[error("timed out waiting for {what}")]
     TimedOut {
         /// The awaited event.
         what: &'static str,
     },
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Fabric(error) => error.fmt(f),
-            Error::PeerLost { status } => {
-                write!(f, "the channel's other side is gone or has failed ({status:?})")
-            }
-            Error::Mismatch { what, ours, theirs } => write!(
-                f,
-                "both sides of a channel need the same {what}: this side has {ours}, the peer {theirs}"
-            ),
-            Error::Setting { what, value } => write!(f, "channel setting: {what}, not {value}"),
-            Error::Protocol { what, found } => {
-                write!(f, "the peer broke the channel's protocol: {what} ({found:#x})")
-            }
-            Error::TooLong { bytes, max } => {
-                write!(f, "{bytes} bytes do not fit into a slot's payload of {max} bytes")
-            }
-            Error::TimedOut { what } => write!(f, "timed out waiting for {what}"),
-        }
-    }
-}
-
-impl error::Error for Error {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Error::Fabric(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 impl From<FabricError> for Error {

@@ -92,8 +92,7 @@ counters! {
         repeated,
         /// Queue pairs.
         queue_pairs,
-        /// Bytes of registered memory, now. Buffers that left circulation are registered still;
-        /// of a [`Pool`](crate::shuffle::Pool) only those that the endpoint has are counted.
+        /// Bytes of registered memory, now. Buffers that left circulation are registered still.
         registered_bytes,
         /// Buffers in circulation, now.
         buffers,

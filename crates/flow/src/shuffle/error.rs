@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use std::{error, fmt};
 
 use millstream_fabric::{Error as FabricError, Rejected, Status};
 
@@ -13,11 +12,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an endpoint cannot do what was asked. An error for which [`Error::is_final`] is true ends
 /// the endpoint: every later call gives the same error, and its peers learn of it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The fabric refused a call.
-    Fabric(Arc<FabricError>),
+    #[error("{0}")]
+    Fabric(#[source] Arc<FabricError>),
     /// A peer is gone, or its endpoint has failed or been dropped early.
+    #[error("endpoint {peer} is gone or has failed ({status:?})")]
     PeerLost {
         /// Id of the peer's endpoint.
         peer: u32,
@@ -25,6 +26,10 @@ pub enum Error {
         status: Status,
     },
     /// Of datagrams: a peer from which something was due has not been heard of for too long.
+    #[error(
+        "nothing was heard of endpoint {peer} for {} ms, though something was due",
+        time.as_millis()
+    )]
     Silent {
         /// Id of the peer's endpoint.
         peer: u32,
@@ -32,31 +37,46 @@ pub enum Error {
         time: Duration,
     },
     /// Of datagrams: messages are missing at the end of a stream. The stream has to be repeated.
+    #[error(
+        "endpoint {sender} sent {sent} datagrams and {received} arrived: the network lost some; \
+         repeat the shuffle, or use a design over reliable connections"
+    )]
     Lost {
         /// Id of the sending endpoint.
-        source: u32,
+        sender: u32,
         /// Messages that the source sent to this endpoint.
         sent: u64,
         /// Messages that arrived.
         received: u64,
     },
     /// Of datagrams: a message was lost in the middle of a stream; only sequence numbers tell.
+    #[error(
+        "datagram {number} of endpoint {sender} was lost; repeat the shuffle, or use a design over \
+         reliable connections"
+    )]
     Missing {
         /// Id of the sending endpoint.
-        source: u32,
+        sender: u32,
         /// Sequence number of the message, from 0.
         number: u64,
     },
     /// Of datagrams: more messages arrived than were sent. The stream has to be repeated.
+    #[error(
+        "endpoint {sender} sent {sent} datagrams and {received} arrived: the network repeated some; \
+         repeat the shuffle with sequence numbers"
+    )]
     Repeated {
         /// Id of the sending endpoint.
-        source: u32,
+        sender: u32,
         /// Messages that the source sent to this endpoint.
         sent: u64,
         /// Messages that arrived.
         received: u64,
     },
     /// The two sides do not fit together.
+    #[error(
+        "both sides of a shuffle need the same {what}: this side has {ours}, the peer {theirs}"
+    )]
     Mismatch {
         /// Of what.
         what: &'static str,
@@ -66,6 +86,7 @@ pub enum Error {
         theirs: u64,
     },
     /// A setting is impossible.
+    #[error("the shuffle's {name}{}: {why}", cannot_be(*value))]
     Setting {
         /// Which.
         name: &'static str,
@@ -75,6 +96,7 @@ pub enum Error {
         why: String,
     },
     /// There is no design of this name.
+    #[error("no design {name:?}; there are {}", names.join(", "))]
     NoSuchDesign {
         /// The name given.
         name: String,
@@ -82,11 +104,16 @@ pub enum Error {
         names: Vec<&'static str>,
     },
     /// There is no depth of this name.
+    #[error(
+        "no depth {text:?}; there are fixed:K, bdp:BYTES_PER_S:LATENCY_NS, adaptive and \
+         adaptive:LEAST:MOST"
+    )]
     NoSuchDepth {
         /// The text given.
         text: String,
     },
     /// A peer wrote something that the protocol does not allow.
+    #[error("endpoint {peer} broke the shuffle's protocol: {what} ({found:#x})")]
     Protocol {
         /// Id of the peer's endpoint.
         peer: u32,
@@ -96,6 +123,7 @@ pub enum Error {
         found: u64,
     },
     /// More payload than a buffer has room for.
+    #[error("{bytes} bytes do not fit into a buffer of {max} bytes")]
     TooLong {
         /// Bytes given.
         bytes: usize,
@@ -103,6 +131,10 @@ pub enum Error {
         max: usize,
     },
     /// A destination that does not exist, or is named twice in one call.
+    #[error(
+        "destination {number}: an endpoint of {count} destinations takes each of 0 to {} once",
+        count.saturating_sub(1)
+    )]
     Destination {
         /// Its number.
         number: usize,
@@ -110,11 +142,13 @@ pub enum Error {
         count: usize,
     },
     /// The stream to this destination has ended: nothing follows `Depleted`.
+    #[error("the stream to destination {number} has ended; nothing follows its end")]
     Ended {
         /// The destination's number.
         number: usize,
     },
     /// The time given was over before the peers did their part.
+    #[error("timed out waiting for {what}")]
     TimedOut {
         /// The awaited event.
         what: &'static str,
@@ -139,83 +173,16 @@ impl Error {
             Error::PeerLost { peer, .. }
             | Error::Silent { peer, .. }
             | Error::Protocol { peer, .. } => Some(*peer),
-            Error::Lost { source, .. }
-            | Error::Missing { source, .. }
-            | Error::Repeated { source, .. } => Some(*source),
+            Error::Lost { sender, .. }
+            | Error::Missing { sender, .. }
+            | Error::Repeated { sender, .. } => Some(*sender),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Fabric(error) => error.fmt(f),
-            Error::PeerLost { peer, status } => {
-                write!(f, "endpoint {peer} is gone or has failed ({status:?})")
-            }
-            Error::Silent { peer, time } => write!(
-                f,
-                "nothing was heard of endpoint {peer} for {} ms, though something was due",
-                time.as_millis()
-            ),
-            Error::Lost { source, sent, received } => write!(
-                f,
-                "endpoint {source} sent {sent} datagrams and {received} arrived: the network lost \
-                 some; repeat the shuffle, or use a design over reliable connections"
-            ),
-            Error::Missing { source, number } => write!(
-                f,
-                "datagram {number} of endpoint {source} was lost; repeat the shuffle, or use a \
-                 design over reliable connections"
-            ),
-            Error::Repeated { source, sent, received } => write!(
-                f,
-                "endpoint {source} sent {sent} datagrams and {received} arrived: the network \
-                 repeated some; repeat the shuffle with sequence numbers"
-            ),
-            Error::Mismatch { what, ours, theirs } => write!(
-                f,
-                "both sides of a shuffle need the same {what}: this side has {ours}, the peer {theirs}"
-            ),
-            Error::Setting { name, value: Some(value), why } => {
-                write!(f, "the shuffle's {name} cannot be {value}: {why}")
-            }
-            Error::Setting { name, value: None, why } => write!(f, "the shuffle's {name}: {why}"),
-            Error::NoSuchDesign { name, names } => {
-                write!(f, "no design {name:?}; there are {}", names.join(", "))
-            }
-            Error::NoSuchDepth { text } => write!(
-                f,
-                "no depth {text:?}; there are fixed:K, bdp:BYTES_PER_S:LATENCY_NS, adaptive and \
-                 adaptive:LEAST:MOST"
-            ),
-            Error::Protocol { peer, what, found } => {
-                write!(f, "endpoint {peer} broke the shuffle's protocol: {what} ({found:#x})")
-            }
-            Error::TooLong { bytes, max } => {
-                write!(f, "{bytes} bytes do not fit into a buffer of {max} bytes")
-            }
-            Error::Destination { number, count } => write!(
-                f,
-                "destination {number}: an endpoint of {count} destinations takes each of 0 to {} once",
-                count.saturating_sub(1)
-            ),
-            Error::Ended { number } => {
-                write!(f, "the stream to destination {number} has ended; nothing follows its end")
-            }
-            Error::TimedOut { what } => write!(f, "timed out waiting for {what}"),
-        }
-    }
-}
-
-impl error::Error for Error {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Error::Fabric(error) => Some(&**error),
-            _ => None,
-        }
-    }
+fn cannot_be(value: Option<u64>) -> String {
+    value.map_or(String::new(), |value| format!(" cannot be {value}"))
 }
 
 impl From<FabricError> for Error {

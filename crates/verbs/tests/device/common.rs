@@ -50,17 +50,11 @@ impl Rig {
     }
 
     /// A queue pair in the reset state, with its own completion queue.
-    pub(crate) fn pair(
-        &self,
-        transport: Transport,
-        queue: &Arc<CompletionQueue>,
-        shared: Option<&Arc<SharedReceiveQueue>>,
-    ) -> QueuePair {
+    pub(crate) fn pair(&self, transport: Transport, queue: &Arc<CompletionQueue>) -> QueuePair {
         let options = QueuePairOptions {
             transport,
             send_queue: queue,
             receive_queue: queue,
-            shared,
             capacity: CAPACITY,
             all_signaled: false,
         };
@@ -68,15 +62,15 @@ impl Rig {
     }
 
     /// An end that is not connected.
-    pub(crate) fn end(&self, shared: Option<&Arc<SharedReceiveQueue>>) -> End {
+    pub(crate) fn end(&self) -> End {
         let queue = self.queue();
-        let pair = self.pair(Transport::Reliable, &queue, shared);
+        let pair = self.pair(Transport::Reliable, &queue);
         End { queue, pair, region: self.region(Access::ALL) }
     }
 
     /// Two ends, connected to each other.
     pub(crate) fn ends(&self) -> (End, End) {
-        let (a, b) = (self.end(None), self.end(None));
+        let (a, b) = (self.end(), self.end());
         self.connect(&a.pair, b.pair.number(), RETRIES);
         self.connect(&b.pair, a.pair.number(), RETRIES);
         (a, b)

@@ -56,7 +56,7 @@ fn wrong_remote_keys_and_places() {
 #[ignore = "needs an RDMA device: make test-rdma"]
 fn a_queue_pair_that_allows_nothing() {
     let rig = Rig::new();
-    let (a, b) = (rig.end(None), rig.end(None));
+    let (a, b) = (rig.end(), rig.end());
     rig.connect(&a.pair, b.pair.number(), RETRIES);
     b.pair.initialize_reliable(1, Access::LOCAL_WRITE).unwrap();
     let peer = Peer {
@@ -111,7 +111,7 @@ fn a_message_longer_than_its_receive() {
 #[ignore = "needs an RDMA device: make test-rdma"]
 fn a_receiver_that_is_not_ready() {
     let rig = Rig::new();
-    let (a, b) = (rig.end(None), rig.end(None));
+    let (a, b) = (rig.end(), rig.end());
     rig.connect(&a.pair, b.pair.number(), Retries { receiver_not_ready: 1, ..RETRIES });
     rig.connect(&b.pair, a.pair.number(), RETRIES);
     let pieces = [a.region.piece(0, 8).unwrap()];
@@ -147,7 +147,7 @@ fn a_receiver_that_becomes_ready() {
 #[ignore = "needs an RDMA device: make test-rdma"]
 fn a_peer_that_does_not_answer() {
     let rig = Rig::new();
-    let (a, b) = (rig.end(None), rig.end(None));
+    let (a, b) = (rig.end(), rig.end());
     // 4.096 µs times 2^12 is 17 ms, tried three times.
     rig.connect(&a.pair, b.pair.number(), Retries { timeout: 12, count: 2, ..RETRIES });
     let pieces = [a.region.piece(0, 8).unwrap()];
@@ -189,7 +189,7 @@ fn a_full_receive_queue() {
 fn states_and_flushing() {
     let rig = Rig::new();
     let (a, b) = rig.ends();
-    assert_eq!(rig.end(None).pair.state().unwrap(), State::Reset);
+    assert_eq!(rig.end().pair.state().unwrap(), State::Reset);
     assert_eq!(a.pair.state().unwrap(), State::ReadyToSend);
     b.receive(1, 0, 8);
     b.receive(2, 8, 8);
@@ -210,7 +210,7 @@ fn states_and_flushing() {
     let done = a.run(SendRequest::write(3, &pieces, b.region.remote(0)));
     assert_success(&done, 3, Operation::Write);
     // States are not skipped.
-    let error = rig.end(None).pair.start_reliable(&RETRIES).unwrap_err();
+    let error = rig.end().pair.start_reliable(&RETRIES).unwrap_err();
     assert_eq!((error.call, error.errno), ("ibv_modify_qp", libc::EINVAL));
 }
 
@@ -223,7 +223,6 @@ fn what_belongs_to_another_device_is_refused() {
         transport: Transport::Reliable,
         send_queue: &queue,
         receive_queue: &foreign,
-        shared: None,
         capacity: CAPACITY,
         all_signaled: false,
     };

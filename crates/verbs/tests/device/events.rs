@@ -18,13 +18,13 @@ fn a_channel_wakes_its_waiter() {
     assert!(channel.as_fd().as_raw_fd() >= 0);
     let queue = CompletionQueue::new(&rig.context, 64, Some(&channel), 99).unwrap();
     assert!(queue.capacity() >= 64);
-    let pair = rig.pair(Transport::Reliable, &queue, None);
-    let other = rig.end(None);
+    let pair = rig.pair(Transport::Reliable, &queue);
+    let other = rig.end();
     rig.connect(&pair, other.pair.number(), RETRIES);
     rig.connect(&other.pair, pair.number(), RETRIES);
 
     assert_eq!(channel.wait(SHORT), Ok(None), "nobody asked");
-    queue.request_event(false).unwrap();
+    queue.request_event().unwrap();
     assert_eq!(channel.wait(SHORT), Ok(None), "nothing happened");
     pair.post_receive(&mut [ReceiveRequest::new(3, &[])]).unwrap();
     std::thread::scope(|scope| {
@@ -39,31 +39,7 @@ fn a_channel_wakes_its_waiter() {
     assert_success(&other.run(SendRequest::send(2, &[])), 2, Operation::Send);
     assert_success(&next(&queue), 4, Operation::Receive);
     assert_eq!(channel.wait(SHORT), Ok(None));
-    assert!(rig.queue().request_event(false).is_err(), "a queue without channel");
-}
-
-#[test]
-#[ignore = "needs an RDMA device: make test-rdma"]
-fn a_waiter_for_solicited_completions_sleeps_through_others() {
-    let rig = Rig::new();
-    let channel = CompletionChannel::new(&rig.context).unwrap();
-    let queue = CompletionQueue::new(&rig.context, 64, Some(&channel), 7).unwrap();
-    let pair = rig.pair(Transport::Reliable, &queue, None);
-    let other = rig.end(None);
-    rig.connect(&pair, other.pair.number(), RETRIES);
-    rig.connect(&other.pair, pair.number(), RETRIES);
-    pair.post_receive(&mut [ReceiveRequest::new(1, &[]), ReceiveRequest::new(2, &[])]).unwrap();
-
-    queue.request_event(true).unwrap();
-    let to = rig.region(Access::ALL);
-    let write = SendRequest::write(1, &[], to.remote(0)).with_immediate(1);
-    assert_success(&other.run(write), 1, Operation::Write);
-    assert_eq!(channel.wait(SHORT), Ok(None));
-    assert_success(&other.run(write.solicited()), 1, Operation::Write);
-    assert_eq!(channel.wait(PATIENCE), Ok(Some(7)));
-    for id in [1, 2] {
-        assert_success(&next(&queue), id, Operation::ReceiveWriteWithImmediate);
-    }
+    assert!(rig.queue().request_event().is_err(), "a queue without channel");
 }
 
 #[test]
@@ -99,8 +75,8 @@ fn a_link_that_goes_down_and_up() {
 fn a_completion_queue_that_overflows_is_broken() {
     let rig = Rig::new();
     let queue = CompletionQueue::new(&rig.context, 4, None, 31).unwrap();
-    let pair = rig.pair(Transport::Reliable, &queue, None);
-    let other = rig.end(None);
+    let pair = rig.pair(Transport::Reliable, &queue);
+    let other = rig.end();
     rig.connect(&pair, other.pair.number(), RETRIES);
     rig.connect(&other.pair, pair.number(), RETRIES);
     let requests = queue.capacity() as usize + 8;

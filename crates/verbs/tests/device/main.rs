@@ -7,4 +7,3 @@ mod connection;
 mod datagram;
 mod errors;
 mod events;
-mod shared;

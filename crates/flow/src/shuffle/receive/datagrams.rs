@@ -160,7 +160,7 @@ impl<F: Fabric> Datagrams<F> {
                     return post(&mut self.pair, core, slot);
                 }
                 Seen::Gap(number) => {
-                    return Err(Error::Missing { source: core.sources[source].id, number });
+                    return Err(Error::Missing { sender: core.sources[source].id, number });
                 }
             }
         }
@@ -191,7 +191,7 @@ impl<F: Fabric> Datagrams<F> {
         let sent = sent(received, number);
         if received > sent {
             let source = core.sources[source].id;
-            return Err(Error::Repeated { source, sent, received });
+            return Err(Error::Repeated { sender: source, sent, received });
         }
         if received == sent {
             core.arrived(ready);
@@ -296,7 +296,7 @@ impl<F: Fabric> Datagrams<F> {
             {
                 let (source, received) = (origin.id, stream.received);
                 let sent = sent(received, number);
-                return Err(Error::Lost { source, sent, received });
+                return Err(Error::Lost { sender: source, sent, received });
             }
             if stream.received < origin.told && time > core.settings.silence {
                 return Err(Error::Silent { peer: origin.id, time });
