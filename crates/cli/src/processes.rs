@@ -70,9 +70,9 @@ pub(crate) fn run(
             |token: &Token| ScriptMember::new(&task, session, fabric, token, place, Some(show));
         lead_script(cluster, (fabric, &told), make, &mut own, &mut telling)
     };
-    let (weak_board, of_stop) = (board.clone(), draining.clone());
+    let (own_board, of_stop) = (board.clone(), draining.clone());
     let watch = |interrupt: Interrupt| {
-        show(&weak_board, &interrupt, of_stop);
+        show(&own_board, &interrupt, of_stop);
         watch(interrupt)
     };
     let done = launch(processes.count()).run(watch, lead);

@@ -2,9 +2,9 @@
 
 use crate::syntax::prelude::*;
 
-/// Methods of a function: its name, or the field that has it, its signature, which is one of the
-/// statics below, and the type that it always gives. A function like another, which is in a field,
-/// has its name, aliases and types, and its signature unless one is given.
+/// Methods of a function: name (or the field with the name), signature (a static below), and result
+/// type, if the type is fixed. A function may wrap another function in a field: name, aliases, types
+/// and, by default, signature are those of the wrapped function.
 macro_rules! called {
     (.$name:tt, $signature:ident $(, $returns:expr)?) => {
         fn name(&self) -> &str {
@@ -85,7 +85,7 @@ pub(crate) static TWO: LazyLock<Signature> =
 /// Any number of arguments.
 pub(crate) static ANY: LazyLock<Signature> =
     LazyLock::new(|| Signature::variadic_any(Volatility::Immutable));
-/// Arguments that the function checks itself.
+/// Arguments checked by the function itself.
 pub(crate) static CHECKED: LazyLock<Signature> =
     LazyLock::new(|| Signature::user_defined(Volatility::Immutable));
 /// No arguments.
