@@ -3,8 +3,8 @@
 use crate::syntax::prelude::*;
 
 /// Methods of a function: name (or the field with the name), signature (a static below), and result
-/// type, if the type is fixed. A function may wrap another function in a field: name, aliases, types
-/// and, by default, signature are those of the wrapped function.
+/// type, if the type is fixed. A function may wrap another function in a field: name, aliases,
+/// types and, by default, signature are those of the wrapped function.
 macro_rules! called {
     (.$name:tt, $signature:ident $(, $returns:expr)?) => {
         fn name(&self) -> &str {
