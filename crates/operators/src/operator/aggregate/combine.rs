@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use millstream_state::{CHUNK_ROWS, Combiner, Overlap, Panes, RowsRef, Sessions, Single, Table};
 
-use super::fire::{Finisher, ResultRows};
 use super::grouping::Grouping;
 use super::over::Over;
 use super::slices::Slices;
 use crate::budget::Usage;
 use crate::error::Result;
+use crate::operator::finish::{Finisher, ResultRows};
 use crate::operator::{Firing, Room, SavedRows, Step};
 use crate::windowing::{Combining, SliceId, WindowId, Windowing, time_before};
 
@@ -111,7 +111,8 @@ impl Combined {
         self.last = Some(window);
         self.rows.begin(tables);
         let (from, until) = (windowing.first_end_in(window), windowing.last_end_in(window));
-        let rows = ResultRows::of(window, self.rows.rows().min(CHUNK_ROWS), grouping);
+        let columns = windowing.columns_of(window);
+        let rows = ResultRows::bounded(columns, self.rows.rows().min(CHUNK_ROWS));
         self.fire = Some(Fire { window, slices, from, until, over: None, rows });
         true
     }

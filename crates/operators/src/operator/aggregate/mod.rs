@@ -4,15 +4,13 @@
 //! (`assign`) and what their keys and arguments are, and [`Slices`] updates tables with them. Rows
 //! of other leaders are found by `routed`, unless the table is joint (`joint`). A complete window
 //! fires in steps (`combine`): windows of several slices share what they have in common. Rows of
-//! state become result rows (`fire`), those of long sessions a portion at a time (`over`).
+//! state become result rows (`over`), those of long sessions a portion at a time.
 
 mod combine;
 mod explain;
-pub(crate) mod fire;
 pub mod grouping;
 mod joint;
 mod over;
-mod paired;
 mod pipeline;
 pub mod slices;
 mod timed;
@@ -29,11 +27,11 @@ use super::{
 use crate::budget::Usage;
 use crate::error::{Contents, Error, Result};
 use crate::operator::counted::Buffers;
+use crate::operator::finish::Finisher;
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
 use combine::Combined;
-use fire::{Finisher, empty_table};
 use grouping::Grouping;
 use pipeline::Pipeline;
 use slices::Slices;
@@ -238,7 +236,7 @@ impl Operator for Aggregate {
     fn fire_nothing(&mut self) -> bool {
         let grouping = &self.program.grouping;
         let is_row = grouping.has_empty_group && self.leads_empty_key;
-        let group = || vec![(SliceId::WHOLE, empty_table(grouping))];
+        let group = || vec![(SliceId::WHOLE, grouping.empty_table())];
         is_row && self.combined.begin(WindowId::WHOLE, group(), grouping)
     }
 

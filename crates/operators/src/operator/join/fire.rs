@@ -20,7 +20,7 @@ use super::slice::Slice;
 use super::versions::Versions;
 use crate::columns::inputs::true_mask;
 use crate::error::Result;
-use crate::operator::aggregate::fire::ResultRows;
+use crate::operator::finish::ResultRows;
 use crate::operator::{Firing, Step};
 use crate::passed::{Passed, PassedRows, Reader};
 use crate::plan::JoinKind;
