@@ -38,26 +38,26 @@ use slices::Slices;
 
 /// Executable form of an aggregate.
 #[derive(Debug)]
-pub struct Program {
+pub struct AggregateProgram {
     grouping: Grouping,
     finisher: Finisher,
     format: Arc<Format>,
 }
 
-impl Program {
+impl AggregateProgram {
     /// Of an aggregate whose result rows have this schema.
     pub fn new(
         aggregate: &plan::Aggregate,
         lateness_us: i64,
         output: &SchemaRef,
-    ) -> Result<Program> {
+    ) -> Result<AggregateProgram> {
         let grouping = Grouping::new(aggregate, lateness_us)?;
         let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
-        Ok(Program { finisher: Finisher::new(aggregate, output), grouping, format })
+        Ok(AggregateProgram { finisher: Finisher::new(aggregate, output), grouping, format })
     }
 }
 
-impl super::Program for Program {
+impl super::Program for AggregateProgram {
     fn name(&self) -> String {
         explain::name_of(&self.grouping, &self.finisher)
     }
@@ -122,7 +122,7 @@ impl super::Program for Program {
 
 /// A worker's state of an aggregate.
 struct Aggregate {
-    program: Arc<Program>,
+    program: Arc<AggregateProgram>,
     slices: Slices,
     leads_empty_key: bool,
     /// State common to windows of several slices, and the firing window.
@@ -131,7 +131,7 @@ struct Aggregate {
 }
 
 impl Aggregate {
-    fn new(program: Arc<Program>, leadership: Leadership, room: Room) -> Aggregate {
+    fn new(program: Arc<AggregateProgram>, leadership: Leadership, room: Room) -> Aggregate {
         let Leadership { me, leaders, of_empty_key } = leadership;
         let (layout, format) = (program.grouping.layout.clone(), program.format.clone());
         let combined = Combined::new(&program.grouping, &room);
@@ -190,7 +190,7 @@ impl Operator for Aggregate {
     }
 
     fn step(&mut self) -> Result<Step> {
-        let Program { grouping, finisher, .. } = &*self.program;
+        let AggregateProgram { grouping, finisher, .. } = &*self.program;
         self.combined.step(grouping, finisher, &mut self.slices)
     }
 

@@ -15,7 +15,7 @@ use arrow::compute::{concat_batches, take_arrays};
 use millstream_state::RowsRef;
 
 use super::grouping::Grouping;
-use crate::columns::records::{PORTION_BYTES, PORTION_ROWS, Portion, Reading, Records};
+use crate::columns::records::{PORTION_BYTES, PORTION_ROWS, Portion, Reading, RecordsOfGroups};
 use crate::error::Result;
 use crate::operator::finish::{Finisher, ResultRows};
 use crate::operator::paired::{Paired, Pairing};
@@ -218,14 +218,14 @@ fn decode(
     reading: &mut Reading,
 ) -> Result<(RecordBatch, Option<Vec<u32>>)> {
     let records = grouping.aggregates.best(rows, reading)?;
-    let some = records.as_ref().map_or(0..rows.len(), Records::range);
+    let some = records.as_ref().map_or(0..rows.len(), RecordsOfGroups::range);
     let mut columns: Vec<ArrayRef> =
         bounds.iter().map(|b| b.slice(some.start, some.len())).collect();
     columns.extend(grouping.codec.decode(&rows.slice(some.clone()), grouping.own_keys())?);
     let (mut count, mut of) = (some.len(), None);
     match records {
         None => columns.extend(grouping.aggregates.finish(rows)?),
-        Some(Records { groups, columns: values }) => {
+        Some(RecordsOfGroups { groups, columns: values }) => {
             count = groups.len();
             let places = groups.iter().map(|group| *group - some.start as u32);
             columns = take_arrays(&columns, &UInt32Array::from_iter_values(places), None)?;
