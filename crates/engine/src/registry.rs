@@ -15,10 +15,10 @@ pub(crate) fn program(stage: &plan::Stage, lateness_us: i64) -> Result<Option<Ar
         | plan::Operator::Unnest(_)
         | plan::Operator::Lookup(_) => None,
         plan::Operator::Aggregate(body) => {
-            Some(Arc::new(aggregate::Program::new(body, lateness_us, &stage.output)?))
+            Some(Arc::new(aggregate::AggregateProgram::new(body, lateness_us, &stage.output)?))
         }
         plan::Operator::Join(body) => {
-            Some(Arc::new(join::Program::new(body, lateness_us, &stage.output)?))
+            Some(Arc::new(join::JoinProgram::new(body, lateness_us, &stage.output)?))
         }
     })
 }

@@ -307,7 +307,9 @@ fn aggregate(
         having: None,
     };
     let output = Arc::new(fired.project(&shown).expect("columns of it"));
-    Arc::new(aggregate::Program::new(&aggregate, lateness_us, &output).expect("a good plan"))
+    Arc::new(
+        aggregate::AggregateProgram::new(&aggregate, lateness_us, &output).expect("a good plan"),
+    )
 }
 
 /// Windows of one slice and of several, and slices of several windows or parts of them.
@@ -412,7 +414,7 @@ fn joined(kind: JoinKind, window: Option<Window>, as_of: bool, keys: &[usize]) -
         fired: pair.clone(),
         pair: pair.clone(),
     };
-    Arc::new(join::Program::new(&join, 0, &pair).expect("a good plan"))
+    Arc::new(join::JoinProgram::new(&join, 0, &pair).expect("a good plan"))
 }
 
 /// Joins of windows, of intervals, and with the last version of a key.

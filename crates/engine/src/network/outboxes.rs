@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::obstacle::Obstacle;
 use crate::plan::Plan;
 use crate::roles::Place;
-use millstream_operators::passed::{Format, Onward, Outgoing, PassedRows, Passing};
+use millstream_operators::passed::{Format, Onward, Outgoing, PassedBuffers, PassedRows};
 use millstream_operators::windowing::SliceId;
 
 /// Outboxes of a stage to leaders in other processes.
@@ -255,7 +255,7 @@ impl Onward for Outboxes {
         &self,
         leader: usize,
         rows: &Outgoing<'_>,
-        passing: &mut Passing,
+        passing: &mut PassedBuffers,
         kept: &mut Vec<PassedRows>,
         scratch: &mut Vec<u32>,
     ) -> Result<usize> {

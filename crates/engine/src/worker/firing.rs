@@ -14,7 +14,7 @@ use millstream_operators::budget::{Kind, batch_bytes};
 use millstream_operators::columns::rows_in;
 use millstream_operators::event_time::END;
 use millstream_operators::operator::expansion::Piece;
-use millstream_operators::operator::stateless::Taken;
+use millstream_operators::operator::stateless::SelectedRows;
 use millstream_operators::operator::{RowTimes, Step};
 use millstream_operators::windowing::SliceId;
 
@@ -146,7 +146,7 @@ impl Worker {
         for pass in &takers.passes {
             let (window, last) = (*window, *last);
             let taken = match times {
-                RowTimes::Same(_) => Taken::from(pass.taking.rows(&rows.batch)?),
+                RowTimes::Same(_) => SelectedRows::from(pass.taking.rows(&rows.batch)?),
                 RowTimes::Each(_) => pass.taking.take(&rows.batch)?,
             };
             self.context.stats.note_passed(pass.stage, pass.input, taken.rows.num_rows());
@@ -159,7 +159,7 @@ impl Worker {
             };
             let mut pieces = expansion.pieces(&taken)?;
             let mut next = pieces.next_piece()?;
-            while let Some(Piece { taken: Taken { rows: batch, places }, .. }) = next {
+            while let Some(Piece { taken: SelectedRows { rows: batch, places }, .. }) = next {
                 next = pieces.next_piece()?;
                 let last = last && next.is_none();
                 let times = times.of(places.as_deref());

@@ -46,7 +46,7 @@ impl Worker {
             let Takers { edges, passes, ways } = &pass.takers;
             let has_siblings = ways.iter().any(|way| way.has_siblings);
             let taken = match edges.is_empty() && passes.is_empty() && !has_siblings {
-                true => pass.taking.rows(records.rows).map(stateless::Taken::from),
+                true => pass.taking.rows(records.rows).map(stateless::SelectedRows::from),
                 false => pass.taking.take(records.rows),
             };
             let (taken, failing) = match taken {
@@ -54,9 +54,9 @@ impl Worker {
                 Err(error) => self.up_to_failing(error, pass, records)?,
             };
             let before = passed.len();
-            let stateless::Taken { rows, places } = taken;
+            let stateless::SelectedRows { rows, places } = taken;
             self.context.stats.note_passed(pass.stage, pass.input, rows.num_rows());
-            let taken = stateless::Taken { rows, places: behind(records, places) };
+            let taken = stateless::SelectedRows { rows, places: behind(records, places) };
             match &pass.expansion {
                 Some(expansion) => {
                     self.count_dropped(stages, pass, &taken, records.stamped)?;
@@ -83,7 +83,7 @@ impl Worker {
         stages: &mut [StageState],
         takers: &Takers,
         expansion: &Expansion,
-        taken: &stateless::Taken,
+        taken: &stateless::SelectedRows,
         records: &Records<'_>,
     ) -> Result<Vec<Passed>> {
         let mut pieces = match expansion.pieces(taken) {
@@ -124,7 +124,7 @@ impl Worker {
         error: Error,
         pass: &Pass,
         records: &Records<'_>,
-    ) -> Result<(stateless::Taken, Option<(usize, Error)>)> {
+    ) -> Result<(stateless::SelectedRows, Option<(usize, Error)>)> {
         if !error.is_of_records() {
             return Err(error);
         }
@@ -154,7 +154,7 @@ impl Worker {
         &self,
         edge: &Edge,
         records: &Records<'_>,
-    ) -> Result<Option<stateless::Taken>> {
+    ) -> Result<Option<stateless::SelectedRows>> {
         if edge.taking.project.is_none() {
             return Ok(None);
         }
@@ -166,8 +166,8 @@ impl Worker {
             failing.map_or(error, |(row, error)| self.for_record(error, records, row))
         };
         let taken = edge.taking.take(records.rows).map_err(named)?;
-        let stateless::Taken { rows, places } = taken;
-        Ok(Some(stateless::Taken { rows, places: behind(records, places) }))
+        let stateless::SelectedRows { rows, places } = taken;
+        Ok(Some(stateless::SelectedRows { rows, places: behind(records, places) }))
     }
 
     /// Counts the records of some rows that will be dropped by stages behind a pass.
@@ -175,7 +175,7 @@ impl Worker {
         &mut self,
         stages: &[StageState],
         pass: &Pass,
-        taken: &stateless::Taken,
+        taken: &stateless::SelectedRows,
         stamped: &Stamped,
     ) -> Result<()> {
         for stage in &pass.counted {

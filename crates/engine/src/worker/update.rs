@@ -67,7 +67,7 @@ impl Worker {
                 (&taken, times)
             }
             (Some(_), RowTimes::Each(_)) => {
-                let stateless::Taken { rows, places } = edge.taking.take(rows)?;
+                let stateless::SelectedRows { rows, places } = edge.taking.take(rows)?;
                 (taken, of_taken) = (rows, times.of(places.as_deref()));
                 (&taken, &of_taken)
             }

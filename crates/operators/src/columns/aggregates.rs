@@ -26,7 +26,7 @@ pub(crate) use crate::columns::inputs::{TIMES, TIMES_COLUMN};
 use crate::columns::keys::{VarColumn, primitive_from_words, range_of};
 use crate::columns::lists;
 use crate::columns::moments::Feeds;
-use crate::columns::records::{self, Reading, Records};
+use crate::columns::records::{self, Reading, RecordsOfGroups};
 use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -183,7 +183,7 @@ impl Aggregates {
         &self,
         rows: &RowsRef<'_>,
         reading: &mut Reading,
-    ) -> Result<Option<Records>> {
+    ) -> Result<Option<RecordsOfGroups>> {
         let best = self
             .best_call()
             .map(|(call, value)| records::read(call, rows.layout().values()[value], rows, reading));

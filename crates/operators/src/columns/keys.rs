@@ -132,7 +132,7 @@ impl KeyCodec {
         rows: &[u32],
         hashed: bool,
         block: &'a mut KeyBlock,
-    ) -> Encoded<'a> {
+    ) -> EncodedKeys<'a> {
         let KeyBlock { words, hashes } = block;
         let words = match self.words_in_place(columns, rows) {
             Some(words) => words,
@@ -147,7 +147,7 @@ impl KeyCodec {
         } else {
             hashes.clear();
         }
-        Encoded { words, hashes }
+        EncodedKeys { words, hashes }
     }
 
     /// The column whose values are the keys' words as they are, if there is just that.
@@ -299,7 +299,7 @@ pub struct KeyBlock {
 
 /// Encoded keys, row after row, with one hash per row, or with none.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Encoded<'a> {
+pub(crate) struct EncodedKeys<'a> {
     pub(crate) words: &'a [u64],
     pub(crate) hashes: &'a [u64],
 }

@@ -45,7 +45,7 @@ pub(crate) struct Reading {
 }
 
 /// Rows that have been read.
-pub(crate) struct Records {
+pub(crate) struct RecordsOfGroups {
     /// For each, the row of state that it is of; these ascend.
     pub(crate) groups: Vec<u32>,
     pub(crate) columns: Vec<ArrayRef>,
@@ -73,7 +73,7 @@ impl Reading {
     }
 }
 
-impl Records {
+impl RecordsOfGroups {
     /// The groups' rows of state.
     pub(crate) fn range(&self) -> Range<usize> {
         match (self.groups.first(), self.groups.last()) {
@@ -95,7 +95,7 @@ pub(super) fn read(
     slot: ValueSlot,
     rows: &RowsRef<'_>,
     reading: &mut Reading,
-) -> Result<Records> {
+) -> Result<RecordsOfGroups> {
     let DataType::Struct(fields) = &call.result_type else {
         return Err(Error::Internal(format!("{} has type {}", call.name, call.result_type)));
     };
@@ -120,7 +120,7 @@ pub(super) fn read(
     let columns = columns.iter().map(|field| decode(field.data_type(), &mut found.elements));
     let mut columns = columns.collect::<Result<Vec<_>>>()?;
     columns.push(Arc::new(Int64Array::from(found.ranks)));
-    Ok(Records { groups: found.groups, columns })
+    Ok(RecordsOfGroups { groups: found.groups, columns })
 }
 
 /// Rows that have been found, yet to be decoded.

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 
 use crate::error::{Error, Result};
 use crate::operator::lookup::{self, Lookup};
-use crate::operator::stateless::{Taken, Taking};
+use crate::operator::stateless::{SelectedRows, Taking};
 use crate::operator::unnest::{self, Unnest};
 
 pub use crate::operator::stateless::Piece;
@@ -23,14 +23,14 @@ pub enum Expansion {
 /// The pieces of an UNNEST's result, in order.
 pub enum Pieces<'a> {
     /// Elements of lists, for UNNEST.
-    Elements(unnest::Pieces<'a>),
+    Elements(unnest::UnnestedPieces<'a>),
     /// Matches in a side table.
     Matches(Box<lookup::Matches<'a>>),
 }
 
 impl Expansion {
     /// Expands rows into pieces, at least one; `taken` also has the rows' places.
-    pub fn pieces<'a>(&'a self, taken: &'a Taken) -> Result<Pieces<'a>> {
+    pub fn pieces<'a>(&'a self, taken: &'a SelectedRows) -> Result<Pieces<'a>> {
         Ok(match self {
             Expansion::Elements(unnest) => Pieces::Elements(unnest.pieces(taken)?),
             Expansion::Matches(lookup) => Pieces::Matches(Box::new(lookup.matches(taken)?)),

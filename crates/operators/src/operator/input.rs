@@ -4,7 +4,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 
 use crate::columns::inputs::Input;
 use crate::expr::Expr;
-use crate::operator::stateless::Taken;
+use crate::operator::stateless::SelectedRows;
 use crate::prepare::Prepared;
 use crate::stamped::Stamped;
 use crate::windowing::SliceId;
@@ -104,7 +104,7 @@ impl<'a> Records<'a> {
     }
 
     /// The rows of `taken`, at their places in the batch of `of`.
-    pub fn taken(taken: &'a Taken, of: &Records<'a>) -> Records<'a> {
+    pub fn taken(taken: &'a SelectedRows, of: &Records<'a>) -> Records<'a> {
         Records { rows: &taken.rows, places: taken.places.as_deref(), ..*of }
     }
 

@@ -13,7 +13,7 @@ use crate::columns::rows_in;
 use crate::error::{Error, Result};
 use crate::operator::Records;
 use crate::operator::assign::{Late, dropped};
-use crate::operator::stateless::{Taken, Taking};
+use crate::operator::stateless::{SelectedRows, Taking};
 use crate::plan::late_fields;
 use crate::skipped::place_of;
 use crate::windowing::Windowing;
@@ -32,7 +32,7 @@ impl LateRecords {
 
     /// Late records of a batch of the split `name`: `taking` applied to their columns and to the
     /// columns about their lateness.
-    pub fn take(&self, taking: &Taking, records: &Records<'_>, name: &str) -> Result<Taken> {
+    pub fn take(&self, taking: &Taking, records: &Records<'_>, name: &str) -> Result<SelectedRows> {
         let stamped = records.stamped;
         if records.places.is_some() {
             return Err(Error::Internal("late records behind a pass".into()));
@@ -54,7 +54,7 @@ impl LateRecords {
             None => rows,
             Some(places) => places.iter().map(|place| rows[*place as usize]).collect(),
         };
-        Ok(Taken { rows: taken.rows, places: Some(places) })
+        Ok(SelectedRows { rows: taken.rows, places: Some(places) })
     }
 
     fn reason(&self, late: &Late) -> Result<String> {

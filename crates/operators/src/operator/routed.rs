@@ -2,7 +2,7 @@
 
 use millstream_state::{Leaders, PARTITIONS};
 
-use crate::columns::keys::Encoded;
+use crate::columns::keys::EncodedKeys;
 
 /// Eight rows are written where fewer may count.
 const SLACK: usize = 8;
@@ -46,7 +46,7 @@ impl Routed {
         &mut self,
         leaders: &Leaders,
         rows: &[u32],
-        keys: Encoded<'_>,
+        keys: EncodedKeys<'_>,
         wanted: bool,
     ) {
         assert!(keys.hashes.len() == rows.len() && keys.words.len().is_multiple_of(rows.len()));
@@ -86,7 +86,12 @@ impl Routed {
     }
 
     /// Sorts rows by leader where keys have one word; their hashes, too, if `HASHED`.
-    fn sort_few<const HASHED: bool>(&mut self, leaders: &Leaders, rows: &[u32], keys: Encoded<'_>) {
+    fn sort_few<const HASHED: bool>(
+        &mut self,
+        leaders: &Leaders,
+        rows: &[u32],
+        keys: EncodedKeys<'_>,
+    ) {
         let room = leaders.count() * rows.len();
         make_room(&mut self.rows, room);
         make_room(&mut self.words, room);
@@ -113,7 +118,7 @@ impl Routed {
         &mut self,
         leaders: &Leaders,
         rows: &[u32],
-        keys: Encoded<'_>,
+        keys: EncodedKeys<'_>,
     ) {
         let ends = &mut *self.ends;
         let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
@@ -132,7 +137,7 @@ impl Routed {
         }
     }
 
-    fn sort_any(&mut self, leaders: &Leaders, rows: &[u32], keys: Encoded<'_>) {
+    fn sort_any(&mut self, leaders: &Leaders, rows: &[u32], keys: EncodedKeys<'_>) {
         let ends = &mut *self.ends;
         ends[..leaders.count()].fill(0);
         for hash in keys.hashes {
@@ -171,7 +176,7 @@ impl Routed {
         &mut self,
         leaders: &Leaders,
         rows: &[u32],
-        keys: Encoded<'_>,
+        keys: EncodedKeys<'_>,
     ) {
         let room = N * (rows.len() + SLACK);
         make_room(&mut self.rows, room);
@@ -199,7 +204,7 @@ impl Routed {
         &mut self,
         leaders: &Leaders,
         rows: &[u32],
-        keys: Encoded<'_>,
+        keys: EncodedKeys<'_>,
     ) {
         use std::arch::x86_64::*;
         let (row_eights, rows_rest) = rows.as_chunks::<8>();
@@ -251,11 +256,11 @@ impl Routed {
     }
 
     /// The rows of one leader, and their keys, with hashes if they were wanted.
-    pub(crate) fn of(&self, leader: usize) -> (&[u32], Encoded<'_>) {
+    pub(crate) fn of(&self, leader: usize) -> (&[u32], EncodedKeys<'_>) {
         let (start, end, width) = (self.starts[leader], self.ends[leader], self.width);
         let words = &self.words[start * width..end * width];
         let hashes = if self.hashed { &self.hashes[start..end] } else { &[] };
-        (&self.rows[start..end], Encoded { words, hashes })
+        (&self.rows[start..end], EncodedKeys { words, hashes })
     }
 }
 
@@ -279,7 +284,7 @@ mod tests {
                 block.hashes.resize(rows.len(), 0);
                 hash_each_word(&keys, &mut block.hashes);
                 block.words = (0..rows.len() * width).map(|i| (i as u64) << 8).collect();
-                let keys = Encoded { words: &block.words, hashes: &block.hashes };
+                let keys = EncodedKeys { words: &block.words, hashes: &block.hashes };
                 let wanted = count % 2 == 0;
                 // Also as a processor without such vectors does it.
                 for portable in [false, true] {
@@ -291,7 +296,7 @@ mod tests {
                     for leader in 0..workers {
                         let own = |i: &usize| leaders.of(block.hashes[*i]) == leader;
                         let own: Vec<usize> = (0..rows.len()).filter(own).collect();
-                        let (got, Encoded { words, hashes }) = routed.of(leader);
+                        let (got, EncodedKeys { words, hashes }) = routed.of(leader);
                         assert!(got.iter().copied().eq(own.iter().map(|i| rows[*i])));
                         let hash = |i: &usize| wanted.then_some(block.hashes[*i]);
                         assert!(hashes.iter().copied().eq(own.iter().filter_map(hash)));

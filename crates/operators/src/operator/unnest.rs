@@ -15,7 +15,7 @@ use arrow::compute::{nullif, take, take_arrays};
 use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::error::{Error, Result};
-use crate::operator::stateless::{Piece, Taken};
+use crate::operator::stateless::{Piece, SelectedRows};
 use crate::plan::{self, Element};
 use crate::prepare::element_offsets;
 
@@ -43,7 +43,7 @@ struct Elements {
 }
 
 /// The pieces of an UNNEST's result, in order.
-pub struct Pieces<'a> {
+pub struct UnnestedPieces<'a> {
     unnest: &'a Unnest,
     /// The columns beside the elements.
     beside: &'a [ArrayRef],
@@ -92,12 +92,20 @@ impl Elements {
 impl Unnest {
     /// Expands rows whose last column is the array, into pieces, at least one; `taken` also has the
     /// rows' places.
-    pub(crate) fn pieces<'a>(&'a self, taken: &'a Taken) -> Result<Pieces<'a>> {
+    pub(crate) fn pieces<'a>(&'a self, taken: &'a SelectedRows) -> Result<UnnestedPieces<'a>> {
         let Some((array, beside)) = taken.rows.columns().split_last() else {
             return Err(Error::Internal("an UNNEST of no column".into()));
         };
         let (elements, places) = (Elements::new(array)?, taken.places.as_deref());
-        Ok(Pieces { unnest: self, beside, elements, places, row: 0, taken: 0, begun: false })
+        Ok(UnnestedPieces {
+            unnest: self,
+            beside,
+            elements,
+            places,
+            row: 0,
+            taken: 0,
+            begun: false,
+        })
     }
 }
 
@@ -128,7 +136,7 @@ impl Picked {
     }
 }
 
-impl Pieces<'_> {
+impl UnnestedPieces<'_> {
     /// The next piece; `None` after the last.
     pub(crate) fn next(&mut self) -> Result<Option<Piece>> {
         let continues = self.taken > 0;
@@ -142,7 +150,7 @@ impl Pieces<'_> {
             None => picked.rows.clone(),
         };
         let continued = places.first().copied().filter(|_| continues);
-        let taken = Taken { rows: self.rows(picked)?, places: Some(places) };
+        let taken = SelectedRows { rows: self.rows(picked)?, places: Some(places) };
         Ok(Some(Piece { taken, continued }))
     }
 
@@ -274,7 +282,7 @@ mod tests {
         Unnest { body: plan::Unnest { outer, elements }, schema }
     }
 
-    fn all(unnest: &Unnest, taken: &Taken) -> Vec<Taken> {
+    fn all(unnest: &Unnest, taken: &SelectedRows) -> Vec<SelectedRows> {
         let mut pieces = unnest.pieces(taken).unwrap();
         let mut all = Vec::new();
         while let Some(piece) = pieces.next().unwrap() {
@@ -301,7 +309,7 @@ mod tests {
         let rows = batch(vec![("id", ids), ("l", array)]).slice(1, 4);
         let int = DataType::Int32;
         let elements = vec![(Element::Whole, int.clone()), (Element::Ordinality, int)];
-        let taken = Taken { rows: rows.clone(), places: Some(vec![5, 6, 7, 9]) };
+        let taken = SelectedRows { rows: rows.clone(), places: Some(vec![5, 6, 7, 9]) };
         let inner = all(&unnest(false, &rows, elements.clone()), &taken);
         let [piece] = &inner[..] else { panic!("{} pieces", inner.len()) };
         let some = |values: &[i32]| values.iter().map(|v| Some(*v)).collect::<Vec<_>>();
@@ -309,7 +317,7 @@ mod tests {
         assert_eq!(ints(piece.rows.column(1)), [Some(1), None, Some(3), Some(4)]);
         assert_eq!(ints(piece.rows.column(2)), some(&[1, 2, 3, 1]));
         assert_eq!(piece.places, Some(vec![5, 5, 5, 9]));
-        let outer = all(&unnest(true, &rows, elements), &Taken { places: None, ..taken });
+        let outer = all(&unnest(true, &rows, elements), &SelectedRows { places: None, ..taken });
         let [piece] = &outer[..] else { panic!("{} pieces", outer.len()) };
         assert_eq!(ints(piece.rows.column(0)), some(&[10, 10, 10, 20, 30, 40]));
         let expected = [Some(1), None, Some(3), None, None, Some(4)];
@@ -333,7 +341,7 @@ mod tests {
         let list = ListArray::new(item, offsets, Arc::new(rows), nulls(&[true, false, true]));
         let rows = batch(vec![("l", Arc::new(list))]);
         let unnest = unnest(false, &rows, vec![(Element::Field(0), DataType::Int32)]);
-        let pieces = all(&unnest, &Taken::from(rows));
+        let pieces = all(&unnest, &SelectedRows::from(rows));
         assert_eq!(ints(pieces[0].rows.column(0)), [Some(1), None, Some(4)]);
         assert_eq!(pieces[0].places, Some(vec![0, 0, 2]));
     }
@@ -350,7 +358,7 @@ mod tests {
         let rows = batch(vec![("m", Arc::new(maps.finish()))]);
         let elements =
             vec![(Element::Field(1), DataType::Int32), (Element::Field(0), DataType::Utf8)];
-        let pieces = all(&unnest(true, &rows, elements), &Taken::from(rows));
+        let pieces = all(&unnest(true, &rows, elements), &SelectedRows::from(rows));
         assert_eq!(ints(pieces[0].rows.column(0)), [Some(1), None, None]);
         let keys: Vec<_> = pieces[0].rows.column(1).as_string::<i32>().iter().collect();
         assert_eq!(keys, [Some("a"), Some("b"), None]);
@@ -362,11 +370,11 @@ mod tests {
         let many: Vec<_> = (0..1_000_000).map(Some).collect();
         let rows = batch(vec![("l", lists(&[Some(vec![]), Some(many), Some(vec![Some(-1)])]))]);
         let whole = || vec![(Element::Whole, DataType::Int32)];
-        let pieces = all(&unnest(false, &rows, whole()), &Taken::from(rows.clone()));
+        let pieces = all(&unnest(false, &rows, whole()), &SelectedRows::from(rows.clone()));
         assert!(pieces.iter().all(|piece| piece.rows.num_rows() <= PIECE_ROWS));
         let values: Vec<_> = pieces.iter().flat_map(|piece| ints(piece.rows.column(0))).collect();
         assert!(values.iter().copied().eq((0..1_000_000).chain([-1]).map(Some)));
-        let (made, taken) = (unnest(false, &rows, whole()), Taken::from(rows));
+        let (made, taken) = (unnest(false, &rows, whole()), SelectedRows::from(rows));
         let mut pieces = made.pieces(&taken).unwrap();
         let mut continued = Vec::new();
         while let Some(piece) = pieces.next().unwrap() {
@@ -376,7 +384,7 @@ mod tests {
         let text = StringArray::from(vec!["x".repeat(1 << 20)]);
         let array = lists(&[Some((0..1000).map(Some).collect())]);
         let rows = batch(vec![("s", Arc::new(text)), ("l", array)]);
-        let pieces = all(&unnest(false, &rows, whole()), &Taken::from(rows));
+        let pieces = all(&unnest(false, &rows, whole()), &SelectedRows::from(rows));
         assert!(pieces.iter().all(|piece| piece.rows.num_rows() <= 4), "{}", pieces.len());
         let values: Vec<_> = pieces.iter().flat_map(|piece| ints(piece.rows.column(1))).collect();
         assert!(values.into_iter().eq((0..1000).map(Some)));
@@ -386,7 +394,7 @@ mod tests {
     fn nothing_comes_to_one_empty_piece() {
         let rows = batch(vec![("l", lists(&[Some(vec![]), None]))]);
         let elements = vec![(Element::Whole, DataType::Int32)];
-        let pieces = all(&unnest(false, &rows, elements), &Taken::from(rows));
+        let pieces = all(&unnest(false, &rows, elements), &SelectedRows::from(rows));
         assert_eq!(pieces.len(), 1);
         assert_eq!((pieces[0].rows.num_rows(), pieces[0].rows.num_columns()), (0, 1));
     }

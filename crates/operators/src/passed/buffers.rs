@@ -240,14 +240,14 @@ impl Passed {
 
 /// How rows are passed through, and the buffers in which they are kept.
 #[derive(Debug)]
-pub struct Passing {
+pub struct PassedBuffers {
     /// The format of rows.
     pub format: Arc<Format>,
     /// The pool of empty buffers.
     pub pool: Pool,
 }
 
-impl Passing {
+impl PassedBuffers {
     /// Bytes that keeping so much more for so many leaders may allocate.
     pub(crate) fn growth_bytes(&self, load: Load, leaders: usize) -> usize {
         let rows_bytes = load.rows * self.format.row_bytes() + load.text_bytes;

@@ -14,7 +14,7 @@ mod read;
 mod reader;
 mod write;
 
-pub use buffers::{Parcel, Passed, PassedRows, Passing, Pool};
+pub use buffers::{Parcel, Passed, PassedBuffers, PassedRows, Pool};
 pub use fill::{Filled, Outlet, fill};
 pub use format::{Format, HEAD_WORDS, SECTION_ROWS_MAX};
 pub use gather::gather;

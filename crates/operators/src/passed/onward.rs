@@ -4,7 +4,7 @@
 //! batch's columns. They are written into a channel's open slot from there; were they returned
 //! instead, each would be copied once more.
 
-use super::{Outgoing, PassedRows, Passing};
+use super::{Outgoing, PassedBuffers, PassedRows};
 use crate::error::Result;
 
 /// Carrier of rows to the leaders of their keys, as soon as they come.
@@ -15,7 +15,7 @@ pub trait Onward {
         &self,
         leader: usize,
         rows: &Outgoing<'_>,
-        passing: &mut Passing,
+        passing: &mut PassedBuffers,
         kept: &mut Vec<PassedRows>,
         scratch: &mut Vec<u32>,
     ) -> Result<usize>;

@@ -1,6 +1,6 @@
 //! Interval joins: the slices that a row of the other side may have partners in.
 
-use super::{Kind, SliceId, Windowing};
+use super::{SliceId, Windowing, WindowingKind};
 use crate::event_time::USABLE;
 
 impl Windowing {
@@ -12,7 +12,7 @@ impl Windowing {
         latest: i64,
     ) -> impl Iterator<Item = SliceId> {
         let (before_us, after_us) = match self.kind {
-            Kind::Interval(interval) => (interval.before_us, interval.after_us),
+            WindowingKind::Interval(interval) => (interval.before_us, interval.after_us),
             _ => (0, 0),
         };
         let first = self.slice_of(earliest.saturating_sub(after_us).clamp(-USABLE, USABLE)).start;

@@ -51,13 +51,13 @@ pub struct Windowing {
     /// How slices follow each other. `None`: there is one window for the whole input, which fires
     /// at its end.
     slices: Option<Tumble>,
-    kind: Kind,
+    kind: WindowingKind,
     lateness_us: i64,
 }
 
 /// Kind of windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum WindowingKind {
     /// Each is a slice, and is named by the time at which it begins.
     Slices,
     /// The windows that a slice packs.
@@ -75,22 +75,22 @@ impl Windowing {
     /// Windows that wait for late records; `None`: one for the whole input.
     pub fn new(window: Option<Window>, lateness_us: i64) -> Windowing {
         let (slices, kind) = match window {
-            None => (None, Kind::Slices),
-            Some(Window::Tumble(tumble)) => (Some(tumble), Kind::Slices),
+            None => (None, WindowingKind::Slices),
+            Some(Window::Tumble(tumble)) => (Some(tumble), WindowingKind::Slices),
             Some(Window::Hop(hop)) => {
                 let slices = Tumble { size_us: hop.slide_us, offset_us: hop.offset_us };
-                (Some(slices), Kind::panes(slices, hop.size_us, true))
+                (Some(slices), WindowingKind::panes(slices, hop.size_us, true))
             }
             Some(Window::Cumulate(window)) => {
                 let slices = Tumble { size_us: window.step_us, offset_us: window.offset_us };
-                (Some(slices), Kind::panes(slices, window.size_us, false))
+                (Some(slices), WindowingKind::panes(slices, window.size_us, false))
             }
             Some(Window::Session(session)) => {
                 let size_us = part_us(&session);
-                (Some(Tumble { size_us, offset_us: 0 }), Kind::Sessions(session))
+                (Some(Tumble { size_us, offset_us: 0 }), WindowingKind::Sessions(session))
             }
             Some(window @ Window::Interval(interval)) => {
-                (Some(window.slices()), Kind::Interval(interval))
+                (Some(window.slices()), WindowingKind::Interval(interval))
             }
         };
         Windowing { slices, kind, lateness_us }
@@ -101,9 +101,9 @@ impl Windowing {
     pub(crate) fn packed(self, count: i64) -> Windowing {
         let Some(pane) = self.slices.filter(|_| count > 1) else { return self };
         let kind = match self.kind {
-            Kind::Slices => Kind::Packed(pane),
-            Kind::Packs(packs) => Kind::Packs(Packs { count, ..packs }),
-            Kind::Sessions(session) => Kind::Sessions(session),
+            WindowingKind::Slices => WindowingKind::Packed(pane),
+            WindowingKind::Packs(packs) => WindowingKind::Packs(Packs { count, ..packs }),
+            WindowingKind::Sessions(session) => WindowingKind::Sessions(session),
             _ => return self,
         };
         let slices = Some(Tumble { size_us: pane.size_us.saturating_mul(count), ..pane });
@@ -113,9 +113,9 @@ impl Windowing {
     /// Content of slices.
     pub(crate) fn packing(&self) -> Packing {
         match self.kind {
-            Kind::Packed(_) => Packing::Windows,
-            Kind::Packs(packs) if packs.count > 1 => Packing::Parts,
-            Kind::Sessions(session)
+            WindowingKind::Packed(_) => Packing::Windows,
+            WindowingKind::Packs(packs) if packs.count > 1 => Packing::Parts,
+            WindowingKind::Sessions(session)
                 if self.slices.is_some_and(|s| s.size_us > part_us(&session)) =>
             {
                 Packing::Parts
@@ -128,12 +128,12 @@ impl Windowing {
     /// by this, of the event time of each. `None`: there is no need for that.
     pub fn order_within(&self) -> Option<OrderWithin> {
         match self.kind {
-            Kind::Packed(_) | Kind::Packs(Packs { count: 2.., .. }) => {
+            WindowingKind::Packed(_) | WindowingKind::Packs(Packs { count: 2.., .. }) => {
                 Some(OrderWithin { size_us: 1, before_end_us: 0 })
             }
             // As if they had fired in shorter slices, so that their order does not tell how long
             // slices are.
-            Kind::Sessions(session) => {
+            WindowingKind::Sessions(session) => {
                 let size_us = (session.gap_us / Session::SLICES_OF_GAP).max(1);
                 let within = OrderWithin { size_us, before_end_us: ROW_TIME_BEFORE_END_US };
                 self.slices.filter(|slices| slices.size_us > size_us).map(|_| within)
@@ -151,7 +151,9 @@ impl Windowing {
     #[inline(always)]
     fn wait_us(&self) -> i64 {
         match &self.kind {
-            Kind::Interval(interval) => self.lateness_us.saturating_add(interval.delay_us()),
+            WindowingKind::Interval(interval) => {
+                self.lateness_us.saturating_add(interval.delay_us())
+            }
             _ => self.lateness_us,
         }
     }
@@ -164,17 +166,19 @@ impl Windowing {
     /// Whether it has windows that a query speaks of: not the whole input, nor the slices of an
     /// interval join, which follow from how it is executed.
     pub fn has_windows(&self) -> bool {
-        self.slices.is_some() && !matches!(self.kind, Kind::Interval(_))
+        self.slices.is_some() && !matches!(self.kind, WindowingKind::Interval(_))
     }
 
     /// How windows are made of slices.
     pub(crate) fn combining(&self) -> Combining {
         match self.kind {
-            Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => Combining::OneSlice,
-            Kind::Packs(Packs { panes: Panes { count, hop }, .. }) => {
+            WindowingKind::Slices | WindowingKind::Packed(_) | WindowingKind::Interval(_) => {
+                Combining::OneSlice
+            }
+            WindowingKind::Packs(Packs { panes: Panes { count, hop }, .. }) => {
                 Combining::Panes { count, hop }
             }
-            Kind::Sessions(session) => Combining::Sessions { gap_us: session.gap_us },
+            WindowingKind::Sessions(session) => Combining::Sessions { gap_us: session.gap_us },
         }
     }
 
@@ -183,13 +187,13 @@ impl Windowing {
     pub fn reach_us(&self) -> Option<i64> {
         let slices = self.slices.as_ref()?;
         Some(match self.kind {
-            Kind::Slices | Kind::Packed(_) => slices.size_us,
-            Kind::Packs(Packs { panes, pane, count }) => {
+            WindowingKind::Slices | WindowingKind::Packed(_) => slices.size_us,
+            WindowingKind::Packs(Packs { panes, pane, count }) => {
                 let pack_us = if count > 1 { slices.size_us } else { 0 };
                 pane.size_us.saturating_mul(panes.count).saturating_add(pack_us)
             }
-            Kind::Sessions(session) => session.gap_us.max(slices.size_us),
-            Kind::Interval(interval) => {
+            WindowingKind::Sessions(session) => session.gap_us.max(slices.size_us),
+            WindowingKind::Interval(interval) => {
                 let length_us = interval.before_us.saturating_add(interval.after_us);
                 slices.size_us.saturating_add(length_us)
             }
@@ -200,7 +204,7 @@ impl Windowing {
     /// half of a window without one of its slices.
     pub fn ahead_us(&self) -> i64 {
         let slice_us = self.slices.as_ref().map_or(0, |slices| slices.size_us);
-        if let Kind::Interval(interval) = &self.kind {
+        if let WindowingKind::Interval(interval) = &self.kind {
             // Who is no farther may be given slices so far ahead.
             return slice_us.saturating_add(interval.before_us.max(0));
         }
@@ -215,14 +219,14 @@ impl Windowing {
                 let start = start_of(slices, time);
                 let end = start.saturating_add(slices.size_us);
                 let slice = match &self.kind {
-                    Kind::Packs(packs) => return packs.slice_of(time),
-                    Kind::Sessions(session) => {
+                    WindowingKind::Packs(packs) => return packs.slice_of(time),
+                    WindowingKind::Sessions(session) => {
                         let slice = SliceId(start);
                         let part = Tumble { size_us: part_us(session), offset_us: 0 };
                         let start = start_of(&part, time);
                         return Bounds { slice, start, end: start + part.size_us };
                     }
-                    Kind::Packed(windows) => {
+                    WindowingKind::Packed(windows) => {
                         let slice = SliceId(start);
                         let start = start_of(windows, time);
                         return Bounds { slice, start, end: start + windows.size_us };
@@ -255,11 +259,11 @@ impl Windowing {
     #[inline(always)]
     pub(crate) fn all_in_time(&self, slice: &Bounds, time: i64, watermark: i64) -> bool {
         match self.kind {
-            Kind::Sessions(_) | Kind::Interval(_) => {
+            WindowingKind::Sessions(_) | WindowingKind::Interval(_) => {
                 time.saturating_add(self.lateness_us) >= watermark
             }
             // The first window of a pane ends with it.
-            Kind::Packed(_) | Kind::Packs(_) => {
+            WindowingKind::Packed(_) | WindowingKind::Packs(_) => {
                 slice.end.saturating_add(self.lateness_us) > watermark
             }
             _ => self.closes_at(slice.slice) > watermark,
@@ -274,7 +278,7 @@ impl Windowing {
             return Fate::InTime;
         }
         let ended = watermark.saturating_sub(self.lateness_us).max(-USABLE);
-        let Kind::Packs(packs) = &self.kind else { return Fate::Late };
+        let WindowingKind::Packs(packs) = &self.kind else { return Fate::Late };
         // Windows end where a pane does: the first that ends later than this is still open.
         let window = index_of(&packs.pane, start_of(&packs.pane, ended));
         let left = packs.slice_from(packs.pane_from(slice.start), window);
@@ -285,11 +289,11 @@ impl Windowing {
     /// time.
     pub(crate) fn last_end_of(&self, slice: &Bounds) -> Option<i64> {
         match &self.kind {
-            Kind::Packs(packs) => {
+            WindowingKind::Packs(packs) => {
                 let [_, last] = packs.ends_of(slice.slice, slice.start);
                 Some(packs.bounds_of(last)[1])
             }
-            Kind::Sessions(_) | Kind::Interval(_) => None,
+            WindowingKind::Sessions(_) | WindowingKind::Interval(_) => None,
             _ => Some(slice.end),
         }
     }
@@ -305,11 +309,11 @@ impl Windowing {
     pub fn has_slice(&self, slice: SliceId) -> bool {
         let Some(slices) = &self.slices else { return slice == SliceId::WHOLE };
         let start = match &self.kind {
-            Kind::Packs(packs) => packs.begin_of(slice),
+            WindowingKind::Packs(packs) => packs.begin_of(slice),
             _ => Some(slice.0),
         };
         let every_us = match &self.kind {
-            Kind::Packs(packs) => packs.pane.size_us,
+            WindowingKind::Packs(packs) => packs.pane.size_us,
             _ => slices.size_us,
         };
         start.is_some_and(|start| {
@@ -325,7 +329,7 @@ impl Windowing {
     #[inline(always)]
     pub fn closes_at(&self, slice: SliceId) -> i64 {
         match &self.kind {
-            Kind::Packs(packs) => self.fires_at(WindowId(packs.numbers_of(slice)[0])),
+            WindowingKind::Packs(packs) => self.fires_at(WindowId(packs.numbers_of(slice)[0])),
             _ => self.ends_for_good(slice.0),
         }
     }
@@ -344,7 +348,7 @@ impl Windowing {
     pub fn begin_of(&self, slice: SliceId) -> i64 {
         match (&self.kind, &self.slices) {
             (_, None) => BEGINNING,
-            (Kind::Packs(packs), _) => packs.begin_of(slice).unwrap_or(END),
+            (WindowingKind::Packs(packs), _) => packs.begin_of(slice).unwrap_or(END),
             _ => slice.0,
         }
     }
@@ -353,7 +357,7 @@ impl Windowing {
     pub fn begin_of_last_slice(&self, window: WindowId) -> i64 {
         match (&self.kind, &self.slices) {
             (_, None) => BEGINNING,
-            (Kind::Packs(_), Some(slices)) => start_of_index(slices, window.0),
+            (WindowingKind::Packs(_), Some(slices)) => start_of_index(slices, window.0),
             _ => window.0,
         }
     }
@@ -361,7 +365,7 @@ impl Windowing {
     /// The windows that a slice serves, in the order in which they fire.
     pub fn windows_of(&self, slice: SliceId) -> impl Iterator<Item = WindowId> {
         let first = match &self.kind {
-            Kind::Packs(packs) => packs.numbers_of(slice)[0],
+            WindowingKind::Packs(packs) => packs.numbers_of(slice)[0],
             _ => slice.0,
         };
         (first..=self.last_window_of(slice).0).map(WindowId)
@@ -370,7 +374,7 @@ impl Windowing {
     /// The last window that a slice serves.
     pub(crate) fn last_window_of(&self, slice: SliceId) -> WindowId {
         WindowId(match &self.kind {
-            Kind::Packs(packs) => packs.numbers_of(slice)[1],
+            WindowingKind::Packs(packs) => packs.numbers_of(slice)[1],
             _ => slice.0,
         })
     }
@@ -385,13 +389,13 @@ impl Windowing {
     /// slice `newest`; else `None`.
     pub(crate) fn window_after(&self, window: WindowId, newest: SliceId) -> Option<WindowId> {
         let next = WindowId(match (&self.kind, &self.slices) {
-            (Kind::Sessions(_), Some(slices)) => window.0.saturating_add(slices.size_us),
+            (WindowingKind::Sessions(_), Some(slices)) => window.0.saturating_add(slices.size_us),
             _ => window.0 + 1,
         });
         match &self.kind {
-            Kind::Slices | Kind::Packed(_) | Kind::Interval(_) => None,
-            Kind::Packs(_) => (next <= self.last_window_of(newest)).then_some(next),
-            Kind::Sessions(_) => Some(next),
+            WindowingKind::Slices | WindowingKind::Packed(_) | WindowingKind::Interval(_) => None,
+            WindowingKind::Packs(_) => (next <= self.last_window_of(newest)).then_some(next),
+            WindowingKind::Sessions(_) => Some(next),
         }
     }
 
@@ -399,7 +403,7 @@ impl Windowing {
     /// slice.
     pub(crate) fn slices_of(&self, window: WindowId) -> RangeInclusive<SliceId> {
         match &self.kind {
-            Kind::Packs(packs) => packs.slices_of(window),
+            WindowingKind::Packs(packs) => packs.slices_of(window),
             _ => SliceId(window.0)..=SliceId(window.0),
         }
     }
@@ -408,7 +412,7 @@ impl Windowing {
     #[inline(always)]
     pub fn fires_at(&self, window: WindowId) -> i64 {
         match (&self.kind, &self.slices) {
-            (Kind::Packs(_), Some(slices)) => {
+            (WindowingKind::Packs(_), Some(slices)) => {
                 let end = start_of_index(slices, window.0.saturating_add(1));
                 end.saturating_add(self.lateness_us)
             }
@@ -437,12 +441,12 @@ impl Windowing {
     }
 }
 
-impl Kind {
+impl WindowingKind {
     /// Windows of this size, of panes that follow each other.
-    fn panes(pane: Tumble, size_us: i64, hop: bool) -> Kind {
+    fn panes(pane: Tumble, size_us: i64, hop: bool) -> WindowingKind {
         match size_us / pane.size_us {
-            1 => Kind::Slices,
-            count => Kind::Packs(Packs { panes: Panes { count, hop }, pane, count: 1 }),
+            1 => WindowingKind::Slices,
+            count => WindowingKind::Packs(Packs { panes: Panes { count, hop }, pane, count: 1 }),
         }
     }
 }

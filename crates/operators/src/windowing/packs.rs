@@ -13,7 +13,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Bounds, Kind, SliceId, WindowId, Windowing, index_of, start_of, start_of_index};
+use super::{
+    Bounds, SliceId, WindowId, Windowing, WindowingKind, index_of, start_of, start_of_index,
+};
 use crate::plan::Tumble;
 
 /// How windows consist of panes.
@@ -165,7 +167,7 @@ impl Windowing {
     /// on; an earlier pane: there is no such window.
     pub(crate) fn panes_from(&self, slice: SliceId, start: i64, from: i64) -> [i64; 2] {
         match &self.kind {
-            Kind::Packs(packs) => {
+            WindowingKind::Packs(packs) => {
                 let start = if packs.count > 1 { start } else { self.begin_of(slice) };
                 let (pane, [first, last]) = (packs.pane_from(start), packs.ends_of(slice, start));
                 [pane, if from <= last { first.max(from) } else { pane - 1 }]
@@ -178,7 +180,7 @@ impl Windowing {
     /// pane.
     pub(crate) fn first_end_in(&self, window: WindowId) -> i64 {
         match &self.kind {
-            Kind::Packs(packs) => window.0.saturating_mul(packs.count),
+            WindowingKind::Packs(packs) => window.0.saturating_mul(packs.count),
             _ => window.0,
         }
     }
@@ -187,8 +189,8 @@ impl Windowing {
     /// that fire under this name; of sessions, when the slice with which they are over ends.
     pub(crate) fn last_end_in(&self, window: WindowId) -> i64 {
         match &self.kind {
-            Kind::Packs(packs) => packs.last_end_of(window),
-            Kind::Sessions(_) => self.fires_at(window).saturating_sub(self.lateness_us),
+            WindowingKind::Packs(packs) => packs.last_end_of(window),
+            WindowingKind::Sessions(_) => self.fires_at(window).saturating_sub(self.lateness_us),
             _ => window.0,
         }
     }

@@ -1,7 +1,7 @@
 //! The results of windows: their bounds, their event time, and the watermark of all results.
 
 use super::packs::Packs;
-use super::{Kind, ROW_TIME_BEFORE_END_US, WindowId, Windowing, start_of, time_before};
+use super::{ROW_TIME_BEFORE_END_US, WindowId, Windowing, WindowingKind, start_of, time_before};
 use crate::event_time::{BEGINNING, END, USABLE};
 
 impl Windowing {
@@ -11,9 +11,13 @@ impl Windowing {
     pub fn columns_of(&self, window: WindowId) -> Option<[i64; 3]> {
         let slices = self.slices.as_ref()?;
         let (start, end) = match &self.kind {
-            Kind::Slices | Kind::Interval(_) => (window.0, window.0.saturating_add(slices.size_us)),
-            Kind::Packs(packs) if packs.count == 1 => packs.bounds_of(window.0).into(),
-            Kind::Packed(_) | Kind::Packs(_) | Kind::Sessions(_) => return None,
+            WindowingKind::Slices | WindowingKind::Interval(_) => {
+                (window.0, window.0.saturating_add(slices.size_us))
+            }
+            WindowingKind::Packs(packs) if packs.count == 1 => packs.bounds_of(window.0).into(),
+            WindowingKind::Packed(_) | WindowingKind::Packs(_) | WindowingKind::Sessions(_) => {
+                return None;
+            }
         };
         Some([start, end, time_before(end)])
     }
@@ -22,7 +26,7 @@ impl Windowing {
     /// by the numbers of their last panes.
     pub(crate) fn columns_from(&self, which: Vec<i64>) -> [Vec<i64>; 3] {
         let (starts, ends): (Vec<i64>, Vec<i64>) = match &self.kind {
-            Kind::Packs(packs) => {
+            WindowingKind::Packs(packs) => {
                 // Rows of a window follow each other.
                 let bounds = which.chunk_by(|a, b| a == b).flat_map(|of_window| {
                     let [start, end] = packs.bounds_of(of_window[0]);
@@ -30,7 +34,7 @@ impl Windowing {
                 });
                 bounds.unzip()
             }
-            Kind::Packed(windows) => {
+            WindowingKind::Packed(windows) => {
                 let ends = which.iter().map(|start| start.saturating_add(windows.size_us));
                 let ends = ends.collect();
                 (which, ends)
@@ -58,16 +62,17 @@ impl Windowing {
                 let start = start_of(slices, fired);
                 time_before(match self.kind {
                     // Rows of the next slice have times of their own in it.
-                    Kind::Interval(_) => return start,
+                    WindowingKind::Interval(_) => return start,
                     // The next window ends with the next slice.
-                    Kind::Slices => start.saturating_add(slices.size_us),
+                    WindowingKind::Slices => start.saturating_add(slices.size_us),
                     // The next window is the first of the next slice, or ends with its first pane.
-                    Kind::Packed(first) | Kind::Packs(Packs { pane: first, .. }) => {
+                    WindowingKind::Packed(first)
+                    | WindowingKind::Packs(Packs { pane: first, .. }) => {
                         start.saturating_add(first.size_us)
                     }
                     // Sessions are left whose last record is a gap before the end of the last slice
                     // or later.
-                    Kind::Sessions(_) => start,
+                    WindowingKind::Sessions(_) => start,
                 })
             }
         }
@@ -83,15 +88,16 @@ impl Windowing {
                 let before = watermark.max(-USABLE).saturating_add(ROW_TIME_BEFORE_END_US - 1);
                 let start = start_of(slices, before);
                 let fired = match self.kind {
-                    Kind::Slices => start,
-                    Kind::Interval(_) => {
+                    WindowingKind::Slices => start,
+                    WindowingKind::Interval(_) => {
                         start_of(slices, watermark.max(-USABLE).saturating_add(slices.size_us - 1))
                     }
-                    Kind::Packed(first) | Kind::Packs(Packs { pane: first, .. }) => {
+                    WindowingKind::Packed(first)
+                    | WindowingKind::Packs(Packs { pane: first, .. }) => {
                         let behind = slices.size_us - first.size_us;
                         start_of(slices, before.saturating_add(behind))
                     }
-                    Kind::Sessions(_) => start.saturating_add(slices.size_us),
+                    WindowingKind::Sessions(_) => start.saturating_add(slices.size_us),
                 };
                 fired.saturating_add(self.wait_us())
             }

@@ -248,7 +248,7 @@ fn same_windows(
     );
     let windows: Vec<[i64; 3]> =
         plain.windows_of(own).filter_map(|w| plain.columns_of(w)).collect();
-    let Kind::Packs(packs) = packed.kind else { panic!("panes that are packed") };
+    let WindowingKind::Packs(packs) = packed.kind else { panic!("panes that are packed") };
     let [first, last] = packs.ends_of(pack, b.start);
     let [starts, ends, times] = packed.columns_from((first..=last).collect());
     let found: Vec<[i64; 3]> =

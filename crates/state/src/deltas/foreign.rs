@@ -7,6 +7,7 @@ use crate::memory::log::ChunkPool;
 use crate::memory::scratch::Scratch;
 use crate::table::keyed::Table;
 use crate::table::layout::RowLayout;
+use crate::table::rows::RowsRef;
 use crate::table::segment::{Segment, Sources};
 use crate::values::float_sum;
 use crate::values::kind::{NO_BYTES, ValueKind};
@@ -26,16 +27,9 @@ impl Segment {
         layout: &'s RowLayout,
         rows_max: usize,
     ) -> impl Iterator<Item = &'s [u64]> + 's {
-        let row_words = layout.row_words();
-        self.chunks.iter().flat_map(move |chunk| {
-            let starts = (0..chunk.rows()).step_by(rows_max.max(1));
-            starts.map(move |start| {
-                let rows = (start + rows_max.max(1)).min(chunk.rows()) - start;
-                // SAFETY: a chunk's rows are written and stand one after the other; a sealed
-                // segment does not change.
-                unsafe { std::slice::from_raw_parts(chunk.row(start, row_words), rows * row_words) }
-            })
-        })
+        let words = rows_max.max(1) * layout.row_words().max(1);
+        let rows = |chunk| RowsRef::of_chunk(chunk, &self.arena, layout).as_words();
+        self.chunks.iter().flat_map(move |chunk| rows(chunk).chunks(words))
     }
 
     /// Arena that the rows refer to.

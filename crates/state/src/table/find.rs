@@ -6,11 +6,11 @@ use crate::memory::log::BLOCK_ROWS;
 use crate::memory::log::{ChunkPool, Log, RowId};
 use crate::memory::prefetch::prefetch;
 #[cfg(target_arch = "x86_64")]
-use crate::table::hot::{Found, Others, frequent};
+use crate::table::hot::{MatchedRows, Others, frequent};
 use crate::table::index::{Entrants, Index};
 use crate::table::key::{Keys, NoVarKeys, VarKeys};
 use crate::table::layout::RowLayout;
-use crate::table::logs::{Ends, Joint, Kind, LogsMut, Rows, Single};
+use crate::table::logs::{Ends, Joint, Kind, LogsMut, Rows, SingleLog};
 
 /// Finds the rows of the keys or appends them, and lists their places.
 pub(crate) fn find_or_append<V: VarKeys>(
@@ -62,7 +62,7 @@ fn find_words<const N: usize>(
     places: &mut Vec<*mut u64>,
 ) {
     match logs.others {
-        None => find_words_in::<N, Single>(template, keys, index, logs, places),
+        None => find_words_in::<N, SingleLog>(template, keys, index, logs, places),
         Some(_) => find_words_in::<N, Joint>(template, keys, index, logs, places),
     }
 }
@@ -127,7 +127,7 @@ fn find_often<const N: usize, K: Kind>(
     logs: &mut LogsMut<'_>,
     places: &mut Vec<*mut u64>,
 ) {
-    let (mut others, mut found) = (Others::new(), Found::new());
+    let (mut others, mut found) = (Others::new(), MatchedRows::new());
     // SAFETY: the caller has asked whether the processor has what it takes.
     unsafe { others.take(often, words, hashes) };
     // The frequent key is among the keys, with its hash at that place: neither log gets more new
@@ -254,7 +254,7 @@ fn find_any<V: VarKeys>(
     places: &mut Vec<*mut u64>,
 ) {
     match logs.others {
-        None => find_any_in::<_, Single>(keys, layout, index, logs, arena, places),
+        None => find_any_in::<_, SingleLog>(keys, layout, index, logs, arena, places),
         Some(_) => find_any_in::<_, Joint>(keys, layout, index, logs, arena, places),
     }
 }

@@ -52,7 +52,7 @@ impl<const N: usize> Aside<N> {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use others::{Found, Others};
+pub(crate) use others::{MatchedRows, Others};
 
 /// With AVX-512; without it, leaving keys out costs about as much as looking them up.
 #[cfg(target_arch = "x86_64")]
@@ -81,12 +81,12 @@ mod others {
 
     /// The places of such keys.
     #[derive(Debug)]
-    pub(crate) struct Found([MaybeUninit<*mut u64>; ROOM]);
+    pub(crate) struct MatchedRows([MaybeUninit<*mut u64>; ROOM]);
 
-    impl Found {
+    impl MatchedRows {
         #[inline(always)]
-        pub(crate) fn new() -> Found {
-            Found([MaybeUninit::uninit(); ROOM])
+        pub(crate) fn new() -> MatchedRows {
+            MatchedRows([MaybeUninit::uninit(); ROOM])
         }
 
         pub(crate) fn start(&mut self) -> *mut *mut u64 {
@@ -156,7 +156,7 @@ mod others {
         #[target_feature(enable = "avx512f,popcnt")]
         pub(crate) unsafe fn spread(
             &self,
-            Found(found): &Found,
+            MatchedRows(found): &MatchedRows,
             places: &mut [MaybeUninit<*mut u64>],
         ) {
             // SAFETY: as the caller promises; there is at least one.
@@ -195,7 +195,7 @@ mod others {
                         (0..rows).map(|i| if i % every == 0 { 7 } else { 1000 + i }).collect();
                     let mut hashes = vec![0; words.len()];
                     hash_each_word(&words, &mut hashes);
-                    let (mut others, mut found) = (Others::new(), Found::new());
+                    let (mut others, mut found) = (Others::new(), MatchedRows::new());
                     // SAFETY: the processor has the necessary instructions.
                     unsafe { others.take(0, &words, &hashes) };
                     let kept = words.iter().copied().filter(|word| *word != 7);

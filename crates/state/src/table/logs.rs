@@ -118,9 +118,9 @@ pub(crate) trait Kind {
 }
 
 /// A table's own log.
-pub(crate) struct Single;
+pub(crate) struct SingleLog;
 
-impl Kind for Single {
+impl Kind for SingleLog {
     type Rows<'a> = Cursor<'a>;
 
     #[inline(always)]

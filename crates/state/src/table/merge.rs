@@ -27,17 +27,6 @@ impl Table {
         self.keys() - before
     }
 
-    /// Merges the rows of one scan block of another table of the same layout.
-    pub fn merge_block(
-        &mut self,
-        other: &Table,
-        block: usize,
-        pool: &mut ChunkPool,
-        scratch: &mut Scratch,
-    ) {
-        self.merge_chunk(&other.log.chunks()[block], &other.arena, pool, scratch);
-    }
-
     fn merge_chunk(
         &mut self,
         chunk: &Chunk,

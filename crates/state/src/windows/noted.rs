@@ -225,12 +225,12 @@ impl VarKeys for PlacedVars<'_> {
 
 /// Copies of rows, with their texts and lists.
 #[derive(Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct RowCopies {
     pub(crate) words: Vec<u64>,
     pub(crate) arena: Arena,
 }
 
-impl Aside {
+impl RowCopies {
     pub(crate) fn clear(&mut self) {
         self.words.clear();
         self.arena.clear_and_keep(KEPT_BYTES_MAX);

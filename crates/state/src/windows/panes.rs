@@ -12,8 +12,8 @@ use crate::table::keyed::{Load, Table};
 use crate::table::layout::RowLayout;
 use crate::table::rows::RowsRef;
 use crate::windows::combiner::{Combiner, PaneOf};
-use crate::windows::noted::Aside;
-use crate::windows::runs::Runs;
+use crate::windows::noted::RowCopies;
+use crate::windows::runs::PaneRuns;
 use crate::windows::stacks::{Stacks, To};
 
 /// Beginning and ending a window cost as much as looking at so many rows.
@@ -39,12 +39,12 @@ pub struct Panes {
     layout: Arc<RowLayout>,
     packed: bool,
     overlap: Overlap,
-    runs: Runs,
+    runs: PaneRuns,
     stacks: Stacks,
     at: At,
     /// The last window that has been made.
     made: Option<i64>,
-    ready: Aside,
+    ready: RowCopies,
     /// The number of a ready block that is used as it stands.
     standing: Option<usize>,
 }
@@ -69,14 +69,14 @@ impl Panes {
         };
         let hops = matches!(overlap, Overlap::Hop(_));
         Panes {
-            runs: Runs::new(packed.then(|| layout.key_words() - 1)),
+            runs: PaneRuns::new(packed.then(|| layout.key_words() - 1)),
             layout,
             packed,
             overlap,
             stacks: Stacks::new(of_pane, hops, pool_bytes),
             at: At::Between,
             made: None,
-            ready: Aside::default(),
+            ready: RowCopies::default(),
             standing: None,
         }
     }
@@ -231,7 +231,7 @@ impl Combiner for Panes {
         self.runs.release();
         self.stacks.release();
         if self.ready.words.is_empty() {
-            self.ready = Aside::default();
+            self.ready = RowCopies::default();
         }
     }
 

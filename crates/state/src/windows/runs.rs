@@ -9,14 +9,14 @@ use crate::table::segment::Sources;
 
 /// The slices, and which of their rows come next.
 #[derive(Debug)]
-pub(crate) struct Runs {
+pub(crate) struct PaneRuns {
     /// The word of a row with its pane; `None`: each slice has one pane.
     word: Option<usize>,
     /// Slices with rows that have not been taken, and how many; `None`: it has been read.
     slices: Vec<Option<(Table, usize)>>,
     /// The next slice and block to be noted.
     cursor: (usize, usize),
-    runs: Vec<Run>,
+    runs: Vec<PaneRun>,
     /// The first run of which rows have not been taken.
     next: usize,
     /// Copies of rows without the word of their pane.
@@ -25,7 +25,7 @@ pub(crate) struct Runs {
 
 /// Rows of a block that follow each other, all of a pane.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct PaneRun {
     /// The pane with which their first window ends, and how many panes their own is before it.
     first: i64,
     before: u32,
@@ -38,17 +38,17 @@ struct Run {
 const _: () = assert!(crate::CHUNK_ROWS <= u16::MAX as usize);
 
 /// Rows of one pane, which refer to an arena, without the word of the pane.
-pub(crate) struct Taken<'a> {
+pub(crate) struct PaneRows<'a> {
     pub(crate) pane: i64,
     pub(crate) rows: Sources,
     pub(crate) count: usize,
     pub(crate) arena: &'a Arena,
 }
 
-impl Runs {
-    pub(crate) fn new(word: Option<usize>) -> Runs {
+impl PaneRuns {
+    pub(crate) fn new(word: Option<usize>) -> PaneRuns {
         let (slices, cursor, runs, next, words) = Default::default();
-        Runs { word, slices, cursor, runs, next, words }
+        PaneRuns { word, slices, cursor, runs, next, words }
     }
 
     /// Begins with the rows of these slices, after all earlier slices have been taken back.
@@ -82,7 +82,7 @@ impl Runs {
         let Some(Some((table, left))) = self.slices.get_mut(number) else { return 0 };
         if block >= table.scan_blocks() {
             self.cursor = (number + 1, 0);
-            let order = |run: &Run| (run.first, Reverse(run.before));
+            let order = |run: &PaneRun| (run.first, Reverse(run.before));
             if self.are_noted() && !self.runs.is_sorted_by_key(order) {
                 self.runs.sort_by_key(order);
             }
@@ -97,7 +97,7 @@ impl Runs {
             let Ok(before) = u32::try_from(first - pane) else { return };
             *left += count;
             let (slice, block) = (number as u32, block as u32);
-            runs.push(Run { first, before, slice, block, row: row as u16, rows: count as u16 });
+            runs.push(PaneRun { first, before, slice, block, row: row as u16, rows: count as u16 });
         };
         let Some(word) = self.word else {
             add(0, 0, rows.len());
@@ -120,12 +120,12 @@ impl Runs {
     }
 
     /// Takes the next rows of one pane and slice, `rows_max` at the most.
-    pub(crate) fn take(&mut self, rows_max: usize) -> Option<Taken<'_>> {
-        let Runs { word, slices, runs, next, words, .. } = self;
-        let Run { first, before, slice, .. } = *runs.get(*next)?;
+    pub(crate) fn take(&mut self, rows_max: usize) -> Option<PaneRows<'_>> {
+        let PaneRuns { word, slices, runs, next, words, .. } = self;
+        let PaneRun { first, before, slice, .. } = *runs.get(*next)?;
         let (table, left) = slices.get_mut(slice as usize)?.as_mut()?;
         let row_words = table.layout.row_words();
-        let is_alike = |run: &Run| (run.first, run.before, run.slice) == (first, before, slice);
+        let is_alike = |run: &PaneRun| (run.first, run.before, run.slice) == (first, before, slice);
         let (mut count, mut sources) = (0, None);
         words.clear();
         while let Some(run) = runs.get_mut(*next).filter(|run| is_alike(run)) {
@@ -153,7 +153,7 @@ impl Runs {
             None => sources?,
             Some(_) => Sources::of(words, row_words - 1),
         };
-        Some(Taken { pane: first - i64::from(before), rows, count, arena: &table.arena })
+        Some(PaneRows { pane: first - i64::from(before), rows, count, arena: &table.arena })
     }
 
     /// The slices of which all rows have been taken, each with its number.
@@ -191,7 +191,7 @@ impl Runs {
 
     /// Bytes allocated.
     pub(crate) fn bytes(&self) -> usize {
-        let noted = self.runs.capacity() * size_of::<Run>() + self.words.capacity() * 8;
+        let noted = self.runs.capacity() * size_of::<PaneRun>() + self.words.capacity() * 8;
         self.tables().map(Table::bytes).sum::<usize>() + noted
     }
 
@@ -204,7 +204,7 @@ impl Runs {
     pub(crate) fn growth_bytes(&self) -> usize {
         match self.word {
             Some(_) if !self.are_noted() => {
-                self.rows().saturating_sub(self.runs.capacity()) * size_of::<Run>()
+                self.rows().saturating_sub(self.runs.capacity()) * size_of::<PaneRun>()
             }
             _ => 0,
         }

@@ -84,7 +84,7 @@ fn nulls_with_leftovers_are_one_group() {
     let mut table = Table::new(layout.clone());
     let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
     let mut block = KeyBlock::default();
-    let Encoded { words, hashes } = codec.encode(&columns, &rows, true, &mut block);
+    let EncodedKeys { words, hashes } = codec.encode(&columns, &rows, true, &mut block);
     let vars = VarColumn::of(&columns);
     let vars = ColumnVars { columns: &vars, rows: &rows };
     table.update(&Keys { hashes, ahead: &[], words, vars }, &mut pool, &mut scratch);

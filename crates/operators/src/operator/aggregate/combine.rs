@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use millstream_state::{CHUNK_ROWS, Combiner, Overlap, Panes, RowsRef, Sessions, Single, Table};
 
-use super::fire::{Finisher, ResultRows};
 use super::grouping::Grouping;
 use super::over::Over;
 use super::slices::Slices;
 use crate::budget::Usage;
 use crate::error::Result;
+use crate::operator::finish::{Finisher, ResultRows};
 use crate::operator::{Firing, Room, SavedRows, Step};
 use crate::windowing::{Combining, SliceId, WindowId, Windowing, time_before};
 
@@ -26,19 +26,19 @@ const STEP_ROWS: usize = 1 << 12;
 pub(super) struct Combined {
     rows: Box<dyn Combiner>,
     combining: Combining,
-    bounds: Bounds,
+    bounds: BoundsSource,
     /// The slice of these rows that reaches farthest, and the last window that has fired; `None`:
     /// no rows are kept.
     newest: Option<SliceId>,
     last: Option<WindowId>,
-    fire: Option<Fire>,
+    fire: Option<FiringGroups>,
     /// Slices that later windows need, as they were when they fired; `None`: they are not saved.
     slices: Option<BTreeMap<SliceId, Table>>,
 }
 
 /// Where the bounds of the windows of rows stand.
 #[derive(Clone, Copy)]
-enum Bounds {
+enum BoundsSource {
     /// All rows are of the window that fires.
     OfWindow,
     /// In a word of each row ([`Windowing::columns_from`]).
@@ -48,7 +48,7 @@ enum Bounds {
 }
 
 /// A window that fires, or windows that fire together.
-struct Fire {
+struct FiringGroups {
     window: WindowId,
     /// The slices that it is the first to need, and how far the first and the last of the windows
     /// reach.
@@ -65,7 +65,7 @@ impl Combined {
         let pool_bytes = room.pool_bytes;
         let (layout, word) = (grouping.layout.clone(), grouping.window_word);
         let combining = grouping.windowing.combining();
-        let mut bounds = word.map_or(Bounds::OfWindow, Bounds::InWord);
+        let mut bounds = word.map_or(BoundsSource::OfWindow, BoundsSource::InWord);
         let rows: Box<dyn Combiner> = match combining {
             Combining::OneSlice => Box::new(Single::new(layout)),
             Combining::Panes { count, hop } => {
@@ -79,7 +79,7 @@ impl Combined {
                 };
                 // There are such values where windows are sessions.
                 let times = grouping.session_times.unwrap_or_default().map(|n| layout.values()[n]);
-                bounds = Bounds::InTimes { words: times.map(|slot| slot.word), gap_us };
+                bounds = BoundsSource::InTimes { words: times.map(|slot| slot.word), gap_us };
                 Box::new(Sessions::new(layout, times, word, gap_us, pool_bytes))
             }
         };
@@ -111,8 +111,9 @@ impl Combined {
         self.last = Some(window);
         self.rows.begin(tables);
         let (from, until) = (windowing.first_end_in(window), windowing.last_end_in(window));
-        let rows = ResultRows::of(window, self.rows.rows().min(CHUNK_ROWS), grouping);
-        self.fire = Some(Fire { window, slices, from, until, over: None, rows });
+        let columns = windowing.columns_of(window);
+        let rows = ResultRows::bounded(columns, self.rows.rows().min(CHUNK_ROWS));
+        self.fire = Some(FiringGroups { window, slices, from, until, over: None, rows });
         true
     }
 
@@ -150,7 +151,7 @@ impl Combined {
                 return Ok(Step::Over);
             } else {
                 let (ready, are_sessions) =
-                    (rows.ready(), matches!(bounds, Bounds::InTimes { .. }));
+                    (rows.ready(), matches!(bounds, BoundsSource::InTimes { .. }));
                 let bounds = bounds.of(&ready, &grouping.windowing);
                 fire.over = Some(Over::new(ready.len(), bounds, are_sessions, finisher));
             }
@@ -223,14 +224,14 @@ impl Combined {
     }
 }
 
-impl Bounds {
+impl BoundsSource {
     /// Starts, ends and event times of the windows of rows; `None`: those of the window that fires.
     fn of(self, rows: &RowsRef<'_>, windowing: &Windowing) -> Option<[Vec<i64>; 3]> {
         let us = |word: u64| word as i64;
         match self {
-            Bounds::OfWindow => None,
-            Bounds::InWord(word) => Some(windowing.columns_from(rows.collect(word, us))),
-            Bounds::InTimes { words: [first, last], gap_us } => {
+            BoundsSource::OfWindow => None,
+            BoundsSource::InWord(word) => Some(windowing.columns_from(rows.collect(word, us))),
+            BoundsSource::InTimes { words: [first, last], gap_us } => {
                 let ends: Vec<i64> = rows.collect(last, |word| us(word).saturating_add(gap_us));
                 let times = ends.iter().map(|end| time_before(*end)).collect();
                 Some([rows.collect(first, us), ends, times])
@@ -239,7 +240,7 @@ impl Bounds {
     }
 }
 
-impl Fire {
+impl FiringGroups {
     fn go_on(&self, rows: &mut dyn Combiner, rows_max: usize, windowing: &Windowing) -> usize {
         let pane_of = |slice: usize, start: u64| match self.slices.get(slice) {
             Some(slice) => windowing.panes_from(*slice, start as i64, self.from),

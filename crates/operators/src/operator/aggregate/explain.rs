@@ -6,8 +6,8 @@ use std::fmt::Write;
 use arrow::datatypes::DataType;
 use millstream_state::{Counted, ValueKind, Wanted};
 
-use super::fire::Finisher;
 use super::grouping::Grouping;
+use crate::operator::finish::Finisher;
 use crate::windowing::Packing;
 
 /// Index bytes per key: 8 per entry. A large index is half full at the least, a small one between

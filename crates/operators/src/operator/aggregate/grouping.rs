@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type};
 
-use millstream_state::RowLayout;
+use millstream_state::{ChunkPool, Keys, NoVarKeys, RowLayout, Scratch, Table, hash_words};
 
 use crate::columns::aggregates::{Aggregates, TIMES_COLUMN};
 use crate::columns::inputs::{Input, times_in, true_mask};
@@ -143,6 +143,16 @@ impl Grouping {
             part.start
         });
         Ok(Arc::new(Int64Array::from_iter_values(starts)))
+    }
+
+    /// State of the group of no columns that has met no record.
+    pub(super) fn empty_table(&self) -> Table {
+        let mut table = Table::new(self.layout.clone());
+        let (mut pool, mut scratch) =
+            (ChunkPool::new(self.layout.row_words(), 0, None), Scratch::default());
+        let keys = Keys { hashes: &[hash_words(&[])], ahead: &[], words: &[], vars: NoVarKeys };
+        table.update(&keys, &mut pool, &mut scratch);
+        table
     }
 
     /// Where the keys of the query stand among those of a row.

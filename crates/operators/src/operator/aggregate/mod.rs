@@ -4,15 +4,13 @@
 //! (`assign`) and what their keys and arguments are, and [`Slices`] updates tables with them. Rows
 //! of other leaders are found by `routed`, unless the table is joint (`joint`). A complete window
 //! fires in steps (`combine`): windows of several slices share what they have in common. Rows of
-//! state become result rows (`fire`), those of long sessions a portion at a time (`over`).
+//! state become result rows (`over`), those of long sessions a portion at a time.
 
 mod combine;
 mod explain;
-pub(crate) mod fire;
 pub mod grouping;
 mod joint;
 mod over;
-mod paired;
 mod pipeline;
 pub mod slices;
 mod timed;
@@ -29,37 +27,37 @@ use super::{
 use crate::budget::Usage;
 use crate::error::{Contents, Error, Result};
 use crate::operator::counted::Buffers;
+use crate::operator::finish::Finisher;
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
 use combine::Combined;
-use fire::{Finisher, empty_table};
 use grouping::Grouping;
 use pipeline::Pipeline;
 use slices::Slices;
 
 /// Executable form of an aggregate.
 #[derive(Debug)]
-pub struct Program {
+pub struct AggregateProgram {
     grouping: Grouping,
     finisher: Finisher,
     format: Arc<Format>,
 }
 
-impl Program {
+impl AggregateProgram {
     /// Of an aggregate whose result rows have this schema.
     pub fn new(
         aggregate: &plan::Aggregate,
         lateness_us: i64,
         output: &SchemaRef,
-    ) -> Result<Program> {
+    ) -> Result<AggregateProgram> {
         let grouping = Grouping::new(aggregate, lateness_us)?;
         let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
-        Ok(Program { finisher: Finisher::new(aggregate, output), grouping, format })
+        Ok(AggregateProgram { finisher: Finisher::new(aggregate, output), grouping, format })
     }
 }
 
-impl super::Program for Program {
+impl super::Program for AggregateProgram {
     fn name(&self) -> String {
         explain::name_of(&self.grouping, &self.finisher)
     }
@@ -124,7 +122,7 @@ impl super::Program for Program {
 
 /// A worker's state of an aggregate.
 struct Aggregate {
-    program: Arc<Program>,
+    program: Arc<AggregateProgram>,
     slices: Slices,
     leads_empty_key: bool,
     /// State common to windows of several slices, and the firing window.
@@ -133,7 +131,7 @@ struct Aggregate {
 }
 
 impl Aggregate {
-    fn new(program: Arc<Program>, leadership: Leadership, room: Room) -> Aggregate {
+    fn new(program: Arc<AggregateProgram>, leadership: Leadership, room: Room) -> Aggregate {
         let Leadership { me, leaders, of_empty_key } = leadership;
         let (layout, format) = (program.grouping.layout.clone(), program.format.clone());
         let combined = Combined::new(&program.grouping, &room);
@@ -192,7 +190,7 @@ impl Operator for Aggregate {
     }
 
     fn step(&mut self) -> Result<Step> {
-        let Program { grouping, finisher, .. } = &*self.program;
+        let AggregateProgram { grouping, finisher, .. } = &*self.program;
         self.combined.step(grouping, finisher, &mut self.slices)
     }
 
@@ -238,7 +236,7 @@ impl Operator for Aggregate {
     fn fire_nothing(&mut self) -> bool {
         let grouping = &self.program.grouping;
         let is_row = grouping.has_empty_group && self.leads_empty_key;
-        let group = || vec![(SliceId::WHOLE, empty_table(grouping))];
+        let group = || vec![(SliceId::WHOLE, grouping.empty_table())];
         is_row && self.combined.begin(WindowId::WHOLE, group(), grouping)
     }
 

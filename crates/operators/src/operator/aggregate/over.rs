@@ -6,15 +6,19 @@
 //! are read portion by portion and paired with them. If both sides have more, this is done with
 //! some rows of the right side at a time, and the left side is read again for each of these.
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, UInt32Array,
+};
+use arrow::compute::{concat_batches, take_arrays};
 use millstream_state::RowsRef;
 
-use super::fire::{BoundsOfRows, Finisher, ResultRows};
 use super::grouping::Grouping;
-use super::paired::{Paired, Pairing};
-use crate::columns::records::{PORTION_BYTES, PORTION_ROWS, Portion, Reading};
+use crate::columns::records::{PORTION_BYTES, PORTION_ROWS, Portion, Reading, RecordsOfGroups};
 use crate::error::Result;
+use crate::operator::finish::{Finisher, ResultRows};
+use crate::operator::paired::{Paired, Pairing};
 
 /// Rows of state that are being read.
 pub(super) struct Over {
@@ -85,7 +89,7 @@ impl Over {
                 let columns: Vec<_> = columns.map(|column| column.slice(group, 1)).collect();
                 let rows = rows.slice(group..group + 1);
                 let mut records = |reading: &mut Reading| -> Result<RecordBatch> {
-                    Ok(finisher.decode(grouping, &columns, &rows, reading)?.0)
+                    Ok(decode(finisher, grouping, &columns, &rows, reading)?.0)
                 };
                 let time = bounds.and_then(|bounds| bounds.times.get(group).copied());
                 result.give_pairs(large.read(&mut records, pairing, time)?);
@@ -96,8 +100,13 @@ impl Over {
                 Ok(PORTION_ROWS)
             }
             _ => {
-                let bounds = self.bounds.as_ref();
-                result.read(grouping, finisher, rows, bounds, &mut self.reading)?;
+                if let Some(bounds) = &self.bounds {
+                    result.times = Some(bounds.times.clone());
+                    result.bounds = bounds.columns.clone();
+                }
+                let (left, of) =
+                    decode(finisher, grouping, &result.bounds, rows, &mut self.reading)?;
+                result.give_groups(finisher, left, of)?;
                 if aggregates.gives_several() {
                     return Ok(PORTION_ROWS);
                 }
@@ -197,4 +206,62 @@ impl Large {
 /// Whether the one group has been read.
 fn is_read(reading: &Reading) -> bool {
     reading.group() > 0
+}
+
+/// Some rows of state as the columns of a window that has fired. Where a row of state becomes
+/// several: those that are read next, and which row of state each is of.
+fn decode(
+    finisher: &Finisher,
+    grouping: &Grouping,
+    bounds: &[ArrayRef],
+    rows: &RowsRef<'_>,
+    reading: &mut Reading,
+) -> Result<(RecordBatch, Option<Vec<u32>>)> {
+    let records = grouping.aggregates.best(rows, reading)?;
+    let some = records.as_ref().map_or(0..rows.len(), RecordsOfGroups::range);
+    let mut columns: Vec<ArrayRef> =
+        bounds.iter().map(|b| b.slice(some.start, some.len())).collect();
+    columns.extend(grouping.codec.decode(&rows.slice(some.clone()), grouping.own_keys())?);
+    let (mut count, mut of) = (some.len(), None);
+    match records {
+        None => columns.extend(grouping.aggregates.finish(rows)?),
+        Some(RecordsOfGroups { groups, columns: values }) => {
+            count = groups.len();
+            let places = groups.iter().map(|group| *group - some.start as u32);
+            columns = take_arrays(&columns, &UInt32Array::from_iter_values(places), None)?;
+            columns.extend(values);
+            of = Some(groups);
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    let fired = RecordBatch::try_new_with_options(finisher.fired.clone(), columns, &options)?;
+    Ok((fired, of))
+}
+
+/// The bounds of the windows of rows of state, where each has its own.
+struct BoundsOfRows {
+    /// `window_start`, `window_end` and `window_time`.
+    columns: Vec<ArrayRef>,
+    /// Event times.
+    times: Vec<i64>,
+}
+
+impl BoundsOfRows {
+    /// Of starts, ends and times in microseconds.
+    fn new(bounds: [Vec<i64>; 3]) -> BoundsOfRows {
+        let column = |us: &Vec<i64>| -> ArrayRef {
+            // Mostly the same ones follow each other.
+            let (mut last_us, mut last_ms) = (0, 0);
+            let ms = us.iter().map(|us| {
+                if *us != last_us {
+                    (last_us, last_ms) = (*us, us.div_euclid(1000));
+                }
+                last_ms
+            });
+            Arc::new(TimestampMillisecondArray::from_iter_values(ms))
+        };
+        let columns = bounds.iter().map(column).collect();
+        let [_, _, times] = bounds;
+        BoundsOfRows { columns, times }
+    }
 }

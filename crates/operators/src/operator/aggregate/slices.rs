@@ -23,7 +23,7 @@ use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::operator::aggregate::joint::Joining;
 use crate::operator::routed::Routed;
 use crate::operator::{Counters, Room, SealSlice};
-use crate::passed::{Format, Onward, Parcel, PassedRows, Passing, Pool, ReadRows};
+use crate::passed::{Format, Onward, Parcel, PassedBuffers, PassedRows, Pool, ReadRows};
 use crate::windowing::{SliceId, WindowId, Windowing};
 use counted::Counted;
 use known::Known;
@@ -42,7 +42,7 @@ pub struct Slices {
     known: Vec<Known>,
     pool: ChunkPool,
     /// How rows are passed through as keys and arguments, if they are.
-    passing: Option<Passing>,
+    passing: Option<PassedBuffers>,
     /// What passing rows through costs, and not doing so.
     costs: Costs,
     scratch: Scratch,
@@ -93,7 +93,7 @@ impl Slices {
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
         let buffers = || Pool::new(buffer_bytes, pool_bytes / 2);
-        let passing = format.map(|format| Passing { format, pool: buffers() });
+        let passing = format.map(|format| PassedBuffers { format, pool: buffers() });
         let words = passing.as_ref().map_or(layout.row_words(), |p| p.format.row_bytes() / 8);
         let costs = Costs::new(&layout, words).among(leaders.count());
         let joining = Joining::new(mode.is_none(), leaders.count());

@@ -10,9 +10,9 @@ use arrow::array::{
 use arrow::compute::{cast, interleave, take};
 use arrow::datatypes::{Int64Type, SchemaRef};
 
-use super::gathered::Columns;
-use super::program::Program;
-use super::slice::{Slice, Sought, orders};
+use super::gathered::SideColumns;
+use super::program::JoinProgram;
+use super::slice::{Sought, VersionsOfSlice, orders};
 use super::versions::{At, Versions};
 use crate::columns::inputs::true_mask;
 use crate::error::{Error, Result};
@@ -26,12 +26,12 @@ enum Met {
     Before(At),
 }
 
-impl Program {
+impl JoinProgram {
     /// Joins rows of the left side with their versions.
     pub(super) fn as_of(
         &self,
-        left: &Columns,
-        slice: &Slice,
+        left: &SideColumns,
+        slice: &VersionsOfSlice,
         versions: &Versions,
     ) -> Result<Option<RecordBatch>> {
         let mut met = self.met(left, slice, versions)?;
@@ -57,7 +57,12 @@ impl Program {
     }
 
     /// The version that each row of the left side meets.
-    fn met(&self, left: &Columns, slice: &Slice, versions: &Versions) -> Result<Vec<Option<Met>>> {
+    fn met(
+        &self,
+        left: &SideColumns,
+        slice: &VersionsOfSlice,
+        versions: &Versions,
+    ) -> Result<Vec<Option<Met>>> {
         let [own, other] = &self.sides;
         let times = own.hidden.and_then(|hidden| left.columns.get(hidden));
         let times = times.and_then(|times| times.as_primitive_opt::<Int64Type>());
@@ -93,10 +98,10 @@ impl Program {
     fn beside(
         &self,
         schema: &SchemaRef,
-        left: &Columns,
+        left: &SideColumns,
         places: &[u32],
         met: &[Option<Met>],
-        (slice, versions): (&Slice, &Versions),
+        (slice, versions): (&VersionsOfSlice, &Versions),
     ) -> Result<RecordBatch> {
         let rows = UInt32Array::from(places.to_vec());
         let mut columns: Vec<ArrayRef> = Vec::new();

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use arrow::array::ArrayRef;
 use millstream_state::{Leaders, Load};
 
-use super::sides::Side;
+use super::sides::JoinSide;
 use crate::budget::Usage;
 use crate::columns::inputs::Input;
-use crate::columns::keys::{Encoded, KeyBlock};
+use crate::columns::keys::{EncodedKeys, KeyBlock};
 use crate::error::Result;
 use crate::operator::routed::Routed;
 use crate::operator::{Leadership, Room, SealSlice};
-use crate::passed::{Onward, Outgoing, Parcel, Passed, PassedRows, Passing, Pool, ReadRows};
+use crate::passed::{Onward, Outgoing, Parcel, Passed, PassedBuffers, PassedRows, Pool, ReadRows};
 use crate::windowing::SliceId;
 
 /// Rows encoded at a time: their keys lie in a near cache until they are written.
@@ -21,13 +21,13 @@ const GROUP_ROWS: usize = 1 << 12;
 
 /// A worker's bags.
 pub(super) struct Bags {
-    slices: BTreeMap<SliceId, Slice>,
+    slices: BTreeMap<SliceId, BagsOfSlice>,
     leaders: Leaders,
     me: usize,
     /// The side whose rows all leaders have ([`plan::Join::broadcast`](crate::plan::Join)).
     broadcast: Option<usize>,
     /// By side.
-    passing: [Passing; 2],
+    passing: [PassedBuffers; 2],
     /// All slices together.
     bytes: usize,
     live_bytes: usize,
@@ -44,7 +44,7 @@ pub(super) struct Bags {
 
 /// The bags of a window, by side.
 #[derive(Default)]
-struct Slice {
+struct BagsOfSlice {
     own: [Passed; 2],
     /// For other leaders, by leader; none from the beginning.
     others: [Vec<Passed>; 2],
@@ -53,10 +53,10 @@ struct Slice {
 /// About what a window takes that has one row, for so many leaders.
 pub(super) fn small_slice_bytes(leaders: usize) -> usize {
     const FIRST_BUFFER_BYTES: usize = 2048;
-    size_of::<Slice>() + 2 * FIRST_BUFFER_BYTES + leaders * 2 * size_of::<Passed>()
+    size_of::<BagsOfSlice>() + 2 * FIRST_BUFFER_BYTES + leaders * 2 * size_of::<Passed>()
 }
 
-impl Slice {
+impl BagsOfSlice {
     fn bags(&self) -> impl Iterator<Item = &Passed> {
         self.own.iter().chain(self.others.iter().flatten())
     }
@@ -72,12 +72,12 @@ impl Slice {
 
 impl Bags {
     pub(super) fn new(
-        sides: &[Side; 2],
+        sides: &[JoinSide; 2],
         broadcast: Option<usize>,
         leadership: &Leadership,
         room: &Room,
     ) -> Bags {
-        let passing = |side: &Side| Passing {
+        let passing = |side: &JoinSide| PassedBuffers {
             format: side.format.clone(),
             pool: Pool::new(room.buffer_bytes, room.pool_bytes / 4),
         };
@@ -112,7 +112,7 @@ impl Bags {
     pub(super) fn add(
         &mut self,
         slice: SliceId,
-        (number, side): (usize, &Side),
+        (number, side): (usize, &JoinSide),
         (keys, arguments): (&[ArrayRef], &[Input]),
         rows: &[u32],
         onward: Option<&dyn Onward>,
@@ -120,10 +120,10 @@ impl Bags {
         let mut place = self.take(slice);
         let leaders = self.leaders.count();
         let to = match self.broadcast {
-            _ if leaders == 1 => To::Me,
-            None => To::TheirLeaders,
-            Some(side) if side == number => To::All,
-            Some(_) => To::Me,
+            _ if leaders == 1 => Destination::Me,
+            None => Destination::TheirLeaders,
+            Some(side) if side == number => Destination::All,
+            Some(_) => Destination::Me,
         };
         let Bags { passing, block, routed, scratch, positions, .. } = self;
         let passing = &mut passing[number];
@@ -131,9 +131,9 @@ impl Bags {
         let mut others_rows = 0;
         let mut added = Ok(());
         for rows in rows.chunks(GROUP_ROWS) {
-            let keys = side.codec.encode(keys, rows, to == To::TheirLeaders, block);
+            let keys = side.codec.encode(keys, rows, to == Destination::TheirLeaders, block);
             positions.extend(positions.len() as u32..rows.len() as u32);
-            let mut give = |leader: usize, rows: &[u32], keys: Encoded<'_>| {
+            let mut give = |leader: usize, rows: &[u32], keys: EncodedKeys<'_>| {
                 let outgoing = Outgoing {
                     slice,
                     picked: &positions[..rows.len()],
@@ -143,7 +143,7 @@ impl Bags {
                     arguments,
                 };
                 if leader == self.me {
-                    let Passing { format, pool } = &mut *passing;
+                    let PassedBuffers { format, pool } = &mut *passing;
                     return place.own[number].keep_all(format, &outgoing, pool, scratch);
                 }
                 others_rows += rows.len() as u64;
@@ -154,13 +154,13 @@ impl Bags {
                 pass(leader, &outgoing, onward, &mut others[leader], passing, scratch)
             };
             match to {
-                To::Me => added = give(self.me, rows, keys),
-                To::All => {
+                Destination::Me => added = give(self.me, rows, keys),
+                Destination::All => {
                     for leader in 0..leaders {
                         added = added.and_then(|()| give(leader, rows, keys));
                     }
                 }
-                To::TheirLeaders => {
+                Destination::TheirLeaders => {
                     routed.sort(&self.leaders, rows, keys, false);
                     for leader in 0..leaders {
                         let (rows, keys) = routed.of(leader);
@@ -194,7 +194,7 @@ impl Bags {
     }
 
     /// Takes a slice out to change it, and what it amounts to off the sums.
-    fn take(&mut self, slice: SliceId) -> Slice {
+    fn take(&mut self, slice: SliceId) -> BagsOfSlice {
         match self.slices.remove(&slice) {
             Some(place) => {
                 self.count(&place, |sum, part| sum - part);
@@ -202,17 +202,17 @@ impl Bags {
             }
             None => {
                 self.opened += 1;
-                Slice::default()
+                BagsOfSlice::default()
             }
         }
     }
 
-    fn put(&mut self, slice: SliceId, place: Slice) {
+    fn put(&mut self, slice: SliceId, place: BagsOfSlice) {
         self.count(&place, |sum, part| sum + part);
         self.slices.insert(slice, place);
     }
 
-    fn count(&mut self, place: &Slice, with: fn(usize, usize) -> usize) {
+    fn count(&mut self, place: &BagsOfSlice, with: fn(usize, usize) -> usize) {
         let sum = |part: fn(&Passed) -> usize| place.bags().map(part).sum::<usize>();
         self.bytes = with(self.bytes, sum(Passed::bytes));
         self.live_bytes = with(self.live_bytes, sum(Passed::live_bytes));
@@ -288,10 +288,10 @@ impl Bags {
             (growth.max().unwrap_or(0) + opened) as u64
         };
         let one = Load { rows: 1, text_bytes: next.text_bytes / next.rows.max(1) };
-        let others = self.slices.values().flat_map(Slice::others).map(Passed::bytes);
+        let others = self.slices.values().flat_map(BagsOfSlice::others).map(Passed::bytes);
         let largest = if self.others_rows > 0 { others.max().unwrap_or(0) as u64 } else { 0 };
         Usage {
-            bytes: (self.bytes + spare_bytes + self.slices.len() * size_of::<Slice>()) as u64,
+            bytes: (self.bytes + spare_bytes + self.slices.len() * size_of::<BagsOfSlice>()) as u64,
             spare_bytes: spare_bytes as u64,
             live_bytes: self.live_bytes as u64,
             growth_bytes: growth(next),
@@ -306,7 +306,7 @@ impl Bags {
 
 /// Destination of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum To {
+enum Destination {
     /// The leaders of their keys.
     TheirLeaders,
     /// This worker.
@@ -321,7 +321,7 @@ fn pass(
     rows: &Outgoing<'_>,
     onward: Option<&dyn Onward>,
     kept: &mut Passed,
-    passing: &mut Passing,
+    passing: &mut PassedBuffers,
     scratch: &mut Vec<u32>,
 ) -> Result<()> {
     let mut passed = 0;
@@ -331,6 +331,6 @@ fn pass(
         kept.put_back(before);
     }
     let rest = Outgoing { picked: &rows.picked[passed..], ..*rows };
-    let Passing { format, pool } = passing;
+    let PassedBuffers { format, pool } = passing;
     kept.keep_all(format, &rest, pool, scratch)
 }

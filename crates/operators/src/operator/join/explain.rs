@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use arrow::datatypes::DataType;
 
-use super::sides::{Kept, Side};
+use super::sides::{JoinSide, Kept};
 use crate::plan::Join;
 
 pub(super) fn name_of(join: &Join) -> String {
@@ -18,7 +18,11 @@ pub(super) fn name_of(join: &Join) -> String {
 }
 
 /// Appends the kept part of a side's row. Writing to a `String` cannot fail.
-pub(super) fn add_side(text: &mut String, side: &Side, type_name: &dyn Fn(&DataType) -> String) {
+pub(super) fn add_side(
+    text: &mut String,
+    side: &JoinSide,
+    type_name: &dyn Fn(&DataType) -> String,
+) {
     let bytes = side.format.row_bytes();
     let values = side.columns.iter().take(side.shown);
     let values = values.filter(|column| matches!(column.kept, Kept::Value(_)));

@@ -12,15 +12,15 @@ use arrow::compute::{cast, filter, filter_record_batch, take};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 
 use super::bags::Bags;
-use super::gathered::{Columns, Gathering};
+use super::gathered::{Gathering, SideColumns};
 use super::pairs::{Built, PAIRS_MAX, Pairs, Probed};
-use super::program::Program;
-use super::sides::{Kept, Side};
-use super::slice::Slice;
+use super::program::JoinProgram;
+use super::sides::{JoinSide, Kept};
+use super::slice::VersionsOfSlice;
 use super::versions::Versions;
 use crate::columns::inputs::true_mask;
 use crate::error::Result;
-use crate::operator::aggregate::fire::ResultRows;
+use crate::operator::finish::ResultRows;
 use crate::operator::{Firing, Step};
 use crate::passed::{Passed, PassedRows, Reader};
 use crate::plan::JoinKind;
@@ -30,7 +30,7 @@ use crate::windowing::WindowId;
 const READ_ROWS: usize = 8192;
 
 /// A window that is firing.
-pub(super) struct Fire {
+pub(super) struct FiringJoin {
     window: WindowId,
     /// Buffers that have not been read; the next is the last.
     rest: [Vec<PassedRows>; 2],
@@ -47,7 +47,7 @@ enum Phase {
     /// The small side is being read.
     Building(Gathering),
     /// Of a temporal join: rows of the left side look for their versions.
-    AsOf(Slice),
+    AsOf(VersionsOfSlice),
     /// The other one's rows are looked up.
     Probing(Built, Option<Probed>),
     /// Rows of the small side that have no partner, or, of some kinds, that have one, are given:
@@ -56,9 +56,13 @@ enum Phase {
     Over,
 }
 
-impl Fire {
+impl FiringJoin {
     /// Firing of a window with these rows; `None` if there can be no result.
-    pub(super) fn new(program: &Program, window: WindowId, own: [Passed; 2]) -> Option<Fire> {
+    pub(super) fn new(
+        program: &JoinProgram,
+        window: WindowId,
+        own: [Passed; 2],
+    ) -> Option<FiringJoin> {
         let rows = [own[0].rows(), own[1].rows()];
         let kind = program.kind;
         let lacks = match rows {
@@ -78,7 +82,7 @@ impl Fire {
         let phase = Phase::Building(Gathering::new(&program.sides[small], rows[small]));
         let result = ResultRows::bounded(program.bounds_of(window), PAIRS_MAX.max(READ_ROWS));
         let pairs = Pairs::default();
-        Some(Fire { window, rest, live_bytes, small, reader, phase, pairs, result })
+        Some(FiringJoin { window, rest, live_bytes, small, reader, phase, pairs, result })
     }
 
     pub(super) fn firing(&self) -> Firing {
@@ -111,7 +115,7 @@ impl Fire {
     /// Goes on, for a bounded time.
     pub(super) fn step(
         &mut self,
-        program: &Program,
+        program: &JoinProgram,
         bags: &mut Bags,
         versions: &mut Versions,
     ) -> Result<Step> {
@@ -134,7 +138,7 @@ impl Fire {
     /// The next rows that are given, over the columns of a pair; `None`: there are none yet.
     fn next(
         &mut self,
-        program: &Program,
+        program: &JoinProgram,
         bags: &mut Bags,
         versions: &mut Versions,
     ) -> Result<Option<RecordBatch>> {
@@ -147,7 +151,11 @@ impl Fire {
                     false => Phase::Building(gathering),
                     true if program.as_of => {
                         let side = &program.sides[1];
-                        Phase::AsOf(Slice::new(side, gathering.finish(side)?, &program.pair)?)
+                        Phase::AsOf(VersionsOfSlice::new(
+                            side,
+                            gathering.finish(side)?,
+                            &program.pair,
+                        )?)
                     }
                     true => {
                         let side = &program.sides[small];
@@ -199,8 +207,8 @@ impl Fire {
     /// the slice are kept for later ones.
     fn as_of(
         &mut self,
-        program: &Program,
-        slice: Slice,
+        program: &JoinProgram,
+        slice: VersionsOfSlice,
         bags: &mut Bags,
         versions: &mut Versions,
     ) -> Result<Option<RecordBatch>> {
@@ -219,7 +227,7 @@ impl Fire {
     /// Reads the next buffers of a side.
     fn read(
         &mut self,
-        program: &Program,
+        program: &JoinProgram,
         side: usize,
         gathering: &mut Gathering,
         bags: &mut Bags,
@@ -239,7 +247,7 @@ impl Fire {
     /// the join gives such rows, and nothing is left of them.
     fn probe(
         &mut self,
-        program: &Program,
+        program: &JoinProgram,
         built: &mut Built,
         mut probed: Probed,
     ) -> Result<(Option<RecordBatch>, Option<Probed>)> {
@@ -259,7 +267,7 @@ impl Fire {
     /// Results of the pairs found so far: the pairs themselves, or marks on rows with a partner.
     fn paired(
         &mut self,
-        program: &Program,
+        program: &JoinProgram,
         built: &mut Built,
         probed: &mut Probed,
     ) -> Result<Option<RecordBatch>> {
@@ -305,9 +313,9 @@ impl Fire {
     /// a semi-join, with one.
     fn alone(
         &self,
-        program: &Program,
+        program: &JoinProgram,
         side: usize,
-        columns: &Columns,
+        columns: &SideColumns,
         matched: &[bool],
         range: std::ops::Range<usize>,
     ) -> Result<Option<RecordBatch>> {
@@ -317,7 +325,7 @@ impl Fire {
         if rows.is_empty() {
             return Ok(None);
         }
-        let nothing = Columns { rows: 0, keys: vec![], hashes: vec![], columns: vec![] };
+        let nothing = SideColumns { rows: 0, keys: vec![], hashes: vec![], columns: vec![] };
         let (own, other) = ((columns, Some(&rows)), (&nothing, None));
         // The first is of the large side.
         let (large, small) = if side == self.small { (other, own) } else { (own, other) };
@@ -329,10 +337,10 @@ impl Fire {
     /// `both`, or of the left side alone.
     fn batch(
         &self,
-        program: &Program,
+        program: &JoinProgram,
         (schema, both): (&SchemaRef, bool),
-        large: (&Columns, Option<&UInt32Array>),
-        small: (&Columns, Option<&UInt32Array>),
+        large: (&SideColumns, Option<&UInt32Array>),
+        small: (&SideColumns, Option<&UInt32Array>),
     ) -> Result<RecordBatch> {
         let [left, right] = if self.small == 0 { [small, large] } else { [large, small] };
         let count = left.1.or(right.1).map_or(0, |places| places.len());
@@ -364,8 +372,8 @@ impl Fire {
 /// Key columns with the same values in both rows of a pair: taken once, from the side whose rows
 /// are in sequence.
 struct Shared<'a> {
-    side: &'a Side,
-    columns: &'a Columns,
+    side: &'a JoinSide,
+    columns: &'a SideColumns,
     /// `None`: rows have no partners.
     places: Option<&'a UInt32Array>,
     taken: Vec<(Kept, ArrayRef)>,
@@ -373,8 +381,8 @@ struct Shared<'a> {
 
 impl<'a> Shared<'a> {
     fn of(
-        side: &'a Side,
-        (columns, places): (&'a Columns, Option<&'a UInt32Array>),
+        side: &'a JoinSide,
+        (columns, places): (&'a SideColumns, Option<&'a UInt32Array>),
         are_pairs: bool,
     ) -> Shared<'a> {
         Shared { side, columns, places: places.filter(|_| are_pairs), taken: Vec::new() }
@@ -407,7 +415,7 @@ fn into_vec(column: UInt32Array) -> Vec<u32> {
     values.into_inner().into_vec().unwrap_or_default()
 }
 
-impl Program {
+impl JoinProgram {
     /// Whether rows of a side are given once it is known which of them have a partner. Then that is
     /// marked.
     fn gives_late(&self, side: usize) -> bool {

@@ -2,7 +2,7 @@
 
 use arrow::array::ArrayRef;
 
-use super::sides::{Kept, Side};
+use super::sides::{JoinSide, Kept};
 use crate::columns::keys::VarColumn;
 use crate::columns::stored::Gathered;
 use crate::error::{Error, Result};
@@ -16,19 +16,19 @@ pub(super) struct Gathering {
 }
 
 /// Rows of a side that have been read.
-pub(super) struct Columns {
+pub(super) struct SideColumns {
     pub(super) rows: usize,
     /// Their keys, row after row.
     pub(super) keys: Vec<u64>,
     /// The hashes of these.
     pub(super) hashes: Vec<u64>,
-    /// Columns in the order of [`Side::columns`].
+    /// Columns in the order of [`JoinSide::columns`].
     pub(super) columns: Vec<ArrayRef>,
 }
 
 impl Gathering {
     /// Of so many rows.
-    pub(super) fn new(side: &Side, rows: usize) -> Gathering {
+    pub(super) fn new(side: &JoinSide, rows: usize) -> Gathering {
         let column = |column: &super::sides::Column| {
             let mut gathered = Gathered::new(column.data_type.clone());
             gathered.reserve(rows);
@@ -41,14 +41,14 @@ impl Gathering {
     /// Reads a buffer.
     pub(super) fn read(
         &mut self,
-        side: &Side,
+        side: &JoinSide,
         reader: &mut Reader,
         rows: &PassedRows,
     ) -> Result<()> {
         reader.read_rows(rows.words(), &mut |read| self.append(side, read))
     }
 
-    fn append(&mut self, side: &Side, read: &ReadRows<'_>) -> Result<()> {
+    fn append(&mut self, side: &JoinSide, read: &ReadRows<'_>) -> Result<()> {
         let (rows, width) = (read.rows(), side.codec.words());
         let (feeds, keys) = (read.feeds(), read.keys());
         for (column, gathered) in side.columns.iter().zip(&mut self.columns) {
@@ -78,18 +78,18 @@ impl Gathering {
         8 * self.keys.capacity() + self.columns.iter().map(Gathered::size).sum::<usize>()
     }
 
-    pub(super) fn finish(self, side: &Side) -> Result<Columns> {
+    pub(super) fn finish(self, side: &JoinSide) -> Result<SideColumns> {
         let columns = self.columns.into_iter().map(Gathered::finish);
         let columns = columns.collect::<Result<_>>()?;
         let mut hashes = Vec::new();
         side.codec.hash(&self.keys, self.rows, &mut hashes);
-        Ok(Columns { rows: self.rows, keys: self.keys, hashes, columns })
+        Ok(SideColumns { rows: self.rows, keys: self.keys, hashes, columns })
     }
 }
 
-impl Columns {
+impl SideColumns {
     /// The texts among the keys.
-    pub(super) fn texts(&self, side: &Side) -> Vec<VarColumn<'_>> {
+    pub(super) fn texts(&self, side: &JoinSide) -> Vec<VarColumn<'_>> {
         side.text_keys.iter().filter_map(|column| VarColumn::new(&self.columns[*column])).collect()
     }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     /// Of rows whose columns these are, on both sides, some of which are keys.
-    fn sides(columns: &[ArrayRef], keys: &[usize]) -> [Side; 2] {
+    fn sides(columns: &[ArrayRef], keys: &[usize]) -> [JoinSide; 2] {
         let field =
             |(i, c): (usize, &ArrayRef)| Field::new(format!("c{i}"), c.data_type().clone(), true);
         let pair = columns.iter().chain(columns).enumerate().map(field).collect::<Vec<_>>();
@@ -166,7 +166,7 @@ mod tests {
             having: None,
             project: vec![],
         };
-        Side::both(&join).unwrap()
+        JoinSide::both(&join).unwrap()
     }
 
     /// Values of every type, keys or not, come out of a bag bit for bit as they went in.

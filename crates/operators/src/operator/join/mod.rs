@@ -46,11 +46,11 @@ use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan::Window;
 use crate::windowing::{SliceId, WindowId, Windowing};
 use bags::Bags;
-use fire::Fire;
-pub use program::Program;
+use fire::FiringJoin;
+pub use program::JoinProgram;
 use versions::Versions;
 
-impl super::Program for Program {
+impl super::Program for JoinProgram {
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -136,14 +136,14 @@ impl super::Program for Program {
 
 /// A worker's state of a join.
 struct Join {
-    program: Arc<Program>,
+    program: Arc<JoinProgram>,
     leadership: Leadership,
     bags: Bags,
     /// Versions of a temporal join, left by fired slices for later ones.
     versions: Versions,
     /// The last slice that has fired.
     last: Option<SliceId>,
-    firing: Option<Fire>,
+    firing: Option<FiringJoin>,
     buffers: Buffers,
 }
 
@@ -198,12 +198,12 @@ impl Operator for Join {
         let slice = *self.program.windowing.slices_of(window).start();
         self.last = Some(slice);
         let Some(own) = self.bags.remove(slice) else { return false };
-        self.firing = Fire::new(&self.program, window, own);
+        self.firing = FiringJoin::new(&self.program, window, own);
         self.firing.is_some()
     }
 
     fn firing(&self) -> Option<Firing> {
-        self.firing.as_ref().map(Fire::firing)
+        self.firing.as_ref().map(FiringJoin::firing)
     }
 
     fn step(&mut self) -> Result<Step> {

@@ -2,8 +2,8 @@
 
 use millstream_state::{Buckets, Range};
 
-use super::gathered::Columns;
-use super::sides::Side;
+use super::gathered::SideColumns;
+use super::sides::JoinSide;
 use crate::columns::keys::VarColumn;
 
 /// Pairs that are found in a step, at the most.
@@ -14,7 +14,7 @@ const MANY_ROWS: usize = 512;
 
 /// The side with fewer rows, among which those of the other are looked up.
 pub(super) struct Built {
-    pub(super) columns: Columns,
+    pub(super) columns: SideColumns,
     pub(super) buckets: Buckets,
     /// Their keys, row after row, if a key is more than a word.
     keys: Vec<u64>,
@@ -24,7 +24,7 @@ pub(super) struct Built {
 
 /// Rows that are being looked up.
 pub(super) struct Probed {
-    pub(super) columns: Columns,
+    pub(super) columns: SideColumns,
     /// By row, whether it has a partner, where this matters.
     pub(super) matched: Vec<bool>,
     ranges: Vec<Range>,
@@ -41,9 +41,9 @@ pub(super) struct Pairs {
 
 impl Built {
     /// Of rows of a side. Those with NULL for a key are not found, unless NULLs are `equal`.
-    pub(super) fn new(side: &Side, columns: Columns, equal: bool, marks: bool) -> Built {
+    pub(super) fn new(side: &JoinSide, columns: SideColumns, equal: bool, marks: bool) -> Built {
         let (width, told) = (side.codec.words(), side.has_null_word() && !equal);
-        let Columns { keys, hashes, .. } = &columns;
+        let SideColumns { keys, hashes, .. } = &columns;
         let counts = |row: usize| !told || keys[row * width] == 0;
         let is_word = is_word(side);
         let buckets = match is_word {
@@ -52,9 +52,9 @@ impl Built {
         };
         let matched = vec![false; if marks { columns.rows } else { 0 }];
         // Hashes are not needed any more.
-        let Columns { rows, keys, columns, .. } = columns;
+        let SideColumns { rows, keys, columns, .. } = columns;
         let keys = if is_word { Vec::new() } else { keys };
-        let columns = Columns { rows, keys: Vec::new(), hashes: Vec::new(), columns };
+        let columns = SideColumns { rows, keys: Vec::new(), hashes: Vec::new(), columns };
         Built { columns, buckets, keys, matched }
     }
 
@@ -67,14 +67,14 @@ impl Built {
 }
 
 /// Whether a key is a word that says all of it.
-fn is_word(side: &Side) -> bool {
+fn is_word(side: &JoinSide) -> bool {
     side.codec.words() == 1 && side.text_keys.is_empty()
 }
 
 impl Probed {
-    pub(super) fn new(side: &Side, columns: Columns, built: &Built, marks: bool) -> Probed {
+    pub(super) fn new(side: &JoinSide, columns: SideColumns, built: &Built, marks: bool) -> Probed {
         let mut ranges = Vec::with_capacity(columns.rows);
-        let Columns { keys, hashes, .. } = &columns;
+        let SideColumns { keys, hashes, .. } = &columns;
         built.buckets.find(hashes, if is_word(side) { keys } else { hashes }, &mut ranges);
         let matched = vec![false; if marks { columns.rows } else { 0 }];
         Probed { columns, matched, ranges, row: 0 }
@@ -86,7 +86,7 @@ impl Probed {
     }
 
     /// Finds the next pairs.
-    pub(super) fn find(&mut self, sides: [&Side; 2], built: &Built, pairs: &mut Pairs) {
+    pub(super) fn find(&mut self, sides: [&JoinSide; 2], built: &Built, pairs: &mut Pairs) {
         let Probed { columns, ranges, row, .. } = self;
         let is_word = is_word(sides[0]);
         let texts = [columns.texts(sides[0]), built.columns.texts(sides[1])];
@@ -105,7 +105,7 @@ impl Probed {
 /// Looking rows up, from one on.
 struct Looking<'a> {
     built: &'a Built,
-    columns: &'a Columns,
+    columns: &'a SideColumns,
     ranges: &'a mut [Range],
     row: &'a mut usize,
     pairs: &'a mut Pairs,

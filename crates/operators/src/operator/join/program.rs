@@ -9,13 +9,13 @@ use arrow::datatypes::SchemaRef;
 use millstream_state::RowLayout;
 
 use super::explain;
-use super::sides::Side;
+use super::sides::JoinSide;
 use crate::columns::with_column;
 use crate::error::Result;
 use crate::expr::Expr;
-use crate::operator::aggregate::fire::Finisher;
 use crate::operator::assign::event_times;
 use crate::operator::counted::{Buffers, assign_rows};
+use crate::operator::finish::Finisher;
 use crate::operator::record_order::{times_of, with_order};
 use crate::operator::{Batch, BySlice, Passing, Rows};
 use crate::plan::{self, Cumulate, JoinKind, Window};
@@ -23,7 +23,7 @@ use crate::windowing::{SliceId, WindowId, Windowing};
 
 /// A join in executable form.
 #[derive(Debug)]
-pub struct Program {
+pub struct JoinProgram {
     pub(super) name: String,
     pub(super) kind: JoinKind,
     pub(super) window: Option<Window>,
@@ -32,7 +32,7 @@ pub struct Program {
     /// How records are assigned to windows.
     pub(super) assigning: Windowing,
     pub(super) left_inputs: usize,
-    pub(super) sides: [Side; 2],
+    pub(super) sides: [JoinSide; 2],
     pub(super) condition: Option<Expr>,
     pub(super) nulls_are_equal: bool,
     /// The side whose rows go to all leaders.
@@ -49,16 +49,16 @@ pub struct Program {
     pub(super) layout: Arc<RowLayout>,
 }
 
-impl Program {
+impl JoinProgram {
     /// Of a join whose result rows have this schema.
-    pub fn new(join: &plan::Join, lateness_us: i64, output: &SchemaRef) -> Result<Program> {
-        let sides = Side::both(join)?;
+    pub fn new(join: &plan::Join, lateness_us: i64, output: &SchemaRef) -> Result<JoinProgram> {
+        let sides = JoinSide::both(join)?;
         let slices = join.window.map(|window| match window {
             Window::Interval(_) => window,
             window => Window::Tumble(window.slices()),
         });
         let layout = RowLayout::new(sides[0].codec.words().max(1), vec![], &[]);
-        Ok(Program {
+        Ok(JoinProgram {
             name: explain::name_of(join),
             kind: join.kind,
             window: join.window,

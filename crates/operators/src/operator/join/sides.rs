@@ -23,7 +23,7 @@ use crate::texts;
 
 /// One side, in executable form.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct JoinSide {
     pub(super) codec: KeyCodec,
     pub(super) format: Arc<Format>,
     keys: Vec<Key>,
@@ -74,9 +74,9 @@ fn is_exact(data_type: &DataType) -> bool {
     !normalised && !matches!(data_type, LargeUtf8 | LargeBinary)
 }
 
-impl Side {
+impl JoinSide {
     /// The sides of a join.
-    pub(super) fn both(join: &plan::Join) -> Result<[Side; 2]> {
+    pub(super) fn both(join: &plan::Join) -> Result<[JoinSide; 2]> {
         // Keys are compared as they are encoded, so both sides have room for NULL if one has it.
         let nullable = |keys: &[Key; 2]| keys.iter().any(|key| key.nullable);
         let keys_of = |side: usize| -> Vec<Key> {
@@ -97,10 +97,10 @@ impl Side {
         for (number, types) in types.into_iter().enumerate() {
             let drops_nulls = !join.nulls_are_equal && !keeps[number];
             let hidden = join.as_of.then(|| HIDDEN[number].clone());
-            made.push(Made::new(keys_of(number), types, drops_nulls, hidden)?);
+            made.push(SideDraft::new(keys_of(number), types, drops_nulls, hidden)?);
         }
         let [left, right] = [0, 1].map(|number| &made[number]);
-        let side = |made: &Made| made.forms.clone();
+        let side = |made: &SideDraft| made.forms.clone();
         let forms = [side(left), side(right)];
         let formats = Format::of_sides([(&left.side.0, &forms[0]), (&right.side.0, &forms[1])]);
         let mut sides = made.into_iter().zip(formats).map(|(made, format)| made.with(format));
@@ -175,7 +175,7 @@ impl Side {
 }
 
 /// A side without its format.
-struct Made {
+struct SideDraft {
     side: (KeyCodec, Vec<Key>),
     columns: Vec<Column>,
     shown: usize,
@@ -186,7 +186,7 @@ struct Made {
     drops_nulls: bool,
 }
 
-impl Made {
+impl SideDraft {
     /// Of rows whose columns have these types. A batch has a `hidden` column of that type behind
     /// them.
     fn new(
@@ -194,7 +194,7 @@ impl Made {
         types: Vec<(DataType, bool)>,
         drops_nulls: bool,
         hidden: Option<DataType>,
-    ) -> Result<Made> {
+    ) -> Result<SideDraft> {
         let codec = KeyCodec::new(&keys)?;
         let (mut columns, mut values, mut forms) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (data_type, nullable)) in types.iter().enumerate() {
@@ -232,11 +232,11 @@ impl Made {
             columns.len() - 1
         });
         let side = (codec, keys);
-        Ok(Made { side, columns, shown, text_keys, values, forms, hidden, drops_nulls })
+        Ok(SideDraft { side, columns, shown, text_keys, values, forms, hidden, drops_nulls })
     }
 
-    fn with(self, format: Arc<Format>) -> Side {
-        let Made { side: (codec, keys), columns, shown, text_keys, values, hidden, .. } = self;
+    fn with(self, format: Arc<Format>) -> JoinSide {
+        let SideDraft { side: (codec, keys), columns, shown, text_keys, values, hidden, .. } = self;
         let mut texts: Vec<usize> = Vec::new();
         let mut computes_texts = false;
         for key in keys.iter().filter(|key| is_variable(&key.data_type)) {
@@ -253,7 +253,7 @@ impl Made {
         }
         let computed = keys.iter().any(|key| !key.expr.is_there());
         let drops_nulls = self.drops_nulls;
-        Side {
+        JoinSide {
             codec,
             format,
             keys,

@@ -4,14 +4,14 @@ use arrow::array::Array;
 use arrow::compute::cast;
 use arrow::datatypes::SchemaRef;
 
-use super::gathered::Columns;
-use super::sides::Side;
+use super::gathered::SideColumns;
+use super::sides::JoinSide;
 use crate::columns::keys::VarColumn;
 use crate::error::{Error, Result};
 
 /// The versions of a slice that fires.
-pub(super) struct Slice {
-    pub(super) columns: Columns,
+pub(super) struct VersionsOfSlice {
+    pub(super) columns: SideColumns,
     /// Their numbers, by the hash of the key, then in the order of all records.
     pub(super) order: Vec<u32>,
 }
@@ -27,7 +27,11 @@ pub(super) struct Sought<'a> {
 
 impl<'a> Sought<'a> {
     /// The key of a row.
-    pub(super) fn of(columns: &'a Columns, texts: &'a [VarColumn<'a>], row: usize) -> Sought<'a> {
+    pub(super) fn of(
+        columns: &'a SideColumns,
+        texts: &'a [VarColumn<'a>],
+        row: usize,
+    ) -> Sought<'a> {
         let width = columns.keys.len() / columns.rows.max(1);
         let words = &columns.keys[row * width..(row + 1) * width];
         Sought { hash: columns.hashes[row], words, texts, row }
@@ -43,14 +47,18 @@ impl<'a> Sought<'a> {
 }
 
 /// The bytes that tell the order of a version.
-pub(super) fn orders<'a>(side: &Side, columns: &'a Columns) -> Result<VarColumn<'a>> {
+pub(super) fn orders<'a>(side: &JoinSide, columns: &'a SideColumns) -> Result<VarColumn<'a>> {
     let column = side.hidden.and_then(|hidden| columns.columns.get(hidden));
     column.and_then(VarColumn::new).ok_or_else(|| Error::Internal("versions without order".into()))
 }
 
-impl Slice {
+impl VersionsOfSlice {
     /// Of versions, whose columns become those of the right side of a `pair`.
-    pub(super) fn new(side: &Side, mut columns: Columns, pair: &SchemaRef) -> Result<Slice> {
+    pub(super) fn new(
+        side: &JoinSide,
+        mut columns: SideColumns,
+        pair: &SchemaRef,
+    ) -> Result<VersionsOfSlice> {
         let first = pair.fields().len() - side.shown;
         for (at, column) in columns.columns.iter_mut().take(side.shown).enumerate() {
             // A text may be of the large type.
@@ -63,7 +71,7 @@ impl Slice {
         let mut order: Vec<u32> = (0..columns.rows as u32).collect();
         let rank = |row: &u32| (columns.hashes[*row as usize], bytes.bytes(*row as usize));
         order.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)));
-        Ok(Slice { columns, order })
+        Ok(VersionsOfSlice { columns, order })
     }
 
     pub(super) fn bytes(&self) -> usize {

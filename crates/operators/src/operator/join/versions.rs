@@ -11,9 +11,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::interleave;
 
-use super::gathered::Columns;
-use super::sides::Side;
-use super::slice::{Slice, Sought};
+use super::gathered::SideColumns;
+use super::sides::JoinSide;
+use super::slice::{Sought, VersionsOfSlice};
 use crate::error::Result;
 use crate::passed::{Outgoing, Passed, PassedRows, Pool};
 use crate::windowing::SliceId;
@@ -30,7 +30,7 @@ type Places = HashMap<u64, At, BuildHasherDefault<Same>>;
 
 /// Versions of several keys.
 struct Chunk {
-    columns: Columns,
+    columns: SideColumns,
     /// Which of them are still the last of their key, and how many these are.
     live: Vec<bool>,
     live_rows: usize,
@@ -73,19 +73,19 @@ impl Versions {
         self.chunks.iter().map(chunk).sum::<usize>() + self.places.capacity() * place_bytes
     }
 
-    pub(super) fn chunks(&self) -> impl Iterator<Item = &Columns> {
+    pub(super) fn chunks(&self) -> impl Iterator<Item = &SideColumns> {
         self.chunks.iter().map(|chunk| &chunk.columns)
     }
 
     /// The last version of a key.
-    pub(super) fn find(&self, side: &Side, sought: &Sought<'_>) -> Option<At> {
+    pub(super) fn find(&self, side: &JoinSide, sought: &Sought<'_>) -> Option<At> {
         place(&self.chunks, &self.places, side, sought).1
     }
 
     /// The versions as passed rows of a slice.
     pub(super) fn passed(
         &self,
-        side: &Side,
+        side: &JoinSide,
         slice: SliceId,
     ) -> Result<impl Iterator<Item = PassedRows> + use<>> {
         let (mut passed, mut pool) = (Passed::default(), Pool::new(usize::MAX, 0));
@@ -108,8 +108,8 @@ impl Versions {
     }
 
     /// Takes in the versions of a slice, which are later than all before.
-    pub(super) fn take_in(&mut self, side: &Side, slice: Slice) -> Result<()> {
-        let Slice { columns, order } = slice;
+    pub(super) fn take_in(&mut self, side: &JoinSide, slice: VersionsOfSlice) -> Result<()> {
+        let VersionsOfSlice { columns, order } = slice;
         if columns.rows == 0 {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl Versions {
     }
 
     /// Adds a chunk of versions that replace others.
-    fn add(&mut self, side: &Side, columns: Columns) {
+    fn add(&mut self, side: &JoinSide, columns: SideColumns) {
         let (chunk, rows) = (self.chunks.len(), columns.rows);
         self.chunks.push(Chunk { columns, live: vec![true; rows], live_rows: rows });
         let columns = &self.chunks[chunk].columns;
@@ -152,7 +152,7 @@ impl Versions {
     }
 
     /// Merges chunks until there are few, and few versions in them that have been replaced.
-    fn merge(&mut self, side: &Side) -> Result<()> {
+    fn merge(&mut self, side: &JoinSide) -> Result<()> {
         while let [.., before, last] = &self.chunks[..]
             && before.live_rows <= 2 * last.live_rows
         {
@@ -166,14 +166,14 @@ impl Versions {
     }
 
     /// Merges the chunks from `first` on into one.
-    fn merge_from(&mut self, side: &Side, first: usize) -> Result<()> {
+    fn merge_from(&mut self, side: &JoinSide, first: usize) -> Result<()> {
         let chunks = self.chunks.split_off(first);
         let mut from: Vec<(usize, usize)> = Vec::new();
         for (number, chunk) in chunks.iter().enumerate() {
             let live = chunk.live.iter().enumerate().filter(|(_, live)| **live);
             from.extend(live.map(|(row, _)| (number, row)));
         }
-        let all: Vec<&Columns> = chunks.iter().map(|chunk| &chunk.columns).collect();
+        let all: Vec<&SideColumns> = chunks.iter().map(|chunk| &chunk.columns).collect();
         let columns = gathered(&all, &from)?;
         for (row, (number, old)) in from.iter().enumerate() {
             let old = At { chunk: (first + number) as u32, row: *old as u32 };
@@ -191,7 +191,12 @@ impl Versions {
 }
 
 /// Under which hash a key's last version is, or would be; and where it stands.
-fn place(chunks: &[Chunk], places: &Places, side: &Side, sought: &Sought<'_>) -> (u64, Option<At>) {
+fn place(
+    chunks: &[Chunk],
+    places: &Places,
+    side: &JoinSide,
+    sought: &Sought<'_>,
+) -> (u64, Option<At>) {
     let mut hash = sought.hash;
     while let Some(at) = places.get(&hash) {
         let columns = &chunks[at.chunk as usize].columns;
@@ -209,7 +214,7 @@ fn place(chunks: &[Chunk], places: &Places, side: &Side, sought: &Sought<'_>) ->
 }
 
 /// Rows of several columns as one.
-fn gathered(all: &[&Columns], from: &[(usize, usize)]) -> Result<Columns> {
+fn gathered(all: &[&SideColumns], from: &[(usize, usize)]) -> Result<SideColumns> {
     let width = all.iter().map(|c| c.keys.len() / c.rows.max(1)).max().unwrap_or(0);
     let mut keys = Vec::with_capacity(from.len() * width);
     let mut hashes = Vec::with_capacity(from.len());
@@ -224,7 +229,7 @@ fn gathered(all: &[&Columns], from: &[(usize, usize)]) -> Result<Columns> {
     };
     let columns = all.first().map_or(0, |columns| columns.columns.len());
     let columns = (0..columns).map(column).collect::<Result<_>>()?;
-    Ok(Columns { rows: from.len(), keys, hashes, columns })
+    Ok(SideColumns { rows: from.len(), keys, hashes, columns })
 }
 
 #[cfg(test)]
@@ -269,7 +274,7 @@ mod tests {
     }
 
     /// Rows in their order, from `first` on. Many keys have the same hash.
-    fn columns(side: &Side, rows: &[Row], first: usize) -> Columns {
+    fn columns(side: &JoinSide, rows: &[Row], first: usize) -> SideColumns {
         let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
         let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.1)));
         let values = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2)));
@@ -279,7 +284,7 @@ mod tests {
         let mut words = vec![0; rows.len() * side.codec.words()];
         side.codec.encode_words(&[keys.clone(), texts.clone()], &all, &mut words);
         let hashes = rows.iter().map(|row| (row.0 % 50) as u64).collect();
-        Columns {
+        SideColumns {
             rows: rows.len(),
             keys: words,
             hashes,
@@ -290,7 +295,7 @@ mod tests {
     #[test]
     fn the_last_version_of_each_key_is_kept_in_few_chunks() {
         let join = join();
-        let [_, side] = &Side::both(&join).unwrap();
+        let [_, side] = &JoinSide::both(&join).unwrap();
         let mut random = Random::new(3);
         let (mut versions, mut last) = (Versions::default(), HashMap::new());
         let mut number = 0;
@@ -304,7 +309,7 @@ mod tests {
             let rows: Vec<Row> = (0..rows).map(row).collect();
             last.extend(rows.iter().map(|row| ((row.0, row.1), row.2)));
             let all = columns(side, &rows, number as usize);
-            versions.take_in(side, Slice::new(side, all, &join.pair).unwrap()).unwrap();
+            versions.take_in(side, VersionsOfSlice::new(side, all, &join.pair).unwrap()).unwrap();
             number += rows.len() as i64;
             assert_eq!(versions.rows(), last.len());
             assert!(versions.chunks.len() <= 12, "{} chunks", versions.chunks.len());

@@ -16,7 +16,7 @@ use super::index::Index;
 use crate::columns::inputs::true_mask;
 use crate::columns::keys::VarColumn;
 use crate::error::{Error, Result};
-use crate::operator::stateless::{Piece, Taken};
+use crate::operator::stateless::{Piece, SelectedRows};
 use crate::operator::unnest::{PIECE_BYTES, PIECE_ROWS, value_bytes};
 
 /// The pieces of a lookup's result, in order.
@@ -24,7 +24,7 @@ pub struct Matches<'a> {
     lookup: &'a Lookup,
     /// One version of the side table for all of the rows.
     index: Arc<Index>,
-    taken: &'a Taken,
+    taken: &'a SelectedRows,
     /// The keys' columns of texts.
     columns: Vec<ArrayRef>,
     keys: Vec<u64>,
@@ -54,7 +54,7 @@ struct Picked {
 
 impl Lookup {
     /// Joins rows with their matches, in pieces, at least one; `taken` also has the rows' places.
-    pub(crate) fn matches<'a>(&'a self, taken: &'a Taken) -> Result<Matches<'a>> {
+    pub(crate) fn matches<'a>(&'a self, taken: &'a SelectedRows) -> Result<Matches<'a>> {
         let Some(index) = self.side.current() else {
             return Err(Error::Internal(format!("'{}' has not been read", self.body.name)));
         };
@@ -66,7 +66,7 @@ impl<'a> Matches<'a> {
     pub(super) fn new(
         lookup: &'a Lookup,
         index: Arc<Index>,
-        taken: &'a Taken,
+        taken: &'a SelectedRows,
     ) -> Result<Matches<'a>> {
         let (codec, rows) = (&lookup.keys.codec, taken.rows.num_rows());
         let columns = lookup.keys.evaluate(0, &taken.rows)?;
@@ -109,7 +109,7 @@ impl<'a> Matches<'a> {
         };
         let continued = places.first().copied().filter(|place| self.last == Some(*place));
         self.last = places.last().copied().or(self.last);
-        let taken = Taken { rows: self.rows(picked)?, places: Some(places) };
+        let taken = SelectedRows { rows: self.rows(picked)?, places: Some(places) };
         Ok(Some(Piece { taken, continued }))
     }
 

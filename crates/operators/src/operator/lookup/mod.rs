@@ -22,7 +22,7 @@ use crate::settings::Settings;
 
 use keys::Keys;
 pub(crate) use matches::Matches;
-use side::Side;
+use side::LookupSide;
 
 /// A lookup join, in executable form: the same for all workers of a process.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Lookup {
     /// Of the rows that come out.
     schema: SchemaRef,
     keys: Keys,
-    side: Side,
+    side: LookupSide,
 }
 
 impl Lookup {
@@ -41,7 +41,7 @@ impl Lookup {
             body: body.clone(),
             schema: schema.clone(),
             keys: Keys::new(body)?,
-            side: Side::new(body),
+            side: LookupSide::new(body),
         })
     }
 

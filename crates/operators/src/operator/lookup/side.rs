@@ -37,7 +37,7 @@ const PAUSE_US: i64 = 10_000;
 
 /// A side table.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct LookupSide {
     name: String,
     table: Arc<dyn Table>,
     projection: Vec<usize>,
@@ -64,10 +64,10 @@ struct Watch {
 /// The splits of a version, or why they cannot be told.
 type Version = std::result::Result<Vec<SplitSpec>, String>;
 
-impl Side {
-    pub(super) fn new(body: &plan::Lookup) -> Side {
+impl LookupSide {
+    pub(super) fn new(body: &plan::Lookup) -> LookupSide {
         let (filter, project) = (body.filter.clone(), Some(body.columns.clone()));
-        Side {
+        LookupSide {
             name: body.name.clone(),
             table: body.side.table.clone(),
             projection: body.side.projection.clone(),
@@ -98,7 +98,7 @@ impl Side {
         };
         let options = options.for_columns(&self.table.schema(), &self.projection);
         let known = self.version();
-        let read = Reading { side: self, options: &options, budget }.read(keys)?;
+        let read = SideReading { side: self, options: &options, budget }.read(keys)?;
         self.set(read.index);
         let interval_us = settings.lookup_reload_us;
         if interval_us > 0 {
@@ -138,9 +138,8 @@ impl Side {
             return;
         }
         let read = match &now {
-            Ok(_) => {
-                Reading { side: self, options: &watch.options, budget: &watch.budget }.read(keys)
-            }
+            Ok(_) => SideReading { side: self, options: &watch.options, budget: &watch.budget }
+                .read(keys),
             Err(message) => Err(Error::Io {
                 place: self.name.clone(),
                 message: message.clone(),
@@ -195,13 +194,13 @@ struct Read {
 }
 
 /// Reading a version.
-struct Reading<'a> {
-    side: &'a Side,
+struct SideReading<'a> {
+    side: &'a LookupSide,
     options: &'a OpenOptions,
     budget: &'a Arc<Budget>,
 }
 
-impl Reading<'_> {
+impl SideReading<'_> {
     fn read(&self, keys: &Keys) -> Result<Read> {
         let mut held = self.budget.hold(Kind::Tables, 0);
         let (mut batches, mut left_out) = (Vec::new(), (0, None));

@@ -8,7 +8,7 @@ use super::index::Index;
 use super::*;
 use crate::budget::Kind;
 use crate::expr::Expr;
-use crate::operator::stateless::Taken;
+use crate::operator::stateless::SelectedRows;
 use crate::operator::unnest::PIECE_ROWS;
 use crate::plan::Key;
 use crate::plan::{Project, Source};
@@ -120,7 +120,7 @@ fn found(how: How, rows: &Data, side: &Data, places: Option<Vec<u32>>) -> Found 
     let lookup = lookup(how);
     let budget = Arc::new(Budget::new(1 << 30, 1, vec![crate::budget::Holder::any()], 100));
     let index = Index::new(&lookup.keys, side.batch(), budget.hold(Kind::Tables, 0)).unwrap();
-    let taken = Taken { rows: rows.batch(), places: places.clone() };
+    let taken = SelectedRows { rows: rows.batch(), places: places.clone() };
     let mut pieces = Matches::new(&lookup, Arc::new(index), &taken).unwrap();
     let mut found = Vec::new();
     while let Some(piece) = pieces.next().unwrap() {

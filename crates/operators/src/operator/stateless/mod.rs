@@ -29,23 +29,23 @@ pub struct Taking {
 /// Some of the rows that come out.
 pub struct Piece {
     /// Columns of the batch.
-    pub taken: Taken,
+    pub taken: SelectedRows,
     /// Where the first row's record stands, if the piece before had rows of it, too.
     pub continued: Option<u32>,
 }
 
 /// Rows that have been taken.
 #[derive(Debug)]
-pub struct Taken {
+pub struct SelectedRows {
     /// The rows.
     pub rows: RecordBatch,
     /// Where they stand in the batch, ascending; `None`: all of it has been taken.
     pub places: Option<Vec<u32>>,
 }
 
-impl From<RecordBatch> for Taken {
-    fn from(rows: RecordBatch) -> Taken {
-        Taken { rows, places: None }
+impl From<RecordBatch> for SelectedRows {
+    fn from(rows: RecordBatch) -> SelectedRows {
+        SelectedRows { rows, places: None }
     }
 }
 
@@ -99,15 +99,15 @@ impl Taking {
     }
 
     /// As [`Taking::rows`], with where they stand.
-    pub fn take(&self, batch: &RecordBatch) -> Result<Taken> {
+    pub fn take(&self, batch: &RecordBatch) -> Result<SelectedRows> {
         texts::begin();
         let Some(filter) = &self.filter else {
-            return Ok(Taken { rows: self.project(batch)?, places: None });
+            return Ok(SelectedRows { rows: self.project(batch)?, places: None });
         };
         let mask = true_mask(filter, batch)?;
         let places = positions(&mask);
         let rows = self.passing(batch, mask)?;
-        Ok(Taken { rows, places: Some(places) })
+        Ok(SelectedRows { rows, places: Some(places) })
     }
 
     /// Whether all that it gives is there already ([`Expr::is_there`]).
@@ -117,10 +117,10 @@ impl Taking {
 
     /// As [`Taking::take`], but rows that have not been taken are left among the others, if it
     /// [takes in place](Taking::takes_in_place).
-    pub(crate) fn take_in_place(&self, batch: &RecordBatch) -> Result<Taken> {
+    pub(crate) fn take_in_place(&self, batch: &RecordBatch) -> Result<SelectedRows> {
         texts::begin();
         let mask = self.filter.as_ref().map(|filter| true_mask(filter, batch)).transpose()?;
-        Ok(Taken { rows: self.project(batch)?, places: mask.as_ref().map(positions) })
+        Ok(SelectedRows { rows: self.project(batch)?, places: mask.as_ref().map(positions) })
     }
 
     fn project(&self, rows: &RecordBatch) -> Result<RecordBatch> {
@@ -137,7 +137,10 @@ impl Taking {
     /// For a batch that fails: the selected rows before the failing row; and the number and error
     /// of the failing row, if it fails alone.
     #[cold]
-    pub fn up_to_failing(&self, batch: &RecordBatch) -> Result<(Taken, Option<(usize, Error)>)> {
+    pub fn up_to_failing(
+        &self,
+        batch: &RecordBatch,
+    ) -> Result<(SelectedRows, Option<(usize, Error)>)> {
         let take = |rows: Range<usize>| self.take(&batch.slice(rows.start, rows.len()));
         let row = rows_before_failing(batch.num_rows(), |rows| take(rows).map(|_| ()));
         let failing = take(row..(row + 1).min(batch.num_rows())).err();

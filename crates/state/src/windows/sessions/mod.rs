@@ -9,7 +9,8 @@
 //! [`Prefix`](crate::Prefix): each row makes the session of all keys of the prefix longer. Rows of
 //! these keys stay apart. When their session is over, each is given, with its bounds ([`spans`]).
 //!
-//! Where gaps are short, a slice packs many such parts, and rows say of which they are ([`Runs`]).
+//! Where gaps are short, a slice packs many such parts, and each row has the word of its part
+//! ([`PaneRuns`]).
 
 mod spans;
 #[cfg(test)]
@@ -28,8 +29,8 @@ use crate::table::value::Block;
 use crate::values::chain::chain_words;
 use crate::values::kind::ValueKind;
 use crate::windows::combiner::{Combiner, PaneOf};
-use crate::windows::noted::{Aside, Noted, Rebuild, reset};
-use crate::windows::runs::Runs;
+use crate::windows::noted::{Noted, Rebuild, RowCopies, reset};
+use crate::windows::runs::PaneRuns;
 use spans::{DEAD_SHARE, Spans};
 
 /// No more rows are given together when they refer to so many bytes.
@@ -46,7 +47,7 @@ pub struct Sessions {
     /// Where keys share sessions, when these begin and end.
     spans: Option<Spans>,
     /// Rows of a slice.
-    slice: Runs,
+    slice: PaneRuns,
     /// The pass that is being done ([`Sessions::passes`]), and its next block.
     pass: usize,
     block: usize,
@@ -55,7 +56,7 @@ pub struct Sessions {
     last: usize,
     gap: i64,
     /// Rows of sessions that are over.
-    output: Aside,
+    output: RowCopies,
     /// Whether these refer to what their sessions have, and not to copies of that. Then nothing but
     /// chains refers to an arena, and nothing moves there until the rows have been given.
     in_place: bool,
@@ -99,13 +100,13 @@ impl Sessions {
             in_place: !open.referring.is_empty() && open.referring.iter().all(is_chain),
             open,
             spans,
-            slice: Runs::new(part),
+            slice: PaneRuns::new(part),
             pass: 0,
             block: 0,
             first: first.word,
             last: last.word,
             gap,
-            output: Aside::default(),
+            output: RowCopies::default(),
             left_words: 0,
             rebuild: None,
         }
@@ -204,7 +205,7 @@ impl Sessions {
     }
 
     fn join(&mut self) -> usize {
-        let (mut slice, mut rows) = (std::mem::replace(&mut self.slice, Runs::new(None)), 0);
+        let (mut slice, mut rows) = (std::mem::replace(&mut self.slice, PaneRuns::new(None)), 0);
         while rows < CHUNK_ROWS
             && let Some(taken) = slice.take(BLOCK_ROWS)
         {
@@ -434,7 +435,7 @@ impl Combiner for Sessions {
         self.slice.release();
         self.open.release();
         if self.output.words.is_empty() {
-            self.output = Aside::default();
+            self.output = RowCopies::default();
         }
         self.spans.iter_mut().for_each(Spans::release);
     }

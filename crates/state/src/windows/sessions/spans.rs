@@ -37,7 +37,7 @@ pub(super) struct Spans {
 /// A span's words behind its key.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-struct Span {
+struct SessionSpan {
     /// When the first and the last record of the open session came.
     first: i64,
     last: i64,
@@ -47,7 +47,7 @@ struct Span {
     note: u64,
 }
 
-impl Span {
+impl SessionSpan {
     /// Whether the session goes on when a slice has been noted that ends at `end`.
     fn goes_on(&self, gap: i64, end: i64) -> bool {
         let next = if self.note & CAME != 0 { self.came_first } else { end };
@@ -86,7 +86,7 @@ impl Spans {
 
     /// Finds the spans of some rows, no more than a block of them, which refer to `arena`. New ones
     /// are made.
-    fn find(&mut self, rows: &[*const u64], arena: &Arena) -> Vec<*mut Span> {
+    fn find(&mut self, rows: &[*const u64], arena: &Arena) -> Vec<*mut SessionSpan> {
         let Noted { layout, scratch, table, pool, .. } = &mut self.spans;
         let width = layout.key_words();
         scratch.words.clear();
@@ -152,7 +152,7 @@ impl Spans {
         let (first, rows, row_words) = self.spans.block(block);
         let key_words = self.spans.layout.key_words();
         for row in 0..rows {
-            let span = first.wrapping_add(row * row_words + key_words).cast::<Span>();
+            let span = first.wrapping_add(row * row_words + key_words).cast::<SessionSpan>();
             // SAFETY: as in `note`.
             let span = unsafe { &mut *span };
             let (came, was_over) = (span.note & CAME != 0, span.note & OVER != 0);

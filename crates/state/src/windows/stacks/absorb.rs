@@ -10,7 +10,7 @@ use crate::table::value::Block;
 use crate::windows::noted::{reset, values_at};
 
 /// Treatment of a row that is taken in.
-enum Taken {
+enum Treatment {
     /// Adds to the row of its key, and perhaps to an entry of the back.
     Add(Option<EntryId>),
     /// The row's pane is before the key's newest pane, or in front.
@@ -34,8 +34,8 @@ impl Stacks {
         let mut adds = 0;
         for k in 0..count {
             match self.note_pane(pane, places[k], rows.place(k), arena) {
-                Taken::Between => self.put_between(pane, places[k], rows.place(k), arena),
-                Taken::Add(entry) => {
+                Treatment::Between => self.put_between(pane, places[k], rows.place(k), arena),
+                Treatment::Add(entry) => {
                     (places[adds], added[adds]) = (places[k], k as u16);
                     adds += 1;
                     entered.extend(entry.map(|entry| (k, entry)));
@@ -57,28 +57,34 @@ impl Stacks {
     }
 
     /// Notes that the key of `row` came in a pane, with the values at `came`.
-    fn note_pane(&mut self, pane: u32, row: *mut u64, came: *const u64, arena: &Arena) -> Taken {
+    fn note_pane(
+        &mut self,
+        pane: u32,
+        row: *mut u64,
+        came: *const u64,
+        arena: &Arena,
+    ) -> Treatment {
         let at = row.wrapping_add(self.live.note);
         // SAFETY: a written row of the live table, which this has to itself.
         let word = unsafe { *at };
         let (note, taken) = match Note::of(word) {
-            None => (Note { last: pane, entries: Entries::None }, Taken::Add(None)),
+            None => (Note { last: pane, entries: Entries::None }, Treatment::Add(None)),
             Some(note) if older(note.last, self.first) => {
                 // What was there is of no window any more.
                 // SAFETY: as above.
                 unsafe { reset(row, &self.live.layout) };
-                (Note { last: pane, entries: Entries::None }, Taken::Add(None))
+                (Note { last: pane, entries: Entries::None }, Treatment::Add(None))
             }
             Some(_) if !self.hops => {
-                (Note { last: pane, entries: Entries::None }, Taken::Add(None))
+                (Note { last: pane, entries: Entries::None }, Treatment::Add(None))
             }
             Some(note) if note.last == pane => {
                 let only_in_front =
                     matches!(note.entries, Entries::Front(_)) && older(note.last, self.mid);
                 match note.entries {
-                    _ if only_in_front => (note, Taken::Between),
-                    Entries::Back(newest) => (note, Taken::Add(Some(newest))),
-                    _ => (note, Taken::Add(None)),
+                    _ if only_in_front => (note, Treatment::Between),
+                    Entries::Back(newest) => (note, Treatment::Add(Some(newest))),
+                    _ => (note, Treatment::Add(None)),
                 }
             }
             Some(note) if older(note.last, pane) && !older(pane, self.mid) => {
@@ -87,15 +93,15 @@ impl Stacks {
                     let note = Note { last: pane, entries };
                     // SAFETY: as above.
                     unsafe { *at = note.word() };
-                    return Taken::Add(None);
+                    return Treatment::Add(None);
                 };
                 let entry = self.back.push(pane, newest, self.back.front(newest));
                 // SAFETY: a written row.
                 let values = unsafe { values_at(came, &self.live.layout) };
                 self.back.write(entry, values, &self.live.referring, arena);
-                (Note { last: pane, entries: Entries::Back(entry) }, Taken::Add(None))
+                (Note { last: pane, entries: Entries::Back(entry) }, Treatment::Add(None))
             }
-            Some(note) => (note, Taken::Between),
+            Some(note) => (note, Treatment::Between),
         };
         // SAFETY: as above.
         unsafe { *at = note.word() };

@@ -29,7 +29,7 @@ use crate::memory::arena::Arena;
 use crate::memory::log::CHUNK_ROWS;
 use crate::table::keyed::Load;
 use crate::table::layout::RowLayout;
-use crate::windows::noted::{Aside, Noted, Rebuild};
+use crate::windows::noted::{Noted, Rebuild, RowCopies};
 use history::{EntryId, History, older};
 pub(crate) use read::To;
 
@@ -51,7 +51,7 @@ pub(crate) struct Stacks {
     first: u32,
     /// The oldest pane of the back.
     mid: u32,
-    aside: Aside,
+    aside: RowCopies,
     rebuild: Option<Rebuild>,
     /// The back becomes the front: the next block of rows, and the pane with which the back begins.
     flip: Option<(usize, u32)>,
@@ -123,7 +123,7 @@ impl Stacks {
             live: Noted::new(layout, pool_bytes, DEAD_SHARE),
             first: 0,
             mid: 0,
-            aside: Aside::default(),
+            aside: RowCopies::default(),
             rebuild: None,
             flip: None,
             since_rebuild: 0,
@@ -186,7 +186,7 @@ impl Stacks {
         self.live.release();
         self.front.trim();
         self.back.trim();
-        self.aside = Aside::default();
+        self.aside = RowCopies::default();
     }
 
     /// Whether values refer to an arena.

@@ -5,7 +5,7 @@ use super::{Entries, Note, Stacks};
 use crate::table::compact::{move_key, move_values};
 use crate::table::rows::RowsRef;
 use crate::table::value::Block;
-use crate::windows::noted::{Aside, Noted, values_at};
+use crate::windows::noted::{Noted, RowCopies, values_at};
 
 /// Where the values of a key are.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ impl Stacks {
 
     /// Adds the rows of a block of keys that came in the window to `output`, each with the values
     /// of all its panes. Blocks are read one after the other, up to the last.
-    pub(crate) fn read(&mut self, block: usize, output: &mut Aside, to: To) {
+    pub(crate) fn read(&mut self, block: usize, output: &mut RowCopies, to: To) {
         if block == 0 {
             self.live.dead = 0;
         }
@@ -113,7 +113,7 @@ impl Stacks {
     /// Adds a row to the output, with the values of its key's row or, if that has none, of its
     /// entry in front.
     #[inline]
-    fn copy(&self, row: *const u64, parts: Parts, output: &mut Aside, to: To) {
+    fn copy(&self, row: *const u64, parts: Parts, output: &mut RowCopies, to: To) {
         let Stacks { front, live, .. } = self;
         let Noted { layout, referring, table, .. } = live;
         let (start, key_words) = (output.words.len(), layout.key_words());
@@ -128,7 +128,7 @@ impl Stacks {
             output.words.extend_from_slice(values_at(values, layout));
         }
         if to.moves {
-            let Aside { words, arena } = output;
+            let RowCopies { words, arena } = output;
             move_key(&mut words[start..], layout, &table.arena, arena);
             let values = start + usize::from(to.mark.is_some());
             move_values(&mut words[values..], 0, referring, from, arena);

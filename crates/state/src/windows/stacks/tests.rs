@@ -108,7 +108,7 @@ fn window(stacks: &mut Stacks, texts: bool, keys: u64) -> BTreeMap<u64, Values> 
     let mut found = BTreeMap::new();
     let names: BTreeMap<Vec<u8>, u64> = (0..keys).map(|key| (text_of(key), key)).collect();
     for block in 0..stacks.read_blocks() {
-        let mut output = Aside::default();
+        let mut output = RowCopies::default();
         let rows = read(stacks, block, &mut output);
         let slots = rows.layout().values().to_vec();
         for row in 0..rows.len() {
@@ -137,7 +137,7 @@ fn window(stacks: &mut Stacks, texts: bool, keys: u64) -> BTreeMap<u64, Values> 
 }
 
 /// The rows of a block.
-fn read<'a>(stacks: &'a mut Stacks, block: usize, output: &'a mut Aside) -> RowsRef<'a> {
+fn read<'a>(stacks: &'a mut Stacks, block: usize, output: &'a mut RowCopies) -> RowsRef<'a> {
     let to = To { moves: stacks.live.layout.uses_arena(), mark: None };
     stacks.read(block, output, to);
     RowsRef::of_words(&output.words, &output.arena, &stacks.live.layout)
@@ -338,7 +338,7 @@ fn unique_keys_take_little_more_than_their_panes() {
             peak = peak.max(stacks.bytes());
             let mut rows = 0;
             for block in 0..stacks.read_blocks() {
-                let mut output = Aside::default();
+                let mut output = RowCopies::default();
                 rows += read(&mut stacks, block, &mut output).len();
                 peak = peak.max(stacks.bytes() + output.bytes());
             }
@@ -364,7 +364,7 @@ fn keys_that_come_always_take_a_value_in_each_pane() {
         while stacks.prepare() {}
         absorb(&mut stacks, pane, &table);
         let blocks = 0..stacks.read_blocks();
-        let read = |block| read(&mut stacks, block, &mut Aside::default()).len();
+        let read = |block| read(&mut stacks, block, &mut RowCopies::default()).len();
         let rows: usize = blocks.map(read).sum();
         assert_eq!(rows, keys as usize);
         stacks.end(true);

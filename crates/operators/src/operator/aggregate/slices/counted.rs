@@ -7,7 +7,7 @@ use millstream_state::Load;
 
 use super::slice::Slice;
 use crate::budget::Usage;
-use crate::passed::Passing;
+use crate::passed::PassedBuffers;
 use crate::windowing::SliceId;
 
 /// Slices that have not changed since they were counted, all together, and those that have.
@@ -60,7 +60,7 @@ impl Counted {
         &mut self,
         slices: &mut BTreeMap<SliceId, Slice>,
         [next, room]: [Load; 2],
-        passing: Option<&Passing>,
+        passing: Option<&PassedBuffers>,
     ) -> Usage {
         if self.loads != [next, room] {
             self.loads = [next, room];

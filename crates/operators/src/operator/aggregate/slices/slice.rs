@@ -8,7 +8,7 @@ use super::spare::Spare;
 use crate::budget::Usage;
 use crate::operator::SealSlice;
 use crate::operator::aggregate::joint::Joining;
-use crate::passed::{Passed, PassedRows, Passing};
+use crate::passed::{Passed, PassedBuffers, PassedRows};
 
 /// State of one window slice.
 pub(super) struct Slice {
@@ -47,7 +47,7 @@ impl Slice {
     }
 
     /// What it amounts to; growth by the next input, and by what there should be room for.
-    pub(super) fn usage(&self, next: Load, room: Load, passing: Option<&Passing>) -> Usage {
+    pub(super) fn usage(&self, next: Load, room: Load, passing: Option<&PassedBuffers>) -> Usage {
         let fragments = self.fragments.iter().flatten();
         let sealed = self.sealed.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
         let bytes =

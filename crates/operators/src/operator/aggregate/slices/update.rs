@@ -9,10 +9,10 @@ use millstream_state::{
 
 use super::spare::Spare;
 use super::{Known, Slice};
-use crate::columns::keys::{ColumnVars, Encoded, VarColumn};
+use crate::columns::keys::{ColumnVars, EncodedKeys, VarColumn};
 use crate::error::Result;
 use crate::operator::aggregate::grouping::{Grouping, Selected};
-use crate::passed::{Onward, Outgoing, Passed, Passing};
+use crate::passed::{Onward, Outgoing, Passed, PassedBuffers};
 use crate::windowing::SliceId;
 
 /// A slice being updated from a batch.
@@ -40,21 +40,26 @@ impl Update<'_> {
     /// Takes in rows of another leader. If its fragment passes rows on, they go on as keys and
     /// arguments, at once as far as there is room, or later. Otherwise they are kept as rows of
     /// state.
-    pub(super) fn foreign(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<()> {
+    pub(super) fn foreign(
+        &mut self,
+        leader: usize,
+        rows: &[u32],
+        keys: EncodedKeys<'_>,
+    ) -> Result<()> {
         self.fragment_rows += rows.len() as u64;
         let passed = self.pass(leader, rows, keys)?;
         if passed < rows.len() {
             let width = keys.words.len() / rows.len();
-            let Encoded { words, hashes } = keys;
+            let EncodedKeys { words, hashes } = keys;
             let hashes = part_of(hashes, passed, hashes.len());
-            let keys = Encoded { words: &words[passed * width..], hashes };
+            let keys = EncodedKeys { words: &words[passed * width..], hashes };
             self.rows(To::Fragment(leader), &rows[passed..], keys);
         }
         Ok(())
     }
 
     /// Passes rows on to a leader, from the first on; returns how many.
-    fn pass(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<usize> {
+    fn pass(&mut self, leader: usize, rows: &[u32], keys: EncodedKeys<'_>) -> Result<usize> {
         let Some(passage) = &mut self.passage else { return Ok(0) };
         let place = &mut self.slice.fragments[leader];
         let fragment = place.get_or_insert_with(|| {
@@ -85,7 +90,7 @@ impl Update<'_> {
         }
         if passed < rows.len() {
             let rest = Outgoing { picked: &outgoing.picked[passed..], ..outgoing };
-            let Passing { format, pool } = passing;
+            let PassedBuffers { format, pool } = passing;
             passed += kept[leader].keep(format, &rest, pool, self.picks)?;
         }
         if let Some(fragment) = &mut self.slice.fragments[leader] {
@@ -106,7 +111,7 @@ impl Update<'_> {
         &mut self,
         to: To<'_>,
         rows: &[u32],
-        Encoded { words, hashes }: Encoded<'_>,
+        EncodedKeys { words, hashes }: EncodedKeys<'_>,
     ) {
         let first = part_of(hashes, 0, BLOCK_ROWS);
         let Slice { primary, fragments, .. } = &mut *self.slice;
@@ -197,7 +202,7 @@ pub(super) fn number(positions: &mut Vec<u32>, count: usize) {
 /// The way of rows that are passed through as keys and arguments.
 pub(super) struct Passage<'a> {
     onward: Option<&'a dyn Onward>,
-    passing: &'a mut Passing,
+    passing: &'a mut PassedBuffers,
     slice: SliceId,
     /// Columns of variable length.
     vars: Vec<VarColumn<'a>>,
@@ -208,7 +213,7 @@ impl<'a> Passage<'a> {
     pub(super) fn of(
         slice: SliceId,
         onward: Option<&'a dyn Onward>,
-        passing: Option<&'a mut Passing>,
+        passing: Option<&'a mut PassedBuffers>,
         input: &Selected<'a>,
     ) -> Option<Passage<'a>> {
         let passing = passing.filter(|passing| passing.format.is_for(input.arguments))?;

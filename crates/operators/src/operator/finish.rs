@@ -1,31 +1,24 @@
-//! The second pipeline, from rows of a complete window's state to result rows.
+//! Result rows of windows that fire: HAVING and the output columns, a portion at a time.
 
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, UInt32Array,
-};
-use arrow::compute::take_arrays;
+use arrow::array::{ArrayRef, AsArray, RecordBatch, TimestampMillisecondArray};
 use arrow::datatypes::{SchemaRef, TimestampMillisecondType};
 
-use millstream_state::{ChunkPool, Keys, NoVarKeys, RowsRef, Scratch, Table, hash_words};
-
 use crate::budget::batch_bytes;
-use crate::columns::records::{PORTION_BYTES, Reading, Records};
+use crate::columns::records::PORTION_BYTES;
 use crate::error::{Error, Result};
 use crate::event_time::Times;
 use crate::expr::Expr;
-use crate::operator::aggregate::grouping::Grouping;
-use crate::operator::aggregate::paired::{Paired, Pairing};
+use crate::operator::paired::{Paired, Pairing};
 use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Project};
-use crate::windowing::WindowId;
 
 /// HAVING and the output columns.
 #[derive(Debug)]
 pub(crate) struct Finisher {
     /// Of rows of groups.
-    fired: SchemaRef,
+    pub(super) fired: SchemaRef,
     /// If pairs of these are what fires.
     pairing: Option<Pairing>,
     taking: Taking,
@@ -39,9 +32,9 @@ pub(crate) struct ResultRows {
     /// Pairs that have not been made.
     pairs: Option<Paired>,
     /// `window_start`, `window_end` and `window_time` for a full block; blocks take slices.
-    bounds: Vec<ArrayRef>,
+    pub(super) bounds: Vec<ArrayRef>,
     /// Where each row of state has bounds of its own, the event times of the rows that are left.
-    times: Option<Vec<i64>>,
+    pub(super) times: Option<Vec<i64>>,
 }
 
 impl Finisher {
@@ -94,58 +87,13 @@ impl Finisher {
         }
     }
 
-    /// Some rows of state as the columns of a window that has fired. Where a row of state becomes
-    /// several: those that are read next, and which row of state each is of.
-    pub(super) fn decode(
-        &self,
-        grouping: &Grouping,
-        bounds: &[ArrayRef],
-        rows: &RowsRef<'_>,
-        reading: &mut Reading,
-    ) -> Result<(RecordBatch, Option<Vec<u32>>)> {
-        let records = grouping.aggregates.best(rows, reading)?;
-        let some = records.as_ref().map_or(0..rows.len(), Records::range);
-        let mut columns: Vec<ArrayRef> =
-            bounds.iter().map(|b| b.slice(some.start, some.len())).collect();
-        columns.extend(grouping.codec.decode(&rows.slice(some.clone()), grouping.own_keys())?);
-        let (mut count, mut of) = (some.len(), None);
-        match records {
-            None => columns.extend(grouping.aggregates.finish(rows)?),
-            Some(Records { groups, columns: values }) => {
-                count = groups.len();
-                let places = groups.iter().map(|group| *group - some.start as u32);
-                columns = take_arrays(&columns, &UInt32Array::from_iter_values(places), None)?;
-                columns.extend(values);
-                of = Some(groups);
-            }
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let fired = RecordBatch::try_new_with_options(self.fired.clone(), columns, &options)?;
-        Ok((fired, of))
-    }
-
     /// If pairs are what fires.
     pub(super) fn pairing(&self) -> Option<&Pairing> {
         self.pairing.as_ref()
     }
 }
 
-/// State of the group of no columns that has met no record.
-pub(crate) fn empty_table(grouping: &Grouping) -> Table {
-    let mut table = Table::new(grouping.layout.clone());
-    let (mut pool, mut scratch) =
-        (ChunkPool::new(grouping.layout.row_words(), 0, None), Scratch::default());
-    let keys = Keys { hashes: &[hash_words(&[])], ahead: &[], words: &[], vars: NoVarKeys };
-    table.update(&keys, &mut pool, &mut scratch);
-    table
-}
-
 impl ResultRows {
-    /// Of a window whose blocks have at most so many rows.
-    pub(crate) fn of(window: WindowId, rows: usize, grouping: &Grouping) -> ResultRows {
-        ResultRows::bounded(grouping.windowing.columns_of(window), rows)
-    }
-
     /// Of a window with these bounds and this time. Mostly at most so many rows come at once.
     pub(crate) fn bounded(bounds: Option<[i64; 3]>, rows: usize) -> ResultRows {
         let column = |us: i64| -> ArrayRef {
@@ -187,30 +135,23 @@ impl ResultRows {
         self.left.is_some() || self.pairs.is_some()
     }
 
-    /// Takes rows of state, each with its bounds if it has some of its own; none are left of those
-    /// before. Where each becomes several, takes those of these that are read next.
-    pub(super) fn read(
+    /// Takes rows of groups, and the group of each row where a group has several; none are left of
+    /// those before.
+    pub(super) fn give_groups(
         &mut self,
-        grouping: &Grouping,
         finisher: &Finisher,
-        rows: &RowsRef<'_>,
-        bounds: Option<&BoundsOfRows>,
-        reading: &mut Reading,
+        rows: RecordBatch,
+        of: Option<Vec<u32>>,
     ) -> Result<()> {
-        if let Some(bounds) = bounds {
-            self.times = Some(bounds.times.clone());
-            self.bounds = bounds.columns.clone();
-        }
-        let (left, of) = finisher.decode(grouping, &self.bounds, rows, reading)?;
         if let (Some(of), Some(times)) = (&of, &mut self.times) {
             *times = of.iter().map(|row| times[*row as usize]).collect();
         }
         match &finisher.pairing {
-            None => self.left = Some(left),
+            None => self.left = Some(rows),
             Some(pairing) => {
                 let of = of.unwrap_or_default();
                 let times = self.times.as_deref().unwrap_or_default();
-                self.pairs = pairing.pairs(&left, &of, times)?;
+                self.pairs = pairing.pairs(&rows, &of, times)?;
             }
         }
         Ok(())
@@ -257,33 +198,5 @@ impl ResultRows {
             Some(places) => places.iter().map(|place| times[*place as usize]).collect(),
         };
         Ok((taken.rows, Some(times)))
-    }
-}
-
-/// The bounds of the windows of rows of state, where each has its own.
-pub(super) struct BoundsOfRows {
-    /// `window_start`, `window_end` and `window_time`.
-    pub(super) columns: Vec<ArrayRef>,
-    /// Event times.
-    pub(super) times: Vec<i64>,
-}
-
-impl BoundsOfRows {
-    /// Of starts, ends and times in microseconds.
-    pub(super) fn new(bounds: [Vec<i64>; 3]) -> BoundsOfRows {
-        let column = |us: &Vec<i64>| -> ArrayRef {
-            // Mostly the same ones follow each other.
-            let (mut last_us, mut last_ms) = (0, 0);
-            let ms = us.iter().map(|us| {
-                if *us != last_us {
-                    (last_us, last_ms) = (*us, us.div_euclid(1000));
-                }
-                last_ms
-            });
-            Arc::new(TimestampMillisecondArray::from_iter_values(ms))
-        };
-        let columns = bounds.iter().map(column).collect();
-        let [_, _, times] = bounds;
-        BoundsOfRows { columns, times }
     }
 }
