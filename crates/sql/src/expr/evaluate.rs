@@ -16,6 +16,7 @@ use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
 use millstream_contract::pruning::AnyOf;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
+use crate::expr::composed::Composed;
 use crate::expr::implied::{comparison, implied};
 use crate::expr::lazy::LazyBoolean;
 use crate::expr::located::LocatedExpr;
@@ -67,7 +68,7 @@ pub(crate) fn compile(
     let implied = implied(&physical, schema.as_arrow());
     let text = sql_text(expr);
     let is_field = is_field(&physical);
-    let picks = physical.downcast_ref::<PickExpr>().is_some() && data_type.is_primitive();
+    let picks = physical.is::<Composed<PickExpr>>() && data_type.is_primitive();
     let is_there = is_field || picks;
     let compiled = Compiled { physical, text, data_type, implied, is_field, is_there };
     Ok(EngineExpr::Computed(Arc::new(compiled)))
@@ -130,27 +131,18 @@ fn balanced_or(conditions: &[Expr]) -> Expr {
 /// one NaN and one zero, and AND and OR stop as soon as a row is decided.
 fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn PhysicalExpr>> {
     let hardened = expr.changed_up(|e| {
-        if let Some(located) = LocatedExpr::of_mark(&e) {
-            return Ok(Transformed::yes(Arc::new(located)));
+        let mut own = LocatedExpr::of_mark(&e)
+            .or_else(|| BoundedCall::of_call(&e))
+            .or_else(|| ChoiceExpr::of_call(&e, schema));
+        for of in [PickExpr::of_case, one_form::of_comparison, Nearest::of_cast] {
+            own = if own.is_none() { of(&e, schema)? } else { own };
         }
-        if let Some(call) = BoundedCall::of_call(&e) {
-            return Ok(Transformed::yes(Arc::new(call)));
-        }
-        if let Some(choice) = ChoiceExpr::of_call(&e, schema) {
-            return Ok(Transformed::yes(Arc::new(choice)));
-        }
-        if let Some(pick) = PickExpr::of_case(&e, schema)? {
-            return Ok(Transformed::yes(Arc::new(pick)));
-        }
-        if let Some(compared) = one_form::of_comparison(&e, schema)? {
-            return Ok(Transformed::yes(compared));
-        }
-        if let Some(nearest) = Nearest::of_cast(&e, schema)? {
-            return Ok(Transformed::yes(Arc::new(nearest)));
+        if let Some(own) = own {
+            return Ok(Transformed::yes(own));
         }
         if e.downcast_ref::<ScalarFunctionExpr>().is_some() {
             let widest = Widest::of(&e, &e.data_type(schema)?);
-            return Ok(widest.map_or(Transformed::no(e), |w| Transformed::yes(Arc::new(w))));
+            return Ok(widest.map_or(Transformed::no(e), Transformed::yes));
         }
         if let Some(literal) = e.downcast_ref::<Literal>()
             && let ScalarValue::Decimal128(Some(value), precision, scale) = literal.value()
@@ -178,15 +170,15 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
                 let checked = BinaryExpr::new(left, *op, right);
                 let checked: Arc<dyn PhysicalExpr> = Arc::new(checked.with_fail_on_overflow(true));
                 let widest = Widest::when_needed(&checked, &checked.data_type(schema)?);
-                Ok(Transformed::yes(widest.map_or(checked, |widest| Arc::new(widest))))
+                Ok(Transformed::yes(widest.unwrap_or(checked)))
             }
             Operator::Divide => {
                 let widest = Widest::when_needed(&e, &e.data_type(schema)?);
-                Ok(widest.map_or(Transformed::no(e), |widest| Transformed::yes(Arc::new(widest))))
+                Ok(widest.map_or(Transformed::no(e), Transformed::yes))
             }
             Operator::And | Operator::Or => {
                 let lazy = LazyBoolean::when_needed(left, *op == Operator::And, right);
-                Ok(lazy.map_or(Transformed::no(e), |lazy| Transformed::yes(Arc::new(lazy))))
+                Ok(lazy.map_or(Transformed::no(e), Transformed::yes))
             }
             _ => Ok(Transformed::no(e)),
         }
