@@ -32,7 +32,7 @@ pub(crate) fn fold_arithmetic(
                 Ok(Transformed::new(literal, true, TreeNodeRecursion::Jump))
             }
             Err(Error::Evaluation { message, help, .. }) if message.contains(" does not fit ") => {
-                Err(DataFusionError::External(Box::new(SqlError::types(message).help(help))))
+                Err(SqlError::types(message).help(help).into())
             }
             Err(_) => Ok(Transformed::no(e)),
         }

@@ -94,11 +94,8 @@ fn compare_column(
 
 /// Writes the lists within an expression out, where that is needed.
 fn spell_out_lists(expr: &Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let written = expr.clone().changed_up(|e| {
-        let is_list = matches!(e, Expr::InList(_));
-        Ok(if is_list { Transformed::yes(spelled_out(e, schema)?) } else { Transformed::no(e) })
-    })?;
-    Ok(written.data)
+    let is_list = |e: &Expr| matches!(e, Expr::InList(_));
+    expr.clone().replaced(|e| is_list(e).then(|| spelled_out(e.clone(), schema)).transpose())
 }
 
 /// Writes `x IN (…)` as comparisons where DataFusion's own evaluation is not to be relied on: its

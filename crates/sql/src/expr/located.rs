@@ -38,13 +38,7 @@ pub(crate) fn within_mark(expr: &Expr) -> Option<&Expr> {
 
 /// An expression without marks, to be compared with others.
 pub(crate) fn without_marks(expr: &Expr) -> Expr {
-    let plain = expr.clone().changed_up(|e| match e {
-        Expr::ScalarFunction(mut call) if call.func.inner().is::<Located>() => {
-            Ok(Transformed::yes(call.args.swap_remove(0)))
-        }
-        other => Ok(Transformed::no(other)),
-    });
-    plain.map_or_else(|_| expr.clone(), |plain| plain.data)
+    without::<Located>(expr.clone()).unwrap_or_else(|_| expr.clone())
 }
 
 impl ScalarUDFImpl for Located {
@@ -108,8 +102,13 @@ pub(crate) fn named_cast() -> Arc<ScalarUDF> {
 
 /// Takes the names off all casts of `expr`.
 pub(crate) fn without_cast_names(expr: Expr) -> DfResult<Expr> {
+    without::<NamedCast>(expr)
+}
+
+/// An expression with the arguments of such functions in place of their calls.
+fn without<F: ScalarUDFImpl + 'static>(expr: Expr) -> DfResult<Expr> {
     let plain = expr.changed_up(|e| match e {
-        Expr::ScalarFunction(mut call) if call.func.inner().is::<NamedCast>() => {
+        Expr::ScalarFunction(mut call) if call.func.inner().is::<F>() => {
             Ok(Transformed::yes(call.args.swap_remove(0)))
         }
         other => Ok(Transformed::no(other)),

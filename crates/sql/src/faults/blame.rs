@@ -25,23 +25,20 @@ const PARTS_MAX: usize = 2_000;
 /// Refuses conditions that are not BOOLEAN, which DataFusion would cast. (DataFusion itself refuses
 /// such conditions of WHERE and HAVING.)
 pub(crate) fn check_conditions(plan: &LogicalPlan, texts: &Texts) -> Result<()> {
-    let refuse = |e: SqlError| DataFusionError::External(Box::new(e));
     plan.each_node(|node| {
         let input = match (node, node.inputs().first()) {
             (_, None) => return Ok(TreeNodeRecursion::Continue),
             (LogicalPlan::Join(join), _) => {
                 let both = Arc::new(merge_schema(&node.inputs()));
                 let mut on = join.filter.iter();
-                on.try_for_each(|on| check_condition(on, &both, texts)).map_err(refuse)?;
+                on.try_for_each(|on| check_condition(on, &both, texts))?;
                 both
             }
             (_, Some(input)) => input.schema().clone(),
         };
         node.apply_expressions(|expr| {
             expr.each_node(|e| {
-                conditions(e)
-                    .try_for_each(|c| check_condition(c, &input, texts))
-                    .map_err(refuse)?;
+                conditions(e).try_for_each(|c| check_condition(c, &input, texts))?;
                 Ok(TreeNodeRecursion::Continue)
             })
         })
@@ -230,7 +227,7 @@ fn selects(query: &Query) -> Vec<Select> {
         type Break = ();
         fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
             self.0.push(select.clone());
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let mut selects = Selects(Vec::new());

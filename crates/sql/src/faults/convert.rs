@@ -15,6 +15,12 @@ impl From<DataFusionError> for SqlError {
     }
 }
 
+impl From<SqlError> for DataFusionError {
+    fn from(error: SqlError) -> DataFusionError {
+        DataFusionError::External(Box::new(error))
+    }
+}
+
 fn convert(error: DataFusionError, place: Option<Span>) -> SqlError {
     match error {
         DataFusionError::Context(_, inner) => convert(*inner, place),

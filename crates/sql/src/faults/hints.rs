@@ -61,9 +61,9 @@ fn at_call(error: SqlError, syntax: &Syntax) -> SqlError {
             root.each_expr(|expr| match spoken_of(expr) {
                 true => {
                     found = syntax.span(expr);
-                    ControlFlow::Break(())
+                    Break(())
                 }
-                false => ControlFlow::Continue(()),
+                false => Continue(()),
             })
         });
         if found.is_some() {

@@ -191,7 +191,7 @@ fn unions(query: &Query) -> Vec<Union> {
                 let operands = operands.into_iter().cloned().collect();
                 self.0.push(Union { with: query.with.clone(), operands });
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let mut unions = Unions(Vec::new());

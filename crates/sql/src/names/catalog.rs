@@ -487,7 +487,7 @@ impl Catalog {
             let Some((name, Entry::View(view))) =
                 name.and_then(|name| Some((name, self.get(&name.value)?)))
             else {
-                return ControlFlow::Continue(());
+                return Continue(());
             };
             if view.levels >= VIEW_LEVELS_MAX {
                 let message = format!(
@@ -495,7 +495,7 @@ impl Catalog {
                     name.value
                 );
                 let error = SqlError::unsupported(message).at(Span::new(name.span));
-                return ControlFlow::Break(error.help("compute more in one view"));
+                return Break(error.help("compute more in one view"));
             }
             levels = levels.max(view.levels);
             for text in &view.texts {
@@ -503,12 +503,9 @@ impl Catalog {
                     texts.push(text.clone());
                 }
             }
-            ControlFlow::Continue(())
+            Continue(())
         });
-        match seen {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok((levels, texts)),
-        }
+        seen.break_value().map_or(Ok((levels, texts)), Err)
     }
 
     /// Says that there is no such table or view, and which was probably meant.

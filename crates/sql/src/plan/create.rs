@@ -224,7 +224,7 @@ fn names_in(expr: &SqlExpr) -> HashSet<String> {
                 }
                 _ => {}
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let mut names = Names(HashSet::new());

@@ -78,7 +78,7 @@ fn quoted(query: &Query) -> Vec<Ident> {
             if name.quote_style == Some('\'') {
                 self.0.push(name.clone());
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     impl Visitor for Files {
@@ -88,15 +88,15 @@ fn quoted(query: &Query) -> Vec<Ident> {
             relation: &datafusion_sql::sqlparser::ast::ObjectName,
         ) -> ControlFlow<()> {
             match &relation.0[..] {
-                [part] => part.as_ident().map_or(ControlFlow::Continue(()), |name| self.take(name)),
-                _ => ControlFlow::Continue(()),
+                [part] => part.as_ident().map_or(Continue(()), |name| self.take(name)),
+                _ => Continue(()),
             }
         }
         fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
             match expr {
                 // `TABLE 'x'`: a text would be a value.
                 SqlExpr::Identifier(name) => self.take(name),
-                _ => ControlFlow::Continue(()),
+                _ => Continue(()),
             }
         }
     }

@@ -217,7 +217,7 @@ fn selects(query: Option<&mut Query>) -> Vec<Span> {
         type Break = ();
         fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
             self.0.extend(Span::new(select.span()));
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let mut selects = Selects(Vec::new());

@@ -67,7 +67,7 @@ fn names(of: &impl Visit) -> Option<HashSet<String>> {
         type Break = ();
         fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
             self.queries += 1;
-            if self.queries > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if self.queries > 1 { Break(()) } else { Continue(()) }
         }
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             match expr {
@@ -77,13 +77,13 @@ fn names(of: &impl Visit) -> Option<HashSet<String>> {
                 }
                 _ => {}
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let mut names = Names { found: HashSet::new(), queries: 0 };
     match of.walk(&mut names) {
-        ControlFlow::Break(()) => None,
-        ControlFlow::Continue(()) => Some(names.found),
+        Break(()) => None,
+        Continue(()) => Some(names.found),
     }
 }
 

@@ -272,15 +272,17 @@ pub(crate) struct Context<'a> {
 
 impl ContextProvider for Context<'_> {
     fn get_table_source(&self, name: TableReference) -> DfResult<Arc<dyn TableSource>> {
-        let external = |e: SqlError| Err(DataFusionError::External(Box::new(e)));
         let TableReference::Bare { table } = &name else {
             let message = format!("'{name}' names a database, and there are none");
-            return external(SqlError::unsupported(message).help(match name.to_string() {
-                path if is_path(&path) => {
-                    format!("a file stands in single quotes: FROM {}", literal(&path))
-                }
-                _ => "write the table's name alone".to_string(),
-            }));
+            let error = SqlError::unsupported(message);
+            return Err(error
+                .help(match name.to_string() {
+                    path if is_path(&path) => {
+                        format!("a file stands in single quotes: FROM {}", literal(&path))
+                    }
+                    _ => "write the table's name alone".to_string(),
+                })
+                .into());
         };
         match self.catalog.get(table) {
             Some(Entry::Table(entry)) => {
@@ -289,7 +291,7 @@ impl ContextProvider for Context<'_> {
             Some(Entry::View(view)) => Ok(Arc::new(ViewHandle::new(view.clone(), self.columns))),
             None => match self.files.get(&**table) {
                 Some(entry) => Ok(Arc::new(TableHandle::new(entry.clone(), self.columns))),
-                None => external(self.catalog.unknown(table)),
+                None => Err(self.catalog.unknown(table).into()),
             },
         }
     }

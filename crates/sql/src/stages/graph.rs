@@ -22,6 +22,7 @@ use crate::stages::endless::{
     windows_beside_records,
 };
 use crate::stages::joined::Joined;
+use crate::stages::lower::column_of;
 use crate::stages::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
 use crate::stages::nest::Inner;
 use crate::syntax::prelude::*;
@@ -391,12 +392,8 @@ fn rename(expr: &Expr, names: &HashMap<String, String>) -> Result<Expr> {
     if names.iter().all(|(before, now)| before == now) {
         return Ok(expr.clone());
     }
-    let renamed = expr.clone().changed_up(|e| match &e {
-        Expr::Column(column) if column.relation.as_ref().is_some_and(|r| r.table() == FIRED) => {
-            let name = names.get(&column.name).filter(|name| **name != column.name);
-            Ok(name.map_or(Transformed::no(e.clone()), |name| Transformed::yes(fired_column(name))))
-        }
-        _ => Ok(Transformed::no(e)),
-    })?;
-    Ok(renamed.data)
+    Ok(expr.clone().replaced(|e| {
+        let name = column_of(FIRED, e).and_then(|column| names.get(column));
+        Ok(name.map(|name| fired_column(name)))
+    })?)
 }

@@ -24,7 +24,6 @@ mod written;
 
 use datafusion_common::{JoinType, NullEquality};
 use datafusion_expr::Join;
-use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::utils::split_conjunction_owned;
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
@@ -347,20 +346,15 @@ impl Stage {
                 _ => None,
             }
         };
-        let with_bounds = expr.changed_up(|e| {
-            let bound = match &e {
-                Expr::ScalarFunction(ScalarFunction { func, args })
-                    if func.name() == "coalesce" =>
-                {
-                    either(args)
-                }
+        let with_bounds = expr.replaced(|e| {
+            Ok(match e {
+                Expr::ScalarFunction(call) if call.name() == "coalesce" => either(&call.args),
                 marked => within_mark(marked)
                     .filter(|inner| matches!(inner, Expr::Column(_)) || is_bound(inner))
                     .cloned(),
-            };
-            Ok(bound.map_or(Transformed::no(e), Transformed::yes))
-        })?;
-        Ok(with_bounds.data)
+            })
+        });
+        Ok(with_bounds?)
     }
 }
 

@@ -257,13 +257,13 @@ impl Stage {
         places: &Places,
     ) -> Result<Expr> {
         let mut nodes = 0;
-        expr.each_node(|e| {
-            refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
+        expr.each(|e| {
+            refuse_expr(e)?;
             nodes += match e {
                 Expr::Column(column) => count_nodes(&self.columns[schema.index_of(column)?]),
                 _ => 1,
             };
-            Ok(TreeNodeRecursion::Continue)
+            Ok(())
         })?;
         if nodes > MAX_NODES {
             let parts = format!("{nodes} parts once its views are written out");
@@ -271,14 +271,14 @@ impl Stage {
         }
         let plain = without_cast_names(expr.clone())?;
         let marked = places.texts.mark_in(clause, plain, schema)?;
-        let substituted = marked.changed_up(|e| match e {
-            Expr::Column(column) => {
-                Ok(Transformed::yes(self.columns[schema.index_of(&column)?].clone()))
-            }
-            Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
-            other => Ok(Transformed::no(other)),
-        })?;
-        self.with_bounds(substituted.data)
+        let substituted = marked.replaced(|e| {
+            Ok(match e {
+                Expr::Column(column) => Some(self.columns[schema.index_of(column)?].clone()),
+                Expr::Alias(alias) => Some(alias.expr.as_ref().clone()),
+                _ => None,
+            })
+        });
+        self.with_bounds(substituted?)
     }
 
     pub(crate) fn call(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Call> {
@@ -439,16 +439,23 @@ pub(crate) fn unique(name: String, taken: &mut HashSet<String>) -> String {
 
 pub(crate) fn count_nodes(expr: &Expr) -> usize {
     let mut nodes = 0;
-    let counted = expr.each_node(|_| {
+    // Counting does not fail.
+    let _ = expr.each(|_| {
         nodes += 1;
-        Ok(TreeNodeRecursion::Continue)
+        Ok(())
     });
-    debug_assert!(counted.is_ok(), "counting does not fail");
     nodes
 }
 
+/// The name of an expression that is a column with this qualifier.
+pub(crate) fn column_of<'e>(qualifier: &str, expr: &'e Expr) -> Option<&'e str> {
+    let column = expr.try_as_col()?;
+    let own = column.relation.as_ref().is_some_and(|relation| relation.table() == qualifier);
+    own.then_some(&column.name)
+}
+
 pub(crate) fn is_window_column(expr: &Expr) -> bool {
-    matches!(expr, Expr::Column(c) if c.relation.as_ref().is_some_and(|r| r.table() == WINDOW))
+    column_of(WINDOW, expr).is_some()
 }
 
 /// The columns to which an expression refers.
@@ -472,9 +479,5 @@ pub(crate) fn over(expr: &Expr) -> Over {
 
 /// The same expression over the window columns of what fires.
 pub(crate) fn to_fired(expr: Expr) -> Result<Expr> {
-    let fired = expr.changed_up(|e| match e {
-        Expr::Column(column) => Ok(Transformed::yes(fired_column(column.name))),
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(fired.data)
+    Ok(expr.replaced(|e| Ok(e.try_as_col().map(|column| fired_column(&column.name))))?)
 }

@@ -26,7 +26,7 @@ use crate::syntax::time_literals::keep_fraction;
 
 /// Rewrites the functions of a query.
 pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Query> {
-    if let ControlFlow::Break(error) = query.walk_mut(&mut Rewriter(functions)) {
+    if let Break(error) = query.walk_mut(&mut Rewriter(functions)) {
         return Err(error);
     }
     // The names of columns without one are found by now.
@@ -36,10 +36,7 @@ pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Q
 
 /// Rewrites the functions of an expression.
 pub(crate) fn rewrite_expr(mut expr: Expr, functions: &Functions) -> Result<Expr> {
-    match expr.walk_mut(&mut Rewriter(functions)) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(expr),
-    }
+    expr.walk_mut(&mut Rewriter(functions)).break_value().map_or(Ok(expr), Err)
 }
 
 /// Gives every CAST a name of its own: DataFusion calls `CAST(x AS INT)` `x`, so that it could not
@@ -54,7 +51,7 @@ pub(crate) fn name_casts(mut query: Query) -> Query {
                 let data_type = string(&data_type.to_string());
                 *expr = function(&name, NAMED_CAST, vec![expr.clone(), data_type]);
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let _ = query.walk_mut(&mut Casts);
@@ -81,7 +78,7 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         keep_casts(query);
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     /// Computed columns without a name are called what they say: DataFusion would leave CASTs out
@@ -129,7 +126,7 @@ impl VisitorMut for Rewriter<'_> {
             let alias = Ident { value: name, quote_style: Some('`'), span: expr.span() };
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
@@ -183,10 +180,10 @@ impl VisitorMut for Rewriter<'_> {
         match rewritten {
             Ok(Some(new)) => *expr = new,
             Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error.at(Span::new(expr.span()))),
+            Err(error) => return Break(error.at(Span::new(expr.span()))),
         }
         self.name_call(expr);
-        ControlFlow::Continue(())
+        Continue(())
     }
 }
 

@@ -187,7 +187,7 @@ impl UserDefinedLogicalNodeCore for UnnestNode {
 }
 
 fn external<T>(error: SqlError) -> DfResult<T> {
-    Err(DataFusionError::External(Box::new(error)))
+    Err(error.into())
 }
 
 /// How an UNNEST is written, besides what it takes.

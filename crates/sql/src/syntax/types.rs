@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, TimeUnit};
-use datafusion_common::{DataFusionError, Result as DfResult};
+use datafusion_common::Result as DfResult;
 use datafusion_expr::planner::TypePlanner;
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
 pub use millstream_contract::nested::sql_name as sql_type_name;
@@ -239,7 +239,7 @@ impl TypePlanner for Types {
         if matches!(sql_type, SqlType::Interval { .. }) {
             return Ok(None);
         }
-        let data_type = arrow_type(sql_type).map_err(|e| DataFusionError::External(Box::new(e)))?;
+        let data_type = arrow_type(sql_type)?;
         Ok(Some(Arc::new(Field::new("", data_type, true))))
     }
 }

@@ -148,7 +148,7 @@ impl ScalarUDFImpl for Nested {
             NestedKind::Map => map_of(args.arg_fields),
             NestedKind::Row => row_type(args.arg_fields),
         };
-        let (data_type, nullable) = typed.map_err(|e| DataFusionError::External(Box::new(e)))?;
+        let (data_type, nullable) = typed?;
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
     }
 

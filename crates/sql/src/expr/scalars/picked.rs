@@ -15,8 +15,9 @@ use crate::expr::one_form::OneForm;
 use crate::syntax::prelude::*;
 use crate::syntax::subscripts::FIELD;
 
-/// A choice among values by conditions, none of which can fail. The parts are the conditions, of
-/// which the first that holds counts, the result of each, and that of the rows for which none holds.
+/// A choice among values by conditions, none of which can fail. The parts are the conditions, then
+/// the result of each, then the result of the rows for which none holds. The first condition
+/// that holds counts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PickExpr {
     field: FieldRef,

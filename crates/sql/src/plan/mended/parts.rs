@@ -260,7 +260,7 @@ impl VisitorMut for PartRemover<'_> {
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
         self.depth += 1;
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
@@ -269,7 +269,7 @@ impl VisitorMut for PartRemover<'_> {
         {
             self.note(part, is_open);
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
@@ -283,6 +283,6 @@ impl VisitorMut for PartRemover<'_> {
             self.note(part, is_open);
         }
         self.depth -= 1;
-        ControlFlow::Continue(())
+        Continue(())
     }
 }

@@ -186,7 +186,7 @@ impl Planner {
         columns: &[Ident],
         statement: &Statement,
     ) -> Result<ViewEntry> {
-        if let ControlFlow::Break(error) = refuse_inner_order(query) {
+        if let Break(error) = refuse_inner_order(query) {
             return Err(error);
         }
         let Logical { plan, analyzed, places, levels, tables, .. } =

@@ -167,8 +167,8 @@ impl Planner {
             }
         };
         let found = query.each_relation(|name| match many(name) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+            true => Break(()),
+            false => Continue(()),
         });
         found.is_break() || query.walk(&mut LongLists).is_break()
     }
@@ -197,10 +197,8 @@ impl Visitor for LongLists {
     type Break = ();
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         match &*query.body {
-            SetExpr::Select(select) if select.projection.len() > WHOLE_MAX => {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
+            SetExpr::Select(select) if select.projection.len() > WHOLE_MAX => Break(()),
+            _ => Continue(()),
         }
     }
 }

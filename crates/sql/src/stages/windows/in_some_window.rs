@@ -61,7 +61,7 @@ impl ScalarUDFImpl for InSomeWindow {
         let start_time = info.query_execution_start_time().unwrap_or_else(Utc::now);
         let compiler = Compiler { start_time, config: info.config_options(), zone: None };
         let compiled = compiled(&compiler, &self.condition);
-        let compiled = Some(compiled.map_err(|e| DataFusionError::External(Box::new(e)))?);
+        let compiled = Some(compiled?);
         let (windows, condition) = (self.windows, self.condition.clone());
         let function = InSomeWindow { windows, condition, compiled };
         Ok(ExprSimplifyResult::Simplified(call_of(function, args)))

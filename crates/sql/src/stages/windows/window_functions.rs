@@ -89,7 +89,7 @@ impl WindowKind {
 }
 
 fn external<T>(error: SqlError) -> DfResult<T> {
-    Err(DataFusionError::External(Box::new(error)))
+    Err(error.into())
 }
 
 fn plan_window(
