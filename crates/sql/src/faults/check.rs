@@ -20,6 +20,7 @@ use crate::stages::unnest::{check_join, is_unnest};
 use crate::stages::watermarks::not_of_clock;
 use crate::stages::windows::group_windows;
 use crate::syntax::calls::{MAP, PARTITIONED, double_text};
+use crate::syntax::calls::{number_of, value_of};
 use crate::syntax::grammar::match_recognize;
 use crate::syntax::prelude::*;
 use crate::syntax::tree::arguments;
@@ -95,8 +96,7 @@ pub(crate) fn limits(query: &Query) -> Vec<&Expr> {
 }
 
 fn is_count(expr: &Expr) -> bool {
-    let Expr::Value(value) = expr else { return false };
-    matches!(&value.value, Value::Number(digits, _) if digits.parse::<i64>().is_ok())
+    number_of(expr).is_some_and(|digits| digits.parse::<i64>().is_ok())
 }
 
 /// An order within another query, which DataFusion leaves out: it has no meaning without a LIMIT.
@@ -130,8 +130,8 @@ fn check_order_key(key: &Expr) -> Flow {
         Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => (&**expr, true),
         other => (other, false),
     };
-    let Expr::Value(value) = constant else { return Continue(()) };
-    let error = match &value.value {
+    let Some(value) = value_of(constant) else { return Continue(()) };
+    let error = match value {
         Value::Number(digits, _) if !negative && digits.parse::<usize>().is_ok_and(|n| n > 0) => {
             return Continue(());
         }
@@ -466,12 +466,9 @@ fn bits(op: &BinaryOperator) -> Option<&'static str> {
 
 /// `INTERVAL '10'` alone would be ten of something.
 fn check_unit(interval: &Interval) -> Flow {
-    let number = match &*interval.value {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => text.trim().to_string(),
-            Value::Number(number, _) => number.clone(),
-            _ => return Continue(()),
-        },
+    let number = match value_of(&interval.value) {
+        Some(Value::SingleQuotedString(text)) => text.trim(),
+        Some(Value::Number(number, _)) => number,
         _ => return Continue(()),
     };
     if interval.leading_precision.is_some() || interval.fractional_seconds_precision.is_some() {

@@ -20,6 +20,7 @@ use crate::stages::rewrite::rewrite_expr;
 use crate::stages::scan::watermark_delay;
 use crate::stages::schemas::{nullable, table_schema};
 use crate::stages::texts::Texts;
+use crate::syntax::calls::path_of;
 use crate::syntax::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
 use crate::syntax::dialect::parser_options;
 use crate::syntax::numbers::count_zeros;
@@ -163,10 +164,9 @@ fn primary_key(create: &CreateTable) -> Result<Vec<String>> {
     for name in &create.primary_key {
         if !create.columns.iter().any(|column| column.name.value == name.value) {
             let own = create.columns.iter().map(|column| column.name.value.as_str());
-            let meant = closest(&name.value, own).map(|meant| format!("did you mean '{meant}'?"));
             let message = format!("there is no column '{}' for the PRIMARY KEY", name.value);
-            let help = meant.unwrap_or_else(|| "name columns of the table".into());
-            return Err(SqlError::name(message).at(Span::new(name.span)).help(help));
+            let error = SqlError::name(message).at(Span::new(name.span));
+            return Err(error.meant(&name.value, own, "name columns of the table"));
         }
         if !names.contains(&name.value) {
             names.push(name.value.clone());
@@ -186,24 +186,21 @@ fn partitions(create: &CreateTable) -> Result<Vec<String>> {
                 continue;
             }
             Some(ColumnKind::Physical { .. }) => {
-                (format!("column '{}' is named twice", name.value), "leave one of them out".into())
+                (format!("column '{}' is named twice", name.value), "leave one of them out")
             }
             Some(ColumnKind::Computed(_)) => (
                 format!("'{}' is a computed column: nothing is written to it", name.value),
-                "declare it with a type, and insert its value".into(),
+                "declare it with a type, and insert its value",
             ),
             Some(ColumnKind::Metadata { .. }) => (
                 format!("'{}' is a metadata column: nothing is written to it", name.value),
-                "name another column, or declare this one without METADATA".into(),
+                "name another column, or declare this one without METADATA",
             ),
             None => {
                 let names = create.columns.iter().map(|column| column.name.value.as_str());
-                let meant =
-                    closest(&name.value, names).map(|meant| format!("did you mean '{meant}'?"));
-                (
-                    format!("there is no column '{}' to partition by", name.value),
-                    meant.unwrap_or_else(|| "name columns of the table".into()),
-                )
+                let message = format!("there is no column '{}' to partition by", name.value);
+                let error = SqlError::name(message).at(Span::new(name.span));
+                return Err(error.meant(&name.value, names, "name columns of the table"));
             }
         };
         return Err(SqlError::name(message).at(Span::new(name.span)).help(help));
@@ -213,23 +210,12 @@ fn partitions(create: &CreateTable) -> Result<Vec<String>> {
 
 /// The names in an expression, those of columns among them.
 fn names_in(expr: &SqlExpr) -> HashSet<String> {
-    struct Names(HashSet<String>);
-    impl Visitor for Names {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
-            match expr {
-                SqlExpr::Identifier(name) => self.0.extend([name.value.clone()]),
-                SqlExpr::CompoundIdentifier(path) => {
-                    self.0.extend(path.iter().map(|name| name.value.clone()));
-                }
-                _ => {}
-            }
-            Continue(())
-        }
-    }
-    let mut names = Names(HashSet::new());
-    let _ = expr.walk(&mut names);
-    names.0
+    let mut names = HashSet::new();
+    let _: ControlFlow<()> = expr.each_expr(|expr| {
+        names.extend(path_of(expr).iter().map(|name| name.value.clone()));
+        Continue(())
+    });
+    names
 }
 
 fn schema_of(columns: &[&TableColumn]) -> Result<DFSchema> {

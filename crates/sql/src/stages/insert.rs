@@ -173,10 +173,8 @@ fn positions(target: &Target<'_>) -> Result<Vec<usize>> {
                 None => format!("there is no column '{}' in table '{}'", name.value, entry.name),
             };
             let names = entry.columns.iter().map(|c| c.name.as_str());
-            let meant = millstream_contract::settings::closest(&name.value, names)
-                .filter(|_| found.is_none())
-                .map(|meant| format!("did you mean '{meant}'?"));
-            SqlError::name(message).at(Span::new(name.span)).maybe_help(meant)
+            let names = names.filter(|_| found.is_none());
+            SqlError::name(message).at(Span::new(name.span)).meant(&name.value, names, "")
         })?;
         positions.push(found);
     }

@@ -17,6 +17,7 @@ use crate::stages::functions::Functions;
 use crate::stages::json_calls;
 use crate::stages::windows::group_windows::mark_group_windows;
 use crate::syntax::calls::{function, string};
+use crate::syntax::calls::{number_of, value_of};
 use crate::syntax::interval_literals::name_units;
 use crate::syntax::numbers::{decimal, double, keep_casts, negative};
 use crate::syntax::pattern::{has_zone, to_strftime};
@@ -345,9 +346,7 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             let time = by_pattern(&name, "TO_TIMESTAMP", text, format)?;
             Ok(Some(cast(time, DataType::Date)))
         }
-        ("TO_TIMESTAMP_LTZ", [_, digits])
-            if !matches!(number_literal(digits).as_deref(), Some("0" | "3")) =>
-        {
+        ("TO_TIMESTAMP_LTZ", [_, digits]) if !matches!(number_of(digits), Some("0" | "3")) => {
             let message = "the second argument of TO_TIMESTAMP_LTZ must be 0 or 3";
             Err(SqlError::unsupported(message)
                 .at(Span::new(digits.span()))
@@ -412,7 +411,7 @@ fn local_time() -> DataType {
 /// Refuses a number of bits that no hash of SHA-2 has.
 fn check_bits(bits: &Expr) -> Result<()> {
     let known = ["224", "256", "384", "512"];
-    match number_literal(bits).filter(|number| !known.contains(&number.as_str())) {
+    match number_of(bits).filter(|number| !known.contains(number)) {
         None => Ok(()),
         Some(number) => Err(SqlError::types(format!("SHA2 has no {number} bits"))
             .at(Span::new(bits.span()))
@@ -484,21 +483,8 @@ fn is_strftime(format: &Expr) -> bool {
 }
 
 fn string_literal(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn number_literal(expr: &Expr) -> Option<String> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::Number(number, _) => Some(number.to_string()),
-            _ => None,
-        },
+    match value_of(expr)? {
+        Value::SingleQuotedString(text) => Some(text),
         _ => None,
     }
 }

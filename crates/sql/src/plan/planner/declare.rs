@@ -170,11 +170,8 @@ impl Planner {
         if self.catalog.function(&name.value).is_none() && !if_exists {
             let declared = self.catalog.functions().keys().map(String::as_str);
             let error = SqlError::name(format!("no function '{}' is declared", name.value));
-            return Err(match closest(&name.value, declared) {
-                Some(like) => error.help(format!("did you mean '{like}'?")),
-                None => error.help("a script can drop what CREATE FUNCTION has declared"),
-            }
-            .at(Span::new(name.span)));
+            let help = "a script can drop what CREATE FUNCTION has declared";
+            return Err(error.at(Span::new(name.span)).meant(&name.value, declared, help));
         }
         self.catalog.set_function(&name.value, None);
         Ok(Outcome::Done)

@@ -60,11 +60,9 @@ impl Planner {
         if let (Some(key), Some(name)) = (key, name)
             && !SETTINGS.iter().any(|(known, ..)| *known == name)
         {
-            let meant = closest(name, SETTINGS.iter().map(|(known, ..)| *known));
-            let message = format!("there is no setting '{name}'");
-            return Err(SqlError::new(ErrorKind::Setting, message)
-                .at(Span::new(key.span))
-                .maybe_help(meant.map(|meant| format!("did you mean '{meant}'?"))));
+            let error = SqlError::new(ErrorKind::Setting, format!("there is no setting '{name}'"));
+            let known = SETTINGS.iter().map(|(known, ..)| *known);
+            return Err(error.at(Span::new(key.span)).meant(name, known, ""));
         }
         let Some((values, settings)) = self.values.first.clone() else { return Ok(Outcome::Done) };
         let stays = |key: &String| name.is_some_and(|name| name != key);

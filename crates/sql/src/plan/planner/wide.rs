@@ -5,7 +5,7 @@
 
 use datafusion_expr::{LogicalPlanBuilder, SortExpr};
 use datafusion_sql::sqlparser::ast::{
-    Distinct, LimitClause, OrderByKind, SetOperator, SetQuantifier, Value,
+    Distinct, LimitClause, OrderByKind, SetOperator, SetQuantifier,
 };
 
 use super::Planner;
@@ -15,6 +15,7 @@ use crate::names::catalog::{Entry, ViewEntry};
 use crate::plan::pieces::WHOLE_MAX;
 use crate::stages::texts::Texts;
 use crate::stages::windows::window_functions::named;
+use crate::syntax::calls::number_of;
 use crate::syntax::dialect::parser_options;
 use crate::syntax::prelude::*;
 
@@ -205,9 +206,5 @@ impl Visitor for LongLists {
 
 /// A whole number as it is written.
 fn number(expr: &SqlExpr) -> Option<usize> {
-    let SqlExpr::Value(value) = expr else { return None };
-    match &value.value {
-        Value::Number(digits, _) => digits.parse().ok(),
-        _ => None,
-    }
+    number_of(expr)?.parse().ok()
 }

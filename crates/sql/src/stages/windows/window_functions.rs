@@ -335,10 +335,7 @@ fn column(name: &Ident, input: &LogicalPlan, help: &str) -> Result<usize> {
     let Some(found) = found else {
         let error = SqlError::name(format!("there is no column '{}'", name.value)).at(place);
         let names = fields.iter().map(|f| f.name().as_str());
-        return Err(match closest(&name.value, names) {
-            Some(meant) => error.help(format!("did you mean '{meant}'?")),
-            None => error.help(help),
-        });
+        return Err(error.meant(&name.value, names, help));
     };
     Ok(found)
 }
