@@ -8,9 +8,8 @@ use chrono::Utc;
 use datafusion_common::config::ConfigOptions;
 use millstream_contract::error::Error;
 
-use crate::expr::evaluate::compile;
-use crate::expr::one_form::compares;
 use crate::expr::scalars::{as_meant, exact_operation};
+use crate::expr::{evaluate::compile, one_form::compares};
 use crate::syntax::prelude::*;
 
 /// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to.

@@ -1,33 +1,29 @@
 //! From logical expressions to the expressions that the engine evaluates per batch.
 
-use arrow::compute::concat;
-use arrow::datatypes::DECIMAL128_MAX_PRECISION;
-use arrow::error::ArrowError;
+use arrow::{compute::concat, datatypes::DECIMAL128_MAX_PRECISION, error::ArrowError};
 use chrono::{DateTime, Utc};
-use datafusion_expr::execution_props::ExecutionProps;
-use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion_expr::{
+    execution_props::ExecutionProps, physical_planning_context::PhysicalPlanningContext,
+};
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, NegativeExpr};
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr::{ScalarFunctionExpr, create_physical_expr};
 use millstream_contract::Error;
 use millstream_contract::calendar::{DAY_NS, tick_ns};
-use millstream_contract::compare::CompareColumn;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
-use millstream_contract::pruning::AnyOf;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
+use millstream_contract::{compare::CompareColumn, pruning::AnyOf};
 
-use crate::expr::composed::Composed;
 use crate::expr::implied::{comparison, implied};
-use crate::expr::lazy::LazyBoolean;
-use crate::expr::located::LocatedExpr;
-use crate::expr::nearest::Nearest;
-use crate::expr::one_form;
 use crate::expr::scalars::{
     BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, compare_far, is_field,
     text_bytes,
 };
-use crate::expr::text::sql_text;
 use crate::expr::widest::{Widest, check_digits};
+use crate::expr::{
+    composed::Composed, lazy::LazyBoolean, located::LocatedExpr, nearest::Nearest, one_form,
+    text::sql_text,
+};
 use crate::syntax::prelude::*;
 use crate::syntax::types::with_sql_types;
 

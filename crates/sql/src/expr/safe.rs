@@ -4,9 +4,8 @@
 use arrow::datatypes::DECIMAL128_MAX_PRECISION;
 use datafusion_common::tree_node::TreeNode;
 
-use crate::expr::located::within_mark;
-use crate::expr::one_form::compares;
 use crate::expr::scalars::{DECIDED, SAFE, digits_of};
+use crate::expr::{located::within_mark, one_form::compares};
 use crate::syntax::prelude::*;
 
 /// Functions that give a value for any arguments, never longer than the arguments.

@@ -4,8 +4,7 @@ use millstream_contract::wording::counted;
 
 use crate::expr::aggregates::aggregate_named;
 use crate::syntax::prelude::*;
-use crate::syntax::types::with_sql_types;
-use crate::syntax::words::lower_first;
+use crate::syntax::{types::with_sql_types, words::lower_first};
 
 /// One sentence, without prefixes, debug output and help for DataFusion's own users.
 pub(crate) fn reworded(kind: ErrorKind, text: &str) -> SqlError {

@@ -7,17 +7,14 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
 use datafusion_sql::sqlparser::ast::{self, GroupByExpr};
 
-use crate::expr::evaluate::compile;
 use crate::expr::scalars::{as_meant, dates_as_times};
-use crate::expr::text::sql_text;
+use crate::expr::{evaluate::compile, text::sql_text};
 use crate::faults::hints::{expressions, hint};
 use crate::faults::union_columns::blame_union;
-use crate::stages::functions::Context;
-use crate::stages::texts::Texts;
-use crate::syntax::dialect::parser_options;
-use crate::syntax::numbers::count_zeros;
+use crate::stages::{functions::Context, texts::Texts};
 use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, parts};
+use crate::syntax::{dialect::parser_options, numbers::count_zeros};
 
 /// Parts of a query that are tried at most.
 const PARTS_MAX: usize = 2_000;

@@ -7,23 +7,19 @@ use datafusion_sql::sqlparser::ast::{
 };
 use datafusion_sql::sqlparser::tokenizer;
 
-use crate::expr::aggregates::aggregate_named;
-use crate::expr::collecting;
-use crate::expr::scalars::CURRENT_WATERMARK;
+use crate::expr::{aggregates::aggregate_named, collecting, scalars::CURRENT_WATERMARK};
 use crate::faults::arguments::{check_arguments, check_counts, check_values};
 use crate::faults::unavailable::reason;
-use crate::stages::functions::Functions;
 use crate::stages::joins::{LATERAL, check_kind, check_star, misplaced, of_several, subqueries};
-use crate::stages::ranking;
 use crate::stages::refusals::{JOIN_IT, set_operation};
 use crate::stages::unnest::{check_join, is_unnest};
-use crate::stages::watermarks::not_of_clock;
-use crate::stages::windows::group_windows;
+use crate::stages::{
+    functions::Functions, ranking, watermarks::not_of_clock, windows::group_windows,
+};
 use crate::syntax::calls::{MAP, PARTITIONED, double_text};
 use crate::syntax::calls::{number_of, value_of};
-use crate::syntax::grammar::match_recognize;
 use crate::syntax::prelude::*;
-use crate::syntax::tree::arguments;
+use crate::syntax::{grammar::match_recognize, tree::arguments};
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {

@@ -2,17 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millstream_contract::declaration::literal;
-use millstream_contract::inferred::Inferred;
-use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
-use millstream_contract::wrapped::Wrapped;
+use millstream_contract::{declaration::literal, inferred::Inferred, sink::Sink, wrapped::Wrapped};
 
 use crate::syntax::create_table::{CreateTable, OptionDef};
 use crate::syntax::prelude::*;
-use crate::syntax::statement::is_path;
-use crate::syntax::tree::Syntax;
 use crate::syntax::user_functions::{UserFunction, UserFunctions};
+use crate::syntax::{statement::is_path, tree::Syntax};
 
 /// The qualifier of a table's columns in lowered expressions.
 pub(crate) const INPUT: &str = "$input";

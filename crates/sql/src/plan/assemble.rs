@@ -14,13 +14,12 @@ use crate::expr::text::sql_text;
 use crate::names::catalog::{INPUT, input_column};
 use crate::stages::compiler::{Compiler, each_input};
 use crate::stages::graph::{self, Body, Elements, Graph, Makes, Part, Pass};
-use crate::stages::left_out::Aside;
 use crate::stages::lower::{Call, FIRED, Grouped, Places, unique};
-use crate::stages::nest::written;
 use crate::stages::scan::{Needs, finish_operator, finish_output, finish_pass};
 use crate::stages::schemas::{
     elements_schema, fired_schema, is_groupable, nullable, output_schema, qualified,
 };
+use crate::stages::{left_out::Aside, nest::written};
 use crate::syntax::prelude::*;
 
 /// Compiler and places for the assembly of a graph.

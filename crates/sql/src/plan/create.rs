@@ -6,8 +6,7 @@ use std::path::Path;
 use datafusion_expr::utils::find_aggregate_exprs;
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
-use millstream_contract::settings::parse_duration_us;
-use millstream_contract::table::TableOptions;
+use millstream_contract::{settings::parse_duration_us, table::TableOptions};
 
 use crate::expr::scalars::{as_meant, dates_as_times, is_read_time, refuse_stamps};
 use crate::faults::check::check_expr;
@@ -15,19 +14,16 @@ use crate::names::catalog::{
     Declared, EventTimeDecl, INPUT, LATE, LeftOut, Metadata, ON_ERROR, Origin, TableColumn,
     TableEntry, WatermarkDecl, named_table,
 };
-use crate::stages::functions::Context;
-use crate::stages::rewrite::rewrite_expr;
-use crate::stages::scan::watermark_delay;
 use crate::stages::schemas::{nullable, table_schema};
-use crate::stages::texts::Texts;
-use crate::syntax::calls::path_of;
+use crate::stages::{
+    functions::Context, rewrite::rewrite_expr, scan::watermark_delay, texts::Texts,
+};
 use crate::syntax::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
-use crate::syntax::dialect::parser_options;
-use crate::syntax::numbers::count_zeros;
 use crate::syntax::prelude::*;
-use crate::syntax::tree::Syntax;
-use crate::syntax::types::plain_type;
 use crate::syntax::user_functions::{CreateFunction, UserFunction};
+use crate::syntax::{
+    calls::path_of, dialect::parser_options, numbers::count_zeros, tree::Syntax, types::plain_type,
+};
 
 /// An option that is the planner's, not the connector's.
 pub(crate) const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";

@@ -6,10 +6,8 @@
 use std::path::Path;
 
 use datafusion_sql::sqlparser::tokenizer::TokenWithSpan;
-use millstream_contract::declaration::Declaration;
-use millstream_contract::inferred::Inferred;
 use millstream_contract::plan::{EventTime, Plan, Watermark};
-use millstream_contract::table::Connectors;
+use millstream_contract::{declaration::Declaration, inferred::Inferred, table::Connectors};
 
 use crate::names::catalog::{Catalog, FileTables, Origin, TableEntry};
 use crate::plan::create::table_entry;

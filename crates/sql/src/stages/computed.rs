@@ -3,12 +3,9 @@
 //! protects them, too. Where the table leaves out malformed records, a column that may fail is
 //! worked out once for each record instead: whether a record is malformed is no query's affair.
 
-use crate::expr::safe::cannot_fail;
-use crate::expr::scalars::is_read_time;
+use crate::expr::{safe::cannot_fail, scalars::is_read_time};
 use crate::names::catalog::{INPUT, TableEntry};
-use crate::stages::lower::column_of;
-use crate::stages::lower::count_nodes;
-use crate::stages::schemas::table_schema;
+use crate::stages::{lower::column_of, lower::count_nodes, schemas::table_schema};
 use crate::syntax::prelude::*;
 
 /// Nodes that a column's expression may have once the columns within are written out. A larger

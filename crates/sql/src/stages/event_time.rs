@@ -2,8 +2,7 @@
 //! a table this is its own event time, for a window's result `window_time`, and for a UNION ALL the
 //! event time of each of its queries.
 
-use millstream_contract::declaration::identifier;
-use millstream_contract::plan::JoinKind;
+use millstream_contract::{declaration::identifier, plan::JoinKind};
 
 use crate::expr::text::sql_text;
 use crate::names::catalog::{TableEntry, input_column};

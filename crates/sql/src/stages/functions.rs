@@ -12,14 +12,12 @@ use crate::expr::located::{NAMED_CAST, named_cast};
 use crate::expr::scalars::SpecialSyntax;
 use crate::names::catalog::{Catalog, Entry, FileTables};
 use crate::names::handles::{TableHandle, ViewHandle};
-use crate::stages::as_of;
-use crate::stages::ranking;
-use crate::stages::unnest::Unnests;
-use crate::stages::windows::group_windows::marker;
-use crate::stages::windows::window_functions::WindowFunctions;
+use crate::stages::{
+    as_of, ranking, unnest::Unnests, windows::group_windows::marker,
+    windows::window_functions::WindowFunctions,
+};
 use crate::syntax::prelude::*;
-use crate::syntax::statement::is_path;
-use crate::syntax::types::Types;
+use crate::syntax::{statement::is_path, types::Types};
 
 /// DataFusion's functions that may be called, by the names they have there.
 ///

@@ -11,8 +11,7 @@ mod pairs;
 
 use std::hash::DefaultHasher;
 
-use millstream_contract::plan::Sort;
-use millstream_contract::table::Table;
+use millstream_contract::{plan::Sort, table::Table};
 
 use crate::names::alike::{all_alike, hash_all, hash_of};
 use crate::names::catalog::TableEntry;
@@ -21,10 +20,8 @@ use crate::stages::endless::{
     endless_group, endless_join, endless_order, endless_part, endless_ranking,
     windows_beside_records,
 };
-use crate::stages::joined::Joined;
-use crate::stages::lower::column_of;
 use crate::stages::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
-use crate::stages::nest::Inner;
+use crate::stages::{joined::Joined, lower::column_of, nest::Inner};
 use crate::syntax::prelude::*;
 pub(crate) use expands::{Elements, Expands, LookedUp, Makes};
 pub(crate) use operators::{Body, Operator, Side, used_by};

@@ -3,8 +3,7 @@
 
 use millstream_contract::wording::counted;
 
-use crate::expr::scalars::conformed;
-use crate::expr::text::sql_text;
+use crate::expr::{scalars::conformed, text::sql_text};
 use crate::names::catalog::{TableColumn, TableEntry};
 use crate::stages::lower::Stage;
 use crate::syntax::prelude::*;

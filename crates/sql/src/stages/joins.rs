@@ -27,17 +27,15 @@ use datafusion_expr::Join;
 use datafusion_expr::utils::split_conjunction_owned;
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
-use crate::expr::indexed::Indexed;
-use crate::expr::located::within_mark;
-use crate::expr::scalars::coalesce;
-use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::expr::{
+    indexed::Indexed, located::within_mark, scalars::coalesce, window_node::WINDOW_COLUMNS,
+};
 use crate::names::alike::all_alike;
-use crate::stages::as_of::take_time;
-use crate::stages::counted::Counted;
 use crate::stages::joined::{Joined, Unwindowed};
 use crate::stages::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
-use crate::stages::texts::Clause;
-use crate::stages::windows::assigned::Windows;
+use crate::stages::{
+    as_of::take_time, counted::Counted, texts::Clause, windows::assigned::Windows,
+};
 use crate::syntax::prelude::*;
 use conditions::{Bounds, Condition, Numbered, SortedConditions};
 pub(crate) use interval::NO_PAIR;

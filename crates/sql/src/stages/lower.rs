@@ -13,21 +13,18 @@ use datafusion_expr::{Aggregate, Distinct};
 use millstream_contract::plan::{self, AggregateFunction};
 
 use crate::expr::aggregates::{Takes, aggregate_named, counts_repeats};
-use crate::expr::collected;
-use crate::expr::indexed::Indexed;
-use crate::expr::located::without_cast_names;
-use crate::expr::text::sql_text;
 use crate::expr::window_node::{WINDOW_COLUMNS, WindowNode};
+use crate::expr::{collected, indexed::Indexed, located::without_cast_names, text::sql_text};
 use crate::names::catalog::{INPUT, TableEntry, input_column};
 use crate::names::given::{given_rows, one_row};
 use crate::names::handles::TableHandle;
-use crate::stages::counted::Counted;
 pub(crate) use crate::stages::lowered::{Call, Fires, Grouped, OrderKey, Rows};
 use crate::stages::refusals::{refuse_expr, refused};
 use crate::stages::texts::{Clause, Texts};
-use crate::stages::unnest::UnnestNode;
-use crate::stages::windows::assigned::Windows;
-use crate::stages::windows::group_windows::window_among;
+use crate::stages::{
+    counted::Counted, unnest::UnnestNode, windows::assigned::Windows,
+    windows::group_windows::window_among,
+};
 use crate::syntax::prelude::*;
 use crate::syntax::size::{MAX_NODES, too_large};
 use crate::syntax::types::plain_type;

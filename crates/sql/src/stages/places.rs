@@ -2,9 +2,7 @@
 
 use datafusion_sql::sqlparser::ast::{Distinct, Expr, Function, GroupByExpr};
 
-use crate::stages::lower::Places;
-use crate::stages::texts::Texts;
-use crate::stages::unnest::is_unnest;
+use crate::stages::{lower::Places, texts::Texts, unnest::is_unnest};
 use crate::syntax::prelude::*;
 
 /// Where a query's clauses stand.

@@ -13,17 +13,14 @@ use millstream_contract::zone::Zone;
 
 use crate::expr::located::NAMED_CAST;
 use crate::expr::scalars::{BY_PATTERN, CEIL_TIME, SUNDAY_WEEK, time_step, unit_names};
-use crate::stages::functions::Functions;
-use crate::stages::json_calls;
-use crate::stages::windows::group_windows::mark_group_windows;
+use crate::stages::{functions::Functions, json_calls, windows::group_windows::mark_group_windows};
 use crate::syntax::calls::{function, string};
 use crate::syntax::calls::{number_of, value_of};
-use crate::syntax::interval_literals::name_units;
 use crate::syntax::numbers::{decimal, double, keep_casts, negative};
 use crate::syntax::pattern::{has_zone, to_strftime};
 use crate::syntax::prelude::*;
 use crate::syntax::subscripts::{is_field, rewrite_access};
-use crate::syntax::time_literals::keep_fraction;
+use crate::syntax::{interval_literals::name_units, time_literals::keep_fraction};
 
 /// Rewrites the functions of a query.
 pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Query> {

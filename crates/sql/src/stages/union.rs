@@ -7,8 +7,7 @@ use millstream_contract::plan;
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
 use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
-use crate::stages::nest::Inner;
-use crate::stages::windows::assigned::Windows;
+use crate::stages::{nest::Inner, windows::assigned::Windows};
 use crate::syntax::prelude::*;
 
 impl Stage {

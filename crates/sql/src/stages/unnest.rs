@@ -17,9 +17,8 @@ use millstream_contract::plan::{Element, Unnest};
 use millstream_contract::wording::counted;
 
 use crate::expr::window_node::over_one_input;
-use crate::syntax::calls::value_of;
 use crate::syntax::prelude::*;
-use crate::syntax::words::single_part;
+use crate::syntax::{calls::value_of, words::single_part};
 
 const FORM: &str = "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)";
 

@@ -1,9 +1,7 @@
 //! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, a primary
 //! key, connector options.
 
-use datafusion_sql::sqlparser::ast::Expr;
-use datafusion_sql::sqlparser::parser::IsOptional;
-use datafusion_sql::sqlparser::tokenizer;
+use datafusion_sql::{sqlparser::ast::Expr, sqlparser::parser::IsOptional, sqlparser::tokenizer};
 
 use crate::syntax::like::{Like, parse_like};
 use crate::syntax::prelude::*;

@@ -1,10 +1,9 @@
 //! Errors with a place: what is wrong with a statement, where in its text, and what to write
 //! instead.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use millstream_contract::settings::closest;
 

@@ -4,9 +4,8 @@
 //! [`json_calls`](crate::stages::json_calls).
 
 use datafusion_sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, ValueWithSpan};
-use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
-use datafusion_sql::sqlparser::tokenizer::Token;
+use datafusion_sql::{sqlparser::keywords::Keyword, sqlparser::tokenizer::Token};
 
 use crate::syntax::calls::{double_text, function, number_of, value_of};
 

@@ -7,8 +7,7 @@ use datafusion_common::tree_node::TreeNode;
 use datafusion_expr::expr::Between;
 
 use crate::syntax::prelude::*;
-use crate::syntax::statement::StatementKind;
-use crate::syntax::tree::parts;
+use crate::syntax::{statement::StatementKind, tree::parts};
 
 /// Levels of an expression's tree; a chain of operators, `a + b + c`, is as deep as it is long.
 /// Whoever drops or evaluates it recurses on an ordinary stack.

@@ -4,8 +4,7 @@
 use datafusion_sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
 };
-use datafusion_sql::sqlparser::parser::ParserError;
-use datafusion_sql::sqlparser::tokenizer::Span as Extent;
+use datafusion_sql::{sqlparser::parser::ParserError, sqlparser::tokenizer::Span as Extent};
 
 use crate::syntax::prelude::*;
 use crate::syntax::types::arrow_type;

@@ -6,8 +6,7 @@
 
 use std::ops::Range;
 
-use arrow::compute::concat;
-use arrow::compute::kernels::concat_elements::concat_elements_dyn;
+use arrow::{compute::concat, compute::kernels::concat_elements::concat_elements_dyn};
 use datafusion_expr::preimage::PreimageResult;
 
 use datafusion_physical_expr::ScalarFunctionExpr;

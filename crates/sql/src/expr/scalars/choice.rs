@@ -7,9 +7,7 @@ use crate::syntax::prelude::*;
 
 use std::hash::DefaultHasher;
 
-use arrow::array::new_null_array;
-use arrow::buffer::BooleanBuffer;
-use arrow::compute::kernels::zip::zip;
+use arrow::{array::new_null_array, buffer::BooleanBuffer, compute::kernels::zip::zip};
 use datafusion_physical_expr::ScalarFunctionExpr;
 
 /// DataFusion's function, evaluated otherwise.

@@ -8,8 +8,7 @@ use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::{LogicalPlanBuilder, cast};
 use datafusion_optimizer::analyzer::AnalyzerRule;
 
-use crate::expr::by_parts::by_parts;
-use crate::expr::coercion::schema_of;
+use crate::expr::{by_parts::by_parts, coercion::schema_of};
 use crate::syntax::prelude::*;
 
 use super::doubles::{

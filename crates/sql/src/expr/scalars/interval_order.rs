@@ -6,9 +6,8 @@ use arrow::datatypes::{IntervalMonthDayNanoType, IntervalUnit};
 use datafusion_common::tree_node::TreeNode;
 
 use super::calendar::{DAY_NS, tick_ns};
-use crate::expr::located::within_mark;
-use crate::expr::one_form::compares;
 use crate::expr::udf::{argument_of, call_of, called, first_array, result_of};
+use crate::expr::{located::within_mark, one_form::compares};
 use crate::syntax::prelude::*;
 
 /// Makes comparisons in `expr`, which is over `schema`, compare intervals by their length. A month

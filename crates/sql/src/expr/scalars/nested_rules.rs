@@ -1,8 +1,7 @@
 //! Refuses what is not computed of rows, arrays and maps as a whole: comparisons, and casts to
 //! and from other types; and, as Flink does, casts of numbers to TIMESTAMP.
 
-use crate::expr::located::within_mark;
-use crate::expr::one_form::compares;
+use crate::expr::{located::within_mark, one_form::compares};
 use crate::syntax::prelude::*;
 
 /// Functions with compared arguments.

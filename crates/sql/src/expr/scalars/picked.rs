@@ -3,8 +3,7 @@
 //! DataFusion's `CASE` first copies the rows of each branch, with all columns that any branch uses:
 //! a row with all of its texts, for the sake of a number.
 
-use arrow::compute::kernels::zip::zip;
-use arrow::compute::prep_null_mask_filter;
+use arrow::{compute::kernels::zip::zip, compute::prep_null_mask_filter};
 use datafusion_physical_expr::ScalarFunctionExpr;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal,

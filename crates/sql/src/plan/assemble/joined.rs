@@ -7,9 +7,8 @@ use crate::expr::text::sql_text;
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::catalog::input_column;
 use crate::stages::graph::{self, Body, Graph, Part, Side};
-use crate::stages::joined::Joined;
-use crate::stages::lower::FIRED;
 use crate::stages::schemas::{nullable, qualified};
+use crate::stages::{joined::Joined, lower::FIRED};
 use crate::syntax::prelude::*;
 
 /// A table, the pass over its records, and the conditions on the records.

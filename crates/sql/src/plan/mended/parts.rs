@@ -7,10 +7,9 @@ use datafusion_sql::sqlparser::ast::{
 use datafusion_sql::sqlparser::tokenizer::Tokenizer;
 
 use crate::faults::check::limits;
-use crate::syntax::dialect::MillstreamDialect;
 use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, constraint};
-use crate::syntax::words::single_part;
+use crate::syntax::{dialect::MillstreamDialect, words::single_part};
 
 /// A part of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

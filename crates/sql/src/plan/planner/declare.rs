@@ -2,24 +2,19 @@
 
 use datafusion_expr::LogicalPlanBuilder;
 use datafusion_sql::sqlparser::ast::Query as SqlQuery;
-use millstream_contract::declaration::literal;
-use millstream_contract::wording::counted;
+use millstream_contract::{declaration::literal, wording::counted};
 
 use super::rehearsed::StatementResult;
 use super::{Logical, Outcome, Planner, output_names};
 use crate::faults::check::{check_expr, refuse_inner_order};
 use crate::names::catalog::{Entry, Origin, TableEntry, ViewEntry};
 use crate::plan::create::{check_function, table_entry};
-use crate::stages::completed::completed;
-use crate::stages::joins::are_versions;
-use crate::stages::lower::Stage;
-use crate::stages::rewrite::rewrite_expr;
-use crate::syntax::create_table::CreateTable;
-use crate::syntax::like::Like;
+use crate::stages::{
+    completed::completed, joins::are_versions, lower::Stage, rewrite::rewrite_expr,
+};
 use crate::syntax::prelude::*;
-use crate::syntax::script::Statement;
-use crate::syntax::statement::is_path;
 use crate::syntax::user_functions::{CreateFunction, UserFunction};
+use crate::syntax::{create_table::CreateTable, like::Like, script::Statement, statement::is_path};
 
 impl Planner {
     pub(super) fn create_table(

@@ -4,8 +4,7 @@ use millstream_contract::settings::{SETTINGS, SettingError, Settings};
 
 use super::{Outcome, Planner};
 use crate::syntax::prelude::*;
-use crate::syntax::script::Statement;
-use crate::syntax::statement::StatementKind;
+use crate::syntax::{script::Statement, statement::StatementKind};
 
 /// Values of settings as they were written, by key.
 #[derive(Debug, Clone, Default)]

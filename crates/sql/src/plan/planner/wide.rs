@@ -13,11 +13,9 @@ use super::logical::Planned;
 use crate::faults::union_columns::check_unions;
 use crate::names::catalog::{Entry, ViewEntry};
 use crate::plan::pieces::WHOLE_MAX;
-use crate::stages::texts::Texts;
-use crate::stages::windows::window_functions::named;
-use crate::syntax::calls::number_of;
-use crate::syntax::dialect::parser_options;
+use crate::stages::{texts::Texts, windows::window_functions::named};
 use crate::syntax::prelude::*;
+use crate::syntax::{calls::number_of, dialect::parser_options};
 
 impl Planner {
     /// The plan of a query with many columns that has others in it or an order; `None` if it is to

@@ -9,9 +9,8 @@ use datafusion_common::TableReference;
 use millstream_contract::plan::JoinKind;
 
 use super::{JoinSide, at};
-use crate::expr::indexed::Indexed;
 use crate::expr::located::{within_mark, without_cast_names};
-use crate::expr::safe::cannot_fail;
+use crate::expr::{indexed::Indexed, safe::cannot_fail};
 use crate::stages::lower::{Over, Places, count_nodes, over as over_what};
 use crate::stages::refusals::refuse_expr;
 use crate::stages::schemas::{is_groupable, nullable};

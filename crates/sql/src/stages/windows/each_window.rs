@@ -8,10 +8,8 @@ use crate::expr::scalars::{Grid, on_grid, window_times};
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::{INPUT, input_column};
 use crate::names::window_kinds::WindowKind;
-use crate::stages::lower::column_of;
 use crate::stages::lower::{Rows, Stage, WINDOW, over, unique};
-use crate::stages::nest::By;
-use crate::stages::windows::assigned::OfRow;
+use crate::stages::{lower::column_of, nest::By, windows::assigned::OfRow};
 use crate::syntax::prelude::*;
 
 /// Windows of a row. All of a batch of rows are in memory at once.

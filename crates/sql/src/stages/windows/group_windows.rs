@@ -16,10 +16,8 @@ use crate::expr::udf::called;
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::window_kinds::{Length, WindowKind};
 use crate::stages::windows::window_functions::{constant, length_of};
-use crate::syntax::calls::function;
 use crate::syntax::prelude::*;
-use crate::syntax::tree::parts;
-use crate::syntax::words::single_part;
+use crate::syntax::{calls::function, tree::parts, words::single_part};
 
 /// Suffixes of a group window's name for its bounds, in the order of [`WINDOW_COLUMNS`].
 const BOUNDS: [&str; 3] = ["_START", "_END", "_ROWTIME"];

@@ -5,15 +5,12 @@ use std::ops::Range;
 
 use arrow::array::TimestampMillisecondArray;
 use chrono::Utc;
-use millstream_contract::expr::Expr as EngineExpr;
-use millstream_contract::plan::Window;
+use millstream_contract::{expr::Expr as EngineExpr, plan::Window};
 
 use crate::expr::scalars::{IN_SOME_WINDOW, Overlapping, Times, start_on};
 use crate::expr::udf::{call_of, called};
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
-use crate::stages::compiler::Compiler;
-use crate::stages::lower::WINDOW;
-use crate::stages::schemas::qualified;
+use crate::stages::{compiler::Compiler, lower::WINDOW, schemas::qualified};
 use crate::syntax::prelude::*;
 
 #[derive(Debug)]

@@ -6,13 +6,11 @@ use millstream_contract::plan::{self, Tumble};
 
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
-use crate::stages::lower::column_of;
 use crate::stages::lower::{
     Fires, Places, Rows, Stage, WINDOW, fired_column, indexed, over, window_column,
 };
-use crate::stages::nest::Inner;
 use crate::stages::windows::assigned::{OfRow, Windows, common_slice};
-use crate::stages::windows::group_windows::WindowGrouping;
+use crate::stages::{lower::column_of, nest::Inner, windows::group_windows::WindowGrouping};
 use crate::syntax::prelude::*;
 
 impl Stage {

@@ -12,13 +12,10 @@ use datafusion_sql::sqlparser::ast::{
 };
 
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WindowNode};
-use crate::names::catalog::TableEntry;
-use crate::names::handles::TableHandle;
-use crate::names::no_time::no_such_time;
 use crate::names::window_kinds::{Length, WindowKind};
-use crate::syntax::calls::PARTITIONED;
-use crate::syntax::durations::interval_us;
+use crate::names::{catalog::TableEntry, handles::TableHandle, no_time::no_such_time};
 use crate::syntax::prelude::*;
+use crate::syntax::{calls::PARTITIONED, durations::interval_us};
 
 /// Plans window functions in FROM.
 #[derive(Debug)]
