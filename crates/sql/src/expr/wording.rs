@@ -282,29 +282,15 @@ fn operator(text: &str) -> Option<SqlError> {
 
 /// `BIGINT + STRING` in three.
 fn split_operator(text: &str) -> Option<(&str, &str, &str)> {
-    const OPERATORS: [&str; 15] = [
-        "IS NOT DISTINCT FROM",
-        "IS DISTINCT FROM",
-        "AND",
-        "OR",
-        "||",
-        "<>",
-        "!=",
-        "<=",
-        ">=",
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "=",
-    ];
-    let all = OPERATORS.into_iter().chain(["<", ">"]);
-    all.filter_map(|op| {
-        let (left, right) = text.split_once(&format!(" {op} "))?;
-        Some((left.trim(), op, right.trim()))
-    })
-    .next()
+    const OPERATORS: &str =
+        "IS NOT DISTINCT FROM,IS DISTINCT FROM,AND,OR,||,<>,!=,<=,>=,+,-,*,/,%,=,<,>";
+    OPERATORS
+        .split(',')
+        .filter_map(|op| {
+            let (left, right) = text.split_once(&format!(" {op} "))?;
+            Some((left.trim(), op, right.trim()))
+        })
+        .next()
 }
 
 /// An aggregate in GROUP BY, perhaps by its position.

@@ -564,20 +564,10 @@ fn is_of_clock(call: &Function) -> bool {
 /// The function among those that are none of an expression, but of FROM, of OVER or of the group
 /// windows, whose name is most like `name`.
 fn closest_elsewhere(name: &str) -> Option<String> {
-    const NAMES: [&str; 10] = [
-        "EXISTS",
-        "TUMBLE",
-        "HOP",
-        "CUMULATE",
-        "SESSION",
-        "DESCRIPTOR",
-        "UNNEST",
-        "ROW_NUMBER",
-        "RANK",
-        "DENSE_RANK",
-    ];
+    const NAMES: &str =
+        "EXISTS TUMBLE HOP CUMULATE SESSION DESCRIPTOR UNNEST ROW_NUMBER RANK DENSE_RANK";
     let bounds = group_windows::bound_names();
-    let names = NAMES.into_iter().chain(bounds.iter().map(String::as_str));
+    let names = NAMES.split_whitespace().chain(bounds.iter().map(String::as_str));
     closest(name, names).map(str::to_string)
 }
 

@@ -355,23 +355,12 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
 
 /// `CEIL(time TO unit)` or `FLOOR(time TO unit)`, as a call of `new`.
 fn to_unit(of: &Expr, unit: &DateTimeField, call: &str, new: &str) -> Result<Expr> {
-    const UNITS: [&str; 11] = [
-        "YEAR",
-        "QUARTER",
-        "MONTH",
-        "WEEK",
-        "DAY",
-        "HOUR",
-        "MINUTE",
-        "SECOND",
-        "MILLISECOND",
-        "MICROSECOND",
-        "NANOSECOND",
-    ];
+    const UNITS: &str = "YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND, MICROSECOND, \
+        NANOSECOND";
     let unit = unit.to_string().to_uppercase();
-    if !UNITS.contains(&unit.as_str()) {
+    if !UNITS.split(", ").any(|known| known == unit) {
         return Err(SqlError::types(format!("{call} has no unit {unit}"))
-            .help(format!("the units are {}", UNITS.join(", "))));
+            .help(format!("the units are {UNITS}")));
     }
     let name = Ident { span: of.span(), ..Ident::new("") };
     let unit = if unit == "WEEK" { SUNDAY_WEEK.to_string() } else { unit.to_lowercase() };

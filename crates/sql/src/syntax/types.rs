@@ -246,27 +246,10 @@ impl TypePlanner for Types {
 
 /// The type that a misspelled one was probably meant to be.
 fn closest_type(name: &str) -> Option<&'static str> {
-    const TYPES: [&str; 17] = [
-        "BOOLEAN",
-        "TINYINT",
-        "SMALLINT",
-        "INT",
-        "INTEGER",
-        "BIGINT",
-        "FLOAT",
-        "DOUBLE",
-        "REAL",
-        "DECIMAL",
-        "STRING",
-        "VARCHAR",
-        "BYTES",
-        "DATE",
-        "TIME",
-        "TIMESTAMP",
-        "TIMESTAMP_LTZ",
-    ];
+    const TYPES: &str = "BOOLEAN TINYINT SMALLINT INT INTEGER BIGINT FLOAT DOUBLE REAL DECIMAL STRING VARCHAR \
+        BYTES DATE TIME TIMESTAMP TIMESTAMP_LTZ";
     let name = name.split('(').next().unwrap_or(name).trim();
-    closest(name, TYPES.into_iter())
+    closest(name, TYPES.split_whitespace())
 }
 
 /// Types that only DataFusion's functions give, as the engine takes them.
