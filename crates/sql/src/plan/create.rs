@@ -316,12 +316,11 @@ fn event_time(
     }
     let data_type = &entry.columns[column].data_type;
     if !is_time(data_type) {
-        return Err(SqlError::types(format!(
+        let message = format!(
             "'{name}' cannot have a watermark: it is {}, not a timestamp",
             sql_type_name(data_type)
-        ))
-        .at(Span::new(watermark.column.span))
-        .help(format!(
+        );
+        return Err(SqlError::types(message).at(Span::new(watermark.column.span)).help(format!(
             "add a computed column, for example: {time} AS to_timestamp_seconds({name}),\n\
              (_millis if it counts milliseconds) and write WATERMARK FOR {time} AS …",
             time = entry.free_name()
@@ -344,12 +343,10 @@ fn event_time(
     }
     let data_type = expr.get_type(&schema)?;
     if !is_time(&data_type) {
-        return Err(SqlError::types(format!(
-            "a watermark must be a timestamp, not {}",
-            sql_type_name(&data_type)
-        ))
-        .at(watermark.span)
-        .help(format!("write WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND")));
+        let message = format!("a watermark must be a timestamp, not {}", sql_type_name(&data_type));
+        return Err(SqlError::types(message)
+            .at(watermark.span)
+            .help(format!("write WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND")));
     }
     let expr = Texts::new(vec![syntax]).mark(expr, &schema)?;
     let watermark = WatermarkDecl::Expr(Box::new(expr));

@@ -29,27 +29,29 @@ pub(crate) fn fit_to_sink(
         let names = |names: Vec<&str>| names.join(", ");
         let wanted = order.iter().map(|i| entry.columns[*i].name.as_str()).collect();
         let got = given.iter().map(|f| f.name().as_str()).collect();
-        return Err(SqlError::types(format!(
+        let message = format!(
             "table '{}' takes {} ({}), the query gives {} ({})",
             entry.name,
             counted(order.len() as u64, "column"),
             names(wanted),
             given.len(),
             names(got)
-        ))
-        .at(target.place)
-        .help("select as many columns as the table has, in their order"));
+        );
+        return Err(SqlError::types(message)
+            .at(target.place)
+            .help("select as many columns as the table has, in their order"));
     }
     let mut columns = Vec::new();
     for (i, column) in entry.inserted() {
         let Some(position) = order.iter().position(|o| *o == i) else {
             if !column.nullable {
-                return Err(SqlError::types(format!(
+                let message = format!(
                     "column '{}' of table '{}' is NOT NULL, so it needs a value",
                     column.name, entry.name
-                ))
-                .at(target.place)
-                .help("name it after INSERT INTO and select a value for it"));
+                );
+                return Err(SqlError::types(message)
+                    .at(target.place)
+                    .help("name it after INSERT INTO and select a value for it"));
             }
             let null = ScalarValue::try_from(&column.data_type)?;
             columns.push(Expr::Literal(null, None));
@@ -57,14 +59,15 @@ pub(crate) fn fit_to_sink(
         };
         let (field, expr) = (&given[position], stage.columns[position].clone());
         if !column.nullable && field.is_nullable() {
-            return Err(SqlError::types(format!(
+            let message = format!(
                 "column '{}' of table '{}' is NOT NULL, and the query's '{}' can be NULL",
                 column.name,
                 entry.name,
                 field.name()
-            ))
-            .at(target.place)
-            .help(format!("select a value for NULL too: COALESCE({}, …)", field.name())));
+            );
+            return Err(SqlError::types(message)
+                .at(target.place)
+                .help(format!("select a value for NULL too: COALESCE({}, …)", field.name())));
         }
         columns.push(if *field.data_type() == column.data_type {
             expr

@@ -309,11 +309,10 @@ impl Stage {
             return Err(SqlError::unsupported(message).at(span).help(help));
         }
         if !call.params.order_by.is_empty() || call.params.null_treatment.is_some() {
-            return Err(SqlError::unsupported(format!(
-                "ORDER BY and the treatment of NULLs do not go with {name}"
-            ))
-            .at(span)
-            .help("leave them out: they would not change the result"));
+            let message = format!("ORDER BY and the treatment of NULLs do not go with {name}");
+            return Err(SqlError::unsupported(message)
+                .at(span)
+                .help("leave them out: they would not change the result"));
         }
         let counts_rows = match &call.params.args[..] {
             [Expr::Literal(value, _)] => name == "COUNT" && !distinct && !value.is_null(),

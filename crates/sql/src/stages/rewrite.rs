@@ -454,11 +454,10 @@ fn field_of(name: &str) -> Option<DateTimeField> {
 /// A literal pattern in Java's letters, as DataFusion's functions take it.
 fn java_pattern(format: &Expr, function: &str, zones: bool) -> Result<Expr> {
     let Some(pattern) = string_literal(format) else {
-        return Err(SqlError::unsupported(format!(
-            "the pattern of {function} must be a text in quotes"
-        ))
-        .at(Span::new(format.span()))
-        .help("write for example 'yyyy-MM-dd HH:mm:ss'"));
+        let message = format!("the pattern of {function} must be a text in quotes");
+        return Err(SqlError::unsupported(message)
+            .at(Span::new(format.span()))
+            .help("write for example 'yyyy-MM-dd HH:mm:ss'"));
     };
     let pattern = to_strftime(pattern, zones).map_err(|e| e.at(Span::new(format.span())))?;
     Ok(string(&pattern))

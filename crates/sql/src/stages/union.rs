@@ -63,11 +63,10 @@ impl Stage {
             (false, Some(_)) => ("an ORDER BY", places.last_order_by),
             (false, None) => return Ok(()),
         };
-        Err(SqlError::unsupported(format!(
-            "{what} within a query of a UNION ALL does not run here"
-        ))
-        .at(place)
-        .help("put it at the end, where it is for all rows; or write a statement of its own"))
+        let message = format!("{what} within a query of a UNION ALL does not run here");
+        Err(SqlError::unsupported(message)
+            .at(place)
+            .help("put it at the end, where it is for all rows; or write a statement of its own"))
     }
 }
 

@@ -207,13 +207,14 @@ impl Planner {
             return Ok(ViewEntry { plan, fields: typed, texts, levels, tables });
         }
         if fields.len() != columns.len() {
-            return Err(SqlError::types(format!(
+            let message = format!(
                 "the view names {}, its query has {}",
                 counted(columns.len() as u64, "column"),
                 fields.len()
-            ))
-            .at(columns.first().and_then(|c| Span::new(c.span)))
-            .help("name each of them once"));
+            );
+            return Err(SqlError::types(message)
+                .at(columns.first().and_then(|c| Span::new(c.span)))
+                .help("name each of them once"));
         }
         let named = fields.into_iter().zip(columns);
         let named = named.map(|(column, name)| Expr::Column(column).alias(&name.value));

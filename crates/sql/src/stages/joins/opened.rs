@@ -138,10 +138,10 @@ impl Opened {
         let Some(farther) = outer.iter().find_map(unknown) else { return Ok(false) };
         if subquery.negated {
             let name = subquery.name();
-            return Err(SqlError::unsupported(format!(
+            let message = format!(
                 "{name} names {farther}, which is of a query farther out than the one around it"
-            ))
-            .help(format!(
+            );
+            return Err(SqlError::unsupported(message).help(format!(
                 "join the tables of the queries around it, and ask this of their rows:\nFROM … \
                  JOIN … ON … WHERE {name} (…)"
             )));
@@ -178,11 +178,11 @@ impl Opened {
 fn apart(plan: &LogicalPlan, other: &DFSchema) -> Result<()> {
     let same = plan.schema().columns().into_iter().find(|column| other.has_column(column));
     same.map_or(Ok(()), |column| {
-        Err(SqlError::unsupported(format!(
+        let message = format!(
             "a subquery that names queries farther out has a column of the same name as one of \
              these: {column}"
-        ))
-        .help("give its table another name: FROM … AS i"))
+        );
+        Err(SqlError::unsupported(message).help("give its table another name: FROM … AS i"))
     })
 }
 
