@@ -67,7 +67,7 @@ fn tree(text: &str) -> Expr {
             if let Expr::Nested(inner) = expr {
                 *expr = (**inner).clone();
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let dialect = MillstreamDialect::default();

@@ -8,9 +8,8 @@ use std::path::PathBuf;
 
 use arrow::array::*;
 use millstream_contract::error::{Error, Result};
-use millstream_contract::plan::Plan;
-use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
+use millstream_contract::{plan::Plan, sink::Sink};
 
 use crate::plan::planner::{Outcome, Planner};
 use crate::scalar_test_forms::FORMS;

@@ -7,15 +7,13 @@ use chrono::DateTime;
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
 
-use crate::expr::evaluate::compile;
 use crate::expr::scalars::{as_meant, dates_as_times};
-use crate::expr::simplified::simplified;
+use crate::expr::{evaluate::compile, simplified::simplified};
 use crate::names::catalog::{Catalog, FileTables, INPUT};
 use crate::stages::condition;
 use crate::stages::functions::{Context, Functions};
-use crate::syntax::dialect::MillstreamDialect;
-use crate::syntax::dialect::parser_options;
 use crate::syntax::prelude::*;
+use crate::syntax::{dialect::MillstreamDialect, dialect::parser_options};
 
 /// Columns `a`, `b` BIGINT, `i` INT, `x` DOUBLE, `d` DECIMAL(6, 2), `s` STRING, `p`, `q` BOOLEAN.
 fn batch() -> RecordBatch {

@@ -250,7 +250,7 @@ impl AggregateUDFImpl for Aggregate {
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let name = self.name.to_uppercase();
-        let refused = |e: SqlError| Err(DataFusionError::External(Box::new(e)));
+        let refused = |e: SqlError| Err(e.into());
         let plain: Vec<DataType> = types.iter().map(as_taken).collect();
         if let Some(types) = collecting::types(self.function, &plain) {
             return types.map(|(types, _)| types).or_else(refused);

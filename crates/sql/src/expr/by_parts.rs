@@ -100,15 +100,11 @@ impl PartChanger<'_> {
 
 /// An expression with the parts in place of the columns that stand for them.
 fn put_back(expr: Expr, parts: &[Expr]) -> DfResult<Expr> {
-    let whole = expr.changed_up(|e| {
-        let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
-        if column.relation.as_ref().is_none_or(|relation| relation.table() != PART) {
-            return Ok(Transformed::no(e));
-        }
-        let part = column.name.parse().ok().and_then(|number: usize| parts.get(number));
-        Ok(part.cloned().map_or(Transformed::no(e), Transformed::yes))
-    })?;
-    Ok(whole.data)
+    expr.replaced(|e| {
+        let Expr::Column(Column { relation: Some(of), name, .. }) = e else { return Ok(None) };
+        let number = name.parse().ok().filter(|_: &usize| of.table() == PART);
+        Ok(number.and_then(|number| parts.get(number)).cloned())
+    })
 }
 
 #[cfg(test)]

@@ -2,13 +2,10 @@
 
 use std::mem::replace;
 
-use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::TreeNode;
+use datafusion_common::{config::ConfigOptions, tree_node::TreeNode};
 use datafusion_expr::WindowFrame;
-use datafusion_expr::expr_rewriter::NamePreserver;
-use datafusion_expr::utils::merge_schema;
-use datafusion_optimizer::analyzer::AnalyzerRule;
-use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
+use datafusion_expr::{expr_rewriter::NamePreserver, utils::merge_schema};
+use datafusion_optimizer::{analyzer::AnalyzerRule, analyzer::type_coercion::TypeCoercionRewriter};
 
 use crate::expr::by_parts::by_parts;
 use crate::syntax::prelude::*;

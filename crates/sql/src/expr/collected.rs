@@ -5,9 +5,8 @@ use datafusion_common::ExprSchema;
 use datafusion_expr::expr::{AggregateFunctionParams, NullTreatment};
 use millstream_contract::plan::{AggregateFunction, Best, Ranking, Share};
 
-use crate::expr::collecting::form;
 use crate::expr::scalars::{row_fields, row_of};
-use crate::expr::text::sql_text;
+use crate::expr::{collecting::form, text::sql_text};
 use crate::syntax::prelude::*;
 
 /// A ranking whose limit is not known yet.

@@ -8,9 +8,8 @@ use chrono::Utc;
 use datafusion_common::config::ConfigOptions;
 use millstream_contract::error::Error;
 
-use crate::expr::evaluate::compile;
-use crate::expr::one_form::compares;
 use crate::expr::scalars::{as_meant, exact_operation};
+use crate::expr::{evaluate::compile, one_form::compares};
 use crate::syntax::prelude::*;
 
 /// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to.
@@ -32,7 +31,7 @@ pub(crate) fn fold_arithmetic(
                 Ok(Transformed::new(literal, true, TreeNodeRecursion::Jump))
             }
             Err(Error::Evaluation { message, help, .. }) if message.contains(" does not fit ") => {
-                Err(DataFusionError::External(Box::new(SqlError::types(message).help(help))))
+                Err(SqlError::types(message).help(help).into())
             }
             Err(_) => Ok(Transformed::no(e)),
         }

@@ -1,32 +1,29 @@
 //! From logical expressions to the expressions that the engine evaluates per batch.
 
-use arrow::compute::concat;
-use arrow::datatypes::DECIMAL128_MAX_PRECISION;
-use arrow::error::ArrowError;
+use arrow::{compute::concat, datatypes::DECIMAL128_MAX_PRECISION, error::ArrowError};
 use chrono::{DateTime, Utc};
-use datafusion_expr::execution_props::ExecutionProps;
-use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion_expr::{
+    execution_props::ExecutionProps, physical_planning_context::PhysicalPlanningContext,
+};
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, NegativeExpr};
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr::{ScalarFunctionExpr, create_physical_expr};
 use millstream_contract::Error;
 use millstream_contract::calendar::{DAY_NS, tick_ns};
-use millstream_contract::compare::CompareColumn;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
-use millstream_contract::pruning::AnyOf;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
+use millstream_contract::{compare::CompareColumn, pruning::AnyOf};
 
 use crate::expr::implied::{comparison, implied};
-use crate::expr::lazy::LazyBoolean;
-use crate::expr::located::LocatedExpr;
-use crate::expr::nearest::Nearest;
-use crate::expr::one_form;
 use crate::expr::scalars::{
     BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, compare_far, is_field,
     text_bytes,
 };
-use crate::expr::text::sql_text;
 use crate::expr::widest::{Widest, check_digits};
+use crate::expr::{
+    composed::Composed, lazy::LazyBoolean, located::LocatedExpr, nearest::Nearest, one_form,
+    text::sql_text,
+};
 use crate::syntax::prelude::*;
 use crate::syntax::types::with_sql_types;
 
@@ -67,7 +64,7 @@ pub(crate) fn compile(
     let implied = implied(&physical, schema.as_arrow());
     let text = sql_text(expr);
     let is_field = is_field(&physical);
-    let picks = physical.downcast_ref::<PickExpr>().is_some() && data_type.is_primitive();
+    let picks = physical.is::<Composed<PickExpr>>() && data_type.is_primitive();
     let is_there = is_field || picks;
     let compiled = Compiled { physical, text, data_type, implied, is_field, is_there };
     Ok(EngineExpr::Computed(Arc::new(compiled)))
@@ -93,11 +90,8 @@ fn compare_column(
 
 /// Writes the lists within an expression out, where that is needed.
 fn spell_out_lists(expr: &Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let written = expr.clone().changed_up(|e| {
-        let is_list = matches!(e, Expr::InList(_));
-        Ok(if is_list { Transformed::yes(spelled_out(e, schema)?) } else { Transformed::no(e) })
-    })?;
-    Ok(written.data)
+    let is_list = |e: &Expr| matches!(e, Expr::InList(_));
+    expr.clone().replaced(|e| is_list(e).then(|| spelled_out(e.clone(), schema)).transpose())
 }
 
 /// Writes `x IN (…)` as comparisons where DataFusion's own evaluation is not to be relied on: its
@@ -130,27 +124,18 @@ fn balanced_or(conditions: &[Expr]) -> Expr {
 /// one NaN and one zero, and AND and OR stop as soon as a row is decided.
 fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn PhysicalExpr>> {
     let hardened = expr.changed_up(|e| {
-        if let Some(located) = LocatedExpr::of_mark(&e) {
-            return Ok(Transformed::yes(Arc::new(located)));
+        let mut own = LocatedExpr::of_mark(&e)
+            .or_else(|| BoundedCall::of_call(&e))
+            .or_else(|| ChoiceExpr::of_call(&e, schema));
+        for of in [PickExpr::of_case, one_form::of_comparison, Nearest::of_cast] {
+            own = if own.is_none() { of(&e, schema)? } else { own };
         }
-        if let Some(call) = BoundedCall::of_call(&e) {
-            return Ok(Transformed::yes(Arc::new(call)));
-        }
-        if let Some(choice) = ChoiceExpr::of_call(&e, schema) {
-            return Ok(Transformed::yes(Arc::new(choice)));
-        }
-        if let Some(pick) = PickExpr::of_case(&e, schema)? {
-            return Ok(Transformed::yes(Arc::new(pick)));
-        }
-        if let Some(compared) = one_form::of_comparison(&e, schema)? {
-            return Ok(Transformed::yes(compared));
-        }
-        if let Some(nearest) = Nearest::of_cast(&e, schema)? {
-            return Ok(Transformed::yes(Arc::new(nearest)));
+        if let Some(own) = own {
+            return Ok(Transformed::yes(own));
         }
         if e.downcast_ref::<ScalarFunctionExpr>().is_some() {
             let widest = Widest::of(&e, &e.data_type(schema)?);
-            return Ok(widest.map_or(Transformed::no(e), |w| Transformed::yes(Arc::new(w))));
+            return Ok(widest.map_or(Transformed::no(e), Transformed::yes));
         }
         if let Some(literal) = e.downcast_ref::<Literal>()
             && let ScalarValue::Decimal128(Some(value), precision, scale) = literal.value()
@@ -178,15 +163,15 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
                 let checked = BinaryExpr::new(left, *op, right);
                 let checked: Arc<dyn PhysicalExpr> = Arc::new(checked.with_fail_on_overflow(true));
                 let widest = Widest::when_needed(&checked, &checked.data_type(schema)?);
-                Ok(Transformed::yes(widest.map_or(checked, |widest| Arc::new(widest))))
+                Ok(Transformed::yes(widest.unwrap_or(checked)))
             }
             Operator::Divide => {
                 let widest = Widest::when_needed(&e, &e.data_type(schema)?);
-                Ok(widest.map_or(Transformed::no(e), |widest| Transformed::yes(Arc::new(widest))))
+                Ok(widest.map_or(Transformed::no(e), Transformed::yes))
             }
             Operator::And | Operator::Or => {
                 let lazy = LazyBoolean::when_needed(left, *op == Operator::And, right);
-                Ok(lazy.map_or(Transformed::no(e), |lazy| Transformed::yes(Arc::new(lazy))))
+                Ok(lazy.map_or(Transformed::no(e), Transformed::yes))
             }
             _ => Ok(Transformed::no(e)),
         }

@@ -7,16 +7,15 @@ use datafusion_physical_expr::expressions::{
     BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
 };
 
+use crate::expr::composed::{Compose, Composed, Parts};
 use crate::expr::one_form::{OneForm, compares};
 use crate::syntax::prelude::*;
 
 /// AND or OR whose right side is evaluated only where the left side does not decide.
-#[derive(Debug, Clone, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LazyBoolean {
-    left: Arc<dyn PhysicalExpr>,
     /// AND, otherwise OR.
     and: bool,
-    right: Arc<dyn PhysicalExpr>,
 }
 
 impl LazyBoolean {
@@ -25,8 +24,8 @@ impl LazyBoolean {
         left: &Arc<dyn PhysicalExpr>,
         and: bool,
         right: &Arc<dyn PhysicalExpr>,
-    ) -> Option<LazyBoolean> {
-        (!cannot_fail(right)).then(|| LazyBoolean { left: left.clone(), and, right: right.clone() })
+    ) -> Option<Arc<dyn PhysicalExpr>> {
+        (!cannot_fail(right)).then(|| LazyBoolean { and }.over(vec![left.clone(), right.clone()]))
     }
 }
 
@@ -42,69 +41,32 @@ pub(crate) fn cannot_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
             || expr.is::<NotExpr>()
             || expr.is::<InListExpr>()
             || expr.is::<LikeExpr>()
-            || expr.is::<OneForm>()
+            || expr.is::<Composed<OneForm>>()
     };
     simple && expr.children().into_iter().all(cannot_fail)
 }
 
-impl PartialEq for LazyBoolean {
-    fn eq(&self, other: &Self) -> bool {
-        self.and == other.and && self.left.eq(&other.left) && self.right.eq(&other.right)
-    }
-}
-
-impl Hash for LazyBoolean {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.and, &self.left, &self.right).hash(state);
-    }
-}
-
-impl fmt::Display for LazyBoolean {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let op = if self.and { "AND" } else { "OR" };
-        write!(f, "({}) {op} ({})", self.left, self.right)
-    }
-}
-
-impl PhysicalExpr for LazyBoolean {
-    fn data_type(&self, _: &Schema) -> DfResult<DataType> {
+impl Compose for LazyBoolean {
+    fn data_type(&self, _: &Parts, _: &Schema) -> DfResult<DataType> {
         Ok(DataType::Boolean)
     }
 
-    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
-        Ok(self.left.nullable(schema)? || self.right.nullable(schema)?)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+    fn evaluate(&self, parts: &Parts, batch: &RecordBatch) -> DfResult<ColumnarValue> {
         let rows = batch.num_rows();
-        let left = booleans(self.left.evaluate(batch)?, rows)?;
+        let left = booleans(parts[0].evaluate(batch)?, rows)?;
         let open: BooleanBuffer =
             (0..rows).map(|row| left.is_null(row) || left.value(row) == self.and).collect();
         if open.count_set_bits() == 0 {
             return Ok(ColumnarValue::Array(Arc::new(left)));
         }
-        let right = self.right.evaluate_selection(batch, &BooleanArray::new(open, None))?;
+        let right = parts[1].evaluate_selection(batch, &BooleanArray::new(open, None))?;
         let right = booleans(right, rows)?;
         let both = if self.and { and_kleene(&left, &right)? } else { or_kleene(&left, &right)? };
         Ok(ColumnarValue::Array(Arc::new(both)))
     }
 
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.left, &self.right]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> DfResult<Arc<dyn PhysicalExpr>> {
-        let Ok([left, right]) = <[_; 2]>::try_from(children) else {
-            return internal_err!("AND and OR have two sides");
-        };
-        Ok(Arc::new(LazyBoolean { left, and: self.and, right }))
-    }
-
-    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+    fn write(&self, parts: &Parts, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}) {} ({})", parts[0], if self.and { "AND" } else { "OR" }, parts[1])
     }
 }
 

@@ -7,6 +7,7 @@
 
 use datafusion_physical_expr::ScalarFunctionExpr;
 
+use crate::expr::composed::{Compose, Parts};
 use crate::expr::evaluate::evaluation_error;
 use crate::expr::scalars::{Constant, Rounded};
 use crate::expr::udf::{call_of, called, first, gives_argument};
@@ -37,13 +38,7 @@ pub(crate) fn within_mark(expr: &Expr) -> Option<&Expr> {
 
 /// An expression without marks, to be compared with others.
 pub(crate) fn without_marks(expr: &Expr) -> Expr {
-    let plain = expr.clone().changed_up(|e| match e {
-        Expr::ScalarFunction(mut call) if call.func.inner().is::<Located>() => {
-            Ok(Transformed::yes(call.args.swap_remove(0)))
-        }
-        other => Ok(Transformed::no(other)),
-    });
-    plain.map_or_else(|_| expr.clone(), |plain| plain.data)
+    without::<Located>(expr.clone()).unwrap_or_else(|_| expr.clone())
 }
 
 impl ScalarUDFImpl for Located {
@@ -61,83 +56,34 @@ impl ScalarUDFImpl for Located {
 pub(crate) const UNNAMED: &str = "…";
 
 /// A part of an expression that knows its place.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LocatedExpr {
-    inner: Arc<dyn PhysicalExpr>,
     place: Place,
     data_type: DataType,
 }
 
 impl LocatedExpr {
     /// The compiled form of a mark; `None` if `expr` is none.
-    pub(crate) fn of_mark(expr: &Arc<dyn PhysicalExpr>) -> Option<LocatedExpr> {
+    pub(crate) fn of_mark(expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
         let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
         let mark = call.fun().inner().downcast_ref::<Located>()?;
-        let inner = call.args().first()?.clone();
-        let data_type = call.return_type().clone();
-        Some(LocatedExpr { inner, place: mark.place.clone(), data_type })
+        let (place, data_type) = (mark.place.clone(), call.return_type().clone());
+        Some(LocatedExpr { place, data_type }.over(call.args().to_vec()))
     }
 }
 
-impl PartialEq for LocatedExpr {
-    fn eq(&self, other: &Self) -> bool {
-        self.inner.eq(&other.inner)
-    }
-}
-
-impl Eq for LocatedExpr {}
-
-impl Hash for LocatedExpr {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.inner.hash(state);
-    }
-}
-
-impl fmt::Display for LocatedExpr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.inner, f)
-    }
-}
-
-impl PhysicalExpr for LocatedExpr {
+impl Compose for LocatedExpr {
     /// Known, so that it is not worked out anew at every level above.
-    fn data_type(&self, _: &Schema) -> DfResult<DataType> {
+    fn data_type(&self, _: &Parts, _: &Schema) -> DfResult<DataType> {
         Ok(self.data_type.clone())
     }
 
-    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
-        self.inner.nullable(schema)
-    }
-
-    fn return_field(&self, schema: &Schema) -> DfResult<FieldRef> {
-        self.inner.return_field(schema)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
-        self.inner.evaluate(batch).map_err(|error| {
+    fn evaluate(&self, parts: &Parts, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        parts[0].evaluate(batch).map_err(|error| {
             let (text, place) = (self.place.text(), Some(&self.place));
             let failed = evaluation_error(&error, &self.data_type, text, place);
             DataFusionError::External(Box::new(failed))
         })
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.inner]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> DfResult<Arc<dyn PhysicalExpr>> {
-        let Ok([inner]) = <[_; 1]>::try_from(children) else {
-            return internal_err!("a mark has one child");
-        };
-        let (place, data_type) = (self.place.clone(), self.data_type.clone());
-        Ok(Arc::new(LocatedExpr { inner, place, data_type }))
-    }
-
-    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt_sql(f)
     }
 }
 
@@ -156,8 +102,13 @@ pub(crate) fn named_cast() -> Arc<ScalarUDF> {
 
 /// Takes the names off all casts of `expr`.
 pub(crate) fn without_cast_names(expr: Expr) -> DfResult<Expr> {
+    without::<NamedCast>(expr)
+}
+
+/// An expression with the arguments of such functions in place of their calls.
+fn without<F: ScalarUDFImpl + 'static>(expr: Expr) -> DfResult<Expr> {
     let plain = expr.changed_up(|e| match e {
-        Expr::ScalarFunction(mut call) if call.func.inner().is::<NamedCast>() => {
+        Expr::ScalarFunction(mut call) if call.func.inner().is::<F>() => {
             Ok(Transformed::yes(call.args.swap_remove(0)))
         }
         other => Ok(Transformed::no(other)),

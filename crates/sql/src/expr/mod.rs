@@ -6,6 +6,7 @@ pub(crate) mod by_parts;
 pub(crate) mod coercion;
 pub(crate) mod collected;
 pub(crate) mod collecting;
+pub(crate) mod composed;
 pub(crate) mod constants;
 pub(crate) mod evaluate;
 pub(crate) mod implied;

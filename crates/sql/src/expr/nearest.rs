@@ -1,6 +1,7 @@
 //! Casts of decimals to DOUBLE and FLOAT, which give the nearest value. Arrow makes a double of all
 //! digits, which may round, and divides that, which rounds again.
 
+use crate::expr::composed::{Compose, Parts};
 use crate::syntax::prelude::*;
 
 use std::str::FromStr;
@@ -13,9 +14,8 @@ use arrow::datatypes::{
 use datafusion_physical_expr::expressions::{CastExpr, TryCastExpr};
 
 /// A cast of a decimal to a floating-point type.
-#[derive(Debug, Clone, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Nearest {
-    decimal: Arc<dyn PhysicalExpr>,
     to: DataType,
 }
 
@@ -24,7 +24,7 @@ impl Nearest {
     pub(crate) fn of_cast(
         expr: &Arc<dyn PhysicalExpr>,
         schema: &Schema,
-    ) -> DfResult<Option<Nearest>> {
+    ) -> DfResult<Option<Arc<dyn PhysicalExpr>>> {
         let cast = match (expr.downcast_ref::<CastExpr>(), expr.downcast_ref::<TryCastExpr>()) {
             (Some(cast), _) => (cast.expr(), cast.cast_type()),
             (_, Some(cast)) => (cast.expr(), cast.cast_type()),
@@ -33,7 +33,7 @@ impl Nearest {
         let (decimal, to) = cast;
         let is_decimal = matches!(decimal.data_type(schema)?, DataType::Decimal128(..));
         let is_float = matches!(to, DataType::Float32 | DataType::Float64);
-        let nearest = || Nearest { decimal: decimal.clone(), to: to.clone() };
+        let nearest = || Nearest { to: to.clone() }.over(vec![decimal.clone()]);
         Ok((is_decimal && is_float).then(nearest))
     }
 
@@ -94,35 +94,13 @@ fn single(value: i128, scale: i8) -> Option<f32> {
     (value.unsigned_abs() <= EXACT).then(|| value as i64 as f32 / power)
 }
 
-impl PartialEq for Nearest {
-    fn eq(&self, other: &Self) -> bool {
-        self.decimal.eq(&other.decimal) && self.to == other.to
-    }
-}
-
-impl Hash for Nearest {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.decimal, &self.to).hash(state);
-    }
-}
-
-impl fmt::Display for Nearest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CAST({} AS {})", self.decimal, self.to)
-    }
-}
-
-impl PhysicalExpr for Nearest {
-    fn data_type(&self, _: &Schema) -> DfResult<DataType> {
+impl Compose for Nearest {
+    fn data_type(&self, _: &Parts, _: &Schema) -> DfResult<DataType> {
         Ok(self.to.clone())
     }
 
-    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
-        self.decimal.nullable(schema)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
-        match self.decimal.evaluate(batch)? {
+    fn evaluate(&self, parts: &Parts, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        match parts[0].evaluate(batch)? {
             ColumnarValue::Array(decimals) => Ok(ColumnarValue::Array(self.floats(&decimals)?)),
             ColumnarValue::Scalar(decimal) => {
                 let float = self.floats(&decimal.to_array()?)?;
@@ -131,24 +109,8 @@ impl PhysicalExpr for Nearest {
         }
     }
 
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.decimal]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> DfResult<Arc<dyn PhysicalExpr>> {
-        let Ok([decimal]) = <[_; 1]>::try_from(children) else {
-            return internal_err!("one decimal is cast");
-        };
-        Ok(Arc::new(Nearest { decimal, to: self.to.clone() }))
-    }
-
-    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CAST(")?;
-        self.decimal.fmt_sql(f)?;
-        write!(f, " AS {})", self.to)
+    fn write(&self, parts: &Parts, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CAST({} AS {})", parts[0], self.to)
     }
 }
 

@@ -2,16 +2,15 @@
 //! ([`floats`]): arrow compares their bits, so that a computed NaN, whose sign bit is set, would be
 //! less than everything.
 
+use crate::expr::composed::{Compose, Parts};
 use crate::syntax::prelude::*;
 
 use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr, Literal};
 use millstream_contract::floats;
 
 /// An operand with a single form of NaN and of zero.
-#[derive(Debug, Clone, Eq)]
-pub(crate) struct OneForm {
-    pub(crate) operand: Arc<dyn PhysicalExpr>,
-}
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct OneForm;
 
 /// A comparison, or a CASE that compares, with its operands in one form; `None` if nothing is to be
 /// changed.
@@ -48,7 +47,7 @@ pub(crate) fn compares(op: &Operator) -> bool {
 fn one_form(operand: &Arc<dyn PhysicalExpr>) -> DfResult<Arc<dyn PhysicalExpr>> {
     Ok(match operand.downcast_ref::<Literal>() {
         Some(literal) => Arc::new(Literal::new(of_value(literal.value())?)),
-        None => Arc::new(OneForm { operand: operand.clone() }),
+        None => OneForm.over(vec![operand.clone()]),
     })
 }
 
@@ -56,59 +55,11 @@ fn of_value(value: &ScalarValue) -> DfResult<ScalarValue> {
     ScalarValue::try_from_array(&floats::one_form(&value.to_array()?), 0)
 }
 
-impl PartialEq for OneForm {
-    fn eq(&self, other: &Self) -> bool {
-        self.operand.eq(&other.operand)
-    }
-}
-
-impl Hash for OneForm {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.operand.hash(state);
-    }
-}
-
-impl fmt::Display for OneForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.operand, f)
-    }
-}
-
-impl PhysicalExpr for OneForm {
-    fn data_type(&self, schema: &Schema) -> DfResult<DataType> {
-        self.operand.data_type(schema)
-    }
-
-    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
-        self.operand.nullable(schema)
-    }
-
-    fn return_field(&self, schema: &Schema) -> DfResult<FieldRef> {
-        self.operand.return_field(schema)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
-        Ok(match self.operand.evaluate(batch)? {
+impl Compose for OneForm {
+    fn evaluate(&self, parts: &Parts, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        Ok(match parts[0].evaluate(batch)? {
             ColumnarValue::Array(array) => ColumnarValue::Array(floats::one_form(&array)),
             ColumnarValue::Scalar(value) => ColumnarValue::Scalar(of_value(&value)?),
         })
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.operand]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> DfResult<Arc<dyn PhysicalExpr>> {
-        match <[_; 1]>::try_from(children) {
-            Ok([operand]) => Ok(Arc::new(OneForm { operand })),
-            Err(_) => internal_err!("a value in one form is one"),
-        }
-    }
-
-    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.operand.fmt_sql(f)
     }
 }

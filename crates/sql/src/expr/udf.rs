@@ -2,9 +2,9 @@
 
 use crate::syntax::prelude::*;
 
-/// Methods of a function: name (or the field with the name), signature (a static below), and result
-/// type, if the type is fixed. A function may wrap another function in a field: name, aliases,
-/// types and, by default, signature are those of the wrapped function.
+/// Methods of a function: the name, or the field with the name; the signature, which is a static
+/// below; the only type of results. A function `like` the function in a field has its name, aliases
+/// and types, and its signature unless the call has another.
 macro_rules! called {
     (.$name:tt, $signature:ident $(, $returns:expr)?) => {
         fn name(&self) -> &str {
@@ -85,7 +85,7 @@ pub(crate) static TWO: LazyLock<Signature> =
 /// Any number of arguments.
 pub(crate) static ANY: LazyLock<Signature> =
     LazyLock::new(|| Signature::variadic_any(Volatility::Immutable));
-/// Arguments checked by the function itself.
+/// Arguments of a function with checks of its own.
 pub(crate) static CHECKED: LazyLock<Signature> =
     LazyLock::new(|| Signature::user_defined(Volatility::Immutable));
 /// No arguments.

@@ -2,15 +2,15 @@
 //! 128 bits hold values of 39. So arithmetic that has reached the widest type, and results of
 //! functions, must be checked.
 
+use crate::expr::composed::{Compose, Parts};
 use crate::syntax::prelude::*;
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, Decimal128Type, DecimalType};
 use arrow::error::ArrowError;
 
 /// An operation on decimals that fails where its value has more digits than its type.
-#[derive(Debug, Clone, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Widest {
-    inner: Arc<dyn PhysicalExpr>,
     precision: u8,
     scale: i8,
 }
@@ -31,7 +31,7 @@ impl Widest {
     pub(crate) fn when_needed(
         inner: &Arc<dyn PhysicalExpr>,
         data_type: &DataType,
-    ) -> Option<Widest> {
+    ) -> Option<Arc<dyn PhysicalExpr>> {
         match data_type {
             DataType::Decimal128(DECIMAL128_MAX_PRECISION, _) => Widest::of(inner, data_type),
             _ => None,
@@ -39,13 +39,12 @@ impl Widest {
     }
 
     /// Checks whatever `inner` gives; `None` if that is no decimal.
-    pub(crate) fn of(inner: &Arc<dyn PhysicalExpr>, data_type: &DataType) -> Option<Widest> {
-        match data_type {
-            DataType::Decimal128(precision, scale) => {
-                Some(Widest { inner: inner.clone(), precision: *precision, scale: *scale })
-            }
-            _ => None,
-        }
+    pub(crate) fn of(
+        inner: &Arc<dyn PhysicalExpr>,
+        data_type: &DataType,
+    ) -> Option<Arc<dyn PhysicalExpr>> {
+        let DataType::Decimal128(precision, scale) = *data_type else { return None };
+        Some(Widest { precision, scale }.over(vec![inner.clone()]))
     }
 
     fn check(&self, value: i128) -> Result<(), ArrowError> {
@@ -53,36 +52,9 @@ impl Widest {
     }
 }
 
-impl PartialEq for Widest {
-    fn eq(&self, other: &Self) -> bool {
-        self.inner.eq(&other.inner)
-            && (self.precision, self.scale) == (other.precision, other.scale)
-    }
-}
-
-impl Hash for Widest {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.inner, self.precision, self.scale).hash(state);
-    }
-}
-
-impl fmt::Display for Widest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.inner, f)
-    }
-}
-
-impl PhysicalExpr for Widest {
-    fn data_type(&self, schema: &Schema) -> DfResult<DataType> {
-        self.inner.data_type(schema)
-    }
-
-    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
-        self.inner.nullable(schema)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
-        let evaluated = self.inner.evaluate(batch)?;
+impl Compose for Widest {
+    fn evaluate(&self, parts: &Parts, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        let evaluated = parts[0].evaluate(batch)?;
         match &evaluated {
             ColumnarValue::Array(array) => {
                 let Some(array) = array.as_primitive_opt::<Decimal128Type>() else {
@@ -96,23 +68,5 @@ impl PhysicalExpr for Widest {
             ColumnarValue::Scalar(_) => {}
         }
         Ok(evaluated)
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.inner]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> DfResult<Arc<dyn PhysicalExpr>> {
-        let Ok([inner]) = <[_; 1]>::try_from(children) else {
-            return internal_err!("one operation is checked");
-        };
-        Ok(Arc::new(Widest { inner, precision: self.precision, scale: self.scale }))
-    }
-
-    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt_sql(f)
     }
 }

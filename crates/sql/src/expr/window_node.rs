@@ -1,7 +1,5 @@
 //! The node of a logical plan that assigns windows: TUMBLE, HOP, CUMULATE or SESSION in FROM.
 
-use std::cmp::Ordering;
-
 use datafusion_common::DFSchemaRef;
 use datafusion_expr::UserDefinedLogicalNodeCore;
 use millstream_contract::plan::Window;
@@ -37,11 +35,32 @@ pub(crate) struct WindowNode {
     schema: DFSchemaRef,
 }
 
-impl PartialOrd for WindowNode {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self == other).then_some(Ordering::Equal)
-    }
+/// Methods of a node of our own over one input, without expressions; they are without order.
+macro_rules! over_one_input {
+    () => {
+        fn inputs(&self) -> Vec<&LogicalPlan> {
+            vec![&self.input]
+        }
+
+        fn schema(&self) -> &datafusion_common::DFSchemaRef {
+            &self.schema
+        }
+
+        fn expressions(&self) -> Vec<Expr> {
+            vec![]
+        }
+    };
+    ($node:ident) => {
+        impl PartialOrd for $node {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                (self == other).then_some(std::cmp::Ordering::Equal)
+            }
+        }
+    };
 }
+pub(crate) use over_one_input;
+
+over_one_input!(WindowNode);
 
 impl WindowNode {
     pub(crate) fn new(input: LogicalPlan, assignment: Assignment) -> DfResult<WindowNode> {
@@ -66,17 +85,7 @@ impl UserDefinedLogicalNodeCore for WindowNode {
         }
     }
 
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        vec![&self.input]
-    }
-
-    fn schema(&self) -> &DFSchemaRef {
-        &self.schema
-    }
-
-    fn expressions(&self) -> Vec<Expr> {
-        vec![]
-    }
+    over_one_input!();
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column = |at: usize| self.input.schema().field(at).name().as_str();

@@ -4,8 +4,7 @@ use millstream_contract::wording::counted;
 
 use crate::expr::aggregates::aggregate_named;
 use crate::syntax::prelude::*;
-use crate::syntax::types::with_sql_types;
-use crate::syntax::words::lower_first;
+use crate::syntax::{types::with_sql_types, words::lower_first};
 
 /// One sentence, without prefixes, debug output and help for DataFusion's own users.
 pub(crate) fn reworded(kind: ErrorKind, text: &str) -> SqlError {
@@ -244,68 +243,45 @@ fn operator(text: &str) -> Option<SqlError> {
         let pair = with_sql_types(pair);
         let (left, op, right) = split_operator(&pair)?;
         let wrong = if left == "BOOLEAN" { right } else { left };
-        return Some(
-            SqlError::types(format!("{op} goes between conditions, and one side is {wrong}"))
-                .help("compare it with something, for example x <> 0"),
-        );
+        let error =
+            SqlError::types(format!("{op} goes between conditions, and one side is {wrong}"));
+        return Some(error.help("compare it with something, for example x <> 0"));
     }
     if let Some(rest) = text.strip_prefix("Unary operator 'NOT' requires a boolean expression") {
         let given = with_sql_types(between(rest, "got ", "").unwrap_or("something else"));
-        return Some(
-            SqlError::types(format!("NOT takes a condition, a BOOLEAN, not {given}"))
-                .help("compare it with something, for example NOT (x <> 0)"),
-        );
+        let error = SqlError::types(format!("NOT takes a condition, a BOOLEAN, not {given}"));
+        return Some(error.help("compare it with something, for example NOT (x <> 0)"));
     }
     if text.starts_with("Unary operator '-' only supports") {
-        return Some(
-            SqlError::types("the sign - goes with numbers and intervals only")
-                .help("cast what follows it, for example -CAST(x AS BIGINT)"),
-        );
+        let error = SqlError::types("the sign - goes with numbers and intervals only");
+        return Some(error.help("cast what follows it, for example -CAST(x AS BIGINT)"));
     }
     if let Some(pair) = between(text, "common string type for string concat operation ", "") {
         let pair = with_sql_types(pair);
         let (left, _, right) = split_operator(&pair)?;
-        return Some(
-            SqlError::types(format!("|| joins texts, not {left} and {right}"))
-                .help("cast one of them: CAST(x AS STRING)"),
-        );
+        let error = SqlError::types(format!("|| joins texts, not {left} and {right}"));
+        return Some(error.help("cast one of them: CAST(x AS STRING)"));
     }
     let matching = ["LIKE", "SIMILAR TO"].into_iter().find(|name| text.contains(name));
     if let (true, Some(name)) = (text.contains("common type to coerce"), matching) {
         let types = with_sql_types(between(text, "to coerce ", " in ")?);
-        return Some(
-            SqlError::types(format!("{name} compares texts, not {types}"))
-                .help("cast what is no text: CAST(x AS STRING)"),
-        );
+        let error = SqlError::types(format!("{name} compares texts, not {types}"));
+        return Some(error.help("cast what is no text: CAST(x AS STRING)"));
     }
     None
 }
 
 /// `BIGINT + STRING` in three.
 fn split_operator(text: &str) -> Option<(&str, &str, &str)> {
-    const OPERATORS: [&str; 15] = [
-        "IS NOT DISTINCT FROM",
-        "IS DISTINCT FROM",
-        "AND",
-        "OR",
-        "||",
-        "<>",
-        "!=",
-        "<=",
-        ">=",
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "=",
-    ];
-    let all = OPERATORS.into_iter().chain(["<", ">"]);
-    all.filter_map(|op| {
-        let (left, right) = text.split_once(&format!(" {op} "))?;
-        Some((left.trim(), op, right.trim()))
-    })
-    .next()
+    const OPERATORS: &str =
+        "IS NOT DISTINCT FROM,IS DISTINCT FROM,AND,OR,||,<>,!=,<=,>=,+,-,*,/,%,=,<,>";
+    OPERATORS
+        .split(',')
+        .filter_map(|op| {
+            let (left, right) = text.split_once(&format!(" {op} "))?;
+            Some((left.trim(), op, right.trim()))
+        })
+        .next()
 }
 
 /// An aggregate in GROUP BY, perhaps by its position.
@@ -320,39 +296,33 @@ fn grouping(text: &str) -> Option<SqlError> {
     {
         let name = rest.split(' ').next()?.to_uppercase();
         let error = format!("{name} takes single keys, not keys in brackets");
-        return Some(
-            SqlError::unsupported(error)
-                .help("write the sets themselves: GROUPING SETS ((a, b), ())"),
-        );
+        let error = SqlError::unsupported(error);
+        return Some(error.help("write the sets themselves: GROUPING SETS ((a, b), ())"));
     }
     if text.starts_with("Column in ") && text.contains("must appear in the GROUP BY clause") {
         let column = between(text, "column \"", "\" must appear")?;
         let name = column.rsplit('.').next().unwrap_or(column);
+        let error =
+            SqlError::name(format!("'{name}' is neither in GROUP BY nor within an aggregate"));
         return Some(
-            SqlError::name(format!("'{name}' is neither in GROUP BY nor within an aggregate"))
-                .help(format!("add {name} to GROUP BY, or aggregate it, for example MAX({name})")),
+            error.help(format!("add {name} to GROUP BY, or aggregate it, for example MAX({name})")),
         );
     }
     if text.starts_with("HAVING clause references: ") {
-        return Some(
-            SqlError::unsupported("HAVING goes with a GROUP BY or an aggregate")
-                .help("write WHERE for a condition on single records"),
-        );
+        let error = SqlError::unsupported("HAVING goes with a GROUP BY or an aggregate");
+        return Some(error.help("write WHERE for a condition on single records"));
     }
     if text.starts_with("Aggregate functions are not allowed in the WHERE clause") {
-        return Some(
-            SqlError::unsupported("an aggregate cannot stand in WHERE, which sees single records")
-                .help("write the condition after GROUP BY …: HAVING …"),
-        );
+        let error =
+            SqlError::unsupported("an aggregate cannot stand in WHERE, which sees single records");
+        return Some(error.help("write the condition after GROUP BY …: HAVING …"));
     }
     if text.contains("does not support logical expression AggregateFunction") {
         return Some(aggregate_as_key());
     }
     if text.starts_with("Aggregate function calls cannot be nested") {
-        return Some(
-            SqlError::unsupported("an aggregate cannot stand within another one")
-                .help("aggregate the column itself"),
-        );
+        let error = SqlError::unsupported("an aggregate cannot stand within another one");
+        return Some(error.help("aggregate the column itself"));
     }
     if let Some(rest) = text.strip_prefix("Order by column out of bounds, specified: ") {
         let (position, columns) = rest.split_once(", max: ")?;
@@ -420,10 +390,8 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
     }
     if text.contains("nvalid input syntax for type interval") {
         let found = between(text, "interval: \"", "\"").unwrap_or("this");
-        return Some(
-            SqlError::types(format!("'{found}' is no interval"))
-                .help("write for example INTERVAL '10' SECOND"),
-        );
+        let error = SqlError::types(format!("'{found}' is no interval"));
+        return Some(error.help("write for example INTERVAL '10' SECOND"));
     }
     if let Some((_, rest)) = text.split_once("regex parse error:") {
         let first_line = |text: &str| text.trim().lines().next().unwrap_or_default().to_string();
@@ -447,9 +415,9 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
         );
     }
     if let Some(number) = between(text, " overflow on abs(", ")") {
+        let error = SqlError::types(format!("there is no {} of its type", number.replace('-', "")));
         return Some(
-            SqlError::types(format!("there is no {} of its type", number.replace('-', "")))
-                .help("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))"),
+            error.help("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))"),
         );
     }
     if let Some(error) = time_out_of_range(text) {
@@ -514,20 +482,16 @@ fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
     }
     if text.starts_with("Cannot access field at argument") {
         let data_type = with_sql_types(between(text, ": type ", " is not").unwrap_or("this type"));
-        return Some(
-            SqlError::types(format!("a value of type {data_type} has no parts"))
-                .help("before a point stands a table: table.column"),
-        );
+        let error = SqlError::types(format!("a value of type {data_type} has no parts"));
+        return Some(error.help("before a point stands a table: table.column"));
     }
     if text.starts_with("Unsupported Value '") {
         let error = SqlError::unsupported("this way to write a constant does not run here");
         return Some(error.help("write 1, 1.5, 'text', X'00ff', TRUE or DATE '2024-01-31'"));
     }
     if let Some(found) = between(text, "nvalid HexStringLiteral '", "'") {
-        return Some(
-            SqlError::types(format!("X'{found}' is no constant of bytes"))
-                .help("write two hexadecimal digits for each byte: X'00ff'"),
-        );
+        let error = SqlError::types(format!("X'{found}' is no constant of bytes"));
+        return Some(error.help("write two hexadecimal digits for each byte: X'00ff'"));
     }
     if text.to_lowercase().starts_with("inconsistent data length across values list") {
         let error = SqlError::types("the rows of VALUES have different numbers of values");

@@ -12,7 +12,7 @@ use crate::syntax::prelude::*;
 
 /// Checks an aggregate's number of arguments; COUNT has several with DISTINCT only.
 pub(crate) fn check_arguments(call: &Function, name: &str) -> ControlFlow<SqlError> {
-    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
+    let FunctionArguments::List(list) = &call.args else { return Continue(()) };
     let upper = name.to_uppercase();
     let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
     let wanted = match arguments_of(name) {
@@ -26,7 +26,7 @@ pub(crate) fn check_arguments(call: &Function, name: &str) -> ControlFlow<SqlErr
         args => args.len() == wanted && args.iter().all(is_value),
     };
     if right {
-        return ControlFlow::Continue(());
+        return Continue(());
     }
     let found = match &list.args[..] {
         [_] if wanted == 1 => "*".to_string(),
@@ -36,7 +36,7 @@ pub(crate) fn check_arguments(call: &Function, name: &str) -> ControlFlow<SqlErr
         2 => ("two arguments", "y, x"),
         _ => ("one argument", "x"),
     };
-    ControlFlow::Break(
+    Break(
         SqlError::types(format!("{upper} takes {takes}, not {found}"))
             .at(Span::new(call.name.span()))
             .help(format!("write {upper}({form})")),
@@ -50,10 +50,10 @@ pub(crate) fn check_counts(
     counts: &RangeInclusive<usize>,
     form: &str,
 ) -> ControlFlow<SqlError> {
-    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
+    let FunctionArguments::List(list) = &call.args else { return Continue(()) };
     let plain = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
     if counts.contains(&list.args.len()) && list.args.iter().all(plain) {
-        return ControlFlow::Continue(());
+        return Continue(());
     }
     let (least, most) = (counts.start(), counts.end());
     let wanted = if least == most { most.to_string() } else { format!("{least} or {most}") };
@@ -63,7 +63,7 @@ pub(crate) fn check_counts(
         false => format!("{name} takes {wanted} {arguments}"),
     };
     let error = SqlError::types(message).at(Span::new(call.name.span()));
-    ControlFlow::Break(error.help(format!("write {form}")))
+    Break(error.help(format!("write {form}")))
 }
 
 /// Refuses an aggregate in VALUES.
@@ -76,14 +76,14 @@ pub(crate) fn check_values(values: &Values, functions: &Functions) -> ControlFlo
             let name = call.name.to_string().to_uppercase();
             let error = SqlError::unsupported(format!("{name} is of records, and VALUES has none"));
             let error = error.at(Span::new(call.name.span()));
-            ControlFlow::Break(Some(error.help(format!("write SELECT {name}(…) FROM a table"))))
+            Break(Some(error.help(format!("write SELECT {name}(…) FROM a table"))))
         }
         // A query within has records.
-        Expr::Subquery(_) => ControlFlow::Break(None),
-        _ => ControlFlow::Continue(()),
+        Expr::Subquery(_) => Break(None),
+        _ => Continue(()),
     });
     match found.break_value().flatten() {
-        Some(error) => ControlFlow::Break(error),
-        None => ControlFlow::Continue(()),
+        Some(error) => Break(error),
+        None => Continue(()),
     }
 }

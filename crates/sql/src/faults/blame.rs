@@ -7,17 +7,14 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
 use datafusion_sql::sqlparser::ast::{self, GroupByExpr};
 
-use crate::expr::evaluate::compile;
 use crate::expr::scalars::{as_meant, dates_as_times};
-use crate::expr::text::sql_text;
+use crate::expr::{evaluate::compile, text::sql_text};
 use crate::faults::hints::{expressions, hint};
 use crate::faults::union_columns::blame_union;
-use crate::stages::functions::Context;
-use crate::stages::texts::Texts;
-use crate::syntax::dialect::parser_options;
-use crate::syntax::numbers::count_zeros;
+use crate::stages::{functions::Context, texts::Texts};
 use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, parts};
+use crate::syntax::{dialect::parser_options, numbers::count_zeros};
 
 /// Parts of a query that are tried at most.
 const PARTS_MAX: usize = 2_000;
@@ -25,23 +22,20 @@ const PARTS_MAX: usize = 2_000;
 /// Refuses conditions that are not BOOLEAN, which DataFusion would cast. (DataFusion itself refuses
 /// such conditions of WHERE and HAVING.)
 pub(crate) fn check_conditions(plan: &LogicalPlan, texts: &Texts) -> Result<()> {
-    let refuse = |e: SqlError| DataFusionError::External(Box::new(e));
     plan.each_node(|node| {
         let input = match (node, node.inputs().first()) {
             (_, None) => return Ok(TreeNodeRecursion::Continue),
             (LogicalPlan::Join(join), _) => {
                 let both = Arc::new(merge_schema(&node.inputs()));
                 let mut on = join.filter.iter();
-                on.try_for_each(|on| check_condition(on, &both, texts)).map_err(refuse)?;
+                on.try_for_each(|on| check_condition(on, &both, texts))?;
                 both
             }
             (_, Some(input)) => input.schema().clone(),
         };
         node.apply_expressions(|expr| {
             expr.each_node(|e| {
-                conditions(e)
-                    .try_for_each(|c| check_condition(c, &input, texts))
-                    .map_err(refuse)?;
+                conditions(e).try_for_each(|c| check_condition(c, &input, texts))?;
                 Ok(TreeNodeRecursion::Continue)
             })
         })
@@ -230,7 +224,7 @@ fn selects(query: &Query) -> Vec<Select> {
         type Break = ();
         fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
             self.0.push(select.clone());
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let mut selects = Selects(Vec::new());

@@ -7,56 +7,47 @@ use datafusion_sql::sqlparser::ast::{
 };
 use datafusion_sql::sqlparser::tokenizer;
 
-use crate::expr::aggregates::aggregate_named;
-use crate::expr::collecting;
-use crate::expr::scalars::CURRENT_WATERMARK;
+use crate::expr::{aggregates::aggregate_named, collecting, scalars::CURRENT_WATERMARK};
 use crate::faults::arguments::{check_arguments, check_counts, check_values};
 use crate::faults::unavailable::reason;
-use crate::stages::functions::Functions;
 use crate::stages::joins::{LATERAL, check_kind, check_star, misplaced, of_several, subqueries};
-use crate::stages::ranking;
 use crate::stages::refusals::{JOIN_IT, set_operation};
 use crate::stages::unnest::{check_join, is_unnest};
-use crate::stages::watermarks::not_of_clock;
-use crate::stages::windows::group_windows;
+use crate::stages::{
+    functions::Functions, ranking, watermarks::not_of_clock, windows::group_windows,
+};
 use crate::syntax::calls::{MAP, PARTITIONED, double_text};
-use crate::syntax::grammar::match_recognize;
+use crate::syntax::calls::{number_of, value_of};
 use crate::syntax::prelude::*;
-use crate::syntax::tree::arguments;
+use crate::syntax::{grammar::match_recognize, tree::arguments};
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
-    match query.walk(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    query.walk(&mut Checker::new(functions)).break_value().map_or(Ok(()), Err)
 }
 
 /// Refuses what cannot run in a table's expression.
 pub(crate) fn check_expr(expr: &Expr, functions: &Functions) -> Result<()> {
-    match expr.walk(&mut Checker { functions, table_functions: 0, conditions: HashSet::new() }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
+    expr.walk(&mut Checker::new(functions)).break_value().map_or(Ok(()), Err)
+}
+
+impl Checker<'_> {
+    fn new(functions: &Functions) -> Checker<'_> {
+        Checker { functions, table_functions: 0, conditions: HashSet::new() }
     }
 }
 
 /// FROM where a value belongs, as in `SELECT 1 + FROM t`: the parser takes it for a column.
 fn from_as_name(select: &Select) -> Option<tokenizer::Span> {
-    struct Names;
-    impl Visitor for Names {
-        type Break = tokenizer::Span;
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<tokenizer::Span> {
-            match expr {
-                Expr::Identifier(name)
-                    if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("from") =>
-                {
-                    ControlFlow::Break(name.span)
-                }
-                _ => ControlFlow::Continue(()),
-            }
+    let from = |expr: &Expr| match expr {
+        Expr::Identifier(name)
+            if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("from") =>
+        {
+            Break(name.span)
         }
-    }
-    select.projection.walk(&mut Names).break_value()
+        _ => Continue(()),
+    };
+    select.projection.each_expr(from).break_value()
 }
 
 /// A column, or `*`, of a SELECT.
@@ -67,18 +58,18 @@ fn column_in(select: &Select) -> Option<tokenizer::Span> {
         type Break = tokenizer::Span;
         fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<tokenizer::Span> {
             self.0 += 1;
-            ControlFlow::Continue(())
+            Continue(())
         }
         fn post_visit_query(&mut self, _: &Query) -> ControlFlow<tokenizer::Span> {
             self.0 -= 1;
-            ControlFlow::Continue(())
+            Continue(())
         }
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<tokenizer::Span> {
             match expr {
                 Expr::Identifier(_) | Expr::CompoundIdentifier(_) if self.0 == 0 => {
-                    ControlFlow::Break(expr.span())
+                    Break(expr.span())
                 }
-                _ => ControlFlow::Continue(()),
+                _ => Continue(()),
             }
         }
     }
@@ -101,20 +92,19 @@ pub(crate) fn limits(query: &Query) -> Vec<&Expr> {
 }
 
 fn is_count(expr: &Expr) -> bool {
-    let Expr::Value(value) = expr else { return false };
-    matches!(&value.value, Value::Number(digits, _) if digits.parse::<i64>().is_ok())
+    number_of(expr).is_some_and(|digits| digits.parse::<i64>().is_ok())
 }
 
 /// An order within another query, which DataFusion leaves out: it has no meaning without a LIMIT.
 pub(crate) fn refuse_inner_order(query: &Query) -> ControlFlow<SqlError> {
     match (&query.order_by, &query.limit_clause, &*query.body) {
-        (Some(order_by), None, _) => ControlFlow::Break(
+        (Some(order_by), None, _) => Break(
             SqlError::unsupported("an ORDER BY within another query orders nothing")
                 .at(Span::new(order_by.span()))
                 .help("put the ORDER BY at the end of the whole query"),
         ),
         (None, None, SetExpr::Query(inner)) => refuse_inner_order(inner),
-        _ => ControlFlow::Continue(()),
+        _ => Continue(()),
     }
 }
 
@@ -127,7 +117,7 @@ fn refuse_count(expr: &Expr) -> Flow {
         false => SqlError::types(format!("LIMIT and OFFSET take whole numbers, not {text}"))
             .help("write for example LIMIT 10"),
     };
-    ControlFlow::Break(error.at(Span::new(expr.span())))
+    Break(error.at(Span::new(expr.span())))
 }
 
 /// A constant orders nothing; only a whole number stands for a column.
@@ -136,10 +126,10 @@ fn check_order_key(key: &Expr) -> Flow {
         Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => (&**expr, true),
         other => (other, false),
     };
-    let Expr::Value(value) = constant else { return ControlFlow::Continue(()) };
-    let error = match &value.value {
+    let Some(value) = value_of(constant) else { return Continue(()) };
+    let error = match value {
         Value::Number(digits, _) if !negative && digits.parse::<usize>().is_ok_and(|n| n > 0) => {
-            return ControlFlow::Continue(());
+            return Continue(());
         }
         Value::Number(digits, _) if digits == "0" => {
             SqlError::name(format!("ORDER BY {key}: columns are counted from 1"))
@@ -153,12 +143,12 @@ fn check_order_key(key: &Expr) -> Flow {
         Value::SingleQuotedString(text) => {
             let error = SqlError::name(format!("ORDER BY {key}: a constant orders nothing"));
             let help = format!("a column's name stands without quotes: ORDER BY {text}");
-            return ControlFlow::Break(error.help(help).at(Span::new(key.span())));
+            return Break(error.help(help).at(Span::new(key.span())));
         }
-        _ => return ControlFlow::Continue(()),
+        _ => return Continue(()),
     };
     let help = "write the column's name, for example ORDER BY a DESC";
-    ControlFlow::Break(error.help(help).at(Span::new(key.span())))
+    Break(error.help(help).at(Span::new(key.span())))
 }
 
 struct Checker<'a> {
@@ -179,16 +169,16 @@ fn check_joins(table: &TableWithJoins) -> Flow {
             false => check_kind(join),
         };
         if let Err(error) = checked {
-            return ControlFlow::Break(error);
+            return Break(error);
         }
     }
-    ControlFlow::Continue(())
+    Continue(())
 }
 
 /// Refuses what a query is made of beside SELECT and UNION.
 fn check_body(body: &SetExpr, place: tokenizer::Span) -> Flow {
     match body {
-        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) => ControlFlow::Continue(()),
+        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) => Continue(()),
         SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } => {
             use SetQuantifier::{All, Distinct, None};
             if !matches!(set_quantifier, All | Distinct | None) {
@@ -204,7 +194,7 @@ fn check_body(body: &SetExpr, place: tokenizer::Span) -> Flow {
 
 fn refuse(what: &str, help: &str, place: tokenizer::Span) -> Flow {
     let error = SqlError::unsupported(format!("{what} does not run here")).at(Span::new(place));
-    ControlFlow::Break(if help.is_empty() { error } else { error.help(help) })
+    Break(if help.is_empty() { error } else { error.help(help) })
 }
 
 const AS_OF: &str = "a row can be joined with the version of a table at its time:\n\
@@ -274,22 +264,20 @@ impl Visitor for Checker<'_> {
         match &select.from[..] {
             [] => {
                 if let Some(from) = from_as_name(select) {
-                    return ControlFlow::Break(
+                    return Break(
                         SqlError::syntax("expected a value, found FROM").at(Span::new(from)),
                     );
                 }
                 if let Some(column) = column_in(select) {
                     let error = SqlError::name("there is no table to take columns from");
-                    return ControlFlow::Break(
-                        error.at(Span::new(column)).help("add FROM and a table's name"),
-                    );
+                    return Break(error.at(Span::new(column)).help("add FROM and a table's name"));
                 }
             }
             [table, others @ ..] => {
                 check_joins(table)?;
                 others.iter().try_for_each(check_joins)?;
                 if let Err(error) = check_star(select) {
-                    return ControlFlow::Break(error);
+                    return Break(error);
                 }
                 if is_unnest(&table.relation) {
                     let help = "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)";
@@ -325,7 +313,7 @@ impl Visitor for Checker<'_> {
             let help = "write GROUP BY ROLLUP (a, b), GROUP BY CUBE (a, b)";
             return refuse("WITH ROLLUP, CUBE and TOTALS", help, place);
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
@@ -372,7 +360,7 @@ impl Visitor for Checker<'_> {
             TableFactor::TableFunction { .. } => self.table_functions += 1,
             TableFactor::NestedJoin { table_with_joins, .. } => check_joins(table_with_joins)?,
             TableFactor::MatchRecognize { .. } => {
-                return ControlFlow::Break(match_recognize().at(Span::new(place)));
+                return Break(match_recognize().at(Span::new(place)));
             }
             TableFactor::Function { .. } => {
                 let help = "CROSS JOIN UNNEST(t.items) AS u (item) gives a row for each element of an \
@@ -390,7 +378,7 @@ impl Visitor for Checker<'_> {
                 );
             }
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
@@ -400,19 +388,17 @@ impl Visitor for Checker<'_> {
             _ => false,
         };
         self.table_functions -= usize::from(function);
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Function(call) => self.check_call(call),
-            Expr::InSubquery { .. } if let Some(error) = of_several(expr) => {
-                ControlFlow::Break(error)
-            }
+            Expr::InSubquery { .. } if let Some(error) = of_several(expr) => Break(error),
             Expr::Exists { subquery, .. } | Expr::InSubquery { subquery, .. } => {
                 match self.conditions.contains(&std::ptr::from_ref(expr)) {
                     true => refuse_inner_order(subquery),
-                    false => ControlFlow::Break(misplaced(expr)),
+                    false => Break(misplaced(expr)),
                 }
             }
             Expr::Subquery(_) if self.table_functions == 0 => subquery(expr),
@@ -421,7 +407,7 @@ impl Visitor for Checker<'_> {
             Expr::Array(array) if array.elem.is_empty() => {
                 let error = SqlError::types("an ARRAY without elements has no type");
                 let help = "name an element, or write CAST(NULL AS …) where there is no value";
-                ControlFlow::Break(error.at(Span::new(expr.span())).help(help))
+                Break(error.at(Span::new(expr.span())).help(help))
             }
             Expr::Struct { .. }
             | Expr::Map(_)
@@ -456,7 +442,7 @@ impl Visitor for Checker<'_> {
                 format: Some(CastFormat::Value(_) | CastFormat::ValueAtTimeZone(..)),
                 ..
             } => refuse("CAST with FORMAT", "write DATE_FORMAT or TO_TIMESTAMP", expr.span()),
-            _ => ControlFlow::Continue(()),
+            _ => Continue(()),
         }
     }
 }
@@ -476,27 +462,24 @@ fn bits(op: &BinaryOperator) -> Option<&'static str> {
 
 /// `INTERVAL '10'` alone would be ten of something.
 fn check_unit(interval: &Interval) -> Flow {
-    let number = match &*interval.value {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => text.trim().to_string(),
-            Value::Number(number, _) => number.clone(),
-            _ => return ControlFlow::Continue(()),
-        },
-        _ => return ControlFlow::Continue(()),
+    let number = match value_of(&interval.value) {
+        Some(Value::SingleQuotedString(text)) => text.trim(),
+        Some(Value::Number(number, _)) => number,
+        _ => return Continue(()),
     };
     if interval.leading_precision.is_some() || interval.fractional_seconds_precision.is_some() {
         let unit = interval.leading_field.as_ref().map_or("DAY".to_string(), |f| f.to_string());
         let error = SqlError::unsupported("the unit of an interval takes no number of digits here");
-        return ControlFlow::Break(
+        return Break(
             error
                 .at(Span::new(interval.value.span()))
                 .help(format!("leave it out: INTERVAL '{number}' {unit}")),
         );
     }
     if interval.leading_field.is_some() || number.parse::<f64>().is_err() {
-        return ControlFlow::Continue(());
+        return Continue(());
     }
-    ControlFlow::Break(
+    Break(
         SqlError::syntax("an interval needs a unit")
             .at(Span::new(interval.value.span()))
             .help(format!("write for example INTERVAL '{number}' SECOND")),
@@ -512,8 +495,8 @@ impl Checker<'_> {
         let place = call.name.span();
         if call.over.is_some() {
             return match ranking::refused(call) {
-                Some(error) => ControlFlow::Break(error.at(Span::new(call.span()))),
-                None => ControlFlow::Continue(()),
+                Some(error) => Break(error.at(Span::new(call.span()))),
+                None => Continue(()),
             };
         }
         if call.uses_odbc_syntax || !matches!(call.parameters, FunctionArguments::None) {
@@ -532,20 +515,20 @@ impl Checker<'_> {
         }
         if lower == MAP && matches!(&call.args, FunctionArguments::List(l) if l.args.is_empty()) {
             let error = SqlError::types("a MAP is made of keys and values").at(Span::new(place));
-            return ControlFlow::Break(error.help("write for example MAP['a', 1, 'b', 2]"));
+            return Break(error.help("write for example MAP['a', 1, 'b', 2]"));
         }
         if lower == PARTITIONED && self.table_functions == 0 {
             let error = SqlError::syntax("PARTITION BY stands after the name of SESSION's table");
-            return ControlFlow::Break(error.at(Span::new(place)));
+            return Break(error.at(Span::new(place)));
         }
         if lower == CURRENT_WATERMARK && is_of_clock(call) {
-            return ControlFlow::Break(not_of_clock("PROCTIME()").at(Span::new(place)));
+            return Break(not_of_clock("PROCTIME()").at(Span::new(place)));
         }
         if self.functions.knows(&lower) {
-            return ControlFlow::Continue(());
+            return Continue(());
         }
         if self.table_functions > 0 && is_window_function(&lower) {
-            return ControlFlow::Continue(());
+            return Continue(());
         }
         let error = match reason(&lower) {
             Some((message, help)) => {
@@ -566,7 +549,7 @@ impl Checker<'_> {
                 }
             }
         };
-        ControlFlow::Break(error.at(Span::new(place)))
+        Break(error.at(Span::new(place)))
     }
 }
 
@@ -581,20 +564,10 @@ fn is_of_clock(call: &Function) -> bool {
 /// The function among those that are none of an expression, but of FROM, of OVER or of the group
 /// windows, whose name is most like `name`.
 fn closest_elsewhere(name: &str) -> Option<String> {
-    const NAMES: [&str; 10] = [
-        "EXISTS",
-        "TUMBLE",
-        "HOP",
-        "CUMULATE",
-        "SESSION",
-        "DESCRIPTOR",
-        "UNNEST",
-        "ROW_NUMBER",
-        "RANK",
-        "DENSE_RANK",
-    ];
+    const NAMES: &str =
+        "EXISTS TUMBLE HOP CUMULATE SESSION DESCRIPTOR UNNEST ROW_NUMBER RANK DENSE_RANK";
     let bounds = group_windows::bound_names();
-    let names = NAMES.into_iter().chain(bounds.iter().map(String::as_str));
+    let names = NAMES.split_whitespace().chain(bounds.iter().map(String::as_str));
     closest(name, names).map(str::to_string)
 }
 

@@ -3,15 +3,20 @@
 use arrow::error::ArrowError;
 use datafusion_common::SchemaError;
 
-use crate::expr::aggregates::aggregate_named;
-use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::expr::wording::{aggregate_as_key, internal, reworded, value};
+use crate::expr::{aggregates::aggregate_named, window_node::WINDOW_COLUMNS};
 use crate::names::catalog::INPUT;
 use crate::syntax::prelude::*;
 
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> SqlError {
         convert(error, None)
+    }
+}
+
+impl From<SqlError> for DataFusionError {
+    fn from(error: SqlError) -> DataFusionError {
+        DataFusionError::External(Box::new(error))
     }
 }
 

@@ -2,10 +2,8 @@
 
 use datafusion_sql::sqlparser::ast::{GroupByExpr, OrderByKind, TableAlias};
 
-use crate::expr::aggregates::aggregate_named;
-use crate::expr::wording::same_name;
-use crate::stages::joins::using;
-use crate::stages::ranking::FORM;
+use crate::expr::{aggregates::aggregate_named, wording::same_name};
+use crate::stages::{joins::using, ranking::FORM};
 use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, parts};
 use crate::syntax::words::single_part;
@@ -61,9 +59,9 @@ fn at_call(error: SqlError, syntax: &Syntax) -> SqlError {
             root.each_expr(|expr| match spoken_of(expr) {
                 true => {
                     found = syntax.span(expr);
-                    ControlFlow::Break(())
+                    Break(())
                 }
-                false => ControlFlow::Continue(()),
+                false => Continue(()),
             })
         });
         if found.is_some() {

@@ -5,11 +5,9 @@ use datafusion_sql::planner::SqlToRel;
 use datafusion_sql::sqlparser::ast::{self, SetQuantifier, With};
 use millstream_contract::wording::counted;
 
-use crate::stages::functions::Context;
-use crate::stages::union::queries;
-use crate::syntax::dialect::parser_options;
-use crate::syntax::numbers::count_zeros;
+use crate::stages::{functions::Context, union::queries};
 use crate::syntax::prelude::*;
+use crate::syntax::{dialect::parser_options, numbers::count_zeros};
 
 /// Refuses queries of a UNION whose columns have no common type. (DataFusion would make texts of
 /// numbers and times.)
@@ -191,7 +189,7 @@ fn unions(query: &Query) -> Vec<Union> {
                 let operands = operands.into_iter().cloned().collect();
                 self.0.push(Union { with: query.with.clone(), operands });
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let mut unions = Unions(Vec::new());

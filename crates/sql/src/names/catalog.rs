@@ -2,17 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millstream_contract::declaration::literal;
-use millstream_contract::inferred::Inferred;
-use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
-use millstream_contract::wrapped::Wrapped;
+use millstream_contract::{declaration::literal, inferred::Inferred, sink::Sink, wrapped::Wrapped};
 
 use crate::syntax::create_table::{CreateTable, OptionDef};
 use crate::syntax::prelude::*;
-use crate::syntax::statement::is_path;
-use crate::syntax::tree::Syntax;
 use crate::syntax::user_functions::{UserFunction, UserFunctions};
+use crate::syntax::{statement::is_path, tree::Syntax};
 
 /// The qualifier of a table's columns in lowered expressions.
 pub(crate) const INPUT: &str = "$input";
@@ -487,7 +483,7 @@ impl Catalog {
             let Some((name, Entry::View(view))) =
                 name.and_then(|name| Some((name, self.get(&name.value)?)))
             else {
-                return ControlFlow::Continue(());
+                return Continue(());
             };
             if view.levels >= VIEW_LEVELS_MAX {
                 let message = format!(
@@ -495,7 +491,7 @@ impl Catalog {
                     name.value
                 );
                 let error = SqlError::unsupported(message).at(Span::new(name.span));
-                return ControlFlow::Break(error.help("compute more in one view"));
+                return Break(error.help("compute more in one view"));
             }
             levels = levels.max(view.levels);
             for text in &view.texts {
@@ -503,12 +499,9 @@ impl Catalog {
                     texts.push(text.clone());
                 }
             }
-            ControlFlow::Continue(())
+            Continue(())
         });
-        match seen {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok((levels, texts)),
-        }
+        seen.break_value().map_or(Ok((levels, texts)), Err)
     }
 
     /// Says that there is no such table or view, and which was probably meant.

@@ -1,8 +1,7 @@
 //! Rows written in the query itself: the rows of VALUES, and the one row without columns that a
 //! query without FROM reads.
 
-use std::collections::VecDeque;
-use std::task::Waker;
+use std::{collections::VecDeque, task::Waker};
 
 use arrow::array::RecordBatchOptions;
 use datafusion_expr::Values;

@@ -45,33 +45,33 @@ impl VisitorMut for OuterNames {
         }
         let with = query.with.iter().flat_map(|with| &with.cte_tables);
         self.closed.extend(with.map(|cte| &raw const *cte.query));
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         if self.closed.contains(&(&raw const *query)) {
             self.open.pop();
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let mut names = HashSet::new();
         select.from.iter().for_each(|from| add_names(from, &mut names));
         self.open.push(Some(names));
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
         self.open.pop();
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         if let TableFactor::Derived { subquery, .. } = factor {
             self.closed.insert(&raw const **subquery);
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
@@ -82,7 +82,7 @@ impl VisitorMut for OuterNames {
             path.insert(0, Ident { value: AROUND.into(), ..path[0].clone() });
             self.changed = true;
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 }
 

@@ -1,8 +1,7 @@
 //! Inputs that can be read only once, such as standard input: only one query of a session may read
 //! them.
 
-use millstream_contract::plan::Plan;
-use millstream_contract::table::ReadOnce;
+use millstream_contract::{plan::Plan, table::ReadOnce};
 
 use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;

@@ -15,10 +15,10 @@ const TABLES_MAX: usize = 1000;
 /// If there are more than planning has room for.
 pub(crate) fn tables_of(query: &Query, catalog: &Catalog) -> Result<usize> {
     let mut count = Count { catalog, open: vec![TableCount::default()] };
-    match query.walk(&mut count) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(count.open.pop().map_or(0, |level| level.tables)),
-    }
+    query
+        .walk(&mut count)
+        .break_value()
+        .map_or(Ok(count.open.pop().map_or(0, |level| level.tables)), Err)
 }
 
 struct Count<'a> {
@@ -44,36 +44,36 @@ impl Visitor for Count<'_> {
         let with = query.with.iter().flat_map(|with| &with.cte_tables);
         let with = with.map(|cte| (&raw const *cte.query, cte.alias.name.value.clone()));
         self.open.push(TableCount { with: with.collect(), ..TableCount::default() });
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
         let tables = self.open.pop().map_or(0, |level| level.tables);
-        let Some(around) = self.open.last_mut() else { return ControlFlow::Continue(()) };
+        let Some(around) = self.open.last_mut() else { return Continue(()) };
         match around.with.get(&(&raw const *query)) {
             Some(name) => _ = around.named.insert(name.clone(), tables),
             None => around.tables = around.tables.saturating_add(tables),
         }
         match tables > TABLES_MAX {
-            true => ControlFlow::Break(too_many().at(Span::new(query.span()))),
-            false => ControlFlow::Continue(()),
+            true => Break(too_many().at(Span::new(query.span()))),
+            false => Continue(()),
         }
     }
 
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<SqlError> {
         let Some(ident) = relation.0.last().and_then(|part| part.as_ident()) else {
-            return ControlFlow::Continue(());
+            return Continue(());
         };
         let with = self.open.iter().rev().find_map(|level| level.named.get(&ident.value).copied());
         let tables = with.unwrap_or_else(|| match self.catalog.get(&ident.value) {
             Some(Entry::View(view)) => view.tables,
             _ => 1,
         });
-        let Some(level) = self.open.last_mut() else { return ControlFlow::Continue(()) };
+        let Some(level) = self.open.last_mut() else { return Continue(()) };
         level.tables = level.tables.saturating_add(tables);
         match level.tables > TABLES_MAX {
-            true => ControlFlow::Break(too_many().at(Span::new(ident.span))),
-            false => ControlFlow::Continue(()),
+            true => Break(too_many().at(Span::new(ident.span))),
+            false => Continue(()),
         }
     }
 }

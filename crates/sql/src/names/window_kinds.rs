@@ -114,13 +114,14 @@ impl WindowKind {
         if length.us % 1000 == 0 {
             return Ok(());
         }
-        Err(SqlError::unsupported(format!(
+        let message = format!(
             "{} of {} is not a whole number of milliseconds",
             self.what(argument),
             duration(length.us)
-        ))
-        .at(length.place)
-        .help("write for example INTERVAL '0.5' SECOND"))
+        );
+        Err(SqlError::unsupported(message)
+            .at(length.place)
+            .help("write for example INTERVAL '0.5' SECOND"))
     }
 
     /// Checks that a window's size is a multiple of its slide or step.

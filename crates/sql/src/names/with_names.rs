@@ -11,10 +11,7 @@ use datafusion_sql::sqlparser::ast::{ObjectNamePart, TableAlias};
 ///
 /// If one WITH gives a name twice.
 pub(crate) fn with_own_names(mut query: Query) -> Result<Query> {
-    match query.walk_mut(&mut UniqueNames::default()) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(query),
-    }
+    query.walk_mut(&mut UniqueNames::default()).break_value().map_or(Ok(query), Err)
 }
 
 #[derive(Default)]
@@ -58,7 +55,7 @@ impl VisitorMut for UniqueNames {
             if given.contains(&name.value) {
                 let error = SqlError::name(format!("WITH gives the name '{}' twice", name.value));
                 let help = "give the second query another name";
-                return ControlFlow::Break(error.at(Span::new(name.span)).help(help));
+                return Break(error.at(Span::new(name.span)).help(help));
             }
             given.push(name.value.clone());
             if self.known(&name.value).is_some() {
@@ -69,7 +66,7 @@ impl VisitorMut for UniqueNames {
             level.with.insert(&raw const *cte.query, names);
         }
         self.open.push(level);
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
@@ -79,7 +76,7 @@ impl VisitorMut for UniqueNames {
         {
             around.named.insert(given, own);
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     /// Keeps the written name as an alias, so that qualified columns still fit.
@@ -90,13 +87,13 @@ impl VisitorMut for UniqueNames {
             let name = given.clone();
             *alias = Some(TableAlias { explicit: true, name, columns: vec![], at: None });
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<SqlError> {
         if let Some((own, given)) = self.renamed(relation) {
             given.value = own;
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 }

@@ -14,13 +14,12 @@ use crate::expr::text::sql_text;
 use crate::names::catalog::{INPUT, input_column};
 use crate::stages::compiler::{Compiler, each_input};
 use crate::stages::graph::{self, Body, Elements, Graph, Makes, Part, Pass};
-use crate::stages::left_out::Aside;
 use crate::stages::lower::{Call, FIRED, Grouped, Places, unique};
-use crate::stages::nest::written;
 use crate::stages::scan::{Needs, finish_operator, finish_output, finish_pass};
 use crate::stages::schemas::{
     elements_schema, fired_schema, is_groupable, nullable, output_schema, qualified,
 };
+use crate::stages::{left_out::Aside, nest::written};
 use crate::syntax::prelude::*;
 
 /// Compiler and places for the assembly of a graph.
@@ -365,26 +364,28 @@ impl Assembler<'_> {
 
     fn keys(&self, grouped: &Grouped, input: &DFSchema, places: &Places) -> Result<Vec<Key>> {
         if grouped.keys.len() > KEYS_MAX {
-            return Err(SqlError::unsupported(format!(
+            let message = format!(
                 "the query groups by {} values; at most {KEYS_MAX} are possible",
                 grouped.keys.len()
-            ))
-            .at(places.group_by.or(places.distinct).or(places.union))
-            .help("join some of them into one, for example CONCAT_WS('|', a, b)"));
+            );
+            return Err(SqlError::unsupported(message)
+                .at(places.group_by.or(places.distinct).or(places.union))
+                .help("join some of them into one, for example CONCAT_WS('|', a, b)"));
         }
         let key = |expr: &Expr| {
             let name = sql_text(expr);
             let data_type = expr.get_type(input)?;
             if !is_groupable(&data_type) {
-                return Err(SqlError::types(format!(
+                let message = format!(
                     "values of type {} cannot be grouped by: {name}",
                     sql_type_name(&data_type)
-                ))
-                .at(places.group_by.or(places.distinct).or(places.union))
-                .help(match is_nested(&data_type) {
-                    true => "group by what it is made of: row.field, array[1], map['key']",
-                    false => "cast it to a string or a number",
-                }));
+                );
+                return Err(SqlError::types(message)
+                    .at(places.group_by.or(places.distinct).or(places.union))
+                    .help(match is_nested(&data_type) {
+                        true => "group by what it is made of: row.field, array[1], map['key']",
+                        false => "cast it to a string or a number",
+                    }));
             }
             let nullable = nullable(expr, input);
             Ok(Key { name, expr: self.compiler.compile(expr, input)?, data_type, nullable })

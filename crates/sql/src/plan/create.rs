@@ -6,8 +6,7 @@ use std::path::Path;
 use datafusion_expr::utils::find_aggregate_exprs;
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
-use millstream_contract::settings::parse_duration_us;
-use millstream_contract::table::TableOptions;
+use millstream_contract::{settings::parse_duration_us, table::TableOptions};
 
 use crate::expr::scalars::{as_meant, dates_as_times, is_read_time, refuse_stamps};
 use crate::faults::check::check_expr;
@@ -15,18 +14,16 @@ use crate::names::catalog::{
     Declared, EventTimeDecl, INPUT, LATE, LeftOut, Metadata, ON_ERROR, Origin, TableColumn,
     TableEntry, WatermarkDecl, named_table,
 };
-use crate::stages::functions::Context;
-use crate::stages::rewrite::rewrite_expr;
-use crate::stages::scan::watermark_delay;
 use crate::stages::schemas::{nullable, table_schema};
-use crate::stages::texts::Texts;
+use crate::stages::{
+    functions::Context, rewrite::rewrite_expr, scan::watermark_delay, texts::Texts,
+};
 use crate::syntax::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
-use crate::syntax::dialect::parser_options;
-use crate::syntax::numbers::count_zeros;
 use crate::syntax::prelude::*;
-use crate::syntax::tree::Syntax;
-use crate::syntax::types::plain_type;
 use crate::syntax::user_functions::{CreateFunction, UserFunction};
+use crate::syntax::{
+    calls::path_of, dialect::parser_options, numbers::count_zeros, tree::Syntax, types::plain_type,
+};
 
 /// An option that is the planner's, not the connector's.
 pub(crate) const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";
@@ -163,10 +160,9 @@ fn primary_key(create: &CreateTable) -> Result<Vec<String>> {
     for name in &create.primary_key {
         if !create.columns.iter().any(|column| column.name.value == name.value) {
             let own = create.columns.iter().map(|column| column.name.value.as_str());
-            let meant = closest(&name.value, own).map(|meant| format!("did you mean '{meant}'?"));
             let message = format!("there is no column '{}' for the PRIMARY KEY", name.value);
-            let help = meant.unwrap_or_else(|| "name columns of the table".into());
-            return Err(SqlError::name(message).at(Span::new(name.span)).help(help));
+            let error = SqlError::name(message).at(Span::new(name.span));
+            return Err(error.meant(&name.value, own, "name columns of the table"));
         }
         if !names.contains(&name.value) {
             names.push(name.value.clone());
@@ -186,24 +182,21 @@ fn partitions(create: &CreateTable) -> Result<Vec<String>> {
                 continue;
             }
             Some(ColumnKind::Physical { .. }) => {
-                (format!("column '{}' is named twice", name.value), "leave one of them out".into())
+                (format!("column '{}' is named twice", name.value), "leave one of them out")
             }
             Some(ColumnKind::Computed(_)) => (
                 format!("'{}' is a computed column: nothing is written to it", name.value),
-                "declare it with a type, and insert its value".into(),
+                "declare it with a type, and insert its value",
             ),
             Some(ColumnKind::Metadata { .. }) => (
                 format!("'{}' is a metadata column: nothing is written to it", name.value),
-                "name another column, or declare this one without METADATA".into(),
+                "name another column, or declare this one without METADATA",
             ),
             None => {
                 let names = create.columns.iter().map(|column| column.name.value.as_str());
-                let meant =
-                    closest(&name.value, names).map(|meant| format!("did you mean '{meant}'?"));
-                (
-                    format!("there is no column '{}' to partition by", name.value),
-                    meant.unwrap_or_else(|| "name columns of the table".into()),
-                )
+                let message = format!("there is no column '{}' to partition by", name.value);
+                let error = SqlError::name(message).at(Span::new(name.span));
+                return Err(error.meant(&name.value, names, "name columns of the table"));
             }
         };
         return Err(SqlError::name(message).at(Span::new(name.span)).help(help));
@@ -213,23 +206,12 @@ fn partitions(create: &CreateTable) -> Result<Vec<String>> {
 
 /// The names in an expression, those of columns among them.
 fn names_in(expr: &SqlExpr) -> HashSet<String> {
-    struct Names(HashSet<String>);
-    impl Visitor for Names {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
-            match expr {
-                SqlExpr::Identifier(name) => self.0.extend([name.value.clone()]),
-                SqlExpr::CompoundIdentifier(path) => {
-                    self.0.extend(path.iter().map(|name| name.value.clone()));
-                }
-                _ => {}
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut names = Names(HashSet::new());
-    let _ = expr.walk(&mut names);
-    names.0
+    let mut names = HashSet::new();
+    let _: ControlFlow<()> = expr.each_expr(|expr| {
+        names.extend(path_of(expr).iter().map(|name| name.value.clone()));
+        Continue(())
+    });
+    names
 }
 
 fn schema_of(columns: &[&TableColumn]) -> Result<DFSchema> {
@@ -334,12 +316,11 @@ fn event_time(
     }
     let data_type = &entry.columns[column].data_type;
     if !is_time(data_type) {
-        return Err(SqlError::types(format!(
+        let message = format!(
             "'{name}' cannot have a watermark: it is {}, not a timestamp",
             sql_type_name(data_type)
-        ))
-        .at(Span::new(watermark.column.span))
-        .help(format!(
+        );
+        return Err(SqlError::types(message).at(Span::new(watermark.column.span)).help(format!(
             "add a computed column, for example: {time} AS to_timestamp_seconds({name}),\n\
              (_millis if it counts milliseconds) and write WATERMARK FOR {time} AS …",
             time = entry.free_name()
@@ -362,12 +343,10 @@ fn event_time(
     }
     let data_type = expr.get_type(&schema)?;
     if !is_time(&data_type) {
-        return Err(SqlError::types(format!(
-            "a watermark must be a timestamp, not {}",
-            sql_type_name(&data_type)
-        ))
-        .at(watermark.span)
-        .help(format!("write WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND")));
+        let message = format!("a watermark must be a timestamp, not {}", sql_type_name(&data_type));
+        return Err(SqlError::types(message)
+            .at(watermark.span)
+            .help(format!("write WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND")));
     }
     let expr = Texts::new(vec![syntax]).mark(expr, &schema)?;
     let watermark = WatermarkDecl::Expr(Box::new(expr));

@@ -6,10 +6,8 @@
 use std::path::Path;
 
 use datafusion_sql::sqlparser::tokenizer::TokenWithSpan;
-use millstream_contract::declaration::Declaration;
-use millstream_contract::inferred::Inferred;
 use millstream_contract::plan::{EventTime, Plan, Watermark};
-use millstream_contract::table::Connectors;
+use millstream_contract::{declaration::Declaration, inferred::Inferred, table::Connectors};
 
 use crate::names::catalog::{Catalog, FileTables, Origin, TableEntry};
 use crate::plan::create::table_entry;
@@ -78,7 +76,7 @@ fn quoted(query: &Query) -> Vec<Ident> {
             if name.quote_style == Some('\'') {
                 self.0.push(name.clone());
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     impl Visitor for Files {
@@ -88,15 +86,15 @@ fn quoted(query: &Query) -> Vec<Ident> {
             relation: &datafusion_sql::sqlparser::ast::ObjectName,
         ) -> ControlFlow<()> {
             match &relation.0[..] {
-                [part] => part.as_ident().map_or(ControlFlow::Continue(()), |name| self.take(name)),
-                _ => ControlFlow::Continue(()),
+                [part] => part.as_ident().map_or(Continue(()), |name| self.take(name)),
+                _ => Continue(()),
             }
         }
         fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
             match expr {
                 // `TABLE 'x'`: a text would be a value.
                 SqlExpr::Identifier(name) => self.take(name),
-                _ => ControlFlow::Continue(()),
+                _ => Continue(()),
             }
         }
     }

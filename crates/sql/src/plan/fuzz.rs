@@ -8,8 +8,7 @@ use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOpt
 
 use crate::plan::planner::Planner;
 use crate::syntax::prelude::*;
-use crate::syntax::script::parse_script;
-use crate::syntax::stack::PANICKED;
+use crate::syntax::{script::parse_script, stack::PANICKED};
 
 /// Parses and plans `text`; returns how many statements were executed without an error.
 ///

@@ -11,11 +11,10 @@ use crate::names::catalog::LATE;
 use crate::plan::create::IDLE_TIMEOUT;
 use crate::syntax::create_table::{ColumnDef, CreateTable, OptionDef, WatermarkDef};
 use crate::syntax::prelude::*;
-use crate::syntax::script::Statement;
-use crate::syntax::stack::on_large_stack;
-use crate::syntax::statement::StatementKind;
-use crate::syntax::tree::Syntax;
 use crate::syntax::user_functions::{CreateFunction, PlacedType};
+use crate::syntax::{
+    script::Statement, stack::on_large_stack, statement::StatementKind, tree::Syntax,
+};
 use parts::{QueryPart, RemovedPart};
 
 /// A statement whose known mistakes are left out.
@@ -217,7 +216,7 @@ fn selects(query: Option<&mut Query>) -> Vec<Span> {
         type Break = ();
         fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
             self.0.extend(Span::new(select.span()));
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let mut selects = Selects(Vec::new());

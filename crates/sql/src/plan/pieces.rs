@@ -2,6 +2,7 @@
 //! each other, and looks each up among all columns of its table. A piece has some of the items, and
 //! of the table the columns that it names. What has been planned is joined again.
 
+use crate::syntax::calls::path_of;
 use crate::syntax::prelude::*;
 
 use datafusion_expr::{Aggregate, Filter, Limit, Projection};
@@ -67,24 +68,15 @@ fn names(of: &impl Visit) -> Option<HashSet<String>> {
         type Break = ();
         fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
             self.queries += 1;
-            if self.queries > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if self.queries > 1 { Break(()) } else { Continue(()) }
         }
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            match expr {
-                Expr::Identifier(name) => _ = self.found.insert(name.value.clone()),
-                Expr::CompoundIdentifier(parts) => {
-                    self.found.extend(parts.iter().map(|part| part.value.clone()));
-                }
-                _ => {}
-            }
-            ControlFlow::Continue(())
+            self.found.extend(path_of(expr).iter().map(|name| name.value.clone()));
+            Continue(())
         }
     }
     let mut names = Names { found: HashSet::new(), queries: 0 };
-    match of.walk(&mut names) {
-        ControlFlow::Break(()) => None,
-        ControlFlow::Continue(()) => Some(names.found),
-    }
+    of.walk(&mut names).is_continue().then_some(names.found)
 }
 
 /// The plan of all pieces. `first` is the first one's over all columns of the table. `None` if they

@@ -16,49 +16,39 @@ use chrono::{DateTime, Utc};
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_sql::sqlparser::ast::Query as SqlQuery;
 use millstream_contract::declaration::{Declaration, literal};
-use millstream_contract::plan::PACK_US;
 use millstream_contract::settings::{SETTINGS, Settings};
-use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
+use millstream_contract::{plan::PACK_US, sink::Sink};
 
 use crate::expr::coercion::Coercion;
 use crate::expr::registered::{ScalarFunction, registered};
 use crate::expr::scalars::{DatesAsTimes, with_zone};
-use crate::faults::blame::blame;
-use crate::faults::check::check_query;
+use crate::faults::{blame::blame, check::check_query};
 use crate::names::catalog::{
     Catalog, Entry, EventTimeDecl, FileTables, LeftOut, Origin, TableColumn, TableEntry,
     WatermarkDecl,
 };
-use crate::names::ends::Ends;
-use crate::names::readings::Readings;
-use crate::names::references::tables_of;
-use crate::names::with_names::with_own_names;
 use crate::names::written::{Written, twice, written_by};
-use crate::plan::assemble::Assembler;
-use crate::plan::create::refuse_finer;
+use crate::names::{
+    ends::Ends, readings::Readings, references::tables_of, with_names::with_own_names,
+};
 use crate::plan::explain::{explain, logical_text};
 use crate::plan::files::{Declarer, files_of, look_through};
-use crate::plan::stand_ins::StandIns;
-use crate::stages::compiler::Compiler;
+use crate::plan::{assemble::Assembler, create::refuse_finer, stand_ins::StandIns};
 use crate::stages::functions::{Context, Functions};
 use crate::stages::graph::{Graph, Reader};
 use crate::stages::insert::{Target, fit_to_sink, show_local_times};
-use crate::stages::instants::join_by_instants;
-use crate::stages::left_out::asides;
 use crate::stages::lower::{Places, Stage};
-use crate::stages::places::places;
-use crate::stages::rewrite::rewrite_query;
-use crate::stages::texts::Texts;
+use crate::stages::{
+    compiler::Compiler, instants::join_by_instants, left_out::asides, places::places,
+    rewrite::rewrite_query, texts::Texts,
+};
 use crate::syntax::prelude::*;
-use crate::syntax::script::Statement;
-use crate::syntax::size::check_query_size;
-use crate::syntax::stack::on_large_stack;
-use crate::syntax::statement::is_path;
 use crate::syntax::statement::{StatementKind, inserts};
-use crate::syntax::statement_set::Insert;
-use crate::syntax::tree::Syntax;
-use crate::syntax::user_functions::expand;
+use crate::syntax::{
+    script::Statement, size::check_query_size, stack::on_large_stack, statement::is_path,
+    statement_set::Insert, tree::Syntax, user_functions::expand,
+};
 use logical::Planned;
 pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};
 use rehearsed::{Rehearsed, StatementResult};

@@ -9,9 +9,8 @@ use datafusion_sql::sqlparser::ast::{
 };
 
 use crate::expr::udf::{argument_of, called};
-use crate::syntax::calls::function;
 use crate::syntax::prelude::*;
-use crate::syntax::tree::constraint;
+use crate::syntax::{calls::function, tree::constraint};
 
 /// The marker's name, which nobody can write without quotes.
 const NAME: &str = "$system_time";

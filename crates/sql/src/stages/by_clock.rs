@@ -54,11 +54,7 @@ impl Stage {
         table.left_out.late = None;
         let now = input_column(&table.columns[column].name);
         let with_column = |expr: Expr| -> Result<Expr> {
-            let replaced = expr.changed_up(|e| match is_read_time(&e) {
-                true => Ok(Transformed::yes(now.clone())),
-                false => Ok(Transformed::no(e)),
-            })?;
-            Ok(replaced.data)
+            Ok(expr.replaced(|e| Ok(is_read_time(e).then(|| now.clone())))?)
         };
         for expr in self.columns.iter_mut().chain(&mut self.filters) {
             *expr = with_column(std::mem::take(expr))?;

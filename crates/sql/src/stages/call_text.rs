@@ -1,8 +1,6 @@
 //! The SQL text of an aggregate call, which also names its column.
 
-use crate::expr::aggregates::sql_name;
-use crate::expr::collected;
-use crate::expr::text::sql_text;
+use crate::expr::{aggregates::sql_name, collected, text::sql_text};
 use crate::stages::lower::Call;
 use crate::syntax::prelude::*;
 

@@ -3,19 +3,15 @@
 
 use chrono::{DateTime, Utc};
 use datafusion_common::config::ConfigOptions;
-use millstream_contract::expr::Expr as EngineExpr;
-use millstream_contract::zone::Zone;
+use millstream_contract::{expr::Expr as EngineExpr, zone::Zone};
 
-use crate::expr::by_parts::by_parts;
-use crate::expr::evaluate::compile;
-use crate::expr::indexed::Indexed;
 use crate::expr::scalars::{as_meant, bound_constants, bound_texts, refuse_stamps};
-use crate::expr::simplified::simplified;
-use crate::stages::condition;
-use crate::stages::lower::Grouped;
+use crate::expr::{
+    by_parts::by_parts, evaluate::compile, indexed::Indexed, simplified::simplified,
+};
+use crate::stages::{condition, lower::Grouped};
 use crate::syntax::prelude::*;
-use crate::syntax::size::check_growth;
-use crate::syntax::types::plain_type;
+use crate::syntax::{size::check_growth, types::plain_type};
 
 /// Compiles expressions.
 pub(crate) struct Compiler<'a> {

@@ -3,11 +3,9 @@
 //! protects them, too. Where the table leaves out malformed records, a column that may fail is
 //! worked out once for each record instead: whether a record is malformed is no query's affair.
 
-use crate::expr::safe::cannot_fail;
-use crate::expr::scalars::is_read_time;
+use crate::expr::{safe::cannot_fail, scalars::is_read_time};
 use crate::names::catalog::{INPUT, TableEntry};
-use crate::stages::lower::count_nodes;
-use crate::stages::schemas::table_schema;
+use crate::stages::{lower::column_of, lower::count_nodes, schemas::table_schema};
 use crate::syntax::prelude::*;
 
 /// Nodes that a column's expression may have once the columns within are written out. A larger
@@ -64,26 +62,14 @@ fn definitions(table: &TableEntry, windowed: bool) -> Result<HashMap<String, Exp
 
 /// `expr` with columns written out, unless it would come to have more nodes than that.
 fn written(expr: Expr, of: &HashMap<String, Expr>, nodes_max: usize) -> DfResult<Expr> {
-    let definition = |column: &Column| {
-        let own = column.relation.as_ref().is_some_and(|relation| relation.table() == INPUT);
-        of.get(&column.name).filter(|_| own)
-    };
+    let find = |e: &Expr| column_of(INPUT, e).and_then(|name| of.get(name));
     let mut nodes = count_nodes(&expr);
-    expr.each_node(|e| {
-        if let Expr::Column(column) = e {
-            nodes += definition(column).map_or(0, count_nodes);
-        }
-        Ok(TreeNodeRecursion::Continue)
+    expr.each(|e| {
+        nodes += find(e).map_or(0, count_nodes);
+        Ok(())
     })?;
     if nodes > nodes_max {
         return Ok(expr);
     }
-    let written = expr.changed_up(|e| {
-        let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
-        Ok(match definition(column) {
-            Some(definition) => Transformed::yes(definition.clone()),
-            None => Transformed::no(e),
-        })
-    })?;
-    Ok(written.data)
+    Ok(expr.replaced(|e| Ok(find(e).cloned()))?)
 }

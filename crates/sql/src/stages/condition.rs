@@ -6,9 +6,7 @@
 //! NOT, FALSE alone counts, and OR takes the role of AND. Messages do not show the added IS TRUE
 //! ([`decided`]).
 
-use crate::expr::evaluate::spelled_out;
-use crate::expr::safe::cannot_fail;
-use crate::expr::scalars::decided;
+use crate::expr::{evaluate::spelled_out, safe::cannot_fail, scalars::decided};
 use crate::stages::schemas::nullable;
 use crate::syntax::prelude::*;
 

@@ -2,10 +2,8 @@
 //! whose result would have no deterministic order.
 
 use crate::names::catalog::TableEntry;
-use crate::stages::joined::Unwindowed;
-use crate::stages::joins::NO_PAIR;
 use crate::stages::lower::{Fires, Places, Rows, Stage};
-use crate::stages::nest::Inner;
+use crate::stages::{joined::Unwindowed, joins::NO_PAIR, nest::Inner};
 use crate::syntax::prelude::*;
 
 /// A grouping without a window over a table that never ends.

@@ -2,8 +2,7 @@
 //! a table this is its own event time, for a window's result `window_time`, and for a UNION ALL the
 //! event time of each of its queries.
 
-use millstream_contract::declaration::identifier;
-use millstream_contract::plan::JoinKind;
+use millstream_contract::{declaration::identifier, plan::JoinKind};
 
 use crate::expr::text::sql_text;
 use crate::names::catalog::{TableEntry, input_column};
@@ -224,11 +223,8 @@ fn of_table(table: &TableEntry, time: &Expr, name: &str, data_type: &DataType) -
         )));
     }
     if !matches!(data_type, DataType::Timestamp(..)) {
-        return Err(SqlError::types(format!(
-            "'{name}' is no time: it is {}",
-            sql_type_name(data_type)
-        ))
-        .help(format!(
+        let message = format!("'{name}' is no time: it is {}", sql_type_name(data_type));
+        return Err(SqlError::types(message).help(format!(
             "add a time to {}, for example:\n{}",
             declaration(table),
             computed_time(table, name, data_type).unwrap_or_else(|| computed_time_of(
@@ -237,11 +233,9 @@ fn of_table(table: &TableEntry, time: &Expr, name: &str, data_type: &DataType) -
             ))
         )));
     }
-    Err(SqlError::unsupported(format!(
-        "table '{}' has no watermark, so its windows would never be complete",
-        table.name
-    ))
-    .help(match time {
+    let message =
+        format!("table '{}' has no watermark, so its windows would never be complete", table.name);
+    Err(SqlError::unsupported(message).help(match time {
         // The column may have another name in a view.
         Expr::Column(column) => {
             let name = identifier(&column.name);

@@ -11,8 +11,7 @@ mod pairs;
 
 use std::hash::DefaultHasher;
 
-use millstream_contract::plan::Sort;
-use millstream_contract::table::Table;
+use millstream_contract::{plan::Sort, table::Table};
 
 use crate::names::alike::{all_alike, hash_all, hash_of};
 use crate::names::catalog::TableEntry;
@@ -21,9 +20,8 @@ use crate::stages::endless::{
     endless_group, endless_join, endless_order, endless_part, endless_ranking,
     windows_beside_records,
 };
-use crate::stages::joined::Joined;
 use crate::stages::lower::{FIRED, Fires, Grouped, Places, Rows, Stage, fired_column};
-use crate::stages::nest::Inner;
+use crate::stages::{joined::Joined, lower::column_of, nest::Inner};
 use crate::syntax::prelude::*;
 pub(crate) use expands::{Elements, Expands, LookedUp, Makes};
 pub(crate) use operators::{Body, Operator, Side, used_by};
@@ -391,12 +389,8 @@ fn rename(expr: &Expr, names: &HashMap<String, String>) -> Result<Expr> {
     if names.iter().all(|(before, now)| before == now) {
         return Ok(expr.clone());
     }
-    let renamed = expr.clone().changed_up(|e| match &e {
-        Expr::Column(column) if column.relation.as_ref().is_some_and(|r| r.table() == FIRED) => {
-            let name = names.get(&column.name).filter(|name| **name != column.name);
-            Ok(name.map_or(Transformed::no(e.clone()), |name| Transformed::yes(fired_column(name))))
-        }
-        _ => Ok(Transformed::no(e)),
-    })?;
-    Ok(renamed.data)
+    Ok(expr.clone().replaced(|e| {
+        let name = column_of(FIRED, e).and_then(|column| names.get(column));
+        Ok(name.map(|name| fired_column(name)))
+    })?)
 }

@@ -3,8 +3,7 @@
 
 use millstream_contract::wording::counted;
 
-use crate::expr::scalars::conformed;
-use crate::expr::text::sql_text;
+use crate::expr::{scalars::conformed, text::sql_text};
 use crate::names::catalog::{TableColumn, TableEntry};
 use crate::stages::lower::Stage;
 use crate::syntax::prelude::*;
@@ -30,27 +29,29 @@ pub(crate) fn fit_to_sink(
         let names = |names: Vec<&str>| names.join(", ");
         let wanted = order.iter().map(|i| entry.columns[*i].name.as_str()).collect();
         let got = given.iter().map(|f| f.name().as_str()).collect();
-        return Err(SqlError::types(format!(
+        let message = format!(
             "table '{}' takes {} ({}), the query gives {} ({})",
             entry.name,
             counted(order.len() as u64, "column"),
             names(wanted),
             given.len(),
             names(got)
-        ))
-        .at(target.place)
-        .help("select as many columns as the table has, in their order"));
+        );
+        return Err(SqlError::types(message)
+            .at(target.place)
+            .help("select as many columns as the table has, in their order"));
     }
     let mut columns = Vec::new();
     for (i, column) in entry.inserted() {
         let Some(position) = order.iter().position(|o| *o == i) else {
             if !column.nullable {
-                return Err(SqlError::types(format!(
+                let message = format!(
                     "column '{}' of table '{}' is NOT NULL, so it needs a value",
                     column.name, entry.name
-                ))
-                .at(target.place)
-                .help("name it after INSERT INTO and select a value for it"));
+                );
+                return Err(SqlError::types(message)
+                    .at(target.place)
+                    .help("name it after INSERT INTO and select a value for it"));
             }
             let null = ScalarValue::try_from(&column.data_type)?;
             columns.push(Expr::Literal(null, None));
@@ -58,14 +59,15 @@ pub(crate) fn fit_to_sink(
         };
         let (field, expr) = (&given[position], stage.columns[position].clone());
         if !column.nullable && field.is_nullable() {
-            return Err(SqlError::types(format!(
+            let message = format!(
                 "column '{}' of table '{}' is NOT NULL, and the query's '{}' can be NULL",
                 column.name,
                 entry.name,
                 field.name()
-            ))
-            .at(target.place)
-            .help(format!("select a value for NULL too: COALESCE({}, …)", field.name())));
+            );
+            return Err(SqlError::types(message)
+                .at(target.place)
+                .help(format!("select a value for NULL too: COALESCE({}, …)", field.name())));
         }
         columns.push(if *field.data_type() == column.data_type {
             expr
@@ -173,10 +175,8 @@ fn positions(target: &Target<'_>) -> Result<Vec<usize>> {
                 None => format!("there is no column '{}' in table '{}'", name.value, entry.name),
             };
             let names = entry.columns.iter().map(|c| c.name.as_str());
-            let meant = millstream_contract::settings::closest(&name.value, names)
-                .filter(|_| found.is_none())
-                .map(|meant| format!("did you mean '{meant}'?"));
-            SqlError::name(message).at(Span::new(name.span)).maybe_help(meant)
+            let names = names.filter(|_| found.is_none());
+            SqlError::name(message).at(Span::new(name.span)).meant(&name.value, names, "")
         })?;
         positions.push(found);
     }

@@ -24,21 +24,18 @@ mod written;
 
 use datafusion_common::{JoinType, NullEquality};
 use datafusion_expr::Join;
-use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::utils::split_conjunction_owned;
 use millstream_contract::plan::{Interval, JoinKind, Window};
 
-use crate::expr::indexed::Indexed;
-use crate::expr::located::within_mark;
-use crate::expr::scalars::coalesce;
-use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::expr::{
+    indexed::Indexed, located::within_mark, scalars::coalesce, window_node::WINDOW_COLUMNS,
+};
 use crate::names::alike::all_alike;
-use crate::stages::as_of::take_time;
-use crate::stages::counted::Counted;
 use crate::stages::joined::{Joined, Unwindowed};
 use crate::stages::lower::{Fires, Places, Rows, Stage, fired_column, indexed, unique};
-use crate::stages::texts::Clause;
-use crate::stages::windows::assigned::Windows;
+use crate::stages::{
+    as_of::take_time, counted::Counted, texts::Clause, windows::assigned::Windows,
+};
 use crate::syntax::prelude::*;
 use conditions::{Bounds, Condition, Numbered, SortedConditions};
 pub(crate) use interval::NO_PAIR;
@@ -347,20 +344,15 @@ impl Stage {
                 _ => None,
             }
         };
-        let with_bounds = expr.changed_up(|e| {
-            let bound = match &e {
-                Expr::ScalarFunction(ScalarFunction { func, args })
-                    if func.name() == "coalesce" =>
-                {
-                    either(args)
-                }
+        let with_bounds = expr.replaced(|e| {
+            Ok(match e {
+                Expr::ScalarFunction(call) if call.name() == "coalesce" => either(&call.args),
                 marked => within_mark(marked)
                     .filter(|inner| matches!(inner, Expr::Column(_)) || is_bound(inner))
                     .cloned(),
-            };
-            Ok(bound.map_or(Transformed::no(e), Transformed::yes))
-        })?;
-        Ok(with_bounds.data)
+            })
+        });
+        Ok(with_bounds?)
     }
 }
 

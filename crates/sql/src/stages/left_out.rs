@@ -2,12 +2,11 @@
 //! that malformed and late records are inserted into. Each is an output of the plan beside those of
 //! the queries.
 
-use millstream_contract::error::Result as EngineResult;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
 use millstream_contract::plan::{
     self, Input, Late, Node, Operator, Plan, Project, RAW, Stage, late_fields, malformed_schema,
 };
-use millstream_contract::table::TableOptions;
+use millstream_contract::{error::Result as EngineResult, table::TableOptions};
 
 use crate::names::catalog::{
     Catalog, Declared, Entry, LATE, LeftOut, ON_ERROR, Origin, TableColumn, TableEntry,

@@ -13,21 +13,18 @@ use datafusion_expr::{Aggregate, Distinct};
 use millstream_contract::plan::{self, AggregateFunction};
 
 use crate::expr::aggregates::{Takes, aggregate_named, counts_repeats};
-use crate::expr::collected;
-use crate::expr::indexed::Indexed;
-use crate::expr::located::without_cast_names;
-use crate::expr::text::sql_text;
 use crate::expr::window_node::{WINDOW_COLUMNS, WindowNode};
+use crate::expr::{collected, indexed::Indexed, located::without_cast_names, text::sql_text};
 use crate::names::catalog::{INPUT, TableEntry, input_column};
 use crate::names::given::{given_rows, one_row};
 use crate::names::handles::TableHandle;
-use crate::stages::counted::Counted;
 pub(crate) use crate::stages::lowered::{Call, Fires, Grouped, OrderKey, Rows};
 use crate::stages::refusals::{refuse_expr, refused};
 use crate::stages::texts::{Clause, Texts};
-use crate::stages::unnest::UnnestNode;
-use crate::stages::windows::assigned::Windows;
-use crate::stages::windows::group_windows::window_among;
+use crate::stages::{
+    counted::Counted, unnest::UnnestNode, windows::assigned::Windows,
+    windows::group_windows::window_among,
+};
 use crate::syntax::prelude::*;
 use crate::syntax::size::{MAX_NODES, too_large};
 use crate::syntax::types::plain_type;
@@ -257,13 +254,13 @@ impl Stage {
         places: &Places,
     ) -> Result<Expr> {
         let mut nodes = 0;
-        expr.each_node(|e| {
-            refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
+        expr.each(|e| {
+            refuse_expr(e)?;
             nodes += match e {
                 Expr::Column(column) => count_nodes(&self.columns[schema.index_of(column)?]),
                 _ => 1,
             };
-            Ok(TreeNodeRecursion::Continue)
+            Ok(())
         })?;
         if nodes > MAX_NODES {
             let parts = format!("{nodes} parts once its views are written out");
@@ -271,14 +268,14 @@ impl Stage {
         }
         let plain = without_cast_names(expr.clone())?;
         let marked = places.texts.mark_in(clause, plain, schema)?;
-        let substituted = marked.changed_up(|e| match e {
-            Expr::Column(column) => {
-                Ok(Transformed::yes(self.columns[schema.index_of(&column)?].clone()))
-            }
-            Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
-            other => Ok(Transformed::no(other)),
-        })?;
-        self.with_bounds(substituted.data)
+        let substituted = marked.replaced(|e| {
+            Ok(match e {
+                Expr::Column(column) => Some(self.columns[schema.index_of(column)?].clone()),
+                Expr::Alias(alias) => Some(alias.expr.as_ref().clone()),
+                _ => None,
+            })
+        });
+        self.with_bounds(substituted?)
     }
 
     pub(crate) fn call(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Call> {
@@ -312,11 +309,10 @@ impl Stage {
             return Err(SqlError::unsupported(message).at(span).help(help));
         }
         if !call.params.order_by.is_empty() || call.params.null_treatment.is_some() {
-            return Err(SqlError::unsupported(format!(
-                "ORDER BY and the treatment of NULLs do not go with {name}"
-            ))
-            .at(span)
-            .help("leave them out: they would not change the result"));
+            let message = format!("ORDER BY and the treatment of NULLs do not go with {name}");
+            return Err(SqlError::unsupported(message)
+                .at(span)
+                .help("leave them out: they would not change the result"));
         }
         let counts_rows = match &call.params.args[..] {
             [Expr::Literal(value, _)] => name == "COUNT" && !distinct && !value.is_null(),
@@ -439,16 +435,23 @@ pub(crate) fn unique(name: String, taken: &mut HashSet<String>) -> String {
 
 pub(crate) fn count_nodes(expr: &Expr) -> usize {
     let mut nodes = 0;
-    let counted = expr.each_node(|_| {
+    // Counting does not fail.
+    let _ = expr.each(|_| {
         nodes += 1;
-        Ok(TreeNodeRecursion::Continue)
+        Ok(())
     });
-    debug_assert!(counted.is_ok(), "counting does not fail");
     nodes
 }
 
+/// The name of an expression that is a column with this qualifier.
+pub(crate) fn column_of<'e>(qualifier: &str, expr: &'e Expr) -> Option<&'e str> {
+    let column = expr.try_as_col()?;
+    let own = column.relation.as_ref().is_some_and(|relation| relation.table() == qualifier);
+    own.then_some(&column.name)
+}
+
 pub(crate) fn is_window_column(expr: &Expr) -> bool {
-    matches!(expr, Expr::Column(c) if c.relation.as_ref().is_some_and(|r| r.table() == WINDOW))
+    column_of(WINDOW, expr).is_some()
 }
 
 /// The columns to which an expression refers.
@@ -472,9 +475,5 @@ pub(crate) fn over(expr: &Expr) -> Over {
 
 /// The same expression over the window columns of what fires.
 pub(crate) fn to_fired(expr: Expr) -> Result<Expr> {
-    let fired = expr.changed_up(|e| match e {
-        Expr::Column(column) => Ok(Transformed::yes(fired_column(column.name))),
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(fired.data)
+    Ok(expr.replaced(|e| Ok(e.try_as_col().map(|column| fired_column(&column.name))))?)
 }

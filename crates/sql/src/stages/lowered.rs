@@ -2,8 +2,7 @@
 
 use millstream_contract::plan::AggregateFunction;
 
-use crate::names::catalog::TableEntry;
-use crate::names::views::Pairs;
+use crate::names::{catalog::TableEntry, views::Pairs};
 use crate::stages::joined::Joined;
 use crate::stages::nest::{Expanded, Expanding, Inner};
 use crate::syntax::prelude::*;

@@ -3,8 +3,7 @@
 
 use millstream_contract::plan::AggregateFunction;
 
-use crate::expr::located::within_mark;
-use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::expr::{located::within_mark, window_node::WINDOW_COLUMNS};
 use crate::names::catalog::{INPUT, input_column};
 use crate::stages::lower::{Call, FIRED, Fires, Rows, Stage, fired_column, unique};
 use crate::stages::nest::Inner;

@@ -10,6 +10,7 @@ use millstream_contract::plan::{self, Unnest, Window};
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS};
 use crate::names::catalog::{INPUT, TableEntry, input_column};
 use crate::names::window_kinds::WindowKind;
+use crate::stages::lower::column_of;
 use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
 use crate::stages::windows::assigned::{Assigned, Windows};
 use crate::syntax::prelude::*;
@@ -80,16 +81,11 @@ pub(crate) struct Looked {
 
 /// An expression over columns of these names ([`INPUT`]), with what they are in their place.
 pub(crate) fn written(expr: &Expr, names: &[String], columns: &[Expr]) -> Result<Expr> {
-    let written = expr.clone().changed_up(|e| {
-        let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
-        if column.relation.as_ref().is_none_or(|r| r.table() != INPUT) {
-            return Ok(Transformed::no(e));
-        }
-        let position = names.iter().position(|name| *name == column.name);
-        let column = position.and_then(|position| columns.get(position)).cloned();
-        Ok(column.map_or(Transformed::no(e), Transformed::yes))
-    })?;
-    Ok(written.data)
+    Ok(expr.clone().replaced(|e| {
+        let name = column_of(INPUT, e);
+        let position = name.and_then(|column| names.iter().position(|name| name == column));
+        Ok(position.and_then(|position| columns.get(position)).cloned())
+    })?)
 }
 
 impl Inner {

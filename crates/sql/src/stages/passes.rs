@@ -7,12 +7,10 @@
 
 use std::hash::DefaultHasher;
 
-use datafusion_common::cse::HashNode;
-use datafusion_common::tree_node::TreeNode;
+use datafusion_common::{cse::HashNode, tree_node::TreeNode};
 
-use crate::expr::located::within_mark;
 use crate::expr::safe::{arguments, cannot_fail};
-use crate::expr::text::nested;
+use crate::expr::{located::within_mark, text::nested};
 use crate::names::alike::alike;
 use crate::names::catalog::{INPUT, add_columns, input_column};
 use crate::stages::compiler::each_input;

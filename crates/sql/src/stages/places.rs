@@ -2,9 +2,7 @@
 
 use datafusion_sql::sqlparser::ast::{Distinct, Expr, Function, GroupByExpr};
 
-use crate::stages::lower::Places;
-use crate::stages::texts::Texts;
-use crate::stages::unnest::is_unnest;
+use crate::stages::{lower::Places, texts::Texts, unnest::is_unnest};
 use crate::syntax::prelude::*;
 
 /// Where a query's clauses stand.
@@ -23,7 +21,7 @@ pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Pl
                 let whole = Span::new(query.body.span());
                 self.0.union = whole.and_then(|s| self.0.texts.keyword("UNION", s)).or(whole);
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
         fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
             if let (Some(Distinct::Distinct), None) = (&select.distinct, self.0.distinct) {
@@ -38,7 +36,7 @@ pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Pl
             let mut relations = joins.map(|join| &join.relation).chain(others);
             let join = relations.find(|relation| !is_unnest(relation));
             self.0.join = self.0.join.or(join.and_then(|relation| Span::new(relation.span())));
-            ControlFlow::Continue(())
+            Continue(())
         }
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             if let (Expr::Exists { .. } | Expr::InSubquery { .. }, None) = (expr, self.0.subquery) {
@@ -49,7 +47,7 @@ pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Pl
             {
                 self.0.over = Span::new(name.span());
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let mut finder = Finder(Places { statement, texts, ..Places::default() });

@@ -18,10 +18,8 @@ use datafusion_sql::sqlparser::ast;
 use millstream_contract::plan::{self, AggregateFunction, Best, Directions, Ranking};
 
 use crate::expr::collected::{UNBOUNDED, name_of};
-use crate::expr::located::without_marks;
 use crate::expr::scalars::{row_fields, row_of};
-use crate::expr::udf::called;
-use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::expr::{located::without_marks, udf::called, window_node::WINDOW_COLUMNS};
 use crate::stages::lower::{
     Call, Fires, Grouped, Over, Places, Stage, fired_column, indexed, is_window_column, over,
     to_fired, unique, window_column,

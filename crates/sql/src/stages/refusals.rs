@@ -3,8 +3,7 @@
 
 use datafusion_sql::sqlparser::ast::SetOperator;
 
-use crate::stages::as_of::time_of;
-use crate::stages::windows::group_windows::bound_of;
+use crate::stages::{as_of::time_of, windows::group_windows::bound_of};
 use crate::syntax::prelude::*;
 
 /// Advice in place of a subquery as a value.

@@ -11,10 +11,8 @@
 
 use millstream_contract::plan::AggregateFunction;
 
-use crate::expr::collecting::is_ordered;
-use crate::expr::text::sql_text;
-use crate::names::alike::alike;
-use crate::names::catalog::input_column;
+use crate::expr::{collecting::is_ordered, text::sql_text};
+use crate::names::{alike::alike, catalog::input_column};
 use crate::stages::counted::Counted;
 use crate::stages::lower::{Call, Places, Stage, unique};
 use crate::syntax::prelude::*;

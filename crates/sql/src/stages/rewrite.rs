@@ -13,20 +13,18 @@ use millstream_contract::zone::Zone;
 
 use crate::expr::located::NAMED_CAST;
 use crate::expr::scalars::{BY_PATTERN, CEIL_TIME, SUNDAY_WEEK, time_step, unit_names};
-use crate::stages::functions::Functions;
-use crate::stages::json_calls;
-use crate::stages::windows::group_windows::mark_group_windows;
+use crate::stages::{functions::Functions, json_calls, windows::group_windows::mark_group_windows};
 use crate::syntax::calls::{function, string};
-use crate::syntax::interval_literals::name_units;
+use crate::syntax::calls::{number_of, value_of};
 use crate::syntax::numbers::{decimal, double, keep_casts, negative};
 use crate::syntax::pattern::{has_zone, to_strftime};
 use crate::syntax::prelude::*;
 use crate::syntax::subscripts::{is_field, rewrite_access};
-use crate::syntax::time_literals::keep_fraction;
+use crate::syntax::{interval_literals::name_units, time_literals::keep_fraction};
 
 /// Rewrites the functions of a query.
 pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Query> {
-    if let ControlFlow::Break(error) = query.walk_mut(&mut Rewriter(functions)) {
+    if let Break(error) = query.walk_mut(&mut Rewriter(functions)) {
         return Err(error);
     }
     // The names of columns without one are found by now.
@@ -36,10 +34,7 @@ pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Q
 
 /// Rewrites the functions of an expression.
 pub(crate) fn rewrite_expr(mut expr: Expr, functions: &Functions) -> Result<Expr> {
-    match expr.walk_mut(&mut Rewriter(functions)) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(expr),
-    }
+    expr.walk_mut(&mut Rewriter(functions)).break_value().map_or(Ok(expr), Err)
 }
 
 /// Gives every CAST a name of its own: DataFusion calls `CAST(x AS INT)` `x`, so that it could not
@@ -54,7 +49,7 @@ pub(crate) fn name_casts(mut query: Query) -> Query {
                 let data_type = string(&data_type.to_string());
                 *expr = function(&name, NAMED_CAST, vec![expr.clone(), data_type]);
             }
-            ControlFlow::Continue(())
+            Continue(())
         }
     }
     let _ = query.walk_mut(&mut Casts);
@@ -81,7 +76,7 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         keep_casts(query);
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     /// Computed columns without a name are called what they say: DataFusion would leave CASTs out
@@ -129,7 +124,7 @@ impl VisitorMut for Rewriter<'_> {
             let alias = Ident { value: name, quote_style: Some('`'), span: expr.span() };
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
@@ -183,10 +178,10 @@ impl VisitorMut for Rewriter<'_> {
         match rewritten {
             Ok(Some(new)) => *expr = new,
             Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error.at(Span::new(expr.span()))),
+            Err(error) => return Break(error.at(Span::new(expr.span()))),
         }
         self.name_call(expr);
-        ControlFlow::Continue(())
+        Continue(())
     }
 }
 
@@ -348,9 +343,7 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             let time = by_pattern(&name, "TO_TIMESTAMP", text, format)?;
             Ok(Some(cast(time, DataType::Date)))
         }
-        ("TO_TIMESTAMP_LTZ", [_, digits])
-            if !matches!(number_literal(digits).as_deref(), Some("0" | "3")) =>
-        {
+        ("TO_TIMESTAMP_LTZ", [_, digits]) if !matches!(number_of(digits), Some("0" | "3")) => {
             let message = "the second argument of TO_TIMESTAMP_LTZ must be 0 or 3";
             Err(SqlError::unsupported(message)
                 .at(Span::new(digits.span()))
@@ -362,23 +355,12 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
 
 /// `CEIL(time TO unit)` or `FLOOR(time TO unit)`, as a call of `new`.
 fn to_unit(of: &Expr, unit: &DateTimeField, call: &str, new: &str) -> Result<Expr> {
-    const UNITS: [&str; 11] = [
-        "YEAR",
-        "QUARTER",
-        "MONTH",
-        "WEEK",
-        "DAY",
-        "HOUR",
-        "MINUTE",
-        "SECOND",
-        "MILLISECOND",
-        "MICROSECOND",
-        "NANOSECOND",
-    ];
+    const UNITS: &str = "YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND, MICROSECOND, \
+        NANOSECOND";
     let unit = unit.to_string().to_uppercase();
-    if !UNITS.contains(&unit.as_str()) {
+    if !UNITS.split(", ").any(|known| known == unit) {
         return Err(SqlError::types(format!("{call} has no unit {unit}"))
-            .help(format!("the units are {}", UNITS.join(", "))));
+            .help(format!("the units are {UNITS}")));
     }
     let name = Ident { span: of.span(), ..Ident::new("") };
     let unit = if unit == "WEEK" { SUNDAY_WEEK.to_string() } else { unit.to_lowercase() };
@@ -415,7 +397,7 @@ fn local_time() -> DataType {
 /// Refuses a number of bits that no hash of SHA-2 has.
 fn check_bits(bits: &Expr) -> Result<()> {
     let known = ["224", "256", "384", "512"];
-    match number_literal(bits).filter(|number| !known.contains(&number.as_str())) {
+    match number_of(bits).filter(|number| !known.contains(number)) {
         None => Ok(()),
         Some(number) => Err(SqlError::types(format!("SHA2 has no {number} bits"))
             .at(Span::new(bits.span()))
@@ -472,11 +454,10 @@ fn field_of(name: &str) -> Option<DateTimeField> {
 /// A literal pattern in Java's letters, as DataFusion's functions take it.
 fn java_pattern(format: &Expr, function: &str, zones: bool) -> Result<Expr> {
     let Some(pattern) = string_literal(format) else {
-        return Err(SqlError::unsupported(format!(
-            "the pattern of {function} must be a text in quotes"
-        ))
-        .at(Span::new(format.span()))
-        .help("write for example 'yyyy-MM-dd HH:mm:ss'"));
+        let message = format!("the pattern of {function} must be a text in quotes");
+        return Err(SqlError::unsupported(message)
+            .at(Span::new(format.span()))
+            .help("write for example 'yyyy-MM-dd HH:mm:ss'"));
     };
     let pattern = to_strftime(pattern, zones).map_err(|e| e.at(Span::new(format.span())))?;
     Ok(string(&pattern))
@@ -487,21 +468,8 @@ fn is_strftime(format: &Expr) -> bool {
 }
 
 fn string_literal(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn number_literal(expr: &Expr) -> Option<String> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::Number(number, _) => Some(number.to_string()),
-            _ => None,
-        },
+    match value_of(expr)? {
+        Value::SingleQuotedString(text) => Some(text),
         _ => None,
     }
 }

@@ -7,15 +7,13 @@ use millstream_contract::zone::Zone;
 use crate::expr::scalars::is_read_time;
 use crate::names::catalog::{INPUT, TableEntry, WatermarkDecl, add_columns, input_column};
 use crate::stages::compiler::{Compiler, each_input};
-use crate::stages::computed::Definitions;
 use crate::stages::graph::{
     Body, Elements, Graph, LookedUp, Makes, Operator as GraphOperator, Part, Pass, Scan, Side,
     used_by,
 };
-use crate::stages::lower::Grouped;
-use crate::stages::nest::written;
 use crate::stages::schemas::{qualified, table_schema};
 use crate::stages::watermarks::{WATERMARK, record_schema, watermark_field, with_watermarks};
+use crate::stages::{computed::Definitions, lower::Grouped, nest::written};
 use crate::syntax::prelude::*;
 
 /// Needs of the readers of a table.

@@ -3,11 +3,9 @@
 use datafusion_common::ExprSchema;
 use millstream_contract::plan::{AggregateFunction, Element};
 
-use crate::expr::aggregates::counts;
-use crate::expr::indexed::Indexed;
-use crate::expr::located::within_mark;
 use crate::expr::scalars::{exact_operation, within_decided};
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
+use crate::expr::{aggregates::counts, indexed::Indexed, located::within_mark};
 use crate::names::catalog::{INPUT, TableEntry};
 use crate::stages::lower::{FIRED, Grouped};
 use crate::syntax::prelude::*;

@@ -9,12 +9,8 @@ use datafusion_expr::utils::split_conjunction_owned;
 use datafusion_expr::{Aggregate, GroupingSet};
 use millstream_contract::plan::Window;
 
-use crate::expr::aggregates::is_grouping;
-use crate::expr::collecting;
-use crate::expr::indexed::Indexed;
-use crate::expr::text::sql_text;
-use crate::names::alike::alike;
-use crate::names::catalog::input_column;
+use crate::expr::{aggregates::is_grouping, collecting, indexed::Indexed, text::sql_text};
+use crate::names::{alike::alike, catalog::input_column};
 use crate::stages::counted::Counted;
 use crate::stages::lower::{Call, Over, Places, Stage, is_window_column, over, unique};
 use crate::stages::repeats::{as_computed, null, once_passed};

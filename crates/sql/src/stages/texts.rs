@@ -111,17 +111,13 @@ impl Texts {
         schema: &dyn ExprSchema,
     ) -> Result<Expr> {
         let marked = expr.changed_up(|e| {
-            if !may_fail(&e, schema) {
-                return Ok(Transformed::no(e));
-            }
-            match self.find(&e, clause) {
-                Some(found) if is_worth_a_mark(&e, found.sql, schema) => {
-                    Ok(Transformed::yes(located(e, found.place)))
-                }
-                _ => Ok(Transformed::no(e)),
-            }
+            let found = if may_fail(&e, schema) { self.find(&e, clause) } else { None };
+            Ok(match found.filter(|found| is_worth_a_mark(&e, found.sql, schema)) {
+                Some(found) => Transformed::yes(located(e, found.place)),
+                None => Transformed::no(e),
+            })
         });
-        Ok(marked.map_err(SqlError::from)?.data)
+        Ok(marked?.data)
     }
 
     /// How much speaks for `sql` being the text of `expr`; `None` if it is not.
@@ -288,14 +284,12 @@ fn same_operator(ours: &Operator, written: &ast::BinaryOperator) -> bool {
 /// A column of the expression whose name is one word, as it stands in the text.
 fn plain_column(expr: &Expr) -> Option<String> {
     let mut found = None;
-    let searched = expr.each_node(|e| match e {
-        Expr::Column(column) if is_word(&column.name) => {
-            found = Some(column.name.clone());
-            Ok(TreeNodeRecursion::Stop)
-        }
-        _ => Ok(TreeNodeRecursion::Continue),
+    // Searching does not fail.
+    let _ = expr.any_node(|e| {
+        let column = e.try_as_col().filter(|column| is_word(&column.name));
+        found = column.map(|column| column.name.clone());
+        Ok(found.is_some())
     });
-    debug_assert!(searched.is_ok(), "searching does not fail");
     found
 }
 

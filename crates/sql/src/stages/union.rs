@@ -7,8 +7,7 @@ use millstream_contract::plan;
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
 use crate::stages::lower::{Places, Rows, Stage, unique, window_column};
-use crate::stages::nest::Inner;
-use crate::stages::windows::assigned::Windows;
+use crate::stages::{nest::Inner, windows::assigned::Windows};
 use crate::syntax::prelude::*;
 
 impl Stage {
@@ -64,11 +63,10 @@ impl Stage {
             (false, Some(_)) => ("an ORDER BY", places.last_order_by),
             (false, None) => return Ok(()),
         };
-        Err(SqlError::unsupported(format!(
-            "{what} within a query of a UNION ALL does not run here"
-        ))
-        .at(place)
-        .help("put it at the end, where it is for all rows; or write a statement of its own"))
+        let message = format!("{what} within a query of a UNION ALL does not run here");
+        Err(SqlError::unsupported(message)
+            .at(place)
+            .help("put it at the end, where it is for all rows; or write a statement of its own"))
     }
 }
 

@@ -4,8 +4,6 @@
 //! sqlparser reads it as a join with a table function. The joins of a table with UNNESTs become one
 //! relation ([`fold`]), which is planned here: each UNNEST as a node over what stands before it.
 
-use std::cmp::Ordering;
-
 use datafusion_common::{DFSchemaRef, TableReference};
 use datafusion_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
@@ -18,8 +16,9 @@ use datafusion_sql::sqlparser::ast::{
 use millstream_contract::plan::{Element, Unnest};
 use millstream_contract::wording::counted;
 
+use crate::expr::window_node::over_one_input;
 use crate::syntax::prelude::*;
-use crate::syntax::words::single_part;
+use crate::syntax::{calls::value_of, words::single_part};
 
 const FORM: &str = "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)";
 
@@ -34,26 +33,17 @@ const ORDINALITY: &str = "ORDINALITY";
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct UnnestNode {
     pub(crate) input: LogicalPlan,
-    pub(crate) outer: bool,
-    ordinality: bool,
-    /// Of the table of elements, if it has one.
-    qualifier: Option<String>,
-    /// Of the columns of elements; if there are fewer, the others have names of their own.
-    names: Vec<String>,
+    pub(crate) how: How,
     pub(crate) place: Option<Span>,
     /// Contents of the added columns.
     pub(crate) elements: Vec<Element>,
     schema: DFSchemaRef,
 }
 
-impl PartialOrd for UnnestNode {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self == other).then_some(Ordering::Equal)
-    }
-}
+over_one_input!(UnnestNode);
 
 impl UnnestNode {
-    fn new(input: LogicalPlan, how: &How, place: Option<Span>) -> Result<UnnestNode> {
+    fn new(input: LogicalPlan, how: How, place: Option<Span>) -> Result<UnnestNode> {
         let mut fields: Vec<(Option<TableReference>, FieldRef)> =
             input.schema().iter().map(|(q, f)| (q.cloned(), f.clone())).collect();
         let Some((_, array)) = fields.pop() else {
@@ -101,21 +91,12 @@ impl UnnestNode {
             SqlError::name("a column that UNNEST gives has the name of another one")
                 .help("give its columns names: UNNEST(…) AS u (name, …)")
         })?;
-        Ok(UnnestNode {
-            input,
-            outer: how.outer,
-            ordinality: how.ordinality,
-            qualifier: how.qualifier.clone(),
-            names: how.names.clone(),
-            place,
-            elements,
-            schema: Arc::new(schema),
-        })
+        Ok(UnnestNode { input, how, place, elements, schema: Arc::new(schema) })
     }
 
     /// The expansion of this node.
     pub(crate) fn body(&self) -> Unnest {
-        Unnest { outer: self.outer, elements: self.elements.clone() }
+        Unnest { outer: self.how.outer, elements: self.elements.clone() }
     }
 }
 
@@ -150,23 +131,13 @@ impl UserDefinedLogicalNodeCore for UnnestNode {
         "Unnest"
     }
 
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        vec![&self.input]
-    }
-
-    fn schema(&self) -> &DFSchemaRef {
-        &self.schema
-    }
-
-    fn expressions(&self) -> Vec<Expr> {
-        vec![]
-    }
+    over_one_input!();
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kept = self.schema.fields().len() - self.elements.len();
         let names: Vec<&str> =
             self.schema.fields()[kept..].iter().map(|field| field.name().as_str()).collect();
-        let outer = if self.outer { " or NULL" } else { "" };
+        let outer = if self.how.outer { " or NULL" } else { "" };
         write!(f, "Unnest: {}{outer}", names.join(", "))
     }
 
@@ -176,25 +147,22 @@ impl UserDefinedLogicalNodeCore for UnnestNode {
         mut inputs: Vec<LogicalPlan>,
     ) -> DfResult<UnnestNode> {
         let input = inputs.pop().unwrap_or_else(|| self.input.clone());
-        let how = How {
-            outer: self.outer,
-            ordinality: self.ordinality,
-            qualifier: self.qualifier.clone(),
-            names: self.names.clone(),
-        };
-        UnnestNode::new(input, &how, self.place).or_else(external)
+        UnnestNode::new(input, self.how.clone(), self.place).or_else(external)
     }
 }
 
 fn external<T>(error: SqlError) -> DfResult<T> {
-    Err(DataFusionError::External(Box::new(error)))
+    Err(error.into())
 }
 
 /// How an UNNEST is written, besides what it takes.
-struct How {
-    outer: bool,
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct How {
+    pub(crate) outer: bool,
     ordinality: bool,
+    /// Of the table of elements, if it has one.
     qualifier: Option<String>,
+    /// Of the columns of elements; if there are fewer, the others have names of their own.
     names: Vec<String>,
 }
 
@@ -256,10 +224,7 @@ fn outer(join: &Join) -> Result<bool> {
         let error = SqlError::unsupported(format!("{what} with UNNEST does not run here"));
         Err(error.at(Span::new(join.relation.span())).help(help))
     };
-    let is_true = |on: &SqlExpr| match on {
-        SqlExpr::Value(value) => matches!(value.value, Value::Boolean(true)),
-        _ => false,
-    };
+    let is_true = |on: &SqlExpr| matches!(value_of(on), Some(Value::Boolean(true)));
     use JoinOperator::{CrossJoin, Inner, Join as Plain, Left, LeftOuter};
     let (outer, constraint) = match &join.join_operator {
         CrossJoin(constraint) | Inner(constraint) | Plain(constraint) => (false, constraint),
@@ -326,7 +291,7 @@ fn plan_unnest(
     let schema = Arc::new(DFSchema::new_with_metadata(fields, Default::default())?);
     let input = Projection::try_new_with_schema(columns, Arc::new(input), schema)?;
     let how = how(outer, with_ordinality, alias);
-    let node = UnnestNode::new(LogicalPlan::Projection(input), &how, place);
+    let node = UnnestNode::new(LogicalPlan::Projection(input), how, place);
     let node = node.or_else(|error| external(error.at(place)))?;
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }

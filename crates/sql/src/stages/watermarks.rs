@@ -44,7 +44,7 @@ pub(crate) fn with_watermarks(expr: Expr, table: &TableEntry) -> Result<Expr> {
             None => SqlError::unsupported(format!("table '{}' has no watermark", table.name))
                 .help("add WATERMARK FOR ts AS ts - INTERVAL '5' SECOND to CREATE TABLE"),
         };
-        Err(DataFusionError::External(Box::new(refused)))
+        Err(refused.into())
     });
     Ok(replaced?.data)
 }

@@ -2,7 +2,7 @@
 
 use datafusion_sql::sqlparser::ast::{
     DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, Value, ValueWithSpan,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, Value,
 };
 
 /// The function that makes a map: `MAP[…]`, as a call.
@@ -31,9 +31,34 @@ pub(crate) fn double_text(expr: &Expr) -> Option<&str> {
     let Expr::Cast { expr, data_type: DataType::Double(ExactNumberInfo::None), .. } = expr else {
         return None;
     };
-    match &**expr {
-        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => Some(text),
+    match value_of(expr)? {
+        Value::SingleQuotedString(text) => Some(text),
         _ => None,
+    }
+}
+
+/// The constant that an expression is.
+pub(crate) fn value_of(expr: &Expr) -> Option<&Value> {
+    match expr {
+        Expr::Value(value) => Some(&value.value),
+        _ => None,
+    }
+}
+
+/// The digits of a number as it is written.
+pub(crate) fn number_of(expr: &Expr) -> Option<&str> {
+    match value_of(expr)? {
+        Value::Number(digits, _) => Some(digits),
+        _ => None,
+    }
+}
+
+/// The parts of a column's name; none of another expression.
+pub(crate) fn path_of(expr: &Expr) -> &[Ident] {
+    match expr {
+        Expr::Identifier(name) => std::slice::from_ref(name),
+        Expr::CompoundIdentifier(path) => path,
+        _ => &[],
     }
 }
 

@@ -1,10 +1,11 @@
 //! `CASE x WHEN 1, 2 THEN …`: several values with one result, which sqlparser does not read.
 
-use datafusion_sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion_sql::sqlparser::ast::{CaseWhen, Expr, Value};
-use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
-use datafusion_sql::sqlparser::tokenizer::Token;
+use datafusion_sql::{
+    sqlparser::ast::helpers::attached_token::AttachedToken, sqlparser::keywords::Keyword,
+    sqlparser::tokenizer::Token,
+};
 
 /// Reads a `CASE` that compares a value, if one comes next.
 pub(crate) fn parse_case(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {

@@ -1,9 +1,7 @@
 //! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, a primary
 //! key, connector options.
 
-use datafusion_sql::sqlparser::ast::Expr;
-use datafusion_sql::sqlparser::parser::IsOptional;
-use datafusion_sql::sqlparser::tokenizer;
+use datafusion_sql::{sqlparser::ast::Expr, sqlparser::parser::IsOptional, sqlparser::tokenizer};
 
 use crate::syntax::like::{Like, parse_like};
 use crate::syntax::prelude::*;
@@ -199,11 +197,10 @@ fn parse_option(parser: &mut Parser<'_>) -> Result<OptionDef> {
     let value = match &value_token.token {
         Token::SingleQuotedString(value) => value.clone(),
         _ => {
-            return Err(SqlError::syntax(format!(
-                "expected a value in quotes, found {value_token}"
-            ))
-            .at(Span::new(value_token.span))
-            .help(format!("write '{key}' = 'value'")));
+            let message = format!("expected a value in quotes, found {value_token}");
+            return Err(SqlError::syntax(message)
+                .at(Span::new(value_token.span))
+                .help(format!("write '{key}' = 'value'")));
         }
     };
     parser.next_token();
@@ -303,10 +300,9 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
                     .help("leave it out: it would not change what a query computes"));
             }
             _ => {
-                return Err(SqlError::syntax(format!(
-                    "expected NOT NULL, a comma or ) after a column's type, found {token}"
-                ))
-                .at(Span::new(token.span)));
+                let message =
+                    format!("expected NOT NULL, a comma or ) after a column's type, found {token}");
+                return Err(SqlError::syntax(message).at(Span::new(token.span)));
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Errors with a place: what is wrong with a statement, where in its text, and what to write
 //! instead.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
+
+use millstream_contract::settings::closest;
 
 use crate::syntax::frame::frame;
 
@@ -113,6 +114,20 @@ impl SqlError {
     pub(crate) fn maybe_help(mut self, help: Option<String>) -> SqlError {
         self.help = self.help.or(help);
         self
+    }
+
+    /// Asks whether a name like `name` was meant; without such a name, the advice is `otherwise`.
+    pub(crate) fn meant<'n>(
+        self,
+        name: &str,
+        among: impl Iterator<Item = &'n str>,
+        otherwise: &str,
+    ) -> SqlError {
+        match closest(name, among) {
+            Some(meant) => self.help(format!("did you mean '{meant}'?")),
+            None if otherwise.is_empty() => self,
+            None => self.help(otherwise),
+        }
     }
 
     /// Sets the place unless there is one.

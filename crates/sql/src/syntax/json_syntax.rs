@@ -4,11 +4,10 @@
 //! [`json_calls`](crate::stages::json_calls).
 
 use datafusion_sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, ValueWithSpan};
-use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
-use datafusion_sql::sqlparser::tokenizer::Token;
+use datafusion_sql::{sqlparser::keywords::Keyword, sqlparser::tokenizer::Token};
 
-use crate::syntax::calls::{double_text, function};
+use crate::syntax::calls::{double_text, function, number_of, value_of};
 
 type Parsed<T> = Result<T, ParserError>;
 
@@ -282,11 +281,8 @@ pub(crate) fn worded(expr: &Expr) -> Option<(&Expr, &str, &Expr)> {
 
 /// The word in the place of an expression.
 pub(crate) fn word_of(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::Placeholder(word) => Some(word),
-            _ => None,
-        },
+    match value_of(expr)? {
+        Value::Placeholder(word) => Some(word),
         _ => None,
     }
 }
@@ -301,13 +297,10 @@ pub(crate) fn constant(expr: &Expr) -> Option<Option<String>> {
             Value::Null => Some(None),
             _ => None,
         },
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match &**expr {
-            Expr::Value(value) => match &value.value {
-                Value::Number(number, _) => Some(Some(format!("-{number}"))),
-                _ => None,
-            },
-            other => double_text(other).map(|number| Some(format!("-{number}"))),
-        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+            let number = number_of(expr).or_else(|| double_text(expr))?;
+            Some(Some(format!("-{number}")))
+        }
         other => double_text(other).map(|number| Some(number.to_string())),
     }
 }

@@ -36,16 +36,8 @@ pub(crate) enum Merge {
 }
 
 /// Properties named by options.
-const WHAT: [&str; 8] = [
-    "ALL",
-    "GENERATED",
-    "OPTIONS",
-    "WATERMARKS",
-    "CONSTRAINTS",
-    "PARTITIONS",
-    "DISTRIBUTION",
-    "METADATA",
-];
+const WHAT: &str =
+    "ALL, GENERATED, OPTIONS, WATERMARKS, CONSTRAINTS, PARTITIONS, DISTRIBUTION, METADATA";
 
 /// Properties that a table may replace.
 const OVERWRITTEN: [&str; 4] = ["GENERATED", "METADATA", "OPTIONS", "WATERMARKS"];
@@ -103,11 +95,11 @@ fn parse_option(parser: &mut Parser<'_>) -> Result<(Merge, &'static str, Option<
     };
     let second = parser.next_token();
     let span = Span::new(first.span.union(&second.span));
-    let Some(what) = WHAT.into_iter().find(|what| is_word(&second.token, what)) else {
-        let error = SqlError::syntax(format!("expected {}, found {second}", WHAT.join(", ")))
-            .at(Span::new(second.span));
+    let Some(what) = WHAT.split(", ").find(|what| is_word(&second.token, what)) else {
+        let error =
+            SqlError::syntax(format!("expected {WHAT}, found {second}")).at(Span::new(second.span));
         let written = second.token.to_string();
-        return Err(match closest(&written, WHAT.into_iter()) {
+        return Err(match closest(&written, WHAT.split(", ")) {
             Some(meant) => error.help(format!("did you mean {meant}?")),
             None => error.help(FORM),
         });

@@ -65,10 +65,9 @@ pub(crate) fn to_strftime(pattern: &str, zones: bool) -> Result<String> {
                 let letters = LETTERS.iter().map(|(java, _)| *java);
                 let of_zones = ["Z", "X", "x", "VV"].into_iter().filter(|_| zones);
                 let letters: Vec<&str> = letters.chain(of_zones).collect();
-                return Err(SqlError::unsupported(format!(
-                    "'{run}' in the pattern '{pattern}' has no meaning here"
-                ))
-                .help(format!("the letters are {}", letters.join(", "))));
+                let message = format!("'{run}' in the pattern '{pattern}' has no meaning here");
+                return Err(SqlError::unsupported(message)
+                    .help(format!("the letters are {}", letters.join(", "))));
             };
             text.push_str(strftime);
         } else {

@@ -37,6 +37,6 @@ pub(crate) use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     hash::{Hash, Hasher},
-    ops::ControlFlow,
+    ops::ControlFlow::{self, Break, Continue},
     sync::{Arc, LazyLock},
 };

@@ -4,16 +4,15 @@
 use datafusion_sql::sqlparser::parser::ParserError;
 use datafusion_sql::sqlparser::tokenizer::{TokenWithSpan, Tokenizer, Whitespace};
 
-use crate::syntax::dialect::MillstreamDialect;
 use crate::syntax::grammar::{hint, token_error};
-use crate::syntax::nested_casts::refuse_nested_casts;
 use crate::syntax::prelude::*;
 use crate::syntax::size::{check_lists, check_size};
-use crate::syntax::stack::on_large_stack;
 use crate::syntax::statement::{StatementKind, inserts, parse_statement};
 use crate::syntax::statement_set::{Insert, StatementSet};
-use crate::syntax::tree::closing;
-use crate::syntax::words::lower_first;
+use crate::syntax::{
+    dialect::MillstreamDialect, nested_casts::refuse_nested_casts, stack::on_large_stack,
+    tree::closing, words::lower_first,
+};
 
 /// Levels of brackets, subqueries and calls within each other. The planner's stack is made for it.
 const MAX_NESTING: usize = 256;

@@ -7,8 +7,7 @@ use datafusion_common::tree_node::TreeNode;
 use datafusion_expr::expr::Between;
 
 use crate::syntax::prelude::*;
-use crate::syntax::statement::StatementKind;
-use crate::syntax::tree::parts;
+use crate::syntax::{statement::StatementKind, tree::parts};
 
 /// Levels of an expression's tree; a chain of operators, `a + b + c`, is as deep as it is long.
 /// Whoever drops or evaluates it recurses on an ordinary stack.
@@ -26,18 +25,12 @@ const BETWEEN_COPIES: u64 = 2;
 
 /// Refuses expressions that are too deep or too large.
 pub(crate) fn check_size(kind: &StatementKind) -> Result<()> {
-    match sizes(kind, &mut Sizes::default()) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    sizes(kind, &mut Sizes::default()).break_value().map_or(Ok(()), Err)
 }
 
 /// Refuses expressions of a query that are too deep or too large.
 pub(crate) fn check_query_size(query: &Query) -> Result<()> {
-    match query.walk(&mut Sizes::default()) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    query.walk(&mut Sizes::default()).break_value().map_or(Ok(()), Err)
 }
 
 /// Refuses a list within brackets that is far longer than anything may be, before it takes the
@@ -109,7 +102,7 @@ fn sizes(kind: &StatementKind, sizes: &mut Sizes) -> ControlFlow<SqlError> {
         | StatementKind::Describe(_)
         | StatementKind::Show(_)
         | StatementKind::Reset(_)
-        | StatementKind::Set { .. } => ControlFlow::Continue(()),
+        | StatementKind::Set { .. } => Continue(()),
     }
 }
 
@@ -127,24 +120,24 @@ impl Visitor for Sizes {
         self.depth += 1;
         self.nodes += 1;
         if self.depth > MAX_DEPTH {
-            return ControlFlow::Break(too_deep());
+            return Break(too_deep());
         }
         if self.nodes > MAX_NODES {
             let error = too_large("too many parts", MAX_NODES);
-            return ControlFlow::Break(error.at(Span::new(expr.span())));
+            return Break(error.at(Span::new(expr.span())));
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<SqlError> {
         self.depth -= 1;
         if self.depth > 0 {
-            return ControlFlow::Continue(());
+            return Continue(());
         }
         self.nodes = 0;
         match written(expr) > MAX_GROWN {
-            true => ControlFlow::Break(grows().at(Span::new(expr.span()))),
-            false => ControlFlow::Continue(()),
+            true => Break(grows().at(Span::new(expr.span()))),
+            false => Continue(()),
         }
     }
 }

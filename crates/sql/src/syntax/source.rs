@@ -1,7 +1,6 @@
 //! The text from which statements come, and ranges of it.
 
-use std::ops::Range;
-use std::sync::OnceLock;
+use std::{ops::Range, sync::OnceLock};
 
 use datafusion_sql::sqlparser::tokenizer::{self, Token, TokenWithSpan, Tokenizer};
 

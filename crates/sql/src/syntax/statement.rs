@@ -122,19 +122,8 @@ fn query(parser: &mut Parser<'_>) -> Result<Box<Query>> {
     Ok(parser.parse_query()?)
 }
 
-const STATEMENTS: &[&str] = &[
-    "SELECT",
-    "CREATE",
-    "INSERT",
-    "SET",
-    "RESET",
-    "DROP",
-    "EXPLAIN",
-    "WITH",
-    "EXECUTE STATEMENT SET",
-    "DESCRIBE",
-    "SHOW",
-];
+const STATEMENTS: &str =
+    "SELECT,CREATE,INSERT,SET,RESET,DROP,EXPLAIN,WITH,EXECUTE STATEMENT SET,DESCRIBE,SHOW";
 
 const THERE_ARE: &str = "the statements are CREATE TABLE, CREATE VIEW, CREATE FUNCTION, DROP, SET, RESET, \
                          SELECT, INSERT INTO, INSERT OVERWRITE, EXECUTE STATEMENT SET, EXPLAIN, DESCRIBE and SHOW";
@@ -167,7 +156,7 @@ fn refused_statement(word: &Word, token: &TokenWithSpan) -> SqlError {
         "END" => ("no statement set has begun", "write EXECUTE STATEMENT SET BEGIN before INSERT"),
         _ => {
             let error = unknown_statement(token);
-            return match closest(&upper, STATEMENTS.iter().copied()) {
+            return match closest(&upper, STATEMENTS.split(',')) {
                 Some(statement) => error.help(format!("did you mean {statement}?")),
                 None => error,
             };

@@ -38,11 +38,10 @@ pub(crate) fn rewrite_access(root: &Expr, chain: &[AccessExpr]) -> Result<Expr> 
                 function(name, FIELD, vec![of, text])
             }
             AccessExpr::Dot(other) => {
-                return Err(SqlError::syntax(format!(
-                    "expected the name of a field, found {other}"
-                ))
-                .at(Span::new(other.span()))
-                .help("write for example array[1].field"));
+                let message = format!("expected the name of a field, found {other}");
+                return Err(SqlError::syntax(message)
+                    .at(Span::new(other.span()))
+                    .help("write for example array[1].field"));
             }
             AccessExpr::Subscript(Subscript::Index { index }) => {
                 let place = Ident { span: of.span(), ..Ident::new(ITEM) };

@@ -35,15 +35,15 @@ impl Syntax {
             type Break = ();
             fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
                 self.depth.push(0);
-                ControlFlow::Continue(())
+                Continue(())
             }
             fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
                 self.depth.pop();
-                ControlFlow::Continue(())
+                Continue(())
             }
             fn pre_visit_select(&mut self, select: &ast::Select) -> ControlFlow<()> {
                 self.conditions.extend(select.having.iter().map(std::ptr::from_ref));
-                ControlFlow::Continue(())
+                Continue(())
             }
             fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
                 if let Some(depth) = self.depth.last_mut() {
@@ -55,13 +55,13 @@ impl Syntax {
                     }
                     *depth += 1;
                 }
-                ControlFlow::Continue(())
+                Continue(())
             }
             fn post_visit_expr(&mut self, _: &SqlExpr) -> ControlFlow<()> {
                 if let Some(depth) = self.depth.last_mut() {
                     *depth -= 1;
                 }
-                ControlFlow::Continue(())
+                Continue(())
             }
         }
         let (found, depth, conditions, having) = Default::default();

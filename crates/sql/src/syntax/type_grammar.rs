@@ -2,14 +2,13 @@
 //! `ROW<a INT, b STRING>`, `ROW(a INT, b STRING)`, `ARRAY<INT>`, `INT ARRAY` and
 //! `MAP<STRING, INT>`, nested in each other.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, Ident};
-use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::Parser;
-use datafusion_sql::sqlparser::tokenizer::Token;
+use datafusion_sql::{
+    sqlparser::keywords::Keyword, sqlparser::parser::Parser, sqlparser::tokenizer::Token,
+};
 use millstream_contract::settings::closest;
 
 use crate::syntax::error::{Result, Span, SqlError};

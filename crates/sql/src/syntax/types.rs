@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, TimeUnit};
-use datafusion_common::{DataFusionError, Result as DfResult};
+use datafusion_common::Result as DfResult;
 use datafusion_expr::planner::TypePlanner;
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
 pub use millstream_contract::nested::sql_name as sql_type_name;
@@ -239,34 +239,17 @@ impl TypePlanner for Types {
         if matches!(sql_type, SqlType::Interval { .. }) {
             return Ok(None);
         }
-        let data_type = arrow_type(sql_type).map_err(|e| DataFusionError::External(Box::new(e)))?;
+        let data_type = arrow_type(sql_type)?;
         Ok(Some(Arc::new(Field::new("", data_type, true))))
     }
 }
 
 /// The type that a misspelled one was probably meant to be.
 fn closest_type(name: &str) -> Option<&'static str> {
-    const TYPES: [&str; 17] = [
-        "BOOLEAN",
-        "TINYINT",
-        "SMALLINT",
-        "INT",
-        "INTEGER",
-        "BIGINT",
-        "FLOAT",
-        "DOUBLE",
-        "REAL",
-        "DECIMAL",
-        "STRING",
-        "VARCHAR",
-        "BYTES",
-        "DATE",
-        "TIME",
-        "TIMESTAMP",
-        "TIMESTAMP_LTZ",
-    ];
+    const TYPES: &str = "BOOLEAN TINYINT SMALLINT INT INTEGER BIGINT FLOAT DOUBLE REAL DECIMAL STRING VARCHAR \
+        BYTES DATE TIME TIMESTAMP TIMESTAMP_LTZ";
     let name = name.split('(').next().unwrap_or(name).trim();
-    closest(name, TYPES.into_iter())
+    closest(name, TYPES.split_whitespace())
 }
 
 /// Types that only DataFusion's functions give, as the engine takes them.

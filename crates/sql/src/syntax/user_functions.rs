@@ -4,8 +4,7 @@
 use datafusion_sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
 };
-use datafusion_sql::sqlparser::parser::ParserError;
-use datafusion_sql::sqlparser::tokenizer::Span as Extent;
+use datafusion_sql::{sqlparser::parser::ParserError, sqlparser::tokenizer::Span as Extent};
 
 use crate::syntax::prelude::*;
 use crate::syntax::types::arrow_type;
@@ -129,11 +128,11 @@ impl UserFunction {
         }
         let mut body = create.body.clone();
         let mut check = Check { create, is_aggregate };
-        if let ControlFlow::Break(error) = body.walk_mut(&mut check) {
+        if let Break(error) = body.walk_mut(&mut check) {
             return Err(error);
         }
         // Written out now, so a function cannot come to use itself.
-        if let ControlFlow::Break(error) = body.walk_mut(&mut Expansion(declared)) {
+        if let Break(error) = body.walk_mut(&mut Expansion(declared)) {
             return Err(error);
         }
         let named = |(name, typed): &(Ident, PlacedType)| (name.value.clone(), typed.of.clone());
@@ -158,14 +157,14 @@ impl UserFunction {
         impl VisitorMut for Parameters<'_> {
             type Break = ();
             fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-                let Expr::Identifier(name) = expr else { return ControlFlow::Continue(()) };
+                let Expr::Identifier(name) = expr else { return Continue(()) };
                 let mut parameters = self.0.parameters.iter().zip(self.1);
                 if let Some(((_, of), argument)) =
                     parameters.find(|((parameter, _), _)| *parameter == name.value)
                 {
                     *expr = cast(argument.clone(), of);
                 }
-                ControlFlow::Continue(())
+                Continue(())
             }
         }
         let mut body = self.body.clone();
@@ -180,10 +179,7 @@ pub(crate) fn expand(mut query: Query, declared: &UserFunctions) -> Result<Query
     if declared.is_empty() {
         return Ok(query);
     }
-    match query.walk_mut(&mut Expansion(declared)) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(query),
-    }
+    query.walk_mut(&mut Expansion(declared)).break_value().map_or(Ok(query), Err)
 }
 
 fn cast(expr: Expr, to: &DataType) -> Expr {
@@ -208,8 +204,8 @@ impl Expansion<'_> {
             type Break = ();
             fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
                 match self.0.function(expr) {
-                    Some(_) => ControlFlow::Break(()),
-                    None => ControlFlow::Continue(()),
+                    Some(_) => Break(()),
+                    None => Continue(()),
                 }
             }
         }
@@ -231,27 +227,27 @@ impl VisitorMut for Expansion<'_> {
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
             }
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         let Some(function) = self.function(expr).cloned() else {
-            return ControlFlow::Continue(());
+            return Continue(());
         };
-        let Expr::Function(call) = &*expr else { return ControlFlow::Continue(()) };
+        let Expr::Function(call) = &*expr else { return Continue(()) };
         let span = Span::new(call.name.span());
         let Some(arguments) = plain_arguments(call) else {
             let message = format!("{} takes nothing but its arguments", call.name);
-            return ControlFlow::Break(SqlError::unsupported(message).at(span));
+            return Break(SqlError::unsupported(message).at(span));
         };
         let wanted = function.parameters.len();
         if arguments.len() != wanted {
             let found = arguments.len();
             let message = format!("{} takes {wanted} arguments, not {found}", call.name);
-            return ControlFlow::Break(SqlError::types(message).at(span));
+            return Break(SqlError::types(message).at(span));
         }
         *expr = function.of(&arguments);
-        ControlFlow::Continue(())
+        Continue(())
     }
 }
 
@@ -283,7 +279,7 @@ impl VisitorMut for Check<'_> {
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<SqlError> {
         let message = "the body of a function is an expression without queries";
-        ControlFlow::Break(SqlError::unsupported(message).help(FORM))
+        Break(SqlError::unsupported(message).help(FORM))
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
@@ -291,7 +287,7 @@ impl VisitorMut for Check<'_> {
             Expr::Identifier(name) => {
                 let names = self.create.parameters.iter().map(|(name, _)| name.value.as_str());
                 if names.clone().any(|parameter| parameter == name.value) {
-                    return ControlFlow::Continue(());
+                    return Continue(());
                 }
                 let names: Vec<&str> = names.collect();
                 let message = format!("'{}' is no parameter of the function", name.value);
@@ -305,15 +301,15 @@ impl VisitorMut for Check<'_> {
             Expr::Function(call) => {
                 let name = call.name.to_string();
                 if !(self.is_aggregate)(&name.to_lowercase()) && call.over.is_none() {
-                    return ControlFlow::Continue(());
+                    return Continue(());
                 }
                 let message = format!("{name} is of several rows, a function of one");
                 let error = SqlError::unsupported(message).at(Span::new(call.name.span()));
-                return ControlFlow::Break(error.help("call it where the function is called"));
+                return Break(error.help("call it where the function is called"));
             }
-            _ => return ControlFlow::Continue(()),
+            _ => return Continue(()),
         };
-        ControlFlow::Break(error.at(Span::new(expr.span())))
+        Break(error.at(Span::new(expr.span())))
     }
 }
 
@@ -335,6 +331,6 @@ impl VisitorMut for Unplaced {
             }
             _ => {}
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 }

@@ -183,6 +183,18 @@ pub(crate) trait Nodes: TreeNode {
         self.transform_down(change)
     }
 
+    /// The tree with others in place of the nodes for which `other` gives some, from inside out.
+    fn replaced(self, mut other: impl FnMut(&Self) -> Result<Option<Self>>) -> Result<Self> {
+        let replaced = self
+            .changed_up(|node| Ok(other(&node)?.map_or(Transformed::no(node), Transformed::yes)))?;
+        Ok(replaced.data)
+    }
+
+    /// Looks at every node, from outside in.
+    fn each(&self, mut look: impl FnMut(&Self) -> Result<()>) -> Result<()> {
+        self.each_node(|node| look(node).map(|()| TreeNodeRecursion::Continue)).map(drop)
+    }
+
     /// As [`TreeNode::apply`].
     fn each_node<'n>(
         &'n self,

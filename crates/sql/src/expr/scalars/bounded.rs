@@ -6,8 +6,7 @@
 
 use std::ops::Range;
 
-use arrow::compute::concat;
-use arrow::compute::kernels::concat_elements::concat_elements_dyn;
+use arrow::{compute::concat, compute::kernels::concat_elements::concat_elements_dyn};
 use datafusion_expr::preimage::PreimageResult;
 
 use datafusion_physical_expr::ScalarFunctionExpr;
@@ -16,6 +15,7 @@ use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 use super::lengths::{Lengths, has_texts, text_bytes};
 use super::nested::row_fields;
 use super::number_casts::number_cast;
+use crate::expr::composed::{Compose, Parts};
 use crate::expr::located::{UNNAMED, within_mark};
 use crate::expr::udf::{call_of, called, called_in, first, result_of, rows_of};
 use crate::syntax::prelude::*;
@@ -142,71 +142,23 @@ pub(crate) fn joined_texts(expr: &Expr) -> Option<(&Expr, &Expr)> {
 
 /// A call of a bounded function among compiled expressions: when it has been made, the texts that
 /// were made for it are gone.
-#[derive(Debug, Clone, Eq)]
-pub(crate) struct BoundedCall(Arc<dyn PhysicalExpr>);
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct BoundedCall;
 
 impl BoundedCall {
     /// The compiled form of such a call; `None` if `expr` is none.
-    pub(crate) fn of_call(expr: &Arc<dyn PhysicalExpr>) -> Option<BoundedCall> {
+    pub(crate) fn of_call(expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
         let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
-        call.fun().inner().is::<Bounded>().then(|| BoundedCall(expr.clone()))
+        call.fun().inner().is::<Bounded>().then(|| BoundedCall.over(vec![expr.clone()]))
     }
 }
 
-impl PartialEq for BoundedCall {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.eq(&other.0)
-    }
-}
-
-impl Hash for BoundedCall {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl fmt::Display for BoundedCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl PhysicalExpr for BoundedCall {
-    fn data_type(&self, schema: &Schema) -> DfResult<DataType> {
-        self.0.data_type(schema)
-    }
-
-    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
-        self.0.nullable(schema)
-    }
-
-    fn return_field(&self, schema: &Schema) -> DfResult<FieldRef> {
-        self.0.return_field(schema)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+impl Compose for BoundedCall {
+    fn evaluate(&self, parts: &Parts, batch: &RecordBatch) -> DfResult<ColumnarValue> {
         let before = texts::made();
-        let value = self.0.evaluate(batch)?;
+        let value = parts[0].evaluate(batch)?;
         texts::set_made(before + bytes_of(&value));
         Ok(value)
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.0]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> DfResult<Arc<dyn PhysicalExpr>> {
-        match children.pop() {
-            Some(call) => Ok(Arc::new(BoundedCall(call))),
-            None => exec_err!("a bounded call is one expression"),
-        }
-    }
-
-    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_sql(f)
     }
 }
 

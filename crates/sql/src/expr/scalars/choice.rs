@@ -2,13 +2,12 @@
 //! that need it. DataFusion rewrites them as CASE with the first arguments duplicated, so twenty
 //! nested calls would become a million parts.
 
+use crate::expr::composed::{Compose, Parts};
 use crate::syntax::prelude::*;
 
 use std::hash::DefaultHasher;
 
-use arrow::array::new_null_array;
-use arrow::buffer::BooleanBuffer;
-use arrow::compute::kernels::zip::zip;
+use arrow::{array::new_null_array, buffer::BooleanBuffer, compute::kernels::zip::zip};
 use datafusion_physical_expr::ScalarFunctionExpr;
 
 /// DataFusion's function, evaluated otherwise.
@@ -117,20 +116,23 @@ impl ScalarUDFImpl for Choice {
 }
 
 /// A choice among arguments that are evaluated where they are needed.
-#[derive(Debug, Clone, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ChoiceExpr {
-    args: Vec<Arc<dyn PhysicalExpr>>,
     tests_only: bool,
     field: FieldRef,
 }
 
 impl ChoiceExpr {
     /// The compiled form of a call; `None` if `expr` is none of these functions.
-    pub(crate) fn of_call(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<ChoiceExpr> {
+    pub(crate) fn of_call(
+        expr: &Arc<dyn PhysicalExpr>,
+        schema: &Schema,
+    ) -> Option<Arc<dyn PhysicalExpr>> {
         let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
         let choice = call.fun().inner().downcast_ref::<Choice>()?;
         let field = call.return_field(schema).ok()?;
-        Some(ChoiceExpr { args: call.args().to_vec(), tests_only: choice.tests_only(), field })
+        let chosen = ChoiceExpr { tests_only: choice.tests_only(), field };
+        Some(chosen.over(call.args().to_vec()))
     }
 }
 
@@ -184,45 +186,19 @@ fn nulls(array: &ArrayRef) -> BooleanBuffer {
     }
 }
 
-impl PartialEq for ChoiceExpr {
-    fn eq(&self, other: &Self) -> bool {
-        self.tests_only == other.tests_only && self.args == other.args && self.field == other.field
-    }
-}
-
-impl Hash for ChoiceExpr {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.args, self.tests_only).hash(state);
-    }
-}
-
-impl fmt::Display for ChoiceExpr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.tests_only { "NVL2(" } else { "COALESCE(" })?;
-        for (at, arg) in self.args.iter().enumerate() {
-            write!(f, "{}{arg}", if at > 0 { ", " } else { "" })?;
-        }
-        f.write_str(")")
-    }
-}
-
-impl PhysicalExpr for ChoiceExpr {
-    fn data_type(&self, _: &Schema) -> DfResult<DataType> {
+impl Compose for ChoiceExpr {
+    fn data_type(&self, _: &Parts, _: &Schema) -> DfResult<DataType> {
         Ok(self.field.data_type().clone())
     }
 
-    fn nullable(&self, _: &Schema) -> DfResult<bool> {
+    fn nullable(&self, _: &Parts, _: &Schema) -> DfResult<bool> {
         Ok(self.field.is_nullable())
     }
 
-    fn return_field(&self, _: &Schema) -> DfResult<FieldRef> {
-        Ok(self.field.clone())
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+    fn evaluate(&self, parts: &Parts, batch: &RecordBatch) -> DfResult<ColumnarValue> {
         let rows = batch.num_rows();
         let argument = |at: usize, wanted: Option<&BooleanArray>| {
-            let arg = &self.args[at];
+            let arg = &parts[at];
             let value = match wanted {
                 Some(wanted) => arg.evaluate_selection(batch, wanted)?,
                 None => arg.evaluate(batch)?,
@@ -230,26 +206,12 @@ impl PhysicalExpr for ChoiceExpr {
             value.into_array(rows)
         };
         let data_type = self.field.data_type();
-        let chosen = choose(self.tests_only, self.args.len(), data_type, rows, argument)?;
+        let chosen = choose(self.tests_only, parts.len(), data_type, rows, argument)?;
         Ok(ColumnarValue::Array(chosen))
     }
 
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        self.args.iter().collect()
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        args: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> DfResult<Arc<dyn PhysicalExpr>> {
-        if args.len() != self.args.len() {
-            return internal_err!("{self} keeps its number of arguments");
-        }
-        let (tests_only, field) = (self.tests_only, self.field.clone());
-        Ok(Arc::new(ChoiceExpr { args, tests_only, field }))
-    }
-
-    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+    fn write(&self, parts: &Parts, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = parts.iter().map(ToString::to_string).collect();
+        write!(f, "{}({})", if self.tests_only { "NVL2" } else { "COALESCE" }, parts.join(", "))
     }
 }

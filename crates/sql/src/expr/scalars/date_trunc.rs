@@ -3,8 +3,7 @@
 //! 1677 to 2262, and turns a date into a timestamp. Its `DATE_BIN` gives NULL for times out of its
 //! range.
 
-use arrow::array::PrimitiveArray;
-use arrow::datatypes::Date32Type;
+use arrow::{array::PrimitiveArray, datatypes::Date32Type};
 use chrono::{Datelike, NaiveDate};
 use datafusion_common::types::{NativeType, logical_date, logical_string};
 use datafusion_expr::{Coercion, TypeSignature, TypeSignatureClass};

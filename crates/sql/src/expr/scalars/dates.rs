@@ -8,8 +8,7 @@ use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::{LogicalPlanBuilder, cast};
 use datafusion_optimizer::analyzer::AnalyzerRule;
 
-use crate::expr::by_parts::by_parts;
-use crate::expr::coercion::schema_of;
+use crate::expr::{by_parts::by_parts, coercion::schema_of};
 use crate::syntax::prelude::*;
 
 use super::doubles::{
@@ -160,26 +159,43 @@ fn is_comparison(expr: &Expr) -> bool {
 /// The parts of an expression that get one type.
 fn beside(expr: &mut Expr) -> Vec<&mut Expr> {
     match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if op.supports_propagation() || *op == Operator::Minus =>
-        {
-            vec![&mut **left, &mut **right]
-        }
-        Expr::Between(Between { expr, low, high, .. }) => {
-            vec![&mut **expr, &mut **low, &mut **high]
-        }
-        Expr::InList(InList { expr, list, .. }) => {
-            std::iter::once(&mut **expr).chain(list).collect()
-        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => vec![left, right],
         Expr::Case(Case { when_then_expr, else_expr, .. }) => {
             let results = when_then_expr.iter_mut().map(|(_, then)| &mut **then);
             results.chain(else_expr.as_deref_mut()).collect()
         }
-        Expr::ScalarFunction(call) if OF_ONE_TYPE.contains(&call.name()) => {
+        Expr::ScalarFunction(call) => {
             // The tested argument of NVL2 may have any type.
             let tested = usize::from(call.name() == "nvl2");
-            call.args.iter_mut().skip(tested).collect()
+            let arguments =
+                if OF_ONE_TYPE.contains(&call.name()) { &mut call.args[..] } else { &mut [] };
+            arguments.iter_mut().skip(tested).collect()
+        }
+        other => compared(other),
+    }
+}
+
+/// The sides of a comparison, apart from a CASE.
+pub(super) fn compared(expr: &mut Expr) -> Vec<&mut Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => {
+            vec![left, right]
+        }
+        Expr::Between(Between { expr, low, high, .. }) => vec![expr, low, high],
+        Expr::InList(InList { expr, list, .. }) => {
+            std::iter::once(&mut **expr).chain(list).collect()
         }
         _ => vec![],
+    }
+}
+
+/// The sides of a comparison, or of the comparisons of a CASE.
+pub(super) fn compared_in(expr: &mut Expr) -> Vec<&mut Expr> {
+    match expr {
+        Expr::Case(Case { expr: Some(expr), when_then_expr, .. }) => {
+            let whens = when_then_expr.iter_mut().map(|(when, _)| &mut **when);
+            std::iter::once(&mut **expr).chain(whens).collect()
+        }
+        other => compared(other),
     }
 }

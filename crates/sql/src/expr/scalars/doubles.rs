@@ -4,10 +4,11 @@
 
 use crate::syntax::prelude::*;
 
-use datafusion_expr::expr::InSubquery;
-use datafusion_expr::expr_rewriter::coerce_plan_expr_for_schema;
-use datafusion_expr::type_coercion::binary::type_union_resolution;
 use datafusion_expr::{Union, Values};
+use datafusion_expr::{
+    expr::InSubquery, expr_rewriter::coerce_plan_expr_for_schema,
+    type_coercion::binary::type_union_resolution,
+};
 use datafusion_optimizer::analyzer::type_coercion::coerce_union_schema;
 
 use super::exact::{digits_of, exact, exact_operation, is_native};

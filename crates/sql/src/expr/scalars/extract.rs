@@ -10,27 +10,8 @@ use crate::expr::udf::{called, no_such, result_of, rows_of};
 use crate::syntax::prelude::*;
 
 /// Parts of timestamps and dates that can be extracted. A time of day has those from the hour on.
-const OF_TIMES: [&str; 19] = [
-    "MILLENNIUM",
-    "CENTURY",
-    "DECADE",
-    "YEAR",
-    "ISOYEAR",
-    "QUARTER",
-    "MONTH",
-    "WEEK",
-    "DAY",
-    "DOY",
-    "DOW",
-    "ISODOW",
-    "HOUR",
-    "MINUTE",
-    "SECOND",
-    "MILLISECOND",
-    "MICROSECOND",
-    "NANOSECOND",
-    "EPOCH",
-];
+const OF_TIMES: &str = "MILLENNIUM CENTURY DECADE YEAR ISOYEAR QUARTER MONTH WEEK DAY DOY DOW ISODOW HOUR MINUTE \
+    SECOND MILLISECOND MICROSECOND NANOSECOND EPOCH";
 
 /// Parts of intervals: a length in nanoseconds, and that of the next longer one.
 const OF_INTERVALS: [(&str, i128, i128); 7] = [
@@ -73,9 +54,9 @@ fn check_part(part: &str, of: &DataType) -> DfResult<()> {
         DataType::Duration(_) => of_intervals.collect(),
         DataType::Interval(_) => months.into_iter().chain(of_intervals).collect(),
         DataType::Time32(_) | DataType::Time64(_) => {
-            OF_TIMES.into_iter().skip_while(|part| *part != "HOUR").collect()
+            OF_TIMES.split_whitespace().skip_while(|part| *part != "HOUR").collect()
         }
-        _ => OF_TIMES.to_vec(),
+        _ => OF_TIMES.split_whitespace().collect(),
     };
     if parts.contains(&part) {
         return Ok(());

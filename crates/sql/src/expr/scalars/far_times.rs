@@ -2,28 +2,16 @@
 //! a year such as 9999 is compared with them as the last one of these.
 
 use super::calendar::tick_ns;
+use super::dates::compared_in;
 use super::rounded::Rounded;
-use crate::expr::one_form::compares;
-use crate::expr::udf::{call_of, called, first_array, result_of};
+use crate::expr::udf::{argument_of, call_of, called, first_array, result_of};
 use crate::syntax::prelude::*;
 
 /// Makes comparisons within `expr`, which is over `schema`, of all times.
 pub(crate) fn compare_far(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     let compared = expr.changed_up(|mut e| {
-        let sides: Vec<&mut Expr> = match &mut e {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => vec![left, right],
-            Expr::Between(Between { expr, low, high, .. }) => vec![expr, low, high],
-            Expr::InList(InList { expr, list, .. }) => {
-                std::iter::once(&mut **expr).chain(list).collect()
-            }
-            Expr::Case(Case { expr: Some(expr), when_then_expr, .. }) => {
-                let compared = when_then_expr.iter_mut().map(|(when, _)| &mut **when);
-                std::iter::once(&mut **expr).chain(compared).collect()
-            }
-            _ => return Ok(Transformed::no(e)),
-        };
         let mut changes = false;
-        for side in sides {
+        for side in compared_in(&mut e) {
             if let Some(near) = near(side, schema)? {
                 *side = near;
                 changes = true;
@@ -37,10 +25,7 @@ pub(crate) fn compare_far(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
 /// The same of a cast to nanoseconds that does not fail.
 fn near(side: &Expr, schema: &DFSchema) -> DfResult<Option<Expr>> {
     Ok(match side {
-        Expr::ScalarFunction(call) if call.func.inner().is::<Rounded>() => match &call.args[..] {
-            [cast] => near(cast, schema)?,
-            _ => None,
-        },
+        rounded if let Some(cast) = argument_of::<Rounded>(rounded) => near(cast, schema)?,
         Expr::Cast(Cast { expr, field }) => match (expr.get_type(schema)?, field.data_type()) {
             (DataType::Timestamp(from, a), DataType::Timestamp(TimeUnit::Nanosecond, b))
                 if from != TimeUnit::Nanosecond && a == *b =>

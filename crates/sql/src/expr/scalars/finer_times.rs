@@ -3,6 +3,7 @@
 //! would be false at `.123`.
 
 use super::calendar::tick_ns;
+use super::dates::compared;
 use super::rounded::kept;
 use crate::expr::located::within_mark;
 use crate::syntax::prelude::*;
@@ -11,18 +12,7 @@ use crate::syntax::prelude::*;
 /// where these digits count.
 pub(super) fn keep_digits(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     let kept = expr.changed_up(|mut e| {
-        let mut sides: Vec<&mut Expr> = match &mut e {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => {
-                vec![&mut **left, &mut **right]
-            }
-            Expr::Between(Between { expr, low, high, .. }) => {
-                vec![&mut **expr, &mut **low, &mut **high]
-            }
-            Expr::InList(InList { expr, list, .. }) => {
-                std::iter::once(&mut **expr).chain(list.iter_mut()).collect()
-            }
-            _ => return Ok(Transformed::no(e)),
-        };
+        let mut sides = compared(&mut e);
         let mut changes = false;
         for at in 0..sides.len() {
             let Some(ticks) = ticks_of(sides[at], schema)? else { continue };

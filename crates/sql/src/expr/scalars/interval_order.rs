@@ -6,8 +6,8 @@ use arrow::datatypes::{IntervalMonthDayNanoType, IntervalUnit};
 use datafusion_common::tree_node::TreeNode;
 
 use super::calendar::{DAY_NS, tick_ns};
-use crate::expr::located::within_mark;
 use crate::expr::udf::{argument_of, call_of, called, first_array, result_of};
+use crate::expr::{located::within_mark, one_form::compares};
 use crate::syntax::prelude::*;
 
 /// Makes comparisons in `expr`, which is over `schema`, compare intervals by their length. A month
@@ -15,7 +15,7 @@ use crate::syntax::prelude::*;
 pub(crate) fn compare_intervals(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     let compared = expr.changed_up(|e| {
         let operands: Vec<&Expr> = match &e {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
                 vec![left, right]
             }
             Expr::Between(Between { expr, low, high, .. }) => vec![expr, low, high],
@@ -59,11 +59,6 @@ fn null_if(args: Vec<Expr>, schema: &DFSchema) -> DfResult<Expr> {
     let null = Expr::Literal(ScalarValue::try_from(&x.get_type(schema)?)?, None);
     let equal = length(x.clone(), schema)?.eq(length(y, schema)?);
     Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(x)))))
-}
-
-fn is_comparison(op: &Operator) -> bool {
-    use Operator::*;
-    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
 /// The measured interval, if `expr` is the length of an interval.

@@ -1,8 +1,7 @@
 //! Refuses what DataFusion accepts and cannot compute: hours added to a DATE, which has no time of
 //! day; a pattern of times for an interval; signs before times, and times of what has none.
 
-use crate::expr::located::within_mark;
-use crate::expr::udf::no_such;
+use crate::expr::{located::within_mark, udf::no_such};
 use crate::syntax::prelude::*;
 
 const DAY_NS: i64 = 86_400_000_000_000;

@@ -6,10 +6,9 @@
 use std::ops::Range;
 
 use arrow::array::{MapArray, StructArray, UInt32Array, UInt64Array, new_null_array};
-use arrow::buffer::OffsetBuffer;
-use arrow::compute::kernels::cmp::eq;
 use arrow::compute::{interleave, take};
 use arrow::row::{Row, RowConverter, SortField};
+use arrow::{buffer::OffsetBuffer, compute::kernels::cmp::eq};
 use millstream_contract::floats::one_form;
 
 use super::doubles::common_type;

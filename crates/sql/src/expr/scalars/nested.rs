@@ -5,18 +5,16 @@
 //! an element beyond an array's end, the value of a key that a map lacks.
 
 use arrow::array::{Int32Array, ListArray, StructArray, UInt64Array};
-use arrow::buffer::OffsetBuffer;
 use arrow::compute::{concat, interleave, nullif, take};
-use arrow::datatypes::Fields;
+use arrow::{buffer::OffsetBuffer, datatypes::Fields};
 
 use super::bounded::unbounded;
 use super::doubles::common_type;
 use super::maps::{entry_types, key_and_value, map, map_of, value_of_key};
 use crate::expr::udf::{called, result_of, rows_of};
-use crate::syntax::calls::MAP;
 use crate::syntax::prelude::*;
 use crate::syntax::subscripts::{FIELD, ITEM};
-use crate::syntax::type_grammar::ELEMENT;
+use crate::syntax::{calls::MAP, type_grammar::ELEMENT};
 
 /// Functions that give a value for every row, field and item among them.
 pub(crate) const SAFE: [&str; 3] = [FIELD, ITEM, "cardinality"];
@@ -148,7 +146,7 @@ impl ScalarUDFImpl for Nested {
             NestedKind::Map => map_of(args.arg_fields),
             NestedKind::Row => row_type(args.arg_fields),
         };
-        let (data_type, nullable) = typed.map_err(|e| DataFusionError::External(Box::new(e)))?;
+        let (data_type, nullable) = typed?;
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
     }
 

@@ -1,7 +1,7 @@
 //! Refuses what is not computed of rows, arrays and maps as a whole: comparisons, and casts to
 //! and from other types; and, as Flink does, casts of numbers to TIMESTAMP.
 
-use crate::expr::located::within_mark;
+use crate::expr::{located::within_mark, one_form::compares};
 use crate::syntax::prelude::*;
 
 /// Functions with compared arguments.
@@ -11,7 +11,7 @@ pub(super) fn refuse_whole_values(expr: &Expr, schema: &DFSchema) -> DfResult<()
     let nested = |e: &Expr| e.get_type(schema).ok().filter(is_nested);
     expr.each_node(|e| {
         let compared = match e {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
                 nested(left).or_else(|| nested(right))
             }
             Expr::InList(InList { expr, .. }) | Expr::Between(Between { expr, .. }) => nested(expr),
@@ -54,11 +54,6 @@ fn refuse_number_as_time(side: &Expr, schema: &DFSchema) -> DfResult<()> {
     plan_err!(
         "there is no comparison of {from} with {to}; make a time of it: TO_TIMESTAMP_LTZ(x, 3)"
     )
-}
-
-fn compares(op: Operator) -> bool {
-    use Operator::*;
-    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
 /// Refuses a cast of a nested value to another kind of type, and of a number to a TIMESTAMP: the

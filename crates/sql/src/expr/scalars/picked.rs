@@ -3,24 +3,22 @@
 //! DataFusion's `CASE` first copies the rows of each branch, with all columns that any branch uses:
 //! a row with all of its texts, for the sake of a number.
 
-use arrow::compute::kernels::zip::zip;
-use arrow::compute::prep_null_mask_filter;
+use arrow::{compute::kernels::zip::zip, compute::prep_null_mask_filter};
 use datafusion_physical_expr::ScalarFunctionExpr;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal,
 };
 
+use crate::expr::composed::{Compose, Composed, Parts};
 use crate::expr::one_form::OneForm;
 use crate::syntax::prelude::*;
 use crate::syntax::subscripts::FIELD;
 
-/// A choice among values by conditions, none of which can fail.
-#[derive(Debug, Clone, Eq)]
+/// A choice among values by conditions, none of which can fail. The parts are the conditions, then
+/// the result of each, then the result of the rows for which none holds. The first condition
+/// that holds counts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PickExpr {
-    /// In their order; the first that holds counts.
-    conditions: Vec<Arc<dyn PhysicalExpr>>,
-    /// Of each condition, and of the rows for which none holds.
-    results: Vec<Arc<dyn PhysicalExpr>>,
     field: FieldRef,
 }
 
@@ -29,7 +27,7 @@ impl PickExpr {
     pub(crate) fn of_case(
         expr: &Arc<dyn PhysicalExpr>,
         schema: &Schema,
-    ) -> DfResult<Option<PickExpr>> {
+    ) -> DfResult<Option<Arc<dyn PhysicalExpr>>> {
         let Some(case) = expr.downcast_ref::<CaseExpr>() else { return Ok(None) };
         let field = case.return_field(schema)?;
         let data_type = field.data_type();
@@ -50,7 +48,7 @@ impl PickExpr {
                 return Ok(None);
             }
         }
-        Ok((fields && there).then_some(PickExpr { conditions, results, field }))
+        Ok((fields && there).then(|| PickExpr { field }.over([conditions, results].concat())))
     }
 }
 
@@ -67,8 +65,8 @@ fn is_there(expr: &Arc<dyn PhysicalExpr>) -> bool {
     if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
         return call.name() == FIELD && call.args().iter().all(is_there);
     }
-    if let Some(form) = expr.downcast_ref::<OneForm>() {
-        return is_there(&form.operand);
+    if let Some(form) = expr.downcast_ref::<Composed<OneForm>>() {
+        return is_there(&form.parts[0]);
     }
     expr.downcast_ref::<Column>().is_some() || expr.downcast_ref::<Literal>().is_some()
 }
@@ -102,53 +100,23 @@ fn holding(condition: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> DfResult<B
     })
 }
 
-impl PartialEq for PickExpr {
-    fn eq(&self, other: &Self) -> bool {
-        self.conditions == other.conditions
-            && self.results == other.results
-            && self.field == other.field
-    }
-}
-
-impl Hash for PickExpr {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.conditions, &self.results).hash(state);
-    }
-}
-
-impl fmt::Display for PickExpr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CASE")?;
-        for (condition, result) in self.conditions.iter().zip(&self.results) {
-            write!(f, " WHEN {condition} THEN {result}")?;
-        }
-        if let Some(otherwise) = self.results.last() {
-            write!(f, " ELSE {otherwise}")?;
-        }
-        f.write_str(" END")
-    }
-}
-
-impl PhysicalExpr for PickExpr {
-    fn data_type(&self, _: &Schema) -> DfResult<DataType> {
+impl Compose for PickExpr {
+    fn data_type(&self, _: &Parts, _: &Schema) -> DfResult<DataType> {
         Ok(self.field.data_type().clone())
     }
 
-    fn nullable(&self, _: &Schema) -> DfResult<bool> {
+    fn nullable(&self, _: &Parts, _: &Schema) -> DfResult<bool> {
         Ok(self.field.is_nullable())
     }
 
-    fn return_field(&self, _: &Schema) -> DfResult<FieldRef> {
-        Ok(self.field.clone())
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+    fn evaluate(&self, parts: &Parts, batch: &RecordBatch) -> DfResult<ColumnarValue> {
         let rows = batch.num_rows();
-        let value = |at: usize| self.results[at].evaluate(batch)?.into_array(rows);
-        let last = self.conditions.len();
+        let (conditions, results) = parts.split_at(parts.len() / 2);
+        let value = |at: usize| results[at].evaluate(batch)?.into_array(rows);
+        let last = conditions.len();
         // From the last to the first, so the first that holds has the last word.
         let mut picked: Option<ArrayRef> = None;
-        for (at, condition) in self.conditions.iter().enumerate().rev() {
+        for (at, condition) in conditions.iter().enumerate().rev() {
             let holds = holding(condition, batch)?;
             match holds.true_count() {
                 0 => {}
@@ -168,23 +136,12 @@ impl PhysicalExpr for PickExpr {
         }))
     }
 
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        self.conditions.iter().chain(&self.results).collect()
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> DfResult<Arc<dyn PhysicalExpr>> {
-        if children.len() != self.conditions.len() + self.results.len() {
-            return internal_err!("{self} keeps its number of branches");
+    fn write(&self, parts: &Parts, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (conditions, results) = parts.split_at(parts.len() / 2);
+        write!(f, "CASE")?;
+        for (condition, result) in conditions.iter().zip(results) {
+            write!(f, " WHEN {condition} THEN {result}")?;
         }
-        let mut conditions = children;
-        let results = conditions.split_off(self.conditions.len());
-        Ok(Arc::new(PickExpr { conditions, results, field: self.field.clone() }))
-    }
-
-    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        write!(f, " ELSE {} END", results[conditions.len()])
     }
 }

@@ -1,7 +1,7 @@
 //! Casts of decimals that lose digits. DataFusion would compare the decimal itself in place of what
 //! the cast makes of it: `CAST(5.7 AS INT) <= 5` is true, and `5.7 <= 5` is not.
 
-use crate::expr::udf::{call_of, called, gives_argument};
+use crate::expr::udf::{argument_of, call_of, called, gives_argument};
 use crate::syntax::prelude::*;
 
 /// Gives back its argument, a cast, which is not looked into.
@@ -10,22 +10,14 @@ pub(crate) struct Rounded;
 
 /// Keeps such casts within `expr`, which is over `schema`, as they are.
 pub(super) fn keep_rounding(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let kept = expr.changed_up(|e| match &e {
+    expr.replaced(|e| match e {
         Expr::Cast(cast) => {
             let from = cast.expr.get_type(schema)?;
-            Ok(match loses_digits(&from, cast.field.data_type()) {
-                true => Transformed::yes(kept(e)),
-                false => Transformed::no(e),
-            })
+            Ok(loses_digits(&from, cast.field.data_type()).then(|| kept(e.clone())))
         }
         // It was kept before.
-        Expr::ScalarFunction(call) if call.func.inner().is::<Rounded>() => match &call.args[..] {
-            [kept] => Ok(Transformed::yes(kept.clone())),
-            _ => internal_err!("a cast is one value"),
-        },
-        _ => Ok(Transformed::no(e)),
-    })?;
-    Ok(kept.data)
+        call => Ok(argument_of::<Rounded>(call).cloned()),
+    })
 }
 
 /// A cast that is not looked into.

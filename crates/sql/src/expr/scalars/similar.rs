@@ -2,8 +2,7 @@
 //! LIKE, alternatives, repetitions, groups and sets of characters. DataFusion takes the pattern for
 //! a regular expression that may match a part of the string.
 
-use std::iter::Peekable;
-use std::str::Chars;
+use std::{iter::Peekable, str::Chars};
 
 use datafusion_expr::expr::Like;
 use regex::Regex;

@@ -42,7 +42,7 @@ impl ScalarUDFImpl for Stamp {
             (StampResult::Watermark, [time]) => watermark_type(time).ok_or_else(|| {
                 let found = sql_type_name(time);
                 let message = format!("CURRENT_WATERMARK takes the event time, not {found}");
-                DataFusionError::External(Box::new(SqlError::types(message).help(FORM)))
+                SqlError::types(message).help(FORM).into()
             }),
             (StampResult::Watermark, _) => exec_err!("CURRENT_WATERMARK takes one column"),
         }

@@ -14,18 +14,15 @@ use crate::syntax::prelude::*;
 
 /// Replaces the CASTs of timestamps and intervals to text in `expr`, which is over `schema`.
 pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let written = expr.changed_up(|e| {
-        let (Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })) = &e else {
-            return Ok(Transformed::no(e));
+    expr.replaced(|e| {
+        let (Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })) = e else {
+            return Ok(None);
         };
         use DataType::{Duration, Interval, Timestamp};
         let from_time = matches!(expr.get_type(schema)?, Timestamp(..) | Interval(_) | Duration(_));
-        if from_time && *field.data_type() == DataType::Utf8 {
-            return Ok(Transformed::yes(call_of(TimeText, vec![expr.as_ref().clone()])));
-        }
-        Ok(Transformed::no(e))
-    })?;
-    Ok(written.data)
+        let written = from_time && *field.data_type() == DataType::Utf8;
+        Ok(written.then(|| call_of(TimeText, vec![expr.as_ref().clone()])))
+    })
 }
 
 /// The operand of a cast of a time to text; `None` if `expr` is no such cast.

@@ -7,9 +7,8 @@ use crate::expr::text::sql_text;
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::catalog::input_column;
 use crate::stages::graph::{self, Body, Graph, Part, Side};
-use crate::stages::joined::Joined;
-use crate::stages::lower::FIRED;
 use crate::stages::schemas::{nullable, qualified};
+use crate::stages::{joined::Joined, lower::FIRED};
 use crate::syntax::prelude::*;
 
 /// A table, the pass over its records, and the conditions on the records.
@@ -85,11 +84,10 @@ impl Assembler<'_> {
         schemas: &[Arc<DFSchema>; 2],
     ) -> Result<Vec<[Key; 2]>> {
         if keys.len() > KEYS_MAX {
-            return Err(SqlError::unsupported(format!(
-                "a join compares {} values; at most {KEYS_MAX} are possible",
-                keys.len()
-            ))
-            .help("join some of them into one, for example CONCAT_WS('|', a, b)"));
+            let message =
+                format!("a join compares {} values; at most {KEYS_MAX} are possible", keys.len());
+            return Err(SqlError::unsupported(message)
+                .help("join some of them into one, for example CONCAT_WS('|', a, b)"));
         }
         let key = |expr: &Expr, schema: &Arc<DFSchema>| -> Result<Key> {
             let expr = self.compiler.simple(expr, schema)?;

@@ -4,9 +4,8 @@ use millstream_contract::plan::{Input, Lookup, Operator, Project, Stage};
 
 use super::Assembler;
 use crate::names::catalog::{INPUT, add_columns};
-use crate::stages::graph::LookedUp;
-use crate::stages::scan::Needs;
 use crate::stages::schemas::{output_schema, qualified};
+use crate::stages::{graph::LookedUp, scan::Needs};
 use crate::syntax::prelude::*;
 
 impl Assembler<'_> {

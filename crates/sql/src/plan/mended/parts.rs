@@ -7,10 +7,9 @@ use datafusion_sql::sqlparser::ast::{
 use datafusion_sql::sqlparser::tokenizer::Tokenizer;
 
 use crate::faults::check::limits;
-use crate::syntax::dialect::MillstreamDialect;
 use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, constraint};
-use crate::syntax::words::single_part;
+use crate::syntax::{dialect::MillstreamDialect, words::single_part};
 
 /// A part of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,7 +259,7 @@ impl VisitorMut for PartRemover<'_> {
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
         self.depth += 1;
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
@@ -269,7 +268,7 @@ impl VisitorMut for PartRemover<'_> {
         {
             self.note(part, is_open);
         }
-        ControlFlow::Continue(())
+        Continue(())
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
@@ -283,6 +282,6 @@ impl VisitorMut for PartRemover<'_> {
             self.note(part, is_open);
         }
         self.depth -= 1;
-        ControlFlow::Continue(())
+        Continue(())
     }
 }

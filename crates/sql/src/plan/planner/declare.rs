@@ -2,24 +2,19 @@
 
 use datafusion_expr::LogicalPlanBuilder;
 use datafusion_sql::sqlparser::ast::Query as SqlQuery;
-use millstream_contract::declaration::literal;
-use millstream_contract::wording::counted;
+use millstream_contract::{declaration::literal, wording::counted};
 
 use super::rehearsed::StatementResult;
 use super::{Logical, Outcome, Planner, output_names};
 use crate::faults::check::{check_expr, refuse_inner_order};
 use crate::names::catalog::{Entry, Origin, TableEntry, ViewEntry};
 use crate::plan::create::{check_function, table_entry};
-use crate::stages::completed::completed;
-use crate::stages::joins::are_versions;
-use crate::stages::lower::Stage;
-use crate::stages::rewrite::rewrite_expr;
-use crate::syntax::create_table::CreateTable;
-use crate::syntax::like::Like;
+use crate::stages::{
+    completed::completed, joins::are_versions, lower::Stage, rewrite::rewrite_expr,
+};
 use crate::syntax::prelude::*;
-use crate::syntax::script::Statement;
-use crate::syntax::statement::is_path;
 use crate::syntax::user_functions::{CreateFunction, UserFunction};
+use crate::syntax::{create_table::CreateTable, like::Like, script::Statement, statement::is_path};
 
 impl Planner {
     pub(super) fn create_table(
@@ -170,11 +165,8 @@ impl Planner {
         if self.catalog.function(&name.value).is_none() && !if_exists {
             let declared = self.catalog.functions().keys().map(String::as_str);
             let error = SqlError::name(format!("no function '{}' is declared", name.value));
-            return Err(match closest(&name.value, declared) {
-                Some(like) => error.help(format!("did you mean '{like}'?")),
-                None => error.help("a script can drop what CREATE FUNCTION has declared"),
-            }
-            .at(Span::new(name.span)));
+            let help = "a script can drop what CREATE FUNCTION has declared";
+            return Err(error.at(Span::new(name.span)).meant(&name.value, declared, help));
         }
         self.catalog.set_function(&name.value, None);
         Ok(Outcome::Done)
@@ -186,7 +178,7 @@ impl Planner {
         columns: &[Ident],
         statement: &Statement,
     ) -> Result<ViewEntry> {
-        if let ControlFlow::Break(error) = refuse_inner_order(query) {
+        if let Break(error) = refuse_inner_order(query) {
             return Err(error);
         }
         let Logical { plan, analyzed, places, levels, tables, .. } =
@@ -215,13 +207,14 @@ impl Planner {
             return Ok(ViewEntry { plan, fields: typed, texts, levels, tables });
         }
         if fields.len() != columns.len() {
-            return Err(SqlError::types(format!(
+            let message = format!(
                 "the view names {}, its query has {}",
                 counted(columns.len() as u64, "column"),
                 fields.len()
-            ))
-            .at(columns.first().and_then(|c| Span::new(c.span)))
-            .help("name each of them once"));
+            );
+            return Err(SqlError::types(message)
+                .at(columns.first().and_then(|c| Span::new(c.span)))
+                .help("name each of them once"));
         }
         let named = fields.into_iter().zip(columns);
         let named = named.map(|(column, name)| Expr::Column(column).alias(&name.value));

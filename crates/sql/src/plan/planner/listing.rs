@@ -1,16 +1,14 @@
 //! `DESCRIBE` and `SHOW`: what the catalog has, as rows.
 
 use arrow::compute::{filter_record_batch, ilike};
-use millstream_contract::declaration::literal;
-use millstream_contract::settings::SETTINGS;
+use millstream_contract::{declaration::literal, settings::SETTINGS};
 
 use super::{Outcome, Planner};
 use crate::names::catalog::{Entry, Origin, TableEntry, WatermarkDecl};
 use crate::syntax::create_table::{ColumnKind, CreateTable};
-use crate::syntax::durations::duration;
 use crate::syntax::listed::{Listed, Show, rows_of_text};
 use crate::syntax::prelude::*;
-use crate::syntax::statement::is_path;
+use crate::syntax::{durations::duration, statement::is_path};
 
 impl Planner {
     /// The names of all tables and views, in order.

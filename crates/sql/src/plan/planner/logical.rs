@@ -5,17 +5,13 @@ use datafusion_sql::planner::SqlToRel;
 use datafusion_sql::sqlparser::ast::{self, Query as SqlQuery};
 
 use super::Planner;
-use crate::faults::blame::check_conditions;
-use crate::faults::union_columns::check_unions;
+use crate::faults::{blame::check_conditions, union_columns::check_unions};
 use crate::names::outer_names::with_outer_names;
 use crate::plan::pieces::{joined, pieces};
 use crate::plan::whole_rows::{with_columns, without_columns};
-use crate::stages::functions::Context;
-use crate::stages::rewrite::name_casts;
-use crate::stages::texts::Texts;
-use crate::syntax::dialect::parser_options;
-use crate::syntax::numbers::count_zeros;
+use crate::stages::{functions::Context, rewrite::name_casts, texts::Texts};
 use crate::syntax::prelude::*;
+use crate::syntax::{dialect::parser_options, numbers::count_zeros};
 
 /// A query's plan.
 pub(super) struct Planned {

@@ -2,8 +2,7 @@
 
 use crate::syntax::prelude::*;
 
-use millstream_contract::plan::Plan;
-use millstream_contract::sink::Sink;
+use millstream_contract::{plan::Plan, sink::Sink};
 
 /// Outcome of an executed statement.
 #[derive(Debug)]

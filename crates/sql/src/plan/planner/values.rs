@@ -4,8 +4,7 @@ use millstream_contract::settings::{SETTINGS, SettingError, Settings};
 
 use super::{Outcome, Planner};
 use crate::syntax::prelude::*;
-use crate::syntax::script::Statement;
-use crate::syntax::statement::StatementKind;
+use crate::syntax::{script::Statement, statement::StatementKind};
 
 /// Values of settings as they were written, by key.
 #[derive(Debug, Clone, Default)]
@@ -60,11 +59,9 @@ impl Planner {
         if let (Some(key), Some(name)) = (key, name)
             && !SETTINGS.iter().any(|(known, ..)| *known == name)
         {
-            let meant = closest(name, SETTINGS.iter().map(|(known, ..)| *known));
-            let message = format!("there is no setting '{name}'");
-            return Err(SqlError::new(ErrorKind::Setting, message)
-                .at(Span::new(key.span))
-                .maybe_help(meant.map(|meant| format!("did you mean '{meant}'?"))));
+            let error = SqlError::new(ErrorKind::Setting, format!("there is no setting '{name}'"));
+            let known = SETTINGS.iter().map(|(known, ..)| *known);
+            return Err(error.at(Span::new(key.span)).meant(name, known, ""));
         }
         let Some((values, settings)) = self.values.first.clone() else { return Ok(Outcome::Done) };
         let stays = |key: &String| name.is_some_and(|name| name != key);

@@ -5,7 +5,7 @@
 
 use datafusion_expr::{LogicalPlanBuilder, SortExpr};
 use datafusion_sql::sqlparser::ast::{
-    Distinct, LimitClause, OrderByKind, SetOperator, SetQuantifier, Value,
+    Distinct, LimitClause, OrderByKind, SetOperator, SetQuantifier,
 };
 
 use super::Planner;
@@ -13,10 +13,9 @@ use super::logical::Planned;
 use crate::faults::union_columns::check_unions;
 use crate::names::catalog::{Entry, ViewEntry};
 use crate::plan::pieces::WHOLE_MAX;
-use crate::stages::texts::Texts;
-use crate::stages::windows::window_functions::named;
-use crate::syntax::dialect::parser_options;
+use crate::stages::{texts::Texts, windows::window_functions::named};
 use crate::syntax::prelude::*;
+use crate::syntax::{calls::number_of, dialect::parser_options};
 
 impl Planner {
     /// The plan of a query with many columns that has others in it or an order; `None` if it is to
@@ -167,8 +166,8 @@ impl Planner {
             }
         };
         let found = query.each_relation(|name| match many(name) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+            true => Break(()),
+            false => Continue(()),
         });
         found.is_break() || query.walk(&mut LongLists).is_break()
     }
@@ -197,19 +196,13 @@ impl Visitor for LongLists {
     type Break = ();
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         match &*query.body {
-            SetExpr::Select(select) if select.projection.len() > WHOLE_MAX => {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
+            SetExpr::Select(select) if select.projection.len() > WHOLE_MAX => Break(()),
+            _ => Continue(()),
         }
     }
 }
 
 /// A whole number as it is written.
 fn number(expr: &SqlExpr) -> Option<usize> {
-    let SqlExpr::Value(value) = expr else { return None };
-    match &value.value {
-        Value::Number(digits, _) => digits.parse().ok(),
-        _ => None,
-    }
+    number_of(expr)?.parse().ok()
 }

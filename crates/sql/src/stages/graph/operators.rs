@@ -7,11 +7,9 @@ use millstream_contract::plan::Window;
 use super::{Makes, Part};
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::alike::{alike, all_alike, hash_all};
-use crate::names::catalog::add_columns;
-use crate::names::views::View;
-use crate::stages::counted::Counted;
-use crate::stages::joined::Joined;
+use crate::names::{catalog::add_columns, views::View};
 use crate::stages::lower::{Call, Grouped, unique};
+use crate::stages::{counted::Counted, joined::Joined};
 use crate::syntax::prelude::*;
 
 /// An operator with state: a grouping or a join.

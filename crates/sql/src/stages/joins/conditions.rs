@@ -9,9 +9,8 @@ use datafusion_common::TableReference;
 use millstream_contract::plan::JoinKind;
 
 use super::{JoinSide, at};
-use crate::expr::indexed::Indexed;
 use crate::expr::located::{within_mark, without_cast_names};
-use crate::expr::safe::cannot_fail;
+use crate::expr::{indexed::Indexed, safe::cannot_fail};
 use crate::stages::lower::{Over, Places, count_nodes, over as over_what};
 use crate::stages::refusals::refuse_expr;
 use crate::stages::schemas::{is_groupable, nullable};
@@ -110,20 +109,17 @@ impl Numbered {
         places: &Places,
         find: &dyn Fn(&Column) -> Option<(usize, usize)>,
     ) -> Result<Expr> {
-        expr.each_node(|e| {
-            refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
+        expr.each(|e| Ok(refuse_expr(e)?))?;
         let marked = places.texts.mark(without_cast_names(expr.clone())?, &self.named)?;
-        let numbered = marked.changed_up(|e| match e {
-            Expr::Column(column) => match find(&column) {
-                Some((side, at)) => Ok(Transformed::yes(numbered(side, at))),
-                None => Err(DataFusionError::Internal(format!("a join without {column}"))),
+        let numbered = marked.replaced(|e| match e {
+            Expr::Column(column) => match find(column) {
+                Some((side, at)) => Ok(Some(numbered(side, at))),
+                None => internal_err!("a join without {column}"),
             },
-            Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
-            other => Ok(Transformed::no(other)),
-        })?;
-        Ok(numbered.data)
+            Expr::Alias(alias) => Ok(Some(alias.expr.as_ref().clone())),
+            _ => Ok(None),
+        });
+        Ok(numbered?)
     }
 
     /// The numbered columns.
@@ -234,19 +230,15 @@ pub(super) fn sides_of(expr: &Expr) -> [bool; 2] {
 pub(super) fn over(expr: &Expr, columns: [&[Expr]; 2]) -> Result<Expr> {
     let find = |e: &Expr| column_of(e).and_then(|(side, at)| columns[side].get(at));
     let mut nodes = 0;
-    expr.each_node(|e| {
+    expr.each(|e| {
         nodes += find(e).map_or(1, count_nodes);
-        Ok(TreeNodeRecursion::Continue)
+        Ok(())
     })?;
     if nodes > MAX_NODES {
         let parts = format!("{nodes} parts once its views are written out");
         return Err(too_large(&parts, MAX_NODES));
     }
-    let over = expr.clone().changed_up(|e| {
-        let found = find(&e).cloned();
-        Ok(found.map_or(Transformed::no(e), Transformed::yes))
-    })?;
-    Ok(over.data)
+    Ok(expr.clone().replaced(|e| Ok(find(e).cloned()))?)
 }
 
 /// Whether a condition is one of a join below, whose columns are `schema`: it has no others, and it

@@ -8,9 +8,7 @@ use millstream_contract::plan::{Interval, JoinKind, Window};
 
 use super::conditions::{self, Condition, Numbered, column_of};
 use super::{JoinSide, NamedJoin, windows};
-use crate::expr::indexed::Indexed;
-use crate::expr::located::within_mark;
-use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::expr::{indexed::Indexed, located::within_mark, window_node::WINDOW_COLUMNS};
 use crate::stages::joined::Unwindowed;
 use crate::stages::lower::{Places, Rows, window_column};
 use crate::syntax::durations::interval_us;

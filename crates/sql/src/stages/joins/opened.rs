@@ -138,10 +138,10 @@ impl Opened {
         let Some(farther) = outer.iter().find_map(unknown) else { return Ok(false) };
         if subquery.negated {
             let name = subquery.name();
-            return Err(SqlError::unsupported(format!(
+            let message = format!(
                 "{name} names {farther}, which is of a query farther out than the one around it"
-            ))
-            .help(format!(
+            );
+            return Err(SqlError::unsupported(message).help(format!(
                 "join the tables of the queries around it, and ask this of their rows:\nFROM … \
                  JOIN … ON … WHERE {name} (…)"
             )));
@@ -178,11 +178,11 @@ impl Opened {
 fn apart(plan: &LogicalPlan, other: &DFSchema) -> Result<()> {
     let same = plan.schema().columns().into_iter().find(|column| other.has_column(column));
     same.map_or(Ok(()), |column| {
-        Err(SqlError::unsupported(format!(
+        let message = format!(
             "a subquery that names queries farther out has a column of the same name as one of \
              these: {column}"
-        ))
-        .help("give its table another name: FROM … AS i"))
+        );
+        Err(SqlError::unsupported(message).help("give its table another name: FROM … AS i"))
     })
 }
 
@@ -228,21 +228,19 @@ fn has_keys(aggregate: &Aggregate) -> bool {
 /// A column of a projection, or what is computed of it, over what the projection takes.
 fn through(expr: Expr, projection: &Projection) -> Result<Expr> {
     let schema = indexed(&projection.schema);
-    let through = expr.changed_up(|e| match &e {
-        Expr::Column(column) => {
-            let expr = projection.expr[schema.index_of(column)?].clone();
-            Ok(Transformed::yes(expr.unalias_nested().data))
-        }
-        _ => Ok(Transformed::no(e)),
-    })?;
-    Ok(through.data)
+    Ok(expr.replaced(|e| {
+        let Expr::Column(column) = e else { return Ok(None) };
+        let expr = projection.expr[schema.index_of(column)?].clone();
+        Ok(Some(expr.unalias_nested().data))
+    })?)
 }
 
 /// A condition whose columns of the outer query are plain columns.
 fn of_one_plan(expr: &Expr) -> Result<Expr> {
-    let plain = expr.clone().changed_up(|e| match e {
-        Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(plain.data)
+    Ok(expr.clone().replaced(|e| {
+        Ok(match e {
+            Expr::OuterReferenceColumn(_, column) => Some(Expr::Column(column.clone())),
+            _ => None,
+        })
+    })?)
 }

@@ -8,11 +8,10 @@ use millstream_contract::plan::JoinKind;
 use super::{JoinSide, NamedJoin};
 use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::input_column;
-use crate::stages::joined::Joined;
 use crate::stages::lower::{
     FIRED, Over, Stage, fired_column, over, to_fired, unique, window_column,
 };
-use crate::stages::nest::Inner;
+use crate::stages::{joined::Joined, nest::Inner};
 use crate::syntax::prelude::*;
 
 /// A side that a join takes.

@@ -9,8 +9,7 @@ use millstream_contract::plan::JoinKind;
 
 use super::ranked::LastRowView;
 use super::{JoinSide, NamedJoin, Numbered, kind_of};
-use crate::expr::indexed::Indexed;
-use crate::expr::scalars::is_read_time;
+use crate::expr::{indexed::Indexed, scalars::is_read_time};
 use crate::names::catalog::INPUT;
 use crate::stages::lower::{Places, Rows, Stage, indexed};
 use crate::syntax::prelude::*;

@@ -9,8 +9,7 @@ use crate::expr::window_node::WINDOW_COLUMNS;
 use crate::names::catalog::{INPUT, input_column};
 use crate::names::window_kinds::WindowKind;
 use crate::stages::lower::{Rows, Stage, WINDOW, over, unique};
-use crate::stages::nest::By;
-use crate::stages::windows::assigned::OfRow;
+use crate::stages::{lower::column_of, nest::By, windows::assigned::OfRow};
 use crate::syntax::prelude::*;
 
 /// Windows of a row. All of a batch of rows are in memory at once.
@@ -105,15 +104,11 @@ fn bounds_of(window: &Window, time: &Expr) -> Result<[Expr; 3]> {
 
 /// An expression with its window columns written out.
 fn with_bounds(expr: Expr, bounds: &[Expr; 3]) -> Result<Expr> {
-    let rewritten = expr.changed_up(|e| {
-        let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
-        if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
-            return Ok(Transformed::no(e));
-        }
-        let position = WINDOW_COLUMNS.iter().position(|name| *name == column.name);
-        Ok(position.map_or(Transformed::no(e), |at| Transformed::yes(bounds[at].clone())))
-    })?;
-    Ok(rewritten.data)
+    Ok(expr.replaced(|e| {
+        let column = column_of(WINDOW, e);
+        let at = column.and_then(|column| WINDOW_COLUMNS.iter().position(|name| *name == column));
+        Ok(at.map(|at| bounds[at].clone()))
+    })?)
 }
 
 /// The columns of the input that an expression has.

@@ -16,10 +16,8 @@ use crate::expr::udf::called;
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::names::window_kinds::{Length, WindowKind};
 use crate::stages::windows::window_functions::{constant, length_of};
-use crate::syntax::calls::function;
 use crate::syntax::prelude::*;
-use crate::syntax::tree::parts;
-use crate::syntax::words::single_part;
+use crate::syntax::{calls::function, tree::parts, words::single_part};
 
 /// Suffixes of a group window's name for its bounds, in the order of [`WINDOW_COLUMNS`].
 const BOUNDS: [&str; 3] = ["_START", "_END", "_ROWTIME"];
@@ -70,10 +68,7 @@ impl ScalarUDFImpl for BoundMarker {
 
 /// Writes the group windows of a query as markers.
 pub(crate) fn mark_group_windows(query: &mut Query) -> Result<()> {
-    match query.walk_mut(&mut GroupWindows) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    query.walk_mut(&mut GroupWindows).break_value().map_or(Ok(()), Err)
 }
 
 struct GroupWindows;
@@ -87,18 +82,18 @@ impl VisitorMut for GroupWindows {
             _ => None,
         };
         let (Some(window), Some(order_by)) = (window, &mut query.order_by) else {
-            return ControlFlow::Continue(());
+            return Continue(());
         };
         let OrderByKind::Expressions(keys) = &mut order_by.kind else {
-            return ControlFlow::Continue(());
+            return Continue(());
         };
         keys.iter_mut().try_for_each(|key| mark_bounds(&mut key.expr, &window))
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        let Some(window) = broken(group_window(select))? else { return ControlFlow::Continue(()) };
+        let Some(window) = broken(group_window(select))? else { return Continue(()) };
         if let Some(call) = select.selection.as_ref().and_then(bound_in) {
-            return ControlFlow::Break(in_where(call));
+            return Break(in_where(call));
         }
         if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
             let before = std::mem::take(keys);
@@ -118,8 +113,8 @@ impl VisitorMut for GroupWindows {
 
 fn broken<T>(result: Result<T>) -> ControlFlow<SqlError, T> {
     match result {
-        Ok(value) => ControlFlow::Continue(value),
-        Err(error) => ControlFlow::Break(error),
+        Ok(value) => Continue(value),
+        Err(error) => Break(error),
     }
 }
 
@@ -295,9 +290,9 @@ fn keys_of_sets(sets: &SqlExpr) -> impl Iterator<Item = &SqlExpr> {
 /// Makes markers of calls such as `TUMBLE_START(…)`.
 fn mark_bounds<V: VisitMut>(within: &mut V, window: &GroupWindow) -> ControlFlow<SqlError> {
     within.each_expr_mut(|expr| {
-        let SqlExpr::Function(call) = &*expr else { return ControlFlow::Continue(()) };
+        let SqlExpr::Function(call) = &*expr else { return Continue(()) };
         let Some((kind, bound)) = bound_named(&call.name.to_string()) else {
-            return ControlFlow::Continue(());
+            return Continue(());
         };
         let own = GroupWindow {
             kind,
@@ -308,7 +303,7 @@ fn mark_bounds<V: VisitMut>(within: &mut V, window: &GroupWindow) -> ControlFlow
             let (found, grouped) = (own.text(BOUNDS[bound]), window.text(""));
             let error =
                 SqlError::name(format!("{found} is of another window than GROUP BY {grouped}"));
-            return ControlFlow::Break(
+            return Break(
                 error
                     .at(Span::new(call.name.span()))
                     .help(format!("write {}", window.text(BOUNDS[bound]))),
@@ -316,7 +311,7 @@ fn mark_bounds<V: VisitMut>(within: &mut V, window: &GroupWindow) -> ControlFlow
         }
         let name = single_part(&call.name).unwrap_or_else(|| window.name.clone());
         *expr = function(&name, &marker_name(kind, bound), window.args.clone());
-        ControlFlow::Continue(())
+        Continue(())
     })
 }
 

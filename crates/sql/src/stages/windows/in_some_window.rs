@@ -5,15 +5,12 @@ use std::ops::Range;
 
 use arrow::array::TimestampMillisecondArray;
 use chrono::Utc;
-use millstream_contract::expr::Expr as EngineExpr;
-use millstream_contract::plan::Window;
+use millstream_contract::{expr::Expr as EngineExpr, plan::Window};
 
 use crate::expr::scalars::{IN_SOME_WINDOW, Overlapping, Times, start_on};
 use crate::expr::udf::{call_of, called};
 use crate::expr::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
-use crate::stages::compiler::Compiler;
-use crate::stages::lower::WINDOW;
-use crate::stages::schemas::qualified;
+use crate::stages::{compiler::Compiler, lower::WINDOW, schemas::qualified};
 use crate::syntax::prelude::*;
 
 #[derive(Debug)]
@@ -61,7 +58,7 @@ impl ScalarUDFImpl for InSomeWindow {
         let start_time = info.query_execution_start_time().unwrap_or_else(Utc::now);
         let compiler = Compiler { start_time, config: info.config_options(), zone: None };
         let compiled = compiled(&compiler, &self.condition);
-        let compiled = Some(compiled.map_err(|e| DataFusionError::External(Box::new(e)))?);
+        let compiled = Some(compiled?);
         let (windows, condition) = (self.windows, self.condition.clone());
         let function = InSomeWindow { windows, condition, compiled };
         Ok(ExprSimplifyResult::Simplified(call_of(function, args)))

@@ -10,10 +10,9 @@ use arrow::datatypes::Fields;
 use datafusion_expr::utils::split_conjunction_owned;
 use millstream_contract::plan::{AggregateFunction, Best, Directions, Ranking, Window};
 
-use crate::expr::collected::UNBOUNDED;
-use crate::expr::scalars::row_of;
-use crate::expr::text::sql_text;
-use crate::expr::window_node::WINDOW_COLUMNS;
+use crate::expr::{
+    collected::UNBOUNDED, scalars::row_of, text::sql_text, window_node::WINDOW_COLUMNS,
+};
 use crate::stages::lower::{
     Call, Fires, Places, Stage, fired_column, is_window_column, over, unique, window_column,
 };

@@ -8,12 +8,9 @@
 use datafusion_expr::utils::split_conjunction_owned;
 use millstream_contract::plan::Window;
 
-use crate::expr::located::without_marks;
 use crate::expr::scalars::{row_fields, row_of};
-use crate::expr::text::sql_text;
-use crate::expr::window_node::WINDOW_COLUMNS;
-use crate::names::alike::alike;
-use crate::names::window_kinds::WindowKind;
+use crate::expr::{located::without_marks, text::sql_text, window_node::WINDOW_COLUMNS};
+use crate::names::{alike::alike, window_kinds::WindowKind};
 use crate::stages::lower::{
     Call, Grouped, Over, Places, Stage, fired_column, is_window_column, over, to_fired, unique,
     window_column,

@@ -9,9 +9,8 @@ use crate::names::catalog::input_column;
 use crate::stages::lower::{
     Fires, Places, Rows, Stage, WINDOW, fired_column, indexed, over, window_column,
 };
-use crate::stages::nest::Inner;
 use crate::stages::windows::assigned::{OfRow, Windows, common_slice};
-use crate::stages::windows::group_windows::WindowGrouping;
+use crate::stages::{lower::column_of, nest::Inner, windows::group_windows::WindowGrouping};
 use crate::syntax::prelude::*;
 
 impl Stage {
@@ -135,14 +134,6 @@ impl Stage {
         if !window.are_known() {
             return Err(window.unknown_column(&expr));
         }
-        let replaced = expr.changed_up(|e| {
-            let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
-            if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
-                return Ok(Transformed::no(e));
-            }
-            let over_input = window.column(&column.name);
-            Ok(over_input.map_or(Transformed::no(e), Transformed::yes))
-        })?;
-        Ok(replaced.data)
+        Ok(expr.replaced(|e| Ok(column_of(WINDOW, e).and_then(|name| window.column(name))))?)
     }
 }

@@ -12,13 +12,10 @@ use datafusion_sql::sqlparser::ast::{
 };
 
 use crate::expr::window_node::{Assignment, WINDOW_COLUMNS, WindowNode};
-use crate::names::catalog::TableEntry;
-use crate::names::handles::TableHandle;
-use crate::names::no_time::no_such_time;
 use crate::names::window_kinds::{Length, WindowKind};
-use crate::syntax::calls::PARTITIONED;
-use crate::syntax::durations::interval_us;
+use crate::names::{catalog::TableEntry, handles::TableHandle, no_time::no_such_time};
 use crate::syntax::prelude::*;
+use crate::syntax::{calls::PARTITIONED, durations::interval_us};
 
 /// Plans window functions in FROM.
 #[derive(Debug)]
@@ -89,7 +86,7 @@ impl WindowKind {
 }
 
 fn external<T>(error: SqlError) -> DfResult<T> {
-    Err(DataFusionError::External(Box::new(error)))
+    Err(error.into())
 }
 
 fn plan_window(
@@ -335,10 +332,7 @@ fn column(name: &Ident, input: &LogicalPlan, help: &str) -> Result<usize> {
     let Some(found) = found else {
         let error = SqlError::name(format!("there is no column '{}'", name.value)).at(place);
         let names = fields.iter().map(|f| f.name().as_str());
-        return Err(match closest(&name.value, names) {
-            Some(meant) => error.help(format!("did you mean '{meant}'?")),
-            None => error.help(help),
-        });
+        return Err(error.meant(&name.value, names, help));
     };
     Ok(found)
 }
