@@ -5,7 +5,7 @@ use std::io::Read;
 use flate2::bufread::MultiGzDecoder;
 
 use super::message::Answer;
-use super::request::Packing;
+use super::request::BodyPacking;
 
 /// Bytes of a line before a chunk, or behind the last, with its end.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 10;
@@ -30,7 +30,7 @@ pub(super) fn chunk_bytes(line: &[u8]) -> Result<u64, Answer> {
 /// Unpacks a body, which may have so many bytes then. `room` makes room for some more of them.
 pub(super) fn unpack(
     body: &[u8],
-    packing: Packing,
+    packing: BodyPacking,
     bytes_max: u64,
     mut room: impl FnMut(u64) -> Result<(), Answer>,
 ) -> Result<Vec<u8>, Answer> {
@@ -38,8 +38,8 @@ pub(super) fn unpack(
         Answer::new(400, format!("the body cannot be unpacked: {error}"))
     };
     let mut reader: Box<dyn Read + '_> = match packing {
-        Packing::Gzip => Box::new(MultiGzDecoder::new(body)),
-        Packing::Zstd => Box::new(zstd_of(body).map_err(|error| damaged(&error))?),
+        BodyPacking::Gzip => Box::new(MultiGzDecoder::new(body)),
+        BodyPacking::Zstd => Box::new(zstd_of(body).map_err(|error| damaged(&error))?),
     };
     let mut unpacked = Vec::new();
     loop {
@@ -86,7 +86,7 @@ mod tests {
         let packed = zstd::encode_all(&text[..], 3).unwrap();
         let mut made = 0;
         let mut unpacked = |max| {
-            unpack(&packed, Packing::Zstd, max, |bytes| {
+            unpack(&packed, BodyPacking::Zstd, max, |bytes| {
                 made += bytes;
                 Ok(())
             })
@@ -95,12 +95,12 @@ mod tests {
         assert_eq!(unpacked(299_999).unwrap_err().status, 413);
         assert!(made <= 2 * 300_000 + STEP_BYTES, "room before bytes");
         let full = |_| Err(Answer::new(429, "later"));
-        assert_eq!(unpack(&packed, Packing::Zstd, 300_000, full).unwrap_err().status, 429);
+        assert_eq!(unpack(&packed, BodyPacking::Zstd, 300_000, full).unwrap_err().status, 429);
         let cut = &packed[..packed.len() - 1];
-        assert_eq!(unpack(cut, Packing::Zstd, 300_000, |_| Ok(())).unwrap_err().status, 400);
-        assert_eq!(unpack(b"x", Packing::Gzip, 300_000, |_| Ok(())).unwrap_err().status, 400);
+        assert_eq!(unpack(cut, BodyPacking::Zstd, 300_000, |_| Ok(())).unwrap_err().status, 400);
+        assert_eq!(unpack(b"x", BodyPacking::Gzip, 300_000, |_| Ok(())).unwrap_err().status, 400);
         // A frame whose window would be 128 MiB.
         let wide = [0x28, 0xb5, 0x2f, 0xfd, 0, 17 << 3, 1, 0, 0];
-        assert_eq!(unpack(&wide, Packing::Zstd, 300_000, |_| Ok(())).unwrap_err().status, 400);
+        assert_eq!(unpack(&wide, BodyPacking::Zstd, 300_000, |_| Ok(())).unwrap_err().status, 400);
     }
 }

@@ -14,16 +14,16 @@ pub(super) struct Post {
     pub(super) path: String,
     /// Bytes of the body as it is sent; `None`: it comes in chunks.
     pub(super) length: Option<u64>,
-    pub(super) packing: Option<Packing>,
+    pub(super) packing: Option<BodyPacking>,
     /// Whether the connection stays open after it.
     pub(super) keep_alive: bool,
     /// Whether the sender waits to be told to go on.
     pub(super) waits: bool,
 }
 
-/// Packing of a body: `Content-Encoding`.
+/// BodyPacking of a body: `Content-Encoding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(super) enum BodyPacking {
     Gzip,
     Zstd,
 }
@@ -50,7 +50,7 @@ pub(super) fn post(head: &Head) -> Result<Post, Answer> {
 struct Fields {
     hosts: usize,
     length: Option<u64>,
-    packing: Option<Option<Packing>>,
+    packing: Option<Option<BodyPacking>>,
     chunked: bool,
     origin: bool,
     waits: bool,
@@ -89,8 +89,8 @@ impl Fields {
             "content-encoding" => {
                 let packing = match value.to_ascii_lowercase().as_str() {
                     "identity" => None,
-                    "gzip" | "x-gzip" => Some(Packing::Gzip),
-                    "zstd" => Some(Packing::Zstd),
+                    "gzip" | "x-gzip" => Some(BodyPacking::Gzip),
+                    "zstd" => Some(BodyPacking::Zstd),
                     _ => return Err(Answer::new(415, ENCODINGS)),
                 };
                 if self.packing.replace(packing).is_some() {
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(parse(head), Ok(Post { length: Some(7), ..closes }));
         let head = b"POST /a/b?x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\
                      Content-Encoding: GZIP\r\n\r\n";
-        let (path, packing) = ("/a/b".to_string(), Some(Packing::Gzip));
+        let (path, packing) = ("/a/b".to_string(), Some(BodyPacking::Gzip));
         assert_eq!(parse(head), Ok(Post { path, length: None, packing, waits: false, ..plain }));
     }
 

@@ -14,7 +14,7 @@ use millstream_contract::{Result, decoding};
 
 use super::body::unpack;
 use super::message::Answer;
-use super::request::Packing;
+use super::request::BodyPacking;
 use crate::input::Name;
 use crate::records::{Arriving, RecordChunk, Wanted};
 
@@ -229,7 +229,7 @@ impl Route {
     pub(super) fn take(
         &self,
         body: Vec<u8>,
-        packing: Option<Packing>,
+        packing: Option<BodyPacking>,
         room: Room,
     ) -> (Answer, Option<Answering<'_>>) {
         match self.accept(body, packing, room) {
@@ -241,7 +241,7 @@ impl Route {
     fn accept(
         &self,
         body: Vec<u8>,
-        packing: Option<Packing>,
+        packing: Option<BodyPacking>,
         mut room: Room,
     ) -> std::result::Result<Answer, Answer> {
         let body = match packing {
