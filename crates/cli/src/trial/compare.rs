@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use millstream::grouped;
 
-use super::records::{Format, Record, columns, fields, records};
+use super::records::{Record, RowFormat, columns, fields, records};
 
 /// Maximum number of different rows shown.
 const SHOWN: usize = 10;
@@ -23,22 +23,24 @@ pub(crate) fn difference(
     name: &str,
     expected: &str,
     blocks: &[Block],
-    format: Format,
+    format: RowFormat,
 ) -> Option<String> {
     // Lines of JSON do not say which query they are of.
     let joined: String = blocks.iter().map(|block| block.text.as_str()).collect();
     let joined = [Block { text: joined, ordered: blocks.len() == 1 && blocks[0].ordered }];
-    let blocks = if format == Format::Ndjson { &joined[..] } else { blocks };
+    let blocks = if format == RowFormat::Ndjson { &joined[..] } else { blocks };
     let expected = records(expected, format);
     let mut lines = Vec::new();
     let mut rest = &expected[..];
     for (number, block) in blocks.iter().enumerate() {
         let came = records(&block.text, format);
         let (header, came) = match format {
-            Format::Csv => came.split_first().map_or(("", &came[..]), |(h, rows)| (h.text, rows)),
-            Format::Ndjson => ("", &came[..]),
+            RowFormat::Csv => {
+                came.split_first().map_or(("", &came[..]), |(h, rows)| (h.text, rows))
+            }
+            RowFormat::Ndjson => ("", &came[..]),
         };
-        if format == Format::Csv {
+        if format == RowFormat::Csv {
             match rest.split_first() {
                 Some((first, rows)) if first.text == header => rest = rows,
                 first => {
@@ -53,7 +55,8 @@ pub(crate) fn difference(
             let header = records(&next.text, format).first().map_or("", |record| record.text);
             rest.iter().position(|record| record.text == header)
         });
-        if let (None, Some(next)) = (end, blocks.get(number + 1).filter(|_| format == Format::Csv))
+        if let (None, Some(next)) =
+            (end, blocks.get(number + 1).filter(|_| format == RowFormat::Csv))
         {
             let wanted = records(&next.text, format).first().map_or("", |record| record.text);
             if let Some(found) = alike(wanted, rest, came) {
@@ -65,7 +68,7 @@ pub(crate) fn difference(
         let (own, behind) = rest.split_at(end.unwrap_or(rest.len()));
         rest = behind;
         // A row of one column may be empty; else it is a line to look at.
-        let one = format == Format::Csv && fields(header).len() == 1;
+        let one = format == RowFormat::Csv && fields(header).len() == 1;
         let is_row = |record: &&Record<'_>| one || !record.text.is_empty();
         let own: Vec<Record<'_>> = own.iter().filter(is_row).cloned().collect();
         lines.extend(Rows { name, header, format }.compare(&own, came, block.ordered));
@@ -90,7 +93,7 @@ fn alike<'a>(
 struct Rows<'a> {
     name: &'a str,
     header: &'a str,
-    format: Format,
+    format: RowFormat,
 }
 
 /// Different rows of a window, or without a window.
@@ -207,8 +210,8 @@ impl Rows<'_> {
         let own = columns(row, self.header, self.format);
         // A row of CSV with more fields than the header has lacks the rest in `columns`.
         let width = |text: &str| match self.format {
-            Format::Csv => fields(text).len(),
-            Format::Ndjson => columns(text, "", self.format).len(),
+            RowFormat::Csv => fields(text).len(),
+            RowFormat::Ndjson => columns(text, "", self.format).len(),
         };
         let missing = missing.iter().filter(|other| width(other.text) == width(row));
         let differing = |other: &&Record<'_>| {
@@ -238,7 +241,7 @@ mod tests {
     }
 
     fn csv(expected: &str, came: &[Block]) -> Option<String> {
-        difference("expected.csv", expected, came, Format::Csv)
+        difference("expected.csv", expected, came, RowFormat::Csv)
     }
 
     #[test]
@@ -256,7 +259,7 @@ mod tests {
         assert!(csv("k\n\n", &[block("k\n", false)]).is_some());
         assert_eq!(csv("k\n\n", &[block("k\n\n", false)]), None);
         let (json, came) = ("{\"a\":1}\n\n{\"a\":2}\n", block("{\"a\":1}\n{\"a\":2}\n", false));
-        assert_eq!(difference("expected.ndjson", json, &[came], Format::Ndjson), None);
+        assert_eq!(difference("expected.ndjson", json, &[came], RowFormat::Ndjson), None);
     }
 
     #[test]
@@ -281,7 +284,7 @@ mod tests {
              n: 2 expected, 3 came"
         );
         let line = r#"{"window_start":"10:00","window_end":"10:10","n":1}"#;
-        let told = difference("e", "", &[block(line, false)], Format::Ndjson).unwrap();
+        let told = difference("e", "", &[block(line, false)], RowFormat::Ndjson).unwrap();
         assert!(told.contains("\nwindow 10:00 to 10:10\n+ {"), "{told}");
     }
 
@@ -303,8 +306,8 @@ mod tests {
         let told = csv("a\n1\nx,b\n2\n", &[block("a\n1\n", false), block("b,y\n2\n", false)]);
         assert_eq!(told.unwrap(), "the columns differ, expected.csv:3\n- x,b\n+ b,y");
         let lines = [block("{}\n", false), block("[]\n", false)];
-        assert_eq!(difference("e", "{}\n[]\n", &lines, Format::Ndjson), None);
-        assert!(difference("e", "{}\n[]\n1\n", &lines, Format::Ndjson).is_some());
+        assert_eq!(difference("e", "{}\n[]\n", &lines, RowFormat::Ndjson), None);
+        assert!(difference("e", "{}\n[]\n1\n", &lines, RowFormat::Ndjson).is_some());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::cases::{BYTE_ORDER_MARK, Case, Directives, FORMATS, Kind, check_kind,
 use super::compare::{Block, difference};
 use super::layouts::Layout;
 use super::records;
-use super::run::{Came, Script, run};
+use super::run::{Came, TrialScript, run};
 
 /// Rules of all cases.
 pub(crate) struct Rules {
@@ -50,7 +50,7 @@ struct Expected {
     /// `None`: what is shown.
     table: Option<String>,
     path: PathBuf,
-    format: records::Format,
+    format: records::RowFormat,
     /// `None`: there is no such file.
     text: Option<String>,
 }
@@ -66,13 +66,13 @@ fn judged(case: &Case, rules: &Rules, verdict: &mut Verdict) -> Result<(), Strin
             .into());
     }
     let expected = expected(case)?;
-    let script = Script { now_us: directives.now_us, ..script(case, text, &expected)? };
+    let script = TrialScript { now_us: directives.now_us, ..script(case, text, &expected)? };
     let mut settings = directives.settings.clone();
     settings.extend(rules.settings.iter().cloned());
     let once = |layout: &Layout| -> Result<Came, String> {
         let place = Place::of(case, &directives)?;
         let script = match &place {
-            Some(place) => Script { base_dir: place.0.clone(), ..script.clone() },
+            Some(place) => TrialScript { base_dir: place.0.clone(), ..script.clone() },
             None => script.clone(),
         };
         let mut came = run(&script, layout, &settings, rules.timeout)?;
@@ -106,10 +106,10 @@ fn judged(case: &Case, rules: &Rules, verdict: &mut Verdict) -> Result<(), Strin
 }
 
 /// The script of a case.
-fn script(case: &Case, text: String, expected: &[Expected]) -> Result<Script, String> {
+fn script(case: &Case, text: String, expected: &[Expected]) -> Result<TrialScript, String> {
     let of = |found: &Expected| match found.format {
-        records::Format::Csv => Format::Csv,
-        records::Format::Ndjson => Format::Ndjson,
+        records::RowFormat::Csv => Format::Csv,
+        records::RowFormat::Ndjson => Format::Ndjson,
     };
     let name = case.query.display().to_string();
     let shown = expected.iter().find(|found| found.table.is_none());
@@ -120,7 +120,7 @@ fn script(case: &Case, text: String, expected: &[Expected]) -> Result<Script, St
         Kind::Folder { folder } => (folder.clone(), inputs(folder)?, true),
         Kind::File { .. } => (beside(case).to_path_buf(), Vec::new(), false),
     };
-    Ok(Script { name, text, base_dir, inputs, now_us: None, captured, format, formats })
+    Ok(TrialScript { name, text, base_dir, inputs, now_us: None, captured, format, formats })
 }
 
 /// The folder in which a case's query stands.
@@ -133,7 +133,7 @@ fn beside(case: &Case) -> &Path {
 fn expected(case: &Case) -> Result<Vec<Expected>, String> {
     let folder = match &case.kind {
         Kind::File { expected } => {
-            let (path, format) = (expected.clone(), records::Format::Csv);
+            let (path, format) = (expected.clone(), records::RowFormat::Csv);
             return Ok(vec![Expected { table: None, text: read(&path)?, path, format }]);
         }
         Kind::Folder { folder } => folder,
@@ -150,8 +150,8 @@ fn expected(case: &Case) -> Result<Vec<Expected>, String> {
             None => continue,
         };
         let format = match FORMATS.iter().position(|known| *known == format) {
-            Some(0) => records::Format::Csv,
-            Some(_) => records::Format::Ndjson,
+            Some(0) => records::RowFormat::Csv,
+            Some(_) => records::RowFormat::Ndjson,
             None => continue,
         };
         if let Some(other) = found.iter().find(|other| other.table == table) {
@@ -173,7 +173,7 @@ fn read(path: &Path) -> Result<Option<String>, String> {
 }
 
 /// Each input takes the place of a table, or is named in the query.
-fn check_inputs(case: &Case, script: &Script, came: &Came) -> Result<(), String> {
+fn check_inputs(case: &Case, script: &TrialScript, came: &Came) -> Result<(), String> {
     for (table, file) in &script.inputs {
         if came.tables.contains(table) || script.text.contains(file.as_str()) {
             continue;
@@ -225,7 +225,7 @@ fn check_rows(case: &Case, expected: &[Expected], came: &Came) -> Result<(), Str
     for found in expected {
         let known = results(came).any(|(table, _)| table == found.table.as_ref());
         let nothing = found.text.as_ref().is_none_or(|text| text.trim().is_empty());
-        if known || (nothing && found.format == records::Format::Ndjson) {
+        if known || (nothing && found.format == records::RowFormat::Ndjson) {
             continue;
         }
         wrong.push(match (&found.table, &found.text) {
@@ -267,7 +267,7 @@ fn same(query: &str, expected: &[Expected], first: &Came, came: &Came) -> Result
             continue;
         }
         let found = expected.iter().find(|found| found.table.as_ref() == table);
-        let format = found.map_or(records::Format::Csv, |found| found.format);
+        let format = found.map_or(records::RowFormat::Csv, |found| found.format);
         let now: Vec<Block> =
             now.iter().map(|block| Block { ordered: true, ..block.clone() }).collect();
         let name = table.map_or("the first run's rows", |table| table.as_str());

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The format of rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Format {
+pub(crate) enum RowFormat {
     /// With a header line.
     Csv,
     Ndjson,
@@ -20,7 +20,7 @@ pub(crate) struct Record<'a> {
 }
 
 /// The rows of a text. A field in quotes may have line ends.
-pub(crate) fn records(text: &str, format: Format) -> Vec<Record<'_>> {
+pub(crate) fn records(text: &str, format: RowFormat) -> Vec<Record<'_>> {
     let (mut found, mut quoted) = (Vec::new(), false);
     let (mut start, mut line, mut lines) = (0, 1, 1);
     let mut add = |from: usize, to: usize, line: usize| {
@@ -29,7 +29,7 @@ pub(crate) fn records(text: &str, format: Format) -> Vec<Record<'_>> {
     };
     for (at, byte) in text.bytes().enumerate() {
         match byte {
-            b'"' if format == Format::Csv => quoted = !quoted,
+            b'"' if format == RowFormat::Csv => quoted = !quoted,
             b'\n' => {
                 lines += 1;
                 if !quoted {
@@ -69,13 +69,13 @@ pub(crate) fn fields(record: &str) -> Vec<Cow<'_, str>> {
 }
 
 /// The columns of a row by name. `header` is that of CSV.
-pub(crate) fn columns(record: &str, header: &str, format: Format) -> Vec<(String, String)> {
+pub(crate) fn columns(record: &str, header: &str, format: RowFormat) -> Vec<(String, String)> {
     match format {
-        Format::Csv => {
+        RowFormat::Csv => {
             let names = fields(header).into_iter().map(Cow::into_owned);
             names.zip(fields(record).into_iter().map(Cow::into_owned)).collect()
         }
-        Format::Ndjson => match serde_json::from_str(record) {
+        RowFormat::Ndjson => match serde_json::from_str(record) {
             Ok(Value::Object(object)) => object
                 .into_iter()
                 .map(|(name, value)| match value {
@@ -95,22 +95,22 @@ mod tests {
     #[test]
     fn rows_end_where_no_quote_is_open() {
         let text = "a,b\r\n\"1\n2\",\"x\"\"y\"\n\n3,";
-        let found = records(text, Format::Csv);
+        let found = records(text, RowFormat::Csv);
         let found: Vec<(&str, usize)> = found.iter().map(|r| (r.text, r.line)).collect();
         assert_eq!(found, [("a,b", 1), ("\"1\n2\",\"x\"\"y\"", 2), ("", 4), ("3,", 5)]);
         assert_eq!(fields("\"1\n2\",\"x\"\"y\",,z"), ["1\n2", "x\"y", "", "z"]);
-        assert_eq!(records("{\"a\":\"\\\"\"}\n{}", Format::Ndjson).len(), 2);
-        assert_eq!(records("", Format::Csv), []);
+        assert_eq!(records("{\"a\":\"\\\"\"}\n{}", RowFormat::Ndjson).len(), 2);
+        assert_eq!(records("", RowFormat::Csv), []);
     }
 
     #[test]
     fn columns_have_names() {
         let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
-        assert_eq!(columns("1,x", "k,v", Format::Csv), [pair("k", "1"), pair("v", "x")]);
+        assert_eq!(columns("1,x", "k,v", RowFormat::Csv), [pair("k", "1"), pair("v", "x")]);
         let row = r#"{"k":1,"v":"x","n":null}"#;
-        let mut found = columns(row, "", Format::Ndjson);
+        let mut found = columns(row, "", RowFormat::Ndjson);
         found.sort();
         assert_eq!(found, [pair("k", "1"), pair("n", "null"), pair("v", "x")]);
-        assert_eq!(columns("no json", "", Format::Ndjson), []);
+        assert_eq!(columns("no json", "", RowFormat::Ndjson), []);
     }
 }

@@ -20,9 +20,9 @@ use super::compare::Block;
 use super::layouts::Layout;
 use crate::processes::launch;
 
-/// Script of a run.
+/// TrialScript of a run.
 #[derive(Clone)]
-pub(crate) struct Script {
+pub(crate) struct TrialScript {
     /// For messages.
     pub(crate) name: String,
     pub(crate) text: String,
@@ -53,7 +53,7 @@ pub(crate) struct Came {
 
 /// Runs a script in a layout. An error is the message for the user.
 pub(crate) fn run(
-    script: &Script,
+    script: &TrialScript,
     layout: &Layout,
     settings: &[(String, String)],
     timeout: Duration,
@@ -172,7 +172,7 @@ impl Kept {
 }
 
 struct Runs {
-    script: Script,
+    script: TrialScript,
     layout: Layout,
     settings: Vec<(String, String)>,
     kept: Kept,
@@ -264,7 +264,7 @@ impl Runs {
     }
 
     fn on_processes(&self, processes: usize) -> Result<Done, String> {
-        let Script { name, text, base_dir, inputs, captured, .. } = self.script.clone();
+        let TrialScript { name, text, base_dir, inputs, captured, .. } = self.script.clone();
         let task = ScriptTask::new((name, text), base_dir, processes, self.pairs());
         let mut task = ScriptTask { inputs, captured, ..task };
         let mut session = task.session(0).map_err(|e| e.to_string())?;

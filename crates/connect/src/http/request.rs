@@ -21,7 +21,7 @@ pub(super) struct Post {
     pub(super) waits: bool,
 }
 
-/// ContentEncoding of a body: `Content-Encoding`.
+/// Packing of a body: `Content-Encoding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ContentEncoding {
     Gzip,

@@ -15,7 +15,7 @@ use crate::input::{self, FileExtent, Input, MaybePacked, Name, Pipe, Regular};
 /// A file, or an input in place of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct OneFile {
-    pub(super) bytes: Bytes,
+    pub(super) path: PathBuf,
     /// For messages; the same in all processes.
     pub(crate) name: Name,
     /// Properties found by process 0, in a job of several processes.
@@ -24,15 +24,6 @@ pub(crate) struct OneFile {
     kept: Arc<Mutex<Option<File>>>,
     /// A pipe whose opening has begun.
     begun: Arc<Mutex<Option<Pipe>>>,
-}
-
-/// Where the bytes come from.
-#[derive(Debug, Clone)]
-pub(crate) enum Bytes {
-    File(PathBuf),
-    /// For tests and fuzzing.
-    #[cfg(test)]
-    Memory(Arc<[u8]>),
 }
 
 /// True if a path names an open file of the process itself, as its standard input: the same path
@@ -47,14 +38,9 @@ fn locked<T>(kept: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
 }
 
 impl OneFile {
-    pub(super) fn new(bytes: Bytes, name: impl Into<Name>) -> OneFile {
-        let name = name.into();
-        OneFile { bytes, name, told: None, kept: Arc::default(), begun: Arc::default() }
-    }
-
     pub(crate) fn at(path: PathBuf) -> OneFile {
-        let name = path.display().to_string();
-        OneFile::new(Bytes::File(path), name)
+        let name = path.display().to_string().into();
+        OneFile { path, name, told: None, kept: Arc::default(), begun: Arc::default() }
     }
 
     /// This file, of which no more is read than that.
@@ -62,19 +48,15 @@ impl OneFile {
         OneFile { told: Some(spec.clone()), ..self.clone() }
     }
 
-    pub(super) fn path(&self) -> Option<&Path> {
-        match &self.bytes {
-            Bytes::File(path) => Some(path),
-            #[cfg(test)]
-            Bytes::Memory(_) => None,
-        }
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Facts about the file beside its records.
     pub(super) fn facts(&self) -> FileFacts {
         let told = self.told.as_ref().and_then(|told| told.file).map(|file| file.modified);
         let found = || {
-            let metadata = self.path()?.metadata().ok().filter(Metadata::is_file)?;
+            let metadata = self.path.metadata().ok().filter(Metadata::is_file)?;
             Some((metadata.mtime(), metadata.mtime_nsec()))
         };
         FileFacts { path: self.name.clone(), modified: told.or_else(found) }
@@ -86,19 +68,8 @@ impl OneFile {
     }
 
     /// The input and its length, if that is known.
-    #[cfg_attr(
-        not(test),
-        expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
-    )]
     pub(crate) fn input(&self) -> Result<(Input, Option<u64>)> {
-        let path = match &self.bytes {
-            #[cfg(test)]
-            Bytes::Memory(bytes) => {
-                let input = Input::Memory(std::io::Cursor::new(bytes.clone()));
-                return Ok((input, Some(bytes.len() as u64)));
-            }
-            Bytes::File(path) => path,
-        };
+        let path = &self.path;
         if let Some(pipe) = locked(&self.begun).take() {
             return Ok((Input::Pipe(pipe), None));
         }
@@ -128,18 +99,10 @@ impl OneFile {
 
     /// Properties of the part that a job reads, the same in all its processes; without length if
     /// only one process can read it.
-    #[cfg_attr(
-        not(test),
-        expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
-    )]
     pub(super) fn spec(&self) -> Result<SplitSpec> {
         let name = self.name.to_string();
         let spec = |length, file| SplitSpec { name, length, file, packed: false };
-        let path = match &self.bytes {
-            #[cfg(test)]
-            Bytes::Memory(bytes) => return Ok(spec(Some(bytes.len() as u64), None)),
-            Bytes::File(path) => path,
-        };
+        let path = &self.path;
         // To open a pipe is to wait for its writer.
         let is_file = !is_own(path) && path.metadata().is_ok_and(|metadata| metadata.is_file());
         if !is_file {
@@ -162,11 +125,11 @@ impl OneFile {
 
     /// How the processes of a job share it, if its length is as found here.
     pub(super) fn sharing(&self, found: Option<u64>) -> Sharing {
-        let (length, packed) = match (&self.told, &self.bytes) {
+        let (length, packed) = match &self.told {
             // All processes go by what process 0 has found, whatever has become of the file.
-            (Some(told), _) => (told.length, told.packed),
-            (None, Bytes::File(path)) if is_own(path) => (None, false),
-            (None, _) => (found, false),
+            Some(told) => (told.length, told.packed),
+            None if is_own(&self.path) => (None, false),
+            None => (found, false),
         };
         match length {
             Some(_) if packed => Sharing::Whole,
@@ -186,31 +149,22 @@ impl OneFile {
 
     /// Whether records come as they happen.
     pub(super) fn live(&self) -> bool {
-        match &self.bytes {
-            #[cfg(test)]
-            Bytes::Memory(_) => false,
-            Bytes::File(path) => path.metadata().is_ok_and(|metadata| !metadata.is_file()),
-        }
+        self.path.metadata().is_ok_and(|metadata| !metadata.is_file())
     }
 
     pub(super) fn read_once(&self) -> Option<ReadOnce> {
-        match &self.bytes {
-            #[cfg(test)]
-            Bytes::Memory(_) => None,
-            Bytes::File(path) => paths::read_once(path),
-        }
+        paths::read_once(&self.path)
     }
 
     /// Begins to open a pipe, of this table.
     pub(super) fn begin(&self, table: &str, options: &OpenOptions) -> Option<OneFile> {
-        let path = self.path()?;
-        let is_pipe = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
+        let is_pipe = self.path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
         // Where process 0 has found a file, a pipe is an error.
         let told = self.told.as_ref().is_some_and(|told| told.length.is_some());
         if !is_pipe || told || options.process != 0 {
             return None;
         }
-        let begun = Arc::new(Mutex::new(Some(Pipe::open(path.to_path_buf(), table))));
+        let begun = Arc::new(Mutex::new(Some(Pipe::open(self.path.clone(), table))));
         Some(OneFile { begun, ..self.clone() })
     }
 }

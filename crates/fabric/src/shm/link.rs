@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::layout::{Control, RegionTable};
-use super::pair::Shared;
+use super::pair::ShmConnection;
 use super::service::{
     ANSWER_BYTES, ASK_PAIR, ASK_REGION, PATIENCE, address, check_greeting, check_user, receive,
     send, unix_socket,
@@ -66,7 +66,7 @@ pub(super) struct Link {
     asking: Mutex<()>,
     table: RegionTable,
     lost: AtomicBool,
-    pairs: Mutex<Vec<Weak<Shared>>>,
+    pairs: Mutex<Vec<Weak<ShmConnection>>>,
 }
 
 impl Link {
@@ -113,7 +113,7 @@ impl Link {
     }
 
     /// The pair wants to know when the peer's process is gone.
-    pub(super) fn watch(&self, pair: &Arc<Shared>) {
+    pub(super) fn watch(&self, pair: &Arc<ShmConnection>) {
         let mut pairs = lock(&self.pairs);
         pairs.retain(|pair| pair.strong_count() > 0);
         pairs.push(Arc::downgrade(pair));

@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 
 use self::layout::RegionTable;
 use self::link::Link;
-use self::pair::Shared;
+use self::pair::ShmConnection;
 pub use self::service::fuzz;
 use self::service::{Directory, RegionEntry, address, bind, unix_socket};
 use crate::contract::Fabric;
@@ -228,7 +228,7 @@ impl Fabric for ShmDevice {
         timing: Timing,
     ) -> Result<ShmPair> {
         SoftPair::new(self, [send, receive], sizes, |number, queues| {
-            let (pair, entry) = Shared::new(number, &self.0, queues, sizes, timing)?;
+            let (pair, entry) = ShmConnection::new(number, &self.0, queues, sizes, timing)?;
             lock(&self.0.directory.entries).pairs.insert(number, entry);
             Ok(Arc::new(pair))
         })
@@ -258,7 +258,7 @@ pub type ShmPair = SoftPair<ShmDevice>;
 pub type ShmDatagram = SoftDatagram<ShmDevice>;
 
 impl SoftDevice for ShmDevice {
-    type Pair = Shared;
+    type Pair = ShmConnection;
 
     fn identity(&self) -> (u32, &Token) {
         (self.0.number, self.0.token())
@@ -279,7 +279,7 @@ impl SoftDevice for ShmDevice {
         Endpoint { provider: Provider::Shm, detail }
     }
 
-    fn connect(&self, pair: &Arc<Shared>, peer: &Endpoint) -> Result<()> {
+    fn connect(&self, pair: &Arc<ShmConnection>, peer: &Endpoint) -> Result<()> {
         let (id, number) = parse(peer)?;
         let link = self.0.link(id)?;
         let identity = id ^ u64::from(number).rotate_left(32);

@@ -29,15 +29,15 @@ use crate::work::{
 };
 
 /// A connection, known to its owner, its completion queues, and the service.
-pub struct Shared {
+pub struct ShmConnection {
     number: u32,
     /// Identity of this pair for peers.
     identity: u64,
     device: Arc<Device>,
     sizes: QueueSizes,
     timing: Timing,
-    send_queue: Arc<Queue<Shared>>,
-    receive_queue: Arc<Queue<Shared>>,
+    send_queue: Arc<Queue<ShmConnection>>,
+    receive_queue: Arc<Queue<ShmConnection>>,
     control: Control,
     /// Send queue entries that no polled completion has freed.
     used: AtomicU32,
@@ -68,7 +68,7 @@ struct Engine {
     waits_since: Option<Instant>,
 }
 
-impl Member for Shared {
+impl Member for ShmConnection {
     fn number(&self) -> u32 {
         self.number
     }
@@ -83,7 +83,7 @@ impl Member for Shared {
 
     // One or two loads if there are no receives.
     #[inline]
-    fn poll_receives(&self, queue: &Queue<Shared>, out: &mut [Completion]) -> usize {
+    fn poll_receives(&self, queue: &Queue<ShmConnection>, out: &mut [Completion]) -> usize {
         if !std::ptr::eq(&raw const *self.receive_queue, queue) {
             return 0;
         }
@@ -111,7 +111,7 @@ impl Member for Shared {
     }
 }
 
-impl Connection for Shared {
+impl Connection for ShmConnection {
     /// A mapping of its own of a peer's region. The connection maps it too: what is posted there
     /// later does not wait for the peer's service, which may be stopped by then.
     fn window(&self, remote: &RemoteRegion) -> Result<Option<Region>> {
@@ -167,14 +167,14 @@ impl Connection for Shared {
     }
 }
 
-impl Shared {
+impl ShmConnection {
     pub(super) fn new(
         number: u32,
         device: &Arc<Device>,
-        queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
+        queues: (&Arc<Queue<ShmConnection>>, &Arc<Queue<ShmConnection>>),
         sizes: QueueSizes,
         timing: Timing,
-    ) -> Result<(Shared, PairEntry)> {
+    ) -> Result<(ShmConnection, PairEntry)> {
         let capacity = u64::from(sizes.receive.max(1)).next_power_of_two();
         let (file, control) = Control::new(capacity)?;
         let bell = queues.1.sleep.as_ref().map(|sleep| sleep.file.clone());
@@ -188,7 +188,7 @@ impl Shared {
             posted: 0,
             waits_since: None,
         };
-        let shared = Shared {
+        let shared = ShmConnection {
             number,
             identity: device.identity(number),
             device: device.clone(),

@@ -54,7 +54,7 @@ pub use model::{Model, Placement};
 
 use self::pair::Pair;
 use self::ud::Ud;
-use self::world::{Queue, World, nanoseconds};
+use self::world::{SimCompletions, World, nanoseconds};
 use crate::contract::Fabric;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
@@ -218,7 +218,7 @@ impl Fabric for SimDevice {
     fn completion_queue(&self, entries: u32, events: Option<&SimEvents>) -> Result<SimQueue> {
         check_limit("completion queue entries", entries, self.0.limits.completion_entries)?;
         let mut world = self.world();
-        world.queues.push(Queue {
+        world.queues.push(SimCompletions {
             entries: VecDeque::new(),
             capacity: entries as usize,
             events: events.map(|events| events.index),

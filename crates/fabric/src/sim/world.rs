@@ -20,7 +20,7 @@ pub(super) struct World {
     events: BinaryHeap<Reverse<Scheduled>>,
     pub(super) chance: Chance,
     pub(super) nodes: Vec<Node>,
-    pub(super) queues: Vec<Queue>,
+    pub(super) queues: Vec<SimCompletions>,
     pub(super) pairs: Vec<Pair>,
     pub(super) uds: Vec<Ud>,
     /// Whether something happened, by number of the events object.
@@ -37,7 +37,7 @@ pub(super) struct Node {
 }
 
 /// A completion queue.
-pub(super) struct Queue {
+pub(super) struct SimCompletions {
     pub(super) entries: VecDeque<Entry>,
     pub(super) capacity: usize,
     pub(super) events: Option<usize>,

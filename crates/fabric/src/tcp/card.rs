@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::epoll::{Epoll, Watched};
 use super::frame::{FrameKind, GREETING_BYTES, Greeting};
 use super::incoming::{Incoming, status_of};
-use super::pair::Shared;
+use super::pair::TcpConnection;
 use super::reader::{Arriving, Brought, Memory, Reader};
 use super::{CLOSING, Device, PATIENCE};
 use crate::error::{Result, last_os_error};
@@ -38,7 +38,7 @@ pub(super) struct Card {
     listening: Watched,
     strangers: Vec<Stranger>,
     incoming: Vec<Incoming>,
-    outgoing: Vec<Outgoing>,
+    outgoing: Vec<OwnConnection>,
     /// True while work is pending that no socket will report.
     waits: bool,
     ticked: Instant,
@@ -59,9 +59,9 @@ struct Stranger {
 }
 
 /// Our own connection: answers come here.
-pub(super) struct Outgoing {
+pub(super) struct OwnConnection {
     pub(super) socket: Arc<TcpStream>,
-    pub(super) pair: Arc<Shared>,
+    pub(super) pair: Arc<TcpConnection>,
     reader: Reader,
     /// The request whose bytes arrive.
     answers: u64,
@@ -69,10 +69,10 @@ pub(super) struct Outgoing {
     watched: Watched,
 }
 
-impl Outgoing {
-    pub(super) fn new(socket: Arc<TcpStream>, pair: Arc<Shared>) -> Outgoing {
+impl OwnConnection {
+    pub(super) fn new(socket: Arc<TcpStream>, pair: Arc<TcpConnection>) -> OwnConnection {
         let watched = Watched::default();
-        Outgoing { socket, pair, reader: Reader::new(), answers: 0, gone: false, watched }
+        OwnConnection { socket, pair, reader: Reader::new(), answers: 0, gone: false, watched }
     }
 
     fn turn(&mut self) {
@@ -358,7 +358,7 @@ impl Stranger {
     }
 
     /// The pair it called, once that is connected to the caller.
-    fn pair(&mut self, device: &Device) -> Option<Arc<Shared>> {
+    fn pair(&mut self, device: &Device) -> Option<Arc<TcpConnection>> {
         let Greeting { device: from_device, from, to } = self.known?;
         if self.gone {
             return None;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::epoll::Watched;
 use super::frame::{Frame, FrameKind};
-use super::pair::Shared;
+use super::pair::TcpConnection;
 use super::reader::{Arriving, Brought, Memory, Reader};
 use crate::keys::{KeyTable, Need, Target};
 use crate::work::Status;
@@ -23,7 +23,7 @@ const TURN_BYTES: usize = 128 * 1024;
 /// A peer's connection, joined to the pair it called.
 pub(super) struct Incoming {
     pub(super) socket: TcpStream,
-    pub(super) pair: Arc<Shared>,
+    pub(super) pair: Arc<TcpConnection>,
     reader: Reader,
     /// The request whose bytes arrive.
     current: Option<Frame>,
@@ -47,7 +47,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(socket: TcpStream, pair: Arc<Shared>, watched: Watched) -> Incoming {
+    pub(super) fn new(socket: TcpStream, pair: Arc<TcpConnection>, watched: Watched) -> Incoming {
         Incoming {
             socket,
             pair,

@@ -31,9 +31,9 @@ use std::time::{Duration, Instant};
 
 pub use self::frame::fuzz;
 
-use self::card::{Card, Outgoing};
+use self::card::{Card, OwnConnection};
 use self::frame::Greeting;
-use self::pair::Shared;
+use self::pair::TcpConnection;
 use crate::contract::Fabric;
 use crate::datagram::SocketAddress;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
@@ -85,10 +85,10 @@ struct Device {
     address: SocketAddr,
     keys: Arc<KeyTable>,
     last_pair: AtomicU32,
-    pairs: Mutex<HashMap<u32, Weak<Shared>>>,
+    pairs: Mutex<HashMap<u32, Weak<TcpConnection>>>,
     card: Mutex<Card>,
     /// Connections that the card has not seen yet.
-    fresh: Mutex<Vec<Outgoing>>,
+    fresh: Mutex<Vec<OwnConnection>>,
     stop: AtomicBool,
     /// Since the card last asked for it, something has come up that sockets are to be watched for.
     changed: AtomicBool,
@@ -295,7 +295,7 @@ impl Fabric for TcpDevice {
         timing: Timing,
     ) -> Result<TcpPair> {
         SoftPair::new(self, [send, receive], sizes, |number, queues| {
-            let pair = Arc::new(Shared::new(number, self.device(), queues, sizes, timing));
+            let pair = Arc::new(TcpConnection::new(number, self.device(), queues, sizes, timing));
             lock(&self.device().pairs).insert(number, Arc::downgrade(&pair));
             Ok(pair)
         })
@@ -327,7 +327,7 @@ pub type TcpPair = SoftPair<TcpDevice>;
 pub type TcpDatagram = SoftDatagram<TcpDevice>;
 
 impl SoftDevice for TcpDevice {
-    type Pair = Shared;
+    type Pair = TcpConnection;
 
     fn identity(&self) -> (u32, &Token) {
         (self.device().number, &self.device().token)
@@ -345,13 +345,13 @@ impl SoftDevice for TcpDevice {
         encode(self.device().id, number, self.address())
     }
 
-    fn connect(&self, pair: &Arc<Shared>, peer: &Endpoint) -> Result<()> {
+    fn connect(&self, pair: &Arc<TcpConnection>, peer: &Endpoint) -> Result<()> {
         let peer = parse(peer)?;
         pair.check_fresh()?;
         let device = self.device();
         let stream = Arc::new(device.open(pair.number(), &peer)?);
         pair.connected((peer.device, peer.number), stream.clone());
-        lock(&device.fresh).push(Outgoing::new(stream, pair.clone()));
+        lock(&device.fresh).push(OwnConnection::new(stream, pair.clone()));
         device.wake();
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::Device;
 use super::frame::{Frame, FrameKind};
-use super::request::Work;
+use super::request::TcpWork;
 use crate::contract::State;
 use crate::error::{Error, Result};
 use crate::kept::{KeptRange, KeptReceive, post_all};
@@ -28,13 +28,13 @@ use crate::work::{Completion, Kind, QueueSizes, Receive, Rejected, Status, Timin
 const PARTS: usize = 32;
 
 /// A connection, known to its owner, its completion queues, and the card.
-pub struct Shared {
+pub struct TcpConnection {
     number: u32,
     device: Arc<Device>,
     sizes: QueueSizes,
     pub(super) timing: Timing,
-    send_queue: Arc<Queue<Shared>>,
-    receive_queue: Arc<Queue<Shared>>,
+    send_queue: Arc<Queue<TcpConnection>>,
+    receive_queue: Arc<Queue<TcpConnection>>,
     /// Send queue entries that no polled completion has freed.
     used: AtomicU32,
     /// Whether the socket has no room for what is to be sent.
@@ -51,7 +51,7 @@ struct Engine {
     /// Our connection.
     socket: Option<Arc<TcpStream>>,
     /// Requests that are not acknowledged, oldest first.
-    work: VecDeque<Work>,
+    work: VecDeque<TcpWork>,
     /// Number of the oldest; the first of all is 1.
     first: u64,
     /// How many of them are sent whole, and how many bytes of the next.
@@ -85,14 +85,14 @@ impl Engine {
     }
 }
 
-impl Member for Shared {
+impl Member for TcpConnection {
     fn number(&self) -> u32 {
         self.number
     }
 
     fn poll(&self) {}
 
-    fn poll_receives(&self, _queue: &Queue<Shared>, _out: &mut [Completion]) -> usize {
+    fn poll_receives(&self, _queue: &Queue<TcpConnection>, _out: &mut [Completion]) -> usize {
         0
     }
 
@@ -105,7 +105,7 @@ impl Member for Shared {
     }
 }
 
-impl Connection for Shared {
+impl Connection for TcpConnection {
     /// There is no memory in common.
     fn window(&self, _peer: &RemoteRegion) -> Result<Option<Region>> {
         Ok(None)
@@ -141,14 +141,14 @@ impl Connection for Shared {
     }
 }
 
-impl Shared {
+impl TcpConnection {
     pub(super) fn new(
         number: u32,
         device: &Arc<Device>,
-        queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
+        queues: (&Arc<Queue<TcpConnection>>, &Arc<Queue<TcpConnection>>),
         sizes: QueueSizes,
         timing: Timing,
-    ) -> Shared {
+    ) -> TcpConnection {
         let now = Instant::now();
         let engine = Engine {
             state: State::Fresh,
@@ -167,7 +167,7 @@ impl Shared {
             not_ready: None,
             closing: None,
         };
-        Shared {
+        TcpConnection {
             number,
             device: device.clone(),
             sizes,
@@ -244,7 +244,7 @@ impl Shared {
         if engine.work.is_empty() {
             engine.heard = Instant::now();
         }
-        engine.work.push_back(Work::new(request));
+        engine.work.push_back(TcpWork::new(request));
         Ok(())
     }
 
@@ -432,7 +432,7 @@ impl Shared {
         let asked = engine.work.back().is_some_and(|work| work.kind.is_none());
         if engine.open && !asked && passed(engine.spoke) >= silence / 4 {
             engine.spoke = now;
-            engine.work.push_back(Work::ping());
+            engine.work.push_back(TcpWork::ping());
             self.flush(&mut engine);
         }
     }

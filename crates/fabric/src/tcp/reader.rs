@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::frame::{Frame, HEADER_BYTES};
-use super::pair::Shared;
+use super::pair::TcpConnection;
 use crate::keys::Target;
 use crate::memory::Region;
 use crate::work::Limits;
@@ -26,7 +26,7 @@ pub(super) enum Memory {
     Target(Target),
     /// A posted receive, or where a read goes: memory that is its owner's again when the pair
     /// fails.
-    Posted(Arc<Shared>, Region, usize),
+    Posted(Arc<TcpConnection>, Region, usize),
 }
 
 impl Memory {

@@ -5,7 +5,7 @@ use crate::kept::{KeptRange, KeptSource};
 use crate::work::{Kind, Operation, WorkRequest};
 
 /// A request that is not acknowledged yet.
-pub(super) struct Work {
+pub(super) struct TcpWork {
     pub(super) id: u64,
     pub(super) signalled: bool,
     /// `None`: a question whether the peer is there.
@@ -15,8 +15,8 @@ pub(super) struct Work {
     pub(super) into: Option<KeptRange>,
 }
 
-impl Work {
-    pub(super) fn new(request: &WorkRequest<'_>) -> Work {
+impl TcpWork {
+    pub(super) fn new(request: &WorkRequest<'_>) -> TcpWork {
         let (mut payload, mut into) = (None, None);
         let mut frame = match &request.operation {
             Operation::Write { source, to, immediate } => {
@@ -46,7 +46,7 @@ impl Work {
         };
         frame.bytes += payload.map_or(0, |source| source.bytes() as u32);
         frame.signalled = request.signalled;
-        Work {
+        TcpWork {
             id: request.id,
             signalled: request.signalled,
             kind: Some(request.operation.kind()),
@@ -56,9 +56,9 @@ impl Work {
         }
     }
 
-    pub(super) fn ping() -> Work {
+    pub(super) fn ping() -> TcpWork {
         let header = Frame::new(FrameKind::Ping).encode();
-        Work { id: 0, signalled: false, kind: None, header, payload: None, into: None }
+        TcpWork { id: 0, signalled: false, kind: None, header, payload: None, into: None }
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// Which of the two kinds of queue pair an address is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum AddressKind {
     Reliable = 1,
     Datagram = 2,
 }
@@ -18,7 +18,7 @@ pub(super) enum Kind {
 /// An endpoint's detail: little endian, in this order, behind the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Address {
-    pub(super) kind: Kind,
+    pub(super) kind: AddressKind,
     /// The port's GID; needed on Ethernet.
     pub(super) gid: Option<Gid>,
     /// The port's local identifier; 0 on Ethernet.
@@ -58,7 +58,7 @@ impl Address {
     }
 
     /// Decodes and checks a peer's address of a queue pair of this kind.
-    pub(super) fn of(endpoint: &Endpoint, kind: Kind) -> Result<Address> {
+    pub(super) fn of(endpoint: &Endpoint, kind: AddressKind) -> Result<Address> {
         let mut rest = &endpoint.detail_for(Provider::Verbs)?[..];
         let bad = |reason| Error::BadEndpoint { reason };
         let [tag, has_gid] = take(&mut rest);
@@ -151,7 +151,7 @@ pub fn fuzz(data: &[u8]) {
     let Some(bytes) = data.first_chunk() else { return };
     let Ok(endpoint) = Endpoint::decode(bytes) else { return };
     assert_eq!(endpoint.encode(), *bytes);
-    for kind in [Kind::Reliable, Kind::Datagram] {
+    for kind in [AddressKind::Reliable, AddressKind::Datagram] {
         let Ok(address) = Address::of(&endpoint, kind) else { continue };
         assert!(address.number < 1 << 24 && address.first_packet < 1 << 24);
         assert!(address.receive_timer < 32);
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     const ADDRESS: Address = Address {
-        kind: Kind::Reliable,
+        kind: AddressKind::Reliable,
         gid: Some([9; 16]),
         lid: 0x1234,
         number: 0x00ab_cdef,
@@ -180,11 +180,11 @@ mod tests {
 
     #[test]
     fn what_is_decoded_is_what_was_encoded() {
-        let other = Address { kind: Kind::Datagram, gid: None, mtu: Mtu::B4096, ..ADDRESS };
+        let other = Address { kind: AddressKind::Datagram, gid: None, mtu: Mtu::B4096, ..ADDRESS };
         for address in [ADDRESS, other] {
             assert_eq!(Address::of(&address.endpoint(), address.kind).unwrap(), address);
         }
-        assert!(Address::of(&ADDRESS.endpoint(), Kind::Datagram).is_err());
+        assert!(Address::of(&ADDRESS.endpoint(), AddressKind::Datagram).is_err());
     }
 
     #[test]
@@ -194,14 +194,17 @@ mod tests {
             for value in 0..=255 {
                 let mut endpoint = ADDRESS.endpoint();
                 endpoint.detail[place] = value;
-                if let Ok(address) = Address::of(&endpoint, Kind::Reliable) {
+                if let Ok(address) = Address::of(&endpoint, AddressKind::Reliable) {
                     assert!(address.number < 1 << 24 && address.first_packet < 1 << 24);
                     assert!(address.receive_timer < 32);
                 }
             }
         }
         let foreign = Endpoint { provider: Provider::Sim, ..ADDRESS.endpoint() };
-        assert!(matches!(Address::of(&foreign, Kind::Reliable), Err(Error::BadEndpoint { .. })));
+        assert!(matches!(
+            Address::of(&foreign, AddressKind::Reliable),
+            Err(Error::BadEndpoint { .. })
+        ));
     }
 
     #[test]

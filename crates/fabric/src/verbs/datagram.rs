@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millstream_verbs as ibv;
 use millstream_verbs::SendRequest;
 
-use super::address::{Address, Kind};
+use super::address::{Address, AddressKind};
 use super::pair::{create_on, post_good};
 use super::request::{BATCH, Parts, check_receive, post_receives};
 use super::{Device, VerbsCompletionQueue, os, random};
@@ -51,7 +51,7 @@ impl VerbsDatagram {
         pair.initialize_datagram(device.port_number, device.key).map_err(os)?;
         pair.start_datagram(random() & 0x00ff_ffff).map_err(os)?;
         let address = Address {
-            kind: Kind::Datagram,
+            kind: AddressKind::Datagram,
             gid: device.gid.map(|entry| entry.gid),
             lid: device.port.lid,
             number: pair.number(),
@@ -115,7 +115,7 @@ impl Datagram for VerbsDatagram {
 
     fn resolve(&mut self, peer: &Endpoint) -> Result<VerbsAddress> {
         let device = &*self.device;
-        let peer = Address::of(peer, Kind::Datagram)?;
+        let peer = Address::of(peer, AddressKind::Datagram)?;
         let path = peer.path(device.port_number, device.gid_index(), device.service_level)?;
         let handle = match self.handles.get(&path) {
             Some(handle) => handle.clone(),

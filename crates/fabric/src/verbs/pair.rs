@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use millstream_verbs as ibv;
 use millstream_verbs::SendRequest;
 
-use super::address::{Address, Kind, RETRIES, answer_timeout, receive_retries};
+use super::address::{Address, AddressKind, RETRIES, answer_timeout, receive_retries};
 use super::request::{BATCH, Parts, check_receive, post_receives};
 use super::{Device, Part, VerbsCompletionQueue, os, random};
 use crate::contract::{QueuePair, State};
@@ -82,7 +82,7 @@ impl VerbsQueuePair {
         // Regions say what is allowed; receives can be posted from now on.
         pair.initialize_reliable(device.port_number, ibv::Access::ALL).map_err(os)?;
         let address = Address {
-            kind: Kind::Reliable,
+            kind: AddressKind::Reliable,
             gid: device.gid.map(|entry| entry.gid),
             lid: device.port.lid,
             number: pair.number(),
@@ -192,7 +192,7 @@ impl QueuePair for VerbsQueuePair {
             return Err(Error::AlreadyConnected);
         }
         let device = &*self.device;
-        let peer = Address::of(peer, Kind::Reliable)?;
+        let peer = Address::of(peer, AddressKind::Reliable)?;
         let path = peer.path(device.port_number, device.gid_index(), device.service_level)?;
         let connection = ibv::Peer {
             path,

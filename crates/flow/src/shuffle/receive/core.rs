@@ -41,7 +41,7 @@ pub(crate) struct Origin {
     pub(crate) told: u64,
 }
 
-pub(crate) struct Core<F: Fabric> {
+pub(crate) struct ReceiverCore<F: Fabric> {
     pub(crate) fabric: F,
     pub(crate) settings: Settings,
     pub(crate) id: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Core<F: Fabric> {
     pub(crate) ready: VecDeque<Ready>,
 }
 
-impl<F: Fabric> Core<F> {
+impl<F: Fabric> ReceiverCore<F> {
     pub(crate) fn new(
         fabric: &F,
         settings: Settings,
@@ -60,7 +60,7 @@ impl<F: Fabric> Core<F> {
         queue: F::CompletionQueue,
         buffers: Buffers<F>,
         senders: usize,
-    ) -> Core<F> {
+    ) -> ReceiverCore<F> {
         let source = |_| Origin {
             id: 0,
             ended: false,
@@ -70,7 +70,7 @@ impl<F: Fabric> Core<F> {
             granted: 0,
             told: 0,
         };
-        Core {
+        ReceiverCore {
             fabric: fabric.clone(),
             settings,
             id,

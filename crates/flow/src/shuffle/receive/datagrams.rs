@@ -12,13 +12,13 @@ use millstream_fabric::{
 };
 use millstream_fabric::{Destination, Kind as Done, Outgoing, Receive, Source, Status};
 
-use super::core::{Core, Ready};
+use super::core::{Ready, ReceiverCore};
 use super::window::{Seen, Window};
 use crate::shuffle::attention::Attention;
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::wire::{DATAGRAM_AT, HEADER_AT, HEADER_BYTES, Header, Kind, State};
 
-pub(crate) struct Datagrams<F: Fabric> {
+pub(crate) struct DatagramReceiver<F: Fabric> {
     pair: F::Datagram,
     streams: Vec<Stream<F>>,
     /// Entries of the send queue for each source: a source that takes no messages keeps no more.
@@ -87,7 +87,7 @@ fn sent(received: u64, number: u32) -> u64 {
 /// Posts the receive of a buffer.
 pub(crate) fn post<F: Fabric>(
     pair: &mut F::Datagram,
-    core: &mut Core<F>,
+    core: &mut ReceiverCore<F>,
     number: u32,
 ) -> Result<()> {
     let slot = core.buffers.slot(number);
@@ -98,14 +98,18 @@ pub(crate) fn post<F: Fabric>(
     Ok(())
 }
 
-impl<F: Fabric> Datagrams<F> {
-    pub(crate) fn new(pair: F::Datagram, streams: Vec<Stream<F>>, core: &Core<F>) -> Datagrams<F> {
+impl<F: Fabric> DatagramReceiver<F> {
+    pub(crate) fn new(
+        pair: F::Datagram,
+        streams: Vec<Stream<F>>,
+        core: &ReceiverCore<F>,
+    ) -> DatagramReceiver<F> {
         let share = core.settings.receiver_share();
         let attention = Attention::new(core.now());
-        Datagrams { pair, streams, share, attention, parted: false }
+        DatagramReceiver { pair, streams, share, attention, parted: false }
     }
 
-    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+    pub(crate) fn poll(&mut self, core: &mut ReceiverCore<F>) -> Result<bool> {
         let now = core.now();
         self.attention.call(now, core.settings.silence);
         let mut some = [Completion::default(); BATCH];
@@ -127,7 +131,7 @@ impl<F: Fabric> Datagrams<F> {
     }
 
     /// Takes a datagram. A repeated datagram, or a stranger's, leaves its receive free.
-    fn take(&mut self, core: &mut Core<F>, done: &Completion, now: Duration) -> Result<()> {
+    fn take(&mut self, core: &mut ReceiverCore<F>, done: &Completion, now: Duration) -> Result<()> {
         let slot = done.id as u32;
         let mut header = [0; HEADER_BYTES];
         let local = core.buffers.slot(slot);
@@ -184,7 +188,7 @@ impl<F: Fabric> Datagrams<F> {
     }
 
     /// Ends a stream if all of it is there.
-    fn end(&mut self, core: &mut Core<F>, source: usize) -> Result<()> {
+    fn end(&mut self, core: &mut ReceiverCore<F>, source: usize) -> Result<()> {
         let stream = &mut self.streams[source];
         let Some((ready, number)) = stream.last else { return Ok(()) };
         let received = stream.received;
@@ -201,7 +205,7 @@ impl<F: Fabric> Datagrams<F> {
 
     /// Tells sources what is to be told, and again and again, since it may be lost: credit, when it
     /// has become so much, and that a stream is complete.
-    pub(crate) fn tell(&mut self, core: &mut Core<F>, now: Duration) -> Result<()> {
+    pub(crate) fn tell(&mut self, core: &mut ReceiverCore<F>, now: Duration) -> Result<()> {
         let every = u64::from(core.settings.credit_every);
         let again = core.settings.silence / 8;
         for source in 0..self.streams.len() {
@@ -231,7 +235,13 @@ impl<F: Fabric> Datagrams<F> {
         Ok(())
     }
 
-    fn say(&mut self, core: &mut Core<F>, to: usize, kind: Kind, now: Duration) -> Result<()> {
+    fn say(
+        &mut self,
+        core: &mut ReceiverCore<F>,
+        to: usize,
+        kind: Kind,
+        now: Duration,
+    ) -> Result<()> {
         let mut bytes = [0; HEADER_BYTES + 8];
         let header = Header { bytes: 8, kind, id: core.id };
         bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
@@ -247,7 +257,7 @@ impl<F: Fabric> Datagrams<F> {
 
     /// Whether all sources know that their streams are complete. Does not wait for a source that
     /// has failed since, or is silent for so long that it counts as lost.
-    pub(crate) fn is_over(&self, core: &Core<F>) -> bool {
+    pub(crate) fn is_over(&self, core: &ReceiverCore<F>) -> bool {
         let (now, silence) = (core.now(), core.settings.silence);
         let late = |since| now.saturating_sub(since) > silence;
         self.streams
@@ -256,7 +266,7 @@ impl<F: Fabric> Datagrams<F> {
     }
 
     /// Tells sources with incomplete streams that this endpoint has gone.
-    pub(crate) fn part(&mut self, core: &mut Core<F>) {
+    pub(crate) fn part(&mut self, core: &mut ReceiverCore<F>) {
         if std::mem::replace(&mut self.parted, true) {
             return;
         }
@@ -269,19 +279,24 @@ impl<F: Fabric> Datagrams<F> {
     }
 
     /// The source may fill this buffer (again).
-    pub(crate) fn grant(&mut self, core: &mut Core<F>, source: usize, slot: u32) -> Result<()> {
+    pub(crate) fn grant(
+        &mut self,
+        core: &mut ReceiverCore<F>,
+        source: usize,
+        slot: u32,
+    ) -> Result<()> {
         post(&mut self.pair, core, slot)?;
         core.sources[source].granted += 1;
         Ok(())
     }
 
-    pub(crate) fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
+    pub(crate) fn release(&mut self, core: &mut ReceiverCore<F>, ready: &Ready) -> Result<()> {
         if core.reuse(ready) { self.grant(core, ready.source, ready.slot) } else { Ok(()) }
     }
 
     /// Checks whether missing messages may still come in time. A source without credit left owes
     /// nothing.
-    pub(crate) fn judge(&self, core: &Core<F>) -> Result<()> {
+    pub(crate) fn judge(&self, core: &ReceiverCore<F>) -> Result<()> {
         let now = core.now();
         for (stream, origin) in self.streams.iter().zip(&core.sources) {
             let time = self.attention.silent(now, stream.heard);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use millstream_fabric::{Completion, Fabric};
 
-use super::core::Core;
+use super::core::ReceiverCore;
 use crate::link::CONTROL;
 use crate::shuffle::error::Result;
 use crate::shuffle::links::Links;
@@ -29,8 +29,8 @@ impl<F: Fabric> Sources<F> {
     /// the buffer's number.
     pub(crate) fn complete(
         &mut self,
-        core: &mut Core<F>,
-        mut each: impl FnMut(&mut Core<F>, usize, &Completion, u32) -> Result<()>,
+        core: &mut ReceiverCore<F>,
+        mut each: impl FnMut(&mut ReceiverCore<F>, usize, &Completion, u32) -> Result<()>,
     ) -> Result<usize> {
         let mut some = [Completion::default(); BATCH];
         let count = core.complete(&mut some)?;
@@ -46,7 +46,7 @@ impl<F: Fabric> Sources<F> {
     }
 
     /// Tells sources what is to be told: free buffers, and credit when it has become so much.
-    pub(crate) fn tell(&mut self, core: &mut Core<F>) -> Result<()> {
+    pub(crate) fn tell(&mut self, core: &mut ReceiverCore<F>) -> Result<()> {
         let every = u64::from(core.settings.credit_every);
         for (source, link) in self.links.all.iter_mut().enumerate() {
             let origin = &mut core.sources[source];

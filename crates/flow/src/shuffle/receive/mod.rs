@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use millstream_fabric::{CompletionQueue, Fabric, Region};
 
-use self::core::{Core, Ready};
-use self::datagrams::Datagrams;
+use self::core::{Ready, ReceiverCore};
+use self::datagrams::DatagramReceiver;
 use self::links::Sources;
-use self::read::Read;
-use self::send_receive::SendReceive;
+use self::read::ReadReceiver;
+use self::send_receive::MessageReceiver;
 pub use self::setup::ReceiverSetup;
-use self::write::Write;
+use self::write::WriteReceiver;
 use crate::shuffle::counters::Counters;
 use crate::shuffle::endpoint::{Endpoint, Half};
 use crate::shuffle::error::Result;
@@ -32,10 +32,10 @@ use crate::shuffle::wire::{PAYLOAD_AT, State};
 
 /// The four implementations. The choice is made once, at start; no call is virtual.
 enum In<F: Fabric> {
-    SendReceive(SendReceive<F>),
-    Datagrams(Datagrams<F>),
-    Read(Read<F>),
-    Write(Write<F>),
+    SendReceive(MessageReceiver<F>),
+    Datagrams(DatagramReceiver<F>),
+    Read(ReadReceiver<F>),
+    Write(WriteReceiver<F>),
 }
 
 impl<F: Fabric> In<F> {
@@ -52,7 +52,7 @@ impl<F: Fabric> In<F> {
         self.sources().map(|sources| &mut sources.links)
     }
 
-    fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+    fn poll(&mut self, core: &mut ReceiverCore<F>) -> Result<bool> {
         match self {
             In::SendReceive(from) => from.poll(core),
             In::Read(from) => from.poll(core),
@@ -61,7 +61,7 @@ impl<F: Fabric> In<F> {
         }
     }
 
-    fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
+    fn release(&mut self, core: &mut ReceiverCore<F>, ready: &Ready) -> Result<()> {
         match self {
             In::SendReceive(from) => from.release(core, ready),
             In::Read(from) => from.release(core, ready),
@@ -71,7 +71,7 @@ impl<F: Fabric> In<F> {
     }
 
     /// Puts one more buffer into circulation for a source that starves.
-    fn add(&mut self, core: &mut Core<F>) -> Result<()> {
+    fn add(&mut self, core: &mut ReceiverCore<F>) -> Result<()> {
         let Some(source) = core.starving() else { return Ok(()) };
         match self {
             // It knows by itself.
@@ -94,7 +94,7 @@ impl<F: Fabric> In<F> {
         Ok(())
     }
 
-    fn tell(&mut self, core: &mut Core<F>) -> Result<()> {
+    fn tell(&mut self, core: &mut ReceiverCore<F>) -> Result<()> {
         match self {
             In::SendReceive(from) => from.sources.tell(core),
             In::Read(from) => from.sources.tell(core),
@@ -107,7 +107,7 @@ impl<F: Fabric> In<F> {
 /// Queue pairs go before the buffers that their work names.
 pub(super) struct ReceiverHalf<F: Fabric> {
     from: In<F>,
-    core: Core<F>,
+    core: ReceiverCore<F>,
 }
 
 impl<F: Fabric> ReceiverHalf<F> {
@@ -200,7 +200,7 @@ pub struct Receiver<F: Fabric> {
 }
 
 impl<F: Fabric> Receiver<F> {
-    fn of(core: Core<F>, from: In<F>, events: F::Events) -> Receiver<F> {
+    fn of(core: ReceiverCore<F>, from: In<F>, events: F::Events) -> Receiver<F> {
         let (fabric, spin) = (core.fabric.clone(), core.settings.spin);
         Receiver {
             id: core.id,

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 
 use millstream_fabric::{Destination, Fabric, Kind, Operation, WorkRequest};
 
-use super::core::{Core, Ready};
+use super::core::{Ready, ReceiverCore};
 use super::links::Sources;
 use crate::shuffle::error::Result;
 use crate::shuffle::settings::Depth;
 use crate::shuffle::wire::{Entry, PAYLOAD_AT, SLOTS_MAX};
 
-pub(crate) struct Read<F: Fabric> {
+pub(crate) struct ReadReceiver<F: Fabric> {
     pub(crate) sources: Sources<F>,
     /// Local buffers that are free (state Wait).
     wait: VecDeque<u32>,
@@ -22,12 +22,12 @@ pub(crate) struct Read<F: Fabric> {
     first: usize,
 }
 
-impl<F: Fabric> Read<F> {
-    pub(crate) fn new(sources: Sources<F>, wait: VecDeque<u32>, slots: usize) -> Read<F> {
-        Read { sources, wait, reading: vec![None; slots], first: 0 }
+impl<F: Fabric> ReadReceiver<F> {
+    pub(crate) fn new(sources: Sources<F>, wait: VecDeque<u32>, slots: usize) -> ReadReceiver<F> {
+        ReadReceiver { sources, wait, reading: vec![None; slots], first: 0 }
     }
 
-    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+    pub(crate) fn poll(&mut self, core: &mut ReceiverCore<F>) -> Result<bool> {
         let reading = &mut self.reading;
         let count = self.sources.complete(core, |core, _, completion, slot| {
             if completion.kind == Kind::Read
@@ -49,7 +49,7 @@ impl<F: Fabric> Read<F> {
     }
 
     /// Reads what a source has, as far as there are local buffers.
-    fn read(&mut self, core: &mut Core<F>, source: usize) -> Result<bool> {
+    fn read(&mut self, core: &mut ReceiverCore<F>, source: usize) -> Result<bool> {
         let mut found = false;
         while !core.sources[source].ended && self.sources.links.all[source].room(1) {
             let link = &self.sources.links.all[source];
@@ -74,7 +74,7 @@ impl<F: Fabric> Read<F> {
     }
 
     /// A free local buffer. Here a shortage is known for certain: there is something to read.
-    fn local(&mut self, core: &mut Core<F>, source: usize) -> Result<Option<u32>> {
+    fn local(&mut self, core: &mut ReceiverCore<F>, source: usize) -> Result<Option<u32>> {
         if let Some(slot) = self.wait.pop_front() {
             return Ok(Some(slot));
         }
@@ -87,7 +87,7 @@ impl<F: Fabric> Read<F> {
         Ok(added)
     }
 
-    pub(crate) fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
+    pub(crate) fn release(&mut self, core: &mut ReceiverCore<F>, ready: &Ready) -> Result<()> {
         if core.reuse(ready) {
             self.wait.push_back(ready.slot);
         }

@@ -2,13 +2,13 @@
 
 use millstream_fabric::{Destination, Fabric, Kind, Receive};
 
-use super::core::{Core, Ready};
+use super::core::{Ready, ReceiverCore};
 use super::links::Sources;
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::pool::Slot;
 use crate::shuffle::wire::{HEADER_AT, HEADER_BYTES};
 
-pub(crate) struct SendReceive<F: Fabric> {
+pub(crate) struct MessageReceiver<F: Fabric> {
     pub(crate) sources: Sources<F>,
 }
 
@@ -19,8 +19,8 @@ pub(crate) fn receive<'a>(slot: &'a Slot, number: u32, message_bytes: usize) -> 
     Receive { id: number.into(), buffer: Some(buffer) }
 }
 
-impl<F: Fabric> SendReceive<F> {
-    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+impl<F: Fabric> MessageReceiver<F> {
+    pub(crate) fn poll(&mut self, core: &mut ReceiverCore<F>) -> Result<bool> {
         let count = self.sources.complete(core, |core, source, completion, slot| {
             if !matches!(completion.kind, Kind::Receive | Kind::ReceiveWrite) {
                 return Ok(());
@@ -40,7 +40,12 @@ impl<F: Fabric> SendReceive<F> {
     }
 
     /// The source may fill this buffer (again).
-    pub(crate) fn grant(&mut self, core: &mut Core<F>, source: usize, slot: u32) -> Result<()> {
+    pub(crate) fn grant(
+        &mut self,
+        core: &mut ReceiverCore<F>,
+        source: usize,
+        slot: u32,
+    ) -> Result<()> {
         if core.sources[source].ended {
             return Ok(());
         }
@@ -51,7 +56,7 @@ impl<F: Fabric> SendReceive<F> {
         Ok(())
     }
 
-    pub(crate) fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
+    pub(crate) fn release(&mut self, core: &mut ReceiverCore<F>, ready: &Ready) -> Result<()> {
         if core.reuse(ready) { self.grant(core, ready.source, ready.slot) } else { Ok(()) }
     }
 }

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use millstream_fabric::setup::Hello;
 use millstream_fabric::{Access, Datagram, Fabric, QueuePair, Receive, RemoteRegion};
 
-use super::core::Core;
-use super::datagrams::{Datagrams, Stream, post};
+use super::core::ReceiverCore;
+use super::datagrams::{DatagramReceiver, Stream, post};
 use super::links::Sources;
-use super::read::Read;
-use super::send_receive::{SendReceive, receive};
+use super::read::ReadReceiver;
+use super::send_receive::{MessageReceiver, receive};
 use super::window::Window;
-use super::write::Write;
+use super::write::WriteReceiver;
 use super::{In, Receiver};
 use crate::shuffle::design::{Notification, Transport};
 use crate::shuffle::error::Result;
@@ -25,7 +25,7 @@ use crate::shuffle::settings::{Role, Settings};
 pub struct ReceiverSetup<F: Fabric> {
     // Queue pairs go before the buffers.
     pairs: Pairs<F, ()>,
-    core: Core<F>,
+    core: ReceiverCore<F>,
     events: F::Events,
     /// Local buffers that are free, where the receiver reads.
     wait: VecDeque<u32>,
@@ -40,7 +40,7 @@ impl<F: Fabric> ReceiverSetup<F> {
         let access = Access { remote_write: write, ..Access::LOCAL };
         let most = settings.per_peer().1 as usize * senders;
         let buffers = Buffers::open(fabric, &settings, most, access)?;
-        let core = Core::new(fabric, settings, id, queue, buffers, senders);
+        let core = ReceiverCore::new(fabric, settings, id, queue, buffers, senders);
         let mut setup = ReceiverSetup { pairs, core, events, wait: VecDeque::new() };
         for source in 0..senders {
             setup.grant(source)?;
@@ -127,7 +127,7 @@ impl<F: Fabric> ReceiverSetup<F> {
                     let window = settings.sequences.then(|| Window::new(settings.per_peer().1));
                     streams.push(Stream::new(address, window, now));
                 }
-                In::Datagrams(Datagrams::new(pair, streams, &core))
+                In::Datagrams(DatagramReceiver::new(pair, streams, &core))
             }
             Pairs::Reliable(pairs, blocks) => {
                 let (peers, half) = (peers.iter().zip(hellos), (&settings, Role::Receiver));
@@ -135,10 +135,10 @@ impl<F: Fabric> ReceiverSetup<F> {
                 match settings.design.transport {
                     Transport::Read => {
                         let slots = settings.per_peer().1 as usize * senders;
-                        In::Read(Read::new(sources, wait, slots))
+                        In::Read(ReadReceiver::new(sources, wait, slots))
                     }
-                    Transport::Write(how) => In::Write(Write::new(sources, how, &core)),
-                    _ => In::SendReceive(SendReceive { sources }),
+                    Transport::Write(how) => In::Write(WriteReceiver::new(sources, how, &core)),
+                    _ => In::SendReceive(MessageReceiver { sources }),
                 }
             }
         };

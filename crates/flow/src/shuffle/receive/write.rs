@@ -9,27 +9,31 @@ use std::sync::atomic::Ordering;
 
 use millstream_fabric::{Fabric, Kind, Receive};
 
-use super::core::{Core, Ready};
+use super::core::{Ready, ReceiverCore};
 use super::links::Sources;
 use crate::shuffle::design::Notification;
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::wire::{Entry, of_immediate, unseal};
 
-pub(crate) struct Write<F: Fabric> {
+pub(crate) struct WriteReceiver<F: Fabric> {
     pub(crate) sources: Sources<F>,
     notification: Notification,
     /// By source: its free buffers, in the order of filling, with the source's numbers.
     granted: Vec<VecDeque<u32>>,
 }
 
-impl<F: Fabric> Write<F> {
-    pub(crate) fn new(sources: Sources<F>, notification: Notification, core: &Core<F>) -> Write<F> {
+impl<F: Fabric> WriteReceiver<F> {
+    pub(crate) fn new(
+        sources: Sources<F>,
+        notification: Notification,
+        core: &ReceiverCore<F>,
+    ) -> WriteReceiver<F> {
         let least = core.settings.per_peer().0;
         let granted = core.sources.iter().map(|_| (0..least).collect()).collect();
-        Write { sources, notification, granted }
+        WriteReceiver { sources, notification, granted }
     }
 
-    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+    pub(crate) fn poll(&mut self, core: &mut ReceiverCore<F>) -> Result<bool> {
         let most = core.settings.per_peer().1;
         let granted = &mut self.granted;
         let count = self.sources.complete(core, |core, source, completion, _| {
@@ -55,7 +59,7 @@ impl<F: Fabric> Write<F> {
         Ok(found)
     }
 
-    fn poll_queue(&mut self, core: &mut Core<F>, source: usize) -> Result<bool> {
+    fn poll_queue(&mut self, core: &mut ReceiverCore<F>, source: usize) -> Result<bool> {
         let most = core.settings.per_peer().1;
         let mut found = false;
         while !core.sources[source].ended
@@ -72,7 +76,7 @@ impl<F: Fabric> Write<F> {
         Ok(found)
     }
 
-    fn poll_seals(&mut self, core: &mut Core<F>, source: usize) -> Result<bool> {
+    fn poll_seals(&mut self, core: &mut ReceiverCore<F>, source: usize) -> Result<bool> {
         let most = core.settings.per_peer().1;
         let mut found = false;
         while !core.sources[source].ended
@@ -91,7 +95,7 @@ impl<F: Fabric> Write<F> {
     }
 
     /// Puts one more buffer into circulation for a source, if it has one. Returns whether it had.
-    pub(crate) fn add(&mut self, core: &mut Core<F>, source: usize) -> bool {
+    pub(crate) fn add(&mut self, core: &mut ReceiverCore<F>, source: usize) -> bool {
         let most = core.settings.per_peer().1;
         let mut own = source as u32 * most..(source as u32 + 1) * most;
         let Some(local) = own.find(|number| core.buffers.fetch_number(*number)) else {
@@ -102,7 +106,7 @@ impl<F: Fabric> Write<F> {
     }
 
     /// The source may fill this buffer of its own (again).
-    pub(crate) fn grant(&mut self, core: &mut Core<F>, source: usize, local: u32) {
+    pub(crate) fn grant(&mut self, core: &mut ReceiverCore<F>, source: usize, local: u32) {
         let slot = local - source as u32 * core.settings.per_peer().1;
         if self.notification == Notification::Buffers {
             break_seal(core, local);
@@ -111,7 +115,7 @@ impl<F: Fabric> Write<F> {
         self.sources.free(source, slot);
     }
 
-    pub(crate) fn release(&mut self, core: &mut Core<F>, ready: &Ready) -> Result<()> {
+    pub(crate) fn release(&mut self, core: &mut ReceiverCore<F>, ready: &Ready) -> Result<()> {
         let source = ready.source;
         if self.notification == Notification::CompletionQueue && !core.sources[source].ended {
             // Receives have no buffers, so they come back even if the buffer does not.
@@ -144,14 +148,14 @@ fn take_granted(granted: &mut VecDeque<u32>, peer: u32, slot: u32) -> Result<()>
 }
 
 /// The seal of a buffer, if it is sealed.
-fn seal<F: Fabric>(core: &Core<F>, local: u32) -> Option<Entry> {
+fn seal<F: Fabric>(core: &ReceiverCore<F>, local: u32) -> Option<Entry> {
     let slot = core.buffers.slot(local);
     let word = slot.region.word(slot.offset + core.settings.slot_bytes() - 8);
     unseal(word.load(Ordering::Acquire))
 }
 
 /// Before the source may write the buffer again.
-fn break_seal<F: Fabric>(core: &Core<F>, local: u32) {
+fn break_seal<F: Fabric>(core: &ReceiverCore<F>, local: u32) {
     let slot = core.buffers.slot(local);
     slot.region.word(slot.offset + core.settings.slot_bytes() - 8).store(0, Ordering::Release);
 }

@@ -42,7 +42,7 @@ impl Lane {
     }
 }
 
-pub(crate) struct Core<F: Fabric> {
+pub(crate) struct SenderCore<F: Fabric> {
     pub(crate) fabric: F,
     pub(crate) settings: Settings,
     pub(crate) id: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Core<F: Fabric> {
     wait: VecDeque<u32>,
 }
 
-impl<F: Fabric> Core<F> {
+impl<F: Fabric> SenderCore<F> {
     pub(crate) fn new(
         fabric: &F,
         settings: Settings,
@@ -64,11 +64,11 @@ impl<F: Fabric> Core<F> {
         queue: F::CompletionQueue,
         mut buffers: Buffers<F>,
         receivers: usize,
-    ) -> Result<Core<F>> {
+    ) -> Result<SenderCore<F>> {
         let (least, most) = settings.per_peer();
         let wait = VecDeque::from(buffers.fetch_least(least as usize * receivers)?);
         let lane = || Lane { backlog: VecDeque::new(), in_flight: 0, depleted: false };
-        Ok(Core {
+        Ok(SenderCore {
             fabric: fabric.clone(),
             settings,
             id,

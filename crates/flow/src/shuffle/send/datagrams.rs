@@ -11,13 +11,13 @@ use millstream_fabric::{Completion, DATAGRAM_HEADER_BYTES, Datagram, Destination
 use millstream_fabric::{Error as FabricError, Kind as Done, Outgoing, Receive, Region};
 use millstream_fabric::{Source, Status};
 
-use super::core::{Core, Parcel};
+use super::core::{Parcel, SenderCore};
 use crate::shuffle::attention::Attention;
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::settings::CREDIT_SLOT_BYTES;
 use crate::shuffle::wire::{HEADER_AT, HEADER_BYTES, Header, Kind};
 
-pub(crate) struct Datagrams<F: Fabric> {
+pub(crate) struct DatagramSender<F: Fabric> {
     pair: F::Datagram,
     /// Room for credit.
     memory: Region,
@@ -76,13 +76,13 @@ fn post_receive<D: Datagram>(pair: &mut D, memory: &Region, number: u64) -> Resu
     Ok(pair.post_receive(&[Receive { id: number, buffer }])?)
 }
 
-impl<F: Fabric> Datagrams<F> {
+impl<F: Fabric> DatagramSender<F> {
     pub(crate) fn new(
         mut pair: F::Datagram,
         memory: Region,
         targets: Vec<Target<F>>,
-        core: &mut Core<F>,
-    ) -> Result<Datagrams<F>> {
+        core: &mut SenderCore<F>,
+    ) -> Result<DatagramSender<F>> {
         let sizes = core.settings.sender_datagrams(targets.len());
         for number in 0..sizes.receive {
             post_receive(&mut pair, &memory, number.into())?;
@@ -91,7 +91,7 @@ impl<F: Fabric> Datagrams<F> {
         let (entries, batch) = (sizes.send, BATCH.min(sizes.receive as usize));
         let attention = Attention::new(core.now());
         let (used, parted) = (0, false);
-        Ok(Datagrams { pair, memory, targets, entries, used, batch, attention, parted })
+        Ok(DatagramSender { pair, memory, targets, entries, used, batch, attention, parted })
     }
 
     #[cfg(test)]
@@ -109,7 +109,12 @@ impl<F: Fabric> Datagrams<F> {
         target.sent < target.credit && self.used < self.entries
     }
 
-    pub(crate) fn send(&mut self, core: &mut Core<F>, to: usize, parcel: Parcel) -> Result<()> {
+    pub(crate) fn send(
+        &mut self,
+        core: &mut SenderCore<F>,
+        to: usize,
+        parcel: Parcel,
+    ) -> Result<()> {
         let slot = core.buffers.slot(parcel.slot);
         let bytes = HEADER_BYTES + parcel.bytes as usize;
         let source =
@@ -132,7 +137,7 @@ impl<F: Fabric> Datagrams<F> {
         Ok(self.pair.post(&[Outgoing { id, to, source, immediate, signalled: true }])?)
     }
 
-    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+    pub(crate) fn poll(&mut self, core: &mut SenderCore<F>) -> Result<bool> {
         let now = core.now();
         self.attention.call(now, core.settings.silence);
         let mut some = [Completion::default(); BATCH];
@@ -157,7 +162,12 @@ impl<F: Fabric> Datagrams<F> {
 
     /// Takes credit, or the end. A datagram of anybody else is dropped: sockets are open to the
     /// whole job.
-    fn take(&mut self, core: &mut Core<F>, completion: &Completion, now: Duration) -> Result<()> {
+    fn take(
+        &mut self,
+        core: &mut SenderCore<F>,
+        completion: &Completion,
+        now: Duration,
+    ) -> Result<()> {
         let at = completion.id as usize * CREDIT_SLOT_BYTES + CREDIT_AT + DATAGRAM_HEADER_BYTES;
         let mut header = [0; HEADER_BYTES];
         let mut credit = [0; 8];
@@ -182,7 +192,7 @@ impl<F: Fabric> Datagrams<F> {
 
     /// Sends a sign of life to destinations after a silence. The sign takes credit, as any message
     /// does; a receiver that has given no credit does not wait for this endpoint.
-    fn keep_alive(&mut self, core: &mut Core<F>, now: Duration) -> Result<()> {
+    fn keep_alive(&mut self, core: &mut SenderCore<F>, now: Duration) -> Result<()> {
         for to in 0..self.targets.len() {
             let quiet = now.saturating_sub(self.targets[to].spoke) >= core.settings.silence / 4;
             if !quiet || core.lanes[to].depleted || !self.ready(to) {
@@ -198,7 +208,7 @@ impl<F: Fabric> Datagrams<F> {
 
     /// Whether a destination is gone: receivers repeat their credit, and at last that they have
     /// all, so none is silent for long.
-    pub(crate) fn judge(&self, core: &Core<F>) -> Result<()> {
+    pub(crate) fn judge(&self, core: &SenderCore<F>) -> Result<()> {
         let now = core.now();
         for target in self.targets.iter().filter(|target| !target.complete) {
             if target.failed {
@@ -219,7 +229,7 @@ impl<F: Fabric> Datagrams<F> {
 
     /// Tells destinations with open streams that no more will come, as far as credit allows;
     /// further destinations notice missing messages for which they granted credit.
-    pub(crate) fn part(&mut self, core: &Core<F>) {
+    pub(crate) fn part(&mut self, core: &SenderCore<F>) {
         if std::mem::replace(&mut self.parted, true) {
             return;
         }

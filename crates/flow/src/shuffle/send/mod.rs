@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use millstream_fabric::{CompletionQueue, Fabric, Region};
 
-use self::core::Core;
-use self::datagrams::Datagrams;
-use self::read::Read;
-use self::send_receive::SendReceive;
+use self::core::SenderCore;
+use self::datagrams::DatagramSender;
+use self::read::ReadSender;
+use self::send_receive::MessageSender;
 pub use self::setup::SenderSetup;
-use self::write::Write;
+use self::write::WriteSender;
 use crate::shuffle::counters::Counters;
 use crate::shuffle::endpoint::{Endpoint, Half};
 use crate::shuffle::error::{Error, Result};
@@ -27,10 +27,10 @@ use crate::shuffle::wire::{PAYLOAD_AT, State};
 
 /// The four implementations. The choice is made once, at start; no call is virtual.
 enum Out<F: Fabric> {
-    SendReceive(SendReceive<F>),
-    Datagrams(Datagrams<F>),
-    Read(Read<F>),
-    Write(Write<F>),
+    SendReceive(MessageSender<F>),
+    Datagrams(DatagramSender<F>),
+    Read(ReadSender<F>),
+    Write(WriteSender<F>),
 }
 
 impl<F: Fabric> Out<F> {
@@ -43,7 +43,7 @@ impl<F: Fabric> Out<F> {
         }
     }
 
-    fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+    fn poll(&mut self, core: &mut SenderCore<F>) -> Result<bool> {
         match self {
             Out::SendReceive(out) => out.poll(core),
             Out::Read(out) => out.poll(core),
@@ -53,7 +53,7 @@ impl<F: Fabric> Out<F> {
     }
 
     /// Sends what waits and has credit.
-    fn send(&mut self, core: &mut Core<F>) -> Result<bool> {
+    fn send(&mut self, core: &mut SenderCore<F>) -> Result<bool> {
         let mut found = false;
         for to in 0..core.lanes.len() {
             while let Some(parcel) = core.lanes[to].backlog.front().copied() {
@@ -84,7 +84,7 @@ impl<F: Fabric> Out<F> {
 /// Queue pairs go before the buffers that their work names.
 pub(super) struct SenderHalf<F: Fabric> {
     out: Out<F>,
-    core: Core<F>,
+    core: SenderCore<F>,
 }
 
 impl<F: Fabric> SenderHalf<F> {
@@ -151,7 +151,7 @@ pub struct Sender<F: Fabric> {
 }
 
 impl<F: Fabric> Sender<F> {
-    fn of(core: Core<F>, out: Out<F>, events: F::Events) -> Sender<F> {
+    fn of(core: SenderCore<F>, out: Out<F>, events: F::Events) -> Sender<F> {
         let (fabric, spin) = (core.fabric.clone(), core.settings.spin);
         Sender {
             id: core.id,
@@ -289,9 +289,9 @@ impl<F: Fabric> Sender<F> {
                     counters.queue_pairs = 1;
                     counters.registered_bytes += out.memory_bytes() as u64;
                 }
-                Out::SendReceive(SendReceive { links })
-                | Out::Read(Read { links })
-                | Out::Write(Write { links, .. }) => links.count(&mut counters),
+                Out::SendReceive(MessageSender { links })
+                | Out::Read(ReadSender { links })
+                | Out::Write(WriteSender { links, .. }) => links.count(&mut counters),
             }
             counters
         })

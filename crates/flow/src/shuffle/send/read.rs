@@ -6,18 +6,18 @@
 
 use millstream_fabric::Fabric;
 
-use super::core::{Core, Parcel};
+use super::core::{Parcel, SenderCore};
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::links::Links;
 use crate::shuffle::wire::Entry;
 
-pub(crate) struct Read<F: Fabric> {
+pub(crate) struct ReadSender<F: Fabric> {
     pub(crate) links: Links<F>,
 }
 
-impl<F: Fabric> Read<F> {
+impl<F: Fabric> ReadSender<F> {
     /// The receiver's queue has as many entries as a connection has buffers at most.
-    pub(crate) fn ready(&mut self, core: &mut Core<F>, to: usize) -> bool {
+    pub(crate) fn ready(&mut self, core: &mut SenderCore<F>, to: usize) -> bool {
         core.lanes[to].in_flight < core.settings.per_peer().1 && self.links.all[to].room(1)
     }
 
@@ -26,7 +26,7 @@ impl<F: Fabric> Read<F> {
         self.links.all[to].write_entry(Entry { slot, bytes, state }, None)
     }
 
-    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+    pub(crate) fn poll(&mut self, core: &mut SenderCore<F>) -> Result<bool> {
         let mut found = core.complete_links(&mut self.links, false)?;
         for (to, link) in self.links.all.iter_mut().enumerate() {
             if core.lanes[to].in_flight == 0 {

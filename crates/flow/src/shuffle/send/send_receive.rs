@@ -5,22 +5,27 @@
 
 use millstream_fabric::{Fabric, Operation, Source, WorkRequest};
 
-use super::core::{Core, Parcel};
+use super::core::{Parcel, SenderCore};
 use crate::shuffle::error::Result;
 use crate::shuffle::links::Links;
 use crate::shuffle::wire::{HEADER_AT, HEADER_BYTES};
 
-pub(crate) struct SendReceive<F: Fabric> {
+pub(crate) struct MessageSender<F: Fabric> {
     pub(crate) links: Links<F>,
 }
 
-impl<F: Fabric> SendReceive<F> {
-    pub(crate) fn ready(&mut self, core: &mut Core<F>, to: usize) -> bool {
+impl<F: Fabric> MessageSender<F> {
+    pub(crate) fn ready(&mut self, core: &mut SenderCore<F>, to: usize) -> bool {
         let link = &mut self.links.all[to];
         link.has_credit(&mut core.counters) && link.room(1)
     }
 
-    pub(crate) fn send(&mut self, core: &mut Core<F>, to: usize, parcel: Parcel) -> Result<()> {
+    pub(crate) fn send(
+        &mut self,
+        core: &mut SenderCore<F>,
+        to: usize,
+        parcel: Parcel,
+    ) -> Result<()> {
         let slot = core.buffers.slot(parcel.slot);
         let bytes = HEADER_BYTES + parcel.bytes as usize;
         let source =
@@ -31,7 +36,7 @@ impl<F: Fabric> SendReceive<F> {
         link.post(&mut [request], Some(parcel.slot))
     }
 
-    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+    pub(crate) fn poll(&mut self, core: &mut SenderCore<F>) -> Result<bool> {
         core.complete_links(&mut self.links, true)
     }
 }

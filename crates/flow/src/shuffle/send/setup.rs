@@ -3,11 +3,11 @@
 use millstream_fabric::setup::Hello;
 use millstream_fabric::{Access, Datagram, Fabric, QueueSizes, Region};
 
-use super::core::Core;
-use super::datagrams::{Datagrams, Target};
-use super::read::Read;
-use super::send_receive::SendReceive;
-use super::write::Write;
+use super::core::SenderCore;
+use super::datagrams::{DatagramSender, Target};
+use super::read::ReadSender;
+use super::send_receive::MessageSender;
+use super::write::WriteSender;
 use super::{Out, Sender};
 use crate::shuffle::design::{Endpoints, Transport};
 use crate::shuffle::error::Result;
@@ -21,7 +21,7 @@ use crate::shuffle::settings::{CREDIT_SLOT_BYTES, Role, Settings};
 pub struct SenderSetup<F: Fabric> {
     // Queue pairs go before the buffers.
     pairs: Pairs<F, Region>,
-    core: Core<F>,
+    core: SenderCore<F>,
     events: F::Events,
     receivers: usize,
 }
@@ -39,7 +39,7 @@ impl<F: Fabric> SenderSetup<F> {
         let access = Access { remote_read: read, ..Access::LOCAL };
         let most = settings.per_peer().1 as usize * receivers;
         let buffers = Buffers::open(fabric, &settings, most, access)?;
-        let core = Core::new(fabric, settings, id, queue, buffers, receivers)?;
+        let core = SenderCore::new(fabric, settings, id, queue, buffers, receivers)?;
         Ok(SenderSetup { pairs, core, events, receivers })
     }
 
@@ -70,17 +70,17 @@ impl<F: Fabric> SenderSetup<F> {
                     let (id, credit) = (peer.id, peer.receives);
                     targets.push(Target::new(id, address, credit, now));
                 }
-                Out::Datagrams(Datagrams::new(pair, memory, targets, &mut core)?)
+                Out::Datagrams(DatagramSender::new(pair, memory, targets, &mut core)?)
             }
             Pairs::Reliable(pairs, blocks) => {
                 let (peers, half) = (peers.iter().zip(hellos), (&settings, Role::Sender));
                 let links = Links::connect(pairs, peers, blocks, half, now)?;
                 match settings.design.transport {
-                    Transport::Read => Out::Read(Read { links }),
+                    Transport::Read => Out::Read(ReadSender { links }),
                     Transport::Write(how) => {
-                        Out::Write(Write::new(links, how, settings.per_peer().1))
+                        Out::Write(WriteSender::new(links, how, settings.per_peer().1))
                     }
-                    _ => Out::SendReceive(SendReceive { links }),
+                    _ => Out::SendReceive(MessageSender { links }),
                 }
             }
         };

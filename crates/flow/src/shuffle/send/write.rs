@@ -7,23 +7,23 @@ use std::collections::VecDeque;
 
 use millstream_fabric::{Fabric, Source, WorkRequest};
 
-use super::core::{Core, Parcel};
+use super::core::{Parcel, SenderCore};
 use crate::shuffle::design::Notification;
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::links::{Connection, Links};
 use crate::shuffle::wire::{Entry, HEADER_AT, HEADER_BYTES, immediate, seal};
 
-pub(crate) struct Write<F: Fabric> {
+pub(crate) struct WriteSender<F: Fabric> {
     pub(crate) links: Links<F>,
     notification: Notification,
     /// By destination: free buffers there.
     free: Vec<VecDeque<u32>>,
 }
 
-impl<F: Fabric> Write<F> {
-    pub(crate) fn new(links: Links<F>, notification: Notification, most: u32) -> Write<F> {
+impl<F: Fabric> WriteSender<F> {
+    pub(crate) fn new(links: Links<F>, notification: Notification, most: u32) -> WriteSender<F> {
         let free = |link: &Connection<F>| (0..link.peer.granted.min(most.into()) as u32).collect();
-        Write { free: links.all.iter().map(free).collect(), notification, links }
+        WriteSender { free: links.all.iter().map(free).collect(), notification, links }
     }
 
     /// Where the message of `bytes` goes: from its header to its end, or to the seal.
@@ -34,7 +34,7 @@ impl<F: Fabric> Write<F> {
         }
     }
 
-    pub(crate) fn ready(&mut self, core: &mut Core<F>, to: usize) -> bool {
+    pub(crate) fn ready(&mut self, core: &mut SenderCore<F>, to: usize) -> bool {
         let link = &mut self.links.all[to];
         let needs_credit = self.notification == Notification::CompletionQueue;
         !self.free[to].is_empty()
@@ -42,7 +42,12 @@ impl<F: Fabric> Write<F> {
             && link.room(2)
     }
 
-    pub(crate) fn send(&mut self, core: &mut Core<F>, to: usize, parcel: Parcel) -> Result<()> {
+    pub(crate) fn send(
+        &mut self,
+        core: &mut SenderCore<F>,
+        to: usize,
+        parcel: Parcel,
+    ) -> Result<()> {
         let slot_bytes = core.settings.slot_bytes();
         let bytes = self.range(slot_bytes, parcel.bytes);
         let local = core.buffers.slot(parcel.slot);
@@ -75,7 +80,7 @@ impl<F: Fabric> Write<F> {
         }
     }
 
-    pub(crate) fn poll(&mut self, core: &mut Core<F>) -> Result<bool> {
+    pub(crate) fn poll(&mut self, core: &mut SenderCore<F>) -> Result<bool> {
         let mut found = core.complete_links(&mut self.links, true)?;
         let most = core.settings.per_peer().1;
         for (to, (link, free)) in self.links.all.iter_mut().zip(&mut self.free).enumerate() {
