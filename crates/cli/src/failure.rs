@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt::Display;
 
-use millstream::cluster::{Cause, Failure as Reason, Fault, FaultKind};
+use millstream::program::cluster::{Cause, Failure as Reason, Fault, FaultKind};
 use millstream::{Error, ErrorKind};
 
 use crate::console::error;

@@ -3,8 +3,8 @@
 use std::process::exit;
 use std::sync::Arc;
 
-use millstream::cluster::{Fault, Member, NoPart, Setup, take_part};
-use millstream::script::{ScriptMember, ScriptTask};
+use millstream::program::cluster::{Fault, Member, NoPart, Setup, take_part};
+use millstream::program::script::{ScriptMember, ScriptTask};
 use millstream_fabric::setup::Token;
 
 use crate::console::warn;

@@ -6,11 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::arrow::array::RecordBatch;
-use millstream::cluster::{
+use millstream::program::cluster::{
     Cause, Cluster, Early, Failure as Reason, Guard, Interrupt, Launch, check_settings, stats_of,
 };
-use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
-use millstream::{Error, ErrorKind, Statement, Stats, Stopper, harmless, parse_script};
+use millstream::program::script::{
+    Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script,
+};
+use millstream::program::{SessionControl, Statement, Stopper, harmless, parse_script};
+use millstream::{Error, ErrorKind, Stats};
 use millstream_arguments::{ProcessArguments, SettingArguments};
 use millstream_fabric::setup::Token;
 use serde_json::Value;

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
 
-use millstream::cluster::{self, Cause, Fault, FaultKind};
-use millstream::harmless;
+use millstream::program::cluster::{self, Cause, Fault, FaultKind};
+use millstream::program::harmless;
 
 /// Why a measurement came to nothing. It has not been told yet.
 #[derive(Debug, Clone)]

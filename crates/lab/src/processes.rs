@@ -7,14 +7,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
-use millstream::cluster::{
+use millstream::program::cluster::{
     Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Guard, Interrupt, Launch, Member,
     NoPart, Parts, Place, QueryPart, Setup, Stops, fault, now_us, reader, stats_of, take_part,
 };
-use millstream::{
-    Executed, MemoryTable, OpenOptions, Session, Settings, Split, SplitSpec, Stats, Table,
-    parse_script,
-};
+use millstream::program::{Executed, SessionControl, parse_script};
+use millstream::{MemoryTable, OpenOptions, Session, Settings, Split, SplitSpec, Stats, Table};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_workloads::{
     Answer, Spec, Verifier, Workload, expected, generate_some, oracle, schema, sql,

@@ -3,7 +3,7 @@
 use millstream_contract::Error;
 use millstream_sql::SqlError;
 
-use crate::cluster;
+use crate::program::cluster;
 
 /// Failure of a statement, a job or a script.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -13,16 +13,17 @@ use millstream_fabric::setup::Token;
 use millstream_sql::parse_script;
 use serde_json::Value;
 
-use crate::cluster::{
+use crate::failure::Failure;
+use crate::jobs::{Jobs, Running, Shared, Shown, submit};
+use crate::program::cluster::{
     Cluster, Early, Exit, FabricName, Fault, Interrupt, Launch, PROCESSES_MAX, check_settings,
     stats_of, take_part,
 };
-use crate::failure::Failure;
-use crate::jobs::{Jobs, Running, Shared, Shown, submit};
+use crate::program::control::{NAME, SessionControl};
+use crate::program::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use crate::rows::{Queue, RowsSink};
-use crate::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use crate::session::Session;
-use crate::submit::{NAME, jobs_of, write_answer, write_lines};
+use crate::submit::{jobs_of, write_answer, write_lines};
 
 /// Set-up of the session of each process before the script begins: registers the program's own
 /// tables and connectors. The set-up has to be the same in all processes.

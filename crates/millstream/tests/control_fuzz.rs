@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use millstream::cluster::frame::encode;
-use millstream::cluster::message::{self, PackedHello, Reply, Request};
-use millstream::cluster::{Cause, Failure, Fault, Invitation, Parts, Setup, preamble};
+use millstream::program::cluster::frame::encode;
+use millstream::program::cluster::message::{self, PackedHello, Reply, Request};
+use millstream::program::cluster::{Cause, Failure, Fault, Invitation, Parts, Setup, preamble};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use serde_json::json;

@@ -8,12 +8,14 @@ use std::thread;
 use std::time::Duration;
 
 use millstream::arrow::array::RecordBatch;
-use millstream::cluster::{Cluster, Early, FabricName, Interrupt, check_settings, now_us};
-use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
-use millstream::{
-    Executed, Failure, Format, Job, Session, Sink, Statement, Stats, Stopper, TextOptions,
-    TextSink, parse_script, publish_all, write_answer,
+use millstream::program::cluster::{Cluster, Early, FabricName, Interrupt, check_settings, now_us};
+use millstream::program::script::{
+    Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script,
 };
+use millstream::program::{
+    Executed, Job, SessionControl, Statement, Stopper, parse_script, publish_all, write_answer,
+};
+use millstream::{Failure, Format, Session, Sink, Stats, TextOptions, TextSink};
 use millstream_fabric::setup::Token;
 
 use super::compare::Block;

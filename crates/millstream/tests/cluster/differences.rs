@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use millstream::cluster::{
+use millstream::program::cluster::{
     Cause, Cluster, FabricName, Failure, Fault, Invitation, Loopback, Member, Node, Parts,
     QueryPart, Stops, fault,
 };
-use millstream::{CollectSink, Executed, RowOrder, Session, Sink, parse_script};
+use millstream::program::{Executed, SessionControl, parse_script};
+use millstream::{CollectSink, RowOrder, Session, Sink};
 use millstream_contract::table::{
     OpenOptions, Position, Sharing, Split, SplitPoll, SplitSpec, Table,
 };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millstream::cluster::{
+use millstream::program::cluster::{
     Cluster, Failure, Fault, Invitation, Launched, Launcher, Log, Loopback, Member, Node, Parts,
     Setup, Stops, Transport, preamble,
 };

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use millstream::cluster::frame::{Frames, encode};
-use millstream::cluster::message::{PackedHello, Reply, Request};
-use millstream::cluster::{
+use millstream::program::cluster::frame::{Frames, encode};
+use millstream::program::cluster::message::{PackedHello, Reply, Request};
+use millstream::program::cluster::{
     Cause, Cluster, Failure, Fault, FaultKind, Interrupt, Invitation, Loopback, Member, Parts,
     Stops,
 };

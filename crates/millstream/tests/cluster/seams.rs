@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use millstream::cluster::{
+use millstream::program::cluster::{
     Acceptor, Cause, Early, Failure, Invitation, Launch, Launched, Launcher, Node, Stream,
     Transport,
 };

@@ -6,9 +6,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
-use millstream::cluster::frame::{Frames, encode};
-use millstream::cluster::message::{Reply, Request};
-use millstream::cluster::{
+use millstream::program::cluster::frame::{Frames, encode};
+use millstream::program::cluster::message::{Reply, Request};
+use millstream::program::cluster::{
     Cause, Failure, Fault, Invitation, Loopback, Node, SILENCE_MAX, Setup, preamble,
 };
 use millstream_fabric::setup::Token;

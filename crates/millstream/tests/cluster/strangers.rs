@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::cluster::frame::encode;
-use millstream::cluster::message::{Reply, Request};
-use millstream::cluster::{
+use millstream::program::cluster::frame::encode;
+use millstream::program::cluster::message::{Reply, Request};
+use millstream::program::cluster::{
     Cause, Failure, Fault, Invitation, Loopback, Member, Node, Parts, Setup, Stops, preamble,
 };
 use millstream_contract::table::SplitSpec;

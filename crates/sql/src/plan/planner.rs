@@ -234,8 +234,8 @@ impl Planner {
         self.catalog.insert(name, Entry::Table(Arc::new(entry)));
     }
 
-    /// Declares a scalar function of the program's own. A function registered under that name before
-    /// is replaced.
+    /// Declares a scalar function of the program's own, in place of a registered function of the
+    /// same name.
     pub fn register_function(
         &mut self,
         name: &str,

@@ -16,13 +16,14 @@ use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::analyzed::analyzed;
-use crate::cluster::{
+use crate::failure::Failure;
+use crate::program::analyzed::analyzed;
+use crate::program::cluster::{
     Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Member, Parts, QueryPart, Stops,
     fault, now_us, shared_settings, stats_of,
 };
-use crate::failure::Failure;
-use crate::planned::Executed;
+use crate::program::control::SessionControl;
+use crate::program::planned::Executed;
 use crate::session::Session;
 
 /// A script, as process 0 tells the others.

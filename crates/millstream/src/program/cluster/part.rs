@@ -25,7 +25,7 @@ use super::limits;
 use super::link::SILENCE_MAX;
 use super::member::Stops;
 use super::parts::Parts;
-use crate::planned::Planned;
+use crate::program::planned::Planned;
 
 /// The control connection detects a silent process, and knows its number; this limit is for a
 /// connection that fails alone. A device that rounds (verbs) keeps to less.

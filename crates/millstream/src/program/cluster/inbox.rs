@@ -9,17 +9,9 @@ use millstream_engine::Standing;
 use millstream_engine::observe::Snapshot;
 
 use super::failure::Failure;
-use super::member::SetHook;
+use super::member::{SetHook, Watched};
 
 pub(super) type Hook = Box<dyn Fn(&Failure) + Send>;
-
-/// Sources of progress of the local query.
-pub(super) struct Watched {
-    /// How far it is. It does not wait.
-    pub(super) standing: Box<dyn Fn() -> Standing + Send>,
-    /// Snapshot of the query. Waits for a moment.
-    pub(super) observe: Box<dyn Fn() -> Snapshot + Send>,
-}
 
 /// Messages by process, and the first failure that tells something.
 pub(super) struct Inbox<M> {

@@ -9,7 +9,6 @@ use millstream_fabric::setup::Hello;
 use serde_json::Value;
 
 use super::failure::{Failure, Fault};
-use super::inbox::Watched;
 use super::parts::Parts;
 
 /// One process's part in a job. The calls come in the order of the messages: for each statement
@@ -74,6 +73,14 @@ impl<M: Member + ?Sized> Member for Box<M> {
 /// How a running query learns that it has to stop, because another process has failed.
 #[derive(Clone)]
 pub struct Stops(pub(super) Arc<dyn SetHook>);
+
+/// Sources of progress of the local query.
+pub(super) struct Watched {
+    /// How far it is. It does not wait.
+    pub(super) standing: Box<dyn Fn() -> Standing + Send>,
+    /// Snapshot of the query. Waits for a moment.
+    pub(super) observe: Box<dyn Fn() -> Snapshot + Send>,
+}
 
 pub(super) trait SetHook: Send + Sync {
     fn set(&self, hook: Box<dyn Fn(&Failure) + Send>);
