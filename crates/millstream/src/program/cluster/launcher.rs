@@ -16,7 +16,7 @@ pub trait Launcher: Send + Sync {
     fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, Failure>;
 }
 
-/// A started process, as its launcher knows it.
+/// A started process.
 pub trait Launched: Send {
     /// Whether the process has ended.
     fn has_ended(&mut self) -> bool;

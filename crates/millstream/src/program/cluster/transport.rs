@@ -26,7 +26,7 @@ pub trait Acceptor: Send {
     fn accept(&self) -> io::Result<(Arc<dyn Stream>, String)>;
 }
 
-/// A connection: bytes in both directions, in order. One thread reads while other threads write.
+/// A connection: bytes in both directions, in order. Several threads write, and another reads.
 pub trait Stream: Send + Sync {
     /// Reads some bytes; none at the end of the stream.
     ///
