@@ -14,7 +14,7 @@ pub enum Failure {
     /// The machine, the data, or a wrong answer.
     Run(String),
     /// A process of the job has failed.
-    Process(cluster::Failure),
+    Process(cluster::ProcessFailure),
 }
 
 impl Failure {

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use millstream::program::cluster::{
-    Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Guard, Interrupt, Launch, Member,
-    NoPart, Parts, Place, QueryPart, Setup, Stops, fault, now_us, reader, stats_of, take_part,
+    Cause, Cluster, Early, FabricName, Fault, Guard, Interrupt, Launch, Member, NoPart, Parts,
+    Place, ProcessFailure, QueryPart, Setup, Stops, fault, now_us, reader, stats_of, take_part,
 };
 use millstream::program::{Executed, SessionControl, parse_script};
 use millstream::{MemoryTable, OpenOptions, Session, Settings, Split, SplitSpec, Stats, Table};
@@ -282,7 +282,7 @@ fn lead(
         Ok(())
     })?;
     let Some(own) = &mut own else {
-        return Err(Reason::new(0, Cause::Rubbish("no workload".into())).into());
+        return Err(ProcessFailure::new(0, Cause::Rubbish("no workload".into())).into());
     };
     note(&format!("generated in {:.1} s", started.elapsed().as_secs_f64()));
     cluster.execute(own, 0, now_us())?;
@@ -297,7 +297,7 @@ fn lead(
         stats.add_process(&stats_of(process, end)?);
         let end: End = serde_json::from_value(end["end"].clone()).map_err(|e| {
             let what = format!("an answer that cannot be read: {e}");
-            Reason::new(process, Cause::Rubbish(what))
+            ProcessFailure::new(process, Cause::Rubbish(what))
         })?;
         all.add_answer(&end.answer.answer());
         peak_rss_bytes += end.peak_rss_bytes;

@@ -13,7 +13,7 @@ use millstream_fabric::setup::Token;
 use millstream_sql::parse_script;
 
 use crate::failure::Failure;
-use crate::jobs::{Jobs, Running, Shared, Shown, submit};
+use crate::jobs::{Jobs, Running, SharedJobs, Shown, submit};
 use crate::program::cluster::{
     Exit, FabricName, Interrupt, Launch, PROCESSES_MAX, Setup, check_settings, take_part,
 };
@@ -160,9 +160,9 @@ fn part_of_a_job(set_up: SetUp, exit: Exit) -> i32 {
 }
 
 /// Leads the processes through the script. `numbers` are the job numbers of the statements.
-fn run(lead: ScriptLead, shared: &Shared, numbers: Vec<Option<usize>>) {
+fn run(lead: ScriptLead, shared: &SharedJobs, numbers: Vec<Option<usize>>) {
     let sinks: Vec<_> = numbers.iter().map(|number| sink(shared, *number)).collect();
-    let mut progress = Telling { shared, numbers, sinks: sinks.clone() };
+    let mut progress = JobProgress { shared, numbers, sinks: sinks.clone() };
     let show: Show = Box::new(move |statement| sinks[statement].clone());
     let (stats, failure) = match lead.run(show, |_| Ok(()), &mut progress) {
         Ok(()) => return,
@@ -176,7 +176,7 @@ fn run(lead: ScriptLead, shared: &Shared, numbers: Vec<Option<usize>>) {
 }
 
 /// The sink for the rows of a job; a statement that is no job has no rows.
-fn sink(shared: &Shared, number: Option<usize>) -> Arc<dyn Sink> {
+fn sink(shared: &SharedJobs, number: Option<usize>) -> Arc<dyn Sink> {
     match number.map(|number| shared.shown(number)) {
         Some(Shown::Rows(queue)) => Arc::new(RowsSink(queue)),
         Some(Shown::Sink(sink)) => sink,
@@ -184,14 +184,14 @@ fn sink(shared: &Shared, number: Option<usize>) -> Arc<dyn Sink> {
     }
 }
 
-/// Tells the handles how the script gets on.
-struct Telling<'a> {
-    shared: &'a Shared,
+/// Reports the progress of the script to the handles.
+struct JobProgress<'a> {
+    shared: &'a SharedJobs,
     numbers: Vec<Option<usize>>,
     sinks: Vec<Arc<dyn Sink>>,
 }
 
-impl Progress for Telling<'_> {
+impl Progress for JobProgress<'_> {
     type Error = Failure;
 
     fn begins(&mut self, statement: usize) -> Result<bool, Failure> {

@@ -10,7 +10,7 @@ use millstream_engine::{Job, Stats};
 use millstream_sql::{Statement, parse_script};
 
 use crate::failure::Failure;
-use crate::jobs::{Jobs, Shared, Shown, Submitted, explained_schema, lines, submit};
+use crate::jobs::{Jobs, SharedJobs, Shown, Submitted, explained_schema, lines, submit};
 use crate::program::analyzed::analyzed as analyzed_text;
 use crate::program::cluster::check_settings;
 use crate::program::control::{NAME, SessionControl, one_wanted};
@@ -179,7 +179,7 @@ pub(crate) fn jobs_of(
 }
 
 /// Executes statements one after the other, including jobs, until a statement fails.
-fn run_all(mut session: Session, steps: &[(Statement, bool)], shared: &Shared) {
+fn run_all(mut session: Session, steps: &[(Statement, bool)], shared: &SharedJobs) {
     let mut number = 0;
     for (statement, is_job) in steps {
         let (stats, result) = match is_job {
@@ -207,7 +207,7 @@ fn run_all(mut session: Session, steps: &[(Statement, bool)], shared: &Shared) {
 fn run_one(
     session: &mut Session,
     statement: &Statement,
-    shared: &Shared,
+    shared: &SharedJobs,
     number: usize,
 ) -> (Stats, Result<(), Failure>) {
     let sink: Option<Arc<dyn Sink>> = match shared.shown(number) {

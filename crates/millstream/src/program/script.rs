@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::program::analyzed::analyzed;
 use crate::program::cluster::{
-    Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Interrupt, Launch, Member, Parts,
+    Cause, Cluster, Early, FabricName, Fault, Interrupt, Launch, Member, Parts, ProcessFailure,
     QueryPart, Setup, Stops, fault, now_us, shared_settings, stats_of,
 };
 use crate::program::control::SessionControl;
@@ -185,13 +185,13 @@ impl ScriptMember {
 
     /// Keeps a failure, to be told in full by this process.
     fn note(&mut self, failure: Failure) -> Fault {
-        let told = match &failure {
+        let fault = match &failure {
             Failure::Sql(error) => sql_fault(error),
             Failure::Run(error) => fault(error.clone()),
             other => Fault::run(other),
         };
         self.failure = Some(failure);
-        told
+        fault
     }
 }
 
@@ -244,9 +244,9 @@ impl Member for ScriptMember {
 
     fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
         let (stats, result) = self.part.run(stops);
-        let told = json!({ "stats": stats });
+        let report = json!({ "stats": stats });
         self.stats = Some(stats);
-        (told, result.map_err(|error| self.note(Failure::Run(error))))
+        (report, result.map_err(|error| self.note(Failure::Run(error))))
     }
 
     fn commit(&mut self) -> Result<(), Fault> {
@@ -260,7 +260,7 @@ impl Member for ScriptMember {
 
 /// Observer of a script's progress, in process 0. An error ends the job.
 pub trait Progress {
-    /// Reason for ending the job.
+    /// ProcessFailure for ending the job.
     type Error;
 
     /// A statement begins. Returns whether to execute the statement.
@@ -304,7 +304,7 @@ pub enum EarlyEnd<E> {
 /// The state of a script after the failure of a process.
 pub struct FailedScript {
     /// The failure that tells most.
-    pub reason: Reason,
+    pub reason: ProcessFailure,
     /// Process 0's part, if it was made.
     pub own: Option<ScriptMember>,
     /// Reports of the other processes on the last query.

@@ -8,7 +8,7 @@ use millstream_engine::observe::Snapshot;
 use millstream_fabric::setup::Hello;
 use serde_json::Value;
 
-use super::failure::{Failure, Fault};
+use super::failure::{Fault, ProcessFailure};
 use super::parts::Parts;
 
 /// One process's part in a job. The calls come in the order of the messages: for each statement
@@ -83,14 +83,14 @@ pub(super) struct Watched {
 }
 
 pub(super) trait SetHook: Send + Sync {
-    fn set(&self, hook: Box<dyn Fn(&Failure) + Send>);
+    fn set(&self, hook: Box<dyn Fn(&ProcessFailure) + Send>);
     fn watch(&self, watched: Watched);
 }
 
 impl Stops {
     /// From now on `stop` is called at the first failure, at once if there was one. It must not
     /// wait.
-    pub fn set(&self, stop: impl Fn(&Failure) + Send + 'static) {
+    pub fn set(&self, stop: impl Fn(&ProcessFailure) + Send + 'static) {
         self.0.set(Box::new(stop));
     }
 
