@@ -2,7 +2,7 @@
 //! the messages in its own way.
 
 use clap::ValueEnum;
-use millstream::cluster::{self, PROCESSES_MAX};
+use millstream::program::cluster::{self, PROCESSES_MAX};
 
 /// Processes, and their connection.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use millstream::SETTINGS;
+use millstream::program::SETTINGS;
 use millstream_arguments::{ProcessArguments, SettingArguments};
 
 use crate::failure::{Failure, usage};
@@ -308,7 +308,8 @@ fn with_meant(mut error: clap::Error) -> clap::Error {
     let names = command.get_subcommands().filter(|command| !command.is_hide_set());
     if let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand)
         && error.get(ContextKind::SuggestedSubcommand).is_none()
-        && let Some(meant) = millstream::closest(wrong, names.map(|command| command.get_name()))
+        && let Some(meant) =
+            millstream::program::closest(wrong, names.map(|command| command.get_name()))
     {
         let meant = ContextValue::Strings(vec![meant.to_string()]);
         error.insert(ContextKind::SuggestedSubcommand, meant);

@@ -1,6 +1,7 @@
 //! `millstream check`: all mistakes of a script at once.
 
-use millstream::{Checked, ErrorKind, Session, counted};
+use millstream::program::{Checked, SessionControl, check, counted};
+use millstream::{ErrorKind, Session};
 use millstream_arguments::SettingArguments;
 
 use crate::arguments::Script;
@@ -16,7 +17,7 @@ pub(crate) fn run(script: &Script, settings: &SettingArguments) -> Result<(), Fa
     for (key, value) in settings.pairs().map_err(|e| usage(&e))? {
         session.fix_setting(&key, &value).map_err(|e| usage(&e))?;
     }
-    let Checked { statements, failures, remarks } = session.check(&text, &name);
+    let Checked { statements, failures, remarks } = check(&session, &text, &name);
     let run = failures.iter().any(|failure| match failure {
         millstream::Failure::Sql(error) => error.kind == ErrorKind::System,
         _ => false,

@@ -6,7 +6,8 @@ use std::io::{Write, stderr};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use millstream::{Stats, harmless};
+use millstream::Stats;
+use millstream::program::harmless;
 use tracing::Level;
 
 use crate::log;

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt::Display;
 
-use millstream::cluster::{Cause, Failure as Reason, Fault, FaultKind};
+use millstream::program::cluster::{Cause, Fault, FaultKind, ProcessFailure};
 use millstream::{Error, ErrorKind};
 
 use crate::console::error;
@@ -67,7 +67,7 @@ pub(crate) fn panicked(panic: &dyn Any) -> Failure {
 }
 
 /// Prints why a job has ended early.
-pub(crate) fn tell(reason: &Reason) -> Failure {
+pub(crate) fn tell(reason: &ProcessFailure) -> Failure {
     match &reason.cause {
         Cause::Interrupted => Failure::Interrupted,
         Cause::Fault(Fault { kind: FaultKind::Usage, message }) if reason.process == 0 => {

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
-use millstream::declaration::{Declaration, free_name, identifier, interval, table_name};
-use millstream::{Error, Session, counted, harmless};
+use millstream::program::declaration::{Declaration, free_name, identifier, interval, table_name};
+use millstream::program::{SessionControl, counted, harmless};
+use millstream::{Error, Session};
 
 use crate::failure::{Failure, fail, usage};
 use crate::output::print;

@@ -176,7 +176,7 @@ impl<S: Subscriber> Layer<S> for Lines {
             }
             LogFormat::Text => {
                 let text = message.as_str().unwrap_or_default();
-                let text = millstream::harmless(text).replace('\n', "\n    ");
+                let text = millstream::program::harmless(text).replace('\n', "\n    ");
                 let mut line = format!("{time} {level:5} process={process} {text}");
                 for (key, value) in fields {
                     line.push_str(&format!(" {key}={value}"));

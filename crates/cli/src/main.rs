@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     failure::report_panics_politely();
     signals::let_large_files_fail();
     millstream_allocator::keep_large_apart();
-    millstream::on_refused_memory(millstream_allocator::refused);
+    millstream::program::on_refused_memory(millstream_allocator::refused);
     stack::with_enough(command)
 }
 

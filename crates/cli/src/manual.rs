@@ -3,7 +3,7 @@
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
-use millstream::closest;
+use millstream::program::closest;
 
 use crate::arguments::Arguments;
 use crate::failure::{Failure, fail, usage};

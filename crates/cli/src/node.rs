@@ -3,8 +3,8 @@
 use std::process::exit;
 use std::sync::Arc;
 
-use millstream::cluster::{Fault, Member, NoPart, Setup, take_part};
-use millstream::script::{ScriptMember, ScriptTask};
+use millstream::program::cluster::{Fault, NoPart, Setup, take_part};
+use millstream::program::script::{ScriptMember, script_member};
 use millstream_fabric::setup::Token;
 
 use crate::console::warn;
@@ -23,11 +23,7 @@ pub(crate) fn run() -> Result<(), Failure> {
 }
 
 /// This process's part of the task.
-fn member(process: usize, setup: &Setup, token: &Token) -> Result<Box<dyn Member>, Fault> {
+fn member(process: usize, setup: &Setup, token: &Token) -> Result<ScriptMember, Fault> {
     log::is_process(process);
-    let task: ScriptTask = serde_json::from_value(setup.task.clone())
-        .map_err(|e| Fault::run(format!("process 0 sends a task that cannot be read: {e}")))?;
-    let (fabric, place) = (setup.fabric.parse()?, (process, setup.processes));
-    let session = task.session(process).map_err(Fault::usage)?;
-    Ok(Box::new(ScriptMember::new(&task, session, fabric, token, place, None)?))
+    script_member(process, setup, token, |_| Ok(()))
 }

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use millstream::arrow::array::RecordBatch;
-use millstream::{Sink, TextOptions, TextSink, write_answer};
+use millstream::program::write_answer;
+use millstream::{Sink, TextOptions, TextSink};
 
 use crate::arguments::{Format, Output};
 use crate::closed::stdout;

@@ -6,14 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::arrow::array::RecordBatch;
-use millstream::cluster::{
-    Cause, Cluster, Early, Failure as Reason, Guard, Interrupt, Launch, check_settings, stats_of,
+use millstream::program::cluster::{Cause, Guard, Interrupt, Launch, check_settings};
+use millstream::program::script::{
+    EarlyEnd, FailedScript, Progress, ScriptLead, ScriptMember, ScriptTask,
 };
-use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
-use millstream::{Error, ErrorKind, Statement, Stats, Stopper, harmless, parse_script};
+use millstream::program::{SessionControl, Statement, Stopper, harmless, parse_script};
+use millstream::{Error, ErrorKind, Stats};
 use millstream_arguments::{ProcessArguments, SettingArguments};
-use millstream_fabric::setup::Token;
-use serde_json::Value;
 
 use crate::arguments::{Output, Script};
 use crate::console::{Remarks, note, tell_end, warn};
@@ -48,8 +47,8 @@ pub(crate) fn run(
     }
     task.declare_files(&mut session, &statements).map_err(failed)?;
     session.rehearse(&statements, processes.count()).map_err(failed)?;
-    let told = described(&task)?;
-    let (fabric, place) = (processes.fabric(), (0, processes.count()));
+    let lead = ScriptLead::new(launch(processes.count()), processes.fabric(), task, session)
+        .map_err(|e| usage(&e))?;
     let draining = Arc::<Draining>::default();
     let mut telling = Telling {
         output,
@@ -58,37 +57,25 @@ pub(crate) fn run(
         remarks: Remarks::default(),
         statements: statements.iter().map(Statement::text).collect(),
         board,
-        interrupt: None,
         draining: draining.clone(),
         not_run: 0,
-    };
-    let mut own = None;
-    let lead = |cluster: &Cluster| {
-        telling.interrupt = Some(cluster.interrupt());
-        let show: Show = Box::new(move |_| text_sink(output));
-        let make =
-            |token: &Token| ScriptMember::new(&task, session, fabric, token, place, Some(show));
-        lead_script(cluster, (fabric, &told), make, &mut own, &mut telling)
     };
     let (own_board, of_stop) = (board.clone(), draining.clone());
     let watch = |interrupt: Interrupt| {
         show(&own_board, &interrupt, of_stop);
         watch(interrupt)
     };
-    let done = launch(processes.count()).run(watch, lead);
+    let done = lead.run(Box::new(move |_| text_sink(output)), watch, &mut telling);
     let Telling { mut all, not_run, .. } = telling;
     match done {
         Ok(()) => say_not_run(not_run),
-        Err(Early::Own(failure)) => return Err(failure),
-        Err(Early::Failed(reason, others)) => {
-            if let Some(own) = &own
-                && let Some(stats) =
-                    early_stats(own, &others, matches!(reason.cause, Cause::Interrupted))?
-            {
+        Err(EarlyEnd::Own(failure)) => return Err(failure),
+        Err(EarlyEnd::Failed(script)) => {
+            if let Some(stats) = early_stats(&script)? {
                 all.push(stats);
                 write_stats(stats_json, &all)?;
             }
-            return Err(why(&reason, own.as_ref()));
+            return Err(why(&script));
         }
     }
     // Queries have left theirs, and a named pipe's reader goes away after the first.
@@ -155,18 +142,6 @@ fn task(
     Ok(ScriptTask { standard_input, ..task })
 }
 
-/// Task for the other processes.
-fn described(task: &ScriptTask) -> Result<Value, Failure> {
-    serde_json::to_value(task).map_err(|e| {
-        // The only thing in it that may be no text is a path.
-        usage(&format!(
-            "{}: the other processes cannot be told where the script is: {e}\n  help: give its \
-             folder a name in UTF-8, or use --processes 1",
-            task.base_dir.display()
-        ))
-    })
-}
-
 /// Tells the terminal how the script gets on, and keeps the counters.
 struct Telling<'a> {
     output: Output,
@@ -176,7 +151,6 @@ struct Telling<'a> {
     /// The texts of the statements.
     statements: Vec<String>,
     board: &'a StatusBoard,
-    interrupt: Option<Interrupt>,
     draining: Arc<Draining>,
     /// Statements that are not run, since the job was drained before.
     not_run: usize,
@@ -207,16 +181,14 @@ impl Progress for Telling<'_> {
         print(&harmless(&text))
     }
 
-    fn runs(&mut self, _: usize, own: &ScriptMember) {
+    fn runs(&mut self, _: usize, own: &ScriptMember, interrupt: &Interrupt) {
         // All processes read the same.
         self.remarks.say(own.remarks());
         if let Some(stopper) = own.stopper() {
             stopper.on_notice(|notice| warn(&notice));
-            if let Some(interrupt) = self.interrupt.clone() {
-                let (observed, late) = (stopper.clone(), interrupt.clone());
-                self.board.runs(move || interrupt.observe(&observed));
-                self.board.commits_once(move || late.is_late());
-            }
+            let (observed, of_run, late) = (stopper.clone(), interrupt.clone(), interrupt.clone());
+            self.board.runs(move || of_run.observe(&observed));
+            self.board.commits_once(move || late.is_late());
             *self.draining.query() = Some(stopper);
         }
     }
@@ -234,46 +206,29 @@ impl Progress for Telling<'_> {
 }
 
 /// Reports on a query that has ended early, if any: its progress, and the plan of an analyzed
-/// query.
-fn early_stats(
-    own: &ScriptMember,
-    others: &[Option<Value>],
-    interrupted: bool,
-) -> Result<Option<Stats>, Failure> {
-    let Some(stats) = own.stats() else { return Ok(None) };
-    let stats = stopped_line(stats.clone(), others, interrupted);
-    if let Some(text) = own.analyzed(&stats).filter(|_| interrupted) {
-        print(&harmless(&text))?;
-    }
-    Ok(Some(stats))
-}
-
-/// Writes the progress of a query that has ended early, here with these counters. Returns all known
-/// counters: killed processes have reported none.
-fn stopped_line(mut stats: Stats, others: &[Option<Value>], interrupted: bool) -> Stats {
-    let mut silent = Vec::new();
-    for (told, process) in others.iter().zip(1..) {
-        match told.as_ref().map(|end| stats_of(process, end)) {
-            Some(Ok(theirs)) => stats.add_process(&theirs),
-            _ => silent.push(process.to_string()),
-        }
-    }
+/// query. Returns all known counters.
+fn early_stats(script: &FailedScript) -> Result<Option<Stats>, Failure> {
+    let Some((stats, silent)) = script.stats() else { return Ok(None) };
+    let interrupted = matches!(script.reason.cause, Cause::Interrupted);
     let mut line = report::closing_line(&stats, false, interrupted);
     if !silent.is_empty() {
+        let silent: Vec<String> = silent.iter().map(ToString::to_string).collect();
         line += &format!(", without those of process {}", silent.join(", "));
     }
     tell_end(&line, &stats);
-    stats
+    let analyzed = script.own.as_ref().and_then(|own| own.analyzed(&stats));
+    analyzed.filter(|_| interrupted).map_or(Ok(()), |text| print(&harmless(&text)))?;
+    Ok(Some(stats))
 }
 
 /// Prints why a script has ended early. What failed here is told in full.
-fn why(reason: &Reason, own: Option<&ScriptMember>) -> Failure {
-    match failure_of(reason, own) {
+fn why(script: &FailedScript) -> Failure {
+    match script.failure() {
         failure @ millstream::Failure::Run(Error::Option { .. }) => failed(failure),
         millstream::Failure::Sql(error) if error.kind != ErrorKind::System => {
             failed(millstream::Failure::Sql(error))
         }
-        _ => tell(reason),
+        _ => tell(&script.reason),
     }
 }
 

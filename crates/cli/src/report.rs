@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use millstream::{Stats, grouped, plural};
+use millstream::Stats;
+use millstream::program::{grouped, plural};
 
 /// A line for each kind of record that did not count as others do, and below it the place of the
 /// first; nothing if all counted.

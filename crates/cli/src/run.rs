@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::Arc;
 
-use millstream::cluster::check_settings;
-use millstream::{
-    Error, Executed, Job, Session, Statement, Stats, analyzed, counted, counters, harmless,
-    parse_script,
+use millstream::program::cluster::check_settings;
+use millstream::program::{
+    Executed, Job, SessionControl, Statement, analyzed, counted, counters, harmless, parse_script,
 };
+use millstream::{Error, Session, Stats};
 use millstream_arguments::SettingArguments;
 use serde_json::Value;
 
@@ -142,7 +142,7 @@ fn near(path: &Path) -> String {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
     let wanted = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    match millstream::closest(&wanted, names.iter().map(String::as_str)) {
+    match millstream::program::closest(&wanted, names.iter().map(String::as_str)) {
         Some(name) if name != wanted => format!("did you mean '{}'?", dir.join(name).display()),
         _ => "check the path; SQL on the command line goes after -e".to_string(),
     }

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::cluster::{Guard, Interrupt};
-use millstream::{Error, Sink, Stopper, publish_all};
+use millstream::program::cluster::{Guard, Interrupt};
+use millstream::program::{Stopper, publish_all};
+use millstream::{Error, Sink};
 
 use crate::console::note;
 use crate::failure::{Failure, tell};

@@ -219,10 +219,10 @@ impl Declaration {
 }
 
 /// A name that is not among `taken`: `wanted`, or with a number behind it.
-pub fn free_name(wanted: &str, taken: &HashSet<String>) -> String {
+pub fn free_name(wanted: &str, used: &HashSet<String>) -> String {
     let numbered = (2u64..).map(|n| format!("{wanted}_{n}"));
     let mut names = std::iter::once(wanted.to_string()).chain(numbered);
-    names.find(|name| !taken.contains(name)).unwrap_or_default()
+    names.find(|name| !used.contains(name)).unwrap_or_default()
 }
 
 /// Words that are no names unless they are quoted, or that a `CREATE TABLE` or a query may read as
@@ -431,8 +431,8 @@ mod tests {
 
     #[test]
     fn a_free_name_is_not_taken() {
-        let taken: HashSet<String> = ["ts", "ts_2"].map(str::to_string).into();
-        assert_eq!(free_name("ts", &taken), "ts_3");
-        assert_eq!(free_name("at", &taken), "at");
+        let used: HashSet<String> = ["ts", "ts_2"].map(str::to_string).into();
+        assert_eq!(free_name("ts", &used), "ts_3");
+        assert_eq!(free_name("at", &used), "at");
     }
 }

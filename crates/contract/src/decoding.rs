@@ -21,13 +21,13 @@ pub const TOO_MUCH_HELP: &str = "raise the budget with --set memory='...' (decod
 #[derive(Debug, Clone, Copy)]
 struct Count {
     max: u64,
-    taken: u64,
+    allocated: u64,
     exceeded: Option<TooMuch>,
 }
 
 thread_local! {
     static COUNT: Cell<Count> =
-        const { Cell::new(Count { max: u64::MAX, taken: 0, exceeded: None }) };
+        const { Cell::new(Count { max: u64::MAX, allocated: 0, exceeded: None }) };
     /// The taken bytes of the record at hand. Separate from `COUNT`, since each record sets this
     /// cell.
     static RECORD: Cell<u64> = const { Cell::new(0) };
@@ -36,9 +36,9 @@ thread_local! {
 /// More than a chunk may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMuch {
-    /// Bytes that would be taken.
+    /// Bytes that would be allocated.
     pub bytes: u64,
-    /// Bytes that may be taken.
+    /// Bytes that may be allocated.
     pub max: u64,
     /// Whether a single record takes them.
     pub of_one_record: bool,
@@ -61,7 +61,7 @@ pub fn bytes_max(memory_bytes: u64) -> u64 {
 
 /// Decodes with a limit of `max` bytes.
 pub fn within<T>(max: u64, decode: impl FnOnce() -> T) -> T {
-    let before = COUNT.replace(Count { max, taken: 0, exceeded: None });
+    let before = COUNT.replace(Count { max, allocated: 0, exceeded: None });
     let record = RECORD.replace(0);
     let decoded = decode();
     COUNT.set(before);
@@ -76,11 +76,11 @@ pub fn within<T>(max: u64, decode: impl FnOnce() -> T) -> T {
 /// If there are too many.
 pub fn take(bytes: u64) -> Result<(), TooMuch> {
     let mut count = COUNT.get();
-    count.taken = count.taken.saturating_add(bytes);
-    count.checked(count.taken, false)
+    count.allocated = count.allocated.saturating_add(bytes);
+    count.checked(count.allocated, false)
 }
 
-/// Whether so many bytes would be too many if nothing else were taken.
+/// Whether so many bytes would be too many if nothing else were allocated.
 ///
 /// # Errors
 ///
@@ -94,10 +94,10 @@ pub fn begin_record() {
     RECORD.set(0);
 }
 
-/// Takes back what the record at hand has taken: it is decoded again, or left out.
+/// Takes back what the record at hand has allocated: it is decoded again, or left out.
 pub fn forget_record() {
     let (count, record) = (COUNT.get(), RECORD.replace(0));
-    COUNT.set(Count { taken: count.taken.saturating_sub(record), ..count });
+    COUNT.set(Count { allocated: count.allocated.saturating_sub(record), ..count });
 }
 
 /// Counts bytes for which room is about to be made, of the record at hand.
@@ -109,10 +109,10 @@ pub fn forget_record() {
 pub fn take_of_record(bytes: u64) -> Result<(), TooMuch> {
     let (mut count, record) = (COUNT.get(), RECORD.get().saturating_add(bytes));
     RECORD.set(record);
-    count.taken = count.taken.saturating_add(bytes);
+    count.allocated = count.allocated.saturating_add(bytes);
     match record > count.max / 2 {
         true => count.checked(record, true),
-        false => count.checked(count.taken, false),
+        false => count.checked(count.allocated, false),
     }
 }
 

@@ -14,7 +14,8 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use millstream::{BlackholeSink, CollectSink, MemoryTable, RowOrder, Session, parse_script};
+use millstream::program::{SessionControl, parse_script};
+use millstream::{BlackholeSink, CollectSink, MemoryTable, RowOrder, Session};
 use millstream_workloads::{Spec, Workload, generate, schema};
 
 fn main() -> Result<(), Box<dyn Error>> {

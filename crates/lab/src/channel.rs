@@ -9,7 +9,7 @@ pub(crate) mod waiting;
 
 use std::time::Duration;
 
-use millstream::cluster::FabricName;
+use millstream::program::cluster::FabricName;
 use millstream_fabric::Fabric;
 use millstream_fabric::verbs::Options;
 use millstream_flow::channel::{Notification, Settings};

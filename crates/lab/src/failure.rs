@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
 
-use millstream::cluster::{self, Cause, Fault, FaultKind};
-use millstream::harmless;
+use millstream::program::cluster::{self, Cause, Fault, FaultKind};
+use millstream::program::harmless;
 
 /// Why a measurement came to nothing. It has not been told yet.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ pub enum Failure {
     /// The machine, the data, or a wrong answer.
     Run(String),
     /// A process of the job has failed.
-    Process(cluster::Failure),
+    Process(cluster::ProcessFailure),
 }
 
 impl Failure {

@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type};
-use millstream::{CollectSink, RowOrder, Session, Settings, counted, grouped};
+use millstream::program::{SessionControl, counted, grouped};
+use millstream::{CollectSink, RowOrder, Session, Settings};
 use serde_json::json;
 
 use crate::failure::{fail, note, print};

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use millstream::{Format, Session, Settings, TextOptions, TextSink, counted, counters};
+use millstream::program::{SessionControl, counted, counters};
+use millstream::{Format, Session, Settings, TextOptions, TextSink};
 use serde_json::Value;
 
 use crate::Failure;

@@ -35,7 +35,7 @@ enum Command {
 
 fn main() -> ExitCode {
     millstream_allocator::keep_large_apart();
-    millstream::on_refused_memory(millstream_allocator::refused);
+    millstream::program::on_refused_memory(millstream_allocator::refused);
     let done = match Arguments::parse().command {
         Command::Bench(bench) => bench.run(),
         Command::Node => node(),

@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, SchemaRef};
+use millstream::program::{Executed, Job, SessionControl, counted, counters, parse_script};
 use millstream::{
-    BlackholeSink, Error, Executed, Job, MemoryTable, RowOrder, Session, Settings, Sink, Stats,
-    Writers, counted, counters, parse_script,
+    BlackholeSink, Error, MemoryTable, RowOrder, Session, Settings, Sink, Stats, Writers,
 };
 use millstream_nexmark::{Config, Events, schema};
 use millstream_workloads::nexmark::model;

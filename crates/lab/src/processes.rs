@@ -7,14 +7,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
-use millstream::cluster::{
-    Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Guard, Interrupt, Launch, Member,
-    NoPart, Parts, Place, QueryPart, Setup, Stops, fault, now_us, reader, stats_of, take_part,
+use millstream::program::cluster::{
+    Cause, Cluster, Early, FabricName, Fault, Guard, Interrupt, Launch, Member, NoPart, Parts,
+    Place, ProcessFailure, QueryPart, Setup, Stops, fault, now_us, reader, stats_of, take_part,
 };
-use millstream::{
-    Executed, MemoryTable, OpenOptions, Session, Settings, Split, SplitSpec, Stats, Table,
-    parse_script,
-};
+use millstream::program::{Executed, SessionControl, parse_script};
+use millstream::{MemoryTable, OpenOptions, Session, Settings, Split, SplitSpec, Stats, Table};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_workloads::{
     Answer, Spec, Verifier, Workload, expected, generate_some, oracle, schema, sql,
@@ -284,7 +282,7 @@ fn lead(
         Ok(())
     })?;
     let Some(own) = &mut own else {
-        return Err(Reason::new(0, Cause::Rubbish("no workload".into())).into());
+        return Err(ProcessFailure::new(0, Cause::Rubbish("no workload".into())).into());
     };
     note(&format!("generated in {:.1} s", started.elapsed().as_secs_f64()));
     cluster.execute(own, 0, now_us())?;
@@ -299,7 +297,7 @@ fn lead(
         stats.add_process(&stats_of(process, end)?);
         let end: End = serde_json::from_value(end["end"].clone()).map_err(|e| {
             let what = format!("an answer that cannot be read: {e}");
-            Reason::new(process, Cause::Rubbish(what))
+            ProcessFailure::new(process, Cause::Rubbish(what))
         })?;
         all.add_answer(&end.answer.answer());
         peak_rss_bytes += end.peak_rss_bytes;

@@ -8,7 +8,7 @@ mod report;
 
 use std::process::Command;
 
-use millstream::counted;
+use millstream::program::counted;
 use millstream_flow::shuffle::{Counters, Error};
 use serde_json::{Map, Value, json};
 

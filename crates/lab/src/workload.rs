@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
-use millstream::{Exchange, Job, MemoryTable, Session, Settings, counted, counters};
+use millstream::program::{Job, SessionControl, counted, counters};
+use millstream::{Exchange, MemoryTable, Session, Settings};
 use millstream_workloads::{
     Spec, Verifier, Zipf, expected, generate, handwritten, oracle, schema, sql,
 };

@@ -3,7 +3,7 @@
 use millstream_contract::Error;
 use millstream_sql::SqlError;
 
-use crate::cluster;
+use crate::program::cluster::ProcessFailure;
 
 /// Failure of a statement, a job or a script.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum Failure {
     Run(#[from] Error),
     /// A process of a job that has several.
     #[error("{0}")]
-    Process(cluster::Failure),
+    Process(ProcessFailure),
     /// The script or its handles were used in a way that would lose something.
     #[error("{0}")]
     Script(String),

@@ -28,7 +28,7 @@ pub struct Jobs(VecDeque<JobHandle>);
 /// Dropping the handle of a `SELECT` whose rows have not been taken ends the job, as dropping its
 /// [`Rows`] does. An `INSERT` goes on without its handle.
 pub struct JobHandle {
-    shared: Arc<Shared>,
+    shared: Arc<SharedJobs>,
     number: usize,
     statement: String,
     rows: Option<Rows>,
@@ -260,7 +260,7 @@ impl Running for Stopper {
 }
 
 /// State shared by the handles and the thread of the jobs.
-pub(crate) struct Shared {
+pub(crate) struct SharedJobs {
     state: Mutex<State>,
     /// A job has ended.
     ended: Condvar,
@@ -280,7 +280,7 @@ enum Phase {
     Ended(Box<Stats>, Result<(), Failure>),
 }
 
-impl Shared {
+impl SharedJobs {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -361,9 +361,9 @@ impl Shared {
 /// Handles of jobs that `run` runs in a separate thread, one after the other, until a job fails.
 pub(crate) fn submit(
     submitted: Vec<Submitted>,
-    run: impl FnOnce(&Shared) + Send + 'static,
+    run: impl FnOnce(&SharedJobs) + Send + 'static,
 ) -> Result<Jobs, Failure> {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedJobs {
         state: Mutex::new(State {
             jobs: submitted.iter().map(|_| Phase::Waiting).collect(),
             remarks: vec![Vec::new(); submitted.len()],
@@ -397,7 +397,7 @@ pub(crate) fn submit(
 }
 
 /// Ends the jobs that have not been run, also if the thread panics: nobody waits for ever.
-struct Ending(Arc<Shared>);
+struct Ending(Arc<SharedJobs>);
 
 impl Drop for Ending {
     fn drop(&mut self) {

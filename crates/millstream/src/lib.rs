@@ -1,7 +1,8 @@
 //! Millstream as a library: continuous SQL over event streams, embedded, on one machine.
 //!
 //! A [`Session`] holds tables, views and settings. SQL goes in; rows come out through a [`Sink`]
-//! while the query runs, or as Arrow batches when it has ended.
+//! while the query runs, or as Arrow batches when it has ended. [`Processes`] runs scripts on
+//! several processes. The module [`program`] is for our own programs.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -30,52 +31,38 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod analyzed;
-mod check;
-pub mod cluster;
-mod counters;
 mod failure;
 mod jobs;
 mod nexmark;
 pub mod observe;
-mod planned;
 mod processes;
+pub mod program;
 mod rows;
-pub mod script;
 mod session;
 mod submit;
-mod wording;
 
-pub use analyzed::analyzed;
 /// Batches, columns and types: of this version, tables and sinks are.
 pub use arrow;
-pub use check::Checked;
-pub use counters::counters;
 pub use failure::Failure;
 pub use jobs::{JobHandle, Jobs};
 pub use millstream_connect::{
-    AwaitedPipe, BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable,
-    TextOptions, TextSink, awaited_pipes, channel, channels, give_up_pipes,
+    BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
+    TextSink, channel, channels,
 };
-pub use millstream_contract::declaration;
-pub use millstream_contract::plan::Plan;
-pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
-pub use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers, publish_all};
+pub use millstream_contract::settings::{Exchange, SettingError};
+pub use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers};
 pub use millstream_contract::table::{
     Chunk, Decoded, Extent, FileId, OpenOptions, Places, Position, ReadOnce, Sharing, Split,
     SplitPoll, SplitSpec, Table, TableOptions,
 };
-pub use millstream_contract::wording::{counted, grouped, harmless, plural};
 pub use millstream_contract::{Error, Result, Settings};
-pub use millstream_engine::{Job, Stats, Stopper, on_refused_memory};
-pub use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
+pub use millstream_engine::Stats;
+pub use millstream_sql::{ErrorKind, SqlError};
 pub use nexmark::NexmarkTable;
-pub use planned::{Executed, Planned};
 pub use processes::{Processes, SetUp};
+pub use program::cluster::{Exit, FabricName};
 pub use rows::Rows;
 pub use session::Session;
-pub use submit::write_answer;
-pub use wording::{bytes, short};
 
 /// The examples of the documentation, as tests.
 #[cfg(doctest)]

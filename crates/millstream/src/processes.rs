@@ -11,18 +11,19 @@ use millstream_engine::observe::Snapshot;
 use millstream_engine::{Stats, Stopper};
 use millstream_fabric::setup::Token;
 use millstream_sql::parse_script;
-use serde_json::Value;
 
-use crate::cluster::{
-    Cluster, Early, Exit, FabricName, Fault, Interrupt, Launch, PROCESSES_MAX, check_settings,
-    stats_of, take_part,
-};
 use crate::failure::Failure;
-use crate::jobs::{Jobs, Running, Shared, Shown, submit};
+use crate::jobs::{Jobs, Running, SharedJobs, Shown, submit};
+use crate::program::cluster::{
+    Exit, FabricName, Interrupt, Launch, PROCESSES_MAX, Setup, check_settings, take_part,
+};
+use crate::program::control::{NAME, SessionControl};
+use crate::program::script::{
+    EarlyEnd, Progress, ScriptLead, ScriptMember, ScriptTask, Show, script_member,
+};
 use crate::rows::{Queue, RowsSink};
-use crate::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
 use crate::session::Session;
-use crate::submit::{NAME, jobs_of, write_answer, write_lines};
+use crate::submit::{jobs_of, write_answer, write_lines};
 
 /// Set-up of the session of each process before the script begins: registers the program's own
 /// tables and connectors. The set-up has to be the same in all processes.
@@ -128,45 +129,28 @@ impl Processes {
         }
         let (named, settings) = ((NAME.into(), script.into()), self.settings.clone());
         let mut task = ScriptTask::new(named, self.base_dir.clone(), self.count, settings);
-        let mut session = session(&task, 0, self.set_up)?;
+        let mut session = task.session(0).map_err(|e| Failure::Script(e.to_string()))?;
+        (self.set_up)(&mut session)?;
         check_settings(self.count, session.settings()).map_err(|e| session.refuse_setting(e))?;
         let statements = parse_script(script, NAME)?;
         task.declare_files(&mut session, &statements)?;
         let (_, rehearsed) = session.rehearsed(&statements, self.count)?;
         let (submitted, steps) =
             jobs_of(statements, rehearsed, || Shown::Rows(Arc::new(Queue::default())));
-        let told = serde_json::to_value(&task)
-            .map_err(|e| Failure::Script(format!("{}: {e}", self.base_dir.display())))?;
         let launch = Launch::of_this_program(self.count, vec![PART.into()], Arc::new(|_| ()));
-        let script = Script { launch, fabric: self.fabric, task, told, session };
+        let lead = ScriptLead::new(launch, self.fabric, task, session)?;
         let mut jobs = 0..;
         let mut number = |is_job: bool| is_job.then(|| jobs.next()).flatten();
         let numbers: Vec<_> = steps.iter().map(|(_, is_job)| number(*is_job)).collect();
-        submit(submitted, move |shared| script.run(shared, numbers))
+        submit(submitted, move |shared| run(lead, shared, numbers))
     }
-}
-
-fn session(task: &ScriptTask, process: usize, set_up: SetUp) -> Result<Session, Failure> {
-    let mut session = task.session(process).map_err(|e| Failure::Script(e.to_string()))?;
-    set_up(&mut session)?;
-    Ok(session)
 }
 
 /// The life of a further process; its exit code.
 fn part_of_a_job(set_up: SetUp, exit: Exit) -> i32 {
     let note = |line: &str| drop(stderr().write_all(format!("{line}\n").as_bytes()));
-    let part = take_part(
-        |process, setup, token| {
-            let task: ScriptTask = serde_json::from_value(setup.task.clone())
-                .map_err(|e| Fault::run(format!("process 0 asks for what is no task: {e}")))?;
-            let session = session(&task, process, set_up).map_err(Fault::usage)?;
-            let (fabric, place) = (setup.fabric.parse()?, (process, setup.processes));
-            ScriptMember::new(&task, session, fabric, token, place, None)
-        },
-        Arc::new(note),
-        exit,
-    );
-    match part {
+    let make = |process, setup: &Setup, token: &Token| script_member(process, setup, token, set_up);
+    match take_part(make, Arc::new(note), exit) {
         Ok(()) => 0,
         Err(why) => {
             note(&format!("error: {why}"));
@@ -175,59 +159,24 @@ fn part_of_a_job(set_up: SetUp, exit: Exit) -> i32 {
     }
 }
 
-/// A script that is to be led through several processes.
-struct Script {
-    launch: Launch,
-    fabric: FabricName,
-    task: ScriptTask,
-    told: Value,
-    session: Session,
-}
-
-impl Script {
-    /// Leads the processes through the script. `numbers` are the job numbers of the statements.
-    fn run(self, shared: &Shared, numbers: Vec<Option<usize>>) {
-        let Script { launch, fabric, task, told, session } = self;
-        let sinks: Vec<_> = numbers.iter().map(|number| sink(shared, *number)).collect();
-        let mut progress = Telling { shared, numbers, sinks: sinks.clone(), interrupt: None };
-        let mut own = None;
-        let place = (0, launch.processes);
-        let lead = |cluster: &Cluster| {
-            progress.interrupt = Some(cluster.interrupt());
-            let show: Show = Box::new(move |statement| sinks[statement].clone());
-            let make =
-                |token: &Token| ScriptMember::new(&task, session, fabric, token, place, Some(show));
-            lead_script(cluster, (fabric, &told), make, &mut own, &mut progress)
-        };
-        let (stats, failure) = match launch.run(|_| Ok(()), lead) {
-            Ok(()) => return,
-            Err(Early::Own(failure)) => (Stats::default(), failure),
-            Err(Early::Failed(reason, others)) => {
-                (known(own.as_ref(), &others), failure_of(&reason, own.as_ref()))
-            }
-        };
-        // The job that was under way, or could not begin.
-        if let Some(number) = shared.first_open() {
-            shared.ends(number, stats, Err(failure));
-        }
-    }
-}
-
-/// The counters of all processes that have told theirs.
-fn known(own: Option<&ScriptMember>, others: &[Option<Value>]) -> Stats {
-    let Some(mut stats) = own.and_then(ScriptMember::stats).cloned() else {
-        return Stats::default();
+/// Leads the processes through the script. `numbers` are the job numbers of the statements.
+fn run(lead: ScriptLead, shared: &SharedJobs, numbers: Vec<Option<usize>>) {
+    let sinks: Vec<_> = numbers.iter().map(|number| sink(shared, *number)).collect();
+    let mut progress = JobProgress { shared, numbers, sinks: sinks.clone() };
+    let show: Show = Box::new(move |statement| sinks[statement].clone());
+    let (stats, failure) = match lead.run(show, |_| Ok(()), &mut progress) {
+        Ok(()) => return,
+        Err(EarlyEnd::Own(failure)) => (None, failure),
+        Err(EarlyEnd::Failed(failed)) => (failed.stats(), failed.failure()),
     };
-    for (told, process) in others.iter().zip(1..) {
-        if let Some(Ok(theirs)) = told.as_ref().map(|told| stats_of(process, told)) {
-            stats.add_process(&theirs);
-        }
+    // The job that was under way, or could not begin.
+    if let Some(number) = shared.first_open() {
+        shared.ends(number, stats.map(|(stats, _)| stats).unwrap_or_default(), Err(failure));
     }
-    stats
 }
 
 /// The sink for the rows of a job; a statement that is no job has no rows.
-fn sink(shared: &Shared, number: Option<usize>) -> Arc<dyn Sink> {
+fn sink(shared: &SharedJobs, number: Option<usize>) -> Arc<dyn Sink> {
     match number.map(|number| shared.shown(number)) {
         Some(Shown::Rows(queue)) => Arc::new(RowsSink(queue)),
         Some(Shown::Sink(sink)) => sink,
@@ -235,15 +184,14 @@ fn sink(shared: &Shared, number: Option<usize>) -> Arc<dyn Sink> {
     }
 }
 
-/// Tells the handles how the script gets on.
-struct Telling<'a> {
-    shared: &'a Shared,
+/// Reports the progress of the script to the handles.
+struct JobProgress<'a> {
+    shared: &'a SharedJobs,
     numbers: Vec<Option<usize>>,
     sinks: Vec<Arc<dyn Sink>>,
-    interrupt: Option<Interrupt>,
 }
 
-impl Progress for Telling<'_> {
+impl Progress for JobProgress<'_> {
     type Error = Failure;
 
     fn begins(&mut self, statement: usize) -> Result<bool, Failure> {
@@ -273,9 +221,9 @@ impl Progress for Telling<'_> {
         write_lines(&*self.sinks[statement], &text).map(drop)
     }
 
-    fn runs(&mut self, statement: usize, own: &ScriptMember) {
-        let (number, interrupt) = (self.numbers[statement], self.interrupt.clone());
-        if let (Some(number), Some(interrupt), Some(stopper)) = (number, interrupt, own.stopper()) {
+    fn runs(&mut self, statement: usize, own: &ScriptMember, interrupt: &Interrupt) {
+        if let (Some(number), Some(stopper)) = (self.numbers[statement], own.stopper()) {
+            let interrupt = interrupt.clone();
             self.shared.runs(number, Arc::new(Led { interrupt, stopper }), own.remarks());
         }
     }

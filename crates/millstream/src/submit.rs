@@ -5,22 +5,18 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::{BlackholeSink, CollectSink};
-use millstream_contract::plan::Plan;
 use millstream_contract::sink::{RowOrder, Sink, Writers, publish_all};
-use millstream_contract::wording::counted;
 use millstream_engine::{Job, Stats};
 use millstream_sql::{Statement, parse_script};
 
-use crate::analyzed::analyzed as analyzed_text;
-use crate::cluster::check_settings;
 use crate::failure::Failure;
-use crate::jobs::{Jobs, Shared, Shown, Submitted, explained_schema, lines, submit};
-use crate::planned::{Executed, Planned};
+use crate::jobs::{Jobs, SharedJobs, Shown, Submitted, explained_schema, lines, submit};
+use crate::program::analyzed::analyzed as analyzed_text;
+use crate::program::cluster::check_settings;
+use crate::program::control::{NAME, SessionControl, one_wanted};
+use crate::program::planned::{Executed, Planned};
 use crate::rows::{Queue, RowsSink};
 use crate::session::Session;
-
-/// Name of a script given as text, for messages.
-pub(crate) const NAME: &str = "<sql>";
 
 /// Kind of a statement, known from its rehearsal.
 pub(crate) enum Rehearsed {
@@ -66,17 +62,21 @@ impl Session {
     /// # Errors
     /// A mistake in any statement: then no statement has run. Later errors come from the jobs.
     pub fn submit(&mut self, script: &str) -> Result<Jobs, Failure> {
-        self.submit_statements(parse_script(script, NAME)?)
-    }
-
-    /// As [`Session::submit`], of statements that have been parsed, with a name for messages, by
-    /// [`parse_script`].
-    pub fn submit_statements(&mut self, statements: Vec<Statement>) -> Result<Jobs, Failure> {
-        self.start(statements, || Shown::Rows(Arc::new(Queue::default())))
+        self.start(parse_script(script, NAME)?, || Shown::Rows(Arc::new(Queue::default())))
     }
 
     /// Runs a script with a single `SELECT` to its end. The rows of the `SELECT` go to `sink`, and
     /// the rows of `INSERT`s to their tables. Returns the counters of the `SELECT`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use millstream::{BlackholeSink, Session};
+    ///
+    /// let query = "SELECT n FROM (VALUES (1), (2)) AS t (n)";
+    /// let stats = Session::new(".").run(query, Arc::new(BlackholeSink::new()))?;
+    /// assert_eq!(stats.rows, 2);
+    /// # Ok::<(), millstream::Failure>(())
+    /// ```
     ///
     /// # Errors
     /// [`Failure::Script`] if there is no `SELECT`, or several.
@@ -97,47 +97,18 @@ impl Session {
     /// Runs a script with one `SELECT` to its end and returns its rows, in an order that does not
     /// depend on the number of workers.
     ///
+    /// ```
+    /// let rows = millstream::Session::new(".").collect("SELECT n FROM (VALUES (7)) AS t (n)")?;
+    /// assert_eq!(rows[0].num_rows(), 1);
+    /// # Ok::<(), millstream::Failure>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Failure::Script`] if there is no `SELECT`, or several.
     pub fn collect(&mut self, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
         let sink = Arc::new(CollectSink::new(RowOrder::Deterministic));
         self.run(sql, sink.clone())?;
         Ok(sink.take())
-    }
-
-    /// Plans the one query of a script, a `SELECT`, and executes the other statements.
-    ///
-    /// # Errors
-    /// [`Failure::Script`] if there is another query, or none.
-    pub fn plan(&mut self, sql: &str) -> Result<Plan, Failure> {
-        let mut plans = Vec::new();
-        for statement in parse_script(sql, NAME)? {
-            match self.execute(&statement)? {
-                Executed::Query(planned) if planned.sinks.is_empty() && !planned.analyze => {
-                    plans.push(planned.plan);
-                }
-                Executed::Query(_) | Executed::Explained(_) | Executed::Listed(_) => {
-                    return Err(Failure::Script(format!(
-                        "only the plan of a SELECT is kept, and here is another statement: \
-                         {statement}\n  help: use submit"
-                    )));
-                }
-                Executed::Done => {}
-            }
-        }
-        let number = plans.len();
-        plans.pop().filter(|_| number == 1).ok_or_else(|| one_wanted("SELECT", number))
-    }
-
-    /// Plans a whole script before the first of its queries runs, on so many processes: so a
-    /// mistake in the last one is found at once. The session stays as it is.
-    pub fn rehearse(&self, statements: &[Statement], processes: usize) -> Result<(), Failure> {
-        let first = statements.iter().position(Statement::is_query);
-        // Nothing has run before a mistake in the only query is found.
-        if first.unwrap_or(statements.len()) + 1 >= statements.len() {
-            return Ok(());
-        }
-        self.rehearsed(statements, processes).map(drop)
     }
 
     /// The session after the statements, and what they are.
@@ -207,15 +178,8 @@ pub(crate) fn jobs_of(
     (submitted, steps)
 }
 
-fn one_wanted(what: &str, number: usize) -> Failure {
-    Failure::Script(format!(
-        "expected a script with one {what}, found {}\n  help: use submit",
-        counted(number as u64, what)
-    ))
-}
-
 /// Executes statements one after the other, including jobs, until a statement fails.
-fn run_all(mut session: Session, steps: &[(Statement, bool)], shared: &Shared) {
+fn run_all(mut session: Session, steps: &[(Statement, bool)], shared: &SharedJobs) {
     let mut number = 0;
     for (statement, is_job) in steps {
         let (stats, result) = match is_job {
@@ -243,7 +207,7 @@ fn run_all(mut session: Session, steps: &[(Statement, bool)], shared: &Shared) {
 fn run_one(
     session: &mut Session,
     statement: &Statement,
-    shared: &Shared,
+    shared: &SharedJobs,
     number: usize,
 ) -> (Stats, Result<(), Failure>) {
     let sink: Option<Arc<dyn Sink>> = match shared.shown(number) {

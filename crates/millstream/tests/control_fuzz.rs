@@ -5,9 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use millstream::cluster::frame::encode;
-use millstream::cluster::message::{self, PackedHello, Reply, Request};
-use millstream::cluster::{Cause, Failure, Fault, Invitation, Parts, Setup, preamble};
+use millstream::program::cluster::frame::encode;
+use millstream::program::cluster::message::{self, PackedHello, Reply, Request};
+use millstream::program::cluster::{
+    Cause, Fault, Invitation, Parts, ProcessFailure, Setup, preamble,
+};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use serde_json::json;
@@ -115,8 +117,8 @@ fn messages() {
         Request::Setup(setup),
         Request::Execute { statement: 3, start_us: i64::MIN },
         Request::Connect(vec![vec![packed()], vec![]]),
-        Request::Stop(Failure::new(1, Cause::Ended("was killed".into()))),
-        Request::Stop(Failure::new(2, Cause::Silent(2000))),
+        Request::Stop(ProcessFailure::new(1, Cause::Ended("was killed".into()))),
+        Request::Stop(ProcessFailure::new(2, Cause::Silent(2000))),
     ];
     let replies = [
         Reply::Planned(Some(Parts::new().with("plan", "scan"))),

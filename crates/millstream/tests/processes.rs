@@ -8,7 +8,7 @@ use std::{fs, process, thread};
 
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
-use millstream::cluster::FabricName;
+use millstream::program::cluster::FabricName;
 use millstream::{Error, Failure, MemoryTable, Processes, RowOrder, Session, Sink, Stats, Writers};
 
 /// Outlasts every test.

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use millstream::observe::{
     Snapshot, behind_text, duration, open_windows, share_read, time_text, watermark, why,
 };
-use millstream::{bytes, grouped, harmless, plural};
+use millstream::program::{bytes, grouped, harmless, plural};
 
 use super::board::{Report, StopAnswer};
 use super::local::{Answer, CONNECTIONS_MAX, Request, Socket, all, unusable};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use millstream::observe::{
     Phase, Snapshot, behind_text, duration, open_windows, share_read, time_text, watermark, why,
 };
-use millstream::{bytes, harmless, short};
+use millstream::program::{bytes, harmless, short};
 
 use super::board::{self, StatusBoard};
 use super::waiting::{self, awaited};

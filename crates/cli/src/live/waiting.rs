@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream::observe::duration;
-use millstream::{AwaitedPipe, awaited_pipes};
+use millstream::program::{AwaitedPipe, awaited_pipes};
 use serde::{Deserialize, Serialize};
 
 /// A pipe without any input yet.

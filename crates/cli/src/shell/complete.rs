@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::fs;
 use std::rc::Rc;
 
-use millstream::{SETTINGS, Session};
+use millstream::Session;
+use millstream::program::{SETTINGS, SessionControl};
 use rustyline::completion::{Completer, Pair};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::{Stopper, give_up_pipes};
+use millstream::program::{Stopper, give_up_pipes};
 
 use crate::console::note;
 use crate::signals::{TerminalMode, on_each_stop};

@@ -20,8 +20,9 @@ use std::process::Command;
 use std::rc::Rc;
 
 use clap::CommandFactory;
-use millstream::declaration::literal;
-use millstream::{Session, harmless};
+use millstream::Session;
+use millstream::program::declaration::literal;
+use millstream::program::{SessionControl, harmless};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Behavior, Config, Editor, Event, EventHandler};

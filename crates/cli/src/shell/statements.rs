@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-use millstream::cluster::check_settings;
-use millstream::{
-    Error, Executed, Job, Session, Statement, analyzed, grouped, harmless, parse_script, plural,
+use millstream::program::cluster::check_settings;
+use millstream::program::{
+    Executed, Job, SessionControl, Statement, analyzed, grouped, harmless, parse_script, plural,
     publish_all,
 };
+use millstream::{Error, Session};
 
 use super::interrupt::Interrupts;
 use crate::arguments::{Format, Output};

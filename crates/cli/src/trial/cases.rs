@@ -197,9 +197,10 @@ fn check_spelling(line: &str) -> Result<(), String> {
     };
     let word = word.trim_matches(|c: char| c == '-' || c.is_whitespace());
     // Short words are like many others.
-    let long = || millstream::closest(word, DIRECTIVES.into_iter()).filter(|name| name.len() > 3);
+    let long =
+        || millstream::program::closest(word, DIRECTIVES.into_iter()).filter(|name| name.len() > 3);
     let is_time = value.trim_start().starts_with(|c: char| c.is_ascii_digit());
-    let timed = || millstream::closest(word, DIRECTIVES.into_iter()).filter(|_| is_time);
+    let timed = || millstream::program::closest(word, DIRECTIVES.into_iter()).filter(|_| is_time);
     let same = DIRECTIVES.into_iter().find(|name| word.eq_ignore_ascii_case(name));
     match same.or_else(long).or_else(timed) {
         None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use millstream::grouped;
+use millstream::program::grouped;
 
 use super::records::{Record, RowFormat, columns, fields, records};
 

@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use millstream::{Format, Stats, counters};
+use millstream::program::counters;
+use millstream::{Format, Stats};
 use serde_json::Value;
 
 use super::cases::{BYTE_ORDER_MARK, Case, Directives, FORMATS, Kind, check_kind, inputs};
@@ -178,7 +179,7 @@ fn check_inputs(case: &Case, script: &TrialScript, came: &Came) -> Result<(), St
         if came.tables.contains(table) || script.text.contains(file.as_str()) {
             continue;
         }
-        let meant = millstream::closest(table, came.tables.iter().map(String::as_str));
+        let meant = millstream::program::closest(table, came.tables.iter().map(String::as_str));
         let help = match meant {
             Some(meant) => format!("did you mean '{meant}'?"),
             None if came.tables.is_empty() => "the query declares no table".into(),

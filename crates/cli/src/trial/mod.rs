@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use millstream::{counted, harmless};
+use millstream::program::{SessionControl, counted, harmless};
 use millstream_arguments::SettingArguments;
 
 use crate::arguments::{TRIAL_HELP, Trial};

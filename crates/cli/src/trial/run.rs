@@ -8,13 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use millstream::arrow::array::RecordBatch;
-use millstream::cluster::{Cluster, Early, FabricName, Interrupt, check_settings, now_us};
-use millstream::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
-use millstream::{
-    Executed, Failure, Format, Job, Session, Sink, Statement, Stats, Stopper, TextOptions,
-    TextSink, parse_script, publish_all, write_answer,
+use millstream::program::cluster::{FabricName, Interrupt, check_settings, now_us};
+use millstream::program::script::{EarlyEnd, Progress, ScriptLead, ScriptMember, ScriptTask};
+use millstream::program::{
+    Executed, Job, SessionControl, Statement, Stopper, parse_script, publish_all, write_answer,
 };
-use millstream_fabric::setup::Token;
+use millstream::{Failure, Format, Session, Sink, Stats, TextOptions, TextSink};
 
 use super::compare::Block;
 use super::layouts::Layout;
@@ -273,25 +272,18 @@ impl Runs {
         let statements = self.statements()?;
         task.declare_files(&mut session, &statements).map_err(|e| message(&e))?;
         session.rehearse(&statements, processes).map_err(|e| message(&e))?;
-        let told = serde_json::to_value(&task).map_err(|e| e.to_string())?;
-        let (fabric, place) = (FabricName::Shm, (0, processes));
-        let mut own = None;
         let mut telling = Telling { runs: self, stats: Vec::new() };
-        let lead = |cluster: &Cluster| {
-            let (kept, format) = (self.kept.clone(), self.script.format);
-            let show: Show = Box::new(move |_| kept.sink(None, false, format));
-            let make =
-                |token: &Token| ScriptMember::new(&task, session, fabric, token, place, Some(show));
-            lead_script(cluster, (fabric, &told), make, &mut own, &mut telling)
-        };
+        let (kept, format) = (self.kept.clone(), self.script.format);
         let watch = |interrupt: Interrupt| {
             *lock(&self.stop) = Some(Stop::Processes(interrupt));
             Ok(())
         };
-        match launch(processes).run(watch, lead) {
+        let lead = ScriptLead::new(launch(processes), FabricName::Shm, task, session);
+        let lead = lead.map_err(|e| message(&e))?;
+        match lead.run(Box::new(move |_| kept.sink(None, false, format)), watch, &mut telling) {
             Ok(()) => Ok((telling.stats, Vec::new())),
-            Err(Early::Own(failure)) => Err(message(&failure)),
-            Err(Early::Failed(reason, _)) => Err(message(&failure_of(&reason, own.as_ref()))),
+            Err(EarlyEnd::Own(failure)) => Err(message(&failure)),
+            Err(EarlyEnd::Failed(script)) => Err(message(&script.failure())),
         }
     }
 }
@@ -329,7 +321,7 @@ impl Progress for Telling<'_> {
         Ok(())
     }
 
-    fn runs(&mut self, _: usize, _: &ScriptMember) {}
+    fn runs(&mut self, _: usize, _: &ScriptMember, _: &Interrupt) {}
 
     fn ended(&mut self, _: usize, stats: Stats) -> Result<(), Failure> {
         self.stats.push(stats);

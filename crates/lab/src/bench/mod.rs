@@ -6,7 +6,7 @@ mod shuffle;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use millstream::cluster::{check_settings, shared_settings};
+use millstream::program::cluster::{check_settings, shared_settings};
 use millstream::{Exchange, Settings};
 use millstream_arguments::{ProcessArguments, SettingArguments};
 use millstream_flow::channel::Notification;
@@ -294,7 +294,8 @@ impl Bench {
     fn known_workload(&self) -> Result<Workload, Failure> {
         Workload::from_name(&self.workload).ok_or_else(|| {
             let names = Workload::names();
-            let like = millstream::closest(&self.workload, names.into_iter().chain(OTHERS));
+            let like =
+                millstream::program::closest(&self.workload, names.into_iter().chain(OTHERS));
             usage(&match like {
                 Some(name) => format!(
                     "there is no workload '{}'\n  help: did you mean '{name}'?",

@@ -1,6 +1,6 @@
 //! Which options of `bench` may be combined. No option is silently ignored.
 
-use millstream::cluster::FabricName;
+use millstream::program::cluster::FabricName;
 use millstream::{Exchange, Settings};
 use millstream_flow::channel::{SLOT_BYTES_MAX, SLOTS_MAX};
 use millstream_workloads::Spec;

@@ -140,7 +140,7 @@ impl ShuffleArguments {
             return Err(usage(&format!("the workload 'shuffle' needs a --design\n  help: {help}")));
         };
         name.parse().map_err(|_| {
-            let help = match millstream::closest(name, names.into_iter()) {
+            let help = match millstream::program::closest(name, names.into_iter()) {
                 Some(like) => format!("did you mean '{like}'? If not, {help}"),
                 None => help,
             };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Doing, Input, Obstacle, OpenWindow, Phase, Snapshot, Split, StageStatus, share_read, split_name,
 };
-use crate::wording::bytes;
+use crate::program::wording::bytes;
 
 /// Number of splits that are named separately.
 const NAMED_MAX: usize = 3;

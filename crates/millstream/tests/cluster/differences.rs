@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use millstream::cluster::{
-    Cause, Cluster, FabricName, Failure, Fault, Invitation, Loopback, Member, Node, Parts,
+use millstream::program::cluster::{
+    Cause, Cluster, FabricName, Fault, Invitation, Loopback, Member, Node, Parts, ProcessFailure,
     QueryPart, Stops, fault,
 };
-use millstream::{CollectSink, Executed, RowOrder, Session, Sink, parse_script};
+use millstream::program::{Executed, SessionControl, parse_script};
+use millstream::{CollectSink, RowOrder, Session, Sink};
 use millstream_contract::table::{
     OpenOptions, Position, Sharing, Split, SplitPoll, SplitSpec, Table,
 };
@@ -242,12 +243,15 @@ impl Member for Process {
 
 /// Runs a job whose processes run `tasks`: how it ended, how it did for the others, and how often
 /// something was read.
-fn run(tasks: &[Task]) -> (Result<usize, Failure>, Vec<End>, u64) {
+fn run(tasks: &[Task]) -> (Result<usize, ProcessFailure>, Vec<End>, u64) {
     run_for(tasks, None)
 }
 
 /// As [`run`], and after so long in which nothing happens it is stuck.
-fn run_for(tasks: &[Task], patience: Option<Duration>) -> (Result<usize, Failure>, Vec<End>, u64) {
+fn run_for(
+    tasks: &[Task],
+    patience: Option<Duration>,
+) -> (Result<usize, ProcessFailure>, Vec<End>, u64) {
     let (reads, processes) = (Arc::new(AtomicU64::new(0)), tasks.len());
     let cluster = Cluster::open(Arc::new(Loopback), processes, Lines::default().log()).unwrap();
     patience.into_iter().for_each(|patience| cluster.set_patience(patience));
@@ -266,7 +270,7 @@ fn run_for(tasks: &[Task], patience: Option<Duration>) -> (Result<usize, Failure
     let lead = || {
         cluster.set_up("as each likes", &json!(null), || Ok(()))?;
         let own = Process::new(tasks[0].clone(), cluster.token(), (0, processes), &reads);
-        let mut own = own.map_err(|fault| Failure::new(0, Cause::Fault(fault)))?;
+        let mut own = own.map_err(|fault| ProcessFailure::new(0, Cause::Fault(fault)))?;
         assert!(cluster.execute(&mut own, 0, 17)?);
         cluster.connect(&mut own)?;
         cluster.run(&mut own)?;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millstream::cluster::{
-    Cluster, Failure, Fault, Invitation, Launched, Launcher, Log, Loopback, Member, Node, Parts,
-    Setup, Stops, Transport, preamble,
+use millstream::program::cluster::{
+    Cluster, Fault, Invitation, Launched, Launcher, Log, Loopback, Member, Node, Parts,
+    ProcessFailure, Setup, Stops, Transport, preamble,
 };
 use millstream_contract::table::SplitSpec;
 use millstream_fabric::setup::Hello;
@@ -157,7 +157,7 @@ pub(crate) fn elsewhere<F: FnOnce(&[Invitation]) + Send>(
 }
 
 impl<F: FnOnce(&[Invitation]) + Send> Launcher for Elsewhere<F> {
-    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, Failure> {
+    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, ProcessFailure> {
         let (invitations, start) = &mut *self.0.lock().unwrap();
         invitations.push(invitation.clone());
         if invitations.len() == self.1 {
@@ -167,7 +167,7 @@ impl<F: FnOnce(&[Invitation]) + Send> Launcher for Elsewhere<F> {
     }
 }
 
-pub(crate) type End = Result<(), Failure>;
+pub(crate) type End = Result<(), ProcessFailure>;
 
 /// A job whose other processes are threads.
 pub(crate) struct Job {
@@ -194,7 +194,7 @@ impl Job {
         roles: &[Option<Role>],
         plan: fn(usize) -> &'static str,
         before: impl FnOnce(&[Invitation]) + Send,
-    ) -> Result<Job, Failure> {
+    ) -> Result<Job, ProcessFailure> {
         Job::try_over(Arc::new(Loopback), roles, plan, before)
     }
 
@@ -203,7 +203,7 @@ impl Job {
         roles: &[Option<Role>],
         plan: fn(usize) -> &'static str,
         before: impl FnOnce(&[Invitation]) + Send,
-    ) -> Result<Job, Failure> {
+    ) -> Result<Job, ProcessFailure> {
         let (lines, (sender, running)) = (Lines::default(), channel());
         let (mut others, mut kept) = (Vec::new(), Vec::new());
         let (done, commits) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -237,7 +237,7 @@ impl Job {
         Ok(Job { cluster: Some(cluster), own, others, lines, invitations: kept, running })
     }
 
-    pub(crate) fn run_all(&mut self, statements: usize) -> Result<Vec<Vec<Value>>, Failure> {
+    pub(crate) fn run_all(&mut self, statements: usize) -> Result<Vec<Vec<Value>>, ProcessFailure> {
         let cluster = self.cluster.as_ref().unwrap();
         let mut ends = Vec::new();
         cluster.set_up("sim", &json!("task"), || Ok(()))?;
@@ -251,7 +251,7 @@ impl Job {
     }
 
     /// Runs to a failure; how everybody ended.
-    pub(crate) fn fail(mut self) -> (Failure, Vec<End>) {
+    pub(crate) fn fail(mut self) -> (ProcessFailure, Vec<End>) {
         let failure = self.run_all(2).unwrap_err();
         let (failure, _) = self.cluster.take().unwrap().give_up(failure);
         (failure, self.others.into_iter().map(|other| other.join().unwrap()).collect())
@@ -261,7 +261,7 @@ impl Job {
     pub(crate) fn fail_while_running(
         self,
         what: impl FnOnce(&[Invitation]),
-    ) -> (Failure, Vec<End>) {
+    ) -> (ProcessFailure, Vec<End>) {
         let invitations = self.invitations.clone();
         let members = self.others.len() + 1;
         let (ready, waiting) = channel();

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use millstream::cluster::frame::{Frames, encode};
-use millstream::cluster::message::{PackedHello, Reply, Request};
-use millstream::cluster::{
-    Cause, Cluster, Failure, Fault, FaultKind, Interrupt, Invitation, Loopback, Member, Parts,
-    Stops,
+use millstream::program::cluster::frame::{Frames, encode};
+use millstream::program::cluster::message::{PackedHello, Reply, Request};
+use millstream::program::cluster::{
+    Cause, Cluster, Fault, FaultKind, Interrupt, Invitation, Loopback, Member, Parts,
+    ProcessFailure, Stops,
 };
 use millstream_contract::table::SplitSpec;
 use millstream_fabric::setup::Hello;
@@ -60,7 +60,7 @@ fn the_failure_of_one_stops_all_and_all_know_whose_it_was() {
         roles[failing] = Some(Role::Failing);
         let (failure, ends) = Job::start(&roles).fail();
         let fault = Fault::run("cannot write out.csv: No space left on device");
-        assert_eq!(failure, Failure::new(failing, Cause::Fault(fault)));
+        assert_eq!(failure, ProcessFailure::new(failing, Cause::Fault(fault)));
         assert_eq!(
             failure.to_string(),
             format!("process {failing}: cannot write out.csv: No space left on device")
@@ -139,7 +139,7 @@ fn a_job_is_interrupted_while_processes_join_and_who_comes_later_is_told() {
         // Nobody joins.
         interrupt.stop();
     }));
-    assert_eq!(failure, Err(Failure::new(0, Cause::Interrupted)));
+    assert_eq!(failure, Err(ProcessFailure::new(0, Cause::Interrupted)));
     let mut late = join_by_hand(&invited[0]);
     late.set_read_timeout(Some(PATIENCE)).unwrap();
     let (mut frames, mut bytes) = (Frames::default(), [0; 1024]);
@@ -160,7 +160,7 @@ fn a_process_is_told_when_process_0_ends_or_is_interrupted() {
     let job = Job::start(&[Some(Role::Endless); 3]);
     let interrupt = job.cluster.as_ref().unwrap().interrupt();
     let (failure, ends) = job.fail_while_running(move |_| interrupt.stop());
-    assert_eq!(failure, Failure::new(0, Cause::Interrupted));
+    assert_eq!(failure, ProcessFailure::new(0, Cause::Interrupted));
     for end in ends {
         assert_eq!(end.unwrap_err(), failure);
     }
@@ -198,7 +198,7 @@ fn a_result_that_is_being_committed_is_not_interrupted_but_what_follows_is() {
     cluster.connect(&mut own).unwrap();
     assert_eq!(cluster.run(&mut own).unwrap().len(), 3);
     assert_eq!(commits.load(Ordering::SeqCst), 3, "all have committed");
-    let interrupted = Failure::new(0, Cause::Interrupted);
+    let interrupted = ProcessFailure::new(0, Cause::Interrupted);
     let failure = cluster.execute(&mut own, 2, 17).unwrap_err();
     assert_eq!(cluster.give_up(failure).0, interrupted);
     for other in others {

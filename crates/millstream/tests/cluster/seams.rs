@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use millstream::cluster::{
-    Acceptor, Cause, Early, Failure, Invitation, Launch, Launched, Launcher, Node, Stream,
+use millstream::program::cluster::{
+    Acceptor, Cause, Early, Invitation, Launch, Launched, Launcher, Node, ProcessFailure, Stream,
     Transport,
 };
 use serde_json::json;
@@ -89,10 +89,10 @@ struct Thread {
 }
 
 impl Launcher for Threads {
-    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, Failure> {
+    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, ProcessFailure> {
         let process = invitation.process;
         let Some(part) = self.parts.lock().unwrap().pop_front() else {
-            return Err(Failure::new(process, Cause::Start("has no thread".into())));
+            return Err(ProcessFailure::new(process, Cause::Start("has no thread".into())));
         };
         let (transport, invitation) = (self.transport.clone(), invitation.clone());
         let member =

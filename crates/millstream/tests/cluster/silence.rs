@@ -6,10 +6,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
-use millstream::cluster::frame::{Frames, encode};
-use millstream::cluster::message::{Reply, Request};
-use millstream::cluster::{
-    Cause, Failure, Fault, Invitation, Loopback, Node, SILENCE_MAX, Setup, preamble,
+use millstream::program::cluster::frame::{Frames, encode};
+use millstream::program::cluster::message::{Reply, Request};
+use millstream::program::cluster::{
+    Cause, Fault, Invitation, Loopback, Node, ProcessFailure, SILENCE_MAX, Setup, preamble,
 };
 use millstream_fabric::setup::Token;
 use serde_json::json;
@@ -68,7 +68,7 @@ fn a_process_whose_coordinator_is_silent_or_gone_stops() {
         }
         assert_eq!(unheard, silent);
         let cause = if silent { Cause::Silent(2000) } else { Cause::Closed };
-        assert_eq!(failure, Failure::new(0, cause));
+        assert_eq!(failure, ProcessFailure::new(0, cause));
     }
 }
 
@@ -90,7 +90,7 @@ fn who_has_lost_a_silent_process_0_says_that_it_is_silent() {
     let setup = Setup { processes: 2, fabric: "sim".into(), task: json!("task") };
     stream.write_all(&encode(&Request::Setup(setup)).unwrap()).unwrap();
     let failure = node.join().unwrap().unwrap_err();
-    assert_eq!(failure, Failure::new(0, Cause::Silent(2000)));
+    assert_eq!(failure, ProcessFailure::new(0, Cause::Silent(2000)));
 }
 
 #[test]

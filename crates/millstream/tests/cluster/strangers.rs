@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::cluster::frame::encode;
-use millstream::cluster::message::{Reply, Request};
-use millstream::cluster::{
-    Cause, Failure, Fault, Invitation, Loopback, Member, Node, Parts, Setup, Stops, preamble,
+use millstream::program::cluster::frame::encode;
+use millstream::program::cluster::message::{Reply, Request};
+use millstream::program::cluster::{
+    Cause, Fault, Invitation, Loopback, Member, Node, Parts, ProcessFailure, Setup, Stops, preamble,
 };
 use millstream_contract::table::SplitSpec;
 use millstream_fabric::setup::{Hello, Token};
@@ -80,7 +80,7 @@ fn strangers_are_refused_logged_and_told_nothing_while_the_job_goes_on() {
         // The job goes on: nobody has stopped it yet, and what ends it is this.
         interrupt.stop();
     });
-    assert_eq!(failure, Failure::new(0, Cause::Interrupted));
+    assert_eq!(failure, ProcessFailure::new(0, Cause::Interrupted));
 }
 
 #[test]
@@ -159,7 +159,10 @@ fn wrong_messages_of_process_0_end_a_process() {
         let mut stream = let_in(&listener, &token);
         stream.write_all(&bytes).unwrap();
         let failure = node.join().unwrap().unwrap_err();
-        assert!(matches!(failure, Failure { process: 0, cause: Cause::Rubbish(_) }), "{failure}");
+        assert!(
+            matches!(failure, ProcessFailure { process: 0, cause: Cause::Rubbish(_) }),
+            "{failure}"
+        );
     }
     // And who answers without the token is not process 0.
     let node = thread::spawn(move || Node::join(&Loopback, &invitation).map(drop));
@@ -264,7 +267,7 @@ fn who_is_asked_to_commit_does_so_whatever_fails_meanwhile() {
     let member = Asked { asked: asked.clone(), until_failure: true };
     let node = thread::spawn(move || Node::join(&Loopback, &invitation)?.serve(|_, _| Ok(member)));
     let mut stream = let_in(&listener, &token);
-    let interrupted = Failure::new(0, Cause::Interrupted);
+    let interrupted = ProcessFailure::new(0, Cause::Interrupted);
     let stop = Request::Stop(interrupted.clone());
     for request in life_of_a_query().into_iter().map(|(_, request)| request).chain([stop]) {
         if request == Request::Commit {

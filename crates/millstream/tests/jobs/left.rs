@@ -7,10 +7,8 @@ use std::sync::Arc;
 use arrow::array::{Int64Array, RecordBatch, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::util::pretty::pretty_format_batches;
-use millstream::{
-    CollectSink, Executed, Job, MemoryTable, Plan, RowOrder, Session, Settings, Sink, Stats,
-    parse_script,
-};
+use millstream::program::{Executed, Job, Plan, SessionControl, parse_script};
+use millstream::{CollectSink, MemoryTable, RowOrder, Session, Settings, Sink, Stats};
 use millstream_engine::Leftover;
 use millstream_engine::simulation::{Scenario, simulate};
 

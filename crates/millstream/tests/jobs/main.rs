@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use arrow::array::{AsArray, Int64Array, RecordBatch, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use millstream::program::SessionControl;
 use millstream::{
     BlackholeSink, Error, Failure, MemoryTable, Prepared, RowOrder, Session, Sink, Writers, channel,
 };

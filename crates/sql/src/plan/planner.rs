@@ -219,8 +219,8 @@ impl Planner {
         self.catalog.insert(name, Entry::Table(Arc::new(entry)));
     }
 
-    /// Declares a scalar function of the program's own. An earlier function of the same name is
-    /// replaced.
+    /// Declares a scalar function of the program's own, in place of a registered function of the
+    /// same name.
     pub fn register_function(
         &mut self,
         name: &str,

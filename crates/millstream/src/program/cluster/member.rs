@@ -8,8 +8,7 @@ use millstream_engine::observe::Snapshot;
 use millstream_fabric::setup::Hello;
 use serde_json::Value;
 
-use super::failure::{Failure, Fault};
-use super::inbox::Watched;
+use super::failure::{Fault, ProcessFailure};
 use super::parts::Parts;
 
 /// One process's part in a job. The calls come in the order of the messages: for each statement
@@ -75,15 +74,23 @@ impl<M: Member + ?Sized> Member for Box<M> {
 #[derive(Clone)]
 pub struct Stops(pub(super) Arc<dyn SetHook>);
 
+/// Sources of progress of the local query.
+pub(super) struct Watched {
+    /// How far it is. It does not wait.
+    pub(super) standing: Box<dyn Fn() -> Standing + Send>,
+    /// Snapshot of the query. Waits for a moment.
+    pub(super) observe: Box<dyn Fn() -> Snapshot + Send>,
+}
+
 pub(super) trait SetHook: Send + Sync {
-    fn set(&self, hook: Box<dyn Fn(&Failure) + Send>);
+    fn set(&self, hook: Box<dyn Fn(&ProcessFailure) + Send>);
     fn watch(&self, watched: Watched);
 }
 
 impl Stops {
     /// From now on `stop` is called at the first failure, at once if there was one. It must not
     /// wait.
-    pub fn set(&self, stop: impl Fn(&Failure) + Send + 'static) {
+    pub fn set(&self, stop: impl Fn(&ProcessFailure) + Send + 'static) {
         self.0.set(Box::new(stop));
     }
 

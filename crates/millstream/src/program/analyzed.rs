@@ -6,7 +6,7 @@ use millstream_contract::plan::{Input, Plan};
 use millstream_contract::wording::{counted, grouped};
 use millstream_engine::{SourceStats, StageStats, Stats};
 
-use crate::wording::bytes;
+use crate::program::wording::bytes;
 
 /// The plan's text (that of `EXPLAIN`, without the layout of state) with the rows that each of its
 /// parts took or gave, and the times of the run. Lines that begin with `=` were measured.
@@ -56,8 +56,8 @@ impl At {
             self.input += 1;
             let inputs = &plan.stages.get(self.stage.checked_sub(1)?)?.inputs;
             let Input { filter, late, .. } = inputs.get(self.input.checked_sub(1)?)?;
-            let told = inputs.len() > 1 && filter.is_none() && late.is_none();
-            return self.of_input(stats).filter(|_| told).map(|taken| rows(taken, "row"));
+            let is_shown = inputs.len() > 1 && filter.is_none() && late.is_none();
+            return self.of_input(stats).filter(|_| is_shown).map(|count| rows(count, "row"));
         } else if line.starts_with("  filter ") {
             let passed = match self.fires {
                 true => self.of_stage(stats)?.rows_out,
@@ -109,7 +109,7 @@ fn read_in(source: &SourceStats, stats: &Stats) -> String {
 
 /// Text of the input counters of a stage.
 fn taken_in(of_stage: &StageStats, stats: &Stats) -> String {
-    let taken = rows(of_stage.rows_in, "row");
+    let rows_in = rows(of_stage.rows_in, "row");
     let late = rows(of_stage.late_records, "late record");
     let partly = match of_stage.partly_late_records {
         0 => String::new(),
@@ -117,7 +117,7 @@ fn taken_in(of_stage: &StageStats, stats: &Stats) -> String {
     };
     let (update, fire) = (seconds(of_stage.update_us), seconds(of_stage.fire_us));
     let rate = rate(of_stage.rows_in, "row", stats);
-    format!("{taken} taken, {rate}/s, {late}{partly}; {update} in its state, {fire} firing")
+    format!("{rows_in} taken, {rate}/s, {late}{partly}; {update} in its state, {fire} firing")
 }
 
 /// `1 row`, `1,234 rows`.

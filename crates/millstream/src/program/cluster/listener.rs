@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millstream_fabric::setup::Token;
 
-use super::failure::{Cause, Failure};
+use super::failure::{Cause, ProcessFailure};
 use super::limits;
 use super::link::SILENCE_MAX;
 use super::peers::Peers;
@@ -22,7 +22,7 @@ pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// Callers that are listened to at once; more are turned away unheard.
 const CALLERS_MAX: usize = preamble::CALLERS_MAX;
 /// Number of refusals that are logged separately.
-const TOLD_MAX: usize = 20;
+const LOGGED_MAX: usize = 20;
 /// Pause after an error of the listening socket (too many open files).
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -87,8 +87,8 @@ impl Drop for Listener {
             let _ = thread.join();
         }
         let refused = self.shared.refused.load(Ordering::SeqCst);
-        if refused > TOLD_MAX {
-            let more = refused - TOLD_MAX;
+        if refused > LOGGED_MAX {
+            let more = refused - LOGGED_MAX;
             (self.shared.log)(&format!("refused {more} more connections"));
         }
     }
@@ -172,7 +172,7 @@ impl Shared {
                  the same program for all processes",
                 preamble::VERSION
             );
-            self.peers.fail(Failure::new(process, Cause::Start(why)));
+            self.peers.fail(ProcessFailure::new(process, Cause::Start(why)));
         }
     }
 
@@ -180,7 +180,7 @@ impl Shared {
     fn cannot_listen(&self, error: &io::Error) {
         if !self.all_are_here() {
             let why = limits::explained(&format!("cannot let the other processes in: {error}"));
-            self.peers.fail(Failure::new(0, Cause::Start(why)));
+            self.peers.fail(ProcessFailure::new(0, Cause::Start(why)));
         }
     }
 
@@ -191,7 +191,7 @@ impl Shared {
             return;
         }
         let before = self.refused.fetch_add(1, Ordering::SeqCst);
-        let more = match TOLD_MAX.checked_sub(before + 1) {
+        let more = match LOGGED_MAX.checked_sub(before + 1) {
             None => return,
             Some(0) => "; further ones are counted only",
             Some(_) => "",
@@ -268,11 +268,11 @@ mod tests {
         assert!(lines.lock().unwrap().is_empty());
         shared.admit(1, || Ok(())).unwrap();
         shared.refuse(from, &Refusal::Nothing);
-        (0..TOLD_MAX + 5).for_each(|_| shared.refuse(from, &Refusal::Token));
+        (0..LOGGED_MAX + 5).for_each(|_| shared.refuse(from, &Refusal::Token));
         let told = std::mem::take(&mut *lines.lock().unwrap());
         assert_eq!(told[0], "refused a connection from 127.0.0.1:4242: it said nothing");
-        assert_eq!(told.len(), TOLD_MAX);
-        assert!(told[TOLD_MAX - 1].ends_with("token; further ones are counted only"), "{told:?}");
+        assert_eq!(told.len(), LOGGED_MAX);
+        assert!(told[LOGGED_MAX - 1].ends_with("token; further ones are counted only"), "{told:?}");
         let transport = Arc::new(Loopback);
         drop(Listener { transport, address: from.into(), shared, thread: None });
         assert_eq!(*lines.lock().unwrap(), ["refused 6 more connections"]);

@@ -67,27 +67,27 @@ pub enum Cause {
 
 /// A process, and its failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub struct Failure {
+pub struct ProcessFailure {
     /// Its number.
     pub process: usize,
     /// Cause of the failure.
     pub cause: Cause,
 }
 
-impl Failure {
+impl ProcessFailure {
     /// `cause` at `process`.
-    pub fn new(process: usize, cause: Cause) -> Failure {
-        Failure { process, cause }
+    pub fn new(process: usize, cause: Cause) -> ProcessFailure {
+        ProcessFailure { process, cause }
     }
 
     /// The end of process 0, as the others learn of it.
-    pub fn gone() -> Failure {
-        Failure::new(0, Cause::Ended("has ended".into()))
+    pub fn gone() -> ProcessFailure {
+        ProcessFailure::new(0, Cause::Ended("has ended".into()))
     }
 
     /// Whether this tells more than `other`: a closed connection and what follows from another's
     /// failure give way to the reason itself.
-    pub(super) fn tells_more_than(&self, other: &Failure) -> bool {
+    pub(super) fn tells_more_than(&self, other: &ProcessFailure) -> bool {
         self.rank() > other.rank()
     }
 
@@ -109,7 +109,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ProcessFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Interrupted => write!(f, "interrupted"),
@@ -142,12 +142,12 @@ impl fmt::Display for Cause {
 }
 
 /// Runs a part of process `process`; a panic becomes the process's failure.
-pub(super) fn guarded<T>(process: usize, part: impl FnOnce() -> T) -> Result<T, Failure> {
+pub(super) fn guarded<T>(process: usize, part: impl FnOnce() -> T) -> Result<T, ProcessFailure> {
     catch_unwind(AssertUnwindSafe(part)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
         let fault = Fault::run(format!("internal error (please report it): {text}"));
-        Failure::new(process, Cause::Fault(fault))
+        ProcessFailure::new(process, Cause::Fault(fault))
     })
 }
 

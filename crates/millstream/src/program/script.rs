@@ -16,13 +16,14 @@ use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::analyzed::analyzed;
-use crate::cluster::{
-    Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Member, Parts, QueryPart, Stops,
-    fault, now_us, shared_settings, stats_of,
-};
 use crate::failure::Failure;
-use crate::planned::Executed;
+use crate::program::analyzed::analyzed;
+use crate::program::cluster::{
+    Cause, Cluster, Early, FabricName, Fault, Interrupt, Launch, Member, Parts, ProcessFailure,
+    QueryPart, Setup, Stops, fault, now_us, shared_settings, stats_of,
+};
+use crate::program::control::SessionControl;
+use crate::program::planned::Executed;
 use crate::session::Session;
 
 /// A script, as process 0 tells the others.
@@ -184,13 +185,13 @@ impl ScriptMember {
 
     /// Keeps a failure, to be told in full by this process.
     fn note(&mut self, failure: Failure) -> Fault {
-        let told = match &failure {
+        let fault = match &failure {
             Failure::Sql(error) => sql_fault(error),
             Failure::Run(error) => fault(error.clone()),
             other => Fault::run(other),
         };
         self.failure = Some(failure);
-        told
+        fault
     }
 }
 
@@ -243,9 +244,9 @@ impl Member for ScriptMember {
 
     fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
         let (stats, result) = self.part.run(stops);
-        let told = json!({ "stats": stats });
+        let report = json!({ "stats": stats });
         self.stats = Some(stats);
-        (told, result.map_err(|error| self.note(Failure::Run(error))))
+        (report, result.map_err(|error| self.note(Failure::Run(error))))
     }
 
     fn commit(&mut self) -> Result<(), Fault> {
@@ -259,7 +260,7 @@ impl Member for ScriptMember {
 
 /// Observer of a script's progress, in process 0. An error ends the job.
 pub trait Progress {
-    /// Reason for ending the job.
+    /// ProcessFailure for ending the job.
     type Error;
 
     /// A statement begins. Returns whether to execute the statement.
@@ -277,61 +278,165 @@ pub trait Progress {
     /// The answer of an `EXPLAIN ANALYZE`; [`Progress::ended`] follows.
     fn analyzed(&mut self, statement: usize, text: String) -> Result<(), Self::Error>;
     /// A query, of which this is process 0's part, is about to run.
-    fn runs(&mut self, statement: usize, own: &ScriptMember);
+    fn runs(&mut self, statement: usize, own: &ScriptMember, interrupt: &Interrupt);
     /// A query has ended well, with these counters of all processes.
     fn ended(&mut self, statement: usize, stats: Stats) -> Result<(), Self::Error>;
 }
 
-/// Leads all processes through a script, which they are told as `task`. `make` makes process 0's
-/// part, which is left in `own`.
-pub fn lead_script<P: Progress>(
-    cluster: &Cluster,
-    (fabric, task): (FabricName, &Value),
-    make: impl FnOnce(&Token) -> Result<ScriptMember, Fault>,
-    own: &mut Option<ScriptMember>,
-    progress: &mut P,
-) -> Result<(), Early<P::Error>> {
-    cluster.set_up(fabric.name(), task, || {
-        *own = Some(make(cluster.token())?);
-        Ok(())
-    })?;
-    let Some(own) = own else { return Ok(()) };
-    for statement in 0..own.statements.len() {
-        if !progress.begins(statement).map_err(Early::Own)? {
-            continue;
-        }
-        if !cluster.execute(own, statement, progress.start_us())? {
-            if let Some(text) = own.explained.take() {
-                progress.explained(statement, text).map_err(Early::Own)?;
-            }
-            if let Some(rows) = own.listed.take() {
-                progress.listed(statement, rows).map_err(Early::Own)?;
-            }
-            continue;
-        }
-        cluster.connect(own)?;
-        progress.runs(statement, own);
-        let ends = cluster.run(own)?;
-        let mut total = Stats::default();
-        for (process, end) in ends.iter().enumerate() {
-            total.add_process(&stats_of(process, end)?);
-        }
-        own.stats = None;
-        if let Some((text, plan)) = own.analyzed.take() {
-            let text = analyzed(&text, &plan, &total);
-            progress.analyzed(statement, text).map_err(Early::Own)?;
-        }
-        progress.ended(statement, total).map_err(Early::Own)?;
-    }
-    Ok(())
+/// A script that process 0 leads all processes of a job through.
+pub struct ScriptLead {
+    launch: Launch,
+    fabric: FabricName,
+    task: ScriptTask,
+    /// The task as a message to the other processes.
+    message: Value,
+    session: Session,
 }
 
-/// Why a script has ended early: in full what failed in process 0, if that is the reason.
-pub fn failure_of(reason: &Reason, own: Option<&ScriptMember>) -> Failure {
-    let ours = own.and_then(ScriptMember::failure).filter(|_| reason.process == 0);
-    match (&reason.cause, ours) {
-        (Cause::Interrupted, _) => Failure::Run(millstream_contract::Error::Interrupted),
-        (_, Some(failure)) => failure.clone(),
-        _ => Failure::Process(reason.clone()),
+/// Early end of a script.
+pub enum EarlyEnd<E> {
+    /// The observer of the progress ended the job.
+    Own(E),
+    /// A process has failed.
+    Failed(Box<FailedScript>),
+}
+
+/// The state of a script after the failure of a process.
+pub struct FailedScript {
+    /// The failure that tells most.
+    pub reason: ProcessFailure,
+    /// Process 0's part, if it was made.
+    pub own: Option<ScriptMember>,
+    /// Reports of the other processes on the last query.
+    reports: Vec<Option<Value>>,
+}
+
+impl ScriptLead {
+    /// `session` is that of process 0 for the task.
+    ///
+    /// # Errors
+    /// If the other processes cannot be told of the task.
+    pub fn new(
+        launch: Launch,
+        fabric: FabricName,
+        task: ScriptTask,
+        session: Session,
+    ) -> Result<ScriptLead, Failure> {
+        let message = serde_json::to_value(&task).map_err(|e| {
+            // The only thing in it that may be no text is a path.
+            Failure::Script(format!(
+                "{}: the other processes cannot be told where the script is: {e}\n  help: give its \
+                 folder a name in UTF-8, or use one process",
+                task.base_dir.display()
+            ))
+        })?;
+        Ok(ScriptLead { launch, fabric, task, message, session })
     }
+
+    /// Runs the script to its end; `show` and `watch` as in [`ScriptMember::new`] and
+    /// [`Launch::run`].
+    pub fn run<P: Progress, G>(
+        self,
+        show: Show,
+        watch: impl FnOnce(Interrupt) -> Result<G, P::Error>,
+        progress: &mut P,
+    ) -> Result<(), EarlyEnd<P::Error>> {
+        let ScriptLead { launch, fabric, task, message, session } = self;
+        let (place, mut own) = ((0, launch.processes), None);
+        let lead = |cluster: &Cluster| {
+            cluster.set_up(fabric.name(), &message, || {
+                let token = cluster.token();
+                own = Some(ScriptMember::new(&task, session, fabric, token, place, Some(show))?);
+                Ok(())
+            })?;
+            own.as_mut().map_or(Ok(()), |own| own.lead(cluster, progress))
+        };
+        launch.run(watch, lead).map_err(|early| match early {
+            Early::Own(error) => EarlyEnd::Own(error),
+            Early::Failed(reason, reports) => {
+                EarlyEnd::Failed(Box::new(FailedScript { reason, own, reports }))
+            }
+        })
+    }
+}
+
+impl ScriptMember {
+    /// Leads all processes through the statements.
+    fn lead<P: Progress>(
+        &mut self,
+        cluster: &Cluster,
+        progress: &mut P,
+    ) -> Result<(), Early<P::Error>> {
+        for statement in 0..self.statements.len() {
+            if !progress.begins(statement).map_err(Early::Own)? {
+                continue;
+            }
+            if !cluster.execute(self, statement, progress.start_us())? {
+                if let Some(text) = self.explained.take() {
+                    progress.explained(statement, text).map_err(Early::Own)?;
+                }
+                if let Some(rows) = self.listed.take() {
+                    progress.listed(statement, rows).map_err(Early::Own)?;
+                }
+                continue;
+            }
+            cluster.connect(self)?;
+            progress.runs(statement, self, &cluster.interrupt());
+            let ends = cluster.run(self)?;
+            let mut total = Stats::default();
+            for (process, end) in ends.iter().enumerate() {
+                total.add_process(&stats_of(process, end)?);
+            }
+            self.stats = None;
+            if let Some((text, plan)) = self.analyzed.take() {
+                let text = analyzed(&text, &plan, &total);
+                progress.analyzed(statement, text).map_err(Early::Own)?;
+            }
+            progress.ended(statement, total).map_err(Early::Own)?;
+        }
+        Ok(())
+    }
+}
+
+impl FailedScript {
+    /// The failure: in full what failed in process 0, if that is the reason.
+    pub fn failure(&self) -> Failure {
+        let own = self.own.as_ref().and_then(ScriptMember::failure);
+        match (&self.reason.cause, own.filter(|_| self.reason.process == 0)) {
+            (Cause::Interrupted, _) => Failure::Run(millstream_contract::Error::Interrupted),
+            (_, Some(failure)) => failure.clone(),
+            _ => Failure::Process(self.reason.clone()),
+        }
+    }
+
+    /// The counters of the query that ended early, and the processes without a report: killed
+    /// processes have none. `None` if no query was running.
+    pub fn stats(&self) -> Option<(Stats, Vec<usize>)> {
+        let (mut stats, mut silent) = (self.own.as_ref()?.stats()?.clone(), Vec::new());
+        for (report, process) in self.reports.iter().zip(1..) {
+            match report.as_ref().map(|report| stats_of(process, report)) {
+                Some(Ok(theirs)) => stats.add_process(&theirs),
+                _ => silent.push(process),
+            }
+        }
+        Some((stats, silent))
+    }
+}
+
+/// The part of a further process of a script's job. `prepare` prepares the session.
+///
+/// # Errors
+/// A task that cannot be read, and all that [`ScriptMember::new`] refuses.
+pub fn script_member(
+    process: usize,
+    setup: &Setup,
+    token: &Token,
+    prepare: impl FnOnce(&mut Session) -> Result<(), Failure>,
+) -> Result<ScriptMember, Fault> {
+    let task: ScriptTask = serde_json::from_value(setup.task.clone())
+        .map_err(|e| Fault::run(format!("process 0 sends a task that cannot be read: {e}")))?;
+    let mut session = task.session(process).map_err(Fault::usage)?;
+    prepare(&mut session).map_err(Fault::usage)?;
+    let (fabric, place) = (setup.fabric.parse()?, (process, setup.processes));
+    ScriptMember::new(&task, session, fabric, token, place, None)
 }

@@ -7,8 +7,9 @@ use millstream_sql::{
     ErrorKind, MISTAKES_MAX, Mended, Mistake, Span, SqlError, Statement, parse_all,
 };
 
+use super::control::SessionControl;
+use super::planned::Executed;
 use crate::failure::Failure;
-use crate::planned::Executed;
 use crate::session::Session;
 
 /// Result of checking a script.
@@ -22,50 +23,48 @@ pub struct Checked {
     pub remarks: Vec<String>,
 }
 
-impl Session {
-    /// Parses and plans all statements of a script, whatever is wrong with one before. The session
-    /// stays as it is. What would only go wrong because a table's own declaration is wrong is not
-    /// told.
-    pub fn check(&self, text: &str, name: &str) -> Checked {
-        let (statements, mistakes) = parse_all(text, name);
-        let number = statements.len() + mistakes.iter().filter(|mistake| mistake.is_first).count();
-        let mut broken = Broken::default();
-        broken.names.extend(mistakes.iter().filter_map(|mistake| mistake.declares.clone()));
-        let mut found: Vec<(Option<(u32, u32)>, Failure)> = mistakes
-            .into_iter()
-            .map(|Mistake { error, .. }| (place(&error), Failure::Sql(error)))
-            .collect();
-        let (mut trial, mut remarks) = (self.rehearsal(), Vec::new());
-        for statement in &statements {
-            let failure = match trial.execute(statement) {
-                Err(failure) => failure,
-                Ok(Executed::Query(planned)) => {
-                    let sinks = planned.sinks.iter().chain(&planned.left_out);
-                    remarks.extend(sinks.filter_map(|sink| sink.remark()));
-                    continue;
-                }
-                Ok(_) => continue,
-            };
-            let mut left = None;
-            match failure {
-                Failure::Sql(error) => {
-                    let (mistakes, mended) = and_further(error, statement, &trial);
-                    let mistakes = mistakes.into_iter().filter(|error| !broken.explains(error));
-                    found.extend(mistakes.map(|error| (place(&error), Failure::Sql(error))));
-                    left = mended;
-                }
-                other => found.push((None, other)),
+/// Parses and plans all statements of a script, whatever is wrong with one before. The session
+/// stays as it is. What would only go wrong because a table's own declaration is wrong is not
+/// told.
+pub fn check(session: &Session, text: &str, name: &str) -> Checked {
+    let (statements, mistakes) = parse_all(text, name);
+    let number = statements.len() + mistakes.iter().filter(|mistake| mistake.is_first).count();
+    let mut broken = Broken::default();
+    broken.names.extend(mistakes.iter().filter_map(|mistake| mistake.declares.clone()));
+    let mut found: Vec<(Option<(u32, u32)>, Failure)> = mistakes
+        .into_iter()
+        .map(|Mistake { error, .. }| (place(&error), Failure::Sql(error)))
+        .collect();
+    let (mut trial, mut remarks) = (session.rehearsal(), Vec::new());
+    for statement in &statements {
+        let failure = match trial.execute(statement) {
+            Err(failure) => failure,
+            Ok(Executed::Query(planned)) => {
+                let sinks = planned.sinks.iter().chain(&planned.left_out);
+                remarks.extend(sinks.filter_map(|sink| sink.remark()));
+                continue;
             }
-            if let Some(name) = statement.declares() {
-                let written = statements.iter().any(|other| other.inserts_into(name));
-                broken.note(name, left.and_then(|left| declare(&mut trial, left, written)));
+            Ok(_) => continue,
+        };
+        let mut left = None;
+        match failure {
+            Failure::Sql(error) => {
+                let (mistakes, mended) = and_further(error, statement, &trial);
+                let mistakes = mistakes.into_iter().filter(|error| !broken.explains(error));
+                found.extend(mistakes.map(|error| (place(&error), Failure::Sql(error))));
+                left = mended;
             }
+            other => found.push((None, other)),
         }
-        // What has no place comes last.
-        found.sort_by_key(|(place, _)| place.unwrap_or((u32::MAX, u32::MAX)));
-        let failures = found.into_iter().map(|(_, failure)| failure).collect();
-        Checked { statements: number, failures, remarks }
+        if let Some(name) = statement.declares() {
+            let written = statements.iter().any(|other| other.inserts_into(name));
+            broken.note(name, left.and_then(|left| declare(&mut trial, left, written)));
+        }
     }
+    // What has no place comes last.
+    found.sort_by_key(|(place, _)| place.unwrap_or((u32::MAX, u32::MAX)));
+    let failures = found.into_iter().map(|(_, failure)| failure).collect();
+    Checked { statements: number, failures, remarks }
 }
 
 /// How a table is there whose options have a mistake.
@@ -199,7 +198,7 @@ mod tests {
 
     /// Line and column of each failure.
     fn places(text: &str) -> Vec<(u32, u32)> {
-        let Checked { failures, .. } = Session::new(".").check(text, "x.sql");
+        let Checked { failures, .. } = check(&Session::new("."), text, "x.sql");
         let sql = |failure: &Failure| match failure {
             Failure::Sql(error) => place(error),
             _ => None,
@@ -411,7 +410,7 @@ x + 1; SELECT g(s) FROM u;";
 nox FROM u; SELECT
 noy FROM u;";
         assert_eq!(lines(text), [2, 3, 4]);
-        let Checked { statements, .. } = Session::new(".").check("SELECT /*+ a */ 1;", "x.sql");
+        let Checked { statements, .. } = check(&Session::new("."), "SELECT /*+ a */ 1;", "x.sql");
         assert_eq!(statements, 1);
     }
 
@@ -450,7 +449,7 @@ SELECT 'abc; FROM u;
     fn a_name_that_is_wrong_is_not_what_was_meant() {
         let text = "CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen');
 SELECT nox, v FROM u ORDER BY noy;";
-        let Checked { failures, .. } = Session::new(".").check(text, "x.sql");
+        let Checked { failures, .. } = check(&Session::new("."), text, "x.sql");
         let said: Vec<String> = failures.iter().map(ToString::to_string).collect();
         assert_eq!(said.len(), 2);
         assert!(said.iter().all(|said| !said.contains("did you mean 'nox'")), "{said:?}");
@@ -459,7 +458,7 @@ SELECT nox, v FROM u ORDER BY noy;";
     #[test]
     fn a_text_that_is_right_has_no_mistakes() {
         let text = "CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen'); SELECT v FROM u;;";
-        let Checked { statements, failures, .. } = Session::new(".").check(text, "x.sql");
+        let Checked { statements, failures, .. } = check(&Session::new("."), text, "x.sql");
         assert!(statements == 2 && failures.is_empty(), "{failures:?}");
     }
 }

@@ -8,18 +8,10 @@ use std::time::{Duration, Instant};
 use millstream_engine::Standing;
 use millstream_engine::observe::Snapshot;
 
-use super::failure::Failure;
-use super::member::SetHook;
+use super::failure::ProcessFailure;
+use super::member::{SetHook, Watched};
 
-pub(super) type Hook = Box<dyn Fn(&Failure) + Send>;
-
-/// Sources of progress of the local query.
-pub(super) struct Watched {
-    /// How far it is. It does not wait.
-    pub(super) standing: Box<dyn Fn() -> Standing + Send>,
-    /// Snapshot of the query. Waits for a moment.
-    pub(super) observe: Box<dyn Fn() -> Snapshot + Send>,
-}
+pub(super) type Hook = Box<dyn Fn(&ProcessFailure) + Send>;
 
 /// Messages by process, and the first failure that tells something.
 pub(super) struct Inbox<M> {
@@ -31,7 +23,7 @@ pub(super) struct Inbox<M> {
 
 struct State<M> {
     messages: Vec<VecDeque<M>>,
-    failure: Option<Failure>,
+    failure: Option<ProcessFailure>,
     /// Action at the first failure: stops the local job.
     hook: Option<Hook>,
     /// The job is over: later messages have no effect.
@@ -58,7 +50,7 @@ impl<M> Inbox<M> {
 
     /// Notes a failure, unless a better reason is known. Returns whether it is the first. The first
     /// calls the hook.
-    pub(super) fn fail(&self, failure: Failure) -> bool {
+    pub(super) fn fail(&self, failure: ProcessFailure) -> bool {
         let mut state = self.lock();
         if state.over {
             return false;
@@ -110,7 +102,7 @@ impl<M> Inbox<M> {
     }
 
     /// Why the job ends early, as far as it is known now.
-    pub(super) fn failure(&self) -> Option<Failure> {
+    pub(super) fn failure(&self) -> Option<ProcessFailure> {
         self.lock().failure.clone()
     }
 
@@ -125,7 +117,7 @@ impl<M> Inbox<M> {
         &self,
         process: usize,
         patience: Option<Duration>,
-    ) -> Result<Option<M>, Failure> {
+    ) -> Result<Option<M>, ProcessFailure> {
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut state = self.lock();
         loop {
@@ -173,12 +165,12 @@ mod tests {
         inbox.set_hook(Box::new(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
         }));
-        let lost = Failure::new(1, Cause::Fault(Fault::consequence("process 2 is gone")));
+        let lost = ProcessFailure::new(1, Cause::Fault(Fault::consequence("process 2 is gone")));
         assert!(inbox.fail(lost));
-        assert!(!inbox.fail(Failure::new(1, Cause::Closed)));
-        let killed = Failure::new(2, Cause::Ended("was killed by signal 9".into()));
+        assert!(!inbox.fail(ProcessFailure::new(1, Cause::Closed)));
+        let killed = ProcessFailure::new(2, Cause::Ended("was killed by signal 9".into()));
         assert!(!inbox.fail(killed.clone()));
-        assert!(!inbox.fail(Failure::new(1, Cause::Ended("ended with exit code 1".into()))));
+        assert!(!inbox.fail(ProcessFailure::new(1, Cause::Ended("ended with exit code 1".into()))));
         assert_eq!(inbox.failure(), Some(killed.clone()));
         assert_eq!(inbox.next(1, None).unwrap_err(), killed);
         assert_eq!(calls.load(Ordering::Relaxed), 1);
@@ -190,13 +182,13 @@ mod tests {
         inbox.put(1, 7);
         assert_eq!(inbox.next(1, None), Ok(Some(7)));
         assert_eq!(inbox.next(1, Some(Duration::ZERO)), Ok(None));
-        inbox.fail(Failure::new(1, Cause::Closed));
+        inbox.fail(ProcessFailure::new(1, Cause::Closed));
         let (sent, received) = std::sync::mpsc::channel();
         inbox.set_hook(Box::new(move |failure| drop(sent.send(failure.clone()))));
-        assert_eq!(received.try_recv().unwrap(), Failure::new(1, Cause::Closed));
+        assert_eq!(received.try_recv().unwrap(), ProcessFailure::new(1, Cause::Closed));
         let inbox: Inbox<u8> = Inbox::new(2);
         inbox.close();
-        assert!(!inbox.fail(Failure::new(1, Cause::Closed)));
+        assert!(!inbox.fail(ProcessFailure::new(1, Cause::Closed)));
         assert_eq!(inbox.failure(), None);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use millstream_fabric::setup::Token;
 
 use super::children::STOPPED;
-use super::failure::{Cause, Failure, Fault};
+use super::failure::{Cause, Fault, ProcessFailure};
 use super::guard::Guard;
 use super::launcher::Invitation;
 use super::listener::Log;
@@ -87,7 +87,7 @@ fn watch_input(leaving: Leaving, joined: Joined) -> io::Result<()> {
         let _ = io::copy(&mut stdin().by_ref(), &mut io::sink());
         match &*joined.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(job) => job.stop(),
-            None => leaving.leave(&Failure::gone()),
+            None => leaving.leave(&ProcessFailure::gone()),
         }
         thread::sleep(STOP_TIMEOUT);
         (leaving.exit)(STOPPED);
@@ -108,7 +108,7 @@ struct Leaving {
 
 impl Leaving {
     /// Ends the process. Process 0 knows why and tells it, unless it is process 0 that is gone.
-    fn leave(&self, reason: &Failure) -> ! {
+    fn leave(&self, reason: &ProcessFailure) -> ! {
         let _alone = LEAVES.lock().unwrap_or_else(PoisonError::into_inner);
         let own = reason.process == self.process && reason.is_reason();
         if reason.process == 0 && !matches!(reason.cause, Cause::Fault(_) | Cause::Interrupted) {

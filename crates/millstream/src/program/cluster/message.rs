@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::failure::{Failure, Fault};
+use super::failure::{Fault, ProcessFailure};
 use super::frame::{self, Frames};
 use super::parts::Parts;
 
@@ -48,7 +48,7 @@ pub enum Request {
     /// Say what the query is doing here.
     Observe,
     /// The job is over, because of this.
-    Stop(Failure),
+    Stop(ProcessFailure),
     /// The job is done.
     End,
 }
@@ -216,8 +216,8 @@ mod tests {
             Request::Start,
             Request::Observe,
             Request::Commit,
-            Request::Stop(Failure::new(1, Cause::Ended("was killed".into()))),
-            Request::Stop(Failure::new(2, Cause::Silent(2000))),
+            Request::Stop(ProcessFailure::new(1, Cause::Ended("was killed".into()))),
+            Request::Stop(ProcessFailure::new(2, Cause::Silent(2000))),
             Request::End,
         ]
     }

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use millstream_fabric::setup::Token;
 use serde::{Deserialize, Serialize};
 
-use super::failure::Failure;
+use super::failure::ProcessFailure;
 
 /// Starts the other processes of a job.
 pub trait Launcher: Send + Sync {
     /// Starts the invited process, which joins with [`Node::join`](super::Node::join). `None` for a
     /// process that starts elsewhere: only the process's connection tells of its end.
-    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, Failure>;
+    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, ProcessFailure>;
 }
 
-/// Handle of a started process.
+/// A started process.
 pub trait Launched: Send {
     /// Whether the process has ended.
     fn has_ended(&mut self) -> bool;
@@ -94,7 +94,7 @@ impl Started {
         &self,
         launcher: &dyn Launcher,
         invitation: &Invitation,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ProcessFailure> {
         let launched = launcher.launch(invitation)?;
         let mut all = self.lock();
         let length = all.len().max(invitation.process + 1);

@@ -10,7 +10,7 @@ use millstream_engine::observe::Snapshot;
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::Value;
 
-use super::failure::{Cause, Failure, Fault, FaultKind};
+use super::failure::{Cause, Fault, FaultKind, ProcessFailure};
 use super::launcher::{Invitation, Launcher};
 use super::listener::{Listener, Log};
 use super::member::{Member, Stops};
@@ -57,7 +57,7 @@ impl Interrupt {
     }
 
     /// Why the job ends early, as far as it is known.
-    pub fn reason(&self) -> Option<Failure> {
+    pub fn reason(&self) -> Option<ProcessFailure> {
         self.0.inbox.failure()
     }
 
@@ -80,9 +80,9 @@ impl Cluster {
         transport: Arc<dyn Transport>,
         processes: usize,
         log: Log,
-    ) -> Result<Cluster, Failure> {
+    ) -> Result<Cluster, ProcessFailure> {
         let own = |what: &str, e: std::io::Error| {
-            Failure::new(0, Cause::Start(format!("cannot {what}: {e}")))
+            ProcessFailure::new(0, Cause::Start(format!("cannot {what}: {e}")))
         };
         let token = Token::random().map_err(|e| own("draw a token", e))?;
         let peers = Arc::new(Peers::new(processes));
@@ -93,7 +93,7 @@ impl Cluster {
 
     /// Has `launcher` start the other processes, and waits until they have joined. After an error,
     /// [`Cluster::give_up`] knows why.
-    pub fn start(&self, launcher: &dyn Launcher) -> Result<(), Failure> {
+    pub fn start(&self, launcher: &dyn Launcher) -> Result<(), ProcessFailure> {
         for process in 1..self.processes {
             if let Some(failure) = self.peers.inbox.failure() {
                 return Err(failure);
@@ -123,11 +123,11 @@ impl Cluster {
     }
 
     /// Waits until every process has joined; a process that ends earlier is a failure.
-    fn wait_for_all(&self) -> Result<(), Failure> {
+    fn wait_for_all(&self) -> Result<(), ProcessFailure> {
         let started = Instant::now();
         loop {
             if let Some((process, how)) = self.peers.started.ended() {
-                return Err(self.failed(Failure::new(process, Cause::Ended(how))));
+                return Err(self.failed(ProcessFailure::new(process, Cause::Ended(how))));
             }
             if let Some(failure) = self.peers.inbox.failure() {
                 return Err(failure);
@@ -135,7 +135,7 @@ impl Cluster {
             let Some(missing) = self.peers.missing() else { return Ok(()) };
             if started.elapsed() > JOIN_MAX {
                 let why = format!("has not joined within {} s", JOIN_MAX.as_secs());
-                return Err(self.failed(Failure::new(missing, Cause::Start(why))));
+                return Err(self.failed(ProcessFailure::new(missing, Cause::Start(why))));
             }
             thread::sleep(LOOK.min(Duration::from_millis(1) + started.elapsed() / 4));
         }
@@ -148,7 +148,7 @@ impl Cluster {
         fabric: &str,
         task: &Value,
         own: impl FnOnce() -> Result<(), Fault>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ProcessFailure> {
         let setup =
             Setup { processes: self.processes, fabric: fabric.to_string(), task: task.clone() };
         self.send_to_all(&Request::Setup(setup))?;
@@ -163,7 +163,7 @@ impl Cluster {
         own: &mut impl Member,
         statement: usize,
         start_us: i64,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, ProcessFailure> {
         self.send_to_all(&Request::Execute { statement, start_us })?;
         let ours = self.own(own.execute(statement, start_us))?;
         for process in 1..self.processes {
@@ -186,30 +186,30 @@ impl Cluster {
 
     /// Lets everybody prepare and connect the query that was planned last. Returns when all are
     /// connected.
-    pub fn connect(&self, own: &mut impl Member) -> Result<(), Failure> {
+    pub fn connect(&self, own: &mut impl Member) -> Result<(), ProcessFailure> {
         let splits = self.own(own.splits())?;
         self.send_to_all(&Request::Prepare(splits.clone()))?;
         let ours = self.own(own.prepare(&splits))?;
-        let mut told = vec![self.own(pack(&ours, &self.token))?];
+        let mut sent = vec![self.own(pack(&ours, &self.token))?];
         for process in 1..self.processes {
             match self.reply(process)? {
-                Reply::Hellos(hellos) if hellos.len() == self.processes => told.push(hellos),
+                Reply::Hellos(hellos) if hellos.len() == self.processes => sent.push(hellos),
                 other => return Err(self.unexpected(process, &other)),
             }
         }
         // What process p has told about itself to q goes to q, under p.
-        let mut heard: Vec<Vec<Vec<PackedHello>>> = vec![Vec::new(); self.processes];
-        for hellos in told {
-            for (to, hellos) in heard.iter_mut().zip(hellos) {
+        let mut received: Vec<Vec<Vec<PackedHello>>> = vec![Vec::new(); self.processes];
+        for hellos in sent {
+            for (to, hellos) in received.iter_mut().zip(hellos) {
                 to.push(hellos);
             }
         }
-        let for_us = std::mem::take(&mut heard[0]);
-        for (process, hellos) in heard.into_iter().enumerate().skip(1) {
+        let for_us = std::mem::take(&mut received[0]);
+        for (process, hellos) in received.into_iter().enumerate().skip(1) {
             self.send(process, &Request::Connect(hellos))?;
         }
-        let heard = self.own(unpack(&for_us, &self.token))?;
-        let ours = self.own(own.connect(heard))?;
+        let received = self.own(unpack(&for_us, &self.token))?;
+        let ours = self.own(own.connect(received))?;
         for process in 1..self.processes {
             match self.reply(process)? {
                 Reply::Connected(theirs) => {
@@ -223,7 +223,7 @@ impl Cluster {
 
     /// Starts the query everywhere, waits for its end, and commits its result where all went well;
     /// what the processes have to tell of it, by process.
-    pub fn run(&self, own: &mut impl Member) -> Result<Vec<Value>, Failure> {
+    pub fn run(&self, own: &mut impl Member) -> Result<Vec<Value>, ProcessFailure> {
         self.peers.forget_ends();
         self.send_to_all(&Request::Start)?;
         let (ours, result) = own.run(&Stops(self.peers.inbox.clone()));
@@ -248,48 +248,52 @@ impl Cluster {
     }
 
     /// Ends all processes, after a job that went well. Returns when none is left.
-    pub fn end(self) -> Result<(), Failure> {
+    pub fn end(self) -> Result<(), ProcessFailure> {
         self.peers.close();
-        let told = self.send_to_all(&Request::End);
+        let sent = self.send_to_all(&Request::End);
         self.peers.end_all();
-        told
+        sent
     }
 
     /// After a failure: ends all processes and waits for their end. Returns the most informative
     /// reason, and the progress of each other process in the last query, as far as reported.
     /// Process 0 is left out.
-    pub fn give_up(self, failure: Failure) -> (Failure, Vec<Option<Value>>) {
+    pub fn give_up(self, failure: ProcessFailure) -> (ProcessFailure, Vec<Option<Value>>) {
         let reason = self.peers.give_up(failure);
         (reason, self.peers.ends())
     }
 
-    fn refuse_difference(&self, process: usize, what: Option<String>) -> Result<(), Failure> {
+    fn refuse_difference(
+        &self,
+        process: usize,
+        what: Option<String>,
+    ) -> Result<(), ProcessFailure> {
         let Some(what) = what else { return Ok(()) };
-        Err(self.failed(Failure::new(process, Cause::Differs(what))))
+        Err(self.failed(ProcessFailure::new(process, Cause::Differs(what))))
     }
 
     /// Result of this process's own part.
-    fn own<T>(&self, result: Result<T, Fault>) -> Result<T, Failure> {
+    fn own<T>(&self, result: Result<T, Fault>) -> Result<T, ProcessFailure> {
         result.map_err(|fault| match self.peers.inbox.failure() {
             // The part stopped because of the known failure.
             Some(known) if fault.kind == FaultKind::Consequence => known,
-            _ => self.failed(Failure::new(0, Cause::Fault(fault))),
+            _ => self.failed(ProcessFailure::new(0, Cause::Fault(fault))),
         })
     }
 
-    fn unexpected(&self, process: usize, reply: &Reply) -> Failure {
+    fn unexpected(&self, process: usize, reply: &Reply) -> ProcessFailure {
         let text = format!("{reply:?}");
         let what = format!("a message out of turn: {}", text.chars().take(60).collect::<String>());
-        self.failed(Failure::new(process, Cause::Rubbish(what)))
+        self.failed(ProcessFailure::new(process, Cause::Rubbish(what)))
     }
 
     /// Notes a failure, lets all stop, and returns it.
-    fn failed(&self, failure: Failure) -> Failure {
+    fn failed(&self, failure: ProcessFailure) -> ProcessFailure {
         self.peers.fail(failure.clone());
         failure
     }
 
-    fn reply(&self, process: usize) -> Result<Reply, Failure> {
+    fn reply(&self, process: usize) -> Result<Reply, ProcessFailure> {
         loop {
             if let Some(reply) = self.peers.inbox.next(process, None)? {
                 return Ok(reply);
@@ -298,21 +302,21 @@ impl Cluster {
     }
 
     /// Waits until all others have sent the expected reply.
-    fn all_reply(&self, expected: &Reply) -> Result<(), Failure> {
+    fn all_reply(&self, expected: &Reply) -> Result<(), ProcessFailure> {
         (1..self.processes).try_for_each(|process| match self.reply(process)? {
             reply if reply == *expected => Ok(()),
             other => Err(self.unexpected(process, &other)),
         })
     }
 
-    fn send_to_all(&self, request: &Request) -> Result<(), Failure> {
+    fn send_to_all(&self, request: &Request) -> Result<(), ProcessFailure> {
         (1..self.processes).try_for_each(|process| self.send(process, request))
     }
 
-    fn send(&self, process: usize, request: &Request) -> Result<(), Failure> {
+    fn send(&self, process: usize, request: &Request) -> Result<(), ProcessFailure> {
         let link = self.peers.link(process);
         let sent = link.map_or(Ok(()), |link| link.send(request));
-        sent.map_err(|e| self.failed(Failure::new(0, Cause::Fault(Fault::run(e)))))
+        sent.map_err(|e| self.failed(ProcessFailure::new(0, Cause::Fault(Fault::run(e)))))
     }
 }
 

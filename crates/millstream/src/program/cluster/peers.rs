@@ -10,7 +10,7 @@ use millstream_engine::Standing;
 use millstream_engine::observe::Snapshot;
 use serde_json::Value;
 
-use super::failure::{Cause, Failure, Fault, guarded};
+use super::failure::{Cause, Fault, ProcessFailure, guarded};
 use super::inbox::Inbox;
 use super::launcher::Started;
 use super::limits;
@@ -38,11 +38,11 @@ pub(super) struct Peers {
     committing: Mutex<Committing>,
     /// Held while all processes receive COMMIT or STOP, so that all receive the same message. Taken
     /// after `committing`, if both are.
-    telling: Mutex<()>,
+    announcing: Mutex<()>,
     watch: Mutex<Watch>,
     observing: Observing,
     /// Whether the others have been told of a failure.
-    told: AtomicBool,
+    failure_sent: AtomicBool,
     over: AtomicBool,
 }
 
@@ -65,10 +65,10 @@ impl Peers {
             ends: Mutex::new(vec![None; processes]),
             open: AtomicUsize::new(0),
             committing: Mutex::default(),
-            telling: Mutex::default(),
+            announcing: Mutex::default(),
             watch: Mutex::new(Watch::new(processes)),
             observing: Observing::new(processes),
-            told: AtomicBool::new(false),
+            failure_sent: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
     }
@@ -118,10 +118,10 @@ impl Peers {
     pub(super) fn welcome(self: &Arc<Peers>, process: usize, stream: Arc<dyn Stream>) {
         let (peers, link) = (self.clone(), Arc::new(Link::new(stream)));
         self.links()[process] = Some(link.clone());
-        let late = self.inbox.failure().filter(|_| self.told.load(Ordering::SeqCst));
+        let late = self.inbox.failure().filter(|_| self.failure_sent.load(Ordering::SeqCst));
         // A process that comes too late has not been told with the others.
-        let told = late.map_or(Ok(()), |failure| link.send(&Request::Stop(failure)));
-        let joined = told.and_then(|()| {
+        let sent = late.map_or(Ok(()), |failure| link.send(&Request::Stop(failure)));
+        let joined = sent.and_then(|()| {
             self.open.fetch_add(1, Ordering::SeqCst);
             tracing::info!(peer = process, "process {process} has joined");
             let name = format!("control-{process}");
@@ -137,7 +137,7 @@ impl Peers {
             })
         });
         if let Err(error) = joined {
-            self.fail(Failure::new(0, Cause::Fault(Fault::run(error))));
+            self.fail(ProcessFailure::new(0, Cause::Fault(Fault::run(error))));
         }
     }
 
@@ -152,9 +152,9 @@ impl Peers {
             Reply::Standing(standing) => self.note_standing(process, standing),
             Reply::Observed(snapshot) => self.observing.note(process, *snapshot),
             Reply::Stopped(end) => self.note_end(process, end),
-            Reply::Failed(fault) => self.fail(Failure::new(process, Cause::Fault(fault))),
+            Reply::Failed(fault) => self.fail(ProcessFailure::new(process, Cause::Fault(fault))),
             // This process was stopped, or did not get to run.
-            Reply::Unheard(ms) => self.fail(Failure::new(0, Cause::Silent(ms))),
+            Reply::Unheard(ms) => self.fail(ProcessFailure::new(0, Cause::Silent(ms))),
             reply => self.inbox.put(process, reply),
         });
         if self.over.load(Ordering::SeqCst) {
@@ -164,12 +164,12 @@ impl Peers {
         let is_first = !self.inbox.failure().is_some_and(|known| known.is_reason());
         if cause == Cause::Closed {
             // Other processes must not wait for the exit status.
-            self.fail(Failure::new(process, Cause::Closed));
+            self.fail(ProcessFailure::new(process, Cause::Closed));
             if let Some(how) = self.started.end_of(process, REASON_MAX) {
                 cause = Cause::Ended(how);
             }
         }
-        let lost = Failure::new(process, cause);
+        let lost = ProcessFailure::new(process, cause);
         if is_first {
             tracing::warn!(peer = process, "{lost}");
         }
@@ -189,7 +189,7 @@ impl Peers {
         };
         drop(watch);
         if let Some(waits) = stuck {
-            self.fail(Failure::new(0, Cause::Stuck(waits)));
+            self.fail(ProcessFailure::new(0, Cause::Stuck(waits)));
         }
     }
 
@@ -215,7 +215,7 @@ impl Peers {
         if committing.under_way {
             committing.interrupted = true;
         } else {
-            self.fail(Failure::new(0, Cause::Interrupted));
+            self.fail(ProcessFailure::new(0, Cause::Interrupted));
         }
     }
 
@@ -226,9 +226,9 @@ impl Peers {
 
     /// All have ended a query well: tells all to commit its result, unless something has failed
     /// since.
-    pub(super) fn begin_commit(&self) -> Result<(), Failure> {
+    pub(super) fn begin_commit(&self) -> Result<(), ProcessFailure> {
         let mut committing = self.committing();
-        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _announcing = self.announcing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(failure) = self.inbox.failure() {
             return Err(failure);
         }
@@ -238,7 +238,7 @@ impl Peers {
             .iter()
             .flatten()
             .try_for_each(|link| link.send(&Request::Commit))
-            .map_err(|error| Failure::new(0, Cause::Fault(Fault::run(error))))
+            .map_err(|error| ProcessFailure::new(0, Cause::Fault(Fault::run(error))))
     }
 
     /// The result has been committed, or could not be.
@@ -250,19 +250,19 @@ impl Peers {
     }
 
     /// Notes a failure; the first one stops the job everywhere.
-    pub(super) fn fail(&self, failure: Failure) {
+    pub(super) fn fail(&self, failure: ProcessFailure) {
         self.inbox.fail(failure.clone());
-        if self.over.load(Ordering::SeqCst) || self.told.swap(true, Ordering::SeqCst) {
+        if self.over.load(Ordering::SeqCst) || self.failure_sent.swap(true, Ordering::SeqCst) {
             return;
         }
-        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _announcing = self.announcing.lock().unwrap_or_else(PoisonError::into_inner);
         let links: Vec<_> = self.links().iter().cloned().enumerate().collect();
         for (process, link) in links {
             // A process that reports its own fault waits for an acknowledgement; a process with
             // another plan cannot know of the difference.
-            let told = process != failure.process
+            let has_to_know = process != failure.process
                 || matches!(failure.cause, Cause::Fault(_) | Cause::Differs(_));
-            if let (true, Some(link)) = (told, link) {
+            if let (true, Some(link)) = (has_to_know, link) {
                 let _ = link.send(&Request::Stop(failure.clone()));
             }
         }
@@ -280,13 +280,13 @@ impl Peers {
 
     /// Waits until all processes, which have been told, have ended, and ends those that do not.
     pub(super) fn end_all(&self) {
-        let told = Instant::now();
+        let begin = Instant::now();
         // A connection that is closed from here, with something unread, could take a last message
         // with it.
-        while self.open.load(Ordering::SeqCst) > 0 && told.elapsed() < END_MAX {
+        while self.open.load(Ordering::SeqCst) > 0 && begin.elapsed() < END_MAX {
             thread::sleep(LOOK);
         }
-        self.started.end_all(END_MAX.saturating_sub(told.elapsed()));
+        self.started.end_all(END_MAX.saturating_sub(begin.elapsed()));
     }
 
     /// Ends all processes at once, and closes all connections.
@@ -298,14 +298,14 @@ impl Peers {
 
     /// After a failure: ends all processes and returns the reason that tells most. None is left
     /// then.
-    pub(super) fn give_up(&self, failure: Failure) -> Failure {
+    pub(super) fn give_up(&self, failure: ProcessFailure) -> ProcessFailure {
         self.fail(failure.clone());
-        let asked = Instant::now();
+        let begin = Instant::now();
         self.end_all();
         loop {
             let known = self.inbox.failure().unwrap_or(failure.clone());
             // The other processes may first have seen only a lost connection.
-            if known.is_reason() || asked.elapsed() > END_MAX {
+            if known.is_reason() || begin.elapsed() > END_MAX {
                 return known;
             }
             thread::sleep(LOOK);

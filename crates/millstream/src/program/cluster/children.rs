@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use super::failure::{Cause, Failure};
+use super::failure::{Cause, ProcessFailure};
 use super::launcher::{Invitation, Launched, Launcher};
 use super::limits;
 
@@ -23,10 +23,10 @@ pub struct Program {
 impl Launcher for Program {
     /// Starts a process and hands over its invitation. The process has its own process group:
     /// Ctrl-C at the terminal reaches process 0 only, which stops the others.
-    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, Failure> {
+    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, ProcessFailure> {
         let failure = |what: &str, error: io::Error| {
             let why = limits::explained(&format!("could not be started: {what}: {error}"));
-            Failure::new(invitation.process, Cause::Start(why))
+            ProcessFailure::new(invitation.process, Cause::Start(why))
         };
         let child = Command::new(&self.path)
             .args(&self.arguments)
@@ -38,11 +38,11 @@ impl Launcher for Program {
         let (process, pid) = (invitation.process, child.id());
         tracing::debug!(pid, "process {process} is started");
         let mut started = ChildProcess { child, ended: None, killed: false };
-        let told = started.child.stdin.as_mut().map_or(Ok(()), |stdin| {
+        let sent = started.child.stdin.as_mut().map_or(Ok(()), |stdin| {
             let line = invitation.line()?;
             stdin.write_all(line.as_bytes())
         });
-        match told {
+        match sent {
             // It has ended already: how, its end says.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 started.kill();
@@ -138,7 +138,7 @@ mod tests {
         Program { path: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] }
     }
 
-    fn start(program: &Program) -> Result<Started, Failure> {
+    fn start(program: &Program) -> Result<Started, ProcessFailure> {
         let (address, token) = ("127.0.0.1:4242".into(), Token::new([0xa5; 32]));
         let started = Started::default();
         started.start(program, &Invitation { address, process: 3, token }).map(|()| started)

@@ -20,12 +20,12 @@ use millstream_fabric::verbs::{self, Verbs};
 use millstream_fabric::{self as fabric, Fabric, Provider};
 use millstream_flow::channel;
 
-use super::failure::{Cause, Failure, Fault};
+use super::failure::{Cause, Fault, ProcessFailure};
 use super::limits;
 use super::link::SILENCE_MAX;
 use super::member::Stops;
 use super::parts::Parts;
-use crate::planned::Planned;
+use crate::program::planned::Planned;
 
 /// The control connection detects a silent process, and knows its number; this limit is for a
 /// connection that fails alone. A device that rounds (verbs) keeps to less.
@@ -283,7 +283,7 @@ impl QueryPart {
         let stopper = job.stopper();
         let (watched, observed) = (stopper.clone(), stopper.clone());
         stops.watch(move || watched.standing(), move || observed.observe());
-        stops.set(move |Failure { process, cause }| match cause {
+        stops.set(move |ProcessFailure { process, cause }| match cause {
             Cause::Interrupted => stopper.stop(),
             cause => {
                 let message = cause.to_string();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use millstream_fabric::setup::Token;
 
 use super::coordinator::{JOIN_MAX, pack, unpack};
-use super::failure::{Cause, Failure, Fault, FaultKind, guarded};
+use super::failure::{Cause, Fault, FaultKind, ProcessFailure, guarded};
 use super::inbox::Inbox;
 use super::launcher::Invitation;
 use super::limits;
@@ -26,7 +26,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a process that has failed waits to be told to end: process 0 does so at once, or its
 /// silence is noticed.
-const TOLD_MAX: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(750));
+const STOP_WAIT_MAX: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(750));
 
 /// A process that has joined a job.
 pub struct Node {
@@ -60,21 +60,24 @@ pub struct Abandon(Arc<Shared>);
 impl Abandon {
     /// Process 0 is gone.
     pub fn stop(&self) {
-        self.0.inbox.fail(Failure::gone());
+        self.0.inbox.fail(ProcessFailure::gone());
     }
 
     /// Why this process has to stop, as far as it is known.
-    pub fn reason(&self) -> Option<Failure> {
+    pub fn reason(&self) -> Option<ProcessFailure> {
         self.0.inbox.failure()
     }
 }
 
 impl Node {
     /// Joins the job of the invitation. Process 0 listens before it starts processes.
-    pub fn join(transport: &dyn Transport, invitation: &Invitation) -> Result<Node, Failure> {
+    pub fn join(
+        transport: &dyn Transport,
+        invitation: &Invitation,
+    ) -> Result<Node, ProcessFailure> {
         let Invitation { address, process, token } = invitation.clone();
         let failed =
-            |why: String| Failure::new(process, Cause::Start(format!("cannot join: {why}")));
+            |why: String| ProcessFailure::new(process, Cause::Start(format!("cannot join: {why}")));
         let started = Instant::now();
         let stream = loop {
             let joined = transport.connect(&address, ANSWER_MAX).map_err(Refusal::Stream);
@@ -84,11 +87,11 @@ impl Node {
             match joined {
                 Ok(stream) => break stream,
                 Err(Refusal::Stream(error)) if error.kind() == ErrorKind::ConnectionRefused => {
-                    return Err(Failure::gone());
+                    return Err(ProcessFailure::gone());
                 }
                 Err(Refusal::Stream(error)) if error.kind() == ErrorKind::TimedOut => {
                     let silent = Cause::Silent(ANSWER_MAX.as_millis() as u64);
-                    return Err(Failure::new(0, silent));
+                    return Err(ProcessFailure::new(0, silent));
                 }
                 // Turned away unheard: strangers take all of process 0's attention.
                 Err(Refusal::Stream(_) | Refusal::Nothing) if started.elapsed() < JOIN_MAX => {
@@ -132,7 +135,7 @@ impl Node {
     pub fn serve<M: Member>(
         self,
         make: impl FnOnce(usize, &Setup) -> Result<M, Fault>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ProcessFailure> {
         let mut setup = match self.request()? {
             Request::Setup(setup) => setup,
             other => return Err(self.unexpected(&other)),
@@ -185,7 +188,7 @@ impl Node {
         }
     }
 
-    fn request(&self) -> Result<Request, Failure> {
+    fn request(&self) -> Result<Request, ProcessFailure> {
         loop {
             if let Some(request) = self.shared.inbox.next(0, None)? {
                 return Ok(request);
@@ -195,20 +198,20 @@ impl Node {
 
     /// The next request. That a result is to be committed has been decided for all once it is asked
     /// for, whatever has failed since.
-    fn request_after(&self, turn: Turn) -> Result<Request, Failure> {
+    fn request_after(&self, turn: Turn) -> Result<Request, ProcessFailure> {
         self.request().or_else(|failure| match (turn, self.shared.inbox.unread(0)) {
             (Turn::Commit, Some(Request::Commit)) => Ok(Request::Commit),
             _ => Err(failure),
         })
     }
 
-    fn reply(&self, reply: &Reply) -> Result<(), Failure> {
+    fn reply(&self, reply: &Reply) -> Result<(), ProcessFailure> {
         self.own(self.shared.link.send(reply).map_err(Fault::run))
     }
 
     /// Result of this process's own part. A failure is reported to process 0, which stops all
     /// processes.
-    fn own<T>(&self, result: Result<T, Fault>) -> Result<T, Failure> {
+    fn own<T>(&self, result: Result<T, Fault>) -> Result<T, ProcessFailure> {
         let fault = match result {
             Ok(value) => return Ok(value),
             Err(fault) => fault,
@@ -218,19 +221,19 @@ impl Node {
         if let (true, Some(known)) = (consequence, self.shared.inbox.failure()) {
             return Err(known);
         }
-        let failure = Failure::new(self.process, Cause::Fault(fault.clone()));
+        let failure = ProcessFailure::new(self.process, Cause::Fault(fault.clone()));
         let _ = self.shared.link.send(&Reply::Failed(fault));
         // Process 0 should read that before the connection ends.
-        while let Ok(Some(_)) = self.shared.inbox.next(0, Some(TOLD_MAX)) {}
+        while let Ok(Some(_)) = self.shared.inbox.next(0, Some(STOP_WAIT_MAX)) {}
         match self.shared.inbox.failure() {
             Some(known) if consequence => Err(known),
             _ => Err(failure),
         }
     }
 
-    fn unexpected(&self, request: &Request) -> Failure {
+    fn unexpected(&self, request: &Request) -> ProcessFailure {
         let text: String = format!("{request:?}").chars().take(60).collect();
-        Failure::new(0, Cause::Rubbish(format!("a message out of turn: {text}")))
+        ProcessFailure::new(0, Cause::Rubbish(format!("a message out of turn: {text}")))
     }
 }
 
@@ -263,6 +266,6 @@ impl Shared {
             // failure here ends the connection.
             let _ = self.link.send(&Reply::Unheard(ms));
         }
-        self.inbox.fail(Failure::new(0, cause));
+        self.inbox.fail(ProcessFailure::new(0, cause));
     }
 }

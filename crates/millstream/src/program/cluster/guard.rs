@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::failure::Failure;
+use super::failure::ProcessFailure;
 
 /// How long a process may take to stop, once there is a reason to: all have to have stopped two
 /// seconds after that.
@@ -19,7 +19,7 @@ pub struct Guard(Arc<Mutex<bool>>);
 impl Guard {
     /// When `reason` has been known for a while, calls `end`, which has to end the program.
     pub fn new(
-        reason: impl Fn() -> Option<Failure> + Send + 'static,
+        reason: impl Fn() -> Option<ProcessFailure> + Send + 'static,
         end: impl FnOnce() + Send + 'static,
     ) -> Guard {
         let over = Arc::new(Mutex::new(false));

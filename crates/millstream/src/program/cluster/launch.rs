@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::children::Program;
 use super::coordinator::{Cluster, Interrupt};
-use super::failure::{Cause, Failure};
+use super::failure::{Cause, ProcessFailure};
 use super::launcher::Launcher;
 use super::limits::raise_open_files;
 use super::listener::Log;
@@ -34,13 +34,13 @@ pub struct Launch {
 pub enum Early<E> {
     /// A process has failed. With the reason stands what each of the other processes told of how
     /// far it got with the last query.
-    Failed(Failure, Vec<Option<Value>>),
+    Failed(ProcessFailure, Vec<Option<Value>>),
     /// The leader of the job ended the job.
     Own(E),
 }
 
-impl<E> From<Failure> for Early<E> {
-    fn from(reason: Failure) -> Early<E> {
+impl<E> From<ProcessFailure> for Early<E> {
+    fn from(reason: ProcessFailure) -> Early<E> {
         Early::Failed(reason, Vec::new())
     }
 }
@@ -93,10 +93,10 @@ pub fn shared_settings(processes: usize) -> Vec<(String, String)> {
 }
 
 /// The counters that a process has told at a query's end.
-pub fn stats_of(process: usize, end: &Value) -> Result<Stats, Failure> {
+pub fn stats_of(process: usize, end: &Value) -> Result<Stats, ProcessFailure> {
     serde_json::from_value(end["stats"].clone()).map_err(|e| {
         let what = format!("counters that cannot be read: {e}");
-        Failure::new(process, Cause::Rubbish(what))
+        ProcessFailure::new(process, Cause::Rubbish(what))
     })
 }
 

@@ -39,7 +39,7 @@ mod watch;
 
 pub use children::{Program, STOPPED};
 pub use coordinator::{Cluster, Interrupt};
-pub use failure::{Cause, Failure, Fault, FaultKind};
+pub use failure::{Cause, Fault, FaultKind, ProcessFailure};
 pub use guard::Guard;
 pub use host::{Exit, NoPart, take_part};
 pub use launch::{Early, Launch, now_us, shared_settings, stats_of};

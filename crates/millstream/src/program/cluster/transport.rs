@@ -26,8 +26,7 @@ pub trait Acceptor: Send {
     fn accept(&self) -> io::Result<(Arc<dyn Stream>, String)>;
 }
 
-/// A connection: bytes in both directions, in order. A thread may read during writes of other
-/// threads.
+/// A connection: bytes in both directions, in order. Several threads write, and another reads.
 pub trait Stream: Send + Sync {
     /// Reads some bytes; none at the end of the stream.
     ///
