@@ -17,6 +17,7 @@ use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::wrapped::Wrapped;
 
+use crate::names::scope::ScopeNames;
 use crate::syntax::create_table::{CreateTable, OptionDef};
 use crate::syntax::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::syntax::statement::is_path;
@@ -406,6 +407,17 @@ pub(crate) struct ViewEntry {
     pub(crate) levels: usize,
     /// Tables read once the named views are written out.
     pub(crate) tables: usize,
+    /// For the names of stages.
+    pub(crate) names: ScopeNames,
+}
+
+/// The views that a query names.
+pub(crate) struct NamedViews {
+    /// Levels of views in the query.
+    pub(crate) levels: usize,
+    pub(crate) texts: Vec<Arc<Syntax>>,
+    /// With the names in the query itself.
+    pub(crate) names: ScopeNames,
 }
 
 impl ViewEntry {
@@ -486,13 +498,14 @@ impl Catalog {
         self.version = next_version();
     }
 
-    /// The views that a query names: the levels of views in them, and their texts.
+    /// The views that a query names.
     ///
     /// # Errors
     ///
     /// If there are more levels than planning has room for.
-    pub(crate) fn views_of(&self, query: &Query) -> Result<(usize, Vec<Arc<Syntax>>)> {
+    pub(crate) fn views_of(&self, query: &Query) -> Result<NamedViews> {
         let (mut levels, mut texts): (usize, Vec<Arc<Syntax>>) = (0, Vec::new());
+        let mut names = ScopeNames::of(query);
         let seen = query.each_relation(|name| {
             let name = name.0.last().and_then(|part| part.as_ident());
             let Some((name, Entry::View(view))) =
@@ -509,6 +522,7 @@ impl Catalog {
                 return ControlFlow::Break(error.help("compute more in one view"));
             }
             levels = levels.max(view.levels);
+            names.add_view(&name.value, &view.names);
             for text in &view.texts {
                 if !texts.iter().any(|known| Arc::ptr_eq(known, text)) {
                     texts.push(text.clone());
@@ -518,7 +532,7 @@ impl Catalog {
         });
         match seen {
             ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok((levels, texts)),
+            ControlFlow::Continue(()) => Ok(NamedViews { levels, texts, names }),
         }
     }
 
