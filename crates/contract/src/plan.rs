@@ -6,6 +6,7 @@
 //!
 //! The SQL crate produces a [`Plan`]; nothing here knows SQL text.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -50,6 +51,13 @@ pub struct Plan {
 /// An operator over the rows of some sources and stages.
 #[derive(Debug, Clone)]
 pub struct Stage {
+    /// Names of the stage, in order: at least one in a plan of SQL, and no name twice in a plan.
+    ///
+    /// A name has the name of the view around the operator or else of the sink, the name of the
+    /// innermost subquery, and the kind of the operator: `v.join`, `sink.subquery.window`. A number
+    /// follows only among equals. So a name survives edits elsewhere in a script. A stage shared by
+    /// several sinks has a name for each sink, and each name survives alone.
+    pub names: Vec<String>,
     /// Where its rows come from; several are a UNION ALL, but for the two sides of a join.
     pub inputs: Vec<Input>,
     /// The operator over these rows.
@@ -187,7 +195,7 @@ impl Plan {
         let inputs = vec![Input { filter, ..Input::all(Node::Source(0)) }];
         Plan {
             sources: vec![source],
-            stages: vec![Stage { inputs, operator, output }],
+            stages: vec![Stage { names: vec![], inputs, operator, output }],
             outputs: vec![Output::of(0)],
         }
     }
@@ -308,8 +316,15 @@ impl Plan {
         }
         match self.outputs.iter().any(|output| output.stage >= self.stages.len()) {
             true => wrong("an output of no stage"),
+            _ if self.repeats_name() => wrong("two stages of one name"),
             false => Ok(()),
         }
+    }
+
+    /// Whether two stages have a name in common.
+    fn repeats_name(&self) -> bool {
+        let mut names = HashSet::new();
+        !self.stages.iter().flat_map(|stage| &stage.names).all(|name| names.insert(name))
     }
 
     /// Whether some stage takes rows of a node.

@@ -97,10 +97,19 @@ mod tests {
         let full = |_| Err(Answer::new(429, "later"));
         assert_eq!(unpack(&packed, ContentEncoding::Zstd, 300_000, full).unwrap_err().status, 429);
         let cut = &packed[..packed.len() - 1];
-        assert_eq!(unpack(cut, ContentEncoding::Zstd, 300_000, |_| Ok(())).unwrap_err().status, 400);
-        assert_eq!(unpack(b"x", ContentEncoding::Gzip, 300_000, |_| Ok(())).unwrap_err().status, 400);
+        assert_eq!(
+            unpack(cut, ContentEncoding::Zstd, 300_000, |_| Ok(())).unwrap_err().status,
+            400
+        );
+        assert_eq!(
+            unpack(b"x", ContentEncoding::Gzip, 300_000, |_| Ok(())).unwrap_err().status,
+            400
+        );
         // A frame whose window would be 128 MiB.
         let wide = [0x28, 0xb5, 0x2f, 0xfd, 0, 17 << 3, 1, 0, 0];
-        assert_eq!(unpack(&wide, ContentEncoding::Zstd, 300_000, |_| Ok(())).unwrap_err().status, 400);
+        assert_eq!(
+            unpack(&wide, ContentEncoding::Zstd, 300_000, |_| Ok(())).unwrap_err().status,
+            400
+        );
     }
 }

@@ -120,6 +120,7 @@ impl Chain {
                 Some(before) => stages[before].output.clone(),
             };
             stages.push(Stage {
+                names: vec![],
                 inputs: vec![Input::all(from)],
                 operator: Operator::Aggregate(link.aggregate(&schema)),
                 output: link.output(),

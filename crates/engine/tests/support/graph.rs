@@ -394,7 +394,7 @@ impl Graph {
                 }
             };
             let inputs = takes.iter().map(input).collect();
-            Stage { inputs, operator, output: self.output(number) }
+            Stage { names: vec![], inputs, operator, output: self.output(number) }
         };
         Plan {
             sources: self.origins.iter().map(Origin::source).collect(),

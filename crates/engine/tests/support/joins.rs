@@ -304,6 +304,7 @@ impl Case {
         Plan {
             sources,
             stages: vec![Stage {
+                names: vec![],
                 inputs: vec![Input::all(Node::Source(0)), right],
                 operator: Operator::Join(Box::new(join)),
                 output: fired,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::{declaration::literal, inferred::Inferred, sink::Sink, wrapped::Wrapped};
 
+use crate::names::scope::ScopeNames;
 use crate::syntax::create_table::{CreateTable, OptionDef};
 use crate::syntax::prelude::*;
 use crate::syntax::user_functions::{UserFunction, UserFunctions};
@@ -391,6 +392,17 @@ pub(crate) struct ViewEntry {
     pub(crate) levels: usize,
     /// Tables read once the named views are written out.
     pub(crate) tables: usize,
+    /// For the names of stages.
+    pub(crate) names: ScopeNames,
+}
+
+/// The views that a query names.
+pub(crate) struct NamedViews {
+    /// Levels of views in the query.
+    pub(crate) levels: usize,
+    pub(crate) texts: Vec<Arc<Syntax>>,
+    /// With the names in the query itself.
+    pub(crate) names: ScopeNames,
 }
 
 impl ViewEntry {
@@ -471,13 +483,14 @@ impl Catalog {
         self.version = next_version();
     }
 
-    /// The views that a query names: the levels of views in them, and their texts.
+    /// The views that a query names.
     ///
     /// # Errors
     ///
     /// If there are more levels than planning has room for.
-    pub(crate) fn views_of(&self, query: &Query) -> Result<(usize, Vec<Arc<Syntax>>)> {
+    pub(crate) fn views_of(&self, query: &Query) -> Result<NamedViews> {
         let (mut levels, mut texts): (usize, Vec<Arc<Syntax>>) = (0, Vec::new());
+        let mut names = ScopeNames::of(query);
         let seen = query.each_relation(|name| {
             let name = name.0.last().and_then(|part| part.as_ident());
             let Some((name, Entry::View(view))) =
@@ -494,6 +507,7 @@ impl Catalog {
                 return Break(error.help("compute more in one view"));
             }
             levels = levels.max(view.levels);
+            names.add_view(&name.value, &view.names);
             for text in &view.texts {
                 if !texts.iter().any(|known| Arc::ptr_eq(known, text)) {
                     texts.push(text.clone());
@@ -501,7 +515,10 @@ impl Catalog {
             }
             Continue(())
         });
-        seen.break_value().map_or(Ok((levels, texts)), Err)
+        match seen {
+            Break(error) => Err(error),
+            Continue(()) => Ok(NamedViews { levels, texts, names }),
+        }
     }
 
     /// Says that there is no such table or view, and which was probably meant.

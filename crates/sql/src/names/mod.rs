@@ -10,6 +10,7 @@ pub(crate) mod no_time;
 pub(crate) mod outer_names;
 pub(crate) mod readings;
 pub(crate) mod references;
+pub(crate) mod scope;
 pub(crate) mod views;
 pub(crate) mod window_kinds;
 pub(crate) mod with_names;

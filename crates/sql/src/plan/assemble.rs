@@ -3,6 +3,7 @@
 mod expanded;
 mod joined;
 mod looked_up;
+mod names;
 mod paired;
 
 use millstream_contract::expr::Expr as EngineExpr;
@@ -21,6 +22,7 @@ use crate::stages::schemas::{
 };
 use crate::stages::{left_out::Aside, nest::written};
 use crate::syntax::prelude::*;
+use names::{name_of_rows, name_stages};
 
 /// Compiler and places for the assembly of a graph.
 pub(crate) struct Assembler<'a> {
@@ -100,7 +102,8 @@ impl Assembler<'_> {
                 Body::Joined(joined) => self.join(&graph, operator, joined, &plan),
                 Body::Expanded(makes) => self.expanding(&graph, operator, makes, &plan),
             };
-            plan.stages.push(of(operator.query, stage)?);
+            let names = operator.names.iter().cloned().collect();
+            plan.stages.push(Stage { names, ..of(operator.query, stage)? });
         }
         let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
         for (number, output) in graph.outputs.iter().enumerate() {
@@ -113,7 +116,10 @@ impl Assembler<'_> {
             let schemas: Vec<_> = plan.sources.iter().map(|source| source.schema.clone()).collect();
             let any_of = |scan: usize, lists: &[Vec<Expr>]| self.any_of(&schemas[scan], lists);
             of(0, aside.add_to(&mut plan, &windows, &any_of))?;
+            let stage = plan.stages.last_mut();
+            stage.into_iter().for_each(|stage| stage.names = vec![name_of_rows(&aside.entry.name)]);
         }
+        name_stages(&mut plan, graph.passes.len());
         Ok(plan)
     }
 
@@ -152,7 +158,8 @@ impl Assembler<'_> {
         let (inputs, schema) =
             self.inputs(vec![Taking { from, schema, filters, columns }], &names)?;
         let schema = unnested.unwrap_or(schema);
-        Ok(Stage { inputs, operator, output: Arc::new(schema.as_arrow().clone()) })
+        let output = Arc::new(schema.as_arrow().clone());
+        Ok(Stage { names: vec![], inputs, operator, output })
     }
 
     /// A grouping's stage.
@@ -187,7 +194,7 @@ impl Assembler<'_> {
             self.simplify_grouped(&mut grouped, &Arc::new(schema.clone()))?;
         }
         let (body, output) = self.aggregate(operator, &grouped, &schema)?;
-        Ok(Stage { inputs, operator: body, output })
+        Ok(Stage { names: vec![], inputs, operator: body, output })
     }
 
     /// Number of an output's stage: the stage of the grouping whose result is the output, the stage
@@ -206,8 +213,11 @@ impl Assembler<'_> {
             return Ok(graph.passes.len() + operator);
         }
         let same = like.iter().find(|before| output.is_like(&graph.outputs[**before]));
+        let name = name_of_rows(&output.name);
         if let Some(same) = same.copied() {
-            return Ok(plan.outputs[same].stage);
+            let stage = plan.outputs[same].stage;
+            plan.stages[stage].names.push(name);
+            return Ok(stage);
         }
         let all: BTreeSet<String> = output.names.iter().cloned().collect();
         let mut takings = Vec::new();
@@ -222,7 +232,7 @@ impl Assembler<'_> {
         let (inputs, schema) = self.inputs(takings, &output.names)?;
         let operator = Operator::Stateless { limit: output.limit, offset: output.offset };
         let output = Arc::new(schema.as_arrow().clone());
-        plan.stages.push(Stage { inputs, operator, output });
+        plan.stages.push(Stage { names: vec![name], inputs, operator, output });
         Ok(plan.stages.len() - 1)
     }
 

@@ -88,12 +88,11 @@ pub(crate) fn explain(logical: &[String], plan: &Plan, targets: &[String]) -> St
         }
     }
     for (number, stage) in (0..).zip(&plan.stages) {
+        let _ = write!(text, "stage {}: {}", number + 1, names_text(&stage.names));
         if !explained.chain {
-            let users = explained.users(Node::Stage(number));
-            let _ = writeln!(text, "stage {} (taken by {users})", number + 1);
-        } else if plan.stages.len() > 1 {
-            let _ = writeln!(text, "stage {}", number + 1);
+            let _ = write!(text, " (taken by {})", explained.users(Node::Stage(number)));
         }
+        text.push('\n');
         explained.stage(&mut text, stage);
     }
     for (number, output) in plan.outputs.iter().enumerate() {
@@ -148,6 +147,15 @@ fn sort_text(text: &mut String, schema: &Schema, sort: &Sort) {
     }
     if sort.offset > 0 {
         let _ = writeln!(text, "  skip {}", sort.offset);
+    }
+}
+
+/// The first of a stage's names, and how many more there are.
+fn names_text(names: &[String]) -> String {
+    let first = names.first().map_or("", String::as_str);
+    match names.len().saturating_sub(1) {
+        0 => first.to_string(),
+        more => format!("{first} and {more} more"),
     }
 }
 

@@ -25,9 +25,10 @@ use crate::expr::registered::{ScalarFunction, registered};
 use crate::expr::scalars::{DatesAsTimes, with_zone};
 use crate::faults::{blame::blame, check::check_query};
 use crate::names::catalog::{
-    Catalog, Entry, EventTimeDecl, FileTables, LeftOut, Origin, TableColumn, TableEntry,
-    WatermarkDecl,
+    Catalog, Entry, EventTimeDecl, FileTables, LeftOut, NamedViews, Origin, TableColumn,
+    TableEntry, WatermarkDecl,
 };
+use crate::names::scope::SHOWN;
 use crate::names::written::{Written, twice, written_by};
 use crate::names::{
     ends::Ends, readings::Readings, references::tables_of, with_names::with_own_names,
@@ -387,13 +388,13 @@ impl Planner {
         let query = with_own_names(rewrite_query(query, &self.functions)?)?;
         let syntax = Arc::new(Syntax::of_query(&query, source));
         check_query(&query, &self.functions).map_err(|e| syntax.at_keyword(e))?;
-        let (levels, views) = self.catalog.views_of(&query)?;
+        let NamedViews { levels, texts: views, names } = self.catalog.views_of(&query)?;
         let tables = tables_of(&query, &self.catalog)?;
         let texts: Vec<_> = std::iter::once(syntax.clone()).chain(views).collect();
         let texts = Texts::new(texts);
         let join_within_us = self.settings.join_within_us;
         let zoned = self.settings.time_zone.is_some();
-        let places = Places { zoned, join_within_us, ..places(&query, span, texts) };
+        let places = Places { zoned, join_within_us, names, ..places(&query, span, texts) };
         let context = self.context();
         let planned = self.planned(&query, &places.texts);
         let Planned { plan, analyzed } =
@@ -504,7 +505,8 @@ impl Planner {
             let written = targets.iter().map(|target| &*target.entry);
             self.source(table).map_err(|e| written_by(e, table, written))
         };
-        graph.add(stage, columns, &Reader { query: number, places, open: &open })
+        let name = targets.get(number).map_or(SHOWN, |target| &target.entry.name);
+        graph.add(stage, columns, &Reader { query: number, name, places, open: &open })
     }
 
     /// Where INSERTs write.

@@ -9,12 +9,13 @@ mod expands;
 mod operators;
 mod pairs;
 
-use std::hash::DefaultHasher;
+use std::hash::{DefaultHasher, Hash};
 
 use millstream_contract::{plan::Sort, table::Table};
 
 use crate::names::alike::{all_alike, hash_all, hash_of};
 use crate::names::catalog::TableEntry;
+use crate::names::scope::{Around, numbered};
 use crate::names::views::{Column, View};
 use crate::stages::endless::{
     endless_group, endless_join, endless_order, endless_part, endless_ranking,
@@ -35,6 +36,8 @@ pub(crate) struct Graph {
     /// Operators, each behind the operators whose rows it takes.
     pub(crate) operators: Vec<Operator>,
     pub(crate) outputs: Vec<Output>,
+    /// By name: the operators that would have the name, in the order of the text.
+    named: HashMap<String, Vec<usize>>,
 }
 
 /// A table that is read.
@@ -86,12 +89,16 @@ pub(crate) struct Output {
     pub(crate) offset: u64,
     pub(crate) sort: Option<Sort>,
     pub(crate) query: usize,
+    /// The name of the sink.
+    pub(crate) name: String,
 }
 
 /// A query that goes into a graph.
 pub(crate) struct Reader<'a> {
     /// Its number.
     pub(crate) query: usize,
+    /// The name of its sink.
+    pub(crate) name: &'a str,
     pub(crate) places: &'a Places,
     /// Opens a table.
     pub(crate) open: &'a dyn Fn(&TableEntry) -> Result<Arc<dyn Table>>,
@@ -107,10 +114,12 @@ impl Graph {
     ) -> Result<()> {
         let (sort, why_whole) = stage.take_sort(&mut names, reader.places);
         let (limit, offset) = (stage.limit, stage.offset);
-        let parts = stage.finish()?;
-        let parts = parts.iter().map(|part| self.part(part, &names, reader));
+        let within = |part: Stage| part.within(Some(Around::Root(reader.name)));
+        let parts = stage.finish()?.into_iter().map(within);
+        let parts = parts.map(|part| self.part(&part, &names, reader));
         let parts = parts.collect::<Result<Vec<_>>>()?;
-        let output = Output { parts, names, limit, offset, sort, query: reader.query };
+        let (query, name) = (reader.query, reader.name.to_string());
+        let output = Output { parts, names, limit, offset, sort, query, name };
         self.check_order(&output, why_whole, reader.places)?;
         self.outputs.push(output);
         Ok(())
@@ -246,17 +255,30 @@ impl Graph {
             counted: stage.counted,
             views: vec![],
             query: reader.query,
+            names: BTreeSet::new(),
             endless,
             fingerprint,
         };
         let alike = |known: &Operator| known.fingerprint == fingerprint && known.is_like(&new);
-        match self.operators.iter().position(alike) {
-            Some(known) => Ok((known, self.operators[known].take_in(new))),
+        let (operator, renamed) = match self.operators.iter().position(alike) {
+            Some(known) => (known, self.operators[known].take_in(new)),
             None => {
                 self.operators.push(new);
-                Ok((self.operators.len() - 1, HashMap::new()))
+                (self.operators.len() - 1, HashMap::new())
             }
+        };
+        self.name(operator, &stage.scope.name(fires.kind()));
+        Ok((operator, renamed))
+    }
+
+    /// Names an operator. Only operators of one place and one kind need numbers.
+    fn name(&mut self, operator: usize, name: &str) {
+        let equals = self.named.entry(name.into()).or_default();
+        let at = equals.iter().position(|known| *known == operator).unwrap_or(equals.len());
+        if at == equals.len() {
+            equals.push(operator);
         }
+        self.operators[operator].names.insert(numbered(name, at + 1));
     }
 
     /// Inputs of a stage's operator.

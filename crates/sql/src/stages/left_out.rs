@@ -280,7 +280,7 @@ impl Aside {
         let operator = Operator::Stateless { limit: None, offset: 0 };
         let output = self.schema();
         plan.outputs.push(plan::Output { side: true, ..plan::Output::of(plan.stages.len()) });
-        plan.stages.push(Stage { inputs, operator, output });
+        plan.stages.push(Stage { names: vec![], inputs, operator, output });
         Ok(())
     }
 

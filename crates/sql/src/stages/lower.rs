@@ -18,6 +18,7 @@ use crate::expr::{collected, indexed::Indexed, located::without_cast_names, text
 use crate::names::catalog::{INPUT, TableEntry, input_column};
 use crate::names::given::{given_rows, one_row};
 use crate::names::handles::TableHandle;
+use crate::names::scope::{Scope, ScopeNames};
 pub(crate) use crate::stages::lowered::{Call, Fires, Grouped, OrderKey, Rows};
 use crate::stages::refusals::{refuse_expr, refused};
 use crate::stages::texts::{Clause, Texts};
@@ -46,6 +47,8 @@ pub(crate) struct Stage {
     pub(crate) window: Option<Windows>,
     /// The operator, if the stage has state.
     pub(crate) fires: Option<Fires>,
+    /// Place of the operator.
+    pub(crate) scope: Scope,
     pub(crate) counted: Counted,
     pub(crate) order: Option<Vec<OrderKey>>,
     pub(crate) limit: Option<u64>,
@@ -73,6 +76,8 @@ pub(crate) struct Places {
     pub(crate) last_order_by: Option<Span>,
     pub(crate) statement: Option<Span>,
     pub(crate) texts: Texts,
+    /// Names of views and subqueries.
+    pub(crate) names: ScopeNames,
     /// Whether the session has a time zone other than UTC.
     pub(crate) zoned: bool,
     /// The setting `join.within`, microseconds.
@@ -100,7 +105,10 @@ impl Stage {
                 Ok(Stage::of_table(one_row()?))
             }
             LogicalPlan::Values(values) => Ok(Stage::of_table(given_rows(values)?)),
-            LogicalPlan::SubqueryAlias(alias) => Stage::new(&alias.input, places),
+            LogicalPlan::SubqueryAlias(alias) => {
+                let around = places.names.around(alias.alias.table());
+                Ok(Stage::new(&alias.input, places)?.within(around))
+            }
             LogicalPlan::Projection(projection) => {
                 let mut stage = Stage::new(&projection.input, places)?;
                 let schema = indexed(projection.input.schema());
@@ -151,8 +159,10 @@ impl Stage {
         let condition = self.substitute_in(clause, condition, schema, places)?;
         match &mut self.fires {
             Some(fires) => {
-                if let Fires::Grouped(grouped) = fires {
-                    grouped.bound_ranking(&condition);
+                if let Fires::Grouped(grouped) = fires
+                    && grouped.bound_ranking(&condition)
+                {
+                    self.scope.leave_root();
                 }
                 fires.having_mut().push(condition);
             }
@@ -209,6 +219,7 @@ impl Stage {
             filters: vec![],
             window: None,
             fires: None,
+            scope: Scope::default(),
             counted: Counted::All,
             order: None,
             limit: None,

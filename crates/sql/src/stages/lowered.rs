@@ -4,7 +4,7 @@ use millstream_contract::plan::AggregateFunction;
 
 use crate::names::{catalog::TableEntry, views::Pairs};
 use crate::stages::joined::Joined;
-use crate::stages::nest::{Expanded, Expanding, Inner};
+use crate::stages::nest::{By, Expanded, Expanding, Inner};
 use crate::syntax::prelude::*;
 
 /// Sort key of rows: an expression over the same columns as the stage's columns.
@@ -54,6 +54,19 @@ impl Fires {
             Fires::Grouped(grouped) => grouped.windowed,
             Fires::Joined(joined) => joined.is_windowed(),
             Fires::Expanded(expanding) => expanding.windowed,
+        }
+    }
+
+    /// Kind of the operator, for the stage's name.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Fires::Grouped(grouped) if grouped.windowed => "window",
+            Fires::Grouped(_) => "group",
+            Fires::Joined(_) => "join",
+            Fires::Expanded(expanding) => match expanding.by {
+                By::Elements(_) => "unnest",
+                By::Lookup(_) => "lookup",
+            },
         }
     }
 

@@ -33,6 +33,7 @@ pub(crate) mod repeats;
 pub(crate) mod rewrite;
 pub(crate) mod scan;
 pub(crate) mod schemas;
+pub(crate) mod scoped;
 pub(crate) mod sets;
 pub(crate) mod texts;
 pub(crate) mod union;

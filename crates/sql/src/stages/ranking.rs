@@ -344,15 +344,18 @@ impl Grouped {
         self.aggregates.iter().find(|call| call.is_ranking())
     }
 
-    /// Takes note of how many rows a condition on what fires lets through.
-    pub(crate) fn bound_ranking(&mut self, condition: &Expr) {
-        let Some(call) = self.aggregates.iter_mut().find(|call| call.is_ranking()) else { return };
+    /// Takes note of how many rows a condition on what fires lets through. Whether the condition
+    /// has changed the ranking.
+    pub(crate) fn bound_ranking(&mut self, condition: &Expr) -> bool {
+        let ranking = self.aggregates.iter_mut().find(|call| call.is_ranking());
+        let Some(call) = ranking else { return false };
         let rank = call.ranked_names().pop().map(fired_column);
-        let AggregateFunction::Best(best) = &mut call.function else { return };
+        let AggregateFunction::Best(best) = &mut call.function else { return false };
         let Some(limit) = rank.and_then(|rank| bound(&without_marks(condition), &rank)) else {
-            return;
+            return false;
         };
-        best.limit = best.limit.min(limit.clamp(1, LIMIT_MAX + 1) as u32);
+        let limit = best.limit.min(limit.clamp(1, LIMIT_MAX + 1) as u32);
+        std::mem::replace(&mut best.limit, limit) != limit
     }
 
     /// Checks that a ranking, if any, has a bound.

@@ -168,7 +168,7 @@ impl Query {
 
     pub(crate) fn new(plan: &Plan) -> Query {
         let source = plan.source().unwrap();
-        let [Stage { inputs, operator, output }] = &plan.stages[..] else { panic!("{plan:?}") };
+        let [Stage { inputs, operator, output, .. }] = &plan.stages[..] else { panic!("{plan:?}") };
         let [Input { from: Node::Source(0), late: None, filter, project, again: false }] =
             &inputs[..]
         else {

@@ -195,7 +195,7 @@ fn a_statement_set_reads_each_table_once() {
     for part in [
         "logical plan of INSERT INTO kept\n",
         "source 1 (taken by stage 1, stage 2)\n  read bids: fake (3 of 4 columns)\n",
-        "stage 1 (taken by a result)\n",
+        "stage 1: counted.window (taken by a result)\n",
         "  records of source 1: bids\n  filter price > 5\n  project auction AS item, price\n",
         "result INSERT INTO counted: rows of stage 1\n  t TIMESTAMP(3), item BIGINT, n BIGINT",
     ] {

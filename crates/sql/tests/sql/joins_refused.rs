@@ -277,10 +277,10 @@ fn explain_shows_a_join() {
         Ok(Outcome::Explain(planned)) => planned.explain,
         other => panic!("{other:?}"),
     };
-    let from = explained.find("stage 2 (").unwrap();
+    let from = explained.find("stage 2: ").unwrap();
     assert_eq!(
         &explained[from..],
-        "stage 2 (taken by stage 3)
+        "stage 2: result.join (taken by stage 3)
 first pipeline (for each batch of records)
   left side
   records of source 1: orders
@@ -296,7 +296,7 @@ soft breaker (keeps rows of both sides, which meet at the key's leader)
   condition CAST(item AS BIGINT) > n
 second pipeline (when the watermark passes a window's end)
   project id, n
-stage 3 (taken by a result)
+stage 3: result.join.2 (taken by a result)
 first pipeline (for each batch of records)
   left side
   rows of stage 2: id, n

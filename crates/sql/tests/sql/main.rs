@@ -16,6 +16,7 @@ mod nested;
 mod plan;
 mod processing_time;
 mod rehearsal;
+mod stage_names;
 mod suite;
 mod unnest;
 mod versions;

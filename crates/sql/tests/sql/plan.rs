@@ -435,7 +435,7 @@ const COUNTS: &str = "
 
 /// Size of its windows in seconds, columns that it gives, and those that it reads.
 fn shape(plan: &Plan, stage: usize) -> (Option<i64>, Vec<&str>, Vec<&str>) {
-    let Stage { inputs, operator, output } = &plan.stages[stage];
+    let Stage { inputs, operator, output, .. } = &plan.stages[stage];
     let Operator::Aggregate(aggregate) = operator else { panic!("{operator:?}") };
     let window = aggregate.window.map(|window| match window {
         Window::Tumble(window) => window.size_us / 1_000_000,

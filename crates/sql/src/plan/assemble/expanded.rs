@@ -36,7 +36,8 @@ impl Assembler<'_> {
                 let schema = elements_schema(&columns, &own, kept, shown, *outer)?;
                 let elements = shown.iter().map(|(_, element)| *element).collect();
                 let operator = Operator::Unnest(plan::Unnest { outer: *outer, elements });
-                Ok(Stage { inputs, operator, output: Arc::new(schema.as_arrow().clone()) })
+                let output = Arc::new(schema.as_arrow().clone());
+                Ok(Stage { names: vec![], inputs, operator, output })
             }
         }
     }

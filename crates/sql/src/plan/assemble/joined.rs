@@ -58,7 +58,8 @@ impl Assembler<'_> {
             having,
             project,
         };
-        Ok(Stage { inputs, operator: Operator::Join(Box::new(body)), output })
+        let operator = Operator::Join(Box::new(body));
+        Ok(Stage { names: vec![], inputs, operator, output })
     }
 
     /// The inputs of a side, and the columns that they show.

@@ -58,6 +58,7 @@ impl Assembler<'_> {
             pair: Arc::new(pair.as_arrow().clone()),
             output,
         };
-        Ok(Stage { inputs, operator: Operator::Lookup(Arc::new(lookup)), output: given })
+        let operator = Operator::Lookup(Arc::new(lookup));
+        Ok(Stage { names: vec![], inputs, operator, output: given })
     }
 }

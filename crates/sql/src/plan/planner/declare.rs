@@ -204,7 +204,14 @@ impl Planner {
                     LogicalPlanBuilder::from(plan).project(named)?.build()?
                 }
             };
-            return Ok(ViewEntry { plan, fields: typed, texts, levels, tables });
+            return Ok(ViewEntry {
+                plan,
+                fields: typed,
+                texts,
+                levels,
+                tables,
+                names: places.names,
+            });
         }
         if fields.len() != columns.len() {
             let message = format!(
@@ -221,7 +228,7 @@ impl Planner {
         let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
         let names: Vec<String> = columns.iter().map(|column| column.value.clone()).collect();
         let (fields, texts) = (typed(&names), places.texts.all());
-        Ok(ViewEntry { plan, fields, texts, levels: levels + 1, tables })
+        Ok(ViewEntry { plan, fields, texts, levels: levels + 1, tables, names: places.names })
     }
 }
 

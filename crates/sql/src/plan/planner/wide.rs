@@ -12,6 +12,7 @@ use super::Planner;
 use super::logical::Planned;
 use crate::faults::union_columns::check_unions;
 use crate::names::catalog::{Entry, ViewEntry};
+use crate::names::scope::ScopeNames;
 use crate::plan::pieces::WHOLE_MAX;
 use crate::stages::{texts::Texts, windows::window_functions::named};
 use crate::syntax::prelude::*;
@@ -70,7 +71,8 @@ impl Planner {
     fn declare(&mut self, name: &str, query: &Query, texts: &Texts) -> Option<()> {
         let Planned { plan, .. } = self.planned(query, texts).ok()?;
         let fields = plan.schema().fields().iter().cloned().collect();
-        let view = ViewEntry { plan, fields, texts: vec![], levels: 0, tables: 0 };
+        let names = ScopeNames::default();
+        let view = ViewEntry { plan, fields, texts: vec![], levels: 0, tables: 0, names };
         self.catalog.insert(name.to_string(), Entry::View(Arc::new(view)));
         Some(())
     }

@@ -22,6 +22,8 @@ pub(crate) struct Operator {
     pub(crate) views: Vec<View>,
     /// The first query that needs this operator.
     pub(crate) query: usize,
+    /// As in [`Stage::names`](millstream_contract::plan::Stage::names).
+    pub(crate) names: BTreeSet<String>,
     /// The first endless table below this operator.
     pub(super) endless: Option<usize>,
     /// Hash; equal for operators that are alike.

@@ -81,6 +81,7 @@ impl Graph {
             counted: below.counted,
             views: join.views.iter().map(view).collect(),
             query: join.query,
+            names: join.names.clone(),
             endless: below.endless,
             fingerprint: join.fingerprint,
         };
