@@ -40,6 +40,8 @@ FLOORS = [
     {"lab"},
     {"cli"},
 ]
+# Neither program nor library that users get links these crates.
+LABORATORY = {"lab", "workloads"}
 # So may a module of these crates; modules that are not named here stand on the lowest floor.
 FLOORS_WITHIN = {
     "flow": [{"link"}, {"channel", "shuffle"}],
@@ -197,11 +199,26 @@ def hard_in_documents() -> Iterator[str]:
 
 # --- lines ----------------------------------------------------------------------------------------
 
+def is_test(path: Path) -> bool:
+    """Whether a file holds tests: by its name, or as (a part of) a module that only tests compile."""
+    if {"tests", "benches", "examples"} & set(path.parts) or "test" in path.stem or path.stem == "fuzz":
+        return True
+    for inner in [path, *path.parents]:
+        if inner.name in ("src", "crates"):
+            return False
+        folder = inner.parent
+        for above in (folder / "lib.rs", folder / "mod.rs", folder.with_suffix(".rs")):
+            if above != path and above.is_file() and re.search(
+                    rf"#\[cfg\(test\)\]\n(#.*\n)*mod {inner.stem};", above.read_text()):
+                return True
+    return False
+
+
 def lines_of(path: Path) -> tuple[int, int, int]:
     """Product lines of a Rust file, how many of them are comments, and lines of tests."""
     lines = path.read_text().splitlines()
     product = lines
-    if {"tests", "benches", "examples"} & set(path.parts) or "test" in path.stem or path.stem == "fuzz":
+    if is_test(path):
         product = []
     else:
         start = next((at for at, line in enumerate(lines) if re.match(r"mod \w+ \{", line)
@@ -216,7 +233,11 @@ def print_lines() -> None:
         sums = crates.setdefault(path.relative_to(ROOT).parts[1], [0, 0, 0])
         for at, lines in enumerate(lines_of(path)):
             sums[at] += lines
-    crates["in all"] = [sum(column) for column in zip(*crates.values())]
+    laboratory = [lines for crate, lines in crates.items() if crate in LABORATORY]
+    sums = [sum(column) for column in zip(*crates.values())]
+    crates["laboratory"] = [sum(column) for column in zip(*laboratory)]
+    crates["without it"] = [every - own for every, own in zip(sums, crates["laboratory"])]
+    crates["in all"] = sums
     print(f"{'':20}{'product':>9}{'comments':>10}{'tests':>9}")
     for crate, (product, comments, tests) in crates.items():
         print(f"{crate:20}{product:9,}{comments:10,}{tests:9,}")
