@@ -257,8 +257,8 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.words.remark(true, self.inner.remark().as_deref())
     }
 
-    fn prepare(&self) -> Result<Prepared> {
-        self.inner.prepare().map_err(|error| self.words.error(error))
+    fn prepare(&self, interval: u64) -> Result<Prepared> {
+        self.inner.prepare(interval).map_err(|error| self.words.error(error))
     }
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {

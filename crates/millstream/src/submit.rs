@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::{BlackholeSink, CollectSink};
 use millstream_contract::plan::Plan;
-use millstream_contract::sink::{RowOrder, Sink, Writers, publish_all};
+use millstream_contract::sink::{ONLY_INTERVAL, RowOrder, Sink, Writers, publish_all};
 use millstream_contract::wording::counted;
 use millstream_engine::{Job, Stats};
 use millstream_sql::{Statement, parse_script};
@@ -317,6 +317,6 @@ pub fn write_answer(sink: &dyn Sink, rows: &RecordBatch) -> Result<u64, Failure>
         written => written?,
     }
     sink.finish()?;
-    sink.commit(&sink.prepare()?)?;
+    sink.commit(&sink.prepare(ONLY_INTERVAL)?)?;
     Ok(rows.num_rows() as u64)
 }
