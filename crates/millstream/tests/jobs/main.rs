@@ -1,7 +1,9 @@
 //! Scripts that are submitted: jobs, their handles and their rows, by public paths alone; and what
-//! is left of a job's state when it has ended ([`left`]).
+//! is left of a job's state when it has ended ([`left`]); and the positions of a running job
+//! ([`positions`]).
 
 mod left;
+mod positions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
